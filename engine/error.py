@@ -1,0 +1,30 @@
+"""Errors in plait's form: the rule with names and values, where, how to fix."""
+from __future__ import annotations
+
+
+class MXNetError(RuntimeError):
+    """Base of every error that plait raises; the name scripts written for MXNet expect."""
+
+
+def compose(rule: str, at: str | None = None, fix: str | None = None) -> str:
+    return rule + (f"\n  at: {at}" if at else "") + (f"\n  fix: {fix}" if fix else "")
+
+
+class OperatorError(MXNetError, ValueError):
+    """A rule of an operator is broken: shapes, attributes, number of inputs."""
+
+    def __init__(self, operator: str, rule: str, fix: str | None = None, at: str | None = None):
+        super().__init__(compose(f"{operator}: {rule}", at, fix))
+        self.operator, self.rule, self.fix = operator, rule, fix
+
+
+class ShapeError(OperatorError):
+    """Shapes that do not fit together."""
+
+
+class DTypeError(OperatorError, TypeError):
+    """Dtypes that do not fit together."""
+
+
+class DeviceError(MXNetError):
+    """A device that does not exist here, or two devices mixed in one operation."""

@@ -1,0 +1,238 @@
+"""The operator record: everything plait knows about one operator, in one place.
+
+`nd.f`, `sym.f`, methods, docs, stubs, JSON form, plans, gradients and tests are all derived from it.
+"""
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..engine.error import MXNetError, OperatorError
+
+REQUIRED = object()      # the default of a parameter that must be given
+
+DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool",
+          "int16", "uint16", "uint32", "uint64", "bfloat16")   # index = MXNet's type flag
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+
+
+class Type(NamedTuple):
+    """Shape and dtype name of one array: what inference works on."""
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+
+class Param(NamedTuple):
+    """One attribute of an operator. `kind` is a key of PARSERS or a tuple of allowed strings."""
+    name: str
+    kind: str | tuple
+    default: Any = REQUIRED
+    dynamic: bool = False    # a number that may change from call to call: handed to the kernel, not part of the plan
+    doc: str = ""
+
+
+class Sample(NamedTuple):
+    """One test case of a record. An input is a shape (normal floats) or a draw: see `uniform`, `ints`, `values`."""
+    inputs: tuple
+    attrs: dict
+
+
+def sample(*inputs, **attrs) -> Sample:
+    return Sample(inputs, attrs)
+
+
+def uniform(shape, low, high):
+    """A draw of floats in [low, high) for a sample's input."""
+    return ("uniform", tuple(shape), low, high)
+
+
+def ints(shape, low, high):
+    """A draw of whole numbers in [low, high) for a sample's input (never differentiated)."""
+    return ("ints", tuple(shape), low, high)
+
+
+def values(data, dtype="float32"):
+    """Given values for a sample's input (never differentiated)."""
+    return ("values", data, dtype)
+
+
+def _literal(value):
+    return ast.literal_eval(value) if isinstance(value, str) else value
+
+
+def _parse_shape(value):
+    value = _literal(value)
+    if value is None:
+        return None
+    if hasattr(value, "__index__"):
+        return (value.__index__(),)
+    return tuple(v if v is None else v.__index__() for v in value)
+
+
+def _parse_int(value):
+    value = _literal(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value.__index__()
+
+
+def _parse_bool(value):
+    if isinstance(value, str):
+        return {"True": True, "true": True, "1": True, "False": False, "false": False, "0": False}[value]
+    return bool(value)
+
+
+def dtype_name(value) -> str:
+    """The name in DTYPES of a dtype given as a name, a NumPy dtype or type, or MXNet's type flag."""
+    if isinstance(value, str) and value in DTYPES:
+        return value
+    if isinstance(value, (int, str)) and str(value).isdigit():
+        return DTYPES[int(value)]
+    import numpy as np
+    dtype = np.dtype(value)
+    name = dtype.names[0] if dtype.names else dtype.name
+    if name not in DTYPES:
+        raise MXNetError(f"dtype: {value!r} is not supported, expected one of {', '.join(DTYPES)}")
+    return name
+
+
+def _optional(parse):
+    return lambda value: None if value is None or value == "None" else parse(value)
+
+
+PARSERS: dict[str, Callable] = {
+    "int": _parse_int, "float": lambda v: float(v), "bool": _parse_bool, "shape": _parse_shape,
+    "str": str, "dtype": dtype_name, "floats": lambda v: tuple(float(x) for x in _literal(v)),
+}
+PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
+
+
+@dataclasses.dataclass(eq=False, slots=True, kw_only=True)
+class Operator:
+    """One operator. Calls use keywords: `infer(ins, **attrs)`, `ref(xp, *ins, **attrs)`, `grad(F, dys, xs, ys, **attrs)`.
+
+    infer:   (list[Type], **attrs) -> list[Type]: all outputs, hidden ones too. Raises OperatorError (or `fail`).
+    fill:    (list[Type | None], **attrs) -> list[Type | None]: completes unknown inputs (parameters) from known ones.
+    ref:     (xp, *arrays, **attrs) -> array or tuple: the oracle and the fallback kernel, against the array API.
+             Arrays of 16-bit floats arrive as float32; results are cast to the inferred dtypes.
+             After the outputs come the new values of `mutates` inputs. `rng` is added for random operators
+             (a numpy Generator) and `train` for `train_aware` ones.
+    grad:    (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written in operators;
+             every array has .shape and .dtype. No `grad` at all means: gradients are zero (not differentiable).
+    """
+    name: str
+    infer: Callable
+    ref: Callable
+    inputs: tuple[str, ...] = ("data",)      # ("*data",): any number
+    params: tuple[Param, ...] = ()
+    grad: Callable | None = None
+    fill: Callable | None = None
+    aliases: tuple[str, ...] = ()
+    input_names: Callable | None = None      # (**attrs) -> names of the inputs in use, where attributes decide
+    n_outputs: int | Callable = 1            # or (**attrs) -> int
+    n_visible: int | Callable | None = None  # outputs the user sees; default: all
+    output_names: tuple[str, ...] = ()
+    variadic_key: str | None = None          # the parameter that counts variadic inputs ("num_args")
+    mutates: tuple[str, ...] = ()            # inputs written in place (auxiliary states, optimizer states)
+    random: bool = False
+    train_aware: bool = False                # `train` is part of the plan and handed to infer/ref/grad
+    inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
+    pointwise: Any = None                    # the Expression, for pointwise operators
+    no_head_grad: Callable | bool = False    # a loss layer: gradient does not depend on dys
+    samples: tuple[Sample, ...] = ()
+    doc: str = ""
+    plans: dict = dataclasses.field(default_factory=dict, repr=False)
+    param_index: dict = dataclasses.field(default_factory=dict, repr=False)
+
+    def __post_init__(self):
+        self.param_index = {p.name: i for i, p in enumerate(self.params)}
+
+    def __repr__(self):
+        return f"<Operator {self.name}>"
+
+    @property
+    def variadic(self) -> bool:
+        return self.inputs[:1] != () and self.inputs[0].startswith("*")
+
+    def parse(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Attributes given by a caller or a JSON file -> a complete dict in the record's order. Raises MXNetError."""
+        unknown = [k for k in attrs if k not in self.param_index]
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], self.param_index, 1)
+            raise OperatorError(self.name, f"has no parameter {unknown[0]!r}, its parameters are "
+                                f"{', '.join(self.param_index) or 'none'}",
+                                fix=f"did you mean {near[0]!r}?" if near else None)
+        full = {}
+        for p in self.params:
+            value = attrs.get(p.name, p.default)
+            if value is REQUIRED:
+                raise OperatorError(self.name, f"parameter {p.name!r} is required")
+            full[p.name] = value if value is p.default else self._parse_one(p, value)
+        return full
+
+    def _parse_one(self, p: Param, value):
+        if isinstance(p.kind, tuple):
+            value = "None" if value is None else str(value)
+            if value not in p.kind:
+                near = difflib.get_close_matches(value, p.kind, 1)
+                raise OperatorError(self.name, f"{p.name} must be one of {', '.join(p.kind)}, got {value!r}",
+                                    fix=f"did you mean {near[0]!r}?" if near else None)
+            return None if value == "None" else value
+        try:
+            return PARSERS[p.kind](value)
+        except MXNetError:
+            raise
+        except Exception:
+            raise OperatorError(self.name, f"{p.name} must be {p.kind}, got {value!r}") from None
+
+    def names_in(self, attrs: dict[str, Any], n_given: int | None = None) -> tuple[str, ...]:
+        """Names of the inputs this call uses."""
+        if self.variadic:
+            n = n_given if n_given is not None else attrs[self.variadic_key]
+            return tuple(f"arg{i}" for i in range(n))
+        return tuple(self.input_names(**attrs)) if self.input_names else self.inputs
+
+    def outputs(self, attrs: dict[str, Any]) -> int:
+        return self.n_outputs(**attrs) if callable(self.n_outputs) else self.n_outputs
+
+    def visible(self, attrs: dict[str, Any]) -> int:
+        if self.n_visible is None:
+            return self.outputs(attrs)
+        return self.n_visible(**attrs) if callable(self.n_visible) else self.n_visible
+
+
+REGISTRY: dict[str, Operator] = {}       # every name and alias -> its record
+
+
+def operator(name: str, **fields) -> Operator:
+    """Registers one operator. See Operator for the fields."""
+    op = Operator(name=name, **fields)
+    for key in (name, *op.aliases):
+        if key in REGISTRY:
+            raise ValueError(f"operator name {key!r} is taken by {REGISTRY[key]!r}")
+        REGISTRY[key] = op
+    return op
+
+
+def lookup(name: str) -> Operator:
+    """The record of an operator. Raises MXNetError with the nearest names."""
+    try:
+        return REGISTRY[name]
+    except KeyError:
+        near = difflib.get_close_matches(name, REGISTRY, 3)
+        raise MXNetError(f"operator {name!r} is unknown" +
+                         (f"\n  fix: did you mean {', '.join(near)}?" if near else "")) from None
+
+
+def same_type(ins: Sequence[Type], **_) -> list[Type]:
+    """Inference of operators whose output is like their first input."""
+    return [ins[0]]
+
+
+def same_fill(ins: Sequence[Type | None], **_) -> list[Type | None]:
+    """Unknown inputs are like the first known one."""
+    known = next((t for t in ins if t is not None), None)
+    return [known if t is None else t for t in ins]

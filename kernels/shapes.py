@@ -1,0 +1,53 @@
+"""Rules on shapes, axes and dtypes that operators share; each raises an error that names the rule and the operands."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..engine.error import DTypeError, ShapeError
+
+
+def describe(ins: Sequence, names: Sequence[str]) -> str:
+    return " and ".join(f"{n} {t.shape}" for n, t in zip(names, ins))
+
+
+def broadcast_shapes(op: str, ins: Sequence, names: Sequence[str]) -> tuple[int, ...]:
+    """The common shape under NumPy's broadcasting. Raises ShapeError."""
+    first = ins[0].shape
+    if all(t.shape == first for t in ins):
+        return first
+    out: list[int] = []
+    for axis in range(1, max(len(t.shape) for t in ins) + 1):
+        sizes = {t.shape[-axis] for t in ins if len(t.shape) >= axis} - {1}
+        if len(sizes) > 1:
+            raise ShapeError(op, f"shapes must be equal or broadcast (each axis equal, or 1), got {describe(ins, names)}")
+        out.append(sizes.pop() if sizes else 1)
+    return tuple(reversed(out))
+
+
+def same_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
+    """The common dtype; MXNet promotes nothing. Raises DTypeError."""
+    first = ins[0].dtype
+    for t, n in zip(ins, names):
+        if t.dtype != first:
+            raise DTypeError(op, f"dtypes must be equal, got {names[0]} {first} and {n} {t.dtype}",
+                             fix=f"convert one: x.astype('{first}')")
+    return first
+
+
+def one_axis(op: str, axis: int, ndim: int, extra: int = 0) -> int:
+    """A possibly negative axis as 0 <= axis < ndim + extra. Raises ShapeError."""
+    n = ndim + extra
+    if not -n <= axis < n:
+        raise ShapeError(op, f"axis must be in [{-n}, {n}) for an array of {ndim} dimensions, got {axis}")
+    return axis % n if n else 0
+
+
+def many_axes(op: str, axis, ndim: int, exclude: bool = False) -> tuple[int, ...]:
+    """None (all), an axis or axes -> sorted axes; `exclude` takes the others instead. Raises ShapeError."""
+    if axis is None or axis == ():
+        axes = tuple(range(ndim))
+        return () if exclude and axis is not None and axis != () else axes
+    given = [one_axis(op, a, ndim) for a in ((axis,) if isinstance(axis, int) else axis)]
+    if len(set(given)) != len(given):
+        raise ShapeError(op, f"axis must not repeat, got {axis}")
+    return tuple(a for a in range(ndim) if (a in given) != exclude)
