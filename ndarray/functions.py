@@ -7,7 +7,7 @@ from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
-from .array import NDArray, state
+from .ndarray import NDArray, state
 from .creation import *  # noqa: F403
 from .invoke import _device_of, _remember, invoke, run
 

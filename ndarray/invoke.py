@@ -8,7 +8,7 @@ from ..engine import current_context, ffi, lib, location
 from ..engine.error import DeviceError, OperatorError
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
-from .array import NDArray, _new, check_nd, make, state
+from .ndarray import NDArray, _new, check_nd, make, state
 from .tape import record
 
 

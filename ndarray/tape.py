@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..engine import lib
 from ..kernels.plan import Plan
 from ..symbol.graph import Value, typed_node, variable
-from .array import NDArray, make
+from .ndarray import NDArray, make
 
 _next = itertools.count().__next__
 
