@@ -1,0 +1,1 @@
+"""CPU kernels: C sources, and the table entries that choose among them."""
