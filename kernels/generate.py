@@ -19,6 +19,8 @@ NATIVE_TYPES = {"float32": "float", "float64": "double", "uint8": "uint8_t", "in
                 "int64": "int64_t"}
 ENUM = {"float32": "PLK_F32", "float64": "PLK_F64", "uint8": "PLK_U8", "int32": "PLK_I32", "int8": "PLK_I8",
         "int64": "PLK_I64"}
+LIMITS = {"uint8": "0, UINT8_MAX", "int32": "INT32_MIN, INT32_MAX", "int8": "INT8_MIN, INT8_MAX",
+          "int64": "INT64_MIN, INT64_MAX"}
 SUFFIXES = {"float32": "f32", "float64": "f64"}          # of vecmath.h's functions; integers: "int"
 ISAS = {"baseline": "", "avx2": "avx2,fma,f16c,bmi,bmi2,lzcnt",
         "avx512": "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi,bmi2,lzcnt,prefer-vector-width=512"}
@@ -77,13 +79,16 @@ class Loop(NamedTuple):
     result: str                          # a C expression
 
     def text(self) -> str:
-        ctype = NATIVE_TYPES[self.dtype]
-        lines = [f"static void {self.name}(int64_t n, void *const *bufs, const double *scalars)", "{"]
-        lines += [f"    const {ctype} *in_{v} = bufs[{i}];" for i, v in enumerate(self.inputs)]
+        ctype, limits = NATIVE_TYPES[self.dtype], LIMITS.get(self.dtype)
+        used = set(re.findall(r"[A-Za-z_]\w*", " ".join([*self.statements, self.result])))
+        inputs = [(i, v) for i, v in enumerate(self.inputs) if v in used]
+        lines = [f"static void {self.name}(int64_t n, void *const *bufs, const double *scalars)", "{", "    (void)scalars;"]
+        lines += [f"    const {ctype} *in_{v} = bufs[{i}];" for i, v in inputs]
         lines += [f"    {ctype} *out = bufs[{len(self.inputs)}];"]
-        lines += [f"    const {ctype} {s} = ({ctype})scalars[{i}];" for i, s in enumerate(self.scalars)]
-        lines += ["    (void)scalars;", "#pragma GCC ivdep", "    for (int64_t i = 0; i < n; i++) {"]
-        lines += [f"        const {ctype} {v} = in_{v}[i];" for v in self.inputs]
+        lines += [f"    const {ctype} {s} = ({ctype})" + (f"plk_whole(scalars[{i}], {limits});" if limits else f"scalars[{i}];")
+                  for i, s in enumerate(self.scalars) if s in used]
+        lines += ["#pragma GCC ivdep", "    for (int64_t i = 0; i < n; i++) {"]
+        lines += [f"        const {ctype} {v} = in_{v}[i];" for _, v in inputs]
         lines += [f"        {s}" for s in self.statements]
         return "\n".join([*lines, f"        out[i] = ({ctype})({self.result});", "    }", "}", ""])
 
@@ -115,7 +120,8 @@ def pointwise_files() -> dict[str, str]:
     ops, files, tables = pointwise_operators(), {}, []
     for part in range(0, max(len(ops), 1), OPERATORS_PER_FILE):
         body = f"pointwise_{part // OPERATORS_PER_FILE}"
-        text = [HEAD, '#include "kernel.h"\n#include "pointwise.h"\n#include "vecmath.h"\n']
+        text = [HEAD, '#include "kernel.h"\n#include "pointwise.h"\n#include "vecmath.h"\n'
+                '#pragma GCC diagnostic ignored "-Wtype-limits"\n']
         rows = []
         for k, (_, op) in enumerate(ops[part:part + OPERATORS_PER_FILE], part):
             row = []

@@ -285,18 +285,20 @@ PLK_INLINE float plk_hypot_f32(float x, float y) { return hypotf(x, y); }
 PLK_INLINE double plk_hypot_f64(double x, double y) { return hypot(x, y); }
 PLK_INLINE float plk_atan2_f32(float x, float y) { return atan2f(x, y); }
 PLK_INLINE double plk_atan2_f64(double x, double y) { return atan2(x, y); }
+PLK_INLINE float plk_div_f32(float x, float y) { return x / y; }
+PLK_INLINE double plk_div_f64(double x, double y) { return x / y; }
 PLK_INLINE float plk_fmod_f32(float x, float y) { return fmodf(x, y); }
 PLK_INLINE double plk_fmod_f64(double x, double y) { return fmod(x, y); }
 
-/* The remainder with the divisor's sign, as Python's %; x mod 0 is 0 for integers and NaN for floats. */
+/* The remainder with the divisor's sign, as Python's %; x mod 0 is 0, as MXNet has it. */
 PLK_INLINE float plk_mod_f32(float x, float y)
 {
-    float r = fmodf(x, y);
+    float r = y == 0.0f ? 0.0f : fmodf(x, y);
     return r != 0.0f ? ((r < 0.0f) != (y < 0.0f) ? r + y : r) : copysignf(0.0f, y);
 }
 PLK_INLINE double plk_mod_f64(double x, double y)
 {
-    double r = fmod(x, y);
+    double r = y == 0 ? 0 : fmod(x, y);
     return r != 0 ? ((r < 0) != (y < 0) ? r + y : r) : copysign(0, y);
 }
 PLK_INLINE int64_t plk_mod_int(int64_t x, int64_t y)
@@ -324,6 +326,11 @@ PLK_INLINE int64_t plk_pow_int(int64_t x, int64_t y)
     for (; y; y >>= 1, b *= b)
         v *= y & 1 ? b : 1;
     return (int64_t)v;
+}
+/* A number as integers of a range see it: cut to a whole one, infinities to the ends; the cast that follows wraps. */
+PLK_INLINE int64_t plk_whole(double v, int64_t low, int64_t high)
+{
+    return v != v ? 0 : v >= 9.3e18 ? high : v <= -9.3e18 ? low : (int64_t)v;
 }
 PLK_INLINE int64_t plk_abs_int(int64_t x) { return x < 0 ? -x : x; }
 #endif
