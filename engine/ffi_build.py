@@ -1,0 +1,63 @@
+"""Builds plait.engine._core: the engine and the CPU kernels behind one cffi module. setuptools calls `ffi`."""
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+import types
+from pathlib import Path
+
+from cffi import FFI
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def declarations(header: Path) -> str:
+    """The part of a header that cffi reads: between its two marks."""
+    text = header.read_text()
+    body = re.search(r"/\* cffi reads from here on: \*/(.*)/\* cffi stops reading here \*/", text, re.S)
+    if not body:
+        raise ValueError(f"{header}: the marks for cffi are missing")
+    return re.sub(r"^#.*$", "", body.group(1), flags=re.M)
+
+
+def generate() -> None:
+    """Writes the pointwise kernels' C from the operator records, without importing the package's root."""
+    package = types.ModuleType("plait")
+    package.__path__ = [str(ROOT)]
+    saved = {k: v for k, v in sys.modules.items() if k == "plait" or k.startswith("plait.")}
+    for k in saved:
+        del sys.modules[k]
+    sys.modules["plait"] = package
+    try:
+        importlib.import_module("plait.kernels.ops")
+        importlib.import_module("plait.kernels.generate").write(ROOT / "kernels" / "cpu" / "generated")
+    finally:
+        for k in [k for k in sys.modules if k == "plait" or k.startswith("plait.")]:
+            del sys.modules[k]
+        sys.modules.update(saved)
+
+
+generate()
+headers = [ROOT / "engine/core/plait.h", *sorted((ROOT / "kernels/cpu").glob("*.h")),
+           *sorted((ROOT / "kernels/cpu/generated").glob("*.h"))]
+headers = [h for h in headers if "cffi reads from here on" in h.read_text()]
+sources = [*sorted((ROOT / "engine/core").glob("*.c")), *sorted((ROOT / "kernels/cpu").glob("*.c")),
+           *sorted((ROOT / "kernels/cpu/generated").glob("*.c"))]
+
+ffi = FFI()
+for header in headers:
+    ffi.cdef(declarations(header))
+ffi.cdef("""
+extern "Python" int plpy_kernel(const void *params, void *const *bufs, const double *scalars);
+extern "Python" int plpy_call(void *arg);
+extern "Python" void plpy_release(void *arg);
+""")
+ffi.set_source(
+    "plait.engine._core", "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers),
+    sources=[str(s.relative_to(ROOT)) for s in sources],
+    include_dirs=[".", "engine/core", "kernels/cpu", str(Path(sys.prefix) / "include")],
+    define_macros=[("_GNU_SOURCE", None)],
+    extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-Wall", "-Wextra",
+                        "-Wno-unused-parameter"],
+    extra_link_args=["-fopenmp"], libraries=["dl", "m"], py_limited_api=True)
