@@ -3,10 +3,13 @@ from __future__ import annotations
 
 import atexit
 
-from . import location
+from . import _array, location
 from ._core import ffi, lib
 from .device import Context, cpu, current_context, gpu
 from .error import MXNetError
+
+_array.bind(*(int(ffi.cast("uintptr_t", ffi.addressof(lib, name)))
+               for name in ("pl_array_free", "pl_invoke", "pl_program_run", "pl_error_last")))
 
 POLL_MS = 200               # a wait looks for Ctrl-C this often
 

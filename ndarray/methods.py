@@ -1,8 +1,6 @@
 """NDArray's methods: Python operators, operator records as methods, and what only arrays can do."""
 from __future__ import annotations
 
-import numpy as np
-
 from ..engine import Context, lib
 from ..engine.error import MXNetError
 from ..kernels.plan import make_plan
@@ -10,7 +8,7 @@ from ..kernels.record import REGISTRY, dtype_name, lookup
 from ..kernels.spec import spec
 from ..symbol.operators import BINARY, add_operators
 from . import autograd, functions
-from .ndarray import NDArray, _new, from_memory, make, state
+from .ndarray import NDArray, make, state
 from .invoke import binary_method, copy_into, invoke, scalar_method
 from .tape import record
 
