@@ -1,4 +1,6 @@
-"""The operator records by family; importing this module fills the registry."""
-from . import binary, create, dense, index, reduce, shape, unary
+"""The operator records, one module a family; importing this package fills the registry."""
+import importlib
+import pkgutil
 
-__all__ = ["binary", "create", "dense", "index", "reduce", "shape", "unary"]
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
