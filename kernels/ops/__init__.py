@@ -1,6 +1,6 @@
-"""The operator records, one module a family; importing this package fills the registry."""
-import importlib
-import pkgutil
+"""The operator records by family; importing this module fills the registry."""
+from . import (activation, binary, conv, create, dense, dropout, index, norm, pool, reduce, sequence,
+               shape, unary)
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+__all__ = ["activation", "binary", "conv", "create", "dense", "dropout", "index", "norm", "pool", "reduce", "sequence",
+           "shape", "unary"]
