@@ -1,6 +1,6 @@
 """nd: imperative arrays. `nd.relu(x)`, `nd.zeros(shape)`; every operator record is a function here."""
 from . import functions, methods  # noqa: F401
-from .array import NDArray  # noqa: F401
+from .ndarray import NDArray  # noqa: F401
 
 
 def __getattr__(name):

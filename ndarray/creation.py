@@ -7,7 +7,7 @@ from ..engine import current_context
 from ..engine.error import MXNetError
 from ..kernels.record import dtype_name, lookup
 from ..kernels.spec import NUMPY_DTYPES, spec
-from .array import NDArray, empty_like_spec, from_memory
+from .ndarray import NDArray, empty_like_spec, from_memory
 from .invoke import invoke
 
 __all__ = ["array", "zeros", "ones", "full", "empty", "arange", "linspace", "eye", "waitall"]

@@ -10,7 +10,7 @@ from ..kernels.record import REGISTRY, dtype_name, lookup
 from ..kernels.spec import spec
 from ..symbol.operators import BINARY, add_operators
 from . import autograd, functions
-from .array import NDArray, _new, from_memory, make, state
+from .ndarray import NDArray, _new, from_memory, make, state
 from .invoke import binary_method, copy_into, invoke, scalar_method
 from .tape import record
 
