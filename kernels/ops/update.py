@@ -339,21 +339,8 @@ update("mp_lamb_update_phase2", ("weight", "g", "r1", "r2", "weight32"), _LAMB_S
        doc="lamb_update_phase2 of weight32, rounded to weight's dtype.")
 
 
-# Checks and sums over many arrays
+# Sums over many arrays
 
-def _all_finite(xp, *arrays):
-    return xp.asarray([float(all(bool(xp.isfinite(a).all()) for a in arrays))], "float32")
-
-
-_INIT = Param("init_output", "bool", True)
-
-operator("all_finite", params=(_INIT,), infer=lambda ins, init_output: [Type((1,), "float32")],
-         ref=lambda xp, x, *, init_output: _all_finite(xp, x), samples=(sample((3, 4)),),
-         doc="1 if every element is finite, else 0; shape (1,).")
-operator("multi_all_finite", inputs=("*data",), variadic_key="num_arrays", params=(Param("num_arrays", "int", 1), _INIT),
-         infer=lambda ins, num_arrays, init_output: [Type((1,), "float32")],
-         ref=lambda xp, *xs, num_arrays, init_output: _all_finite(xp, *xs),
-         samples=(sample((3, 4), (2,), num_arrays=2),), doc="1 if every element of every array is finite, else 0.")
 operator("multi_sum_sq", inputs=("*data",), variadic_key="num_arrays", params=(Param("num_arrays", "int"),),
          infer=lambda ins, num_arrays: [Type((len(ins),), "float32")],
          ref=lambda xp, *xs, num_arrays: xp.stack([(x * x).sum() for x in xs]),
