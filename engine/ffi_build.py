@@ -23,12 +23,13 @@ def declarations(header: Path) -> str:
 
 def generate() -> None:
     """Writes the pointwise kernels' C from the operator records, without importing the package's root."""
-    package = types.ModuleType("plait")
-    package.__path__ = [str(ROOT)]
+    skeleton = {"plait": ROOT, "plait.engine": ROOT / "engine"}     # their __init__ needs the module built here
     saved = {k: v for k, v in sys.modules.items() if k == "plait" or k.startswith("plait.")}
     for k in saved:
         del sys.modules[k]
-    sys.modules["plait"] = package
+    for name, path in skeleton.items():
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = [str(path)]
     try:
         importlib.import_module("plait.kernels.ops")
         importlib.import_module("plait.kernels.generate").write(ROOT / "kernels" / "cpu" / "generated")
@@ -39,11 +40,13 @@ def generate() -> None:
 
 
 generate()
-headers = [ROOT / "engine/core/plait.h", *sorted((ROOT / "kernels/cpu").glob("*.h")),
+headers = [ROOT / "engine/core/plait.h", ROOT / "kernels/cpu/kernel.h",
+           *sorted((ROOT / "kernels/cpu").glob("[!k]*.h")),
            *sorted((ROOT / "kernels/cpu/generated").glob("*.h"))]
 headers = [h for h in headers if "cffi reads from here on" in h.read_text()]
-sources = [*sorted((ROOT / "engine/core").glob("*.c")), *sorted((ROOT / "kernels/cpu").glob("*.c")),
-           *sorted((ROOT / "kernels/cpu/generated").glob("*.c"))]
+sources = [*sorted((ROOT / "engine/core").glob("*.c")), *sorted((ROOT / "kernels/cpu/generated").glob("*.c")),
+           *sorted(c for c in (ROOT / "kernels/cpu").glob("*.c") if '#include "simd.h"' not in c.read_text())]
+# a file with simd.h is compiled by its wrappers in generated/, once for each instruction set
 
 ffi = FFI()
 for header in headers:
@@ -58,6 +61,6 @@ ffi.set_source(
     sources=[str(s.relative_to(ROOT)) for s in sources],
     include_dirs=[".", "engine/core", "kernels/cpu", str(Path(sys.prefix) / "include")],
     define_macros=[("_GNU_SOURCE", None)],
-    extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-Wall", "-Wextra",
+    extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-Wall", "-Wextra",
                         "-Wno-unused-parameter"],
     extra_link_args=["-fopenmp"], libraries=["dl", "m"], py_limited_api=True)

@@ -136,10 +136,11 @@ class Operator:
     n_visible: int | Callable | None = None  # outputs the user sees; default: all
     output_names: tuple[str, ...] = ()
     variadic_key: str | None = None          # the parameter that counts variadic inputs ("num_args")
-    mutates: tuple[str, ...] = ()            # inputs written in place (auxiliary states, optimizer states)
+    mutates: tuple[str, ...] | Callable = ()  # inputs written in place: names, or (n_inputs, **attrs) -> indices
     random: bool = False
     train_aware: bool = False                # `train` is part of the plan and handed to infer/ref/grad
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
+    view: bool = False                       # output 0 is input 0's bytes under another shape
     pointwise: Any = None                    # the Expression, for pointwise operators
     no_head_grad: Callable | bool = False    # a loss layer: gradient does not depend on dys
     samples: tuple[Sample, ...] = ()

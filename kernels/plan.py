@@ -1,0 +1,201 @@
+"""Plans: one operator on given types with everything known but the arrays, as a C struct of the core.
+
+A plan runs a native kernel when the table has one, else the operator's reference on NumPy (a callback from the lane).
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine import ffi, lib
+from ..engine.error import OperatorError
+from .native import choose
+from .record import Operator, Type
+from .spec import BFLOAT16, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16, spec
+
+INLINE_US = 10.0              # below this estimate a kernel costs less than handing it to a lane
+FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0    # cost of a reference kernel: call, then throughput
+MAX_PLANS = 4096              # per operator, before its cache starts anew
+
+
+class Plan:
+    """What invoke, the tape and programs need to know of one operator call."""
+    __slots__ = ("handle", "op", "attrs", "in_specs", "out_specs", "out_spec", "n_in", "n_out", "n_visible",
+                 "scalars", "can_fail", "cost_us", "saved", "views", "mutated", "_keep")
+
+    def __repr__(self):
+        return f"<Plan {self.op.name} {list(self.in_specs)} -> {list(self.out_specs)}>"
+
+    def __del__(self):
+        lib.pl_plan_free(self.handle)
+
+
+def scalars_of(op: Operator, attrs: dict[str, Any]) -> tuple[float, ...]:
+    """The dynamic parameters' values in the order in which kernels receive them."""
+    out: list[float] = []
+    for p in op.params:
+        if p.dynamic:
+            value = attrs[p.name]
+            if isinstance(value, (tuple, list)):
+                out.extend(map(float, value))
+            else:
+                out.append(float("nan") if value is None else float(value))
+    return tuple(out)
+
+
+def mutated_inputs(op: Operator, attrs: dict[str, Any], n_inputs: int) -> tuple[int, ...]:
+    """Indices of the inputs that the operator writes in place."""
+    if callable(op.mutates):
+        return tuple(op.mutates(n_inputs, **attrs))
+    if not op.mutates:
+        return ()
+    names = op.names_in(attrs, n_inputs)
+    return tuple(names.index(n) for n in op.mutates if n in names)
+
+
+def make_plan(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
+    """The plan for complete parsed attributes (with `train` for train-aware operators). Raises what `infer` raises."""
+    static = tuple((attrs[p.name] if not p.dynamic else type(attrs[p.name]) is tuple and len(attrs[p.name]))
+                   for p in op.params)
+    key = (static, attrs.get("train"), device, *in_specs)
+    plan = op.plans.get(key)
+    if plan is None:
+        plan = _build(op, attrs, in_specs, device)
+        if len(op.plans) >= MAX_PLANS:
+            op.plans.clear()
+        op.plans[key] = plan
+    return plan
+
+
+def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> list[Type]:
+    """Output types, after checking the number of inputs. Raises OperatorError."""
+    names = op.names_in(attrs, len(ins))
+    if len(ins) != len(names):
+        raise OperatorError(op.name, f"needs {len(names)} inputs ({', '.join(names)}), got {len(ins)}")
+    return list(op.infer(list(ins), **attrs))
+
+
+def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
+    ins = [s.type for s in in_specs]
+    outs = infer(op, attrs, ins)
+    plan = Plan.__new__(Plan)
+    plan.handle = 0
+    plan.op, plan.attrs, plan.in_specs = op, dict(attrs), tuple(in_specs)
+    plan.out_specs = tuple(spec(tuple(t.shape), t.dtype, device) for t in outs)
+    plan.out_spec = plan.out_specs[0] if plan.out_specs else None
+    plan.n_in, plan.n_out, plan.n_visible = len(ins), len(outs), op.visible(attrs)
+    plan.scalars = scalars_of(op, attrs)
+    plan.saved = None
+    plan.views = op.view
+    mutates = bytearray(max(1, len(ins)))
+    plan.mutated = mutated_inputs(op, attrs, len(ins))
+    for i in plan.mutated:
+        mutates[i] = 1
+    found = choose(op, ins, outs, attrs)
+    if found is not None:
+        params, plan.cost_us = _native_params(found), found.cost_us
+        kernel = ffi.addressof(lib, found.function)
+        flags = lib.PL_PLAN_OPENMP if found.openmp else 0
+        plan.can_fail = False
+    else:
+        params = ffi.new("int64_t *", _register(plan))
+        kernel, flags = ffi.addressof(lib, "plpy_kernel"), 0
+        nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
+        plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
+        plan.can_fail = True
+    flags |= (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0) | (lib.PL_PLAN_RANDOM if op.random else 0)
+    plan._keep = params
+    nbytes = ffi.sizeof(ffi.typeof(params).item) if params is not None else 0
+    plan.handle = lib.pl_plan_new(
+        kernel, params if params is not None else ffi.NULL, nbytes, plan.n_in, plan.n_out,
+        [s.nbytes for s in plan.out_specs], ffi.from_buffer("uint8_t *", mutates) if any(mutates) else ffi.NULL,
+        len(plan.scalars), flags, lib.PL_LANE_CPU, device.device_id, plan.cost_us, op.name.encode())
+    if not plan.handle:
+        raise MemoryError(ffi.string(lib.pl_error_last()).decode())
+    return plan
+
+
+def _native_params(found):
+    if found.setup is not None:
+        return found.setup(ffi, lib)
+    if found.params is None:
+        return None
+    struct, fields = found.params
+    return ffi.new(struct + " *", fields)
+
+
+# ---- the reference as a kernel ------------------------------------------------------------------------------
+
+_fallbacks: dict[int, tuple] = {}
+
+
+def _register(plan: Plan) -> int:
+    """Keeps what the callback needs, not the plan itself, so that plans can be freed."""
+    n = len(_fallbacks)
+    _fallbacks[n] = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated)
+    return n
+
+
+def view_as_numpy(address, s: Spec) -> np.ndarray:
+    """The memory at `address` as a NumPy array of this spec; no copy, the caller keeps it alive."""
+    if s.size == 0:
+        return np.empty(s.shape, NUMPY_DTYPES[s.dtype])
+    return np.frombuffer(ffi.buffer(address, s.nbytes), NUMPY_DTYPES[s.dtype]).reshape(s.shape)
+
+
+def run_reference(op: Operator, attrs: dict[str, Any], arrays: Sequence[np.ndarray], rng=None) -> list[np.ndarray]:
+    """Evaluates `ref` on NumPy arrays; 16-bit floats are computed in float32. Returns outputs, then mutated inputs."""
+    wide = [from_bfloat16(a) if a.dtype == BFLOAT16 else a.astype(np.float32) if a.dtype == np.float16 else a
+            for a in arrays]
+    extra = {"rng": rng} if op.random else {}
+    with np.errstate(all="ignore"):
+        result = op.ref(np, *wide, **attrs, **extra)
+    return list(result) if isinstance(result, (tuple, list)) else [result]
+
+
+def store(target: np.ndarray, value) -> None:
+    """Writes a reference's result, rounded or wrapped to the target's dtype."""
+    with np.errstate(all="ignore"):
+        if target.dtype == BFLOAT16:
+            target[...] = round_to_bfloat16(np.broadcast_to(np.asarray(value, np.float32), target.shape))
+        else:
+            target[...] = np.asarray(value).astype(target.dtype, copy=False)
+
+
+def generator(seed: float, counter: float) -> np.random.Generator:
+    """The random stream of one call: Philox keyed by the seed, placed by the call counter."""
+    return np.random.Generator(np.random.Philox(key=[int(seed), int(counter)]))
+
+
+@ffi.def_extern(name="plpy_kernel", error=3)
+def _run_fallback(params, bufs, scalars):
+    try:
+        op, attrs, in_specs, out_specs, mutated = _fallbacks[ffi.cast("int64_t *", params)[0]]
+        n, at = len(in_specs), 0
+        call = dict(attrs)
+        for p in op.params:
+            if p.dynamic:
+                count = len(call[p.name]) if isinstance(call[p.name], tuple) else None
+                if count is None:
+                    call[p.name] = None if scalars[at] != scalars[at] and p.kind.endswith("?") else scalars[at]
+                else:
+                    call[p.name] = tuple(scalars[at + i] for i in range(count))
+                at += 1 if count is None else count
+        rng = generator(scalars[at], scalars[at + 1]) if op.random else None
+        arrays = [view_as_numpy(bufs[i], s) for i, s in enumerate(in_specs)]
+        results = run_reference(op, call, arrays, rng)
+        targets = [view_as_numpy(bufs[n + i], s) for i, s in enumerate(out_specs)] + [arrays[i] for i in mutated]
+        if len(results) != len(targets):
+            raise OperatorError(op.name, f"its reference must give {len(targets)} arrays, got {len(results)}")
+        for target, value in zip(targets, results):
+            if np.shape(value) != target.shape:
+                raise OperatorError(op.name, f"inferred shape {target.shape}, its reference gives {np.shape(value)}")
+        results = [np.array(v) if np.may_share_memory(v, t) else v for v, t in zip(results, targets)]
+        for target, value in zip(targets, results):
+            store(target, value)
+        return lib.PL_OK
+    except Exception as error:
+        text = str(error) if isinstance(error, OperatorError) else f"{type(error).__name__}: {error}"
+        return lib.pl_fail(lib.PL_FAILED, text.encode())

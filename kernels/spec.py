@@ -1,0 +1,50 @@
+"""Specs: shape, dtype and device of an array, interned so that plans are found by identity."""
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from .record import DTYPES, Type
+
+BFLOAT16 = np.dtype([("bfloat16", np.uint16)])       # as MXNet shows it to NumPy
+NUMPY_DTYPES = {name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in DTYPES}
+ITEM_BYTES = {name: dtype.itemsize for name, dtype in NUMPY_DTYPES.items()}
+
+
+class Spec:
+    """Interned: two arrays of the same shape, dtype and device have the same Spec object. Made by `spec`."""
+    __slots__ = ("shape", "dtype", "device", "size", "nbytes", "type")
+
+    def __repr__(self):
+        return f"{self.dtype}{list(self.shape)}@{self.device}"
+
+
+_interned: dict[tuple, Spec] = {}
+
+
+def spec(shape: tuple[int, ...], dtype: str, device) -> Spec:
+    """The one Spec of this shape (tuple of ints), dtype name and device (a Context)."""
+    key = (shape, dtype, device)
+    found = _interned.get(key)
+    if found is None:
+        made = Spec()
+        made.shape, made.dtype, made.device = shape, dtype, device
+        made.size = prod(shape)
+        made.nbytes = made.size * ITEM_BYTES[dtype]
+        made.type = Type(shape, dtype)
+        found = _interned.setdefault(key, made)
+    return found
+
+
+def round_to_bfloat16(x: np.ndarray) -> np.ndarray:
+    """float array -> bfloat16 bits (structured dtype BFLOAT16), to nearest even; NaN stays NaN."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    nan = (bits & 0x7FFFFFFF) > 0x7F800000
+    return np.where(nan, np.uint16(0x7FC0), rounded).astype(np.uint16).view(BFLOAT16)
+
+
+def from_bfloat16(x: np.ndarray) -> np.ndarray:
+    """bfloat16 bits (BFLOAT16 or uint16) -> float32 array."""
+    return (np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << 16).view(np.float32)

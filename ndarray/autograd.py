@@ -1,0 +1,423 @@
+"""autograd: recording scopes, and backward, which turns the tape into a graph and runs its cached gradient program."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..engine import lib, location
+from ..engine.error import MXNetError
+from ..symbol.graph import Builder, Value, variable
+from ..symbol.passes.gradient import gradient
+from ..symbol.program import lower
+from .ndarray import NDArray, check_nd, empty_like_spec, make, state
+from .tape import TapeNode, Variable, plan_node
+
+MAX_PROGRAMS = 512
+
+
+# ---- scopes ---------------------------------------------------------------------------------------------------
+
+def is_recording() -> bool:
+    """Is this thread recording operations for backward?"""
+    return state.recording
+
+
+def is_training() -> bool:
+    """Do train-aware operators (Dropout, BatchNorm) of this thread behave as in training?"""
+    return state.training
+
+
+def set_recording(is_record: bool) -> bool:
+    """Switches recording for this thread; returns the previous state."""
+    previous, state.recording = state.recording, bool(is_record)
+    return previous
+
+
+def set_training(train_mode: bool) -> bool:
+    """Switches training mode for this thread; returns the previous state."""
+    previous, state.training = state.training, bool(train_mode)
+    return previous
+
+
+class _Scope:
+    def __init__(self, recording: bool | None, training: bool | None):
+        self._wanted, self._previous = (recording, training), []
+
+    def __enter__(self):
+        self._previous.append((state.recording, state.training))
+        recording, training = self._wanted
+        if recording is not None:
+            state.recording = recording
+        if training is not None:
+            state.training = training
+
+    def __exit__(self, *error):
+        state.recording, state.training = self._previous.pop()
+
+
+def record(train_mode: bool = True) -> _Scope:
+    """Scope in which operations are recorded (and training mode is on)."""
+    return _Scope(True, train_mode)
+
+
+def pause(train_mode: bool = False) -> _Scope:
+    """Scope in which nothing is recorded."""
+    return _Scope(False, train_mode)
+
+
+def train_mode() -> _Scope:
+    """Scope in which train-aware operators behave as in training; recording is left as it is."""
+    return _Scope(None, True)
+
+
+def predict_mode() -> _Scope:
+    """Scope in which train-aware operators behave as in prediction; recording is left as it is."""
+    return _Scope(None, False)
+
+
+def mark_variables(variables, gradients, grad_reqs="write") -> None:
+    """Makes arrays variables whose gradients go to the given arrays. grad_reqs: write, add or null, one or a list."""
+    variables = variables if isinstance(variables, (list, tuple)) else [variables]
+    gradients = gradients if isinstance(gradients, (list, tuple)) else [gradients]
+    reqs = [grad_reqs] * len(variables) if isinstance(grad_reqs, (str, int)) else list(grad_reqs)
+    if not len(variables) == len(gradients) == len(reqs):
+        raise MXNetError(f"mark_variables: needs as many gradients and requests as variables, got {len(variables)}, "
+                         f"{len(gradients)} and {len(reqs)}")
+    for array, grad, req in zip(variables, gradients, reqs):
+        check_nd(array, "mark_variables: every variable")
+        req = {0: "null", 1: "write", 3: "add"}.get(req, req)
+        if req not in ("write", "add", "null"):
+            raise MXNetError(f"grad_req must be write, add or null, got {req!r}")
+        if grad is not None and grad._spec is not array._spec and grad.shape != array.shape:
+            raise MXNetError(f"mark_variables: gradient must have the variable's shape {array.shape}, got {grad.shape}")
+        array._tape = None if req == "null" else Variable(array, grad, req)
+
+
+# ---- from the tape to a graph ---------------------------------------------------------------------------------
+
+def reachable(entries, since: int = -1) -> list[TapeNode]:
+    """Nodes below tape entries recorded after `since`, in their order. Raises MXNetError where a tape was freed."""
+    seen: set[TapeNode] = set()
+    stack = [e[0] for e in entries if e.__class__ is tuple and e[0].seq > since]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.entries is None:
+            raise MXNetError("Cannot differentiate node because it is not in a computational graph: its graph was "
+                             "already used by an earlier backward\n  fix: backward(retain_graph=True) the first time")
+        for e in node.entries:
+            if e.__class__ is tuple and e[0] not in seen and e[0].seq > since:
+                stack.append(e[0])
+    return sorted(seen, key=lambda n: n.seq)
+
+
+class _TapeGraph:
+    """The tape below some heads: numbering, structure key, and its translation to a graph."""
+
+    def __init__(self, entries):
+        self.entries = entries
+        self.nodes = reachable(entries)
+        self.number = {n: i for i, n in enumerate(self.nodes)}
+        self.variables: dict[Variable, int] = {}
+        parts: list = []
+        for node in self.nodes:
+            parts.append(node.plan)
+            if node.scalars:
+                parts.append(node.scalars)
+            parts.append(tuple([self._ref(e) for e in node.entries]))
+        parts.append(tuple([self._ref(e) for e in entries]))
+        self.key = tuple(parts)
+
+    def _ref(self, entry):
+        if entry is None:
+            return None
+        if entry.__class__ is tuple:
+            return self.number[entry[0]], entry[1]
+        return self.variables.setdefault(entry, len(self.variables))
+
+    def translate(self):
+        """Returns (values of the entries, of the variables by Variable, sources: value -> where its array is).
+
+        A source is ("input", node number, input index), ("saved", node number, output index) or ("head", i).
+        """
+        sources: dict[Value, tuple] = {}
+        variables: dict[Variable, Value] = {}
+        outputs: list[Sequence[Value]] = []
+        for k, node in enumerate(self.nodes):
+            inputs = []
+            for j, (a, e) in enumerate(zip(node.inputs, node.entries)):
+                if e.__class__ is tuple:
+                    value = outputs[self.number[e[0]]][e[1]]
+                elif e is not None and e in variables:
+                    value = variables[e]
+                else:
+                    value = variable(f"v{len(sources)}", a._spec.type)
+                    if e is not None:
+                        variables[e] = value
+                    sources[value] = ("input", k, j)
+                inputs.append(value)
+            made, saved = node.plan.expand(inputs, node.scalars) if hasattr(node.plan, "expand") else \
+                _expand(node.plan, inputs, node.scalars)
+            outputs.append(made)
+            for i in node.saved or ():
+                sources[saved[i]] = ("saved", k, i)
+        values: list[Value] = []
+        for i, e in enumerate(self.entries):
+            if e.__class__ is tuple:
+                values.append(outputs[self.number[e[0]]][e[1]])
+            else:
+                if e not in variables:
+                    variables[e] = variable(f"head{i}", e.array.type)
+                    sources[variables[e]] = ("head", i)
+                values.append(variables[e])
+        return values, variables, sources
+
+
+def _expand(plan, inputs, scalars):
+    node = plan_node(plan, inputs, scalars)
+    values = [Value(node, i) for i in range(len(node.types))]
+    return values, values
+
+
+class _Backward:
+    """A cached gradient program and where its inputs are found on a tape of the same structure."""
+    __slots__ = ("program", "sources", "written")
+
+
+_programs: dict[tuple, _Backward] = {}
+
+
+def _compile(tape: _TapeGraph, given: tuple, reqs: list[str], device) -> _Backward:
+    heads, variables, sources = tape.translate()
+    F = Builder()
+    grads_in = []
+    for i, (h, has_grad) in enumerate(zip(heads, given)):
+        if has_grad:
+            g = variable(f"dy{i}", h.type)
+            sources[g] = ("head_grad", i)
+            grads_in.append(g)
+        else:
+            grads_in.append(None)
+    order = list(tape.variables)
+    results = gradient(heads, grads_in, [variables[v] for v in order])
+    out = _Backward()
+    out.written, outputs = [], []
+    for i, (g, v) in enumerate(zip(results, order)):
+        if g is None:
+            if reqs[i] == "add":
+                continue
+            g = F._zeros(shape=variables[v].shape, dtype=variables[v].dtype)
+        if reqs[i] == "add":
+            before = variable(f"grad{i}", g.type)
+            sources[before] = ("grad", i)
+            g = F.broadcast_add(before, g)
+        out.written.append(i)
+        outputs.append(g)
+    used = _used(outputs, sources)
+    out.program = lower(outputs, used, device, "backward")
+    out.sources = [sources[v] for v in used]
+    return out
+
+
+def _used(outputs, sources) -> list[Value]:
+    """The given values that a graph cut at them really reads."""
+    found: dict[Value, None] = {}
+    seen, stack = set(), list(outputs)
+    while stack:
+        v = stack.pop()
+        if v in seen:
+            continue
+        seen.add(v)
+        if v in sources:
+            found[v] = None
+        else:
+            stack.extend(v.node.inputs)
+    return list(found)
+
+
+def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: bool = True) -> None:
+    """Computes the gradients of heads with respect to every variable they depend on, into its .grad.
+
+    head_grads: gradients of some scalar with respect to the heads (None: ones). Raises MXNetError for a head that was
+    not recorded. The tape is freed unless retain_graph.
+    """
+    heads, head_grads = _lists(heads, head_grads)
+    tape = _TapeGraph([h._tape for h in heads])
+    _check_heads(heads)
+    device = heads[0]._spec.device
+    order = list(tape.variables)
+    if any(getattr(n.plan, "python", False) for n in tape.nodes):
+        grads = interpret(heads, head_grads, order, create_graph=False)
+        _deliver(order, grads)
+    else:
+        given = tuple(g is not None for g in head_grads)
+        reqs = [v.req for v in order]
+        key = (tape.key, given, tuple(reqs))
+        found = _programs.get(key)
+        if found is None:
+            found = _compile(tape, given, reqs, device)
+            if len(_programs) >= MAX_PROGRAMS:
+                _programs.clear()
+            _programs[key] = found
+        ins = [_source(s, tape, heads, head_grads, order) for s in found.sources]
+        targets = [order[i].grad for i in found.written]
+        clash = any(g is not None and any(lib.pl_array_shares(g._handle, t._handle) for t in targets)
+                    for g in head_grads)
+        outs = [0 if clash else t._handle for t in targets]
+        where = location.capture() if found.program.can_fail else -1
+        made = found.program.run([a._handle for a in ins], outs, where)
+        if clash:
+            from .invoke import copy_into
+            for handle, s, t in zip(made, found.program.out_specs, targets):
+                copy_into(make(handle, s), t)
+    for v in order:
+        v.fresh = True
+    if not retain_graph:
+        _free(tape.nodes)
+
+
+def _lists(heads, head_grads):
+    if isinstance(heads, NDArray):
+        heads = [heads]
+        head_grads = None if head_grads is None else [head_grads] if isinstance(head_grads, NDArray) else head_grads
+    heads = list(heads)
+    head_grads = [None] * len(heads) if head_grads is None else list(head_grads)
+    if len(head_grads) != len(heads):
+        raise MXNetError(f"backward: needs as many head gradients as heads, got {len(head_grads)} and {len(heads)}")
+    for h, g in zip(heads, head_grads):
+        check_nd(h, "backward: every head")
+        if g is not None and g.shape != h.shape:
+            raise MXNetError(f"backward: a head gradient must have its head's shape {h.shape}, got {g.shape}")
+    return heads, head_grads
+
+
+def _check_heads(heads):
+    for h in heads:
+        if h._tape is None:
+            raise MXNetError("Cannot differentiate node because it is not in a computational graph. You need to set "
+                             "is_recording to true or use autograd.record() to save computational graphs for backward"
+                             "\n  fix: compute it inside `with autograd.record():` from arrays with attach_grad()")
+
+
+def _source(source, tape, heads, head_grads, order) -> NDArray:
+    kind, *at = source
+    if kind == "input":
+        return tape.nodes[at[0]].inputs[at[1]]
+    if kind == "saved":
+        return tape.nodes[at[0]].saved[at[1]]
+    if kind == "head":
+        return heads[at[0]]
+    if kind == "head_grad":
+        return head_grads[at[0]]
+    return order[at[0]].grad
+
+
+def _free(nodes) -> None:
+    for node in nodes:
+        node.inputs = node.entries = node.saved = None
+
+
+def _deliver(order, grads) -> None:
+    from .invoke import copy_into
+    for v, g in zip(order, grads):
+        if v.req == "add":
+            if g is not None:
+                copy_into(v.grad + g, v.grad)
+        else:
+            copy_into(g if g is not None else v.grad * 0, v.grad)
+
+
+# ---- gradients one call at a time: for create_graph, and for Python functions -----------------------------------
+
+class _Absent:
+    """An output that the gradient does not read: only its shape and dtype are known."""
+    __slots__ = ("shape", "dtype")
+
+    def __init__(self, s):
+        self.shape, self.dtype = s.shape, s.dtype
+
+
+def interpret(heads, head_grads, wanted, create_graph: bool, since: int = -1) -> list[NDArray | None]:
+    """Gradients by calling operators eagerly; recorded themselves when create_graph.
+
+    wanted: tape entries (None gives None). since: nodes recorded before are not entered.
+    """
+    from . import functions as F
+    sums: dict = {}
+
+    def key_of(entry):
+        return (entry[0], entry[1]) if entry.__class__ is tuple else entry
+
+    def add(entry, g):
+        if entry is not None and g is not None:
+            before = sums.get(key_of(entry))
+            sums[key_of(entry)] = g if before is None else before + g
+    keep = {key_of(w) for w in wanted if w is not None}
+    with _Scope(create_graph, None):
+        for h, g in zip(heads, head_grads):
+            add(h._tape, F.ones_like(h.detach()) if g is None else g)
+        for node in reversed(reachable([h._tape for h in heads], since)):
+            outs = node.plan.out_specs
+            keys = [(node, i) for i in range(len(outs))]
+            dys = [sums.get(k) if k in keep else sums.pop(k, None) for k in keys]
+            if all(d is None for d in dys):
+                continue
+            dys = [F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d for d, s in zip(dys, outs)]
+            for e, g in zip(node.entries, _node_grads(F, node, dys, create_graph)):
+                add(e, g)
+    return [None if w is None else sums.get(key_of(w)) for w in wanted]
+
+
+def with_entry(array: NDArray, entry) -> NDArray:
+    """The array as it stood on the tape: the same memory with that tape entry."""
+    if array._tape is entry:
+        return array
+    seen = make(lib.pl_array_view(array._handle, 0), array._spec)
+    seen._tape = entry
+    return seen
+
+
+def _node_grads(F, node: TapeNode, dys, create_graph: bool):
+    if hasattr(node.plan, "eager_grads"):
+        return node.plan.eager_grads(node, dys, create_graph)
+    op = node.plan.op
+    if op.grad is None:
+        return [None] * len(node.inputs)
+    graph_node = plan_node(node.plan, [variable("x", s.type) for s in node.plan.in_specs], node.scalars)
+    ys = []
+    for i, s in enumerate(node.plan.out_specs):
+        y = (node.saved or {}).get(i)
+        if y is None:
+            ys.append(_Absent(s))
+        else:
+            ys.append(with_entry(y, (node, i)))
+    xs = [with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
+    with _Scope(None, bool(graph_node.attrs.get("train", state.training))):
+        return op.grad(F, dys, xs, ys, **graph_node.attrs)
+
+
+def grad(heads, variables, head_grads=None, retain_graph: bool | None = None, create_graph: bool = False,
+         train_mode: bool = True):
+    """Gradients of heads with respect to variables, as new arrays; .grad stays as it is.
+
+    create_graph: record the gradient's own computation, so that it can be differentiated again.
+    Raises MXNetError for a variable that the heads do not depend on.
+    """
+    heads, head_grads = _lists(heads, head_grads)
+    single = isinstance(variables, NDArray)
+    variables = [variables] if single else list(variables)
+    for v in variables:
+        check_nd(v, "grad: every variable")
+        if v._tape is None:
+            raise MXNetError("grad: a variable must have been marked with attach_grad(), or be recorded"
+                             "\n  fix: x.attach_grad() before autograd.record()")
+    _check_heads(heads)
+    found = interpret(heads, head_grads, [v._tape for v in variables], create_graph)
+    for v, g in zip(variables, found):
+        if g is None:
+            raise MXNetError("grad: the heads do not depend on one of the variables (shape "
+                             f"{v.shape})\n  fix: leave it out, or use it inside autograd.record()")
+    if not (create_graph if retain_graph is None else retain_graph):
+        _free(reachable([h._tape for h in heads]))
+    return found[0] if single else found

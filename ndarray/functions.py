@@ -1,0 +1,74 @@
+"""The nd namespace: a function for every operator record, made when first used, and the creation functions."""
+from __future__ import annotations
+
+import sys
+
+from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table of native kernels)
+from ..kernels.plan import make_plan
+from ..kernels.record import REGISTRY, REQUIRED, Operator
+from ..kernels.signature import dynamic_names, make_function, static_names
+from .ndarray import NDArray, state
+from .creation import *  # noqa: F403
+from .invoke import _device_of, _remember, invoke, run
+
+NAN = float("nan")
+
+
+def operator_function(op: Operator, name: str):
+    """The eager function of an operator: looks up its plan by the attributes as given and the inputs' specs."""
+    static_keys, dynamic_keys = static_names(op), dynamic_names(op)
+    flat = not any(p.dynamic and p.kind.startswith("floats") for p in op.params)
+    plans: dict = {}
+
+    def call(inputs, static, dynamic, out, name, kwargs):
+        while inputs and inputs[-1] is None:
+            inputs = inputs[:-1]
+        if inputs and not kwargs and flat:
+            try:
+                key = (static, state.training if op.train_aware else None, *[a._spec for a in inputs])
+                plan = plans.get(key)
+            except (TypeError, AttributeError):       # a list among the attributes, or an input that is no array
+                return slow(inputs, static, dynamic, out, kwargs)
+            if plan is None:
+                plan = first(key, inputs, static, dynamic)
+            return run(plan, inputs, [NAN if d is None else d for d in dynamic], out)
+        return slow(inputs, static, dynamic, out, kwargs)
+
+    def first(key, inputs, static, dynamic):
+        full = op.parse(attributes(inputs, static, dynamic, {}))
+        if op.train_aware:
+            full["train"] = state.training
+        plan = make_plan(op, full, [a._spec for a in inputs], _device_of(op, inputs, None))
+        _remember(plans, key, plan)
+        return plan
+
+    def slow(inputs, static, dynamic, out, kwargs):
+        ctx = kwargs.pop("ctx", None) if "ctx" not in op.param_index else None
+        for alias, index in ((n, i) for i, n in enumerate(op.inputs) if n in kwargs):
+            inputs = (*inputs[:index], kwargs.pop(alias), *inputs[index + 1:])
+        inputs = [a for a in inputs if a is not None]
+        return invoke(op, inputs, attributes(inputs, static, dynamic, kwargs), out, ctx)
+
+    def attributes(inputs, static, dynamic, kwargs):
+        attrs = dict(zip(static_keys, static)) | dict(zip(dynamic_keys, dynamic)) | kwargs
+        if op.variadic_key:
+            attrs[op.variadic_key] = len(inputs)
+        return {k: list_to_tuple(v) for k, v in attrs.items() if v is not REQUIRED}
+    return make_function(op, name, call, __name__)
+
+
+def list_to_tuple(value):
+    return tuple(value) if isinstance(value, list) else value
+
+
+def __getattr__(name: str):
+    op = REGISTRY.get(name)
+    if op is None:
+        raise AttributeError(f"module 'nd' has no function {name!r}")
+    function = operator_function(op, name if name.isidentifier() else op.name)
+    setattr(sys.modules[__name__], name, function)
+    return function
+
+
+def __dir__():
+    return sorted({*globals(), *(n for n in REGISTRY if not n.startswith("_"))})

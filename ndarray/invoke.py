@@ -1,0 +1,216 @@
+"""invoke: the life of one eager call. Look up the plan, make one call into the core, note it on the tape."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from ..engine import current_context, ffi, lib, location
+from ..engine.error import DeviceError, OperatorError
+from ..kernels.plan import Plan, make_plan, scalars_of
+from ..kernels.record import Operator, lookup
+from .ndarray import NDArray, _new, check_nd, make, state
+from .tape import record
+
+
+class _Scratch(threading.local):
+    """Buffers for handles and scalars, one set a thread, so that no call allocates them."""
+
+    def __init__(self):
+        self.size = 0
+        self.grow(64)
+
+    def grow(self, n: int):
+        self.size = n
+        self.ins, self.outs = ffi.new("uintptr_t[]", n), ffi.new("uintptr_t[]", n)
+        self.scalars = ffi.new("double[]", n)
+
+
+_scratch = _Scratch()
+MAX_KEYS = 8192
+
+
+def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None):
+    """Applies an operator. attrs: as a caller gives them. Returns an NDArray, or a list for several visible outputs.
+
+    out: array(s) to write the visible outputs into. ctx: device of operators without inputs.
+    Raises OperatorError and its kin at once when shapes, dtypes or attributes are wrong.
+    """
+    if op.variadic_key and op.variadic_key not in attrs:
+        attrs = {**attrs, op.variadic_key: len(inputs)}
+    full = op.parse(attrs)
+    if op.train_aware:
+        full["train"] = state.training
+    device = _device_of(op, inputs, ctx)
+    plan = make_plan(op, full, [a._spec for a in inputs], device)
+    return run(plan, inputs, scalars_of(op, full), out)
+
+
+def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
+    if not inputs:
+        device = ctx or current_context()
+        device.check()
+        return device
+    for a in inputs:
+        check_nd(a, f"{op.name}: every input")
+    device = inputs[0]._spec.device
+    for a in inputs:
+        if a._spec.device is not device and a._spec.device != device:
+            raise DeviceError(f"{op.name}: all inputs must be on one device, got {device} and {a._spec.device}"
+                              f"\n  fix: x.as_in_context({device})")
+    return device
+
+
+def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out=None):
+    """Runs a plan on arrays: one call into the core; then the tape. Returns the visible output(s), or `out`."""
+    if out is None:
+        targets: list[NDArray] = []
+    else:
+        targets = _targets(plan, out)
+        if _overlap(plan, inputs, targets):
+            results = run(plan, inputs, scalars)
+            for r, t in zip(results if isinstance(results, list) else [results], targets):
+                run(make_plan(_COPY, {}, [r._spec], r._spec.device), [r], (), t)
+            return out
+    made = _launch(plan, inputs, scalars, targets)
+    if out is not None:
+        return out
+    return made[0] if plan.n_visible == 1 else made[:plan.n_visible]
+
+
+def _launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
+    """One call into the core, noted on the tape. Returns every output."""
+    n_in, n_out, n_given = plan.n_in, plan.n_out, len(targets)
+    scratch = _scratch
+    if max(n_in, n_out, len(scalars)) > scratch.size:
+        scratch.grow(2 * max(n_in, n_out, len(scalars)))
+    ins, outs, doubles = scratch.ins, scratch.outs, scratch.scalars
+    for i, a in enumerate(inputs):
+        ins[i] = a._handle
+    for i, s in enumerate(scalars):
+        doubles[i] = s
+    for i in range(n_out):
+        outs[i] = targets[i]._handle if i < n_given else 0
+    if lib.pl_invoke(plan.handle, ins, outs, doubles, location.capture() if plan.can_fail else -1):
+        raise MemoryError(f"{plan.op.name}: {ffi.string(lib.pl_error_last()).decode()}")
+    made = [*targets, *[make(outs[i], plan.out_specs[i]) for i in range(n_given, n_out)]]
+    if state.recording:
+        record(plan, inputs, scalars, made)
+    return made
+
+
+def run_all(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = ()) -> list[NDArray]:
+    """Like run, with the hidden outputs too."""
+    return _launch(plan, inputs, scalars, ())
+
+
+_COPY = lookup("_copy")
+
+
+def _targets(plan: Plan, out) -> list[NDArray]:
+    """The arrays of `out`, checked against the plan. Raises OperatorError."""
+    targets = list(out) if isinstance(out, (list, tuple)) else [out]
+    if len(targets) != plan.n_visible:
+        raise OperatorError(plan.op.name, f"out must have {plan.n_visible} arrays, got {len(targets)}")
+    for target, s in zip(targets, plan.out_specs):
+        check_nd(target, f"{plan.op.name}: out")
+        if target._spec.shape != s.shape or target._spec.dtype != s.dtype:
+            raise OperatorError(plan.op.name, f"out must have shape {s.shape} and dtype {s.dtype}, got "
+                                f"{target._spec.shape} and {target._spec.dtype}")
+        if state.recording and target._tape.__class__ is tuple:
+            raise OperatorError(plan.op.name, "cannot write into an array that autograd has recorded: assigning to "
+                                "NDArrays that are already in a computational graph would change its gradients",
+                                fix="use out-of-place operations inside autograd.record()")
+    return targets
+
+
+def _overlap(plan: Plan, inputs, targets) -> bool:
+    """Does an output share memory with an input that the kernel must not overwrite?"""
+    for j, target in enumerate(targets):
+        for i, a in enumerate(inputs):
+            if lib.pl_array_shares(target._handle, a._handle) and not (
+                    (i, j) in plan.op.inplace and a._spec.nbytes == target._spec.nbytes
+                    and lib.pl_array_data(a._handle) == lib.pl_array_data(target._handle)):
+                return True
+    return False
+
+
+def binary_method(both: str, right: str):
+    """The method for `array <op> array` and `array <op> number`: the shortest way through a plan."""
+    op, scalar_op = lookup(both), lookup(right)
+    pairs: dict = {}
+    singles: dict = {}
+    invoke1, invoke2, new = lib.pl_invoke1, lib.pl_invoke2, _new
+
+    def method(self, other):
+        if isinstance(other, NDArray):
+            plan = pairs.get((self._spec, other._spec))
+            if plan is None:
+                return first(self, other)
+            handle = invoke2(plan.handle, self._handle, other._handle)
+            inputs, scalars = (self, other), ()
+        else:
+            try:
+                plan = singles.get(self._spec)
+                if plan is None:
+                    return first_scalar(self, other)
+                handle = invoke1(plan.handle, self._handle, other)
+            except TypeError:
+                return _not_a_number(self, other, op)
+            inputs, scalars = (self,), (other,)
+        if not handle:
+            raise MemoryError(f"{op.name}: {ffi.string(lib.pl_error_last()).decode()}")
+        out = new(NDArray)
+        out._handle, out._spec, out._tape = handle, plan.out_spec, None
+        if state.recording:
+            record(plan, inputs, scalars, (out,))
+        return out
+
+    def first(self, other):
+        device = _device_of(op, (self, other), None)
+        plan = make_plan(op, op.parse({}), (self._spec, other._spec), device)
+        if not plan.can_fail:
+            _remember(pairs, (self._spec, other._spec), plan)
+        return run(plan, (self, other))
+
+    def first_scalar(self, other):
+        value = float(other)
+        plan = make_plan(scalar_op, scalar_op.parse({"scalar": value}), (self._spec,), self._spec.device)
+        if not plan.can_fail:
+            _remember(singles, self._spec, plan)
+        return run(plan, (self,), (value,))
+    return method
+
+
+def scalar_method(left: str):
+    """The reflected method: number <op> array."""
+    op = lookup(left)
+
+    def method(self, other):
+        try:
+            value = float(other)
+        except TypeError:
+            return _not_a_number(self, other, op)
+        return invoke(op, (self,), {"scalar": value})
+    return method
+
+
+def _remember(cache: dict, key, plan: Plan) -> None:
+    if len(cache) >= MAX_KEYS:
+        cache.clear()
+    cache[key] = plan
+
+
+def _not_a_number(self, other, op):
+    if hasattr(other, "__array__"):
+        raise TypeError(f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with nd.array(x)")
+    return NotImplemented
+
+
+def copy_into(source: NDArray, target: NDArray) -> None:
+    """Writes source into target: same shape, any device; the dtype is converted."""
+    if source._spec.dtype == target._spec.dtype:
+        run(make_plan(_COPY, _COPY.parse({}), [source._spec], target._spec.device), [source], (), target)
+    else:
+        cast = lookup("Cast")
+        attrs = cast.parse({"dtype": target._spec.dtype})
+        run(make_plan(cast, attrs, [source._spec], target._spec.device), [source], (), target)

@@ -1,0 +1,81 @@
+"""The tape: what autograd records of each call. It is a graph, kept until backward has used it."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from ..engine import lib
+from ..kernels.plan import Plan
+from ..symbol.graph import Value, typed_node, variable
+from .ndarray import NDArray, make
+
+next_seq = itertools.count().__next__
+
+
+class Variable:
+    """An array whose gradient is wanted: what attach_grad puts on its `_tape`."""
+    __slots__ = ("grad", "req", "fresh", "array")
+
+    def __init__(self, array: NDArray, grad: NDArray | None, req: str):
+        self.array, self.grad, self.req, self.fresh = array._spec, grad, req, False
+
+
+class TapeNode:
+    """One recorded call. entries: where each input came from: None, a Variable, or (TapeNode, output index)."""
+    __slots__ = ("plan", "scalars", "inputs", "entries", "saved", "seq")
+
+
+def record(plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]) -> None:
+    """Notes a call whose inputs depend on a variable; the outputs then know where they came from."""
+    for a in inputs:
+        if a._tape is not None:
+            break
+    else:
+        return
+    saved = plan.saved
+    if saved is None:
+        saved = plan.saved = saved_outputs(plan)
+    node = TapeNode()
+    node.plan, node.inputs, node.scalars = plan, tuple(inputs), tuple(scalars)
+    node.entries = tuple([a._tape for a in inputs])
+    node.seq = next_seq()
+    node.saved = {i: shadow(outputs[i]) for i in saved} if saved else None
+    index = 0
+    for out in outputs:
+        out._tape = (node, index)
+        index += 1
+
+
+def shadow(array: NDArray) -> NDArray:
+    """The same memory under a handle of its own, not on the tape: no reference cycle through the tape."""
+    return make(lib.pl_array_view(array._handle, 0), array._spec)
+
+
+def saved_outputs(plan: Plan) -> tuple[int, ...]:
+    """Indices of the outputs that the operator's gradient reads; found by writing the gradient down once."""
+    if plan.op.grad is None:
+        return ()
+    node = plan_node(plan, [variable(f"x{i}", s.type) for i, s in enumerate(plan.in_specs)], plan.scalars)
+    from ..symbol.graph import Builder, topological
+    ys = [Value(node, i) for i in range(len(node.types))]
+    dys = [variable(f"dy{i}", y.type) for i, y in enumerate(ys)]
+    grads = plan.op.grad(Builder(bool(plan.attrs.get("train"))), dys, list(node.inputs), ys, **node.attrs)
+    grads = [g for g in grads if g is not None]
+    used = {v.index for n in topological(grads) for v in n.inputs if v.node is node}
+    return tuple(sorted(used | {g.index for g in grads if g.node is node}))
+
+
+def plan_node(plan: Plan, inputs: Sequence[Value], scalars: Sequence[float]):
+    """The graph node of a plan: its attributes with the call's dynamic parameters put back."""
+    attrs, at = dict(plan.attrs), 0
+    for p in plan.op.params:
+        if p.dynamic:
+            if isinstance(attrs[p.name], tuple):
+                n = len(attrs[p.name])
+                attrs[p.name] = tuple(scalars[at:at + n])
+                at += n
+            else:
+                value = scalars[at]
+                attrs[p.name] = None if value != value and p.kind.endswith("?") else value
+                at += 1
+    return typed_node(plan.op, attrs, inputs)

@@ -1,0 +1,237 @@
+"""The graph: immutable nodes (operator, inputs, attributes, name) and values (one output of a node).
+
+A graph is given by its output values. A *typed* node knows the Type of each output; passes and programs work on typed
+graphs, Symbols may be untyped. Attributes of typed train-aware nodes hold `train`.
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..engine.error import MXNetError, OperatorError
+from ..kernels.plan import infer
+from ..kernels.record import Operator, Type, lookup
+
+
+class Node:
+    """One operator applied to values, or a variable (op is None)."""
+    __slots__ = ("op", "attrs", "inputs", "name", "types", "extra", "source", "__weakref__")
+
+    def __init__(self, op: Operator | None, attrs: dict[str, Any], inputs: Sequence[Value], name: str = "",
+                 types: Sequence[Type] | None = None, extra: dict[str, str] | None = None, source: str | None = None):
+        self.op, self.attrs, self.inputs, self.name = op, attrs, tuple(inputs), name
+        self.types = tuple(types) if types is not None else None
+        self.extra, self.source = extra, source
+
+    def __repr__(self):
+        return f"<{self.op.name if self.op else 'variable'} {self.name}>"
+
+    @property
+    def n_outputs(self) -> int:
+        return self.op.outputs(_without_train(self.attrs)) if self.op else 1
+
+    @property
+    def n_visible(self) -> int:
+        return self.op.visible(_without_train(self.attrs)) if self.op else 1
+
+
+def _without_train(attrs):
+    return {k: v for k, v in attrs.items() if k != "train"} if "train" in attrs else attrs
+
+
+class Value:
+    """One output of a node. Has shape and dtype when typed, and Python's operators (see operators.py)."""
+    __slots__ = ("node", "index")
+
+    def __init__(self, node: Node, index: int = 0):
+        self.node, self.index = node, index
+
+    def __eq__(self, other):
+        return isinstance(other, Value) and self.node is other.node and self.index == other.index
+
+    def __hash__(self):
+        return id(self.node) * 31 + self.index
+
+    def __repr__(self):
+        return f"<Value {self.node.name or self.node!r}:{self.index}>"
+
+    @property
+    def type(self) -> Type:
+        return self.node.types[self.index]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.node.types[self.index].shape
+
+    @property
+    def dtype(self) -> str:
+        return self.node.types[self.index].dtype
+
+
+def variable(name: str, type: Type | None = None, extra: dict[str, str] | None = None) -> Value:
+    return Value(Node(None, {}, (), name, None if type is None else (type,), extra))
+
+
+def typed_node(op: Operator, attrs: dict[str, Any], inputs: Sequence[Value], name: str = "", source=None) -> Node:
+    """A node whose output types are inferred now. attrs: complete. Raises what inference raises."""
+    return Node(op, attrs, inputs, name, infer(op, attrs, [v.type for v in inputs]), None, source)
+
+
+def topological(outputs: Iterable[Value]) -> list[Node]:
+    """Every node below the outputs, inputs first; the order of a depth-first walk (no recursion)."""
+    order: list[Node] = []
+    seen: set[Node] = set()
+    for value in outputs:
+        stack = [(value.node, iter(value.node.inputs))]
+        if value.node in seen:
+            continue
+        seen.add(value.node)
+        while stack:
+            node, rest = stack[-1]
+            for v in rest:
+                if v.node not in seen:
+                    seen.add(v.node)
+                    stack.append((v.node, iter(v.node.inputs)))
+                    break
+            else:
+                order.append(node)
+                stack.pop()
+    return order
+
+
+def rewrite(outputs: Sequence[Value], replace: Callable[[Node, list[Value]], Sequence[Value] | None],
+            start: dict[Node, Sequence[Value]] | None = None) -> list[Value]:
+    """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None to keep it.
+
+    start: nodes replaced from the outset (substitution of variables).
+    """
+    new: dict[Node, Sequence[Value]] = dict(start or {})
+    for node in topological(outputs):
+        if node in new:
+            continue
+        inputs = [new[v.node][v.index] for v in node.inputs]
+        made = replace(node, inputs)
+        if made is None:
+            if any(a is not b and a != b for a, b in zip(inputs, node.inputs)):
+                kept = Node(node.op, node.attrs, inputs, node.name, node.types, node.extra, node.source)
+            else:
+                kept = node
+            made = [Value(kept, i) for i in range(len(kept.types) if kept.types else kept.n_outputs)]
+        new[node] = made
+    return [new[v.node][v.index] for v in outputs]
+
+
+def typed(outputs: Sequence[Value], types: dict[Node, Type], train: bool) -> list[Value]:
+    """The graph with types on every node. types: of each variable, by node. Raises what inference raises."""
+    def replace(node, inputs):
+        if node.op is None:
+            if node not in types:
+                raise MXNetError(f"variable {node.name!r} has no shape")
+            return [Value(Node(None, {}, (), node.name, (types[node],), node.extra))]
+        attrs = dict(node.attrs, train=train) if node.op.train_aware else node.attrs
+        made = Node(node.op, attrs, inputs, node.name, infer(node.op, attrs, [v.type for v in inputs]), node.extra,
+                    node.source)
+        return [Value(made, i) for i in range(len(made.types))]
+    return rewrite(outputs, replace)
+
+
+def verify(outputs: Sequence[Value]) -> None:
+    """Raises AssertionError where a typed graph breaks the rules; run between passes in tests."""
+    for node in topological(outputs):
+        assert node.types is not None, f"{node!r} is not typed"
+        for v in node.inputs:
+            assert isinstance(v, Value) and v.index < len(v.node.types), f"{node!r} reads a missing output {v!r}"
+        if node.op is None:
+            assert not node.inputs and len(node.types) == 1
+        else:
+            again = infer(node.op, node.attrs, [v.type for v in node.inputs])
+            assert list(again) == list(node.types), f"{node!r} has types {node.types}, inference gives {again}"
+            assert not node.op.train_aware or "train" in node.attrs, f"{node!r} does not know `train`"
+
+
+def as_python(outputs: Sequence[Value], name: str = "graph") -> str:
+    """The graph as readable, runnable Python: a function of F (nd or sym) and the variables."""
+    order = topological(outputs)
+    names: dict[Node, str] = {}
+    taken: set[str] = set()
+    for i, node in enumerate(order):
+        base = "".join(c if c.isalnum() else "_" for c in node.name) or f"t{i}"
+        base = base if not base[0].isdigit() else "_" + base
+        while base in taken:
+            base += "_"
+        taken.add(base)
+        names[node] = base
+
+    def text(v: Value) -> str:
+        return names[v.node] if v.node.op is None or v.node.n_visible == 1 and v.index == 0 else \
+            f"{names[v.node]}[{v.index}]"
+    lines = [f"def {name}(F, {', '.join(names[n] for n in order if n.op is None)}):"]
+    for node in order:
+        if node.op is None:
+            continue
+        attrs = [f"{p.name}={node.attrs[p.name]!r}" for p in node.op.params if node.attrs[p.name] != p.default]
+        comment = f"  # {', '.join(f'{t.dtype}{list(t.shape)}' for t in node.types)}" if node.types else ""
+        lines.append(f"    {names[node]} = F.{node.op.name}({', '.join([*map(text, node.inputs), *attrs])}){comment}")
+    lines.append(f"    return {', '.join(map(text, outputs))}")
+    return "\n".join(lines)
+
+
+class Builder:
+    """`F` for typed graphs: F.relu(value), F.sum(value, axis=1) ... add nodes; used by gradients and passes."""
+
+    def __init__(self, train: bool = False):
+        self._train = train
+
+    def __getattr__(self, name: str):
+        op = lookup(name)
+
+        def apply(*inputs, **attrs):
+            return self.apply(op, inputs, attrs)
+        self.__dict__[name] = apply
+        return apply
+
+    def apply(self, op: Operator, inputs: Sequence[Value], attrs: dict[str, Any]):
+        inputs = [v for v in inputs if v is not None]
+        for v in inputs:
+            if not isinstance(v, Value):
+                raise OperatorError(op.name, f"inputs must be graph values, got {type(v).__name__}")
+        if op.variadic_key:
+            attrs.setdefault(op.variadic_key, len(inputs))
+        full = op.parse(attrs)
+        n_visible = op.visible(full)
+        if op.train_aware:
+            full["train"] = self._train
+        node = typed_node(op, full, inputs)
+        return Value(node) if n_visible == 1 else [Value(node, i) for i in range(n_visible)]
+
+
+def caller_line() -> str | None:
+    """"file:line" of the first frame outside the package."""
+    frame = sys._getframe(1)
+    root = __package__.split(".")[0] + "."
+    while frame is not None and (frame.f_globals.get("__name__", "") + ".").startswith(root):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else None
+
+
+def _value_operators():
+    from .operators import add_operators
+    F = Builder()
+
+    def binary(both, right):
+        def method(self, other):
+            if isinstance(other, Value):
+                return getattr(F, both)(self, other)
+            return getattr(F, right)(self, scalar=float(other))
+        return method
+
+    def scalar(left):
+        return lambda self, other: getattr(F, left)(self, scalar=float(other))
+    add_operators(Value, binary, scalar, lambda self: F.negative(self), compare=False)
+    from .operators import COMPARE
+    for method in ("gt", "ge", "lt", "le"):        # == and != keep their meaning of identity
+        setattr(Value, f"__{method}__", binary(*COMPARE[method]))
+
+
+_value_operators()

@@ -1,0 +1,54 @@
+"""The gradient pass: reverse accumulation over a typed graph, written in operators, so that it applies to itself."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..graph import Builder, Value, topological
+
+FLOATING = ("float32", "float64", "float16", "bfloat16")
+
+
+def gradient(heads: Sequence[Value], head_grads: Sequence[Value | None], wrt: Sequence[Value]) -> list[Value | None]:
+    """Gradients of sum(head * head_grad) with respect to values; None where no path leads to one.
+
+    head_grads: None stands for ones. Values of `wrt` may be variables or intermediate values.
+    """
+    order = topological(heads)
+    targets = set(wrt)
+    reached = {v.node for v in targets}
+    for node in order:                       # nodes that depend on a target
+        if node not in reached and any(v.node in reached for v in node.inputs):
+            reached.add(node)
+    sums: dict[Value, list[Value]] = {}
+    plain = Builder()
+    for head, g in zip(heads, head_grads):
+        if head.node in reached:
+            sums.setdefault(head, []).append(
+                g if g is not None else plain._ones(shape=head.shape, dtype=head.dtype))
+
+    def total(value: Value) -> Value | None:
+        terms = sums.get(value)
+        if not terms:
+            return None
+        if len(terms) > 1:
+            terms[:] = [plain.add_n(*terms)]
+        return terms[0]
+
+    for node in reversed(order):
+        if node.op is None or node not in reached or node.op.grad is None:
+            continue
+        if not any(v.node in reached for v in node.inputs):
+            continue
+        ys = [Value(node, i) for i in range(len(node.types))]
+        dys = [total(y) for y in ys]
+        if all(d is None for d in dys):
+            continue
+        dys = [plain._zeros(shape=y.shape, dtype=y.dtype) if d is None else d for d, y in zip(dys, ys)]
+        F = Builder(bool(node.attrs.get("train")))
+        grads = node.op.grad(F, dys, list(node.inputs), ys, **node.attrs)
+        for v, g in zip(node.inputs, grads):
+            if g is None or v.node not in reached or v.dtype not in FLOATING:
+                continue
+            assert g.shape == v.shape, f"gradient of {node.op.name}: {g.shape} for an input of shape {v.shape}"
+            sums.setdefault(v, []).append(g)
+    return [total(v) for v in wrt]

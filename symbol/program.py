@@ -1,0 +1,162 @@
+"""Programs: a typed graph lowered to C instructions over one arena. One run is one call and one engine operation."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..engine import ffi, lib
+from ..kernels.plan import INLINE_US, make_plan, mutated_inputs, scalars_of
+from ..kernels.record import lookup
+from ..kernels.spec import Spec, spec
+from .graph import Node, Value, topological
+from .passes.memory import Buffer, plan_memory
+
+READ, WRITE, READWRITE = 0, 1, 2
+
+
+class Program:
+    """A lowered graph. Inputs and outputs are array handles in the order given to `lower`."""
+    __slots__ = ("handle", "n_in", "n_out", "out_specs", "in_modes", "plans", "arena_bytes", "naive_bytes", "cost_us",
+                 "mutated", "can_fail", "_keep")
+
+    def __del__(self):
+        lib.pl_program_free(self.handle)
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], location: int = -1) -> list[int]:
+        """Pushes one run. outputs: 0 asks for a new array. Returns all output handles. Raises MemoryError."""
+        n = len(outputs)
+        out = ffi.new("uintptr_t[]", outputs) if n else ffi.NULL
+        if lib.pl_program_run(self.handle, ffi.new("uintptr_t[]", inputs), out, location):
+            raise MemoryError(ffi.string(lib.pl_error_last()).decode())
+        return ffi.unpack(out, n) if n else []
+
+
+def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str = "program") -> Program:
+    """Lowers a typed graph. Every variable of the graph must be among `inputs` (variables, or values computed elsewhere).
+
+    Operators that mutate inputs write into the given arrays. An output that is an input or appears twice is copied.
+    """
+    outputs = list(outputs)
+    given = {v: i for i, v in enumerate(inputs)}
+    order = _needed(outputs, given)
+    # an output must own its memory: copy inputs, views of inputs and repeated outputs
+    copy = lookup("_copy")
+    roots: dict[Value, Value] = {}
+
+    def root(v: Value) -> Value:
+        while v in roots:
+            v = roots[v]
+        return v
+    mutated_roots: set[Value] = set()
+    for node in order:
+        for i in _mutated(node):
+            mutated_roots.add(root(node.inputs[i]))
+        if node.op.view:
+            roots[Value(node)] = node.inputs[0]
+    aliased = {v for v in roots if root(v) not in mutated_roots}
+    roots = {v: r for v, r in roots.items() if v in aliased}
+    taken: set[Value] = set()
+    final: list[Value] = []
+    for v in outputs:
+        r = root(v)
+        if r in given or r in taken:
+            made = Node(copy, {}, (v,), "copy", (v.type,))
+            order.append(made)
+            v = r = Value(made)
+        taken.add(r)
+        final.append(v)
+    out_index = {root(v): j for j, v in enumerate(final)}
+
+    steps = [n for n in order if Value(n) not in aliased]
+    last: dict[Value, int] = {}
+    for step, node in enumerate(steps):
+        for v in node.inputs:
+            last[root(v)] = step
+        for i in range(len(node.types)):
+            last.setdefault(Value(node, i), step)
+    place: dict[Value, tuple[int, int]] = {v: (lib.PL_SLOT_INPUT, i) for v, i in given.items()}
+    place.update({r: (lib.PL_SLOT_OUTPUT, j) for r, j in out_index.items()})
+    buffers: list[list[int]] = []                # [nbytes, first, last] of arena buffers
+    plans, slots, scalars = [], [], []
+    in_modes = bytearray(max(1, len(inputs)))
+    for step, node in enumerate(steps):
+        plan = make_plan(node.op, node.attrs, [_spec(v, device) for v in node.inputs], device)
+        plans.append(plan)
+        scalars.extend(scalars_of(node.op, node.attrs))
+        for i in plan.mutated:
+            kind, index = place[root(node.inputs[i])]
+            if kind == lib.PL_SLOT_INPUT:
+                in_modes[index] = READWRITE
+        taken_over: set[int] = set()
+        for i, s in enumerate(plan.out_specs):
+            v = Value(node, i)
+            if v in place:
+                continue
+            reuse = next((place[root(node.inputs[a])][1] for a, b in node.op.inplace
+                          if b == i and a < len(node.inputs) and _reusable(node, a, s, place, root, last, step, device)
+                          and place[root(node.inputs[a])][1] not in taken_over), None)
+            if reuse is not None:
+                buffers[reuse][2] = last[v]
+                place[v] = (lib.PL_SLOT_ARENA, reuse)
+                taken_over.add(reuse)
+            else:
+                place[v] = (lib.PL_SLOT_ARENA, len(buffers))
+                buffers.append([s.nbytes, step, last[v]])
+        slots.extend(place[root(v)] for v in node.inputs)
+        slots.extend(place[Value(node, i)] for i in range(len(node.types)))
+    offsets, arena_bytes = plan_memory([Buffer(*b) for b in buffers])
+
+    program = Program.__new__(Program)
+    program.handle = 0
+    program.plans, program.arena_bytes = plans, arena_bytes
+    program.naive_bytes = sum(b[0] for b in buffers)
+    program.n_in, program.n_out = len(inputs), len(final)
+    program.out_specs = [_spec(v, device) for v in final]
+    program.in_modes = bytes(in_modes)
+    program.mutated = [i for i, m in enumerate(in_modes) if m]
+    program.cost_us = sum(p.cost_us for p in plans)
+    program.can_fail = any(p.can_fail for p in plans)
+    c_slots = ffi.new("pl_slot[]", [(k, 0 if k == lib.PL_SLOT_ARENA else i, offsets[i] if k == lib.PL_SLOT_ARENA else 0)
+                                    for k, i in slots] or 1)
+    program.handle = lib.pl_program_new(
+        program.n_in, ffi.from_buffer("uint8_t *", in_modes), program.n_out, [s.nbytes for s in program.out_specs],
+        len(plans), [p.handle for p in plans], c_slots, scalars, arena_bytes,
+        lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0, lib.PL_LANE_CPU, device.device_id, name.encode())
+    if not program.handle:
+        raise MemoryError(ffi.string(lib.pl_error_last()).decode())
+    return program
+
+
+def _spec(v: Value, device) -> Spec:
+    return spec(v.shape, v.dtype, device)
+
+
+def _mutated(node: Node) -> tuple[int, ...]:
+    return mutated_inputs(node.op, node.attrs, len(node.inputs)) if node.op.mutates else ()
+
+
+def _needed(outputs, given) -> list[Node]:
+    """Operator nodes to run: those below the outputs, cut at the given values."""
+    order, done = [], set()
+    for value in outputs:
+        stack = [(value, False)]
+        while stack:
+            v, ready = stack.pop()
+            if ready:
+                order.append(v.node)
+                continue
+            if v in given or v.node in done:
+                continue
+            if v.node.op is None:
+                raise ValueError(f"variable {v.node.name!r} is not among the program's inputs")
+            done.add(v.node)
+            stack.append((v, True))
+            stack.extend((x, False) for x in reversed(v.node.inputs))
+    return order
+
+
+def _reusable(node, a, s, place, root, last, step, device) -> bool:
+    """May the output of spec `s` overwrite input `a`? Its buffer must die here and be read by no other input."""
+    r = root(node.inputs[a])
+    kind, _ = place[r]
+    return (kind == lib.PL_SLOT_ARENA and last[r] == step and _spec(node.inputs[a], device).nbytes == s.nbytes
+            and sum(root(v) == r for v in node.inputs) == 1)
