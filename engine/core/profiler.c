@@ -55,14 +55,6 @@ static int thread_number(const char *name)
     return i;
 }
 
-static void thread_ended(void *unused)
-{
-    (void)unused;
-    buffer_hand_over();
-}
-
-__attribute__((constructor)) static void profiler_init(void) { pthread_key_create(&ending, thread_ended); }
-
 static buffer *own_buffer(void)
 {
     char name[32];
@@ -104,6 +96,14 @@ static void buffer_hand_over(void)
     free(b);
     own = NULL;
 }
+
+static void thread_ended(void *unused)
+{
+    (void)unused;
+    buffer_hand_over();
+}
+
+__attribute__((constructor)) static void profiler_init(void) { pthread_key_create(&ending, thread_ended); }
 
 void pl_profiler_record(int kind, const char *name, const char *label, int64_t push_ns, int64_t start_ns)
 {

@@ -1,4 +1,6 @@
 """The operator records by family; importing this module fills the registry."""
-from . import binary, create, dense, index, reduce, shape, unary
+from . import (activation, binary, conv, create, dense, dropout, index, norm, pool, reduce, sequence,
+               shape, unary)
 
-__all__ = ["binary", "create", "dense", "index", "reduce", "shape", "unary"]
+__all__ = ["activation", "binary", "conv", "create", "dense", "dropout", "index", "norm", "pool", "reduce", "sequence",
+           "shape", "unary"]
