@@ -39,13 +39,14 @@ def generate() -> None:
         sys.modules.update(saved)
 
 
-if (ROOT / "kernels/generate.py").exists():
-    generate()
-headers = [ROOT / "engine/core/plait.h", *sorted((ROOT / "kernels/cpu").glob("*.h")),
+generate()
+headers = [ROOT / "engine/core/plait.h", ROOT / "kernels/cpu/kernel.h",
+           *sorted((ROOT / "kernels/cpu").glob("[!k]*.h")),
            *sorted((ROOT / "kernels/cpu/generated").glob("*.h"))]
 headers = [h for h in headers if "cffi reads from here on" in h.read_text()]
-sources = [*sorted((ROOT / "engine/core").glob("*.c")), *sorted((ROOT / "kernels/cpu").glob("*.c")),
-           *sorted((ROOT / "kernels/cpu/generated").glob("*.c"))]
+sources = [*sorted((ROOT / "engine/core").glob("*.c")), *sorted((ROOT / "kernels/cpu/generated").glob("*.c")),
+           *sorted(c for c in (ROOT / "kernels/cpu").glob("*.c") if '#include "simd.h"' not in c.read_text())]
+# a file with simd.h is compiled by its wrappers in generated/, once for each instruction set
 
 ffi = FFI()
 for header in headers:
@@ -60,6 +61,6 @@ ffi.set_source(
     sources=[str(s.relative_to(ROOT)) for s in sources],
     include_dirs=[".", "engine/core", "kernels/cpu", str(Path(sys.prefix) / "include")],
     define_macros=[("_GNU_SOURCE", None)],
-    extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-Wall", "-Wextra",
+    extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-Wall", "-Wextra",
                         "-Wno-unused-parameter"],
     extra_link_args=["-fopenmp"], libraries=["dl", "m"], py_limited_api=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from .record import REGISTRY, Operator, Type
+from .record import Operator, Type
 
 
 class Native(NamedTuple):
@@ -24,10 +24,10 @@ TABLE: dict[str, list[Callable]] = {}     # operator name -> entries, first matc
 
 
 def native(*names: str):
-    """Registers an entry: (op, ins: list[Type], outs: list[Type], attrs: dict) -> Native | None."""
+    """Registers an entry under operators' own names (not aliases): (op, ins: list[Type], outs: list[Type], attrs: dict) -> Native | None."""
     def add(entry):
         for name in names:
-            TABLE.setdefault(REGISTRY[name].name, []).append(entry)
+            TABLE.setdefault(name, []).append(entry)
         return entry
     return add
 

@@ -23,21 +23,30 @@ class Expression(NamedTuple):
 
 
 def pointwise(name: str, text: str, *, ref: Callable, grad: Callable | None = None, inputs=("data",), params=None,
-              dtypes: str = "float", domain: tuple[float, float] = (-3, 3), doc: str = "", **fields) -> Operator:
+              dtypes: str = "float", domain: tuple[float, float] = (-3, 3), doc: str = "",
+              out_dtype: Callable | None = None, native: bool = False, **fields) -> Operator:
     """Registers a pointwise operator; its inputs broadcast against each other (a single rule for nd and sym).
 
-    text: the expression, e.g. "x > 0 ? x : alpha * expm1(x)".
+    text: the expression, e.g. "x > 0 ? x : alpha * expm1(x)". Besides the names of math.h it may use `div` (integers:
+          towards zero, x / 0 = 0), `mod` (the divisor's sign, x mod 0 = 0), `gammaln`, `gamma` and `erfinv`.
+          With dtypes="all" a scalar is converted to the arrays' dtype before the expression.
     ref:  (xp, *inputs, **params) -> array.  grad: (F, dy, *inputs, y, **params) -> gradient, or a tuple with one for
           each input; a gradient has the *broadcast* shape, it is summed to the input's shape here.
     params: {name: default} of float parameters (dynamic: they do not enter the plan), or Params.
     domain: range of the default samples' inputs.
+    out_dtype: (dtype, **params) -> dtype of the result, where it may differ; kernels serve equal dtypes only.
+    native: `ref` takes integers and bools as they are; else they reach it as float64 ("float") or bools as uint8 ("all").
     """
     given = tuple(p if isinstance(p, Param) else Param(p, "float", default, dynamic=True)
                   for p, default in (params.items() if isinstance(params, dict) else ((p, None) for p in params or ())))
     expression = Expression(text, len(inputs), tuple(p.name for p in given if p.dynamic), dtypes)
 
-    def infer(ins, **_):
-        return [Type(broadcast_shapes(name, ins, inputs), same_dtype(name, ins, inputs))]
+    def infer(ins, **attrs):
+        dtype = same_dtype(name, ins, inputs)
+        return [Type(broadcast_shapes(name, ins, inputs), out_dtype(dtype, **attrs) if out_dtype else dtype)]
+
+    def promoting_ref(xp, *xs, **attrs):
+        return ref(xp, *(_promote(xp, x, dtypes) for x in xs), **attrs)
 
     def all_grads(F, dys, xs, ys, **attrs):
         gs = grad(F, dys[0], *xs, ys[0], **attrs)
@@ -46,8 +55,14 @@ def pointwise(name: str, text: str, *, ref: Callable, grad: Callable | None = No
 
     fields.setdefault("samples", default_samples(len(inputs), domain, given))
     fields.setdefault("inplace", tuple((i, 0) for i in range(len(inputs))))
-    return operator(name, infer=infer, ref=ref, grad=all_grads if grad else None, inputs=tuple(inputs), params=given,
+    return operator(name, infer=infer, ref=ref if native else promoting_ref, grad=all_grads if grad else None, inputs=tuple(inputs), params=given,
                     fill=same_fill, pointwise=expression, doc=doc, **fields)
+
+
+def _promote(xp, x, dtypes: str):
+    if dtypes == "float":
+        return x if x.dtype.kind == "f" else x.astype(xp.float64)
+    return x.astype(xp.uint8) if x.dtype.kind == "b" else x
 
 
 def sum_to(F, g, shape):

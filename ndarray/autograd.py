@@ -94,10 +94,10 @@ def mark_variables(variables, gradients, grad_reqs="write") -> None:
 
 # ---- from the tape to a graph ---------------------------------------------------------------------------------
 
-def reachable(entries) -> list[TapeNode]:
-    """Recorded nodes below tape entries, in the order of recording. Raises MXNetError where a tape was freed."""
+def reachable(entries, since: int = -1) -> list[TapeNode]:
+    """Nodes below tape entries recorded after `since`, in their order. Raises MXNetError where a tape was freed."""
     seen: set[TapeNode] = set()
-    stack = [e[0] for e in entries if e.__class__ is tuple]
+    stack = [e[0] for e in entries if e.__class__ is tuple and e[0].seq > since]
     while stack:
         node = stack.pop()
         if node in seen:
@@ -107,7 +107,7 @@ def reachable(entries) -> list[TapeNode]:
             raise MXNetError("Cannot differentiate node because it is not in a computational graph: its graph was "
                              "already used by an earlier backward\n  fix: backward(retain_graph=True) the first time")
         for e in node.entries:
-            if e.__class__ is tuple and e[0] not in seen:
+            if e.__class__ is tuple and e[0] not in seen and e[0].seq > since:
                 stack.append(e[0])
     return sorted(seen, key=lambda n: n.seq)
 
@@ -162,7 +162,7 @@ class _TapeGraph:
             outputs.append(made)
             for i in node.saved or ():
                 sources[saved[i]] = ("saved", k, i)
-        values = []
+        values: list[Value] = []
         for i, e in enumerate(self.entries):
             if e.__class__ is tuple:
                 values.append(outputs[self.number[e[0]]][e[1]])
@@ -248,7 +248,7 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
     device = heads[0]._spec.device
     order = list(tape.variables)
     if any(getattr(n.plan, "python", False) for n in tape.nodes):
-        grads = _interpret(tape, heads, head_grads, order, create_graph=False)
+        grads = interpret(heads, head_grads, order, create_graph=False)
         _deliver(order, grads)
     else:
         given = tuple(g is not None for g in head_grads)
@@ -338,30 +338,44 @@ class _Absent:
         self.shape, self.dtype = s.shape, s.dtype
 
 
-def _interpret(tape: _TapeGraph, heads, head_grads, wanted, create_graph: bool) -> list[NDArray | None]:
-    """Gradients by calling operators eagerly; recorded themselves when create_graph."""
+def interpret(heads, head_grads, wanted, create_graph: bool, since: int = -1) -> list[NDArray | None]:
+    """Gradients by calling operators eagerly; recorded themselves when create_graph.
+
+    wanted: tape entries (None gives None). since: nodes recorded before are not entered.
+    """
     from . import functions as F
     sums: dict = {}
 
+    def key_of(entry):
+        return (entry[0], entry[1]) if entry.__class__ is tuple else entry
+
     def add(entry, g):
         if entry is not None and g is not None:
-            key = (id(entry[0]), entry[1]) if entry.__class__ is tuple else entry
-            before = sums.get(key)
-            sums[key] = g if before is None else before + g
-    wanted_keys = {w if isinstance(w, Variable) else (id(w[0]), w[1]) for w in wanted}
+            before = sums.get(key_of(entry))
+            sums[key_of(entry)] = g if before is None else before + g
+    keep = {key_of(w) for w in wanted if w is not None}
     with _Scope(create_graph, None):
         for h, g in zip(heads, head_grads):
             add(h._tape, F.ones_like(h.detach()) if g is None else g)
-        for node in reversed(tape.nodes):
+        for node in reversed(reachable([h._tape for h in heads], since)):
             outs = node.plan.out_specs
-            dys = [sums.get((id(node), i)) if (id(node), i) in wanted_keys else sums.pop((id(node), i), None)
-                   for i in range(len(outs))]
+            keys = [(node, i) for i in range(len(outs))]
+            dys = [sums.get(k) if k in keep else sums.pop(k, None) for k in keys]
             if all(d is None for d in dys):
                 continue
             dys = [F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d for d, s in zip(dys, outs)]
             for e, g in zip(node.entries, _node_grads(F, node, dys, create_graph)):
                 add(e, g)
-    return [sums.get(w if isinstance(w, Variable) else (id(w[0]), w[1])) for w in wanted]
+    return [None if w is None else sums.get(key_of(w)) for w in wanted]
+
+
+def with_entry(array: NDArray, entry) -> NDArray:
+    """The array as it stood on the tape: the same memory with that tape entry."""
+    if array._tape is entry:
+        return array
+    seen = make(lib.pl_array_view(array._handle, 0), array._spec)
+    seen._tape = entry
+    return seen
 
 
 def _node_grads(F, node: TapeNode, dys, create_graph: bool):
@@ -377,15 +391,8 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
         if y is None:
             ys.append(_Absent(s))
         else:
-            y = make(lib.pl_array_view(y._handle, 0), s)
-            y._tape = (node, i)
-            ys.append(y)
-    xs = []
-    for a, e in zip(node.inputs, node.entries):
-        if a._tape is not e:
-            a = make(lib.pl_array_view(a._handle, 0), a._spec)
-            a._tape = e
-        xs.append(a)
+            ys.append(with_entry(y, (node, i)))
+    xs = [with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
     with _Scope(None, bool(graph_node.attrs.get("train", state.training))):
         return op.grad(F, dys, xs, ys, **graph_node.attrs)
 
@@ -406,13 +413,11 @@ def grad(heads, variables, head_grads=None, retain_graph: bool | None = None, cr
             raise MXNetError("grad: a variable must have been marked with attach_grad(), or be recorded"
                              "\n  fix: x.attach_grad() before autograd.record()")
     _check_heads(heads)
-    tape = _TapeGraph([h._tape for h in heads])
-    wanted = [v._tape for v in variables]
-    found = _interpret(tape, heads, head_grads, wanted, create_graph)
+    found = interpret(heads, head_grads, [v._tape for v in variables], create_graph)
     for v, g in zip(variables, found):
         if g is None:
             raise MXNetError("grad: the heads do not depend on one of the variables (shape "
                              f"{v.shape})\n  fix: leave it out, or use it inside autograd.record()")
     if not (create_graph if retain_graph is None else retain_graph):
-        _free(tape.nodes)
+        _free(reachable([h._tape for h in heads]))
     return found[0] if single else found

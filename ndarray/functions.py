@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import sys
 
-from ..kernels import ops  # noqa: F401  (fills the registry)
+from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names

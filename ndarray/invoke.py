@@ -71,6 +71,14 @@ def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), ou
             for r, t in zip(results if isinstance(results, list) else [results], targets):
                 run(make_plan(_COPY, {}, [r._spec], r._spec.device), [r], (), t)
             return out
+    made = _launch(plan, inputs, scalars, targets)
+    if out is not None:
+        return out
+    return made[0] if plan.n_visible == 1 else made[:plan.n_visible]
+
+
+def _launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
+    """One call into the core, noted on the tape. Returns every output."""
     n_in, n_out, n_given = plan.n_in, plan.n_out, len(targets)
     scratch = _scratch
     if max(n_in, n_out, len(scalars)) > scratch.size:
@@ -84,12 +92,15 @@ def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), ou
         outs[i] = targets[i]._handle if i < n_given else 0
     if lib.pl_invoke(plan.handle, ins, outs, doubles, location.capture() if plan.can_fail else -1):
         raise MemoryError(f"{plan.op.name}: {ffi.string(lib.pl_error_last()).decode()}")
-    made = targets + [make(outs[i], plan.out_specs[i]) for i in range(n_given, n_out)]
+    made = [*targets, *[make(outs[i], plan.out_specs[i]) for i in range(n_given, n_out)]]
     if state.recording:
         record(plan, inputs, scalars, made)
-    if out is not None:
-        return out
-    return made[0] if plan.n_visible == 1 else made[:plan.n_visible]
+    return made
+
+
+def run_all(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = ()) -> list[NDArray]:
+    """Like run, with the hidden outputs too."""
+    return _launch(plan, inputs, scalars, ())
 
 
 _COPY = lookup("_copy")

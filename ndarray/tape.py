@@ -9,7 +9,7 @@ from ..kernels.plan import Plan
 from ..symbol.graph import Value, typed_node, variable
 from .ndarray import NDArray, make
 
-_next = itertools.count().__next__
+next_seq = itertools.count().__next__
 
 
 class Variable:
@@ -38,7 +38,7 @@ def record(plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: S
     node = TapeNode()
     node.plan, node.inputs, node.scalars = plan, tuple(inputs), tuple(scalars)
     node.entries = tuple([a._tape for a in inputs])
-    node.seq = _next()
+    node.seq = next_seq()
     node.saved = {i: shadow(outputs[i]) for i in saved} if saved else None
     index = 0
     for out in outputs:

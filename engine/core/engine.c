@@ -1,58 +1,108 @@
-/* The dependency algorithm: requests on vars are granted in the order of pushing, reads together and writes alone.
+/* The dependency algorithm: requests on vars are granted in the order of pushing, reads together, writes alone.
+ *
+ *   new --submit--> waiting --last request granted--> ready --lane--> running --> done
+ *          |           (a queue per var)          (in a lane's queue)    ^
+ *          +--all granted at once, and cheap or synchronous--------------+   on the caller
  *
  * Invariants (under pl_lock):
  *   writing           => n_readers == 0
  *   head != NULL      => the head cannot be granted now
  *   op->n_missing     == number of its requests that are still queued at a var
+ *   var->n_users      == n_readers + writing + queued requests
  */
 #include "internal.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-enum { SMALL_BLOCK = 512, MAX_PENDING = 20000 };
+enum { SMALL_BLOCK = 448 };     /* an op with few requests; kept for re-use */
 
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
 pthread_mutex_t pl_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
-static pthread_cond_t done = PTHREAD_COND_INITIALIZER;      /* a var with waiters changed, or nothing is pending */
-static int64_t n_pending, next_seq;
-static int32_t n_all_waiters;
-static bool naive;
-static pl_error *untold;                                    /* errors nobody has been told, newest first */
-static pl_op *spare;                                        /* freed small ops */
+#else
+pthread_mutex_t pl_lock = PTHREAD_MUTEX_INITIALIZER;
+#endif
+struct pl_engine_state pl_engine;
+_Thread_local pl_op *pl_running;
+
+static int64_t next_seq = 1;
+static int64_t max_queued = 4096;
+static size_t max_held_bytes;                 /* set at the first push */
+static pl_object *dead;                       /* objects without references, to be destroyed outside the lock */
+static pl_op *spare;                          /* freed small ops */
 static uint64_t random_seed, random_counter;
 
-/* ---- vars ------------------------------------------------------------------------------------------------- */
+/* ---- lock and objects ------------------------------------------------------------------------------------- */
 
-void pl_var_unref(pl_var *var)
+void pl_enter(void) { pthread_mutex_lock(&pl_lock); }
+
+void pl_leave(void)
 {
-    if (--var->refs > 0)
-        return;
-    assert(!var->writing && !var->n_readers && !var->head);
-    if (var->error)
-        pl_error_unref(var->error);
-    if (!var->release) {
-        pl_storage_free(var->data, var->bytes);
-    } else {
-        pthread_mutex_unlock(&pl_lock);       /* the owner's release may be Python code */
-        var->release(var->owner);
-        pthread_mutex_lock(&pl_lock);
+    pl_object *gone = dead;
+    dead = NULL;
+    pthread_mutex_unlock(&pl_lock);
+    while (gone) {
+        pl_object *next = gone->next_dead;
+        gone->destroy(gone);
+        gone = next;
     }
-    free(var);
 }
 
+bool pl_flush(void)
+{
+    if (!dead)
+        return false;
+    pl_leave();
+    pl_enter();
+    return true;
+}
+
+void pl_object_unref(pl_object *object)
+{
+    assert(object->refs > 0);
+    if (--object->refs == 0) {
+        object->next_dead = dead;
+        dead = object;
+    }
+}
+
+/* ---- requests --------------------------------------------------------------------------------------------- */
+
+static void var_add_users(pl_var *v, int n)
+{
+    int now = atomic_load_explicit(&v->n_users, memory_order_relaxed) + n;
+    atomic_store_explicit(&v->n_users, now, memory_order_relaxed);
+}
+
+static bool request_grantable(const pl_request *r)
+{
+    const pl_var *v = r->var;
+    return !v->head && !v->writing && (r->mode == PL_READ || !v->n_readers);
+}
+
+static void request_grant(pl_request *r)
+{
+    pl_var *v = r->var;
+    assert(!v->writing);
+    if (r->mode == PL_READ) {
+        v->n_readers++;
+    } else {
+        assert(v->n_readers == 0);
+        v->writing = true;
+    }
+}
+
+/* Grants r or queues it; true: granted. */
 static bool request_append(pl_request *r)
 {
     pl_var *v = r->var;
+    v->object.refs++;
+    var_add_users(v, 1);
     if (r->mode != PL_READ)
         v->writes_pushed++;
-    if (!v->head && !v->writing && (r->mode == PL_READ || !v->n_readers)) {
-        if (r->mode == PL_READ)
-            v->n_readers++;
-        else
-            v->writing = true;
+    if (request_grantable(r)) {
+        request_grant(r);
         return true;
     }
     r->next = NULL;
@@ -64,103 +114,100 @@ static bool request_append(pl_request *r)
     return false;
 }
 
-static void op_granted(pl_op *op)
-{
-    if (--op->n_missing == 0)
-        pl_lane_put(op);                      /* STATE: waiting -> ready */
-}
-
-static void request_release(pl_request *r)
+/* Ends a granted request and grants those that it held up. */
+static void request_finish(pl_request *r)
 {
     pl_var *v = r->var;
     if (r->mode == PL_READ) {
+        assert(v->n_readers > 0);
         v->n_readers--;
     } else {
+        assert(v->writing);
         v->writing = false;
-        v->version++;
+        atomic_store_explicit(&v->version, atomic_load_explicit(&v->version, memory_order_relaxed) + 1,
+                              memory_order_relaxed);
     }
-    while (v->head && !v->writing) {
-        pl_request *q = v->head;
-        if (q->mode != PL_READ && v->n_readers)
-            break;
-        v->head = q->next;
-        if (q->mode == PL_READ)
-            v->n_readers++;
-        else
-            v->writing = true;
-        op_granted(q->op);
+    var_add_users(v, -1);
+    while (v->head && !v->writing && (v->head->mode == PL_READ || !v->n_readers)) {
+        pl_request *granted = v->head;
+        v->head = granted->next;
+        request_grant(granted);
+        if (--granted->op->n_missing == 0)
+            pl_lane_put(granted->op);         /* STATE: waiting -> ready */
     }
-    if (v->n_waiters)
-        pthread_cond_broadcast(&done);
+    if (v->n_sleepers)
+        pl_announce();
     pl_var_unref(v);
-}
-
-static struct timespec deadline_after(int ms)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_sec += ms / 1000;
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_nsec -= 1000000000;
-        t.tv_sec++;
-    }
-    return t;
 }
 
 /* ---- ops -------------------------------------------------------------------------------------------------- */
 
-pl_op *pl_op_new(int max_requests, size_t payload_bytes)
+pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
 {
     size_t requests_bytes = (size_t)max_requests * sizeof(pl_request);
     size_t bytes = sizeof(pl_op) + requests_bytes + payload_bytes;
     pl_op *op = NULL;
+    pl_enter();
+    if (!max_held_bytes)
+        max_held_bytes = pl_machine_bytes() / 4;
+    if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.held_bytes >= max_held_bytes))
+        pl_wait_room(max_queued / 2, max_held_bytes / 2);
     if (bytes <= SMALL_BLOCK) {
         bytes = SMALL_BLOCK;
-        pthread_mutex_lock(&pl_lock);
         op = spare;
         if (op)
             spare = op->next;
-        pthread_mutex_unlock(&pl_lock);
     }
-    if (!op && !(op = malloc(bytes)))
+    if (!op && !(op = malloc(bytes))) {
+        pl_leave();
+        pl_fail(PL_ENOMEM, "engine: out of memory for an operation");
         return NULL;
+    }
     memset(op, 0, sizeof *op);
     op->block_bytes = bytes;
     op->location = -1;
+    op->seq = next_seq++;
     op->payload = (char *)op->requests + requests_bytes;
     return op;
 }
 
 static void op_free(pl_op *op)
 {
+    if (op->shared)
+        pl_object_unref(op->shared);
+#ifndef PL_PLAIN_MALLOC                       /* sanitizers want to see every free */
     if (op->block_bytes == SMALL_BLOCK) {
         op->next = spare;
         spare = op;
-    } else {
-        free(op);
+        return;
     }
+#endif
+    free(op);
 }
 
-void pl_op_discard(pl_op *op)
+void pl_op_abandon(pl_op *op)
 {
-    pthread_mutex_lock(&pl_lock);
     op_free(op);
-    pthread_mutex_unlock(&pl_lock);
+    pl_leave();
 }
 
 void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
 {
-    for (int i = 0; i < op->n_requests; i++)
-        if (op->requests[i].var == var) {
-            if (op->requests[i].mode != mode)
-                op->requests[i].mode = PL_READWRITE;
-            return;
-        }
-    op->requests[op->n_requests++] = (pl_request){.op = op, .var = var, .mode = mode};
+    if (var->claim_seq == op->seq) {
+        pl_request *r = &op->requests[var->claim_index];
+        if (r->mode != mode)
+            r->mode = PL_READWRITE;
+        return;
+    }
+    var->claim_seq = op->seq;
+    var->claim_index = op->n_requests;
+    pl_request *r = &op->requests[op->n_requests++];
+    r->op = op;
+    r->var = var;
+    r->mode = mode;
 }
 
-/* The error that a skipped op inherits, or NULL. */
+/* The error that makes the op useless, or NULL. */
 static pl_error *op_inherited(const pl_op *op)
 {
     for (int i = 0; i < op->n_requests; i++)
@@ -169,27 +216,32 @@ static pl_error *op_inherited(const pl_op *op)
     return NULL;
 }
 
-static void var_set_error(pl_var *var, pl_error *error)
-{
-    if (error)
-        error->refs++;
-    if (var->error)
-        pl_error_unref(var->error);
-    var->error = error;
-}
-
 static void op_complete(pl_op *op, pl_error *error)
 {
     for (int i = 0; i < op->n_requests; i++) {
         pl_request *r = &op->requests[i];
-        if (r->mode != PL_READ && (error || r->var->error))
-            var_set_error(r->var, error);     /* STATE: valid -> poisoned, or poisoned -> overwritten */
+        pl_error *old = r->var->error;
+        if (r->mode == PL_READ || old == error)
+            continue;
+        if (error)
+            error->object.refs++;
+        r->var->error = error;                /* STATE: valid -> poisoned, or poisoned -> overwritten */
+        if (old)
+            pl_object_unref(&old->object);
     }
     for (int i = 0; i < op->n_requests; i++)
-        request_release(&op->requests[i]);
-    n_pending--;
-    if (n_all_waiters && n_pending == 0)
-        pthread_cond_broadcast(&done);
+        request_finish(&op->requests[i]);
+    pl_engine.n_pending--;
+    if (op->lane) {
+        pl_engine.n_queued--;
+        pl_engine.held_bytes -= op->held_bytes;
+    }
+    if (op->finished)
+        *op->finished = true;
+    if (op->finished || (pl_engine.n_idle_waiters && !pl_engine.n_queued) ||
+        (pl_engine.n_producers && pl_engine.n_queued <= max_queued / 2 &&
+         pl_engine.held_bytes <= max_held_bytes / 2))
+        pl_announce();
     op_free(op);                              /* STATE: running -> done */
 }
 
@@ -197,128 +249,111 @@ void pl_op_execute(pl_op *op)
 {
     pl_error *error = op_inherited(op);
     if (error)
-        error->refs++;
-    pthread_mutex_unlock(&pl_lock);
-    int status = error ? PL_OK : op->run(op);
-    if (status != PL_OK)
-        error = pl_error_new(pl_error_last(), op->name, op->location);
+        error->object.refs++;
+    op->outer = pl_running;
+    op->depth = op->outer ? op->outer->depth + 1 : 1;
+    pl_engine.n_active += op->depth == 1;
+    pl_leave();
+    pl_running = op;
+    if (!error) {
+        int64_t start_ns = pl_profiler_clock();
+        pl_fail_clear();
+        int status = op->run(op);
+        if (start_ns)
+            pl_profiler_record(PL_EVENT_OP, op->name, op->label, op->push_ns, start_ns);
+        if (status != PL_OK) {
+            error = pl_error_new(status, op->name, op->location);
+            pl_enter();
+            pl_error_remember(error);
+            pl_leave();
+        }
+    }
     if (op->dispose)
         op->dispose(op);
-    pthread_mutex_lock(&pl_lock);
-    if (status != PL_OK && error) {
-        error->refs++;
-        error->next = untold;
-        untold = error;
-    }
+    pl_running = op->outer;
+    pl_enter();
+    pl_engine.n_active -= op->depth == 1;
     op_complete(op, error);
-    pl_error_unref(error);
+    if (error)
+        pl_object_unref(&error->object);
 }
 
-void pl_op_submit(pl_op *op, bool may_inline)
+/* Runs what callers have to run until the op is finished. Inside another op it may depend on that one: then whoever
+ * runs the outer op runs it afterwards. */
+static void run_on_caller(const bool *finished)
 {
-    pthread_mutex_lock(&pl_lock);
-    if (n_pending >= MAX_PENDING && !pl_engine_is_lane()) {
-        n_all_waiters++;
-        while (n_pending >= MAX_PENDING / 2) {
-            struct timespec end = deadline_after(1);
-            pthread_cond_timedwait(&done, &pl_lock, &end);
-        }
-        n_all_waiters--;
+    pl_op *op;
+    while ((op = pl_lane_pop(&pl_lane_caller)))
+        pl_op_execute(op);
+    if (finished)
+        pl_wait_finished(finished);
+}
+
+int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
+{
+    bool synchronous = pl_engine.synchronous > 0, finished = false, inline_now = may_inline || synchronous;
+    for (int i = 0; i < op->n_requests && inline_now; i++)
+        inline_now = request_grantable(&op->requests[i]);
+    if (!inline_now) {
+        op->lane = synchronous ? &pl_lane_caller : pl_lane_get(lane, device);
+        if (!op->lane)
+            return PL_FAILED;
+        if (synchronous && !pl_running)
+            op->finished = &finished;
+        pl_engine.n_queued++;
+        pl_engine.held_bytes += op->held_bytes;
     }
-    op->seq = next_seq++;
+    pl_engine.n_pending++;
+    op->push_ns = pl_profiler_clock();
     op->n_missing = 1;                        /* held until every request stands in its queue */
-    n_pending++;
-    for (int i = 0; i < op->n_requests; i++) {
-        op->requests[i].var->refs++;
-        if (!request_append(&op->requests[i]))
-            op->n_missing++;
-    }
+    for (int i = 0; i < op->n_requests; i++)
+        op->n_missing += !request_append(&op->requests[i]);
+    bool *sleep_on = op->finished;            /* a queued op may be done and gone as soon as the lock is left */
     if (--op->n_missing == 0) {
-        if (may_inline || naive)
+        if (inline_now)
             pl_op_execute(op);                /* STATE: new -> running, on the caller */
         else
             pl_lane_put(op);                  /* STATE: new -> ready */
     }
-    pthread_mutex_unlock(&pl_lock);
+    if (synchronous)
+        run_on_caller(sleep_on);
+    pl_leave();
+    return PL_OK;
 }
 
-/* ---- waiting ---------------------------------------------------------------------------------------------- */
+/* ---- limits and random counters --------------------------------------------------------------------------- */
 
-int pl_wait_var(pl_var *var, bool for_write, int timeout_ms)
+void pl_engine_set_limits(int64_t n_ops, size_t held_bytes)
 {
-    int status = PL_OK;
-    pthread_mutex_lock(&pl_lock);
-    uint64_t target = var->writes_pushed;
-    if (var->version < target || (for_write && (var->n_readers || var->head))) {
-        struct timespec end = deadline_after(timeout_ms);
-        var->refs++;
-        var->n_waiters++;
-        while (status == PL_OK && (var->version < target || (for_write && (var->n_readers || var->head))))
-            if (pthread_cond_timedwait(&done, &pl_lock, &end) == ETIMEDOUT)
-                status = PL_AGAIN;
-        var->n_waiters--;
-        if (status == PL_OK && var->error)
-            status = pl_error_report(var->error);
-        pl_var_unref(var);
-    } else if (var->error) {
-        status = pl_error_report(var->error);
-    }
-    pthread_mutex_unlock(&pl_lock);
-    return status;
-}
-
-int pl_wait_all(int timeout_ms)
-{
-    int status = PL_OK;
-    struct timespec end = deadline_after(timeout_ms);
-    pthread_mutex_lock(&pl_lock);
-    n_all_waiters++;
-    while (n_pending > 0 && status == PL_OK)
-        if (pthread_cond_timedwait(&done, &pl_lock, &end) == ETIMEDOUT)
-            status = PL_AGAIN;
-    n_all_waiters--;
-    while (untold && status == PL_OK) {
-        pl_error *error = untold;
-        untold = error->next;
-        if (!error->told)
-            status = pl_error_report(error);
-        pl_error_unref(error);
-    }
-    pthread_mutex_unlock(&pl_lock);
-    return status;
+    pl_enter();
+    if (n_ops > 0)
+        max_queued = n_ops;
+    if (held_bytes > 0)
+        max_held_bytes = held_bytes;
+    pl_leave();
 }
 
 int64_t pl_engine_pending(void)
 {
-    pthread_mutex_lock(&pl_lock);
-    int64_t n = n_pending;
-    pthread_mutex_unlock(&pl_lock);
+    pl_enter();
+    int64_t n = pl_engine.n_pending;
+    pl_leave();
     return n;
 }
 
-void pl_engine_stop(void)
-{
-    while (pl_wait_all(1000) == PL_AGAIN) {}
-    pl_lane_stop_all();
-}
-
-void pl_engine_set_naive(int value) { naive = value; }
-
 void pl_seed(uint64_t seed)
 {
-    pthread_mutex_lock(&pl_lock);
+    pl_enter();
     random_seed = seed;
     random_counter = 0;
-    pthread_mutex_unlock(&pl_lock);
+    pl_leave();
 }
 
 uint64_t pl_random_claim(int n, uint64_t *seed)
 {
-    pthread_mutex_lock(&pl_lock);
     uint64_t first = random_counter;
     random_counter += (uint64_t)n;
     *seed = random_seed;
-    pthread_mutex_unlock(&pl_lock);
     return first;
 }
 
@@ -339,12 +374,19 @@ static void function_dispose(pl_op *op)
         call->free_arg(call->arg);
 }
 
-int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads, const uintptr_t *writes,
-            int n_writes, int lane, int device, int priority, const char *name, int32_t location)
+int pl_noop(void *arg)
 {
-    pl_op *op = pl_op_new(n_reads + n_writes, sizeof(function_call));
+    (void)arg;
+    return PL_OK;
+}
+
+int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
+            const uintptr_t *writes, int n_writes, int lane, int device, int priority, const char *name,
+            int32_t location)
+{
+    pl_op *op = pl_op_begin(n_reads + n_writes, sizeof(function_call));
     if (!op)
-        return pl_fail(PL_ENOMEM, "push: out of memory");
+        return PL_ENOMEM;
     *(function_call *)op->payload = (function_call){fn, arg, free_arg};
     op->run = function_run;
     op->dispose = function_dispose;
@@ -353,15 +395,12 @@ int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, in
     op->location = location;
     for (int i = 0; i < n_reads; i++)
         pl_op_claim(op, ((pl_array *)reads[i])->var, PL_READ);
-    for (int i = 0; i < n_writes; i++)
-        pl_op_claim(op, ((pl_array *)writes[i])->var, PL_WRITE);
-    pthread_mutex_lock(&pl_lock);
-    op->lane = pl_lane_get(lane, device);
-    pthread_mutex_unlock(&pl_lock);
-    if (!op->lane) {
-        pl_op_discard(op);
-        return pl_fail(PL_ENOMEM, "push: the lane's worker thread could not be started");
+    for (int i = 0; i < n_writes; i++) {
+        pl_array *a = (pl_array *)writes[i];  /* a view's write leaves the rest as it is */
+        pl_op_claim(op, a->var, a->data == a->var->data ? PL_WRITE : PL_READWRITE);
     }
-    pl_op_submit(op, false);
-    return PL_OK;
+    int status = pl_op_submit(op, lane, device, false);
+    if (status != PL_OK)
+        pl_op_abandon(op);
+    return status;
 }

@@ -1,52 +1,154 @@
-/* Errors: this thread's last failure, and the shared record that poisoned vars point to. */
+/* Errors: this thread's last failure, the record that poisoned vars point to, and the list of untold errors. */
 #include "internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static _Thread_local char last_text[4096] = "";
-static _Thread_local char last_name[128] = "";
+enum { TEXT_BYTES = 8192, N_NAMES = 1024 };
+
+static _Thread_local char last_text[TEXT_BYTES];
+static _Thread_local const char *last_name = "";
 static _Thread_local int32_t last_location = -1;
+static _Thread_local void *last_owner;
+static _Thread_local struct { pl_free_fn release; void *owner; } fresh;    /* of a failure no pl_error has taken yet */
+
+static pl_error *first_untold, *last_untold;
+static pl_error out_of_memory = {.object.refs = 1, .location = -1, .name = "", .text = NULL};
 
 const char *pl_error_last(void) { return last_text; }
 const char *pl_error_name(void) { return last_name; }
 int32_t pl_error_location(void) { return last_location; }
+void *pl_error_owner(void) { return last_owner; }
+
+/* A text that does not fit loses its middle: the rule stands at its head, a traceback's cause at its end. */
+static void keep_text(const char *text)
+{
+    static const char cut[] = "\n  ...\n";
+    size_t n = strlen(text), room = TEXT_BYTES - 1;
+    if (n <= room) {
+        memmove(last_text, text, n + 1);
+        return;
+    }
+    size_t head = room / 2, tail = room - head - (sizeof cut - 1);
+    memcpy(last_text, text, head);
+    memcpy(last_text + head, cut, sizeof cut - 1);
+    memcpy(last_text + head + sizeof cut - 1, text + n - tail, tail + 1);
+}
 
 int pl_fail(int status, const char *text)
 {
-    snprintf(last_text, sizeof last_text, "%s", text);
-    last_name[0] = 0;
+    keep_text(text);
+    last_name = "";
     last_location = -1;
+    last_owner = NULL;
     return status;
 }
 
-pl_error *pl_error_new(const char *text, const char *name, int32_t location)
+int pl_fail_with(int status, const char *text, pl_free_fn release, void *owner)
 {
-    pl_error *error = calloc(1, sizeof *error);
-    if (!error)
-        return NULL;
-    error->refs = 1;
-    error->location = location;
-    error->text = strdup(text);
-    error->name = strdup(name ? name : "");
-    return error;
+    pl_fail(status, text);
+    if (fresh.release)
+        fresh.release(fresh.owner);
+    fresh.release = release;
+    fresh.owner = owner;
+    return status;
 }
 
-void pl_error_unref(pl_error *error)
+void pl_fail_clear(void)
 {
-    if (error && --error->refs == 0) {
-        free(error->text);
-        free(error->name);
-        free(error);
+    last_text[0] = 0;
+    if (fresh.release) {
+        fresh.release(fresh.owner);
+        fresh.release = NULL;
     }
+}
+
+static void error_destroy(pl_object *object)
+{
+    pl_error *error = (pl_error *)object;
+    if (error->release)
+        error->release(error->owner);
+    free(error->text);
+    free(error);
+}
+
+pl_error *pl_error_new(int status, const char *name, int32_t location)
+{
+    char unnamed[64];
+    pl_error *error = calloc(1, sizeof *error);
+    if (!last_text[0])
+        snprintf(unnamed, sizeof unnamed, "the operation returned status %d and no text", status);
+    if (!error || !(error->text = strdup(last_text[0] ? last_text : unnamed))) {
+        free(error);
+        pl_enter();
+        out_of_memory.object.refs++;          /* never 0: it is not destroyed */
+        pl_leave();
+        return &out_of_memory;
+    }
+    error->object = (pl_object){.refs = 1, .destroy = error_destroy};
+    error->name = name ? name : "";
+    error->location = location;
+    error->release = fresh.release;
+    error->owner = fresh.owner;
+    fresh.release = NULL;
+    return error;
 }
 
 int pl_error_report(pl_error *error)
 {
-    snprintf(last_text, sizeof last_text, "%s", error->text ? error->text : "out of memory");
-    snprintf(last_name, sizeof last_name, "%s", error->name ? error->name : "");
+    pl_fail(PL_FAILED, error->text ? error->text : "out of memory (and for the error's text, too)");
+    last_name = error->name;
     last_location = error->location;
-    error->told = true;
+    last_owner = error->owner;
+    if (!error->untold)
+        return PL_FAILED;
+    error->untold = false;
+    pl_error **at = &first_untold, *before = NULL;
+    for (; *at != error; at = &before->next)
+        before = *at;
+    *at = error->next;
+    if (last_untold == error)
+        last_untold = before;
+    pl_object_unref(&error->object);
     return PL_FAILED;
+}
+
+void pl_error_remember(pl_error *error)
+{
+    if (error->untold)
+        return;
+    error->untold = true;
+    error->object.refs++;
+    error->next = NULL;
+    if (last_untold)
+        last_untold->next = error;
+    else
+        first_untold = error;
+    last_untold = error;
+}
+
+pl_error *pl_error_oldest_untold(void) { return first_untold; }
+
+/* ---- names ------------------------------------------------------------------------------------------------ */
+
+typedef struct name_entry { struct name_entry *next; char text[]; } name_entry;
+
+static name_entry *names[N_NAMES];            /* a hash table; entries stay for ever */
+
+const char *pl_name(const char *text)
+{
+    uint32_t hash = 2166136261u;              /* FNV-1a */
+    for (const char *c = text; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 16777619u;
+    name_entry **bucket = &names[hash % N_NAMES], *entry;
+    pl_enter();
+    for (entry = *bucket; entry && strcmp(entry->text, text) != 0; entry = entry->next) {}
+    if (!entry && (entry = malloc(sizeof *entry + strlen(text) + 1))) {
+        strcpy(entry->text, text);
+        entry->next = *bucket;
+        *bucket = entry;
+    }
+    pl_leave();
+    return entry ? entry->text : NULL;
 }

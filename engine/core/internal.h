@@ -1,4 +1,4 @@
-/* Structures that the engine's modules share. Everything here is guarded by pl_lock unless it says otherwise. */
+/* Structures that the engine's modules share. Everything is guarded by pl_lock unless it says otherwise. */
 #ifndef PLAIT_INTERNAL_H
 #define PLAIT_INTERNAL_H
 #include "plait.h"
@@ -7,71 +7,154 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-typedef struct pl_error { int refs; bool told; int32_t location; char *name, *text; struct pl_error *next; } pl_error;
+typedef struct pl_object pl_object;
 typedef struct pl_op pl_op;
 typedef struct pl_var pl_var;
 typedef struct pl_lane pl_lane;
 
+/* What vars, errors, plans and programs start with: at 0 references it is destroyed, outside the lock, since an
+ * owner's release may be Python code. */
+struct pl_object { int32_t refs; void (*destroy)(pl_object *object); pl_object *next_dead; };
+
+typedef struct pl_error {
+    pl_object object;
+    bool untold;                /* stands in the list of errors that nobody was told */
+    int32_t location;
+    const char *name;
+    char *text;
+    pl_free_fn release;         /* or NULL: called with owner at the end */
+    void *owner;
+    struct pl_error *next;
+} pl_error;
+
 /* One op's claim on one var. */
 typedef struct pl_request { pl_op *op; pl_var *var; struct pl_request *next; uint8_t mode; } pl_request;
 
+typedef struct pl_array { pl_var *var; char *data; } pl_array;
+
 struct pl_var {
-    int32_t refs;               /* arrays and requests that hold it; at 0 it is freed */
+    pl_object object;           /* refs: arrays and requests that hold it */
     int32_t n_readers;          /* granted reads */
-    int32_t n_waiters;          /* threads blocked in pl_wait_* */
+    int32_t n_sleepers;         /* threads asleep in pl_wait_var */
     bool writing;               /* a granted write */
+    atomic_int n_users;         /* requests pushed and not finished; read without the lock by spinning waiters */
     pl_request *head, *tail;    /* requests not granted yet, in the order of pushing */
-    uint64_t writes_pushed, version;
+    uint64_t writes_pushed;
+    atomic_uint_fast64_t version;   /* finished writes; read without the lock by spinning waiters */
+    int64_t claim_seq;          /* the op that claimed it last, */
+    int32_t claim_index;        /* and with which of its requests */
     pl_error *error;            /* set: the contents are not valid */
     void *data;
     size_t bytes;
     pl_free_fn release;         /* foreign memory: called with owner instead of going to the pool */
     void *owner;
+    pl_array first;             /* the array that pl_array_new returned */
 };
-
-typedef struct pl_array { pl_var *var; char *data; } pl_array;
 
 struct pl_op {
     int (*run)(pl_op *op);      /* returns a status; called without the lock */
     void (*dispose)(pl_op *op); /* or NULL; called without the lock */
-    pl_op *next;
-    pl_lane *lane;
-    const char *name;
-    int64_t seq;
+    pl_op *next;                /* in its lane, or the free-list */
+    pl_op *outer;               /* the op that this thread was running when it began this one */
+    pl_lane *lane;              /* NULL: it ran on its caller at once */
+    pl_object *shared;          /* or NULL: plan or program that must outlive the op; one reference */
+    const char *name, *label;
+    bool *finished;             /* or NULL: set at the end, for a caller that sleeps on it */
+    int64_t seq, push_ns;
     size_t block_bytes, held_bytes;
     int32_t n_missing;          /* requests not granted yet */
-    int32_t n_requests, priority, location;
-    void *payload;              /* n_requests requests, then the payload, in the same block */
+    int32_t n_requests, priority, location, depth;
+    void *payload;              /* behind the requests, in the same block */
     pl_request requests[];
 };
 
+/* engine.c.  An op's life: pl_op_begin, pl_op_claim for each array, pl_op_submit or pl_op_abandon. */
 extern pthread_mutex_t pl_lock;
-
-/* engine.c.  pl_op_new: new op with room for its payload; fill requests with pl_op_claim, then pl_op_submit. */
-pl_op *pl_op_new(int max_requests, size_t payload_bytes);
+extern pthread_cond_t pl_done;                /* sleeping waiters; woken by pl_announce alone */
+extern _Thread_local pl_op *pl_running;       /* the innermost op that this thread runs */
+extern struct pl_engine_state {
+    int64_t n_pending;                        /* ops submitted and not finished */
+    int64_t n_queued;                         /* those of them that did not run at once on their caller */
+    int64_t n_ready;                          /* those of them that stand in a lane */
+    int64_t n_active, n_asleep;               /* threads inside an op that go on; that sleep in a wait */
+    size_t held_bytes;                        /* new outputs of queued ops */
+    int32_t n_idle_waiters, n_producers;      /* threads asleep until nothing is pending; until there is room */
+    int32_t synchronous;                      /* > 0: every op runs on its caller */
+    bool lost;                                /* forked while ops were running: they will never finish here */
+} pl_engine;
+void pl_enter(void);                                             /* takes the lock */
+void pl_leave(void);                                             /* gives it back, then destroys dead objects */
+bool pl_flush(void);                                             /* with the lock: true if it had to let go of it */
+void pl_object_unref(pl_object *object);
+void pl_var_unref(pl_var *var);
+pl_op *pl_op_begin(int max_requests, size_t payload_bytes);      /* waits for room; NULL: no memory, no lock held */
 void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode);          /* a var claimed twice is merged */
-void pl_op_discard(pl_op *op);                                   /* not submitted */
-void pl_op_submit(pl_op *op, bool may_inline);                   /* given */
-void pl_op_execute(pl_op *op);                                   /* with the lock held: runs (unlocked) and completes */
-void pl_var_unref(pl_var *var);                                  /* with the lock held */
-int pl_wait_var(pl_var *var, bool for_write, int timeout_ms);
+int pl_op_submit(pl_op *op, int lane, int device, bool may_inline);   /* PL_OK: given, and the lock is left */
+void pl_op_abandon(pl_op *op);                                   /* not submitted; leaves the lock */
+void pl_op_execute(pl_op *op);                                   /* runs (unlocked) and completes */
 uint64_t pl_random_claim(int n, uint64_t *seed);                 /* first of n counters */
 
+/* wait.c */
+void pl_announce(void);                                          /* what some waiter waits for may have happened */
+int pl_wait_var(pl_var *var, bool for_write, int timeout_ms);    /* without the lock */
+void pl_wait_finished(const bool *finished);
+void pl_wait_room(int64_t max_queued, size_t max_held_bytes);
+int pl_wait_queue(int patience_ms);                              /* PL_AGAIN: nothing finished for so long */
+
 /* lane.c */
-pl_lane *pl_lane_get(int kind, int device);                      /* with the lock held; NULL when it cannot start */
-void pl_lane_put(pl_op *op);                                     /* with the lock held */
-void pl_lane_stop_all(void);
+pl_lane *pl_lane_get(int kind, int device);                      /* NULL, with a text, when it cannot start */
+extern pl_lane pl_lane_caller;                                   /* has no thread: callers run its ops */
+void pl_lane_put(pl_op *op);
+pl_op *pl_lane_pop(pl_lane *lane);
+pl_lane *pl_lane_own(void);                                      /* whose ready ops this thread runs while it waits */
+void pl_lane_block(pl_lane *lane, int change);                   /* one thread more or less sleeps in a wait */
+void pl_lane_wake_held(void);
+void pl_lane_stop_all(void);                                     /* without the lock, nothing queued */
+void pl_lane_forget_all(void);                                   /* in a forked child */
+bool pl_lane_has_team(void);                                     /* this thread may use several OpenMP threads */
+
+/* Waits a moment, without the lock, until done(arg): long enough for a hand-over, too short to burn. */
+void pl_spin(bool (*done)(const void *arg), const void *arg);
 
 /* array.c */
-int pl_kernel_run(uintptr_t plan, void *const *bufs, const double *scalars);
-void pl_plan_counts(uintptr_t plan, int *n_bufs, int *n_scalars, int *flags);
+pl_var *pl_var_new(size_t bytes);                                /* refs 1: its first array */
+/* Claims outputs; out[i] == 0 makes one and sets fresh[i].  Failure: made ones are freed, out is as before. */
+int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, char **data, uint8_t *fresh);
+void pl_outputs_undo(int n, uintptr_t *out, const uint8_t *fresh);
 
-/* storage.c (own lock) */
-void *pl_storage_alloc(size_t bytes);
+/* plan.c */
+typedef struct pl_plan {
+    pl_object object;
+    pl_kernel kernel;
+    void *params;
+    size_t *out_bytes;
+    uint8_t *mutates;
+    const char *name, *label;
+    int n_in, n_out, n_scalars, flags, lane, device;
+    double cost_us;
+} pl_plan;
+int pl_kernel_run(const pl_plan *plan, void *const *bufs, const double *scalars);   /* without the lock */
+void *pl_copied(const void *data, size_t n, size_t item_bytes);  /* new, at least one byte; NULL: no memory */
+
+/* storage.c */
+void *pl_storage_alloc(size_t bytes);                            /* NULL, with a text */
 void pl_storage_free(void *data, size_t bytes);
+size_t pl_storage_used(void);
+size_t pl_machine_bytes(void);                                   /* physical memory */
 
 /* error.c */
-pl_error *pl_error_new(const char *text, const char *name, int32_t location);
-void pl_error_unref(pl_error *error);                            /* with the lock held */
-int pl_error_report(pl_error *error);                            /* with the lock held: copies it to this thread */
+void pl_fail_clear(void);                                        /* forgets this thread's failure; without the lock */
+pl_error *pl_error_new(int status, const char *name, int32_t location);   /* from this thread's failure; never NULL */
+int pl_error_report(pl_error *error);                            /* copies it to this thread; it is told now */
+void pl_error_remember(pl_error *error);                         /* in the list of untold errors */
+pl_error *pl_error_oldest_untold(void);                          /* borrowed, or NULL */
+
+/* profiler.c (without the lock) */
+extern atomic_int pl_profiling;
+void pl_profiler_record(int kind, const char *name, const char *label, int64_t push_ns, int64_t start_ns);
+static inline int64_t pl_profiler_clock(void)                    /* 0 when off */
+{
+    return atomic_load_explicit(&pl_profiling, memory_order_relaxed) ? pl_profiler_now() : 0;
+}
+void pl_profiler_name_thread(const char *name);
 #endif

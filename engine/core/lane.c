@@ -1,10 +1,13 @@
 /* Lanes: queues of ready ops, one worker thread each. Priority 0 is a plain FIFO; other priorities stand in a heap. */
 #include "internal.h"
 
-#include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
-enum { MAX_DEVICES = 64, SPINS = 4000 };
+enum { MAX_DEVICES = 64, STACK_BYTES = 16 << 20 };
 
 struct pl_lane {
     pthread_t thread;
@@ -12,29 +15,36 @@ struct pl_lane {
     pl_op *head, *tail;              /* priority 0 */
     pl_op **heap;                    /* other priorities: highest first, then oldest */
     int n_heap, max_heap, kind, device;
-    bool sleeping, stop;
+    int n_blocked;                   /* threads asleep in a wait that would run its ops */
+    bool alive, sleeping, stop;
+    bool held;                       /* asleep with ready ops, inside a bulk scope */
     atomic_int n_ready;              /* read without the lock while spinning */
 };
 
-static pl_lane *lanes[PL_LANE_COUNT][MAX_DEVICES];
+static const char *const kind_names[] = {"cpu", "io", "comm", "gpu compute", "gpu h2d", "gpu d2h"};
+_Static_assert(sizeof kind_names / sizeof *kind_names == PL_LANE_COUNT, "a name for each lane");
+
+pl_lane pl_lane_caller;
+static pl_lane *lanes[PL_LANE_COUNT][MAX_DEVICES];      /* made at the first use, never freed */
+static int n_held;
 static _Thread_local pl_lane *current;
+static _Thread_local struct { int size, left; } bulk;
 static _Thread_local struct { void *data; size_t bytes; } scratch;
+
+/* ---- the queue -------------------------------------------------------------------------------------------- */
 
 static bool before(const pl_op *a, const pl_op *b)
 {
     return a->priority != b->priority ? a->priority > b->priority : a->seq < b->seq;
 }
 
-static void heap_push(pl_lane *lane, pl_op *op)
+static bool heap_push(pl_lane *lane, pl_op *op)
 {
     if (lane->n_heap == lane->max_heap) {
         int max = lane->max_heap ? 2 * lane->max_heap : 64;
         pl_op **heap = realloc(lane->heap, (size_t)max * sizeof *heap);
-        if (!heap) {                 /* no memory: order by priority is lost, not the op */
-            op->priority = 0;
-            pl_lane_put(op);
-            return;
-        }
+        if (!heap)
+            return false;
         lane->heap = heap;
         lane->max_heap = max;
     }
@@ -42,6 +52,7 @@ static void heap_push(pl_lane *lane, pl_op *op)
     for (; i > 0 && before(op, lane->heap[(i - 1) / 2]); i = (i - 1) / 2)
         lane->heap[i] = lane->heap[(i - 1) / 2];
     lane->heap[i] = op;
+    return true;
 }
 
 static pl_op *heap_pop(pl_lane *lane)
@@ -60,7 +71,14 @@ static pl_op *heap_pop(pl_lane *lane)
     return top;
 }
 
-static pl_op *lane_pop(pl_lane *lane)
+static void lane_add_ready(pl_lane *lane, int n)
+{
+    int now = atomic_load_explicit(&lane->n_ready, memory_order_relaxed) + n;
+    atomic_store_explicit(&lane->n_ready, now, memory_order_relaxed);
+    pl_engine.n_ready += n;
+}
+
+pl_op *pl_lane_pop(pl_lane *lane)
 {
     pl_op *op = NULL;
     if (lane->n_heap && (!lane->head || lane->heap[0]->priority > 0)) {
@@ -70,17 +88,24 @@ static pl_op *lane_pop(pl_lane *lane)
         lane->head = op->next;
     }
     if (op)
-        atomic_fetch_sub_explicit(&lane->n_ready, 1, memory_order_relaxed);
+        lane_add_ready(lane, -1);
     return op;
+}
+
+static void lane_wake(pl_lane *lane)
+{
+    n_held -= lane->held;
+    lane->held = false;
+    if (lane->sleeping)
+        pthread_cond_signal(&lane->wake);
+    if (lane->n_blocked)
+        pl_announce();
 }
 
 void pl_lane_put(pl_op *op)
 {
     pl_lane *lane = op->lane;
-    atomic_fetch_add_explicit(&lane->n_ready, 1, memory_order_relaxed);
-    if (op->priority != 0) {
-        heap_push(lane, op);
-    } else {
+    if (op->priority == 0 || !heap_push(lane, op)) {    /* no memory: its turn is lost, not the op */
         op->next = NULL;
         if (lane->head)
             lane->tail->next = op;
@@ -88,90 +113,163 @@ void pl_lane_put(pl_op *op)
             lane->head = op;
         lane->tail = op;
     }
-    if (lane->sleeping)
-        pthread_cond_signal(&lane->wake);
+    lane_add_ready(lane, 1);
+    if (bulk.size > 1 && lane->sleeping && --bulk.left > 0) {
+        n_held += !lane->held;
+        lane->held = true;
+    } else {
+        bulk.left = bulk.size;
+        lane_wake(lane);
+    }
+}
+
+void pl_lane_wake_held(void)
+{
+    for (int i = 0; n_held > 0 && i < PL_LANE_COUNT * MAX_DEVICES; i++) {
+        pl_lane *lane = lanes[i / MAX_DEVICES][i % MAX_DEVICES];
+        if (lane && lane->held)
+            lane_wake(lane);
+    }
+}
+
+int pl_engine_set_bulk(int size)
+{
+    int old = bulk.size;
+    bulk.size = bulk.left = size;
+    pl_enter();
+    pl_lane_wake_held();
+    pl_leave();
+    return old;
+}
+
+/* ---- the worker ------------------------------------------------------------------------------------------- */
+
+static bool lane_has_work(const void *arg)
+{
+    return atomic_load_explicit(&((const pl_lane *)arg)->n_ready, memory_order_relaxed) > 0;
 }
 
 static void *lane_main(void *arg)
 {
     pl_lane *lane = arg;
+    char name[32];
     current = lane;
-    pthread_mutex_lock(&pl_lock);
+    snprintf(name, sizeof name, "%s(%d)", kind_names[lane->kind], lane->device);
+    pl_profiler_name_thread(name);
+#ifdef _OPENMP
+    if (!pl_lane_has_team())
+        omp_set_num_threads(1);
+#endif
+    pl_enter();
     for (;;) {
-        pl_op *op = lane_pop(lane);
+        pl_op *op = pl_lane_pop(lane);
         if (op) {
             pl_op_execute(op);
             continue;
         }
         if (lane->stop)
             break;
-        pthread_mutex_unlock(&pl_lock);       /* prepare: look for work a little while, without the lock */
-        for (int i = 0; i < SPINS && !atomic_load_explicit(&lane->n_ready, memory_order_relaxed); i++)
-            __builtin_ia32_pause();
-        pthread_mutex_lock(&pl_lock);         /* recheck, then commit to sleep */
-        while (!lane->head && !lane->n_heap && !lane->stop) {
+        pl_leave();                           /* prepare: look for work a little while, without the lock */
+        pl_spin(lane_has_work, lane);
+        pl_enter();
+        while (!lane_has_work(lane) && !lane->stop) {   /* recheck, then commit to sleep */
             lane->sleeping = true;
             pthread_cond_wait(&lane->wake, &pl_lock);
             lane->sleeping = false;
         }
     }
-    pthread_mutex_unlock(&pl_lock);
+    pl_leave();
     free(scratch.data);
-    scratch.data = NULL;
-    scratch.bytes = 0;
     return NULL;
+}
+
+static bool lane_start(pl_lane *lane)
+{
+    pthread_attr_t attr;
+    lane->stop = false;
+    if (pthread_attr_init(&attr) != 0)
+        return false;
+    pthread_attr_setstacksize(&attr, STACK_BYTES);      /* waits run other ops on top of each other */
+    lane->alive = pthread_create(&lane->thread, &attr, lane_main, lane) == 0;
+    pthread_attr_destroy(&attr);
+    return lane->alive;
 }
 
 pl_lane *pl_lane_get(int kind, int device)
 {
-    if (kind < 0 || kind >= PL_LANE_COUNT || device < 0 || device >= MAX_DEVICES)
+    if (kind < 0 || kind >= PL_LANE_COUNT || device < 0) {
+        pl_fail(PL_EINVAL, "engine: there is no such lane");
         return NULL;
-    pl_lane **at = &lanes[kind][device];
-    if (!*at) {
-        pl_lane *lane = calloc(1, sizeof *lane);
-        if (!lane)
-            return NULL;
-        lane->kind = kind;
-        lane->device = device;
-        pthread_cond_init(&lane->wake, NULL);
-        if (pthread_create(&lane->thread, NULL, lane_main, lane) != 0) {
-            free(lane);
-            return NULL;
-        }
-        *at = lane;
+    }
+    pl_lane **at = &lanes[kind][device % MAX_DEVICES];
+    if (!*at && (*at = calloc(1, sizeof **at))) {
+        (*at)->kind = kind;
+        (*at)->device = device % MAX_DEVICES;
+        pthread_cond_init(&(*at)->wake, NULL);
+    }
+    if (!*at || (!(*at)->alive && !lane_start(*at))) {
+        pl_fail(PL_ENOMEM, "engine: the lane's worker thread could not be started");
+        return NULL;
     }
     return *at;
 }
 
+pl_lane *pl_lane_own(void)
+{
+    return current ? current : pl_engine.synchronous > 0 ? &pl_lane_caller : NULL;
+}
+
+void pl_lane_block(pl_lane *lane, int change) { lane->n_blocked += change; }
+
 void pl_lane_stop_all(void)
 {
-    for (int kind = 0; kind < PL_LANE_COUNT; kind++)
-        for (int device = 0; device < MAX_DEVICES; device++) {
-            pthread_mutex_lock(&pl_lock);
-            pl_lane *lane = lanes[kind][device];
-            lanes[kind][device] = NULL;
-            if (lane) {
-                lane->stop = true;
-                pthread_cond_signal(&lane->wake);
-            }
-            pthread_mutex_unlock(&pl_lock);
-            if (lane) {
-                pthread_join(lane->thread, NULL);
-                free(lane->heap);
-                free(lane);
-            }
+    for (int i = 0; i < PL_LANE_COUNT * MAX_DEVICES; i++) {
+        pl_enter();
+        pl_lane *lane = lanes[i / MAX_DEVICES][i % MAX_DEVICES];
+        bool stopping = lane && lane->alive && lane != current && !lane->stop;
+        if (stopping) {
+            lane->stop = true;
+            pthread_cond_signal(&lane->wake);
         }
+        pl_leave();
+        if (stopping) {
+            pthread_join(lane->thread, NULL);
+            pl_enter();
+            lane->alive = false;              /* ops put meanwhile wait for the next start */
+            if (lane_has_work(lane))
+                lane_start(lane);
+            pl_leave();
+        }
+    }
 }
+
+void pl_lane_forget_all(void)
+{
+    for (int i = 0; i < PL_LANE_COUNT * MAX_DEVICES; i++)
+        lanes[i / MAX_DEVICES][i % MAX_DEVICES] = NULL;     /* leaked if its thread was in the middle of something */
+    pl_lane_caller = (pl_lane){0};
+    n_held = 0;
+    current = NULL;
+}
+
+/* ---- what kernels ask ------------------------------------------------------------------------------------- */
 
 int pl_engine_is_lane(void) { return current != NULL; }
 
+/* One team only: two of them would compete for the same cores. */
+bool pl_lane_has_team(void) { return current && current->kind == PL_LANE_CPU && current->device == 0; }
+
 int pl_threads(int64_t work)
 {
+#ifdef _OPENMP
     enum { WORK_PER_THREAD = 16384 };
-    if (!current || work < 2 * WORK_PER_THREAD)
-        return 1;
-    int64_t n = work / WORK_PER_THREAD, max = omp_get_max_threads();
-    return (int)(n < max ? n : max);
+    if (work >= 2 * WORK_PER_THREAD && pl_lane_has_team()) {
+        int64_t n = work / WORK_PER_THREAD, max = omp_get_max_threads();
+        return (int)(n < max ? n : max);
+    }
+#endif
+    (void)work;
+    return 1;
 }
 
 void *pl_scratch(size_t bytes)

@@ -5,9 +5,13 @@
  * Reads of a var run together, writes alone, in the order of pushing. An op whose requests are all granted goes to its
  * lane, or runs inline on the caller when it is cheap. A failed op poisons what it would have written.
  *
+ * Failure: an op that fails poisons what it writes; an op that reads poisoned data is skipped and passes the poison on;
+ * an op that overwrites a whole array without reading it heals it. Every wait on a poisoned array reports the error.
+ *
  * Pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t) are pointers
  * that Python holds as plain ints; 0 means failure, the text is pl_error_last(). Everything is thread-safe.
- * Read on in: internal.h, engine.c (dependencies), lane.c, storage.c, array.c, program.c.
+ * Read on in: internal.h, engine.c (dependencies), wait.c, lane.c, process.c, error.c, storage.c, array.c, plan.c,
+ * program.c, profiler.c.
  */
 #ifndef PLAIT_H
 #define PLAIT_H
@@ -17,17 +21,29 @@
 
 /* ---- status and errors ------------------------------------------------------------------------------------ */
 enum { PL_OK = 0, PL_FAILED = 1, PL_AGAIN = 2, PL_ENOMEM = 3, PL_EINVAL = 4 };
+typedef int (*pl_fn)(void *arg);              /* returns PL_OK or pl_fail(...) */
+typedef void (*pl_free_fn)(void *arg);
 const char *pl_error_last(void);              /* text of this thread's last failure; borrowed, until the next one */
 int pl_fail(int status, const char *text);    /* for kernels: keeps the text (copied) and returns status */
+int pl_fail_with(int status, const char *text, pl_free_fn release, void *owner); /* owner: given, kept with the error */
+void *pl_error_owner(void);                   /* the owner of the error reported last, or NULL; borrowed */
 int32_t pl_error_location(void);              /* where the op was pushed whose error a wait reported last; -1 unknown */
 const char *pl_error_name(void);              /* the name of that op */
 
+const char *pl_name(const char *text);        /* the one copy of a name, valid forever; NULL when out of memory */
+
 /* ---- engine ----------------------------------------------------------------------------------------------- */
-typedef int (*pl_fn)(void *arg);              /* returns PL_OK or pl_fail(...) */
-typedef void (*pl_free_fn)(void *arg);
 void pl_engine_set_naive(int naive);          /* 1: every op runs on its caller, in order */
+void pl_engine_set_limits(int64_t n_ops, size_t held_bytes);  /* beyond either a push waits; 0 keeps a limit */
+int pl_engine_set_bulk(int size);             /* this thread wakes a sleeping lane once per `size` ops or when anybody
+                                                 waits; 0 or 1: at every op.  Returns the size before */
 void pl_engine_stop(void);                    /* waits for all ops and joins the workers; they restart on demand */
-int pl_wait_all(int timeout_ms);              /* PL_AGAIN when the time is over, PL_FAILED with an error nobody was told */
+void pl_engine_close(void);                   /* stops; from now on every op runs on its caller (end of process) */
+void pl_engine_fork_begin(void);              /* before fork(), for callers that hold locks which ops need (the GIL) */
+void pl_engine_fork_end(void);                /* after it, in parent and child */
+/* All ops done. PL_AGAIN when the time is over; PL_FAILED with the oldest error that nobody was told: call again for
+ * the next one, until PL_OK.  Inside an op it fails at once. */
+int pl_wait_all(int timeout_ms);
 int pl_engine_is_lane(void);                  /* 1 on a worker thread */
 int64_t pl_engine_pending(void);              /* ops pushed and not finished */
 int pl_threads(int64_t work);                 /* how many OpenMP threads `work` elementary steps deserve here */
@@ -35,10 +51,14 @@ void *pl_scratch(size_t bytes);               /* this thread's scratch memory, v
 void pl_seed(uint64_t seed);                  /* restarts the stream of random operators */
 
 /* Queues fn(arg) after all earlier writers of `reads` and all earlier users of `writes` (array handles; one that is in
- * both is read and written).  arg: given, freed by free_arg (may be NULL) after fn.  lane: PL_LANE_*; device: id.
+ * both is read and written).  arg: given, freed by free_arg (may be NULL) after fn or instead of it.  lane: PL_LANE_*;
+ * device: id.  priority: higher first among ready ops.  name: borrowed for ever (a literal or pl_name), may be NULL.
+ * fn may push and wait itself: a waiting worker runs other ready ops of its lane; the arrays that the op claimed are
+ * ready inside it; a wait that can never end fails.
  * Returns PL_OK, or an error with nothing queued and arg still the caller's. */
 enum { PL_LANE_CPU = 0, PL_LANE_IO = 1, PL_LANE_COMM = 2, PL_LANE_GPU_COMPUTE = 3, PL_LANE_GPU_H2D = 4,
        PL_LANE_GPU_D2H = 5, PL_LANE_COUNT = 6 };
+int pl_noop(void *arg);                       /* a pl_fn that does nothing */
 int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
             const uintptr_t *writes, int n_writes, int lane, int device, int priority, const char *name,
             int32_t location);
@@ -54,6 +74,7 @@ int pl_array_shares(uintptr_t a, uintptr_t b);                    /* 1: the same
 int pl_wait_read(uintptr_t array, int timeout_ms);                /* earlier writes done; PL_OK, PL_AGAIN, PL_FAILED */
 int pl_wait_write(uintptr_t array, int timeout_ms);               /* earlier reads done too */
 int pl_array_poisoned(uintptr_t array);
+void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing and stored new contents: heals */
 
 /* ---- storage ---------------------------------------------------------------------------------------------- */
 typedef struct { size_t used_bytes, pooled_bytes, peak_bytes; int64_t n_alloc, n_hit; } pl_storage_stats;
@@ -69,8 +90,10 @@ enum { PL_PLAN_INLINE = 1,   /* cheaper than a hand-over: run on the caller when
 uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes, int n_in, int n_out,
                       const size_t *out_bytes, const uint8_t *mutates, int n_scalars, int flags, int lane, int device,
                       double cost_us, const char *name);
-void pl_plan_free(uintptr_t plan);
-/* Runs a plan. out[i]: 0 asks for a new array, whose handle is stored there; otherwise that array is written. */
+void pl_plan_free(uintptr_t plan);            /* pending ops and programs keep it until they are done */
+int pl_plan_label(uintptr_t plan, const char *label);   /* shown by the profiler, e.g. "(64,128)x(128,10)" */
+/* Runs a plan. out[i]: 0 asks for a new array, whose handle is stored there; otherwise that array is written.
+ * On failure nothing is queued and out is as it was. */
 int pl_invoke(uintptr_t plan, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location);
 uintptr_t pl_invoke1(uintptr_t plan, uintptr_t a, double scalar);          /* one output: its handle, 0 on failure */
 uintptr_t pl_invoke2(uintptr_t plan, uintptr_t a, uintptr_t b);
@@ -78,7 +101,7 @@ uintptr_t pl_invoke2(uintptr_t plan, uintptr_t a, uintptr_t b);
 /* ---- programs: a graph lowered to instructions over one arena ---------------------------------------------- */
 enum { PL_SLOT_INPUT = 0, PL_SLOT_OUTPUT = 1, PL_SLOT_ARENA = 2 };
 typedef struct { int32_t kind, index; int64_t offset_bytes; } pl_slot;   /* index: of the input or output */
-/* plans: n_instr handles (borrowed, must outlive the program); slots: for each instruction its inputs, then outputs;
+/* plans: n_instr handles (borrowed, kept alive by the program); slots: for each instruction its inputs, then outputs;
  * scalars: for each instruction its dynamic parameters; in_modes: n_in of PL_READ/PL_WRITE/PL_READWRITE. All copied. */
 enum { PL_READ = 0, PL_WRITE = 1, PL_READWRITE = 2 };
 uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const size_t *out_bytes, int n_instr,
@@ -86,5 +109,18 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
                          int flags, int lane, int device, const char *name);
 void pl_program_free(uintptr_t program);
 int pl_program_run(uintptr_t program, const uintptr_t *in, uintptr_t *out, int32_t location);
+
+/* ---- profiler --------------------------------------------------------------------------------------------- */
+enum { PL_EVENT_OP = 0, PL_EVENT_INSTRUCTION = 1 };    /* an instruction lies inside its program's op */
+typedef struct {
+    const char *name, *label;                 /* valid forever; label may be NULL */
+    int64_t push_ns, start_ns, end_ns;        /* pl_profiler_now's clock; push_ns 0 for instructions */
+    int64_t used_bytes;                       /* storage in use at the end */
+    int32_t thread, kind;
+} pl_event;
+void pl_profiler_set(int on);
+int64_t pl_profiler_now(void);                /* ns, monotonic */
+int64_t pl_profiler_take(pl_event *events, int64_t max);   /* removes up to max events; how many; not in order */
+const char *pl_profiler_thread(int thread);   /* "cpu(0)", "thread 3", ...; valid forever, NULL: no such thread */
 /* cffi stops reading here */
 #endif

@@ -4,28 +4,65 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct { uintptr_t plan; int first_slot, n_bufs, first_scalar, n_scalars; bool random; } instruction;
+typedef struct { pl_plan *plan; int first_slot, n_bufs, first_scalar, n_scalars; bool random; } instruction;
 
 typedef struct pl_program {
-    int n_in, n_out, n_instr, n_slots, n_random, max_scalars, flags, lane, device;
+    pl_object object;
+    int n_in, n_out, n_instr, n_slots, n_random, max_bufs, max_scalars, flags, lane, device;
     size_t arena_bytes;
     uint8_t *in_modes;
     size_t *out_bytes;
     instruction *instr;
     pl_slot *slots;
     double *scalars;
-    char *name;
+    const char *name;
 } pl_program;
 
-/* The payload of an op that runs a program; then the data pointers of inputs and outputs. */
-typedef struct { const pl_program *program; char **in, **out; uint64_t seed, counter; } program_call;
+/* The payload of an op that runs a program; then the data pointers of inputs and outputs, room for one instruction's
+ * scalars and buffers, and a byte for each output. */
+typedef struct {
+    const pl_program *program;
+    double *scalars;
+    void **bufs;
+    uint64_t seed, counter;
+    char *data[];
+} program_call;
 
-static void *copied(const void *data, size_t bytes)
+static void program_destroy(pl_object *object)
 {
-    void *copy = malloc(bytes ? bytes : 1);
-    if (copy && bytes)
-        memcpy(copy, data, bytes);
-    return copy;
+    pl_program *p = (pl_program *)object;
+    for (int i = 0; p->instr && i < p->n_instr; i++)
+        pl_plan_free((uintptr_t)p->instr[i].plan);
+    free(p->in_modes);
+    free(p->out_bytes);
+    free(p->instr);
+    free(p->slots);
+    free(p->scalars);
+    free(p);
+}
+
+/* Lays the instructions out; returns how many scalars they have together. */
+static size_t instructions_init(pl_program *p, int n_instr, const uintptr_t *plans)
+{
+    int n_scalars = 0;
+    pl_enter();
+    for (int i = 0; i < n_instr; i++) {
+        pl_plan *plan = (pl_plan *)plans[i];
+        plan->object.refs++;
+        p->instr[i] = (instruction){.plan = plan, .first_slot = p->n_slots, .n_bufs = plan->n_in + plan->n_out,
+                                    .first_scalar = n_scalars, .n_scalars = plan->n_scalars,
+                                    .random = (plan->flags & PL_PLAN_RANDOM) != 0};
+        p->n_slots += p->instr[i].n_bufs;
+        p->n_random += p->instr[i].random;
+        n_scalars += plan->n_scalars;
+        if (p->instr[i].n_bufs > p->max_bufs)
+            p->max_bufs = p->instr[i].n_bufs;
+        if (plan->n_scalars > p->max_scalars)
+            p->max_scalars = plan->n_scalars;
+    }
+    p->n_instr = n_instr;
+    pl_leave();
+    return (size_t)n_scalars;
 }
 
 uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const size_t *out_bytes, int n_instr,
@@ -33,84 +70,48 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
                          int flags, int lane, int device, const char *name)
 {
     pl_program *p = calloc(1, sizeof *p);
-    if (p && (p->instr = calloc((size_t)n_instr + 1, sizeof *p->instr))) {
-        int n_scalars = 0;
-        for (int i = 0; i < n_instr; i++) {
-            instruction *in = &p->instr[i];
-            int plan_flags;
-            in->plan = plans[i];
-            in->first_slot = p->n_slots;
-            in->first_scalar = n_scalars;
-            pl_plan_counts(plans[i], &in->n_bufs, &in->n_scalars, &plan_flags);
-            in->random = (plan_flags & PL_PLAN_RANDOM) != 0;
-            p->n_slots += in->n_bufs;
-            n_scalars += in->n_scalars;
-            p->n_random += in->random;
-            if (in->n_scalars > p->max_scalars)
-                p->max_scalars = in->n_scalars;
+    if (p) {
+        *p = (pl_program){.object = {.refs = 1, .destroy = program_destroy}, .n_in = n_in, .n_out = n_out,
+                          .flags = flags, .lane = lane, .device = device, .arena_bytes = arena_bytes,
+                          .instr = calloc((size_t)n_instr + 1, sizeof *p->instr), .name = pl_name(name)};
+        if (p->instr && p->name) {
+            size_t n_scalars = instructions_init(p, n_instr, plans);
+            p->in_modes = pl_copied(in_modes, (size_t)n_in, 1);
+            p->out_bytes = pl_copied(out_bytes, (size_t)n_out, sizeof *out_bytes);
+            p->slots = pl_copied(slots, (size_t)p->n_slots, sizeof *slots);
+            p->scalars = pl_copied(scalars, n_scalars, sizeof *scalars);
+            if (p->in_modes && p->out_bytes && p->slots && p->scalars)
+                return (uintptr_t)p;
         }
-        p->n_in = n_in;
-        p->n_out = n_out;
-        p->n_instr = n_instr;
-        p->flags = flags;
-        p->lane = lane;
-        p->device = device;
-        p->arena_bytes = arena_bytes;
-        p->in_modes = copied(in_modes, (size_t)n_in);
-        p->out_bytes = copied(out_bytes, (size_t)n_out * sizeof *out_bytes);
-        p->slots = copied(slots, (size_t)p->n_slots * sizeof *slots);
-        p->scalars = copied(scalars, (size_t)n_scalars * sizeof *scalars);
-        p->name = strdup(name);
-        if (p->in_modes && p->out_bytes && p->slots && p->scalars && p->name)
-            return (uintptr_t)p;
+        program_destroy(&p->object);
     }
-    pl_program_free((uintptr_t)p);
     pl_fail(PL_ENOMEM, "program: out of memory");
     return 0;
 }
 
-void pl_program_free(uintptr_t handle)
-{
-    pl_program *p = (pl_program *)handle;
-    if (!p)
-        return;
-    free(p->in_modes);
-    free(p->out_bytes);
-    free(p->instr);
-    free(p->slots);
-    free(p->scalars);
-    free(p->name);
-    free(p);
-}
+void pl_program_free(uintptr_t program) { pl_plan_free(program); }    /* both are pl_objects */
 
-static int instructions_run(const pl_program *p, program_call *call, char *arena)
+static int instruction_run(const instruction *in, program_call *call, char *arena)
 {
-    enum { LOCAL = 64 };
-    void *few[LOCAL];
-    double local_scalars[LOCAL];
-    int n_random = 0, status = PL_OK;
-    for (int i = 0; i < p->n_instr && status == PL_OK; i++) {
-        const instruction *in = &p->instr[i];
-        const pl_slot *slot = &p->slots[in->first_slot];
-        void **bufs = in->n_bufs <= LOCAL ? few : malloc((size_t)in->n_bufs * sizeof *bufs);
-        if (!bufs)
-            return pl_fail(PL_ENOMEM, "program: out of memory");
-        for (int k = 0; k < in->n_bufs; k++)
-            bufs[k] = (slot[k].kind == PL_SLOT_ARENA ? arena :
-                       slot[k].kind == PL_SLOT_INPUT ? call->in[slot[k].index] : call->out[slot[k].index])
-                      + slot[k].offset_bytes;
-        const double *scalars = p->scalars + in->first_scalar;
-        if (in->random) {
-            int n = in->n_scalars < LOCAL - 2 ? in->n_scalars : LOCAL - 2;
-            memcpy(local_scalars, scalars, (size_t)n * sizeof(double));
-            local_scalars[n] = (double)call->seed;
-            local_scalars[n + 1] = (double)(call->counter + (uint64_t)n_random++);
-            scalars = local_scalars;
-        }
-        status = pl_kernel_run(in->plan, bufs, scalars);
-        if (bufs != few)
-            free(bufs);
+    const pl_program *p = call->program;
+    const pl_slot *slot = &p->slots[in->first_slot];
+    const double *scalars = p->scalars + in->first_scalar;
+    char **inputs = call->data, **outputs = call->data + p->n_in;
+    for (int k = 0; k < in->n_bufs; k++) {
+        char *base = slot[k].kind == PL_SLOT_ARENA ? arena :
+                     slot[k].kind == PL_SLOT_INPUT ? inputs[slot[k].index] : outputs[slot[k].index];
+        call->bufs[k] = base + slot[k].offset_bytes;
     }
+    if (in->random) {
+        memcpy(call->scalars, scalars, (size_t)in->n_scalars * sizeof(double));
+        call->scalars[in->n_scalars] = (double)call->seed;
+        call->scalars[in->n_scalars + 1] = (double)call->counter++;
+        scalars = call->scalars;
+    }
+    int64_t start_ns = pl_profiler_clock();
+    int status = pl_kernel_run(in->plan, call->bufs, scalars);
+    if (start_ns)
+        pl_profiler_record(PL_EVENT_INSTRUCTION, in->plan->name, in->plan->label, 0, start_ns);
     return status;
 }
 
@@ -118,70 +119,52 @@ static int program_run(pl_op *op)
 {
     program_call *call = op->payload;
     const pl_program *p = call->program;
+    pl_enter();
     char *arena = pl_storage_alloc(p->arena_bytes);
+    pl_leave();
     if (!arena)
-        return pl_fail(PL_ENOMEM, "program: out of memory for intermediate results");
-    int status = instructions_run(p, call, arena);
+        return PL_ENOMEM;
+    int status = PL_OK;
+    for (int i = 0; i < p->n_instr && status == PL_OK; i++)
+        status = instruction_run(&p->instr[i], call, arena);
+    pl_enter();
     pl_storage_free(arena, p->arena_bytes);
+    pl_leave();
     return status;
 }
 
 int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, int32_t location)
 {
-    const pl_program *p = (const pl_program *)handle;
-    int n = p->n_in + p->n_out;
-    pl_op *op = pl_op_new(n, sizeof(program_call) + (size_t)n * sizeof(char *));
-    uint8_t *fresh = calloc((size_t)p->n_out + 1, 1);
-    if (!op || !fresh) {
-        if (op)
-            pl_op_discard(op);
-        free(fresh);
-        return pl_fail(PL_ENOMEM, "program: out of memory");
-    }
+    pl_program *p = (pl_program *)handle;
+    size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
+    pl_op *op = pl_op_begin((int)n, sizeof(program_call) + (n + (size_t)p->max_bufs) * sizeof(void *) +
+                            n_scalars * sizeof(double) + (size_t)p->n_out);
+    if (!op)
+        return PL_ENOMEM;
     program_call *call = op->payload;
     call->program = p;
-    call->in = (char **)(call + 1);
-    call->out = call->in + p->n_in;
+    call->scalars = (double *)(call->data + n);
+    call->bufs = (void **)(call->scalars + n_scalars);
+    uint8_t *fresh = (uint8_t *)(call->bufs + p->max_bufs);
     if (p->n_random)
         call->counter = pl_random_claim(p->n_random, &call->seed);
     op->run = program_run;
     op->name = p->name;
     op->location = location;
-    int status = PL_OK;
+    op->shared = &p->object;
+    p->object.refs++;
     for (int i = 0; i < p->n_in; i++) {
         pl_array *a = (pl_array *)in[i];
-        call->in[i] = a->data;
+        call->data[i] = a->data;
         pl_op_claim(op, a->var, p->in_modes[i]);
     }
-    for (int i = 0; i < p->n_out && status == PL_OK; i++) {
-        if (!out[i]) {
-            out[i] = pl_array_new(p->out_bytes[i]);
-            fresh[i] = 1;
-            op->held_bytes += p->out_bytes[i];
-        }
-        pl_array *a = (pl_array *)out[i];
-        if (a) {
-            call->out[i] = a->data;
-            pl_op_claim(op, a->var, PL_WRITE);
-        } else {
-            status = PL_ENOMEM;
-        }
-    }
-    pthread_mutex_lock(&pl_lock);
-    op->lane = pl_lane_get(p->lane, p->device);
-    pthread_mutex_unlock(&pl_lock);
-    if (status == PL_OK && !op->lane)
-        status = pl_fail(PL_ENOMEM, "program: the lane's worker thread could not be started");
+    int status = pl_outputs_claim(op, p->n_out, out, p->out_bytes, call->data + p->n_in, fresh);
     if (status == PL_OK) {
-        pl_op_submit(op, (p->flags & PL_PLAN_INLINE) != 0);
-    } else {
-        for (int i = 0; i < p->n_out; i++)
-            if (fresh[i]) {
-                pl_array_free(out[i]);
-                out[i] = 0;
-            }
-        pl_op_discard(op);
+        status = pl_op_submit(op, p->lane, p->device, (p->flags & PL_PLAN_INLINE) != 0);
+        if (status == PL_OK)
+            return PL_OK;
+        pl_outputs_undo(p->n_out, out, fresh);
     }
-    free(fresh);
+    pl_op_abandon(op);
     return status;
 }

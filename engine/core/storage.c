@@ -1,65 +1,65 @@
 /* Pooled memory: 64-byte aligned blocks in size classes (four per power of two), kept for re-use when freed. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
-enum { MIN_SHIFT = 6, CLASS_COUNT = 4 * 42, HUGE_BYTES = 1 << 21 };
+enum { MIN_SHIFT = 6, MAX_SHIFT = 46, CLASS_COUNT = 4 * (MAX_SHIFT - MIN_SHIFT + 1), HUGE_BYTES = 1 << 21 };
 
 typedef struct block { struct block *next; } block;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static block *pool[CLASS_COUNT];
 static pl_storage_stats stats;
+static size_t machine_bytes;
 static char empty[64] __attribute__((aligned(64)));    /* what zero-size arrays point to */
 
-/* The class of a size and the class's own size: 64, 80, 96, 112, 128, 160, ... */
+size_t pl_machine_bytes(void)
+{
+    if (!machine_bytes) {
+        long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+        machine_bytes = pages > 0 && page_bytes > 0 ? (size_t)pages * (size_t)page_bytes : (size_t)1 << MAX_SHIFT;
+    }
+    return machine_bytes;
+}
+
+/* The class of a size and the class's own size: 64, 80, 96, 112, 128, 160, ..., rounded up to lines of 64. */
 static int class_of(size_t bytes, size_t *class_bytes)
 {
-    size_t n = bytes <= 64 ? 64 : bytes;
-    int shift = 63 - __builtin_clzll(n - 1 ? n - 1 : 1);
-    size_t step = (size_t)1 << (shift > 2 ? shift - 2 : 0);
-    if (n <= 64) {
+    if (bytes <= 64) {
         *class_bytes = 64;
         return 0;
     }
-    size_t quarter = (n - 1 - ((size_t)1 << shift)) / step;
+    int shift = 63 - __builtin_clzll(bytes - 1);
+    size_t step = (size_t)1 << (shift - 2);
+    size_t quarter = (bytes - 1 - ((size_t)1 << shift)) / step;
     *class_bytes = (((size_t)1 << shift) + (quarter + 1) * step + 63) & ~(size_t)63;
     return 4 * (shift - MIN_SHIFT) + (int)quarter + 1;
 }
 
-void *pl_storage_alloc(size_t bytes)
+static void pool_trim(void)
 {
-    if (bytes == 0)
-        return empty;
-    if (bytes > (size_t)1 << 46)
-        return NULL;
-    size_t class_bytes;
-    int class = class_of(bytes, &class_bytes);
-    pthread_mutex_lock(&lock);
-    block *b = pool[class];
-    stats.n_alloc++;
-    if (b) {
-        pool[class] = b->next;
-        stats.n_hit++;
-        stats.pooled_bytes -= class_bytes;
-    }
-    stats.used_bytes += class_bytes;
-    if (stats.used_bytes > stats.peak_bytes)
-        stats.peak_bytes = stats.used_bytes;
-    pthread_mutex_unlock(&lock);
-    if (b)
-        return b;
+    for (int class = 0; class < CLASS_COUNT; class++)
+        while (pool[class]) {
+            block *b = pool[class];
+            pool[class] = b->next;
+            free(b);
+        }
+    stats.pooled_bytes = 0;
+}
+
+/* Memory from the system; when that is tight, after giving back what is pooled. */
+static void *system_alloc(size_t class_bytes)
+{
     void *data = NULL;
     size_t align = class_bytes >= HUGE_BYTES ? HUGE_BYTES : 64;
+    if (stats.used_bytes + stats.pooled_bytes + class_bytes > pl_machine_bytes() / 4 * 3)
+        pool_trim();
     if (posix_memalign(&data, align, class_bytes) != 0) {
-        pl_storage_trim();
-        if (posix_memalign(&data, align, class_bytes) != 0) {
-            pthread_mutex_lock(&lock);
-            stats.used_bytes -= class_bytes;
-            pthread_mutex_unlock(&lock);
+        pool_trim();
+        if (posix_memalign(&data, align, class_bytes) != 0)
             return NULL;
-        }
     }
 #ifdef MADV_HUGEPAGE
     if (align == HUGE_BYTES)
@@ -68,36 +68,67 @@ void *pl_storage_alloc(size_t bytes)
     return data;
 }
 
+static void *no_memory(size_t bytes)
+{
+    char text[160];
+    snprintf(text, sizeof text, "array: out of memory for %zu bytes (%zu in use, the machine has %zu)", bytes,
+             stats.used_bytes, pl_machine_bytes());
+    pl_fail(PL_ENOMEM, text);
+    return NULL;
+}
+
+void *pl_storage_alloc(size_t bytes)
+{
+    if (bytes == 0)
+        return empty;
+    if (bytes > pl_machine_bytes() || bytes > (size_t)1 << MAX_SHIFT)
+        return no_memory(bytes);
+    size_t class_bytes;
+    int class = class_of(bytes, &class_bytes);
+    void *data = pool[class];
+    if (data) {
+        pool[class] = pool[class]->next;
+        stats.n_hit++;
+        stats.pooled_bytes -= class_bytes;
+    } else if (!(data = system_alloc(class_bytes))) {
+        return no_memory(bytes);
+    }
+    stats.n_alloc++;
+    stats.used_bytes += class_bytes;
+    if (stats.used_bytes > stats.peak_bytes)
+        stats.peak_bytes = stats.used_bytes;
+    return data;
+}
+
 void pl_storage_free(void *data, size_t bytes)
 {
-    if (!data || data == empty)
+    if (data == empty)
         return;
     size_t class_bytes;
     int class = class_of(bytes, &class_bytes);
-    pthread_mutex_lock(&lock);
+    stats.used_bytes -= class_bytes;
+#ifdef PL_PLAIN_MALLOC                        /* sanitizers want to see every free */
+    (void)class;
+    free(data);
+#else
     ((block *)data)->next = pool[class];
     pool[class] = data;
-    stats.used_bytes -= class_bytes;
     stats.pooled_bytes += class_bytes;
-    pthread_mutex_unlock(&lock);
+#endif
 }
+
+size_t pl_storage_used(void) { return stats.used_bytes; }
 
 void pl_storage_trim(void)
 {
-    pthread_mutex_lock(&lock);
-    for (int class = 0; class < CLASS_COUNT; class++)
-        while (pool[class]) {
-            block *b = pool[class];
-            pool[class] = b->next;
-            free(b);
-        }
-    stats.pooled_bytes = 0;
-    pthread_mutex_unlock(&lock);
+    pl_enter();
+    pool_trim();
+    pl_leave();
 }
 
 void pl_storage_get_stats(pl_storage_stats *out)
 {
-    pthread_mutex_lock(&lock);
+    pl_enter();
     *out = stats;
-    pthread_mutex_unlock(&lock);
+    pl_leave();
 }

@@ -1,0 +1,39 @@
+# The whole interface: make train | test | check | sanitize | bench | docs. Everything lives in .venv.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+# what a build depends on: a changed C source or operator record compiles again, a changed .py file does not
+NATIVE := $(shell find engine/core kernels -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
+          $(wildcard kernels/ops/*.py) kernels/record.py kernels/pointwise.py setup.py pyproject.toml
+
+.PHONY: train test check sanitize bench docs oracle clean
+
+train: $(VENV)/installed
+	$(BIN)/python docs/examples/train_digits.py $(ARGS)
+
+test: $(VENV)/installed
+	$(BIN)/python -m pytest -n auto $(ARGS)
+
+check: $(VENV)/installed
+	$(BIN)/python tests/check.py
+
+sanitize:
+	bash tests/engine/sanitize.sh
+
+bench: $(VENV)/installed
+	$(BIN)/python -m plait bench $(ARGS)
+
+docs: $(VENV)/installed
+	$(BIN)/python -m plait docs docs/reference
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check --upgrade pip
+
+$(VENV)/installed: $(VENV)/bin/python $(NATIVE)
+	$(BIN)/pip install -q --disable-pip-version-check -e '.[test,examples,viz]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info engine/_core.* kernels/cpu/generated

@@ -1,0 +1,141 @@
+/* Plans: one operator call with everything known but the arrays; running one is one op, often on the caller. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+void *pl_copied(const void *data, size_t n, size_t item_bytes)
+{
+    void *copy = malloc(n ? n * item_bytes : 1);
+    if (copy && n)
+        memcpy(copy, data, n * item_bytes);
+    return copy;
+}
+
+static void plan_destroy(pl_object *object)
+{
+    pl_plan *plan = (pl_plan *)object;
+    free(plan->params);
+    free(plan->out_bytes);
+    free(plan->mutates);
+    free(plan);
+}
+
+uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes, int n_in, int n_out,
+                      const size_t *out_bytes, const uint8_t *mutates, int n_scalars, int flags, int lane,
+                      int device, double cost_us, const char *name)
+{
+    pl_plan *plan = calloc(1, sizeof *plan);
+    if (plan) {
+        *plan = (pl_plan){
+            .object = {.refs = 1, .destroy = plan_destroy}, .kernel = kernel,
+            .params = pl_copied(params, params_bytes, 1),
+            .out_bytes = pl_copied(out_bytes, (size_t)n_out, sizeof *out_bytes),
+            .mutates = mutates ? pl_copied(mutates, (size_t)n_in, 1) : NULL, .name = pl_name(name),
+            .n_in = n_in, .n_out = n_out, .n_scalars = n_scalars, .flags = flags, .lane = lane,
+            .device = device, .cost_us = cost_us};
+        if (plan->params && plan->out_bytes && (!mutates || plan->mutates) && plan->name)
+            return (uintptr_t)plan;
+        plan_destroy(&plan->object);
+    }
+    pl_fail(PL_ENOMEM, "plan: out of memory");
+    return 0;
+}
+
+void pl_plan_free(uintptr_t plan)
+{
+    if (!plan)
+        return;
+    pl_enter();
+    pl_object_unref((pl_object *)plan);
+    pl_leave();
+}
+
+int pl_plan_label(uintptr_t plan, const char *label)
+{
+    const char *kept = pl_name(label);
+    if (!kept)
+        return pl_fail(PL_ENOMEM, "plan: out of memory");
+    ((pl_plan *)plan)->label = kept;
+    return PL_OK;
+}
+
+int pl_kernel_run(const pl_plan *plan, void *const *bufs, const double *scalars)
+{
+#ifdef _OPENMP
+    if ((plan->flags & PL_PLAN_OPENMP) && !pl_engine_is_lane()) {
+        int threads = omp_get_max_threads();  /* only a lane's thread owns a team */
+        omp_set_num_threads(1);
+        int status = plan->kernel(plan->params, bufs, scalars);
+        omp_set_num_threads(threads);
+        return status;
+    }
+#endif
+    return plan->kernel(plan->params, bufs, scalars);
+}
+
+/* The payload of an op that runs a plan; then n_in + n_out buffers, the scalars, and a byte for each output. */
+typedef struct { const pl_plan *plan; double *scalars; void *bufs[]; } plan_call;
+
+static int plan_run(pl_op *op)
+{
+    plan_call *call = op->payload;
+    return pl_kernel_run(call->plan, call->bufs, call->scalars);
+}
+
+int pl_invoke(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location)
+{
+    pl_plan *plan = (pl_plan *)handle;
+    int n_in = plan->n_in, n_out = plan->n_out, random = (plan->flags & PL_PLAN_RANDOM) != 0;
+    size_t n = (size_t)n_in + (size_t)n_out, n_scalars = (size_t)plan->n_scalars;
+    pl_op *op = pl_op_begin((int)n, sizeof(plan_call) + n * sizeof(void *) +
+                            (n_scalars + 2) * sizeof(double) + (size_t)n_out);
+    if (!op)
+        return PL_ENOMEM;
+    plan_call *call = op->payload;
+    call->plan = plan;
+    call->scalars = (double *)(call->bufs + n);
+    uint8_t *fresh = (uint8_t *)(call->scalars + n_scalars + 2);
+    if (n_scalars)
+        memcpy(call->scalars, scalars, n_scalars * sizeof(double));
+    if (random) {
+        uint64_t seed, counter = pl_random_claim(1, &seed);
+        call->scalars[n_scalars] = (double)seed;
+        call->scalars[n_scalars + 1] = (double)counter;
+    }
+    op->run = plan_run;
+    op->name = plan->name;
+    op->label = plan->label;
+    op->location = location;
+    op->shared = &plan->object;
+    plan->object.refs++;
+    for (int i = 0; i < n_in; i++) {
+        pl_array *a = (pl_array *)in[i];
+        call->bufs[i] = a->data;
+        pl_op_claim(op, a->var, plan->mutates && plan->mutates[i] ? PL_READWRITE : PL_READ);
+    }
+    int status = pl_outputs_claim(op, n_out, out, plan->out_bytes, (char **)call->bufs + n_in, fresh);
+    if (status == PL_OK) {
+        status = pl_op_submit(op, plan->lane, plan->device, (plan->flags & PL_PLAN_INLINE) != 0);
+        if (status == PL_OK)
+            return PL_OK;
+        pl_outputs_undo(n_out, out, fresh);
+    }
+    pl_op_abandon(op);
+    return status;
+}
+
+uintptr_t pl_invoke1(uintptr_t plan, uintptr_t a, double scalar)
+{
+    uintptr_t out = 0;
+    return pl_invoke(plan, &a, &out, &scalar, -1) == PL_OK ? out : 0;
+}
+
+uintptr_t pl_invoke2(uintptr_t plan, uintptr_t a, uintptr_t b)
+{
+    uintptr_t in[2] = {a, b}, out = 0;
+    return pl_invoke(plan, in, &out, NULL, -1) == PL_OK ? out : 0;
+}

@@ -1,0 +1,101 @@
+/* The process: naive mode, stopping, closing, and forking with no worker and no operation left behind. */
+#include "internal.h"
+
+#include <time.h>
+
+enum { FORK_PATIENCE_MS = 5000 };
+
+pthread_cond_t pl_done;
+static bool naive, closed;
+
+static void conditions_init(void)
+{
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&pl_done, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+void pl_engine_set_naive(int value)
+{
+    pl_enter();
+    pl_engine.synchronous += (value != 0) - naive;
+    naive = value != 0;
+    pl_leave();
+}
+
+void pl_engine_stop(void)
+{
+    int status = PL_OK;
+    if (pl_running)
+        return;                               /* it would wait for itself */
+    pl_enter();
+    status = pl_wait_queue(1000);
+    while (status == PL_AGAIN)
+        status = pl_wait_queue(1000);
+    pl_leave();
+    pl_lane_stop_all();
+}
+
+void pl_engine_close(void)
+{
+    pl_enter();
+    pl_engine.synchronous += !closed;
+    closed = true;
+    pl_leave();
+    pl_engine_stop();
+}
+
+/* From here to pl_engine_fork_end every op runs on its caller, so that no worker comes to life. */
+void pl_engine_fork_begin(void)
+{
+    pl_enter();
+    pl_engine.synchronous++;
+    pl_leave();
+    pl_engine_stop();
+}
+
+void pl_engine_fork_end(void)
+{
+    pl_enter();
+    pl_engine.synchronous--;
+    pl_leave();
+}
+
+/* Nothing is queued here if pl_engine_fork_begin was called before. If not, the forking thread may hold something that
+ * the ops need (Python's lock): then patience ends, and the child can only say that they are lost. */
+static void fork_prepare(void)
+{
+    pl_enter();
+    pl_engine.synchronous++;
+    int status = pl_running ? PL_AGAIN : pl_wait_queue(FORK_PATIENCE_MS);
+    pl_leave();
+    if (status == PL_OK)
+        pl_lane_stop_all();
+    pthread_mutex_lock(&pl_lock);
+}
+
+static void fork_parent(void)
+{
+    pl_engine.synchronous--;
+    pl_leave();
+}
+
+static void fork_child(void)
+{
+    pl_engine.synchronous--;
+    pl_engine.lost = pl_engine.lost || pl_engine.n_pending > 0;
+    pl_engine.n_idle_waiters = pl_engine.n_producers = 0;
+    pl_engine.n_active = pl_engine.n_asleep = pl_engine.n_ready = pl_engine.n_queued = pl_engine.n_pending = 0;
+    pl_engine.held_bytes = 0;
+    conditions_init();
+    pl_lane_forget_all();
+    pthread_mutex_unlock(&pl_lock);
+}
+
+__attribute__((constructor)) static void process_init(void)
+{
+    conditions_init();
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}

@@ -1,0 +1,152 @@
+/* The profiler: each thread appends events to its own buffer without a lock; a full one moves to a common list. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { BUFFER_EVENTS = 8192, MAX_FULL = 512, MAX_THREADS = 256 };
+
+typedef struct buffer {
+    struct buffer *next;
+    int32_t thread, taken;           /* taken: events before it are gone already; under pl_lock */
+    atomic_int n;                    /* raised by the owner alone, when the event is there */
+    pl_event events[BUFFER_EVENTS];
+} buffer;
+
+atomic_int pl_profiling;
+static buffer *live, *full;          /* of threads; full ones, or of threads that ended */
+static int n_full, n_threads;
+static pthread_key_t ending;         /* its destructor runs when a thread ends */
+static const char *thread_names[MAX_THREADS];
+static _Thread_local buffer *own;
+static _Thread_local const char *own_name;
+
+int64_t pl_profiler_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+void pl_profiler_set(int on) { atomic_store_explicit(&pl_profiling, on != 0, memory_order_relaxed); }
+
+void pl_profiler_name_thread(const char *name) { own_name = pl_name(name); }
+
+const char *pl_profiler_thread(int thread)
+{
+    pl_enter();
+    const char *name = thread >= 0 && thread < n_threads ? thread_names[thread] : NULL;
+    pl_leave();
+    return name;
+}
+
+/* A thread's number is that of its name, so that a restarted lane continues its own row. */
+static int thread_number(const char *name)
+{
+    int i = 0;
+    while (i < n_threads && thread_names[i] != name)
+        i++;
+    if (i == MAX_THREADS)
+        return MAX_THREADS - 1;
+    if (i == n_threads)
+        thread_names[n_threads++] = name;
+    return i;
+}
+
+static buffer *own_buffer(void)
+{
+    char name[32];
+    buffer *b = calloc(1, sizeof *b);
+    if (!b)
+        return NULL;
+    if (!own_name) {
+        static atomic_int n_unnamed;
+        snprintf(name, sizeof name, "thread %d", atomic_fetch_add(&n_unnamed, 1));
+        own_name = pl_name(name);
+    }
+    pl_enter();
+    b->thread = own_name ? thread_number(own_name) : 0;
+    b->next = live;
+    live = b;
+    pl_leave();
+    own = b;
+    pthread_setspecific(ending, b);
+    return b;
+}
+
+/* Moves this thread's buffer to the common list; when that is full, its events are lost. */
+static void buffer_hand_over(void)
+{
+    buffer *b = own, **at = &live;
+    if (!b)
+        return;
+    pl_enter();
+    while (*at != b)
+        at = &(*at)->next;
+    *at = b->next;
+    if (n_full < MAX_FULL) {
+        b->next = full;
+        full = b;
+        n_full++;
+        b = NULL;
+    }
+    pl_leave();
+    free(b);
+    own = NULL;
+}
+
+static void thread_ended(void *unused)
+{
+    (void)unused;
+    buffer_hand_over();
+}
+
+__attribute__((constructor)) static void profiler_init(void) { pthread_key_create(&ending, thread_ended); }
+
+void pl_profiler_record(int kind, const char *name, const char *label, int64_t push_ns, int64_t start_ns)
+{
+    int64_t end_ns = pl_profiler_now();
+    if (own && atomic_load_explicit(&own->n, memory_order_relaxed) == BUFFER_EVENTS)
+        buffer_hand_over();
+    buffer *b = own ? own : own_buffer();
+    if (!b)
+        return;
+    int n = atomic_load_explicit(&b->n, memory_order_relaxed);
+    pl_enter();
+    int64_t used_bytes = (int64_t)pl_storage_used();
+    pl_leave();
+    b->events[n] = (pl_event){.name = name ? name : "", .label = label, .push_ns = push_ns, .start_ns = start_ns,
+                              .end_ns = end_ns, .used_bytes = used_bytes, .thread = b->thread, .kind = kind};
+    atomic_store_explicit(&b->n, n + 1, memory_order_release);
+}
+
+static int64_t buffer_take(buffer *b, pl_event *events, int64_t max)
+{
+    int64_t n = atomic_load_explicit(&b->n, memory_order_acquire) - b->taken;
+    if (n > max)
+        n = max;
+    memcpy(events, b->events + b->taken, (size_t)n * sizeof *events);
+    b->taken += (int32_t)n;
+    return n;
+}
+
+int64_t pl_profiler_take(pl_event *events, int64_t max)
+{
+    int64_t n = 0;
+    pl_enter();
+    while (full && n < max) {
+        buffer *b = full;
+        n += buffer_take(b, events + n, max - n);
+        if (b->taken == atomic_load_explicit(&b->n, memory_order_relaxed)) {
+            full = b->next;
+            n_full--;
+            free(b);
+        }
+    }
+    for (buffer *b = live; b; b = b->next)
+        n += buffer_take(b, events + n, max - n);
+    pl_leave();
+    return n;
+}

@@ -1,0 +1,204 @@
+/* Waiting: a thread spins a moment, runs ready ops of its own lane if it is a worker, then sleeps until pl_done. */
+#include "internal.h"
+
+#include <errno.h>
+#include <time.h>
+
+enum { MAX_DEPTH = 64, SPIN_NS = 50000 };
+
+static uint64_t announced;
+
+static struct timespec deadline_after(int ms)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_nsec -= 1000000000;
+        t.tv_sec++;
+    }
+    return t;
+}
+
+static void relax(void)
+{
+#if defined __x86_64__ || defined __i386__
+    __builtin_ia32_pause();
+#elif defined __aarch64__
+    __asm__ volatile("isb");
+#endif
+}
+
+void pl_spin(bool (*done)(const void *arg), const void *arg)
+{
+    int64_t end = pl_profiler_now() + SPIN_NS;
+    do
+        for (int i = 0; i < 16; i++) {
+            if (done(arg))
+                return;
+            relax();
+        }
+    while (pl_profiler_now() < end);
+}
+
+/* Sleepers count as active from here, not from when they get the lock: see the test in block. */
+void pl_announce(void)
+{
+    announced++;
+    pl_engine.n_active += pl_engine.n_asleep;
+    pl_engine.n_asleep = 0;
+    pthread_cond_broadcast(&pl_done);
+}
+
+/* One step of every wait, with the lock: does something useful or sleeps; the caller then looks again.
+ * PL_AGAIN when the time is over; PL_FAILED when the wait cannot end. */
+static int block(const struct timespec *end)
+{
+    pl_lane *own = pl_lane_own();
+    pl_op *op = NULL;
+    if (pl_flush())
+        return PL_OK;
+    if (own && (!pl_running || pl_running->depth < MAX_DEPTH) && (op = pl_lane_pop(own))) {
+        pl_op_execute(op);
+        return PL_OK;
+    }
+    int inside = pl_running != NULL;
+    if (pl_engine.n_active == inside && pl_engine.n_ready == 0)    /* no thread is left to end this wait */
+        return pl_fail(PL_FAILED, pl_engine.lost
+                       ? "engine: the process was forked while operations were running; they are lost"
+                       : "wait: an operation waits for an array that only its own end can make ready");
+    if (inside && pl_running->depth >= MAX_DEPTH && pl_engine.n_active == inside)
+        return pl_fail(PL_FAILED, "wait: too many operations of one lane wait inside each other");
+    uint64_t epoch = announced;
+    pl_engine.n_active -= inside;
+    pl_engine.n_asleep += inside;
+    pl_lane_wake_held();
+    if (own)
+        pl_lane_block(own, 1);
+    int error = pthread_cond_timedwait(&pl_done, &pl_lock, end);
+    if (own)
+        pl_lane_block(own, -1);
+    if (epoch == announced) {
+        pl_engine.n_active += inside;
+        pl_engine.n_asleep -= inside;
+    }
+    return error == ETIMEDOUT ? PL_AGAIN : PL_OK;
+}
+
+typedef struct { const pl_var *var; uint64_t version; bool for_write; } var_wait;
+
+static bool var_done(const void *arg)
+{
+    const var_wait *w = arg;
+    if (w->for_write)
+        return atomic_load_explicit(&w->var->n_users, memory_order_relaxed) == 0;
+    return atomic_load_explicit(&w->var->version, memory_order_relaxed) >= w->version;
+}
+
+/* True inside an op that claimed the var: it is ready there, and later users wait for this op. */
+static bool claimed_here(const pl_var *var)
+{
+    for (int i = 0; pl_running && i < pl_running->n_requests; i++)
+        if (pl_running->requests[i].var == var)
+            return true;
+    return false;
+}
+
+int pl_wait_var(pl_var *var, bool for_write, int timeout_ms)
+{
+    int status = PL_OK;
+    pl_enter();
+    var_wait w = {var, var->writes_pushed, for_write};
+    if (claimed_here(var)) {
+        pl_leave();
+        return PL_OK;
+    }
+    var->object.refs++;
+    if (!var_done(&w)) {
+        pl_lane_wake_held();
+        if (timeout_ms > 0 && !pl_lane_own()) {
+            pl_leave();
+            pl_spin(var_done, &w);
+            pl_enter();
+        }
+        struct timespec end = deadline_after(timeout_ms);
+        var->n_sleepers++;
+        while (!var_done(&w) && status == PL_OK)
+            status = block(&end);
+        var->n_sleepers--;
+        if (var_done(&w))
+            status = PL_OK;
+    }
+    if (status == PL_OK && var->error)
+        status = pl_error_report(var->error);
+    pl_var_unref(var);
+    pl_leave();
+    return status;
+}
+
+void pl_wait_finished(const bool *finished)
+{
+    int status = PL_OK;
+    while (!*finished && status != PL_FAILED) {
+        struct timespec end = deadline_after(1000);
+        status = block(&end);
+    }
+}
+
+void pl_wait_room(int64_t max_queued, size_t max_held_bytes)
+{
+    int status = PL_OK;
+    pl_engine.n_producers++;
+    while ((pl_engine.n_queued > max_queued || pl_engine.held_bytes > max_held_bytes) && status != PL_FAILED) {
+        struct timespec end = deadline_after(1000);
+        status = block(&end);
+    }
+    pl_engine.n_producers--;
+}
+
+int pl_wait_queue(int patience_ms)
+{
+    int status = PL_OK;
+    pl_engine.n_idle_waiters++;
+    int64_t left = pl_engine.n_queued;
+    while (pl_engine.n_queued > 0 && status == PL_OK) {
+        struct timespec end = deadline_after(patience_ms);
+        status = block(&end);
+        if (status == PL_AGAIN && pl_engine.n_queued != left)
+            status = PL_OK;
+        left = pl_engine.n_queued;
+    }
+    pl_engine.n_idle_waiters--;
+    return pl_engine.n_queued > 0 ? status : PL_OK;
+}
+
+int pl_wait_all(int timeout_ms)
+{
+    int status = PL_OK;
+    if (pl_running)
+        return pl_fail(PL_EINVAL, "waitall: inside an operation it would wait for itself");
+    struct timespec end = deadline_after(timeout_ms);
+    pl_enter();
+    pl_engine.n_idle_waiters++;
+    while (pl_engine.n_queued > 0 && status == PL_OK)
+        status = block(&end);
+    pl_engine.n_idle_waiters--;
+    if (pl_engine.n_queued == 0)
+        status = PL_OK;
+    pl_error *untold = pl_error_oldest_untold();
+    if (status == PL_OK && untold)
+        status = pl_error_report(untold);
+    pl_leave();
+    return status;
+}
+
+int pl_wait_read(uintptr_t array, int timeout_ms)
+{
+    return pl_wait_var(((pl_array *)array)->var, false, timeout_ms);
+}
+
+int pl_wait_write(uintptr_t array, int timeout_ms)
+{
+    return pl_wait_var(((pl_array *)array)->var, true, timeout_ms);
+}

@@ -1,0 +1,164 @@
+/* Conversion between any two dtypes: as NumPy's astype; floats that no integer can hold give what the machine gives. */
+#include "simd.h"
+#include "cast.h"
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+static inline float half_to_float(uint16_t h)
+{
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
+    uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+    float f = plk_float((int32_t)rest) * 5.192296858534828e33f;      /* 2^112 moves the exponent, denormals too */
+    return plk_float((int32_t)(sign | ((uint32_t)plk_bits(f) & (special ? 0x7fffffu : 0x7fffffffu)) | special));
+}
+
+static inline uint16_t float_to_half(float x)
+{
+    uint32_t b = (uint32_t)plk_bits(x), sign = b >> 16 & 0x8000, a = b & 0x7fffffff;
+    uint32_t normal = (a - 0x38000000u + 0xfffu + (a >> 13 & 1)) >> 13;
+    float d = plk_float((int32_t)a) + 0.5f;                           /* rounds to a multiple of 2^-24 */
+    uint32_t denormal = (uint32_t)plk_bits(d) - 0x3f000000u;
+    uint32_t r = a < 0x38800000u ? denormal : normal;
+    r = a >= 0x47800000u - 0x1000u ? 0x7c00u : r;
+    r = a > 0x7f800000u ? 0x7e00u : r;
+    return (uint16_t)(sign | r);
+}
+
+static inline float brain_to_float(uint16_t h) { return plk_float((int32_t)((uint32_t)h << 16)); }
+
+static inline uint16_t float_to_brain(float x)
+{
+    uint32_t b = (uint32_t)plk_bits(x), r = (b + 0x7fffu + (b >> 16 & 1)) >> 16;
+    return (uint16_t)(x != x ? (b >> 16 | 0x40u) : r);
+}
+
+static void halves_to_floats(int64_t n, const uint16_t *x, float *y)
+{
+    int64_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(y + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(x + i))));
+#endif
+    for (; i < n; i++)
+        y[i] = half_to_float(x[i]);
+}
+
+static void floats_to_halves(int64_t n, const float *x, uint16_t *y)
+{
+    int64_t i = 0;
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8)
+        _mm_storeu_si128((__m128i *)(y + i), _mm256_cvtps_ph(_mm256_loadu_ps(x + i), 0));
+#endif
+    for (; i < n; i++)
+        y[i] = float_to_half(x[i]);
+}
+
+#define IDENTITY(v) (v)
+#define NOT_ZERO(v) ((v) != 0)
+#define LOOP(T, U, load, store) { \
+    const T *x = in; U *y = out; \
+    for (int64_t i = 0; i < n; i++) y[i] = (U)store(load(x[i])); \
+    return; }
+#define FROM_ALL(U) \
+    switch (from) { \
+    case PLK_F32: LOOP(float, U, IDENTITY, IDENTITY) \
+    case PLK_F64: LOOP(double, U, IDENTITY, IDENTITY) \
+    case PLK_F16: LOOP(uint16_t, U, half_to_float, IDENTITY) \
+    case PLK_BF16: LOOP(uint16_t, U, brain_to_float, IDENTITY) \
+    case PLK_U8: case PLK_BOOL: LOOP(uint8_t, U, IDENTITY, IDENTITY) \
+    case PLK_I8: LOOP(int8_t, U, IDENTITY, IDENTITY) \
+    case PLK_I16: LOOP(int16_t, U, IDENTITY, IDENTITY) \
+    case PLK_U16: LOOP(uint16_t, U, IDENTITY, IDENTITY) \
+    case PLK_I32: LOOP(int32_t, U, IDENTITY, IDENTITY) \
+    case PLK_U32: LOOP(uint32_t, U, IDENTITY, IDENTITY) \
+    case PLK_I64: LOOP(int64_t, U, IDENTITY, IDENTITY) \
+    case PLK_U64: LOOP(uint64_t, U, IDENTITY, IDENTITY) \
+    } return;
+#define TO_ALL(T, whole) \
+    switch (to) { \
+    case PLK_F32: LOOP(T, float, IDENTITY, IDENTITY) \
+    case PLK_F64: LOOP(T, double, IDENTITY, IDENTITY) \
+    case PLK_F16: LOOP(T, uint16_t, (float), float_to_half) \
+    case PLK_BF16: LOOP(T, uint16_t, (float), float_to_brain) \
+    case PLK_U8: LOOP(T, uint8_t, whole, IDENTITY) \
+    case PLK_I8: LOOP(T, int8_t, whole, IDENTITY) \
+    case PLK_I16: LOOP(T, int16_t, whole, IDENTITY) \
+    case PLK_U16: LOOP(T, uint16_t, whole, IDENTITY) \
+    case PLK_I32: LOOP(T, int32_t, whole, IDENTITY) \
+    case PLK_U32: LOOP(T, uint32_t, whole, IDENTITY) \
+    case PLK_I64: LOOP(T, int64_t, whole, IDENTITY) \
+    case PLK_U64: LOOP(T, uint64_t, whole, IDENTITY) \
+    case PLK_BOOL: LOOP(T, uint8_t, IDENTITY, NOT_ZERO) \
+    } return;
+
+/* rare pairs: compiled small */
+#define PLK_SMALL __attribute__((optimize("O2")))
+PLK_SMALL static void to_double(int64_t n, int from, const void *in, double *out) { FROM_ALL(double) }
+PLK_SMALL static void to_int64(int64_t n, int from, const void *in, int64_t *out) { FROM_ALL(int64_t) }
+static void to_float(int64_t n, int from, const void *in, float *out) { FROM_ALL(float) }
+PLK_SMALL static void double_to(int64_t n, const double *in, int to, void *out) { TO_ALL(double, (int64_t)) }
+static void float_to(int64_t n, const float *in, int to, void *out) { TO_ALL(float, (int64_t)) }
+PLK_SMALL static void int64_to(int64_t n, const int64_t *in, int to, void *out) { TO_ALL(int64_t, IDENTITY) }
+
+static int is_float(int dtype) { return dtype == PLK_F32 || dtype == PLK_F64 || dtype == PLK_F16 || dtype == PLK_BF16; }
+
+static void convert(int64_t n, int from, const void *in, int to, void *out)
+{
+    if (from == to) {
+        memmove(out, in, (size_t)n * plk_dtype_bytes(from));
+        return;
+    }
+    if (from == PLK_F16 && to == PLK_F32) {
+        halves_to_floats(n, in, out);
+        return;
+    }
+    if (from == PLK_F32 && to == PLK_F16) {
+        floats_to_halves(n, in, out);
+        return;
+    }
+    if (to == PLK_F32) {
+        to_float(n, from, in, out);
+        return;
+    }
+    if (from == PLK_F32) {
+        float_to(n, in, to, out);
+        return;
+    }
+    enum { BLOCK = 512 };
+    union { double f[BLOCK]; int64_t i[BLOCK]; } hub;    /* other pairs go through the widest type of their kind */
+    size_t from_bytes = plk_dtype_bytes(from), to_bytes = plk_dtype_bytes(to);
+    for (int64_t at = 0, some; at < n; at += some) {
+        some = n - at < BLOCK ? n - at : BLOCK;
+        const void *x = (const char *)in + (size_t)at * from_bytes;
+        void *y = (char *)out + (size_t)at * to_bytes;
+        if (is_float(from) || is_float(to)) {
+            to_double(some, from, x, hub.f);
+            double_to(some, hub.f, to, y);
+        } else {
+            to_int64(some, from, x, hub.i);
+            int64_to(some, hub.i, to, y);
+        }
+    }
+}
+
+/* bufs: x, y */
+PLK_KERNEL(plk_cast_run)
+{
+    const plk_cast *p = params;
+    int n_threads = pl_threads(p->n);
+    (void)scalars;
+    if (n_threads == 1) {
+        convert(p->n, p->from, bufs[0], p->to, bufs[1]);
+        return PL_OK;
+    }
+#pragma omp parallel for num_threads(n_threads)
+    for (int i = 0; i < n_threads; i++) {
+        int64_t begin, end;
+        plk_share(p->n, 64, i, n_threads, &begin, &end);
+        convert(end - begin, p->from, (const char *)bufs[0] + (size_t)begin * plk_dtype_bytes(p->from), p->to,
+                (char *)bufs[1] + (size_t)begin * plk_dtype_bytes(p->to));
+    }
+    return PL_OK;
+}

@@ -1,0 +1,8 @@
+/* Conversion between any two dtypes. */
+#ifndef PLK_CAST_H
+#define PLK_CAST_H
+#include "kernel.h"
+/* cffi reads from here on: */
+typedef struct { int64_t n; int32_t from, to; } plk_cast;
+/* cffi stops reading here */
+#endif

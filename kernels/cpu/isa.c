@@ -1,0 +1,27 @@
+/* Which instruction set the kernels run with: found at load, lowered by tests. */
+#include "kernel.h"
+
+static int level;
+
+int plk_isa_best(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl"))
+        return PLK_AVX512;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))    /* F16C came before both */
+        return PLK_AVX2;
+#endif
+    return PLK_BASELINE;
+}
+
+__attribute__((constructor)) static void find(void) { level = plk_isa_best(); }
+
+int plk_isa_get(void) { return level; }
+
+void plk_isa_set(int isa)
+{
+    int best = plk_isa_best();
+    level = isa < 0 ? 0 : isa < best ? isa : best;
+}

@@ -1,0 +1,59 @@
+"""Shapes and costs as kernels want them: collapsed dimensions, strides in elements, dtype numbers, microseconds."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..record import DTYPES, Type
+
+MAX_DIMS = 8                  # PLK_MAX_DIMS
+ITEM_BYTES = dict(zip(DTYPES, (4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2)))
+BYTES_PER_US = 10_000.0       # one core: 10 GB/s
+FLOPS_PER_US = 50_000.0       # one core: 50 GFLOP/s in matrix products
+
+
+def code(dtype: str) -> int:
+    """The dtype's number in C."""
+    return DTYPES.index(dtype)
+
+
+def nbytes(*types: Type) -> int:
+    return sum(prod(t.shape) * ITEM_BYTES[t.dtype] for t in types)
+
+
+def cost(*types: Type, steps: float = 0.0) -> float:
+    """Microseconds on one core to stream these arrays and take `steps` elementary steps (1 ns each)."""
+    return 0.1 + nbytes(*types) / BYTES_PER_US + steps / 1000
+
+
+def contiguous(shape: Sequence[int]) -> list[int]:
+    """Row-major strides in elements."""
+    strides, n = [], 1
+    for size in reversed(shape):
+        strides.append(n)
+        n *= size
+    return strides[::-1]
+
+
+def broadcast_strides(shape: Sequence[int], out: Sequence[int]) -> list[int]:
+    """Strides of a contiguous array of `shape` seen with the shape `out`: 0 along repeated axes."""
+    full = (1,) * (len(out) - len(shape)) + tuple(shape)
+    return [0 if n == 1 else s for n, s in zip(full, contiguous(full))]
+
+
+def collapse(shape: Sequence[int], *strides: Sequence[int]) -> tuple[list[int], list[list[int]]]:
+    """Drops axes of size 1 and merges neighbours that every array walks as one. Returns (shape, strides of each)."""
+    out_shape: list[int] = []
+    outs: list[list[int]] = [[] for _ in strides]
+    for axis, n in enumerate(shape):
+        if n == 1:
+            continue
+        if out_shape and all(o[-1] == s[axis] * n for o, s in zip(outs, strides)):
+            out_shape[-1] *= n
+            for o, s in zip(outs, strides):
+                o[-1] = s[axis]
+        else:
+            out_shape.append(n)
+            for o, s in zip(outs, strides):
+                o.append(s[axis])
+    return out_shape, outs

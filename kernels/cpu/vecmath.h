@@ -1,0 +1,336 @@
+/* Math for kernel loops: plk_NAME_f32 is branch-free so that loops vectorise, plk_NAME_f64 is libm's.
+ *
+ * Every float32 function that is written here is within 4 ulp and right on NaN, infinities, zeros and denormals
+ * (tests/kernels/test_native.py measures it). It relies on -fno-math-errno -fno-trapping-math, never on -ffast-math.
+ * Rounding to an integer adds 1.5 * 2^23; selections are ?: so that they become blends.
+ */
+#ifndef PLK_VECMATH_H
+#define PLK_VECMATH_H
+#include <math.h>
+#include <stdint.h>
+#include "generated/trig_table.h"
+
+#define PLK_INLINE static inline __attribute__((always_inline, unused))
+
+PLK_INLINE int32_t plk_bits(float x) { int32_t i; __builtin_memcpy(&i, &x, 4); return i; }
+PLK_INLINE float plk_float(int32_t i) { float x; __builtin_memcpy(&x, &i, 4); return x; }
+PLK_INLINE int64_t plk_bits64(double x) { int64_t i; __builtin_memcpy(&i, &x, 8); return i; }
+PLK_INLINE double plk_double(int64_t i) { double x; __builtin_memcpy(&x, &i, 8); return x; }
+
+/* x = n ln2 + r, |r| <= ln2/2; (e^r - 1 - r) / r^2 is the polynomial. */
+#define PLK_ROUNDER 12582912.0f
+#define PLK_EXP_TAIL(r) \
+    (4.9999999e-01f + (r) * (1.666666672e-01f + (r) * (4.166645678e-02f + (r) * (8.333297064e-03f \
+     + (r) * (1.393454452e-03f + (r) * 1.990044380e-04f)))))
+
+PLK_INLINE float plk_exp_f32(float x)
+{
+    x = x > 89.0f ? 89.0f : x;
+    x = x < -105.0f ? -105.0f : x;
+    float z = x * 1.44269504f + PLK_ROUNDER, n = z - PLK_ROUNDER;
+    int32_t k = plk_bits(z) - plk_bits(PLK_ROUNDER), half = k >> 1;
+    float r = x - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    float p = 1.0f + (r + r * r * PLK_EXP_TAIL(r));
+    return p * plk_float((int32_t)((uint32_t)(half + 127) << 23)) *
+           plk_float((int32_t)((uint32_t)(k - half + 127) << 23));
+}
+
+PLK_INLINE float plk_expm1_f32(float x)
+{
+    float a = x > 89.0f ? 89.0f : x;
+    a = a < -30.0f ? -30.0f : a;
+    float z = a * 1.44269504f + PLK_ROUNDER, n = z - PLK_ROUNDER;
+    int32_t k = plk_bits(z) - plk_bits(PLK_ROUNDER);
+    float r = a - n * 0.693359375f;
+    r = r - n * -2.12194440e-4f;
+    float p = r + r * r * PLK_EXP_TAIL(r);
+    float s = plk_float((int32_t)((uint32_t)(k + 126) << 23));    /* 2^(n-1): n = 128 stays finite */
+    float y = 2.0f * (s * p + (s - 0.5f));
+    return n == 0.0f ? (x == 0.0f ? x : p) : y;
+}
+
+/* log(1 + f) for m = 1 + f in [sqrt(1/2), sqrt(2)), plus k ln2. */
+PLK_INLINE float plk_log_f32(float x)
+{
+    int tiny = x < 1.17549435e-38f;
+    float y = tiny ? x * 8388608.0f : x;
+    int32_t b = plk_bits(y), k = (b - 0x3f3504f3) >> 23;
+    float f = plk_float((int32_t)((uint32_t)b - ((uint32_t)k << 23))) - 1.0f;
+    float n = (float)(k - (tiny ? 23 : 0));
+    float p = 3.333333113e-01f + f * (-2.499998850e-01f + f * (2.000072171e-01f + f * (-1.666854310e-01f
+        + f * (1.424945852e-01f + f * (-1.240918950e-01f + f * (1.166474381e-01f + f * (-1.158672585e-01f
+        + f * 7.160174356e-02f)))))));
+    float f2 = f * f, t = f * f2 * p + n * -2.12194440e-4f;
+    float r = f + (t - 0.5f * f2) + n * 0.693359375f;
+    r = x == INFINITY ? INFINITY : r;
+    r = x == 0.0f ? -INFINITY : r;
+    return x >= 0.0f ? r : NAN;
+}
+
+PLK_INLINE float plk_log2_f32(float x)
+{
+    double r = (double)plk_log_f32(x) * 1.4426950408889634;
+    return (float)r;
+}
+PLK_INLINE float plk_log10_f32(float x)
+{
+    double r = (double)plk_log_f32(x) * 0.43429448190325182;
+    return (float)r;
+}
+
+PLK_INLINE float plk_log1p_f32(float x)
+{
+    float u = 1.0f + x;
+    float lost = x > 1.0f ? 1.0f - (u - x) : x - (u - 1.0f);
+    float r = plk_log_f32(u) + lost / u;
+    r = u == INFINITY || u == 0.0f ? plk_log_f32(u) : r;
+    return x > -1e-7f && x < 1e-7f ? x : r;
+}
+
+PLK_INLINE float plk_tanh_f32(float x)
+{
+    float e = plk_expm1_f32(-2.0f * fabsf(x)), t = -e / (e + 2.0f);
+    return copysignf(t, x);
+}
+
+PLK_INLINE float plk_sigmoid_f32(float x)
+{
+    float e = plk_exp_f32(-fabsf(x));
+    return (x < 0.0f ? e : 1.0f) / (1.0f + e);
+}
+
+/* log(1 + e^x) without overflow */
+PLK_INLINE float plk_softplus_f32(float x)
+{
+    float y = plk_log1p_f32(plk_exp_f32(-fabsf(x)));
+    return (x > 0.0f ? x : (x != x ? x : 0.0f)) + y;
+}
+
+/* |x| < 0.92: x P(x^2); beyond: 1 - e^-g(x), g fitted to -log(erfc). */
+PLK_INLINE float plk_erf_f32(float x)
+{
+    float a = fabsf(x), u = a * a;
+    float small = x * (1.128379166e+00f + u * (-3.761263217e-01f + u * (1.128367102e-01f + u * (-2.685803196e-02f
+        + u * (5.197642555e-03f + u * (-8.104441947e-04f + u * 8.209796832e-05f))))));
+    a = a > 4.0f ? 4.0f : a;
+    float g = -3.002688289e-04f + a * (1.130155102e+00f + a * (6.319562413e-01f + a * (1.099607995e-01f
+        + a * (-2.635512081e-02f + a * (4.736950636e-03f + a * (-5.920927613e-04f + a * (4.551277336e-05f
+        + a * -1.610240439e-06f)))))));
+    float large = copysignf(1.0f - plk_exp_f32(-g), x);
+    return a < 0.92f ? small : large;
+}
+
+/* x = (4 j + q) pi/2 + r: the bits of 2/pi that matter come from a table by exponent (Payne and Hanek 1983). */
+PLK_INLINE void plk_trig_reduce(float x, double *r, double *q)
+{
+    int32_t b = plk_bits(x) & 0x7fffffff, e = b >> 23;
+    double m = (double)((b & 0x7fffff) | (e ? 0x800000 : 0));
+    const double magic = 6755399441055744.0;
+    double y = m * plk_trig_high[e], q1 = (y + magic) - magic;
+    double s = (y - q1) + m * plk_trig_low[e], q2 = (s + magic) - magic;
+    *r = (s - q2) * 1.5707963267948966;
+    *q = q1 + q2 + magic;
+}
+PLK_INLINE double plk_trig_eval(double r, int64_t q)
+{
+    double u = r * r;
+    double s = r + r * u * (-1.666666666e-01 + u * (8.333331831e-03 + u * (-1.984006340e-04 + u * 2.724690698e-06)));
+    double c = 1.0 - 0.5 * u + u * u * (4.166666666e-02 + u * (-1.388888764e-03 + u * (2.480058178e-05
+        + u * -2.729851574e-07)));
+    double v = q & 1 ? c : s;
+    return q & 2 ? -v : v;
+}
+PLK_INLINE float plk_sin_f32(float x)
+{
+    double r, q;
+    plk_trig_reduce(x, &r, &q);
+    float s = (float)plk_trig_eval(r, plk_bits64(q));
+    return x == 0.0f ? x : (x < 0.0f ? -s : s);
+}
+PLK_INLINE float plk_cos_f32(float x)
+{
+    double r, q;
+    plk_trig_reduce(x, &r, &q);
+    return (float)plk_trig_eval(r, plk_bits64(q) + 1);
+}
+PLK_INLINE float plk_tan_f32(float x)
+{
+    double r, q;
+    plk_trig_reduce(x, &r, &q);
+    float t = (float)(plk_trig_eval(r, plk_bits64(q)) / plk_trig_eval(r, plk_bits64(q) + 1));
+    return x == 0.0f ? x : (x < 0.0f ? -t : t);
+}
+
+/* In double: log |x| by the atanh series, times y, then exp; so overflow, underflow and denormals come out right. */
+PLK_INLINE float plk_pow_f32(float x, float y)
+{
+    double a = (double)fabsf(x);
+    int64_t b = plk_bits64(a), k = (b - 0x3fe6a09e667f3bcdLL) >> 52;
+    double m = plk_double((int64_t)((uint64_t)b - ((uint64_t)k << 52)));
+    double s = (m - 1.0) / (m + 1.0), u = s * s;
+    double l = 2.0 * s * (1.0 + u * (1.0 / 3 + u * (1.0 / 5 + u * (1.0 / 7 + u * (1.0 / 9 + u * (1.0 / 11
+        + u * (1.0 / 13)))))));
+    double magic = 6755399441055744.0;
+    double kd = plk_double(k + plk_bits64(magic)) - magic;
+    double t = (double)y * (l * 1.4426950408889634 + kd);
+    t = a == 0.0 ? (y < 0.0f ? 2000.0 : -2000.0) : t;
+    t = a == (double)INFINITY ? (y < 0.0f ? -2000.0 : 2000.0) : t;
+    t = t > 1000.0 ? 1000.0 : t;
+    t = t < -1000.0 ? -1000.0 : t;
+    double z = t + magic, r = (t - (z - magic)) * 0.69314718055994531;
+    double p = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6 + r * (1.0 / 24 + r * (1.0 / 120 + r * (1.0 / 720
+        + r * (1.0 / 5040)))))));
+    float v = (float)(p * plk_double((int64_t)((uint64_t)(plk_bits64(z) - plk_bits64(magic) + 1023) << 52)));
+    float w = truncf(y), h = truncf(y * 0.5f);
+    int whole = w == y, odd = whole && h + h != y && fabsf(y) < 16777216.0f;
+    v = x != x || y != y ? NAN : v;
+    v = x < 0.0f && !whole && a != (double)INFINITY ? NAN : v;
+    v = odd && plk_bits(x) < 0 ? -v : v;
+    return y == 0.0f || x == 1.0f || (a == 1.0 && fabsf(y) == INFINITY) ? 1.0f : v;
+}
+
+PLK_INLINE float plk_sqrt_f32(float x) { return sqrtf(x); }
+PLK_INLINE float plk_rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
+PLK_INLINE float plk_fabs_f32(float x) { return fabsf(x); }
+PLK_INLINE float plk_abs_f32(float x) { return fabsf(x); }
+
+/* Half away from zero; the addend is the largest float below 1/2, so that 0.49999997 goes to 0. */
+PLK_INLINE float plk_round_f32(float x) { return truncf(x + copysignf(0.49999997f, x)); }
+
+/* Trigamma's and digamma's callers are rare: double, by recurrence up to 6, then the asymptotic series. */
+PLK_INLINE double plk_digamma_f64(double x)
+{
+    double y = 0;
+    if (x == 0 || x != x || x == -INFINITY)
+        return x == 0 ? copysign(INFINITY, -x) : NAN;
+    if (x < 0) {
+        double f = x - floor(x);
+        if (f == 0)
+            return NAN;
+        y = -3.14159265358979323846 / tan(3.14159265358979323846 * f);
+        x = 1 - x;
+    }
+    while (x < 8) {
+        y -= 1 / x;
+        x += 1;
+    }
+    double u = 1 / (x * x);
+    return y + log(x) - 0.5 / x - u * (1.0 / 12 - u * (1.0 / 120 - u * (1.0 / 252 - u * (1.0 / 240
+        - u * (1.0 / 132 - u * (691.0 / 32760 - u / 12))))));
+}
+PLK_INLINE double plk_trigamma_f64(double x)
+{
+    double y = 0;
+    if (x <= 0 && x == floor(x))
+        return INFINITY;
+    if (x < 0) {
+        double s = sin(3.14159265358979323846 * (x - floor(x)));
+        double rest = 0, z = 1 - x;
+        for (; z < 8; z += 1)
+            rest += 1 / (z * z);
+        double w = 1 / (z * z);
+        rest += 1 / z + w / 2 + w / z * (1.0 / 6 - w * (1.0 / 30 - w * (1.0 / 42 - w * (1.0 / 30 - w * 5 / 66))));
+        return 9.8696044010893586 / (s * s) - rest;
+    }
+    for (; x < 8; x += 1)
+        y += 1 / (x * x);
+    double u = 1 / (x * x);
+    return y + 1 / x + u / 2 + u / x * (1.0 / 6 - u * (1.0 / 30 - u * (1.0 / 42 - u * (1.0 / 30 - u * 5 / 66))));
+}
+
+/* A start from Winitzki's formula, then two Newton-Halley steps. */
+PLK_INLINE double plk_erfinv_f64(double x)
+{
+    if (!(x > -1 && x < 1))
+        return x == 1 ? INFINITY : x == -1 ? -INFINITY : NAN;
+    double l = log((1 - x) * (1 + x)), t = 4.3307467508 + l / 2;
+    double y = copysign(sqrt(sqrt(t * t - l / 0.147) - t), x);
+    for (int i = 0; i < 3; i++) {
+        double e = x < 0 ? erfc(-y) - (1 + x) : (1 - x) - erfc(y);
+        double step = e / (1.1283791670955126 * exp(-y * y));
+        y -= step / (1 + y * step);
+    }
+    return x == 0 ? x : y;
+}
+PLK_INLINE double plk_sigmoid_f64(double x)
+{
+    double e = exp(-fabs(x));
+    return (x < 0 ? e : 1) / (1 + e);
+}
+PLK_INLINE double plk_softplus_f64(double x)
+{
+    return (x > 0 ? x : (x != x ? x : 0)) + log1p(exp(-fabs(x)));
+}
+PLK_INLINE double plk_rsqrt_f64(double x) { return 1 / sqrt(x); }
+PLK_INLINE double plk_abs_f64(double x) { return fabs(x); }
+
+/* libm serves both types */
+#define PLK_LIBM1(name) \
+    PLK_INLINE float plk_##name##_f32(float x) { return name##f(x); } \
+    PLK_INLINE double plk_##name##_f64(double x) { return name(x); }
+#define PLK_LIBM1_F64(name) PLK_INLINE double plk_##name##_f64(double x) { return name(x); }
+#define PLK_BY_DOUBLE(name) \
+    PLK_INLINE float plk_##name##_f32(float x) { return (float)plk_##name##_f64((double)x); }
+PLK_LIBM1(asin) PLK_LIBM1(acos) PLK_LIBM1(atan) PLK_LIBM1(sinh) PLK_LIBM1(cosh) PLK_LIBM1(asinh) PLK_LIBM1(acosh)
+PLK_LIBM1(atanh) PLK_LIBM1(cbrt) PLK_LIBM1(lgamma) PLK_LIBM1(tgamma) PLK_LIBM1(floor) PLK_LIBM1(ceil)
+PLK_LIBM1(trunc) PLK_LIBM1(rint) PLK_LIBM1(erfc)
+PLK_LIBM1_F64(exp) PLK_LIBM1_F64(expm1) PLK_LIBM1_F64(log) PLK_LIBM1_F64(log2) PLK_LIBM1_F64(log10)
+PLK_LIBM1_F64(log1p) PLK_LIBM1_F64(tanh) PLK_LIBM1_F64(erf) PLK_LIBM1_F64(sin) PLK_LIBM1_F64(cos) PLK_LIBM1_F64(tan)
+PLK_LIBM1_F64(sqrt) PLK_LIBM1_F64(fabs) PLK_LIBM1_F64(round)
+PLK_BY_DOUBLE(digamma) PLK_BY_DOUBLE(trigamma) PLK_BY_DOUBLE(erfinv)
+
+PLK_INLINE double plk_pow_f64(double x, double y) { return pow(x, y); }
+PLK_INLINE float plk_hypot_f32(float x, float y) { return hypotf(x, y); }
+PLK_INLINE double plk_hypot_f64(double x, double y) { return hypot(x, y); }
+PLK_INLINE float plk_atan2_f32(float x, float y) { return atan2f(x, y); }
+PLK_INLINE double plk_atan2_f64(double x, double y) { return atan2(x, y); }
+PLK_INLINE float plk_div_f32(float x, float y) { return x / y; }
+PLK_INLINE double plk_div_f64(double x, double y) { return x / y; }
+PLK_INLINE float plk_fmod_f32(float x, float y) { return fmodf(x, y); }
+PLK_INLINE double plk_fmod_f64(double x, double y) { return fmod(x, y); }
+
+/* The remainder with the divisor's sign, as Python's %; x mod 0 is 0, as MXNet has it. */
+PLK_INLINE float plk_mod_f32(float x, float y)
+{
+    float r = y == 0.0f ? 0.0f : fmodf(x, y);
+    return r != 0.0f ? ((r < 0.0f) != (y < 0.0f) ? r + y : r) : copysignf(0.0f, y);
+}
+PLK_INLINE double plk_mod_f64(double x, double y)
+{
+    double r = y == 0 ? 0 : fmod(x, y);
+    return r != 0 ? ((r < 0) != (y < 0) ? r + y : r) : copysign(0, y);
+}
+PLK_INLINE int64_t plk_mod_int(int64_t x, int64_t y)
+{
+    if (y == 0 || y == -1)
+        return 0;
+    int64_t r = x % y;
+    return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+PLK_INLINE int64_t plk_fmod_int(int64_t x, int64_t y) { return y == 0 || y == -1 ? 0 : x % y; }
+PLK_INLINE int64_t plk_div_int(int64_t x, int64_t y)    /* towards zero, as C; by zero 0 */
+{
+    return y == 0 ? 0 : y == -1 ? (int64_t)(0 - (uint64_t)x) : x / y;
+}
+PLK_INLINE int64_t plk_floordiv_int(int64_t x, int64_t y)
+{
+    int64_t q = plk_div_int(x, y);
+    return y != 0 && y != -1 && x % y != 0 && (x < 0) != (y < 0) ? q - 1 : q;
+}
+PLK_INLINE int64_t plk_pow_int(int64_t x, int64_t y)
+{
+    uint64_t v = 1, b = (uint64_t)x;
+    if (y < 0)
+        return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
+    for (; y; y >>= 1, b *= b)
+        v *= y & 1 ? b : 1;
+    return (int64_t)v;
+}
+/* A number as integers of a range see it: cut to a whole one, infinities to the ends; the cast that follows wraps. */
+PLK_INLINE int64_t plk_whole(double v, int64_t low, int64_t high)
+{
+    return v != v ? 0 : v >= 9.3e18 ? high : v <= -9.3e18 ? low : (int64_t)v;
+}
+PLK_INLINE int64_t plk_abs_int(int64_t x) { return x < 0 ? -x : x; }
+#endif
