@@ -109,7 +109,8 @@ def test_sample(op, case, dtype):
     attrs = complete(op, case.attrs)
     try:
         got, outs = run_native(op, arrays, dtypes, attrs)
-    except plait.engine.error.MXNetError:
-        return                                    # a dtype that the operator refuses
+        want = expected(op, arrays, attrs, outs)
+    except (plait.engine.error.MXNetError, OverflowError):
+        return                                    # a dtype that the operator or its reference refuses
     if got is not None:
-        compare(op, got, expected(op, arrays, attrs, outs), dtype)
+        compare(op, got, want, dtype)
