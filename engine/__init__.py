@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from . import callback, location, settings
+from . import _array, callback, location, settings
 from ._core import ffi, lib
 from .device import Context, cpu, cpu_pinned, cpu_shared, current_context, gpu, gpu_memory_info, num_gpus
 from .error import DeferredError, MXNetError, raisable
@@ -24,6 +24,9 @@ from .error import DeferredError, MXNetError, raisable
 __all__ = ["Context", "MXNetError", "Var", "bulk", "cpu", "cpu_pinned", "cpu_shared", "current_context", "ffi", "gpu",
            "gpu_memory_info", "lib", "location", "num_gpus", "push", "raise_last", "set_bulk_size", "set_naive",
            "stats", "trim", "wait", "wait_for_var", "waitall"]
+
+_array.bind(*(int(ffi.cast("uintptr_t", ffi.addressof(lib, name)))
+              for name in ("pl_array_free", "pl_invoke", "pl_program_run", "pl_error_last")))
 
 POLL_MS = 200                 # how often a wait looks for Ctrl-C
 LANES = {"cpu": lib.PL_LANE_CPU, "io": lib.PL_LANE_IO, "comm": lib.PL_LANE_COMM,

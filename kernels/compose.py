@@ -30,8 +30,6 @@ class Traced:
     def __ge__(self, other): return self._with(other, "broadcast_greater_equal", "_greater_equal_scalar")
     def __lt__(self, other): return self._with(other, "broadcast_lesser", "_lesser_scalar")
     def __le__(self, other): return self._with(other, "broadcast_lesser_equal", "_lesser_equal_scalar")
-    def __eq__(self, other): return self._with(other, "broadcast_equal", "_equal_scalar")
-    def __ne__(self, other): return self._with(other, "broadcast_not_equal", "_not_equal_scalar")
     def __neg__(self): return self.tape._mul_scalar(self, scalar=-1.0)
     def __rsub__(self, other): return self.tape._rminus_scalar(self, scalar=float(other))
     def __rtruediv__(self, other): return self.tape._rdiv_scalar(self, scalar=float(other))
@@ -39,7 +37,6 @@ class Traced:
 
     __radd__ = __add__
     __rmul__ = __mul__
-    __hash__ = object.__hash__
 
 
 class Tape:
@@ -60,6 +57,8 @@ class Tape:
             ys = [Traced(self, y) for y in (result if many else [result])]
             if any(self._own(x) for x in xs):
                 op = lookup(name)
+                if op.variadic_key:
+                    attrs.setdefault(op.variadic_key, len(xs))
                 self.nodes.append((op, op.parse(attrs), xs, ys))
             return ys if many else ys[0]
         return call
@@ -86,7 +85,7 @@ def vjp(F, fn, xs, dys):
     for op, attrs, ins, ys in reversed(tape.nodes):
         if op.grad is None or not any(id(y) in grads for y in ys):
             continue
-        dy = [grads[id(y)] if id(y) in grads else F.zeros(shape=y.shape, dtype=y.dtype) for y in ys]
+        dy = [grads[id(y)] if id(y) in grads else F._zeros(shape=y.shape, dtype=y.dtype) for y in ys]
         gs = op.grad(F, dy, [x.value if tape._own(x) else x for x in ins], [y.value for y in ys], **attrs)
         for x, g in zip(ins, gs):
             give(x, g)

@@ -134,7 +134,7 @@ def _bn_grad(F, dys, xs, ys, eps, fix_gamma, use_global_stats, axis, train, **_)
     axes = tuple(a for a in range(nd) if a != axis % nd)
     shape = _keep(x.shape, axes)
     if fix_gamma:
-        gamma = F.ones(shape=gamma.shape, dtype=gamma.dtype)
+        gamma = F._ones(shape=gamma.shape, dtype=gamma.dtype)
     if train and not use_global_stats:
         dx, dgamma, dbeta = _affine_grads(F, dy, x, gamma, mean, rstd, axes, eps, x.shape, shape)
     else:

@@ -150,7 +150,7 @@ def _grad(F, dys, xs, ys, pool_type, p_value, **attrs):
         return [F._pool_grad(dy, x, pool_type="max", **attrs)]
     if pool_type != "lp" or p_value == 1:
         return [F._pool_grad(dy, pool_type="avg" if pool_type == "avg" else "sum", **attrs)]
-    zero = ys[0] == 0
+    zero = F._equal_scalar(ys[0], scalar=0.0)
     scaled = dy * (1.0 - zero) / ((ys[0] + zero) ** (p_value - 1))
     return [F._pool_grad(scaled, pool_type="sum", **attrs) * x ** (p_value - 1)]
 

@@ -75,9 +75,9 @@ def _last_grad(F, dys, xs, ys, use_sequence_length, axis):
     x = xs[0]
     n_steps, n = x.shape[axis], x.shape[1 - axis]
     if use_sequence_length:
-        index = F.broadcast_maximum(xs[1] - 1.0, F.zeros(shape=(1,), dtype=xs[1].dtype))
+        index = F.broadcast_maximum(xs[1] - 1.0, F._zeros(shape=(1,), dtype=xs[1].dtype))
     else:
-        index = F.full(shape=(n,), value=n_steps - 1, dtype="float32")
+        index = F._full(shape=(n,), value=n_steps - 1, dtype="float32")
     at = F.one_hot(index, depth=n_steps, dtype=x.dtype)
     at = F.transpose(at, axes=(1, 0)) if axis == 0 else at
     dy = F.expand_dims(dys[0], axis=axis)
