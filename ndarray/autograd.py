@@ -264,13 +264,12 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
         targets = [order[i].grad for i in found.written]
         clash = any(g is not None and any(lib.pl_array_shares(g._handle, t._handle) for t in targets)
                     for g in head_grads)
-        outs = [0 if clash else t._handle for t in targets]
         where = location.capture() if found.program.can_fail else -1
-        made = found.program.run([a._handle for a in ins], outs, where)
+        made = found.program.run(ins, () if clash else targets, where)
         if clash:
             from .invoke import copy_into
-            for handle, s, t in zip(made, found.program.out_specs, targets):
-                copy_into(make(handle, s), t)
+            for value, target in zip(made, targets):
+                copy_into(value, target)
     for v in order:
         v.fresh = True
     if not retain_graph:

@@ -15,7 +15,7 @@ from ..symbol.passes.gradient import FLOATING, gradient
 from ..symbol.program import lower
 from . import autograd
 from .invoke import run_all
-from .ndarray import NDArray, make, state
+from .ndarray import NDArray, state
 from .tape import TapeNode, next_seq, shadow
 
 MAX_ENTRIES = 256
@@ -82,9 +82,7 @@ class CachedGraph:
             self.entries[key] = entry
         entry.hits += 1
         program = entry.program
-        handles = program.run([a._handle for a in arrays], [0] * program.n_out,
-                              location.capture() if program.can_fail else -1)
-        made = [make(h, s) for h, s in zip(handles, program.out_specs)]
+        made = program.run(arrays, (), location.capture() if program.can_fail else -1)
         outs = made[:entry.n_out]
         if recording:
             node = TapeNode()

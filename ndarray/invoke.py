@@ -1,31 +1,18 @@
 """invoke: the life of one eager call. Look up the plan, make one call into the core, note it on the tape."""
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
-from ..engine import current_context, ffi, lib, location
+from ..engine import current_context, lib, location
+from ..engine._array import invoke as call
+from ..engine._array import invoke1
 from ..engine.error import DeviceError, OperatorError
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
-from .ndarray import NDArray, _new, check_nd, make, state
+from .ndarray import NDArray, check_nd, state
 from .tape import record
 
 
-class _Scratch(threading.local):
-    """Buffers for handles and scalars, one set a thread, so that no call allocates them."""
-
-    def __init__(self):
-        self.size = 0
-        self.grow(64)
-
-    def grow(self, n: int):
-        self.size = n
-        self.ins, self.outs = ffi.new("uintptr_t[]", n), ffi.new("uintptr_t[]", n)
-        self.scalars = ffi.new("double[]", n)
-
-
-_scratch = _Scratch()
 MAX_KEYS = 8192
 
 
@@ -79,20 +66,7 @@ def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), ou
 
 def _launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
     """One call into the core, noted on the tape. Returns every output."""
-    n_in, n_out, n_given = plan.n_in, plan.n_out, len(targets)
-    scratch = _scratch
-    if max(n_in, n_out, len(scalars)) > scratch.size:
-        scratch.grow(2 * max(n_in, n_out, len(scalars)))
-    ins, outs, doubles = scratch.ins, scratch.outs, scratch.scalars
-    for i, a in enumerate(inputs):
-        ins[i] = a._handle
-    for i, s in enumerate(scalars):
-        doubles[i] = s
-    for i in range(n_out):
-        outs[i] = targets[i]._handle if i < n_given else 0
-    if lib.pl_invoke(plan.handle, ins, outs, doubles, location.capture() if plan.can_fail else -1):
-        raise MemoryError(f"{plan.op.name}: {ffi.string(lib.pl_error_last()).decode()}")
-    made = [*targets, *[make(outs[i], plan.out_specs[i]) for i in range(n_given, n_out)]]
+    made = call(plan.handle, plan.out_specs, inputs, targets, scalars, location.capture() if plan.can_fail else -1)
     if state.recording:
         record(plan, inputs, scalars, made)
     return made
@@ -139,30 +113,25 @@ def binary_method(both: str, right: str):
     op, scalar_op = lookup(both), lookup(right)
     pairs: dict = {}
     singles: dict = {}
-    invoke1, invoke2, new = lib.pl_invoke1, lib.pl_invoke2, _new
 
     def method(self, other):
         if isinstance(other, NDArray):
             plan = pairs.get((self._spec, other._spec))
             if plan is None:
                 return first(self, other)
-            handle = invoke2(plan.handle, self._handle, other._handle)
-            inputs, scalars = (self, other), ()
-        else:
-            try:
-                plan = singles.get(self._spec)
-                if plan is None:
-                    return first_scalar(self, other)
-                handle = invoke1(plan.handle, self._handle, other)
-            except TypeError:
-                return _not_a_number(self, other, op)
-            inputs, scalars = (self,), (other,)
-        if not handle:
-            raise MemoryError(f"{op.name}: {ffi.string(lib.pl_error_last()).decode()}")
-        out = new(NDArray)
-        out._handle, out._spec, out._tape = handle, plan.out_spec, None
+            out = invoke1(plan.handle, plan.out_spec, self, other)
+            if state.recording:
+                record(plan, (self, other), (), (out,))
+            return out
+        plan = singles.get(self._spec)
+        try:
+            if plan is None:
+                return first_scalar(self, other)
+            out = invoke1(plan.handle, plan.out_spec, self, other)
+        except TypeError:
+            return _not_a_number(self, other, op)
         if state.recording:
-            record(plan, inputs, scalars, (out,))
+            record(plan, (self,), (other,), (out,))
         return out
 
     def first(self, other):

@@ -6,25 +6,20 @@ import threading
 import numpy as np
 
 from ..engine import current_context, lib, wait
+from ..engine._array import Array, make, set_class  # noqa: F401
 from ..engine.error import MXNetError
 from ..kernels.plan import view_as_numpy
 from ..kernels.record import dtype_name
 from ..kernels.spec import NUMPY_DTYPES, Spec, spec
 
 
-class NDArray:
+class NDArray(Array):
     """A multi-dimensional array of one dtype on one device; operations on it run asynchronously.
 
     Made by `nd.array`, `nd.zeros` ..., not by calling the class. Reading values (asnumpy, printing) waits for them.
     """
-    __slots__ = ("_handle", "_spec", "_tape", "__weakref__")
+    __slots__ = ()
     __array_priority__ = 1000.0
-
-    def __del__(self, free=lib.pl_array_free):
-        try:
-            free(self._handle)
-        except AttributeError:               # never got a handle
-            pass
 
     # ---- what it is ----------------------------------------------------------------------------------------
 
@@ -80,14 +75,7 @@ class NDArray:
         return view_as_numpy(lib.pl_array_data(self._handle), self._spec)
 
 
-_new = NDArray.__new__
-
-
-def make(handle: int, s: Spec, cls=NDArray) -> NDArray:
-    """An NDArray that owns `handle`."""
-    array = _new(cls)
-    array._handle, array._spec, array._tape = handle, s, None
-    return array
+set_class(NDArray)
 
 
 def empty_like_spec(s: Spec) -> NDArray:

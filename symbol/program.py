@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..engine import ffi, lib
+from ..engine._array import run
 from ..kernels.plan import INLINE_US, make_plan, mutated_inputs, scalars_of
 from ..kernels.record import lookup
 from ..kernels.spec import Spec, spec
@@ -21,13 +22,10 @@ class Program:
     def __del__(self):
         lib.pl_program_free(self.handle)
 
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], location: int = -1) -> list[int]:
-        """Pushes one run. outputs: 0 asks for a new array. Returns all output handles. Raises MemoryError."""
-        n = len(outputs)
-        out = ffi.new("uintptr_t[]", outputs) if n else ffi.NULL
-        if lib.pl_program_run(self.handle, ffi.new("uintptr_t[]", inputs), out, location):
-            raise MemoryError(ffi.string(lib.pl_error_last()).decode())
-        return ffi.unpack(out, n) if n else []
+    def run(self, inputs: Sequence, outputs: Sequence = (), location: int = -1) -> list:
+        """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing: all are made new.
+        Returns every output array. Raises MemoryError."""
+        return run(self.handle, self.out_specs, inputs, outputs, location)
 
 
 def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str = "program") -> Program:
@@ -110,7 +108,7 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
     program.plans, program.arena_bytes = plans, arena_bytes
     program.naive_bytes = sum(b[0] for b in buffers)
     program.n_in, program.n_out = len(inputs), len(final)
-    program.out_specs = [_spec(v, device) for v in final]
+    program.out_specs = tuple(_spec(v, device) for v in final)
     program.in_modes = bytes(in_modes)
     program.mutated = [i for i, m in enumerate(in_modes) if m]
     program.cost_us = sum(p.cost_us for p in plans)

@@ -14,7 +14,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SMALL_BLOCK = 448 };     /* an op with few requests; kept for re-use */
 
@@ -163,10 +162,16 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
         pl_fail(PL_ENOMEM, "engine: out of memory for an operation");
         return NULL;
     }
-    memset(op, 0, sizeof *op);
-    op->block_bytes = bytes;
-    op->location = -1;
+    op->dispose = NULL;                       /* field by field: a memset here costs a tenth of an inline op */
+    op->lane = NULL;
+    op->shared = NULL;
+    op->name = op->label = NULL;
+    op->finished = NULL;
     op->seq = next_seq++;
+    op->block_bytes = bytes;
+    op->held_bytes = 0;
+    op->n_requests = op->priority = 0;
+    op->location = -1;
     op->payload = (char *)op->requests + requests_bytes;
     return op;
 }
@@ -189,22 +194,6 @@ void pl_op_abandon(pl_op *op)
 {
     op_free(op);
     pl_leave();
-}
-
-void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
-{
-    if (var->claim_seq == op->seq) {
-        pl_request *r = &op->requests[var->claim_index];
-        if (r->mode != mode)
-            r->mode = PL_READWRITE;
-        return;
-    }
-    var->claim_seq = op->seq;
-    var->claim_index = op->n_requests;
-    pl_request *r = &op->requests[op->n_requests++];
-    r->op = op;
-    r->var = var;
-    r->mode = mode;
 }
 
 /* The error that makes the op useless, or NULL. */

@@ -88,11 +88,27 @@ bool pl_flush(void);                                             /* with the loc
 void pl_object_unref(pl_object *object);
 void pl_var_unref(pl_var *var);
 pl_op *pl_op_begin(int max_requests, size_t payload_bytes);      /* waits for room; NULL: no memory, no lock held */
-void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode);          /* a var claimed twice is merged */
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline);   /* PL_OK: given, and the lock is left */
 void pl_op_abandon(pl_op *op);                                   /* not submitted; leaves the lock */
 void pl_op_execute(pl_op *op);                                   /* runs (unlocked) and completes */
 uint64_t pl_random_claim(int n, uint64_t *seed);                 /* first of n counters */
+
+/* A var claimed twice is merged. */
+static inline void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
+{
+    if (var->claim_seq == op->seq) {
+        pl_request *r = &op->requests[var->claim_index];
+        if (r->mode != mode)
+            r->mode = PL_READWRITE;
+        return;
+    }
+    var->claim_seq = op->seq;
+    var->claim_index = op->n_requests;
+    pl_request *r = &op->requests[op->n_requests++];
+    r->op = op;
+    r->var = var;
+    r->mode = mode;
+}
 
 /* wait.c */
 void pl_announce(void);                                          /* what some waiter waits for may have happened */

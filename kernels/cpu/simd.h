@@ -4,4 +4,6 @@
 #include "kernel.h"
 #include "vecmath.h"
 #include "generated/kernels.h"
+/* Before a loop over a constant number of partial results: it becomes vector operations, not straight-line code. */
+#define PLK_LANES _Pragma("GCC unroll 1")
 #endif

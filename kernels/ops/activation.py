@@ -268,18 +268,11 @@ def _softmax_activation_infer(ins, mode):
     return [ins[0]]
 
 
-def _rows(shape, mode):
-    return shape if mode == "channel" else (shape[0], math.prod(shape[1:]))
-
-
 operator("SoftmaxActivation", params=(Param("mode", ("channel", "instance"), "instance"),),
-         infer=_softmax_activation_infer,
-         ref=lambda xp, x, *, mode: softmax(xp, x.reshape(_rows(x.shape, mode)), _activation_axis(mode)).reshape(x.shape),
-         grad=lambda F, dys, xs, ys, mode: [F.reshape_to(F._softmax_grad(
-             *(F.reshape_to(a, shape=_rows(a.shape, mode)) for a in (dys[0], ys[0])), axis=_activation_axis(mode)),
-             shape=ys[0].shape)],
+         infer=_softmax_activation_infer, ref=lambda xp, x, *, mode: softmax(xp, x, _activation_axis(mode)),
+         grad=lambda F, dys, xs, ys, mode: [F._softmax_grad(dys[0], ys[0], axis=_activation_axis(mode))],
          samples=(sample((2, 3)), sample((2, 3, 4)), sample((2, 3, 4), mode="channel")),
-         doc="softmax over all but the first axis (instance) or over axis 1 (channel).")
+         doc="softmax over the last axis (instance) or over axis 1 (channel).")
 
 
 def _softmax_grad_ref(xp, dy, y, *, axis):

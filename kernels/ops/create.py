@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 
 from ...engine.error import OperatorError
-from ..record import Param, Type, operator, sample
+from ..record import FLOATS, Param, Type, operator, sample
 from ..shapes import one_axis
 
 SHAPE, CTX, DTYPE = Param("shape", "shape", ()), Param("ctx", "str", ""), Param("dtype", "dtype", "float32")
@@ -52,6 +52,8 @@ def _arange_infer(ins, start, stop, step, repeat, infer_range, ctx, dtype):
 
 def _arange_ref(xp, start, stop, step, repeat, infer_range, ctx, dtype):
     first, count = _arange_count(start, stop, step, repeat)
+    if dtype not in FLOATS:              # MXNet computes whole ranges in whole numbers
+        first, step = int(first), int(step)
     return xp.repeat(first + xp.arange(count) * step, repeat)
 
 
@@ -103,6 +105,8 @@ def _arange_like_infer(ins, start, step, repeat, ctx, axis):
 def _arange_like_ref(xp, x, start, step, repeat, ctx, axis):
     axis = _range_axis(x.shape, axis)
     shape = x.shape if axis is None else (x.shape[axis],)
+    if x.dtype.kind != "f":
+        start, step = int(start), int(step)
     return (start + (xp.arange(math.prod(shape)) // repeat) * step).reshape(shape)
 
 

@@ -358,7 +358,7 @@ _CTC_SAMPLES = (((5, 2, 4), values([[1, 2], [3, 0]]), {}), ((6, 2, 4), values([[
 _CTC_ALL = tuple(sample(x, label, **kw) for x, label, kw in _CTC_SAMPLES) + (
     sample((5, 2, 4), values([[1, 2], [3, 2]]), values([5, 3]), values([2, 1]), use_data_lengths=True,
            use_label_lengths=True),
-    sample((4, 2, 3), values([[1, 2], [0, 0]]), values([2, 1]), use_label_lengths=True, blank_label="last"),
+    sample((4, 2, 3), values([[1, 0], [0, 0]]), values([2, 1]), use_label_lengths=True, blank_label="last"),
     sample((4, 2, 3), values([[1, 2], [2, 0]]), values([4, 2]), use_data_lengths=True))
 
 operator("CTCLoss", aliases=("_contrib_CTCLoss", "_contrib_ctc_loss", "ctc_loss"),

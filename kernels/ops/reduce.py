@@ -66,7 +66,7 @@ reduction("sum", lambda xp, x, axes: xp.sum(x, axis=axes, keepdims=True, dtype=_
           lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes), aliases=("_sparse_sum", "sum_axis"),
           doc="The sum over axes.")
 reduction("nansum", lambda xp, x, axes: xp.sum(_clean(xp, x, 0), axis=axes, keepdims=True, dtype=_accumulator(xp, x)),
-          lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) * (x == x),
+          lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) * F.broadcast_equal(x, x),
           samples=(sample(values([[1, float("nan"), 2], [3, 4, 5]])), sample((2, 3, 4), axis=1)),
           doc="The sum over axes, NaN counted as 0.")
 
@@ -84,7 +84,7 @@ reduction("_square_sum",
 
 
 def _extreme_grad(F, dy, x, y, axes):
-    return spread(F, dy, x.shape, axes) * (x == spread(F, y, x.shape, axes))
+    return spread(F, dy, x.shape, axes) * F.broadcast_equal(x, spread(F, y, x.shape, axes))
 
 
 reduction("max", lambda xp, x, axes: xp.max(x, axis=axes, keepdims=True), _extreme_grad, empty=False,
@@ -125,7 +125,7 @@ def _prod_grad(F, dy, x, y, axes):
 
 
 def _nanprod_grad(F, dy, x, y, axes):
-    number = x == x
+    number = F.broadcast_equal(x, x)
     return spread(F, dy, x.shape, axes) * number * _others_over(F, F.where(number, x, F.ones_like(x)), axes)
 
 

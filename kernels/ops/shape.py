@@ -86,7 +86,7 @@ def _reshape(shape, /, **attrs):
 
 
 mover("Reshape", _reshape, lambda xp, x, **attrs: x.reshape(_reshape(x.shape, **attrs)),
-      lambda F, dy, x, **attrs: F.reshape_to(dy, shape=x.shape), aliases=("reshape",), inplace=((0, 0),),
+      lambda F, dy, x, **attrs: F.reshape_to(dy, shape=x.shape), aliases=("reshape",), view=True,
       params=(Param("shape", "shape", ()), Param("reverse", "bool", False), Param("target_shape", "shape", ()),
               Param("keep_highest", "bool", False)),
       samples=(sample((2, 3, 4), shape=(0, -1)), sample((2, 3, 4), shape=(-3, 0)), sample((2, 3, 4), shape=(-4, 1, 2, -2)),
@@ -95,7 +95,7 @@ mover("Reshape", _reshape, lambda xp, x, **attrs: x.reshape(_reshape(x.shape, **
           "reverse reads both shapes from the right.")
 mover("reshape_to", lambda x, shape: _infer_one("reshape_to", x, shape, prod(x)),
       lambda xp, x, shape: x.reshape(_infer_one("reshape_to", x.shape, shape, x.size)),
-      lambda F, dy, x, shape: F.reshape_to(dy, shape=x.shape), params=(Param("shape", "shape"),), inplace=((0, 0),),
+      lambda F, dy, x, shape: F.reshape_to(dy, shape=x.shape), params=(Param("shape", "shape"),), view=True,
       samples=(sample((2, 6), shape=(3, 4)), sample((2, 6), shape=(4, -1)), sample((1,), shape=())),
       doc="data in exactly this shape; one size may be -1.")
 
@@ -117,7 +117,7 @@ def _reshape_like(lhs, rhs, lhs_begin, lhs_end, rhs_begin, rhs_end):
     return out
 
 
-operator("reshape_like", aliases=("_npx_reshape_like",), inputs=("lhs", "rhs"), inplace=((0, 0),),
+operator("reshape_like", aliases=("_npx_reshape_like",), inputs=("lhs", "rhs"), view=True,
          params=tuple(Param(n, "int?", None) for n in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")),
          infer=lambda ins, **attrs: [Type(_reshape_like(ins[0].shape, ins[1].shape, **attrs), ins[0].dtype)],
          ref=lambda xp, lhs, rhs, **attrs: lhs.reshape(_reshape_like(lhs.shape, rhs.shape, **attrs)),
@@ -125,7 +125,7 @@ operator("reshape_like", aliases=("_npx_reshape_like",), inputs=("lhs", "rhs"), 
          samples=(sample((2, 6), (3, 4)), sample((30, 7), (15, 2, 4), lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=-1)),
          doc="lhs in the shape of rhs, or with the axes [lhs_begin, lhs_end) replaced by rhs's [rhs_begin, rhs_end).")
 mover("Flatten", lambda x: (x[0] if x else 1, prod(x[1:])), lambda xp, x: x.reshape(x.shape[0] if x.ndim else 1, prod(x.shape[1:])),
-      lambda F, dy, x: F.reshape_to(dy, shape=x.shape), aliases=("_npx_batch_flatten", "flatten"), inplace=((0, 0),),
+      lambda F, dy, x: F.reshape_to(dy, shape=x.shape), aliases=("_npx_batch_flatten", "flatten"), view=True,
       samples=(sample((2, 3, 4)), sample((3,))), doc="(N, ...) -> (N, the product of the rest).")
 
 
@@ -136,7 +136,7 @@ def _expanded(shape, axis):
 
 mover("expand_dims", _expanded, lambda xp, x, axis: x.reshape(_expanded(x.shape, axis)),
       lambda F, dy, x, axis: F.reshape_to(dy, shape=x.shape), params=(Param("axis", "int"),), aliases=("_npi_expand_dims",),
-      inplace=((0, 0),), samples=(sample((2, 3), axis=0), sample((2, 3), axis=-1)), doc="A new axis of size 1 at `axis`.")
+      view=True, samples=(sample((2, 3), axis=0), sample((2, 3), axis=-1)), doc="A new axis of size 1 at `axis`.")
 
 
 def _squeezed(shape, axis):
@@ -151,7 +151,7 @@ def _squeezed(shape, axis):
 
 
 mover("squeeze", _squeezed, lambda xp, x, axis: x.reshape(_squeezed(x.shape, axis)),
-      lambda F, dy, x, axis: F.reshape_to(dy, shape=x.shape), params=(Param("axis", "shape?", None),), inplace=((0, 0),),
+      lambda F, dy, x, axis: F.reshape_to(dy, shape=x.shape), params=(Param("axis", "shape?", None),), view=True,
       samples=(sample((1, 3, 1)), sample((1, 3, 1), axis=-1), sample((1, 1))),
       doc="data without the axes of size 1, or without these ones; (1,) if none is left.")
 

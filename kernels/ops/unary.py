@@ -153,7 +153,7 @@ pointwise("_contrib_gradientmultiplier", "x", ref=lambda xp, x, scalar, is_int: 
           params=(Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True)),
           grad=lambda F, dy, x, y, scalar, is_int: dy * scalar,
           doc="x; the gradient is multiplied by scalar. Source: Ganin and Lempitsky 2015, arXiv:1409.7495.")
-pointwise("_contrib_quadratic", "a * x * x + b * x + c", ref=lambda xp, x, a, b, c: a * x * x + b * x + c,
+pointwise("_contrib_quadratic", "(a * x + b) * x + c", ref=lambda xp, x, a, b, c: (a * x + b) * x + c,
           params={"a": 0.0, "b": 0.0, "c": 0.0}, grad=lambda F, dy, x, y, a, b, c: dy * (x * (2 * a) + b),
           samples=(sample((3, 4), a=1.5, b=-2.0, c=0.5), sample((2,))), doc="a x^2 + b x + c.")
 unary("zeros_like", "0", lambda xp, x: xp.zeros_like(x), dtypes="all", native=True, aliases=("_sparse_zeros_like",),

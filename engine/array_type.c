@@ -1,0 +1,309 @@
+/* plait.engine._array: the Python type under NDArray, and the calls that make arrays.
+ *
+ * A handle must be freed when its Python object dies. A __del__ method would cost more than a small kernel, so the
+ * object is a C type: handle, spec and tape entry, nothing else. invoke() and run() turn arrays into handles, make one
+ * call into the core without the GIL, and wrap the new handles. The core's functions arrive as addresses (bind), since
+ * they live in the cffi module.
+ */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <structmember.h>
+
+typedef struct {
+    PyObject_HEAD
+    uintptr_t handle;      /* owned */
+    PyObject *spec, *tape; /* owned, or NULL (seen as None) */
+    PyObject *weakrefs;
+} Array;
+
+static struct {
+    void (*array_free)(uintptr_t array);
+    int (*invoke)(uintptr_t plan, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location);
+    int (*program_run)(uintptr_t program, const uintptr_t *in, uintptr_t *out, int32_t location);
+    const char *(*error_last)(void);
+} core;
+
+static PyTypeObject *array_type; /* the base */
+static PyTypeObject *made_type;  /* what new arrays are instances of: NDArray */
+
+/* ---- the type --------------------------------------------------------------------------------------------- */
+
+static int array_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Array *)self)->spec);
+    Py_VISIT(((Array *)self)->tape);
+    return 0;
+}
+
+static int array_clear(PyObject *self)
+{
+    Py_CLEAR(((Array *)self)->spec);
+    Py_CLEAR(((Array *)self)->tape);
+    return 0;
+}
+
+static void array_dealloc(PyObject *self)
+{
+    Array *a = (Array *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (a->weakrefs)
+        PyObject_ClearWeakRefs(self);
+    array_clear(self);
+    if (a->handle)
+        core.array_free(a->handle);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef array_members[] = {
+    {"_handle", T_ULONGLONG, offsetof(Array, handle), 0, "the core's array"},
+    {"_spec", T_OBJECT, offsetof(Array, spec), 0, "shape, dtype and device"},
+    {"_tape", T_OBJECT, offsetof(Array, tape), 0, "where autograd saw it come from"},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Array, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
+static PyType_Slot array_slots[] = {{Py_tp_dealloc, array_dealloc}, {Py_tp_traverse, array_traverse},
+                                    {Py_tp_clear, array_clear},     {Py_tp_members, array_members},
+                                    {Py_tp_doc, "A handle of the core with its spec and tape entry."}, {0, NULL}};
+
+static PyType_Spec array_spec = {"plait.engine._array.Array", sizeof(Array), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, array_slots};
+
+/* A new array object that owns `handle`. handle: given, also on failure. */
+static PyObject *array_make(uintptr_t handle, PyObject *spec)
+{
+    Array *a = (Array *)PyType_GenericAlloc(made_type, 0);
+    if (!a) {
+        core.array_free(handle);
+        return NULL;
+    }
+    a->handle = handle;
+    a->spec = Py_NewRef(spec);
+    return (PyObject *)a;
+}
+
+static int handle_of(PyObject *object, uintptr_t *handle)
+{
+    if (Py_TYPE(object) != made_type && !PyObject_TypeCheck(object, array_type)) {
+        PyErr_SetString(PyExc_TypeError, "every input must be an NDArray");
+        return -1;
+    }
+    *handle = ((Array *)object)->handle;
+    return 0;
+}
+
+/* ---- calls ------------------------------------------------------------------------------------------------ */
+
+/* Room for a call's handles and numbers: on the stack, or from the heap when there are many. */
+typedef struct { uintptr_t few[32]; double few_scalars[16]; void *many; uintptr_t *in, *out; double *scalars; } room;
+
+static int room_open(room *r, Py_ssize_t n_in, Py_ssize_t n_out, Py_ssize_t n_scalars)
+{
+    r->many = NULL;
+    r->in = r->few;
+    r->scalars = r->few_scalars;
+    if (n_in + n_out > 32 || n_scalars > 16) {
+        r->many = PyMem_Malloc((size_t)(n_in + n_out + n_scalars) * 8);
+        if (!r->many) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        r->in = r->many;
+        r->scalars = (double *)(r->in + n_in + n_out);
+    }
+    r->out = r->in + n_in;
+    return 0;
+}
+
+static int handles_of(PyObject *sequence, Py_ssize_t n, uintptr_t *handles)
+{
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PyList_Check(sequence) ? PyList_GetItem(sequence, i) : PyTuple_GetItem(sequence, i);
+        if (!item || handle_of(item, &handles[i]) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static Py_ssize_t length(PyObject *sequence)
+{
+    return PyList_Check(sequence) ? PyList_Size(sequence) : PyTuple_Size(sequence);
+}
+
+/* Wraps the outputs: those given are returned as they are, the others become new arrays. */
+static PyObject *outputs_list(PyObject *given, Py_ssize_t n_given, const uintptr_t *out, PyObject *specs)
+{
+    Py_ssize_t n_out = PyTuple_Size(specs);
+    PyObject *list = PyList_New(n_out);
+    for (Py_ssize_t i = 0; list && i < n_out; i++) {
+        PyObject *item;
+        if (i < n_given)
+            item = Py_XNewRef(PyList_Check(given) ? PyList_GetItem(given, i) : PyTuple_GetItem(given, i));
+        else
+            item = array_make(out[i], PyTuple_GetItem(specs, i));
+        if (!item || PyList_SetItem(list, i, item) < 0) {
+            for (Py_ssize_t j = i + 1; j < n_out; j++)
+                if (j >= n_given)
+                    core.array_free(out[j]);
+            Py_CLEAR(list);
+        }
+    }
+    return list;
+}
+
+static PyObject *failed(void)
+{
+    PyErr_SetString(PyExc_MemoryError, core.error_last());
+    return NULL;
+}
+
+/* Shared by invoke and run. scalars: NULL for a program. */
+static PyObject *call(uintptr_t target, PyObject *specs, PyObject *inputs, PyObject *given, PyObject *scalars,
+                      int32_t location)
+{
+    Py_ssize_t n_in = length(inputs), n_given = length(given), n_out = PyTuple_Size(specs);
+    Py_ssize_t n_scalars = scalars ? length(scalars) : 0;
+    PyObject *result = NULL;
+    room r;
+    if (n_in < 0 || n_given < 0 || n_out < 0 || n_scalars < 0 || room_open(&r, n_in, n_out, n_scalars) < 0)
+        return NULL;
+    if (handles_of(inputs, n_in, r.in) < 0 || handles_of(given, n_given, r.out) < 0)
+        goto end;
+    for (Py_ssize_t i = n_given; i < n_out; i++)
+        r.out[i] = 0;
+    for (Py_ssize_t i = 0; i < n_scalars; i++) {
+        PyObject *number = PyList_Check(scalars) ? PyList_GetItem(scalars, i) : PyTuple_GetItem(scalars, i);
+        r.scalars[i] = PyFloat_AsDouble(number);
+        if (r.scalars[i] == -1.0 && PyErr_Occurred())
+            goto end;
+    }
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = scalars ? core.invoke(target, r.in, r.out, r.scalars, location)
+                     : core.program_run(target, r.in, r.out, location);
+    Py_END_ALLOW_THREADS
+    result = status ? failed() : outputs_list(given, n_given, r.out, specs);
+end:
+    PyMem_Free(r.many);
+    return result;
+}
+
+static int address_of(PyObject *number, uintptr_t *address)
+{
+    *address = (uintptr_t)PyLong_AsUnsignedLongLong(number);
+    return *address == (uintptr_t)-1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static PyObject *py_invoke(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    uintptr_t plan;
+    if (n != 6) {
+        PyErr_SetString(PyExc_TypeError, "invoke(plan, out_specs, inputs, outputs, scalars, location)");
+        return NULL;
+    }
+    if (address_of(args[0], &plan) < 0)
+        return NULL;
+    return call(plan, args[1], args[2], args[3], args[4], (int32_t)PyLong_AsLong(args[5]));
+}
+
+static PyObject *py_run(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    uintptr_t program;
+    if (n != 5) {
+        PyErr_SetString(PyExc_TypeError, "run(program, out_specs, inputs, outputs, location)");
+        return NULL;
+    }
+    if (address_of(args[0], &program) < 0)
+        return NULL;
+    return call(program, args[1], args[2], args[3], NULL, (int32_t)PyLong_AsLong(args[4]));
+}
+
+/* invoke1(plan, out_spec, a, b or number): one output, the shortest way. */
+static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    uintptr_t plan, in[2], out = 0;
+    double scalar = 0;
+    int status;
+    if (n != 4) {
+        PyErr_SetString(PyExc_TypeError, "invoke1(plan, out_spec, array, array or number)");
+        return NULL;
+    }
+    if (address_of(args[0], &plan) < 0 || handle_of(args[2], &in[0]) < 0)
+        return NULL;
+    if (Py_TYPE(args[3]) == made_type) {
+        in[1] = ((Array *)args[3])->handle;
+    } else {
+        scalar = PyFloat_AsDouble(args[3]);
+        if (scalar == -1.0 && PyErr_Occurred())
+            return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = core.invoke(plan, in, &out, &scalar, -1);
+    Py_END_ALLOW_THREADS
+    return status ? failed() : array_make(out, args[1]);
+}
+
+static PyObject *py_make(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    uintptr_t handle;
+    if (n != 2) {
+        PyErr_SetString(PyExc_TypeError, "make(handle, spec)");
+        return NULL;
+    }
+    return address_of(args[0], &handle) < 0 ? NULL : array_make(handle, args[1]);
+}
+
+static PyObject *py_bind(PyObject *self, PyObject *args)
+{
+    unsigned long long array_free, invoke, program_run, error_last;
+    if (!PyArg_ParseTuple(args, "KKKK", &array_free, &invoke, &program_run, &error_last))
+        return NULL;
+    core.array_free = (void (*)(uintptr_t))(uintptr_t)array_free;
+    core.invoke = (int (*)(uintptr_t, const uintptr_t *, uintptr_t *, const double *, int32_t))(uintptr_t)invoke;
+    core.program_run = (int (*)(uintptr_t, const uintptr_t *, uintptr_t *, int32_t))(uintptr_t)program_run;
+    core.error_last = (const char *(*)(void))(uintptr_t)error_last;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_set_class(PyObject *self, PyObject *type)
+{
+    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, array_type)) {
+        PyErr_SetString(PyExc_TypeError, "set_class: needs a subclass of Array");
+        return NULL;
+    }
+    Py_INCREF(type);
+    Py_XDECREF((PyObject *)made_type);
+    made_type = (PyTypeObject *)type;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"bind", py_bind, METH_VARARGS, "bind(array_free, invoke, program_run, error_last): addresses in the core"},
+    {"set_class", py_set_class, METH_O, "set_class(type): what new arrays are instances of"},
+    {"make", (PyCFunction)(void (*)(void))py_make, METH_FASTCALL, "make(handle, spec) -> array that owns the handle"},
+    {"invoke", (PyCFunction)(void (*)(void))py_invoke, METH_FASTCALL,
+     "invoke(plan, out_specs, inputs, outputs, scalars, location) -> list of all outputs"},
+    {"invoke1", (PyCFunction)(void (*)(void))py_invoke1, METH_FASTCALL,
+     "invoke1(plan, out_spec, array, array or number) -> array"},
+    {"run", (PyCFunction)(void (*)(void))py_run, METH_FASTCALL,
+     "run(program, out_specs, inputs, outputs, location) -> list of all outputs"},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_array", NULL, -1, functions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__array(void)
+{
+    PyObject *m = PyModule_Create(&module);
+    if (!m)
+        return NULL;
+    array_type = (PyTypeObject *)PyType_FromSpec(&array_spec);
+    if (!array_type || PyModule_AddObjectRef(m, "Array", (PyObject *)array_type) < 0)
+        return NULL;
+    made_type = (PyTypeObject *)Py_NewRef((PyObject *)array_type);
+    return m;
+}

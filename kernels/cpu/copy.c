@@ -1,0 +1,191 @@
+/* Strided copies. Dimensions come collapsed. Where input and output are contiguous along different axes (a transpose)
+ * the copy goes through square tiles, so that both sides use whole cache lines. */
+#include "copy.h"
+#include "cast.h"
+#include "generated/kernels.h"
+
+enum { TILE = 16 };
+
+#define STRIDED(T) { \
+    const T *x = (const T *)in; T *y = (T *)out; \
+    if (in_step == 1 && out_step == 1) \
+        memcpy(y, x, (size_t)n * sizeof(T)); \
+    else if (in_step == 0 && out_step == 1) { \
+        T v = x[0]; \
+        for (int64_t i = 0; i < n; i++) y[i] = v; \
+    } else \
+        for (int64_t i = 0; i < n; i++) y[i * out_step] = x[i * in_step]; \
+    break; }
+
+static void copy_run(char *out, int64_t out_step, const char *in, int64_t in_step, int64_t n, int size)
+{
+    switch (size) {
+    case 1: STRIDED(uint8_t)
+    case 2: STRIDED(uint16_t)
+    case 4: STRIDED(uint32_t)
+    case 8: STRIDED(uint64_t)
+    }
+}
+
+#define TILED(T) { \
+    const T *x = (const T *)in; T *y = (T *)out; \
+    for (int64_t i0 = 0; i0 < n; i0 += TILE) \
+        for (int64_t j0 = 0; j0 < m; j0 += TILE) { \
+            int64_t i1 = i0 + TILE < n ? i0 + TILE : n, j1 = j0 + TILE < m ? j0 + TILE : m; \
+            for (int64_t i = i0; i < i1; i++) \
+                for (int64_t j = j0; j < j1; j++) y[i * out_row + j] = x[j * in_row + i]; \
+        } \
+    break; }
+
+/* out (n, m) with rows out_row apart = the transpose of in (m, n) with rows in_row apart */
+static void transpose_run(char *out, int64_t out_row, const char *in, int64_t in_row, int64_t n, int64_t m, int size)
+{
+    switch (size) {
+    case 1: TILED(uint8_t)
+    case 2: TILED(uint16_t)
+    case 4: TILED(uint32_t)
+    case 8: TILED(uint64_t)
+    }
+}
+
+static void copy(const plk_copy *p, const char *in, char *out)
+{
+    int last = p->ndim - 1, cross = -1;
+    int64_t size = p->size;
+    in += p->in_offset * size;
+    out += p->out_offset * size;
+    if (p->ndim == 0) {
+        memcpy(out, in, (size_t)size);
+        return;
+    }
+    if (p->out_strides[last] == 1 && p->in_strides[last] != 1)
+        for (int d = 0; d < last; d++)
+            if (p->in_strides[d] == 1)
+                cross = d;
+    int64_t runs = p->n / p->shape[last] / (cross >= 0 ? p->shape[cross] : 1);
+    int n_threads = pl_threads(p->n / 2);
+    int split = n_threads > 1 && runs < n_threads && cross >= 0;       /* one big matrix: threads take its rows */
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int t = 0; t < n_threads; t++) {
+        int64_t begin, end, row = 0, row_end = cross >= 0 ? p->shape[cross] : 0;
+        plk_share(split ? row_end : runs, split ? TILE : 1, t, n_threads, &begin, &end);
+        if (split) {
+            row = begin;
+            row_end = end;
+            begin = 0;
+            end = runs;
+        }
+        for (int64_t r = begin; r < end; r++) {
+            int64_t at = r, x = 0, y = 0;
+            for (int d = last - 1; d >= 0; d--) {
+                if (d == cross)
+                    continue;
+                int64_t i = at % p->shape[d];
+                at /= p->shape[d];
+                x += i * p->in_strides[d];
+                y += i * p->out_strides[d];
+            }
+            if (cross >= 0)
+                transpose_run(out + (y + row * p->out_strides[cross]) * size, p->out_strides[cross],
+                              in + (x + row) * size, p->in_strides[last], row_end - row, p->shape[last], p->size);
+            else
+                copy_run(out + y * size, p->out_strides[last], in + x * size, p->in_strides[last], p->shape[last], p->size);
+        }
+    }
+}
+
+/* bufs: x, y */
+PLK_KERNEL(plk_copy_run)
+{
+    const plk_copy *p = params;
+    (void)scalars;
+    if (p->n && !(bufs[0] == bufs[1] && p->out_n == p->n))     /* a view kept in place */
+        copy(p, bufs[0], bufs[1]);
+    return PL_OK;
+}
+
+/* bufs: x, an array that only tells a shape, y */
+PLK_KERNEL(plk_copy_like)
+{
+    void *ends[2] = {bufs[0], bufs[2]};
+    return plk_copy_run(params, ends, scalars);
+}
+
+/* bufs: x, y: zeros but where the copy goes */
+PLK_KERNEL(plk_copy_into_zeros)
+{
+    const plk_copy *p = params;
+    (void)scalars;
+    memset(bufs[1], 0, (size_t)(p->out_n * p->size));
+    if (p->n)
+        copy(p, bufs[0], bufs[1]);
+    return PL_OK;
+}
+
+/* bufs: base, x, y: base but where the copy of x goes */
+PLK_KERNEL(plk_copy_into_base)
+{
+    const plk_copy *p = params;
+    (void)scalars;
+    if (bufs[2] != bufs[0])
+        memcpy(bufs[2], bufs[0], (size_t)(p->out_n * p->size));
+    if (p->n)
+        copy(p, bufs[1], bufs[2]);
+    return PL_OK;
+}
+
+static void join(const plk_join *p, char *whole, char *const *parts, int split)
+{
+    int n_threads = pl_threads(p->outer * p->total / 8);
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t o = 0; o < p->outer; o++) {
+        char *at = whole + o * p->total;
+        for (int k = 0; k < p->n_parts; k++) {
+            char *part = parts[k] + o * p->bytes[k];
+            if (split)
+                memcpy(part, at, (size_t)p->bytes[k]);
+            else
+                memcpy(at, part, (size_t)p->bytes[k]);
+            at += p->bytes[k];
+        }
+    }
+}
+
+/* bufs: parts, whole */
+PLK_KERNEL(plk_join_run)
+{
+    const plk_join *p = params;
+    (void)scalars;
+    join(p, bufs[p->n_parts], (char *const *)bufs, 0);
+    return PL_OK;
+}
+
+/* bufs: whole, parts */
+PLK_KERNEL(plk_join_split)
+{
+    (void)scalars;
+    join(params, bufs[0], (char *const *)bufs + 1, 1);
+    return PL_OK;
+}
+
+/* bufs: y.  scalars: the value, where params says so */
+PLK_KERNEL(plk_fill_run)
+{
+    const plk_fill *p = params;
+    double value = p->dynamic ? scalars[0] : p->value;
+    char *y = bufs[0];
+    size_t size = plk_dtype_bytes(p->dtype);
+    plk_cast one = {1, PLK_F64, p->dtype};
+    void *ends[2] = {&value, y};
+    if (p->n == 0)
+        return PL_OK;
+    plk_cast_run(&one, ends, NULL);
+    int n_threads = pl_threads(p->n / 2);
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int t = 0; t < n_threads; t++) {
+        int64_t begin, end;
+        plk_share(p->n - 1, 64, t, n_threads, &begin, &end);
+        copy_run(y + (size_t)(begin + 1) * size, 1, y, 0, end - begin, (int)size);
+    }
+    return PL_OK;
+}

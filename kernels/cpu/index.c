@@ -1,0 +1,158 @@
+/* Gathers and scatters. Gradients add up in the order of the indices whatever the number of threads: threads share the
+ * inner axis or, where it is short, one thread does all. */
+#include "index.h"
+#include "cast.h"
+#include "generated/kernels.h"
+
+static int64_t index_at(const void *indices, int dtype, int64_t i)
+{
+    switch (dtype) {
+    case PLK_F32: return (int64_t)((const float *)indices)[i];
+    case PLK_F64: return (int64_t)((const double *)indices)[i];
+    case PLK_I32: return ((const int32_t *)indices)[i];
+    case PLK_I64: return ((const int64_t *)indices)[i];
+    case PLK_I8: return ((const int8_t *)indices)[i];
+    default: return ((const uint8_t *)indices)[i];
+    }
+}
+
+static int64_t bounded(const plk_take *p, const void *indices, int64_t i)
+{
+    int64_t k = index_at(indices, p->index_dtype, i);
+    if (p->wrap) {
+        k %= p->n;
+        return k < 0 ? k + p->n : k;
+    }
+    return k < 0 ? 0 : k < p->n ? k : p->n - 1;
+}
+
+/* bufs: a, indices, y */
+PLK_KERNEL(plk_take_run)
+{
+    const plk_take *p = params;
+    int64_t row_bytes = p->inner * p->size, rows = p->outer * p->n_indices;
+    int n_threads = pl_threads(rows * row_bytes / 8);
+    (void)scalars;
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t from = r / p->n_indices * p->n + bounded(p, bufs[1], r % p->n_indices);
+        const char *x = (const char *)bufs[0] + from * row_bytes;
+        char *y = (char *)bufs[2] + r * row_bytes;
+        if (row_bytes == 4)
+            memcpy(y, x, 4);
+        else
+            memcpy(y, x, (size_t)row_bytes);
+    }
+    return PL_OK;
+}
+
+/* bufs: indices, weight, y */
+PLK_KERNEL(plk_embedding_run)
+{
+    void *swapped[3] = {bufs[1], bufs[0], bufs[2]};
+    return plk_take_run(params, swapped, scalars);
+}
+
+#define ADD_ROWS(T) \
+    for (int64_t r = 0; r < rows; r++) { \
+        int64_t to = r / p->n_indices * p->n + bounded(p, bufs[1], r % p->n_indices); \
+        const T *x = (const T *)bufs[0] + r * p->inner; \
+        T *y = (T *)bufs[2] + to * p->inner; \
+        for (int64_t i = begin; i < end; i++) y[i] += x[i]; \
+    }
+
+/* bufs: dy, indices, da; float32 or float64 by size */
+PLK_KERNEL(plk_take_backward)
+{
+    const plk_take *p = params;
+    int64_t rows = p->outer * p->n_indices;
+    int n_threads = p->inner >= 128 ? pl_threads(rows * p->inner) : 1;
+    (void)scalars;
+    memset(bufs[2], 0, (size_t)(p->outer * p->n * p->inner * p->size));
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int t = 0; t < n_threads; t++) {
+        int64_t begin, end;
+        plk_share(p->inner, 16, t, n_threads, &begin, &end);
+        if (p->size == 4)
+            ADD_ROWS(float)
+        else
+            ADD_ROWS(double)
+    }
+    return PL_OK;
+}
+
+/* bufs: x, index, y */
+PLK_KERNEL(plk_pick_run)
+{
+    const plk_take *p = params;
+    (void)scalars;
+    for (int64_t o = 0; o < p->outer; o++)
+        for (int64_t i = 0; i < p->inner; i++) {
+            int64_t at = o * p->inner + i, from = (o * p->n + bounded(p, bufs[1], at)) * p->inner + i;
+            memcpy((char *)bufs[2] + at * p->size, (const char *)bufs[0] + from * p->size, (size_t)p->size);
+        }
+    return PL_OK;
+}
+
+/* bufs: dy, index, dx */
+PLK_KERNEL(plk_pick_backward)
+{
+    const plk_take *p = params;
+    (void)scalars;
+    memset(bufs[2], 0, (size_t)(p->outer * p->n * p->inner * p->size));
+    for (int64_t o = 0; o < p->outer; o++)
+        for (int64_t i = 0; i < p->inner; i++) {
+            int64_t at = o * p->inner + i, to = (o * p->n + bounded(p, bufs[1], at)) * p->inner + i;
+            memcpy((char *)bufs[2] + to * p->size, (const char *)bufs[0] + at * p->size, (size_t)p->size);
+        }
+    return PL_OK;
+}
+
+static void as_dtype(double value, int dtype, void *out)
+{
+    plk_cast cast = {1, PLK_F64, dtype};
+    void *ends[2] = {&value, out};
+    plk_cast_run(&cast, ends, NULL);
+}
+
+/* bufs: indices, y (n_indices, depth) */
+PLK_KERNEL(plk_one_hot_run)
+{
+    const plk_one_hot *p = params;
+    uint64_t on = 0, off = 0;
+    (void)scalars;
+    as_dtype(p->on, p->dtype, &on);
+    as_dtype(p->off, p->dtype, &off);
+    char *y = bufs[1];
+    for (int64_t r = 0; r < p->n_indices; r++, y += p->depth * p->size) {
+        int64_t k = index_at(bufs[0], p->index_dtype, r);
+        for (int64_t i = 0; i < p->depth; i++)
+            memcpy(y + i * p->size, i == k ? &on : &off, (size_t)p->size);
+    }
+    return PL_OK;
+}
+
+/* bufs: x, lengths, y */
+PLK_KERNEL(plk_sequence_mask_run)
+{
+    const plk_sequence_mask *p = params;
+    int64_t row_bytes = p->inner * p->size, rows = p->steps * p->batch;
+    uint64_t value = 0;
+    int n_threads = pl_threads(rows * row_bytes / 8);
+    (void)scalars;
+    as_dtype(p->value, p->dtype, &value);
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t step = p->batch_first ? r % p->steps : r / p->batch, b = p->batch_first ? r / p->steps : r % p->batch;
+        const char *x = (const char *)bufs[0] + r * row_bytes;
+        char *y = (char *)bufs[2] + r * row_bytes;
+        double length = p->length_dtype == PLK_F32 ? (double)((const float *)bufs[1])[b]
+                                                   : (double)index_at(bufs[1], p->length_dtype, b);
+        if ((double)step >= length)
+            for (int64_t i = 0; i < p->inner; i++)
+                memcpy(y + i * p->size, &value, (size_t)p->size);
+        else if (x != y)
+            memcpy(y, x, (size_t)row_bytes);
+    }
+    return PL_OK;
+}

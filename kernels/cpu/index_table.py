@@ -1,0 +1,75 @@
+"""Entries of selections by indices."""
+from __future__ import annotations
+
+from math import prod
+
+from ..native import Native, native
+from ..shapes import one_axis
+from .layout import ITEM_BYTES, code, cost
+
+INDEX_DTYPES = ("float32", "float64", "int32", "int64", "int8", "uint8")
+FLOATS = ("float32", "float64")
+
+
+def _take(function, shape, axis, indices, dtype, mode, types, rows=None):
+    """A kernel on an array of `shape` (outer, n, inner); None for indices that it does not read or must check."""
+    if indices.dtype not in INDEX_DTYPES or mode == "raise" or (shape[axis] == 0 and prod(indices.shape)):
+        return None
+    count = prod(indices.shape)
+    fields = dict(outer=prod(shape[:axis]), n=shape[axis], n_indices=count, inner=prod(shape[axis + 1:]),
+                  size=ITEM_BYTES[dtype], index_dtype=code(indices.dtype), wrap=mode == "wrap")
+    return Native(function, ("plk_take", fields), cost(*types, steps=10 * count))
+
+
+@native("take")
+def take_entry(op, ins, outs, attrs):
+    a, indices = ins
+    return _take("plk_take_run", a.shape, one_axis(op.name, attrs["axis"], len(a.shape)), indices, a.dtype, attrs["mode"],
+                 (*outs, *outs))
+
+
+@native("Embedding")
+def embedding_entry(op, ins, outs, attrs):
+    indices, weight = ins
+    found = _take("plk_take_run", weight.shape, 0, indices, weight.dtype, "clip", (*outs, *outs))
+    return found and found._replace(function="plk_embedding_run")
+
+
+@native("_take_grad")
+def take_grad_entry(op, ins, outs, attrs):
+    dy, indices = ins
+    shape = attrs["shape"]
+    if dy.dtype not in FLOATS:
+        return None
+    return _take("plk_take_backward", shape, one_axis(op.name, attrs["axis"], len(shape)), indices, dy.dtype, attrs["mode"],
+                 (dy, dy, *outs))
+
+
+@native("pick", "batch_take", "_pick_grad")
+def pick_entry(op, ins, outs, attrs):
+    backward = op.name == "_pick_grad"
+    whole = outs[0] if backward else ins[0]
+    axis = one_axis(op.name, attrs.get("axis", 1), len(whole.shape))
+    return _take("plk_pick_backward" if backward else "plk_pick_run", whole.shape, axis, ins[1], whole.dtype,
+                 attrs.get("mode", "clip"), outs)
+
+
+@native("one_hot")
+def one_hot_entry(op, ins, outs, attrs):
+    x, y = ins[0], outs[0]
+    if x.dtype not in INDEX_DTYPES:
+        return None
+    fields = dict(n_indices=prod(x.shape), depth=attrs["depth"], size=ITEM_BYTES[y.dtype], index_dtype=code(x.dtype),
+                  dtype=code(y.dtype), on=attrs["on_value"], off=attrs["off_value"])
+    return Native("plk_one_hot_run", ("plk_one_hot", fields), cost(x, y, steps=prod(y.shape)))
+
+
+@native("SequenceMask")
+def sequence_mask_entry(op, ins, outs, attrs):
+    x = ins[0]
+    if not attrs["use_sequence_length"] or ins[1].dtype not in INDEX_DTYPES:
+        return None
+    axis = attrs["axis"]
+    fields = dict(steps=x.shape[axis], batch=x.shape[1 - axis], inner=prod(x.shape[2:]), size=ITEM_BYTES[x.dtype],
+                  length_dtype=code(ins[1].dtype), dtype=code(x.dtype), batch_first=axis == 1, value=attrs["value"])
+    return Native("plk_sequence_mask_run", ("plk_sequence_mask", fields), cost(x, x))

@@ -1,0 +1,176 @@
+/* Reductions: everything is accumulated in double, in LANES partial results that the compiler keeps in vectors. */
+#include "simd.h"
+#include "reduce.h"
+
+enum { LANES = 16, TILE = 256, CHUNK = 32768, MAX_CHUNKS = 256 };
+
+typedef struct {
+    double start;
+    double (*run)(const void *x, int64_t n);                     /* of n contiguous elements */
+    void (*rows)(double *acc, const void *x, int64_t width);     /* acc[j] of each column takes x[j] */
+    double (*merge)(double a, double b);
+} method;
+
+#define ADD(a, v) ((a) + (v))
+#define ADD_NUMBER(a, v) ((a) + ((v) == (v) ? (v) : 0))
+#define ADD_SQUARE(a, v) ((a) + (v) * (v))
+#define ADD_ABS(a, v) ((a) + fabs(v))
+#define TIMES(a, v) ((a) * (v))
+#define TIMES_NUMBER(a, v) ((a) * ((v) == (v) ? (v) : 1))
+#define LARGER(a, v) ((v) > (a) || (v) != (v) ? (v) : (a))
+#define SMALLER(a, v) ((v) < (a) || (v) != (v) ? (v) : (a))
+
+#define METHOD(name, T, START, STEP, MERGE) \
+    static double name##_run(const void *data, int64_t n) \
+    { \
+        const T *x = data; \
+        double acc[LANES], total; \
+        int64_t i = 0; \
+        for (int l = 0; l < LANES; l++) acc[l] = START; \
+        for (; i + LANES <= n; i += LANES) \
+            PLK_LANES for (int l = 0; l < LANES; l++) { double v = (double)x[i + l]; acc[l] = STEP(acc[l], v); } \
+        total = START; \
+        for (int l = 0; l < LANES; l++) total = MERGE(total, acc[l]); \
+        for (; i < n; i++) { double v = (double)x[i]; total = STEP(total, v); } \
+        return total; \
+    } \
+    static void name##_rows(double *acc, const void *data, int64_t width) \
+    { \
+        const T *x = data; \
+        for (int64_t j = 0; j < width; j++) { double v = (double)x[j]; acc[j] = STEP(acc[j], v); } \
+    } \
+    static double name##_merge(double a, double b) { return MERGE(a, b); }
+#define METHODS(T, s) \
+    METHOD(sum_##s, T, 0, ADD, ADD) METHOD(nansum_##s, T, 0, ADD_NUMBER, ADD) METHOD(square_##s, T, 0, ADD_SQUARE, ADD) \
+    METHOD(abs_##s, T, 0, ADD_ABS, ADD) METHOD(prod_##s, T, 1, TIMES, TIMES) METHOD(nanprod_##s, T, 1, TIMES_NUMBER, TIMES) \
+    METHOD(max_##s, T, -INFINITY, LARGER, LARGER) METHOD(min_##s, T, INFINITY, SMALLER, SMALLER) \
+    static const method methods_##s[] = { \
+        {0, sum_##s##_run, sum_##s##_rows, sum_##s##_merge}, {0, nansum_##s##_run, nansum_##s##_rows, nansum_##s##_merge}, \
+        {0, square_##s##_run, square_##s##_rows, square_##s##_merge}, {0, abs_##s##_run, abs_##s##_rows, abs_##s##_merge}, \
+        {1, prod_##s##_run, prod_##s##_rows, prod_##s##_merge}, {1, nanprod_##s##_run, nanprod_##s##_rows, nanprod_##s##_merge}, \
+        {-INFINITY, max_##s##_run, max_##s##_rows, max_##s##_merge}, {INFINITY, min_##s##_run, min_##s##_rows, min_##s##_merge}}; \
+    _Static_assert(sizeof methods_##s / sizeof *methods_##s == PLK_REDUCE_COUNT, "one method for each kind");
+METHODS(float, f32)
+METHODS(double, f64)
+
+static int64_t offset_of(int64_t at, int n, const int64_t *shape, const int64_t *strides)
+{
+    int64_t offset = 0;
+    for (int d = n - 1; d >= 0; d--) {
+        offset += at % shape[d] * strides[d];
+        at /= shape[d];
+    }
+    return offset;
+}
+
+static void store(const plk_reduce *p, void *y, int64_t at, double v)
+{
+    v *= p->scale;
+    if (p->root)
+        v = sqrt(v);
+    if (p->dtype == PLK_F32)
+        ((float *)y)[at] = (float)v;
+    else
+        ((double *)y)[at] = v;
+}
+
+/* One long run, in chunks whose number does not depend on the threads. */
+static double run_chunks(const method *m, const char *x, int64_t n, size_t size, int n_threads)
+{
+    double parts[MAX_CHUNKS], total = m->start;
+    int64_t n_chunks = (n + CHUNK - 1) / CHUNK;
+    n_chunks = n_chunks > MAX_CHUNKS ? MAX_CHUNKS : n_chunks;
+    int64_t chunk = (n + n_chunks - 1) / n_chunks;
+#pragma omp parallel for num_threads(n_threads)
+    for (int64_t c = 0; c < n_chunks; c++) {
+        int64_t begin = c * chunk, some = n - begin < chunk ? n - begin : chunk;
+        parts[c] = some > 0 ? m->run(x + (size_t)begin * size, some) : m->start;
+    }
+    for (int64_t c = 0; c < n_chunks; c++)
+        total = m->merge(total, parts[c]);
+    return total;
+}
+
+/* bufs: x, y */
+PLK_KERNEL(plk_reduce_run)
+{
+    const plk_reduce *p = params;
+    const method *m = (p->dtype == PLK_F32 ? methods_f32 : methods_f64) + p->kind;
+    const char *x = bufs[0];
+    void *y = bufs[1];
+    size_t size = plk_dtype_bytes(p->dtype);
+    int n_threads = pl_threads(p->n_in / 2);
+    int64_t n_reduced = 1, tiles = (p->inner + TILE - 1) / TILE;
+    (void)scalars;
+    for (int d = 0; d < p->n_reduced; d++)
+        n_reduced *= p->reduced_shape[d];
+    if (p->n_out == 0)
+        return PL_OK;
+    if (p->inner_reduced && p->n_out < n_threads && n_reduced == 1) {
+        for (int64_t o = 0; o < p->n_out; o++) {
+            const char *from = x + offset_of(o, p->n_kept, p->kept_shape, p->kept_strides) * (int64_t)size;
+            store(p, y, o, run_chunks(m, from, p->inner, size, n_threads));
+        }
+        return PL_OK;
+    }
+    if (p->inner_reduced) {
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+        for (int64_t o = 0; o < p->n_out; o++) {
+            int64_t base = offset_of(o, p->n_kept, p->kept_shape, p->kept_strides);
+            double acc = m->start;
+            for (int64_t r = 0; r < n_reduced; r++) {
+                int64_t at = base + offset_of(r, p->n_reduced, p->reduced_shape, p->reduced_strides);
+                acc = m->merge(acc, m->run(x + at * (int64_t)size, p->inner));
+            }
+            store(p, y, o, acc);
+        }
+        return PL_OK;
+    }
+    int64_t units = p->n_out / p->inner * tiles;
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t u = 0; u < units; u++) {
+        double acc[TILE];
+        int64_t first = u % tiles * TILE, width = p->inner - first < TILE ? p->inner - first : TILE;
+        int64_t base = offset_of(u / tiles, p->n_kept, p->kept_shape, p->kept_strides) + first;
+        for (int64_t j = 0; j < width; j++)
+            acc[j] = m->start;
+        for (int64_t r = 0; r < n_reduced; r++) {
+            int64_t at = base + offset_of(r, p->n_reduced, p->reduced_shape, p->reduced_strides);
+            m->rows(acc, x + at * (int64_t)size, width);
+        }
+        for (int64_t j = 0; j < width; j++)
+            store(p, y, u / tiles * p->inner + first + j, acc[j]);
+    }
+    return PL_OK;
+}
+
+#define ARGMAX(T) \
+    for (int64_t u = begin; u < end; u++) { \
+        const T *x = (const T *)bufs[0] + u / p->inner * p->n * p->inner + u % p->inner; \
+        T best = x[0]; \
+        int64_t at = 0; \
+        for (int64_t k = 1; k < p->n; k++) { \
+            T v = x[k * p->inner]; \
+            if ((p->smallest ? v < best : v > best) || (v != v && best == best)) { best = v; at = k; } \
+        } \
+        ((T *)bufs[1])[u] = (T)at; \
+    }
+
+/* bufs: x (outer, n, inner), y (outer, inner) in x's dtype: the first extreme, or the first NaN */
+PLK_KERNEL(plk_argmax_run)
+{
+    const plk_argmax *p = params;
+    int64_t units = p->outer * p->inner;
+    int n_threads = pl_threads(units * p->n);
+    (void)scalars;
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int i = 0; i < n_threads; i++) {
+        int64_t begin, end;
+        plk_share(units, 1, i, n_threads, &begin, &end);
+        if (p->dtype == PLK_F32)
+            ARGMAX(float)
+        else
+            ARGMAX(double)
+    }
+    return PL_OK;
+}

@@ -1,0 +1,172 @@
+/* The softmax family in float32. A row's maximum, exponentials and sum stay in the L1 cache; other axes than the last
+ * go through tiles of columns. */
+#include "simd.h"
+#include "softmax.h"
+
+enum { LANES = 16, COLUMNS = 32 };
+
+static float row_max(const float *x, int64_t n, float scale)
+{
+    float m[LANES], top = -INFINITY;
+    int64_t i = 0;
+    for (int l = 0; l < LANES; l++)
+        m[l] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        PLK_LANES for (int l = 0; l < LANES; l++) {
+            float v = x[i + l] * scale;
+            m[l] = v > m[l] || v != v ? v : m[l];
+        }
+    for (; i < n; i++) {
+        float v = x[i] * scale;
+        top = v > top || v != v ? v : top;
+    }
+    for (int l = 0; l < LANES; l++)
+        top = m[l] > top || m[l] != m[l] ? m[l] : top;
+    return top;
+}
+
+/* y = e^(x scale - top), returns the sum */
+static double row_exps(const float *x, float *y, int64_t n, float scale, float top)
+{
+    double acc[LANES] = {0}, total = 0;
+    int64_t i = 0;
+    for (; i < n; i++)
+        y[i] = plk_exp_f32(x[i] * scale - top);
+    for (i = 0; i + LANES <= n; i += LANES)
+        PLK_LANES for (int l = 0; l < LANES; l++)
+            acc[l] += (double)y[i + l];
+    for (; i < n; i++)
+        total += (double)y[i];
+    for (int l = 0; l < LANES; l++)
+        total += acc[l];
+    return total;
+}
+
+static void row_forward(const plk_softmax *p, const float *x, float *y, int64_t valid)
+{
+    float scale = (float)p->scale, top = row_max(x, valid, scale);
+    if (p->log) {
+        float shift = top + logf((float)row_exps(x, y, valid, scale, top));    /* y is not x: the record says so */
+        for (int64_t i = 0; i < valid; i++)
+            y[i] = x[i] * scale - shift;
+    } else {
+        float f = (float)(1 / row_exps(x, y, valid, scale, isinf(top) ? 0 : top));
+        for (int64_t i = 0; i < valid; i++)
+            y[i] *= f;
+    }
+    for (int64_t i = valid; i < p->n; i++)
+        y[i] = 0;
+}
+
+static void row_backward(const plk_softmax *p, const float *dy, const float *y, float *dx)
+{
+    double total = 0;
+    int64_t i = 0;
+    float acc[LANES] = {0};
+    for (; i + LANES <= p->n; i += LANES)
+        PLK_LANES for (int l = 0; l < LANES; l++)
+            acc[l] += p->log ? dy[i + l] : dy[i + l] * y[i + l];
+    for (int l = 0; l < LANES; l++)
+        total += (double)acc[l];
+    for (; i < p->n; i++)
+        total += (double)(p->log ? dy[i] : dy[i] * y[i]);
+    float s = (float)total;
+    if (p->log)
+        for (i = 0; i < p->n; i++)
+            dx[i] = dy[i] - plk_exp_f32(y[i]) * s;
+    else
+        for (i = 0; i < p->n; i++)
+            dx[i] = y[i] * (dy[i] - s);
+}
+
+static int64_t length_at(const plk_softmax *p, const void *lengths, int64_t at)
+{
+    int64_t v = !p->length_bytes ? p->n : p->length_bytes == 4 ? ((const int32_t *)lengths)[at]
+                                                               : ((const int64_t *)lengths)[at];
+    return v < 0 ? 0 : v < p->n ? v : p->n;
+}
+
+/* Up to COLUMNS columns of one outer index; lengths: of the first column. */
+static void columns_forward(const plk_softmax *p, const float *x, float *y, int width, const int64_t *valid)
+{
+    float top[COLUMNS], sum[COLUMNS], scale = (float)p->scale;
+    for (int j = 0; j < width; j++) {
+        top[j] = -INFINITY;
+        sum[j] = 0;
+    }
+    for (int64_t k = 0; k < p->n; k++)
+        for (int j = 0; j < width; j++) {
+            float v = x[k * p->inner + j] * scale;
+            top[j] = k < valid[j] && (v > top[j] || v != v) ? v : top[j];
+        }
+    for (int j = 0; j < width && !p->log; j++)
+        top[j] = top[j] == INFINITY || top[j] == -INFINITY ? 0 : top[j];
+    for (int64_t k = 0; k < p->n; k++)
+        for (int j = 0; j < width; j++) {
+            float e = plk_exp_f32(x[k * p->inner + j] * scale - top[j]);
+            e = k < valid[j] ? e : 0;
+            sum[j] += e;
+            if (!p->log)
+                y[k * p->inner + j] = e;
+        }
+    for (int j = 0; j < width; j++)
+        sum[j] = p->log ? top[j] + logf(sum[j]) : sum[j] == 0 ? 1 : 1 / sum[j];
+    for (int64_t k = 0; k < p->n; k++)
+        for (int j = 0; j < width; j++)
+            y[k * p->inner + j] = p->log ? x[k * p->inner + j] * scale - sum[j] : y[k * p->inner + j] * sum[j];
+}
+
+static void columns_backward(const plk_softmax *p, const float *dy, const float *y, float *dx, int width)
+{
+    float sum[COLUMNS] = {0};
+    for (int64_t k = 0; k < p->n; k++)
+        for (int j = 0; j < width; j++)
+            sum[j] += p->log ? dy[k * p->inner + j] : dy[k * p->inner + j] * y[k * p->inner + j];
+    for (int64_t k = 0; k < p->n; k++)
+        for (int j = 0; j < width; j++) {
+            int64_t at = k * p->inner + j;
+            dx[at] = p->log ? dy[at] - plk_exp_f32(y[at]) * sum[j] : y[at] * (dy[at] - sum[j]);
+        }
+}
+
+static void run(const plk_softmax *p, const float *a, const float *b, float *out, const void *lengths, int backward)
+{
+    int n_threads = pl_threads(p->outer * p->n * p->inner * 4);
+    int64_t tiles = (p->inner + COLUMNS - 1) / COLUMNS, units = p->outer * (p->inner == 1 ? 1 : tiles);
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t u = 0; u < units; u++) {
+        if (p->inner == 1) {
+            int64_t at = u * p->n;
+            if (backward)
+                row_backward(p, a + at, b + at, out + at);
+            else
+                row_forward(p, a + at, out + at, length_at(p, lengths, u));
+            continue;
+        }
+        int64_t o = u / tiles, first = u % tiles * COLUMNS, at = o * p->n * p->inner + first, valid[COLUMNS];
+        int width = (int)(p->inner - first < COLUMNS ? p->inner - first : COLUMNS);
+        for (int j = 0; j < width; j++)
+            valid[j] = length_at(p, lengths, o * p->inner + first + j);
+        if (backward)
+            columns_backward(p, a + at, b + at, out + at, width);
+        else
+            columns_forward(p, a + at, out + at, width, valid);
+    }
+}
+
+/* bufs: x, lengths if any, y */
+PLK_KERNEL(plk_softmax_run)
+{
+    const plk_softmax *p = params;
+    (void)scalars;
+    run(p, bufs[0], NULL, bufs[p->length_bytes ? 2 : 1], p->length_bytes ? bufs[1] : NULL, 0);
+    return PL_OK;
+}
+
+/* bufs: dy, y, dx */
+PLK_KERNEL(plk_softmax_backward)
+{
+    (void)scalars;
+    run(params, bufs[0], bufs[1], bufs[2], NULL, 1);
+    return PL_OK;
+}

@@ -1,0 +1,658 @@
+/* The engine without Python: random programs against a sequential oracle, every path of failure, fork, speed.
+ *
+ *   driver [random|rules|memory|bench|all] [number of random programs] [first seed]
+ * Built and run by sanitize.sh beside this file, under each sanitizer; exits with 1 at the first surprise. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK(condition) ((condition) ? (void)0 : fail_at(__LINE__, #condition))
+
+static void fail_at(int line, const char *condition)
+{
+    fprintf(stderr, "driver.c:%d: %s\n  last error: %s\n", line, condition, pl_error_last());
+    exit(1);
+}
+
+static uint64_t random_state = 1;
+
+static int below(int n)                       /* xorshift64* */
+{
+    random_state ^= random_state >> 12;
+    random_state ^= random_state << 25;
+    random_state ^= random_state >> 27;
+    return (int)((random_state * 2685821657736338717u >> 33) % (uint64_t)n);
+}
+
+static double seconds(void) { return (double)pl_profiler_now() * 1e-9; }
+
+static int wait_read(uintptr_t array)
+{
+    int status;
+    while ((status = pl_wait_read(array, 1000)) == PL_AGAIN) {}
+    return status;
+}
+
+static int wait_all(void)
+{
+    int status;
+    while ((status = pl_wait_all(1000)) == PL_AGAIN) {}
+    return status;
+}
+
+static void tell_all(void)
+{
+    while (wait_all() != PL_OK) {}
+}
+
+/* ---- random programs -------------------------------------------------------------------------------------- */
+
+enum { N_ARRAYS = 7, MAX_ARGS = 3, N_OPS = 24 };
+
+typedef struct { int n_reads, n_writes, reads[MAX_ARGS], writes[MAX_ARGS]; bool fails; uint64_t salt; } step;
+typedef struct { step what; uint64_t *reads[MAX_ARGS], *writes[MAX_ARGS]; } call;
+typedef struct { uint64_t value; int error; } cell;     /* error: number of the step that poisoned it, or -1 */
+
+static uint64_t mix(uint64_t a, uint64_t b) { return (a ^ b) * 0x9E3779B97F4A7C15u + (a << 7); }
+
+static int call_run(void *arg)
+{
+    call *c = arg;
+    uint64_t h = c->what.salt;
+    for (int i = 0; i < c->what.n_reads; i++)
+        h = mix(h, *c->reads[i]);
+    for (volatile int spin = (int)(c->what.salt % 64); spin > 0; spin--) {}
+    if (c->what.fails) {
+        char text[32];
+        snprintf(text, sizeof text, "step %d", (int)c->what.salt);
+        return pl_fail(PL_FAILED, text);
+    }
+    for (int i = 0; i < c->what.n_writes; i++)
+        *c->writes[i] = mix(h, (uint64_t)i);
+    return PL_OK;
+}
+
+/* What has to come out: the steps one after the other. */
+static void oracle_run(const step *s, cell *cells)
+{
+    int error = s->fails ? (int)s->salt : -1;
+    uint64_t h = s->salt;
+    for (int i = s->n_reads - 1; i >= 0; i--)
+        if (cells[s->reads[i]].error >= 0)
+            error = cells[s->reads[i]].error;
+    for (int i = 0; i < s->n_reads; i++)
+        h = mix(h, cells[s->reads[i]].value);
+    for (int i = 0; i < s->n_writes; i++) {
+        cell *c = &cells[s->writes[i]];
+        c->error = error;
+        if (error < 0)
+            c->value = mix(h, (uint64_t)i);
+    }
+}
+
+static step random_step(int number)
+{
+    step s = {.n_reads = below(MAX_ARGS + 1), .n_writes = below(MAX_ARGS), .fails = below(12) == 0,
+              .salt = (uint64_t)number};
+    for (int i = 0; i < s.n_reads; i++)
+        s.reads[i] = below(N_ARRAYS);
+    for (int i = 0; i < s.n_writes; i++) {    /* writes differ from each other */
+        bool again;
+        do {
+            again = false;
+            s.writes[i] = below(N_ARRAYS);
+            for (int k = 0; k < i; k++)
+                again |= s.writes[k] == s.writes[i];
+        } while (again);
+    }
+    return s;
+}
+
+static void random_program(uint64_t seed)
+{
+    random_state = seed * 0x9E3779B97F4A7C15u + 1;
+    cell cells[N_ARRAYS];
+    uintptr_t arrays[N_ARRAYS];
+    uint64_t version[N_ARRAYS] = {0};
+    for (int i = 0; i < N_ARRAYS; i++) {
+        CHECK((arrays[i] = pl_array_new(sizeof(uint64_t))));
+        *(uint64_t *)pl_array_data(arrays[i]) = cells[i].value = (uint64_t)i;
+        cells[i].error = -1;
+    }
+    pl_engine_set_naive(below(8) == 0);
+    int bulk = below(3) ? 0 : below(10), n_ops = 1 + below(N_OPS);
+    pl_engine_set_bulk(bulk);
+    for (int number = 0; number < n_ops; number++) {
+        step s = random_step(number);
+        call *c = malloc(sizeof *c);
+        CHECK(c);
+        c->what = s;
+        uintptr_t reads[MAX_ARGS], writes[MAX_ARGS];
+        for (int i = 0; i < s.n_reads; i++) {
+            reads[i] = arrays[s.reads[i]];
+            c->reads[i] = pl_array_data(reads[i]);
+        }
+        for (int i = 0; i < s.n_writes; i++) {
+            writes[i] = arrays[s.writes[i]];
+            c->writes[i] = pl_array_data(writes[i]);
+            version[s.writes[i]]++;
+        }
+        CHECK(pl_push(call_run, c, free, reads, s.n_reads, writes, s.n_writes, below(3), below(2),
+                      below(3) ? 0 : below(7) - 3, "random", number) == PL_OK);
+        oracle_run(&s, cells);
+        if (below(20) == 0)
+            wait_read(arrays[below(N_ARRAYS)]);
+    }
+    for (int i = 0; i < N_ARRAYS; i++) {
+        int status = wait_read(arrays[i]);
+        CHECK(status == (cells[i].error < 0 ? PL_OK : PL_FAILED));
+        char text[32];
+        snprintf(text, sizeof text, "step %d", cells[i].error);
+        if (status == PL_FAILED)
+            CHECK(strcmp(pl_error_last(), text) == 0 && pl_error_location() == cells[i].error);
+        else
+            CHECK(*(uint64_t *)pl_array_data(arrays[i]) == cells[i].value);
+        CHECK(pl_array_version(arrays[i]) == version[i]);
+        pl_array_free(arrays[i]);
+    }
+    pl_engine_set_bulk(0);
+    tell_all();
+    CHECK(pl_engine_pending() == 0);
+}
+
+/* ---- kernels ---------------------------------------------------------------------------------------------- */
+
+static int add_run(const void *params, void *const *bufs, const double *scalars)
+{
+    (void)params;
+    (void)scalars;
+    *(double *)bufs[2] = *(double *)bufs[0] + *(double *)bufs[1];
+    return PL_OK;
+}
+
+static int scale_run(const void *params, void *const *bufs, const double *scalars)
+{
+    *(double *)bufs[1] = *(double *)bufs[0] * scalars[0] + *(const double *)params;
+    return PL_OK;
+}
+
+static int fails_run(const void *params, void *const *bufs, const double *scalars)
+{
+    (void)params;
+    (void)bufs;
+    (void)scalars;
+    return pl_fail(PL_EINVAL, "the kernel says no");
+}
+
+static int random_run(const void *params, void *const *bufs, const double *scalars)
+{
+    (void)params;
+    memcpy(bufs[0], scalars, 2 * sizeof(double));       /* seed and counter */
+    return PL_OK;
+}
+
+static const size_t one_double[] = {sizeof(double)}, two_doubles[] = {2 * sizeof(double)};
+
+static uintptr_t plan_of(pl_kernel kernel, int n_in, int n_scalars, int flags)
+{
+    static const double offset = 0.5;
+    return pl_plan_new(kernel, &offset, sizeof offset, n_in, 1, flags & PL_PLAN_RANDOM ? two_doubles : one_double,
+                       NULL, n_scalars, flags, PL_LANE_CPU, 0, 1.0, "kernel");
+}
+
+static uintptr_t array_of(double value)
+{
+    uintptr_t a = pl_array_new(sizeof value);
+    if (a)
+        *(double *)pl_array_data(a) = value;
+    return a;
+}
+
+static double value_of(uintptr_t a)
+{
+    CHECK(wait_read(a) == PL_OK);
+    return *(double *)pl_array_data(a);
+}
+
+/* ---- rules ------------------------------------------------------------------------------------------------ */
+
+static atomic_int gate, order[16], n_order;
+static atomic_int released;
+
+static int wait_gate(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&gate)) {}
+    return PL_OK;
+}
+
+static int note_order(void *arg)
+{
+    int at = atomic_fetch_add(&n_order, 1);
+    atomic_store(&order[at], (int)(intptr_t)arg);
+    return PL_OK;
+}
+
+static void push(pl_fn fn, void *arg, uintptr_t read, uintptr_t write, int lane, int priority)
+{
+    CHECK(pl_push(fn, arg, NULL, &read, read != 0, &write, write != 0, lane, 0, priority, "fn", 7) == PL_OK);
+}
+
+static void rule_priorities(void)
+{
+    static const int expected[] = {5, 5, 1, 0, 0, -2};
+    int pushed[] = {0, 5, -2, 1, 0, 5};
+    atomic_store(&gate, 0);
+    atomic_store(&n_order, 0);
+    uintptr_t vars[6];
+    push(wait_gate, NULL, 0, 0, PL_LANE_IO, 9);
+    for (int i = 0; i < 6; i++) {
+        vars[i] = pl_array_new(0);
+        push(note_order, (void *)(intptr_t)pushed[i], 0, vars[i], PL_LANE_IO, pushed[i]);
+    }
+    atomic_store(&gate, 1);
+    CHECK(wait_all() == PL_OK && atomic_load(&n_order) == 6);
+    for (int i = 0; i < 6; i++) {
+        CHECK(atomic_load(&order[i]) == expected[i]);
+        pl_array_free(vars[i]);
+    }
+}
+
+static void rule_errors(void)
+{
+    uintptr_t bad = plan_of(fails_run, 1, 0, 0), add = plan_of(add_run, 2, 0, 0), x = array_of(1);
+    uintptr_t y = pl_invoke1(bad, x, 0), z = pl_invoke2(add, x, y), part = pl_array_view(y, 0);
+    CHECK(y && z);
+    for (int i = 0; i < 2; i++) {             /* at every wait, on whatever depends on it */
+        CHECK(wait_read(y) == PL_FAILED && strcmp(pl_error_last(), "the kernel says no") == 0);
+        CHECK(wait_read(z) == PL_FAILED && strcmp(pl_error_name(), "kernel") == 0);
+        CHECK(wait_read(part) == PL_FAILED && pl_array_poisoned(part));
+    }
+    CHECK(wait_all() == PL_OK);               /* it was told */
+    CHECK(pl_invoke(add, (uintptr_t[]){x, x}, &y, NULL, 3) == PL_OK);
+    CHECK(value_of(y) == 2.0 && !pl_array_poisoned(part));      /* overwritten: healed; z is not */
+    CHECK(wait_read(z) == PL_FAILED);
+    pl_array_overwritten(z);
+    CHECK(wait_read(z) == PL_OK);
+    uintptr_t more[2] = {pl_invoke1(bad, x, 0), pl_invoke1(bad, x, 0)};
+    pl_array_free(more[0]);                   /* an error outlives its array until it is told */
+    CHECK(wait_all() == PL_FAILED && wait_all() == PL_FAILED && wait_all() == PL_OK);
+    uintptr_t pair = pl_array_new(2 * sizeof(double));          /* writing a part does not heal the whole */
+    CHECK(pl_push(call_run, &(call){.what.fails = true}, NULL, NULL, 0, &pair, 1, 0, 0, 0, "f", 1) == PL_OK);
+    CHECK(pl_invoke(add, (uintptr_t[]){x, x}, &pair, NULL, 3) == PL_OK && wait_read(pair) == PL_FAILED);
+    uintptr_t all[] = {x, y, z, part, more[1], pair};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        pl_array_free(all[i]);
+    pl_plan_free(bad);
+    pl_plan_free(add);
+    char huge[20000];
+    memset(huge, 'a', sizeof huge - 1);
+    memcpy(huge + sizeof huge - 4, "end", 4);
+    pl_fail(PL_FAILED, huge);
+    CHECK(strlen(pl_error_last()) < 8192 && strstr(pl_error_last(), "\n  ...\n") && strstr(pl_error_last(), "aend"));
+}
+
+static void note_release(void *owner)
+{
+    (void)owner;
+    CHECK(pl_engine_pending() >= 0);          /* deadlocks if it is called with the lock */
+    atomic_fetch_add(&released, 1);
+}
+
+static void rule_foreign(void)
+{
+    double mine = 4;
+    atomic_store(&released, 0);
+    uintptr_t add = plan_of(add_run, 2, 0, 0), a = pl_array_wrap(&mine, sizeof mine, note_release, NULL);
+    uintptr_t b = pl_invoke2(add, a, a), view = pl_array_view(a, 0);
+    pl_array_free(a);
+    CHECK(value_of(b) == 8.0 && atomic_load(&released) == 0 && pl_array_shares(view, view));
+    pl_array_free(view);
+    wait_all();
+    pl_engine_stop();                         /* the release may have been the worker's */
+    CHECK(atomic_load(&released) == 1);
+    pl_plan_free(add);                        /* the plan outlives its pending ops */
+    pl_array_free(b);
+    a = pl_array_wrap(&mine, sizeof mine, NULL, NULL);
+    pl_array_free(a);
+}
+
+static uintptr_t inner_var;
+
+static int inner_run(void *arg)
+{
+    (void)arg;
+    uintptr_t var = pl_array_new(0);
+    push(pl_noop, NULL, 0, var, PL_LANE_IO, 0);
+    int status = wait_read(var);              /* on the worker's own lane */
+    pl_array_free(var);
+    return status;
+}
+
+static int waits_for_itself(void *arg)
+{
+    uintptr_t var = pl_array_new(0);
+    CHECK(wait_read((uintptr_t)arg) == PL_OK);          /* its own claim is ready */
+    push(pl_noop, NULL, (uintptr_t)arg, var, PL_LANE_IO, 0);
+    int status = wait_read(var);
+    CHECK(wait_all() == PL_EINVAL);
+    pl_array_free(var);
+    return status == PL_OK ? PL_OK : pl_fail(status, "stuck");
+}
+
+static void rule_inside(void)
+{
+    inner_var = pl_array_new(0);
+    for (int i = 0; i < 50; i++)
+        push(inner_run, NULL, 0, i % 2 ? inner_var : 0, PL_LANE_IO, 0);
+    CHECK(wait_read(inner_var) == PL_OK && wait_all() == PL_OK);
+    push(waits_for_itself, (void *)inner_var, 0, inner_var, PL_LANE_IO, 0);
+    CHECK(wait_read(inner_var) == PL_FAILED && strcmp(pl_error_last(), "stuck") == 0);
+    pl_array_free(inner_var);
+    tell_all();
+}
+
+static void *pusher(void *arg)
+{
+    uintptr_t *vars = arg;
+    for (int i = 0; i < 2000; i++)
+        CHECK(pl_push(pl_noop, NULL, NULL, vars, 2, vars + 2, 1, i % 3, 0, i % 2, "noop", -1) == PL_OK);
+    CHECK(wait_read(vars[2]) == PL_OK);
+    return NULL;
+}
+
+static void rule_many_threads(void)
+{
+    enum { N = 4 };
+    pthread_t threads[N];
+    uintptr_t vars[3] = {pl_array_new(0), pl_array_new(0), pl_array_new(0)};
+    pl_engine_set_limits(64, 0);              /* and the producers wait */
+    for (int i = 0; i < N; i++)
+        CHECK(pthread_create(&threads[i], NULL, pusher, vars) == 0);
+    for (int i = 0; i < N; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(wait_all() == PL_OK && pl_array_version(vars[2]) == N * 2000);
+    for (int i = 0; i < 3; i++)
+        pl_array_free(vars[i]);
+    pl_engine_set_limits(4096, 0);
+}
+
+static void rule_pressure(void)
+{
+    uintptr_t scale = plan_of(scale_run, 1, 1, 0), first = array_of(1), last = first;
+    pl_engine_set_limits(0, 10 * sizeof(double));       /* ten outputs may be in the queue */
+    for (int i = 0; i < 500; i++) {
+        uintptr_t next = pl_invoke1(scale, last, 1.0);
+        CHECK(next && pl_engine_pending() <= 11);
+        if (last != first)
+            pl_array_free(last);
+        last = next;
+    }
+    CHECK(value_of(last) == 251.0);
+    pl_engine_set_limits(0, (size_t)1 << 40);
+    pl_array_free(first);
+    pl_array_free(last);
+    pl_plan_free(scale);
+}
+
+static uintptr_t small_program(uintptr_t add, uintptr_t scale, uintptr_t random)
+{
+    static const uint8_t modes[] = {PL_READ, PL_READWRITE};
+    static const pl_slot slots[] = {{PL_SLOT_INPUT, 0, 0}, {PL_SLOT_INPUT, 1, 0}, {PL_SLOT_ARENA, 0, 64},
+                                    {PL_SLOT_ARENA, 0, 64}, {PL_SLOT_OUTPUT, 0, 0},
+                                    {PL_SLOT_OUTPUT, 1, 0},
+                                    {PL_SLOT_OUTPUT, 0, 0}, {PL_SLOT_OUTPUT, 0, 0}, {PL_SLOT_INPUT, 1, 0}};
+    static const double scalars[] = {3.0};
+    const uintptr_t plans[] = {add, scale, random, add};
+    const size_t out_bytes[] = {sizeof(double), 2 * sizeof(double)};
+    return pl_program_new(2, modes, 2, out_bytes, 4, plans, slots, scalars, 128, 0, PL_LANE_CPU, 0, "program");
+}
+
+static void rule_programs(void)
+{
+    uintptr_t add = plan_of(add_run, 2, 0, 0), scale = plan_of(scale_run, 1, 1, 0);
+    uintptr_t random = plan_of(random_run, 0, 0, PL_PLAN_RANDOM), p = small_program(add, scale, random);
+    CHECK(p && pl_plan_label(add, "()+()") == PL_OK);
+    pl_plan_free(add);                        /* the program keeps them */
+    pl_plan_free(scale);
+    pl_plan_free(random);
+    pl_seed(42);
+    pl_profiler_set(1);
+    uintptr_t in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
+    for (int i = 0; i < 3; i++)
+        CHECK(pl_program_run(p, in, out, 5) == PL_OK);
+    pl_program_free(p);
+    CHECK(value_of(out[0]) == 366.5);         /* in[1]: 2, 19, 121 */
+    CHECK(wait_read(out[1]) == PL_OK);
+    double *counter = pl_array_data(out[1]);
+    CHECK(counter[0] == 42.0 && counter[1] == 2.0);
+    pl_profiler_set(0);
+    pl_event events[64];
+    int64_t n = pl_profiler_take(events, 64), n_instr = 0;
+    CHECK(n == 15 && pl_profiler_take(events, 64) == 0 && pl_profiler_thread(events[0].thread));
+    for (int i = 0; i < n; i++) {
+        n_instr += events[i].kind == PL_EVENT_INSTRUCTION;
+        CHECK(events[i].end_ns >= events[i].start_ns && events[i].start_ns >= events[i].push_ns);
+    }
+    CHECK(n_instr == 12);
+    for (int i = 0; i < 2; i++) {
+        pl_array_free(in[i]);
+        pl_array_free(out[i]);
+    }
+}
+
+static void rule_storage(void)
+{
+    pl_storage_stats before, after;
+    pl_storage_get_stats(&before);
+    CHECK(pl_array_new((size_t)1 << 45) == 0 && strstr(pl_error_last(), "out of memory"));
+    CHECK(pl_array_new((size_t)-1) == 0);
+    for (size_t bytes = 0; bytes < 5000000; bytes = bytes * 5 / 4 + 1) {
+        uintptr_t a = pl_array_new(bytes);
+        CHECK(a && (uintptr_t)pl_array_data(a) % 64 == 0);
+        memset(pl_array_data(a), 1, bytes);
+        pl_array_free(a);
+    }
+    pl_storage_get_stats(&after);
+    CHECK(after.used_bytes == before.used_bytes && after.peak_bytes >= 4000000);
+    pl_storage_trim();
+    pl_storage_get_stats(&after);
+    CHECK(after.pooled_bytes == 0);
+}
+
+static void rule_fork(void)
+{
+    uintptr_t add = plan_of(add_run, 2, 0, 0), a = array_of(2), b = pl_invoke2(add, a, a);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    uintptr_t c = pl_invoke2(add, b, b);
+    bool good = wait_read(c) == PL_OK && *(double *)pl_array_data(c) == 8.0 && wait_all() == PL_OK;
+    if (child == 0)
+        _exit(good ? 0 : 1);
+    int status;
+    CHECK(good && waitpid(child, &status, 0) == child && status == 0);
+    pl_array_free(a);
+    pl_array_free(b);
+    pl_array_free(c);
+    pl_plan_free(add);
+}
+
+static void rule_bad_calls(void)
+{
+    uintptr_t var = pl_array_new(0), plan = pl_plan_new(add_run, NULL, 0, 0, 1, one_double, NULL, 0, 0, 99, 0, 1, "x");
+    uintptr_t out = 0;
+    CHECK(pl_push(pl_noop, NULL, NULL, &var, 1, &var, 1, PL_LANE_COUNT, 0, 0, "x", -1) == PL_FAILED);
+    CHECK(pl_invoke(plan, NULL, &out, NULL, -1) == PL_FAILED && out == 0);
+    CHECK(strstr(pl_error_last(), "no such lane"));
+    CHECK(wait_read(var) == PL_OK && pl_engine_pending() == 0);
+    pl_plan_free(plan);
+    pl_array_free(var);
+}
+
+static void rules(void)
+{
+    rule_priorities();
+    rule_errors();
+    rule_foreign();
+    rule_inside();
+    rule_many_threads();
+    rule_pressure();
+    rule_programs();
+    rule_storage();
+    rule_fork();
+    rule_bad_calls();
+    pl_engine_set_naive(1);
+    rule_errors();
+    rule_inside();
+    rule_many_threads();
+    rule_programs();
+    pl_engine_set_naive(0);
+}
+
+/* ---- allocation failures, one by one ---------------------------------------------------------------------- */
+
+static _Thread_local int allocations_left = -1;         /* the one after these fails; -1: none does */
+static _Thread_local bool failed_once;
+
+#ifdef DRIVER_WRAPS_MALLOC                    /* gcc -Wl,--wrap=malloc,... */
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *data, size_t bytes);
+int __real_posix_memalign(void **data, size_t align, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *data, size_t bytes);
+int __wrap_posix_memalign(void **data, size_t align, size_t bytes);
+
+static bool allowed(void)
+{
+    bool good = allocations_left < 0 || allocations_left-- > 0;
+    failed_once |= !good;
+    return good;
+}
+void *__wrap_malloc(size_t bytes) { return allowed() ? __real_malloc(bytes) : NULL; }
+void *__wrap_calloc(size_t n, size_t bytes) { return allowed() ? __real_calloc(n, bytes) : NULL; }
+void *__wrap_realloc(void *data, size_t bytes) { return allowed() ? __real_realloc(data, bytes) : NULL; }
+int __wrap_posix_memalign(void **data, size_t align, size_t bytes)
+{
+    return allowed() ? __real_posix_memalign(data, align, bytes) : 12;
+}
+#endif
+
+/* Everything that allocates; true when nothing failed. Whatever failed must leave no trace. */
+static bool memory_scenario(void)
+{
+    bool good = true;
+    uintptr_t in[2] = {array_of(1), array_of(2)}, out[2] = {0, 0}, sum = 0, view = 0, p = 0;
+    uintptr_t add = plan_of(add_run, 2, 0, PL_PLAN_INLINE), scale = plan_of(scale_run, 1, 1, 0);
+    uintptr_t random = plan_of(random_run, 0, 0, PL_PLAN_RANDOM), bad = plan_of(fails_run, 1, 0, PL_PLAN_INLINE);
+    good &= in[0] && in[1] && add && scale && random && bad;
+    if (good) {
+        good &= (p = small_program(add, scale, random)) && (sum = pl_invoke2(add, in[0], in[1]));
+        good &= (view = pl_array_view(in[0], 0)) != 0;
+        if (p) {
+            good &= pl_program_run(p, in, out, -1) == PL_OK;
+            CHECK(!out[0] == !out[1]);
+        }
+        uintptr_t poisoned = pl_invoke1(bad, in[0], 0);
+        good &= poisoned != 0;
+        if (poisoned)                         /* the poison is there even if there was no memory for its text */
+            CHECK(wait_read(poisoned) == PL_FAILED && pl_error_last()[0]);
+        good = good && strcmp(pl_error_last(), "the kernel says no") == 0;
+        pl_array_free(poisoned);
+    }
+    allocations_left = -1;
+    tell_all();
+    CHECK(pl_engine_pending() == 0);
+    for (int i = 0; i < 2; i++) {
+        pl_array_free(in[i]);
+        pl_array_free(out[i]);
+    }
+    pl_array_free(sum);
+    pl_array_free(view);
+    pl_program_free(p);
+    uintptr_t plans[] = {add, scale, random, bad};
+    for (int i = 0; i < 4; i++)
+        pl_plan_free(plans[i]);
+    return good;
+}
+
+static void memory_failures(void)
+{
+    int n = 0;
+    for (bool more = true; more; n++) {
+        pl_storage_stats before, after;
+        pl_engine_stop();
+        pl_storage_get_stats(&before);
+        allocations_left = n;
+        failed_once = false;
+        bool good = memory_scenario();
+        more = failed_once;
+        CHECK(good || more);
+        pl_storage_get_stats(&after);
+        CHECK(before.used_bytes == after.used_bytes);
+    }
+#ifdef DRIVER_WRAPS_MALLOC
+    CHECK(n > 20);
+#endif
+    printf("memory: %d allocations failed one by one\n", n - 1);
+}
+
+/* ---- speed ------------------------------------------------------------------------------------------------ */
+
+static void bench(void)
+{
+    enum { N = 1000000 };
+    uintptr_t vars[3] = {pl_array_new(0), pl_array_new(0), pl_array_new(0)};
+    for (int round = 0; round < 3; round++) {
+        double start = seconds();
+        for (int i = 0; i < N; i++)
+            pl_push(pl_noop, NULL, NULL, vars, 2, vars + 2, 1, PL_LANE_CPU, 0, 0, "noop", -1);
+        wait_all();
+        printf("push, 3 vars, through a lane: %.3f us\n", (seconds() - start) * 1e6 / N);
+    }
+    uintptr_t add = plan_of(add_run, 2, 0, PL_PLAN_INLINE), queued = plan_of(add_run, 2, 0, 0);
+    uintptr_t a = array_of(1), b = array_of(2);
+    double start = seconds();
+    for (int i = 0; i < N; i++)
+        pl_array_free(pl_invoke2(add, a, b));
+    printf("inline add, new output and its free: %.1f ns\n", (seconds() - start) * 1e9 / N);
+    start = seconds();
+    for (int i = 0; i < 20000; i++) {
+        uintptr_t c = pl_invoke2(queued, a, b);
+        wait_read(c);
+        pl_array_free(c);
+    }
+    printf("queued add and a wait for it: %.2f us\n", (seconds() - start) * 1e6 / 20000);
+    uintptr_t all[] = {a, b, vars[0], vars[1], vars[2]};
+    for (int i = 0; i < 5; i++)
+        pl_array_free(all[i]);
+    pl_plan_free(add);
+    pl_plan_free(queued);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "all";
+    int n_programs = argc > 2 ? atoi(argv[2]) : 10000, seed = argc > 3 ? atoi(argv[3]) : 1;
+    bool all = strcmp(what, "all") == 0;
+    if (all || strcmp(what, "rules") == 0)
+        rules();
+    if (all || strcmp(what, "memory") == 0)
+        memory_failures();
+    if (all || strcmp(what, "random") == 0) {
+        for (int i = 0; i < n_programs; i++)
+            random_program((uint64_t)(seed + i));
+        printf("random: %d programs equal the oracle\n", n_programs);
+    }
+    if (all || strcmp(what, "bench") == 0)
+        bench();
+    CHECK(pl_engine_close(10000) == PL_OK);
+    pl_storage_trim();
+    return 0;
+}

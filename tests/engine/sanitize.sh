@@ -1,0 +1,29 @@
+#!/bin/sh
+# Builds the engine's driver under each sanitizer and runs it: sh tests/engine/sanitize.sh [random programs]
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+programs=${1:-10000}
+build=$(mktemp -d)
+trap 'rm -rf "$build"' EXIT
+flags="-std=gnu11 -D_GNU_SOURCE -pthread -g -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror"
+wrap="-DDRIVER_WRAPS_MALLOC -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign"
+
+# No OpenMP: the engine itself needs none, and ThreadSanitizer cannot see libgomp's locks.
+build_driver() {
+    name=$1; shift
+    ${CC:-cc} $flags "$@" -I"$root/engine/core" "$root/tests/engine/driver.c" \
+        "$root"/engine/core/*.c -o "$build/$name"
+}
+
+build_driver plain -O2 $wrap
+"$build/plain" rules
+"$build/plain" memory
+build_driver address -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
+    -DPL_PLAIN_MALLOC $wrap
+"$build/address" rules
+"$build/address" memory
+"$build/address" random "$programs"
+build_driver thread -O1 -fsanitize=thread -DPL_PLAIN_MALLOC
+TSAN_OPTIONS=halt_on_error=1 "$build/thread" rules
+TSAN_OPTIONS=halt_on_error=1 "$build/thread" random "$programs"
+echo "sanitize: clean"
