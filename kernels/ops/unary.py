@@ -6,7 +6,7 @@ import math
 from ...engine.error import DTypeError, ShapeError
 from .. import special
 from ..pointwise import pointwise
-from ..record import DTYPES, FLOATS, REQUIRED, Param, Type, operator, sample, same_fill, same_type
+from ..record import DTYPES, FLOATS, REQUIRED, Param, Type, operator, same_fill, same_type, sample
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 

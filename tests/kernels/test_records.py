@@ -3,12 +3,10 @@ import itertools
 
 import numpy as np
 import pytest
-
-import plait.ndarray
 from plait import MXNetError, autograd, cpu
 from plait.engine.error import DTypeError, OperatorError, ShapeError
 from plait.kernels.plan import infer, make_plan, run_reference, scalars_of, store
-from plait.kernels.record import DTYPES, FLOATS, REGISTRY, Type
+from plait.kernels.record import DTYPES, FLOATS, REGISTRY
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, spec
 from plait.ndarray.cached import CachedGraph
 from plait.ndarray.invoke import invoke, run_all
