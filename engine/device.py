@@ -1,4 +1,4 @@
-"""Devices (MXNet calls them contexts): cpu(i), gpu(i), and the current one of each thread."""
+"""Devices: `cpu(0)`, `gpu(1)`, the current one of each thread, and what the machine has."""
 from __future__ import annotations
 
 import threading
@@ -6,61 +6,126 @@ import threading
 from .error import DeviceError
 
 
-class Context:
-    """A device. Use it in a `with` statement to make it the current one of this thread."""
-    devtype2str = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
-    devstr2type = {name: n for n, name in devtype2str.items()}
-    _current = threading.local()
+class _Current(threading.local):
+    context: Context | None = None
 
-    def __init__(self, device_type, device_id: int = 0):
+    def __init__(self):
+        self.outer: list[Context | None] = []        # what each `with` covers
+
+
+_current = _Current()
+
+
+class _ContextType(type):
+    @property
+    def default_ctx(cls) -> Context:
+        """The current context of this thread; may be set."""
+        return current_context()
+
+    @default_ctx.setter
+    def default_ctx(cls, context: Context) -> None:
+        _current.context = context
+
+
+class Context(metaclass=_ContextType):
+    """A device. `with mx.cpu(1):` makes it the current one of this thread.
+
+    Args:
+        device_type: 'cpu', 'gpu', 'cpu_pinned', 'cpu_shared', or a Context to copy.
+        device_id: number of the device, >= 0.
+    Raises: DeviceError for an unknown type or a negative number. A GPU that is not there is an error at its first use.
+    """
+
+    __slots__ = ("device_typeid", "device_id", "_hash")
+    devtype2str = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
+    devstr2type = {name: number for number, name in devtype2str.items()}
+
+    def __init__(self, device_type: str | Context, device_id: int = 0):
         if isinstance(device_type, Context):
-            device_type, device_id = device_type.device_type, device_type.device_id
-        if device_type not in self.devstr2type:
-            raise DeviceError(f"device type must be one of {', '.join(self.devstr2type)}, got {device_type!r}")
-        self.device_typeid, self.device_id = self.devstr2type[device_type], int(device_id)
+            self.device_typeid, self.device_id = device_type.device_typeid, device_type.device_id
+        elif device_type in Context.devstr2type:
+            self.device_typeid, self.device_id = Context.devstr2type[device_type], int(device_id)
+        else:
+            raise DeviceError(f"Context: device_type must be one of {', '.join(Context.devstr2type)}, "
+                              f"got {device_type!r}")
+        if self.device_id < 0:
+            raise DeviceError(f"Context: device_id must be >= 0, got {self.device_id}")
         self._hash = hash((self.device_typeid, self.device_id))
 
     @property
     def device_type(self) -> str:
-        return self.devtype2str[self.device_typeid]
+        return Context.devtype2str[self.device_typeid]
 
-    def __hash__(self):
-        return self._hash
+    def check(self) -> None:
+        """Raises DeviceError if nothing can run here."""
+        if self.device_typeid == 2:
+            raise self.unusable()
 
-    def __eq__(self, other):
+    def unusable(self) -> DeviceError:
+        return DeviceError(f"{self}: this build of plait has no GPU kernels\n"
+                           '  fix: pip install "plait[cuda13]" on a machine with an NVIDIA GPU, or use mx.cpu()')
+
+    def empty_cache(self) -> None:
+        """Gives the memory that is pooled for this device back to the system."""
+        from . import trim
+        trim()
+
+    def __eq__(self, other) -> bool:
         return self is other or (isinstance(other, Context) and self.device_typeid == other.device_typeid
                                  and self.device_id == other.device_id)
 
-    def __repr__(self):
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
         return f"{self.device_type}({self.device_id})"
 
-    def __enter__(self):
-        stack = self._current.__dict__.setdefault("stack", [])
-        stack.append(self)
+    def __reduce__(self):
+        return Context, (self.device_type, self.device_id)
+
+    def __enter__(self) -> Context:
+        _current.outer.append(_current.context)
+        _current.context = self
         return self
 
-    def __exit__(self, *error):
-        self._current.stack.pop()
-
-    def check(self) -> None:
-        """Raises DeviceError when this build cannot use the device."""
-        if self.device_typeid == 2:
-            raise DeviceError(f"{self}: this build of plait has no GPU support\n  fix: pip install plait[cuda13], "
-                              "or use mx.cpu()")
+    def __exit__(self, *exc) -> None:
+        _current.context = _current.outer.pop()
 
 
-_CPU = Context("cpu", 0)
+_cpus = [Context("cpu", i) for i in range(8)]
+_default = _cpus[0]
 
 
 def cpu(device_id: int = 0) -> Context:
-    return Context("cpu", device_id) if device_id else _CPU
+    """A CPU worker. All share the memory; each number has its own queue of operations."""
+    return _cpus[device_id] if 0 <= device_id < len(_cpus) else Context("cpu", device_id)
 
 
 def gpu(device_id: int = 0) -> Context:
+    """A GPU by number. Naming one that is not there is fine; using it is not."""
     return Context("gpu", device_id)
 
 
+def cpu_pinned(device_id: int = 0) -> Context:
+    """Page-locked memory on the CPU's side; here the same as `cpu`."""
+    return Context("cpu_pinned", device_id)
+
+
+def cpu_shared(device_id: int = 0) -> Context:
+    """Memory that processes share; here the same as `cpu`."""
+    return Context("cpu_shared", device_id)
+
+
 def current_context() -> Context:
-    """The device that creation functions of this thread use."""
-    stack = Context._current.__dict__.get("stack")
-    return stack[-1] if stack else _CPU
+    """The context of the innermost `with` of this thread, else cpu(0)."""
+    return _current.context or _default
+
+
+def num_gpus() -> int:
+    """How many GPUs this build can use."""
+    return 0
+
+
+def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
+    """(free, total) bytes of a GPU. Raises DeviceError if it cannot be used."""
+    raise gpu(device_id).unusable()

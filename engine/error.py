@@ -28,3 +28,32 @@ class DTypeError(OperatorError, TypeError):
 
 class DeviceError(MXNetError):
     """A device that does not exist here, or two devices mixed in one operation."""
+
+
+class DeferredError(MXNetError):
+    """An operation failed on a lane; raised at the wait, with the line that pushed the operation."""
+
+
+_types: dict[type, type] = {}
+
+
+def _text(self) -> str:
+    return self.args[0]
+
+
+def _init(self, text: str):
+    RuntimeError.__init__(self, text)
+
+
+def raisable(kind: type[BaseException]) -> type[MXNetError]:
+    """A DeferredError that is also a `kind`, where Python can build that; made from one text."""
+    made = _types.get(kind)
+    if made is None:
+        body = {"__init__": _init, "__str__": _text, "__module__": __name__, "__doc__": kind.__doc__}
+        try:
+            made = type(kind.__name__, (DeferredError, kind), body) if issubclass(kind, Exception) else DeferredError
+            made("")
+        except TypeError:                    # two memory layouts: OSError, StopIteration, ...
+            made = DeferredError
+        _types[kind] = made
+    return made

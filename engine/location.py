@@ -1,31 +1,56 @@
-"""Where the user's code called: file and line of the first frame outside the package, as a small int."""
+"""Where the user's code stands: file and line as a small int that operations carry, and back."""
 from __future__ import annotations
 
 import sys
+from types import CodeType
 
-_ROOT = __name__.split(".")[0] + "."
-_ids: dict[tuple, int] = {}
-_known: list[tuple] = []
+PACKAGE = __name__.partition(".")[0]
+MAX_LOCATIONS = 1 << 20
+
+_codes: list[CodeType] = []                      # of each location, and the instruction in it
+_instructions: list[int] = []
+_ids: dict[int, dict[int, int]] = {}             # id(code) -> instruction -> location; the list keeps the code alive
+_inside: dict[str, bool] = {}                    # module name -> is it ours
+
+
+def _is_inside(module: str) -> bool:
+    return module == PACKAGE or module.startswith(PACKAGE + ".")
 
 
 def capture() -> int:
-    """The id of the caller's line outside the package."""
+    """The location of the innermost frame outside the package; -1 if there is none."""
     frame = sys._getframe(1)
-    while frame is not None and (frame.f_globals.get("__name__", "") + ".").startswith(_ROOT):
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        inside = _inside.get(module)
+        if inside is None:
+            inside = _inside[module] = _is_inside(module)
+        if not inside:
+            break
         frame = frame.f_back
-    if frame is None:
+    else:
         return -1
-    key = (frame.f_code, frame.f_lineno)
-    found = _ids.get(key)
-    if found is None:
-        found = _ids[key] = len(_known)
-        _known.append(key)
-    return found
+    code, instruction = frame.f_code, frame.f_lasti
+    known = _ids.get(id(code))
+    if known is not None and instruction in known:
+        return known[instruction]
+    if len(_codes) >= MAX_LOCATIONS:
+        return -1
+    _codes.append(code)                          # two threads may both append: each id stays right
+    _instructions.append(instruction)
+    at = len(_codes) - 1
+    while _codes[at] is not code or _instructions[at] != instruction:
+        at -= 1
+    return _ids.setdefault(id(code), {}).setdefault(instruction, at)
 
 
 def text(location: int) -> str | None:
-    """"file:line" of an id."""
-    if not 0 <= location < len(_known):
+    """'file.py:41' of a location, or None when it is not known."""
+    if not 0 <= location < len(_instructions):
         return None
-    code, line = _known[location]
+    code, instruction = _codes[location], _instructions[location]
+    line = code.co_firstlineno
+    for start, end, at in code.co_lines():
+        if start <= instruction < end and at is not None:
+            line = at
     return f"{code.co_filename}:{line}"

@@ -3,14 +3,12 @@ from __future__ import annotations
 
 from ..engine import Context, lib
 from ..engine.error import MXNetError
-from ..kernels.plan import make_plan
-from ..kernels.record import REGISTRY, dtype_name, lookup
-from ..kernels.spec import spec
+from ..kernels.record import REGISTRY, dtype_name
 from ..symbol.operators import BINARY, add_operators
 from . import autograd, functions
-from .ndarray import NDArray, make, state
-from .invoke import binary_method, copy_into, invoke, scalar_method
-from .tape import record
+from .ndarray import NDArray, make
+from .indexing import refuse_recorded, view
+from .invoke import binary_method, copy_into, scalar_method
 
 add_operators(NDArray, binary_method, scalar_method, lambda self: functions.negative(self))
 NDArray.__hash__ = object.__hash__
@@ -25,9 +23,7 @@ def _in_place(operator: str):
     plain = getattr(NDArray, f"__{operator}__")
 
     def assign(self, other):
-        if state.recording and self._tape.__class__ is tuple:
-            raise MXNetError("Assigning to NDArrays that are already in a computational graph will cause undefined "
-                             "behavior when evaluating gradients\n  fix: write `a = a + b` instead of `a += b`")
+        refuse_recorded(self, other)
         result = plain(self, other)
         if result is NotImplemented:
             return result
@@ -140,18 +136,7 @@ def reshape(self, *shape, **kwargs) -> NDArray:
         shape = tuple(shape[0])
     elif not shape:
         shape = tuple(kwargs.get("shape", ()))
-    return _view(self, lookup("Reshape"), {"shape": tuple(int(n) for n in shape),
-                                           "reverse": kwargs.get("reverse", False)})
-
-
-def _view(self, op, attrs) -> NDArray:
-    """A view operator without a copy: shares memory, and is recorded."""
-    full = op.parse(attrs)
-    plan = make_plan(op, full, [self._spec], self._spec.device)
-    out = make(lib.pl_array_view(self._handle, 0), plan.out_spec)
-    if state.recording:
-        record(plan, (self,), (), (out,))
-    return out
+    return view(self, "Reshape", {"shape": tuple(int(n) for n in shape), "reverse": kwargs.get("reverse", False)})
 
 
 def _transposed(self):

@@ -26,7 +26,9 @@ typedef void (*pl_free_fn)(void *arg);
 const char *pl_error_last(void);              /* text of this thread's last failure; borrowed, until the next one */
 int pl_fail(int status, const char *text);    /* for kernels: keeps the text (copied) and returns status */
 int pl_fail_with(int status, const char *text, pl_free_fn release, void *owner); /* owner: given, kept with the error */
-void *pl_error_owner(void);                   /* the owner of the error reported last, or NULL; borrowed */
+void *pl_error_owner(void);                   /* the owner of the error reported last, or NULL; borrowed until
+                                                 the next report or pl_error_forget */
+void pl_error_forget(void);                   /* lets go of the error reported last to this thread, and of its owner */
 int32_t pl_error_location(void);              /* where the op was pushed whose error a wait reported last; -1 unknown */
 const char *pl_error_name(void);              /* the name of that op */
 
@@ -38,7 +40,8 @@ void pl_engine_set_limits(int64_t n_ops, size_t held_bytes);  /* beyond either a
 int pl_engine_set_bulk(int size);             /* this thread wakes a sleeping lane once per `size` ops or when anybody
                                                  waits; 0 or 1: at every op.  Returns the size before */
 void pl_engine_stop(void);                    /* waits for all ops and joins the workers; they restart on demand */
-void pl_engine_close(void);                   /* stops; from now on every op runs on its caller (end of process) */
+int pl_engine_close(int timeout_ms);          /* from now on every op runs on its caller (end of process); waits for
+                                                 the others.  PL_AGAIN when the time is over: call again */
 void pl_engine_fork_begin(void);              /* before fork(), for callers that hold locks which ops need (the GIL) */
 void pl_engine_fork_end(void);                /* after it, in parent and child */
 /* All ops done. PL_AGAIN when the time is over; PL_FAILED with the oldest error that nobody was told: call again for

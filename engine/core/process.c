@@ -38,13 +38,16 @@ void pl_engine_stop(void)
     pl_lane_stop_all();
 }
 
-void pl_engine_close(void)
+int pl_engine_close(int timeout_ms)
 {
     pl_enter();
     pl_engine.synchronous += !closed;
     closed = true;
+    int status = pl_running ? PL_OK : pl_wait_queue(timeout_ms);
     pl_leave();
-    pl_engine_stop();
+    if (status != PL_AGAIN)
+        pl_lane_stop_all();
+    return status;
 }
 
 /* From here to pl_engine_fork_end every op runs on its caller, so that no worker comes to life. */

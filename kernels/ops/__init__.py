@@ -1,6 +1,6 @@
 """The operator records by family; importing this module fills the registry."""
-from . import (activation, binary, conv, create, dense, dropout, index, loss, norm, pool, recurrent, reduce, sample,
+from . import (activation, binary, conv, create, dense, dropout, image, index, loss, norm, pool, recurrent, reduce, sample,
                sequence, shape, unary, update)
 
-__all__ = ["activation", "binary", "conv", "create", "dense", "dropout", "index", "loss", "norm", "pool", "recurrent",
+__all__ = ["activation", "binary", "conv", "create", "dense", "dropout", "image", "index", "loss", "norm", "pool", "recurrent",
            "reduce", "sample", "sequence", "shape", "unary", "update"]

@@ -1,0 +1,55 @@
+"""Python objects that the core holds by number: functions on lanes, owners of memory, exceptions."""
+from __future__ import annotations
+
+import itertools
+import traceback
+from typing import Any
+
+from ._core import ffi, lib
+
+_objects: dict[int, Any] = {}
+_numbers = itertools.count(1)
+
+
+def keep(value: Any) -> int:
+    """A number for `value`, which stays alive until `lib.plpy_release` is called with that number."""
+    number = next(_numbers)
+    _objects[number] = value
+    return number
+
+
+def kept(pointer) -> Any:
+    """What stands behind a number the core gave back (as void *), or None."""
+    return _objects.get(int(ffi.cast("uintptr_t", pointer)))
+
+
+def pointer_to(number: int):
+    return ffi.cast("void *", number)
+
+
+def drop(number: int) -> None:
+    _objects.pop(number, None)
+
+
+def fail(error: BaseException, text: str | None = None) -> int:
+    """The status by which a callback reports `error`: the wait raises it with its type and, as cause, itself.
+
+    The locals of its frames are cleared: they may hold the poisoned arrays, which hold the error.
+    """
+    traceback.clear_frames(error.__traceback__)
+    text = text or f"{type(error).__name__}: {error}"
+    return lib.pl_fail_with(lib.PL_FAILED, text.encode(errors="replace"), lib.plpy_release, pointer_to(keep(error)))
+
+
+@ffi.def_extern(name="plpy_call", error=1)
+def _call(arg) -> int:
+    try:
+        _objects[int(ffi.cast("uintptr_t", arg))]()
+    except BaseException as error:      # also SystemExit: a lane's thread has nowhere else to tell it
+        return fail(error)
+    return lib.PL_OK
+
+
+@ffi.def_extern(name="plpy_release")
+def _release(arg, pop=_objects.pop) -> None:
+    pop(int(ffi.cast("uintptr_t", arg)), None)

@@ -1,0 +1,46 @@
+"""The environment variables of plait: this table has all of them, and nothing else reads the environment."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+
+class Setting(NamedTuple):
+    default: Any
+    parse: Callable[[str], Any]
+    doc: str
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value <= 0:
+        raise ValueError
+    return value
+
+
+def _engine(text: str) -> str:
+    if text not in ("threaded", "naive"):
+        raise ValueError
+    return text
+
+
+SETTINGS = {
+    "PLAIT_ENGINE": Setting("threaded", _engine, "threaded, or naive: every operation runs on its caller, in order"),
+    "PLAIT_PENDING_OPS": Setting(4096, _positive, "a push waits while so many operations are queued"),
+    "PLAIT_PENDING_MB": Setting(None, _positive, "a push waits while queued operations hold so many MB of new "
+                                                 "arrays; default: a quarter of the machine's memory"),
+    "PLAIT_PROFILE": Setting(None, str, "a file: profile from the start and write the trace there at exit"),
+}
+
+
+def get(name: str) -> Any:
+    """The value of a setting. Raises ValueError if the environment holds something it cannot mean."""
+    setting = SETTINGS[name]
+    text = os.environ.get(name)
+    if not text:
+        return setting.default
+    try:
+        return setting.parse(text)
+    except ValueError:
+        raise ValueError(f"{name}={text}: not a value of this variable\n  fix: {setting.doc}") from None

@@ -1,0 +1,179 @@
+"""DataLoader: batches of a dataset, made here, by threads or by processes, ahead of their use."""
+from __future__ import annotations
+
+import collections
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+
+from ...engine.error import MXNetError
+from .batchify import default_batchify_fn, default_mp_batchify_fn  # noqa: F401
+from .sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
+from .worker import WorkerPool, default_context
+
+__all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]
+
+
+class DataLoader:
+    """Iterates over a dataset in batches.
+
+    Args:
+        dataset: anything with `__getitem__(number)` and `__len__`.
+        batch_size: number of items; not with batch_sampler.
+        shuffle: random order, another one each epoch; `mx.random.seed` makes it repeat. Not with sampler.
+        sampler: the order of the numbers.
+        last_batch: "keep" (default), "discard" or "rollover" a last batch that is short.
+        batch_sampler: gives lists of numbers, in place of the four above.
+        batchify_fn: list of items -> batch; default: stack them.
+        num_workers: 0 makes the batches here.
+        pin_memory, pin_device_id: accepted; there is no device here that needs pinned memory.
+        prefetch: number of batches made ahead; default 2 * num_workers.
+        thread_pool: workers are threads, not processes.
+        timeout: seconds to wait for one batch of a worker.
+        auto_reload: begin the next epoch's batches as soon as one ends.
+        multiprocessing_context: how processes start: "fork", "spawn", "forkserver" or a context. plait's addition.
+    Raises: ValueError for arguments that exclude each other. While iterating: the error of a worker with its
+        traceback as cause, MXNetError if a worker dies or is silent for `timeout` seconds.
+    """
+
+    def __init__(self, dataset, batch_size=None, shuffle=False, sampler=None, last_batch=None, batch_sampler=None,
+                 batchify_fn=None, num_workers=0, pin_memory=False, pin_device_id=0, prefetch=None,
+                 thread_pool=False, timeout=120, auto_reload=False, *, multiprocessing_context=None):
+        self._pool, self._next_epoch = None, None
+        self._dataset, self._timeout, self._auto_reload = dataset, timeout, auto_reload
+        if timeout <= 0:
+            raise ValueError(f"timeout must be positive (seconds), got {timeout}")
+        self._batch_sampler = _batch_sampler(dataset, batch_size, shuffle, sampler, last_batch, batch_sampler)
+        self._num_workers = max(0, num_workers)
+        self._prefetch = max(0, int(prefetch) if prefetch is not None else 2 * self._num_workers)
+        self._batchify_fn = batchify_fn
+        self._threads = thread_pool
+        if multiprocessing_context is None or isinstance(multiprocessing_context, str):
+            import multiprocessing
+            self._context = multiprocessing.get_context(multiprocessing_context) if multiprocessing_context \
+                else default_context()
+        else:
+            self._context = multiprocessing_context
+        if self._num_workers and auto_reload:
+            self._next_epoch = self._start_epoch()
+
+    def __len__(self):
+        return len(self._batch_sampler)
+
+    def __iter__(self):
+        if not self._num_workers:
+            return self._here()
+        epoch, self._next_epoch = self._next_epoch or self._start_epoch(), None
+        return epoch
+
+    def _here(self):
+        batchify = self._batchify_fn or default_batchify_fn
+        for indices in self._batch_sampler:
+            yield batchify([self._dataset[i] for i in indices])
+
+    def _start_epoch(self):
+        if self._pool is None or self._pool.broken:
+            self._pool = ThreadedPool(self._dataset, self._batchify_fn, self._num_workers) if self._threads else \
+                WorkerPool(self._dataset, self._batchify_fn, self._num_workers, self._context)
+        return Epoch(self)
+
+    def __getstate__(self):
+        return self.__dict__ | {"_pool": None, "_next_epoch": None}
+
+    def __del__(self):
+        if getattr(self, "_pool", None) is not None:
+            self._pool.close()
+
+
+class Epoch:
+    """One pass over a loader whose workers are ahead of it."""
+
+    def __init__(self, loader: DataLoader):
+        self._loader, self._pool = loader, loader._pool
+        self._batches = iter(loader._batch_sampler)
+        self._seeds = host_generator()
+        self._tickets: collections.deque = collections.deque()
+        for _ in range(max(1, loader._prefetch)):
+            self._submit()
+
+    def _submit(self) -> None:
+        indices = next(self._batches, None)
+        if indices is not None:
+            self._tickets.append(self._pool.submit(indices, int(self._seeds.integers(2**31))))
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self._tickets:
+            loader, self._loader = self._loader, None
+            if loader is not None and loader._auto_reload and loader._next_epoch is None:
+                loader._next_epoch = loader._start_epoch()
+            raise StopIteration
+        try:
+            batch = self._pool.result(self._tickets.popleft(), self._loader._timeout)
+        except BaseException:
+            self.close()
+            raise
+        self._submit()
+        return batch
+
+    next = __next__
+
+    def close(self) -> None:
+        """Ends the pass; batches that were made ahead are dropped."""
+        self._pool.forget(self._tickets)
+        self._tickets.clear()
+
+    def __del__(self):
+        if getattr(self, "_tickets", None):
+            self.close()
+
+
+class ThreadedPool:
+    """Threads with the interface of WorkerPool."""
+    broken = False
+
+    def __init__(self, dataset, batchify_fn, n_workers: int):
+        self._dataset, self._batchify_fn = dataset, batchify_fn or default_batchify_fn
+        self._threads = ThreadPoolExecutor(n_workers, "plait-data")
+
+    def submit(self, indices, seed: int):
+        return self._threads.submit(self._make, indices)
+
+    def _make(self, indices):
+        try:
+            return self._batchify_fn([self._dataset[i] for i in indices])
+        except StopIteration as error:         # would end the caller's loop in silence
+            raise RuntimeError("DataLoader: the dataset raised StopIteration") from error
+
+    def result(self, ticket, timeout: float):
+        try:
+            return ticket.result(timeout)
+        except FutureTimeout:
+            if ticket.done():                  # the dataset's own TimeoutError
+                raise
+            raise MXNetError(f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout, or "
+                             "look what blocks the dataset with num_workers=0") from None
+
+    def forget(self, tickets) -> None:
+        for ticket in tickets:
+            ticket.cancel()
+
+    def close(self) -> None:
+        self.broken = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _batch_sampler(dataset, batch_size, shuffle, sampler, last_batch, batch_sampler):
+    if batch_sampler is not None:
+        if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
+            raise ValueError("batch_size, shuffle, sampler and last_batch must not be specified if batch_sampler is "
+                             "specified.")
+        return batch_sampler
+    if batch_size is None:
+        raise ValueError("batch_size must be specified unless batch_sampler is specified")
+    if sampler is None:
+        sampler = RandomSampler(len(dataset)) if shuffle else SequentialSampler(len(dataset))
+    elif shuffle:
+        raise ValueError("shuffle must not be specified if sampler is specified")
+    return BatchSampler(sampler, batch_size, last_batch or "keep")

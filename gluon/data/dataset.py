@@ -1,0 +1,143 @@
+"""Datasets: things with a length whose items are found by number."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from ...ndarray.ndarray import NDArray
+from . import recordio
+
+__all__ = ["Dataset", "SimpleDataset", "ArrayDataset", "RecordFileDataset"]
+
+
+class Dataset:
+    """Base of all datasets: subclasses define `__getitem__(number)` and `__len__()`."""
+
+    def __getitem__(self, idx):
+        raise TypeError(f"{type(self).__name__} must define __getitem__")
+
+    def __len__(self):
+        raise TypeError(f"{type(self).__name__} must define __len__")
+
+    def filter(self, fn: Callable) -> Dataset:
+        """The items for which fn(item) is true; every item is looked at once, now."""
+        return _Subset(self, [i for i in range(len(self)) if fn(self[i])])
+
+    def shard(self, num_shards: int, index: int) -> Dataset:
+        """Part `index` of `num_shards` parts in a row whose lengths differ by at most one (the first are longer)."""
+        if not 0 <= index < num_shards:
+            raise ValueError(f"shard: index must be in [0, num_shards) = [0, {num_shards}), got {index}")
+        length, extra = divmod(len(self), num_shards)
+        start = length * index + min(index, extra)
+        return _Subset(self, range(start, start + length + (index < extra)))
+
+    def take(self, count: int | None) -> Dataset:
+        """The first `count` items; all of them if there are fewer or count is None."""
+        n = len(self) if count is None else min(count, len(self))
+        return _Subset(self, range(n))
+
+    def sample(self, sampler) -> Dataset:
+        """The items in the order that a Sampler (or any iterable of numbers) gives."""
+        from .sampler import Sampler
+        if not isinstance(sampler, Sampler):
+            raise TypeError(f"sample: sampler must be a Sampler, got {type(sampler).__name__}")
+        return _Subset(self, list(sampler))
+
+    def transform(self, fn: Callable, lazy: bool = True) -> Dataset:
+        """Items fn(*item) (fn(item) where an item is no tuple); computed at each access if lazy, else all of them now."""
+        lazily = _Transformed(self, fn)
+        return lazily if lazy else SimpleDataset([lazily[i] for i in range(len(lazily))])
+
+    def transform_first(self, fn: Callable, lazy: bool = True) -> Dataset:
+        """Items (fn(first), *rest)."""
+        return self.transform(_First(fn), lazy)
+
+
+class SimpleDataset(Dataset):
+    """A list, or anything with a length and items."""
+
+    def __init__(self, data):
+        self._data = data
+
+    def __len__(self):
+        return len(self._data)
+
+    def __getitem__(self, idx):
+        return self._data[idx]
+
+
+class ArrayDataset(Dataset):
+    """Arrays or lists of one length side by side: item i is (a[i], b[i], ...), or a[i] of a single one.
+
+    Raises: ValueError where the lengths differ.
+    """
+
+    def __init__(self, *args):
+        if not args:
+            raise ValueError("ArrayDataset: needs at least one array")
+        lengths = [len(a) for a in args]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"ArrayDataset: all arrays must have the same length, got {', '.join(map(str, lengths))}")
+        self._length = lengths[0]
+        # One-dimensional arrays give Python's side of the world: numbers, as labels are wanted.
+        self._data = [a.asnumpy() if isinstance(a, NDArray) and a.ndim == 1 else a for a in args]
+
+    def __len__(self):
+        return self._length
+
+    def __getitem__(self, idx):
+        if len(self._data) == 1:
+            return self._data[0][idx]
+        return tuple(data[idx] for data in self._data)
+
+
+class RecordFileDataset(Dataset):
+    """The byte records of a .rec file; its .idx file lies beside it."""
+
+    def __init__(self, filename):
+        self.filename = os.fspath(filename)
+        self.idx_file = os.path.splitext(self.filename)[0] + ".idx"
+        self._record = recordio.MXIndexedRecordIO(self.idx_file, self.filename, "r")
+
+    def __len__(self):
+        return len(self._record.keys)
+
+    def __getitem__(self, idx):
+        return self._record.read_idx(self._record.keys[idx])
+
+
+class _Subset(Dataset):
+    """Some items of another dataset, by their numbers."""
+
+    def __init__(self, data, indices):
+        self._data, self._indices = data, indices
+
+    def __len__(self):
+        return len(self._indices)
+
+    def __getitem__(self, idx):
+        return self._data[self._indices[idx]]
+
+
+class _Transformed(Dataset):
+    """Items of another dataset through a function."""
+
+    def __init__(self, data, fn):
+        self._data, self._fn = data, fn
+
+    def __len__(self):
+        return len(self._data)
+
+    def __getitem__(self, idx):
+        item = self._data[idx]
+        return self._fn(*item) if isinstance(item, tuple) else self._fn(item)
+
+
+class _First:
+    """fn on the first value of an item; a class, so that it can be pickled."""
+
+    def __init__(self, fn):
+        self._fn = fn
+
+    def __call__(self, x, *rest):
+        return (self._fn(x), *rest) if rest else self._fn(x)

@@ -1,0 +1,265 @@
+"""Worker processes of the data loader: each makes batches and sends them through shared memory.
+
+A worker runs the engine in naive mode: what its transforms compute runs at once on its own thread. Before each batch
+its random streams are seeded with a number drawn by the parent, so that results do not depend on who makes which batch.
+"""
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import pickle
+import queue
+import random
+import secrets
+import signal
+import threading
+import time
+import traceback
+import warnings
+import weakref
+from multiprocessing import connection, resource_tracker
+
+import numpy as np
+
+from ...engine import lib
+from ...engine.error import MXNetError
+from .batchify import default_batchify_fn, default_mp_batchify_fn, in_columns
+from .shared import Receiver, Sender, Stacked
+
+PARENT_CHECK_SECONDS = 5.0
+STOP_SECONDS = 2.0
+
+
+class WorkerTraceback(Exception):
+    """The cause of an error that a worker had: its traceback as text."""
+
+    def __init__(self, text: str):
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self):
+        return f"\n{self.text}"
+
+
+# ---- in the worker -----------------------------------------------------------------------------------------------
+
+def _main(dataset, batchify_fn, pipe, prefix, parent_pid, inherited):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for other in inherited:                    # ends of pipes that fork copied: they would outlive the parent
+        other.close()
+    lib.pl_engine_set_naive(1)
+    tasks: queue.SimpleQueue = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(pipe, tasks, parent_pid), daemon=True).start()
+    sender = Sender(prefix)
+    default = batchify_fn in (None, default_batchify_fn, default_mp_batchify_fn)
+    try:
+        while (task := tasks.get()) is not None:
+            number, indices, seed, released = task
+            sender.release(released)
+            try:
+                _seed(seed)
+                items = [dataset[i] for i in indices]
+                batch = in_columns(items, Stacked) if default else batchify_fn(items)
+                pipe.send((number, True, sender.pack(batch)))
+            except Exception as error:
+                pipe.send((number, False, _describe(error)))
+    except (BrokenPipeError, ConnectionResetError):       # the parent has gone
+        pass
+    finally:
+        sender.close()
+
+
+def _listen(pipe, tasks, parent_pid) -> None:
+    """Takes tasks off the pipe at once, so that the parent never waits to send one; None at the end."""
+    try:
+        while os.getppid() == parent_pid:
+            if pipe.poll(PARENT_CHECK_SECONDS):
+                task = pipe.recv()
+                tasks.put(task)
+                if task is None:
+                    return
+    except (EOFError, OSError):
+        pass
+    tasks.put(None)
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    lib.pl_seed(seed)
+
+
+def _describe(error: Exception) -> tuple[bytes | None, str]:
+    """The pickled error, None if that cannot be done, and its traceback."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        pickled = pickle.dumps(error)
+        pickle.loads(pickled)
+    except Exception:
+        pickled = None
+    return pickled, text
+
+
+# ---- in the parent -----------------------------------------------------------------------------------------------
+
+class _Worker:
+    def __init__(self, context, number, dataset, batchify_fn, others):
+        self.prefix = f"plait-{os.getpid()}-{secrets.token_hex(4)}-{number}-"
+        self.receiver, self.waiting = Receiver(self.prefix), set()
+        self.pipe, theirs = context.Pipe()
+        forked = context.get_start_method() == "fork"
+        self.process = context.Process(
+            target=_main, name=f"plait-data-{number}", daemon=True,
+            args=(dataset, batchify_fn, theirs, self.prefix, os.getpid(),
+                  [w.pipe for w in others] + [self.pipe] if forked else []))
+        with warnings.catch_warnings():        # Python warns of fork with threads; the engine stops its own around it
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self.process.start()
+        theirs.close()
+
+
+class WorkerPool:
+    """n processes that make batches of a dataset.
+
+    Args:
+        context: of multiprocessing; "fork" needs nothing of the dataset, "spawn" and "forkserver" pickle it.
+    """
+
+    def __init__(self, dataset, batchify_fn, n_workers: int, context):
+        resource_tracker.ensure_running()      # one for all: a worker's own would remove what the parent still reads
+        self._numbers = itertools.count()
+        self._lock = threading.RLock()
+        self._results: dict = {}
+        self._unwanted: set = set()
+        self.workers: list[_Worker] = []
+        self._stop = weakref.finalize(self, _stop, self.workers, os.getpid())
+        self.broken = False
+        try:
+            for i in range(n_workers):
+                self.workers.append(_Worker(context, i, dataset, batchify_fn, self.workers))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            self._stop()
+            if context.get_start_method() == "fork":
+                raise
+            raise MXNetError(f"DataLoader: the dataset and batchify_fn must be picklable for worker processes started "
+                             f"by {context.get_start_method()!r}: {error}\n  fix: use functions of a module instead of "
+                             "lambdas, or thread_pool=True") from error
+
+    def submit(self, indices, seed: int) -> int:
+        """Asks for a batch; returns its ticket."""
+        with self._lock:
+            worker = min(self.workers, key=lambda w: len(w.waiting))
+            ticket = next(self._numbers)
+            worker.waiting.add(ticket)
+            try:
+                worker.pipe.send((ticket, indices, seed, worker.receiver.free()))
+            except (BrokenPipeError, ConnectionResetError):
+                pass                           # found dead by whoever waits for the batch
+            return ticket
+
+    def result(self, ticket: int, timeout: float):
+        """The batch of a ticket. Raises the worker's error, or MXNetError if it died or took over `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        with self._lock:
+            while ticket not in self._results:
+                self._receive(ticket, deadline, timeout)
+            worker, good, payload = self._results.pop(ticket)
+            if good:
+                return worker.receiver.unpack(payload)
+        _raise(*payload)
+
+    def forget(self, tickets) -> None:
+        """Nobody will ask for these batches."""
+        with self._lock:
+            for ticket in tickets:
+                if ticket in self._results:
+                    self._drop(*self._results.pop(ticket))
+                else:
+                    self._unwanted.add(ticket)
+
+    @staticmethod
+    def _drop(worker, good, payload) -> None:
+        if good:
+            worker.receiver.drop(payload)
+
+    def _receive(self, ticket, deadline, timeout) -> None:
+        pipes = {w.pipe: w for w in self.workers}
+        owner = next((w for w in self.workers if ticket in w.waiting), None)
+        if owner is None or self.broken:
+            raise MXNetError("DataLoader: its workers were stopped\n  fix: iterate over the loader again")
+        left = deadline - time.monotonic()
+        ready = connection.wait([*pipes, owner.process.sentinel], max(left, 0))
+        if not ready:
+            self.close()
+            raise MXNetError(f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout, or look "
+                             "what blocks the dataset with num_workers=0")
+        heard = False
+        for pipe in ready:
+            worker = pipes.get(pipe)
+            if worker is not None:
+                try:
+                    number, good, payload = pipe.recv()
+                except (EOFError, OSError):
+                    continue
+                heard = True
+                worker.waiting.discard(number)
+                if number in self._unwanted:
+                    self._unwanted.discard(number)
+                    self._drop(worker, good, payload)
+                else:
+                    self._results[number] = (worker, good, payload)
+        if not heard:
+            self._died(owner if owner.process.sentinel in ready else
+                       next(pipes[p] for p in ready if p in pipes))
+
+    def _died(self, worker) -> None:
+        worker.process.join(STOP_SECONDS)
+        code, pid = worker.process.exitcode, worker.process.pid
+        self.close()
+        how = f"by signal {signal.Signals(-code).name}" if code and code < 0 else f"with exit status {code}"
+        raise MXNetError(f"DataLoader: worker process {pid} died {how} while making a batch\n  fix: " +
+                         ("was it killed for want of memory? Use fewer workers or smaller batches"
+                          if code == -signal.SIGKILL else "run with num_workers=0 to see the error"))
+
+    def close(self) -> None:
+        """Stops the workers; closing twice is fine."""
+        self.broken = True
+        self._stop()
+
+
+def _stop(workers, pid) -> None:
+    if os.getpid() != pid:                     # a forked copy of the pool
+        return
+    for worker in workers:
+        try:
+            worker.pipe.send(None)
+        except OSError:
+            pass
+    deadline = time.monotonic() + STOP_SECONDS
+    for worker in workers:
+        worker.process.join(max(0.0, deadline - time.monotonic()))
+        killed = worker.process.exitcode != 0
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+        worker.receiver.close(sender_died=killed)
+        worker.pipe.close()
+
+
+def _raise(pickled: bytes | None, text: str):
+    cause = WorkerTraceback(text)
+    if pickled is None:
+        raise MXNetError(f"DataLoader: a worker failed: {text.strip().splitlines()[-1]}") from cause
+    error = pickle.loads(pickled)
+    if isinstance(error, StopIteration):       # would end the caller's loop in silence
+        error = RuntimeError("DataLoader: the dataset raised StopIteration")
+    raise error from cause
+
+
+def default_context():
+    """fork where the user chose nothing and the system has it: then a dataset may hold lambdas and open files."""
+    chosen = multiprocessing.get_start_method(allow_none=True)
+    if chosen is None and "fork" in multiprocessing.get_all_start_methods():
+        chosen = "fork"
+    return multiprocessing.get_context(chosen)

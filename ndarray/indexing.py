@@ -1,0 +1,382 @@
+"""Indexing: x[key] and x[key] = value. Basic keys give views of the memory where they can, arrays of indices copies.
+
+A key is taken apart into items, one for each axis of the array and one for each new axis. Boolean arrays and True count
+as the integers 0 and 1, as in MXNet. An element is an array of shape (1,), as in MXNet.
+"""
+from __future__ import annotations
+
+from math import prod
+from operator import index as as_int
+from typing import NamedTuple
+
+import numpy as np
+
+from ..engine import lib
+from ..engine.error import MXNetError, compose
+from ..kernels.plan import make_plan
+from ..kernels.record import lookup
+from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, spec
+from .invoke import copy_into, invoke
+from .ndarray import NDArray, from_memory, make, state
+from .tape import record
+
+NEW_AXIS = None
+EXACT_FLOAT = 2 ** 53          # whole numbers beyond it do not survive the trip through a double
+
+
+class Span(NamedTuple):
+    """Part of one axis: `count` places from `start` on. An int key is a Span of one whose axis is dropped."""
+    start: int
+    count: int
+    step: int
+    dropped: bool = False
+
+
+class OutOfBounds(IndexError, MXNetError):
+    """A key outside the array, or with too many indices."""
+
+
+# ---- taking a key apart ---------------------------------------------------------------------------------------
+
+def parse(key, shape: tuple[int, ...]) -> list:
+    """A key as items in order: Span, NEW_AXIS, or an array of indices (NumPy int64, or NDArray).
+
+    Raises IndexError for indices outside the shape, ValueError for keys of another kind.
+    """
+    keys = list(key) if type(key) is tuple else [key]
+    n_used = sum(k is not None and k is not Ellipsis for k in keys)
+    if n_used > len(shape):
+        raise OutOfBounds(f"too many indices ({n_used}) for array with {len(shape)} dimensions")
+    dots = [i for i, k in enumerate(keys) if k is Ellipsis]
+    if len(dots) > 1:
+        raise OutOfBounds("an index can only have a single Ellipsis ('...')")
+    at = dots[0] if dots else len(keys)
+    keys[at:at + 1] = [slice(None)] * (len(shape) - n_used)
+    items, axis = [], 0
+    for k in keys:
+        if k is None:
+            items.append(NEW_AXIS)
+        else:
+            items.append(_item(k, axis, shape[axis]))
+            axis += 1
+    return items
+
+
+def _item(k, axis: int, n: int):
+    if type(k) is slice:
+        start, stop, step = k.indices(n)
+        return Span(start, len(range(start, stop, step)), step)
+    if isinstance(k, NDArray):
+        if k._spec.dtype == "bool":
+            raise ValueError(compose("indexing: a boolean NDArray is no index in mx.nd, which has integer indices only",
+                                     fix="nd.contrib.boolean_mask(x, mask), or nd.where"))
+        return k
+    if isinstance(k, (list, tuple, range, np.ndarray)):
+        return _checked(_index_array(k), axis, n)
+    try:
+        i = as_int(k)
+    except TypeError:
+        raise ValueError(f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}") from None
+    if not -n <= i < n:
+        raise OutOfBounds(f"index {i} is out of bounds for axis {axis} with size {n}")
+    return Span(i % n, 1, 1, True)
+
+
+def _index_array(k) -> np.ndarray:
+    if not isinstance(k, np.ndarray):
+        k = np.asarray([v.asnumpy() if isinstance(v, NDArray) else v for v in k])
+    if k.size == 0:
+        return k.astype(np.int64)
+    if k.dtype.kind not in "biuf":
+        raise ValueError(f"indexing: an array of indices must hold numbers, got dtype {k.dtype}")
+    return k.astype(np.int64)
+
+
+def _checked(k: np.ndarray, axis: int, n: int):
+    if k.size and not (-n <= k.min() and k.max() < n):
+        bad = k[(k < -n) | (k >= n)].flat[0]
+        raise OutOfBounds(f"index {bad} is out of bounds for axis {axis} with size {n}")
+    k = np.where(k < 0, k + n, k)
+    return Span(int(k), 1, 1, True) if k.ndim == 0 else k
+
+
+def _is_basic(items) -> bool:
+    return all(i is NEW_AXIS or type(i) is Span for i in items)
+
+
+# ---- basic keys -----------------------------------------------------------------------------------------------
+
+def _flat_offset(spans, shape) -> int | None:
+    """Offset in elements of a contiguous part, or None: single places, then one run, then whole axes."""
+    offset, stride, whole, runs = 0, 1, True, True
+    for s, n in zip(reversed(spans), reversed(shape)):
+        if s.count != 1:
+            if not runs or (s.step != 1 and s.count):
+                return None
+            runs = whole = whole and s.count == n
+        elif n != 1:
+            whole = runs = False
+        offset += s.start * stride
+        stride *= n
+    return offset
+
+
+def _basic_shapes(items) -> tuple[list[Span], tuple[int, ...], tuple[int, ...]]:
+    """(spans, shape with an axis for each span, shape of the result)."""
+    spans = [i for i in items if i is not NEW_AXIS]
+    result = tuple(1 if i is NEW_AXIS else i.count for i in items if i is NEW_AXIS or not i.dropped)
+    return spans, tuple(s.count for s in spans), result or ((1,) if spans else ())
+
+
+def _slice_attrs(spans) -> dict:
+    """Attributes of the operator `slice`."""
+    ends = []
+    for s in spans:
+        end = s.start + s.count * s.step
+        ends.append(None if end < 0 else end)
+    return {"begin": tuple(s.start for s in spans), "end": tuple(ends), "step": tuple(s.step for s in spans)}
+
+
+def view(array: NDArray, name: str, attrs: dict, offset: int = 0) -> NDArray:
+    """The output of a shape operator or contiguous slice without a copy: shares memory, and is recorded.
+
+    offset: of its first element, in elements.
+    """
+    op = lookup(name)
+    plan = make_plan(op, op.parse(attrs), [array._spec], array._spec.device)
+    out = make(lib.pl_array_view(array._handle, offset * ITEM_BYTES[array._spec.dtype]), plan.out_spec)
+    if state.recording:
+        record(plan, (array,), (), (out,))
+    return out
+
+
+def _reshaped(array: NDArray, shape) -> NDArray:
+    return array if array.shape == shape else view(array, "reshape_to", {"shape": shape})
+
+
+def _basic_get(self, items) -> NDArray:
+    spans, sliced, result = _basic_shapes(items)
+    offset = _flat_offset(spans, self.shape) if prod(sliced) else 0
+    if offset is None:
+        return _reshaped(invoke(lookup("slice"), (self,), _slice_attrs(spans)), result)
+    if state.recording and self._tape is not None:
+        part = self if sliced == self.shape else view(self, "slice", _slice_attrs(spans), offset)
+        return view(part, "reshape_to", {"shape": result})
+    return _part(self, offset, result)
+
+
+def _part(self, offset: int, shape) -> NDArray:
+    """Contiguous memory of self under a shape, not recorded."""
+    s = self._spec
+    return make(lib.pl_array_view(self._handle, offset * ITEM_BYTES[s.dtype]), spec(shape, s.dtype, s.device))
+
+
+def _basic_set(self, items, value) -> None:
+    spans, sliced, result = _basic_shapes(items)
+    value = _fitted(value, result, self)
+    if not prod(sliced):
+        return
+    offset = _flat_offset(spans, self.shape)
+    if sliced == self.shape and offset == 0 and isinstance(value, NDArray):
+        copy_into(_reshaped(value, self.shape), self)          # recorded: the array is the value from now on
+    elif offset is not None:
+        target = _part(self, offset, sliced)
+        if isinstance(value, NDArray):
+            copy_into(_reshaped(value, sliced), target)
+        else:
+            invoke(lookup("_full"), (), {"shape": sliced, "value": value, "dtype": self._spec.dtype}, target,
+                   self._spec.device)
+    elif isinstance(value, NDArray):
+        invoke(lookup("_slice_assign"), (self, _reshaped(value, sliced)), _slice_attrs(spans), self)
+    else:
+        invoke(lookup("_slice_assign_scalar"), (self,), {"scalar": value, **_slice_attrs(spans)}, self)
+
+
+# ---- arrays of indices ----------------------------------------------------------------------------------------
+
+def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
+    """Indices for gather_nd, (axes, ...), the shape they pick (last axes whole), and the shape of the result.
+
+    Spans among arrays become arrays themselves. Dropped ones (ints) count as arrays when the place of the broadcast
+    axes is decided: where the arrays stand when they are neighbours, else in front, as in NumPy.
+    """
+    shape, device = self.shape, self._spec.device
+    at = [i for i, item in enumerate(items) if item is not NEW_AXIS and (type(item) is not Span or item.dropped)]
+    arrays = [i for i in at if type(items[i]) is not Span]
+    try:
+        block = np.broadcast_shapes(*[tuple(items[i].shape) for i in arrays])
+    except ValueError:
+        raise OutOfBounds("arrays of indices must broadcast together, got shapes "
+                        + " and ".join(str(tuple(items[i].shape)) for i in arrays)) from None
+    first = at[0] if at[-1] - at[0] == len(at) - 1 else 0
+    axis_of = [sum(j is not NEW_AXIS for j in items[:i]) for i in range(len(items))]
+    n_lead = 1 + max(axis_of[i] for i, item in enumerate(items) if item is not NEW_AXIS
+                     and (i in arrays or item != Span(0, shape[axis_of[i]], 1)))
+    result: list[int] = []              # of the picked part, and where each axis of the array stands in it
+    final: list[int] = []
+    position: dict[int, int] = {}
+    start = None
+    for i in range(len(items) + 1):
+        if i == first:
+            start = len(result)
+            result += block
+            final += block
+        if i == len(items) or i in at:
+            continue
+        if items[i] is NEW_AXIS:
+            final.append(1)
+        else:
+            position[axis_of[i]] = len(result)
+            result.append(items[i].count)
+            final.append(items[i].count)
+    lead = result[:len(result) - (len(shape) - n_lead)]
+    parts = []
+    for i, item in enumerate(items):
+        axis = axis_of[i]
+        if item is NEW_AXIS or axis >= n_lead:
+            continue
+        if i in at:
+            values = np.int64(item.start) if type(item) is Span else item
+            aligned = tuple(np.shape(values)) + (1,) * (len(lead) - start - len(block))
+        else:
+            values = item.start + item.step * np.arange(item.count)
+            aligned = (-1,) + (1,) * (len(lead) - position[axis] - 1)
+        parts.append((values, aligned))
+    return _stacked(parts, tuple(lead), device), tuple(result), tuple(final) or (1,)
+
+
+def _stacked(parts, lead, device) -> NDArray:
+    if not any(isinstance(v, NDArray) for v, _ in parts):
+        host = np.stack([np.broadcast_to(np.reshape(v, aligned), lead) for v, aligned in parts]).astype(np.int64)
+        return from_memory(host, device)
+    rows = []
+    for values, aligned in parts:
+        if isinstance(values, NDArray):
+            row = invoke(lookup("Cast"), (values,), {"dtype": "int64"})
+            aligned = (1,) * (len(lead) - len(aligned)) + aligned
+            row = invoke(lookup("broadcast_to"), (_reshaped(row, aligned),), {"shape": lead})
+        else:
+            row = from_memory(np.broadcast_to(np.reshape(values, aligned), lead).astype(np.int64), device)
+        rows.append(row)
+    return invoke(lookup("stack"), rows, {"axis": 0})
+
+
+def _advanced_get(self, items) -> NDArray:
+    indices, _, final = _places(self, items)
+    return _reshaped(invoke(lookup("gather_nd"), (self, indices), {}), final)
+
+
+def _advanced_set(self, items, value) -> None:
+    indices, picked, final = _places(self, items)
+    value = _fitted(value, final, self)
+    if not isinstance(value, NDArray):
+        value = invoke(lookup("_full"), (), {"shape": picked, "value": value, "dtype": self._spec.dtype}, None,
+                       self._spec.device)
+    if value.size:
+        invoke(lookup("_scatter_set_nd"), (self, _reshaped(value, picked), indices), {"shape": self.shape}, self)
+
+
+# ---- values ---------------------------------------------------------------------------------------------------
+
+def _fitted(value, shape, target: NDArray):
+    """A value to assign: a float, or an NDArray of the shape, and of target's dtype and device.
+
+    Raises ValueError when it does not broadcast to the shape, TypeError when it holds no numbers.
+    """
+    s = target._spec
+    if isinstance(value, NDArray):
+        if value._spec.device != s.device:
+            value = value.as_in_context(s.device)
+        if value._spec.dtype != s.dtype:
+            value = invoke(lookup("Cast"), (value,), {"dtype": s.dtype})
+    else:
+        if isinstance(value, (bool, int, float, np.generic)) and not isinstance(value, (np.void, np.complexfloating)):
+            if abs(value) <= EXACT_FLOAT or value != value or isinstance(value, (float, np.floating)):
+                return float(value)
+        value = from_memory(_numbers(value), s.device, s.dtype)
+    have = value.shape
+    while len(have) > len(shape) and have[0] == 1:
+        have = have[1:]
+    if len(have) > len(shape) or any(h not in (1, n) for h, n in zip(reversed(have), reversed(shape))):
+        raise ShapeMismatch(f"assignment: cannot broadcast a value of shape {value.shape} to the indexed part of shape "
+                            f"{shape}")
+    value = _reshaped(value, (1,) * (len(shape) - len(have)) + have)
+    return value if value.shape == shape else invoke(lookup("broadcast_to"), (value,), {"shape": shape})
+
+
+class ShapeMismatch(MXNetError, ValueError):
+    """A value that does not fit where it is assigned."""
+
+
+def _numbers(value) -> np.ndarray:
+    try:
+        if isinstance(value, (list, tuple)):
+            value = [v.asnumpy() if isinstance(v, NDArray) else v for v in value]
+        values = np.asarray(value)
+    except ValueError as error:
+        raise TypeError(f"assignment: the value must be a number, an array or a regular list: {error}") from None
+    if values.dtype.kind not in "biuf" and values.dtype != NUMPY_DTYPES["bfloat16"]:
+        raise TypeError(f"assignment: the value must hold numbers, got {type(value).__name__} of dtype {values.dtype}")
+    return values
+
+
+# ---- the methods ----------------------------------------------------------------------------------------------
+
+def getitem(self: NDArray, key) -> NDArray:
+    """x[key]. Whole ranges, ints and contiguous slices give views; steps and arrays of indices give copies."""
+    if type(key) is int and self.shape and not (state.recording and self._tape is not None):
+        n, rest = self.shape[0], self.shape[1:]
+        if not -n <= key < n:
+            raise OutOfBounds(f"index {key} is out of bounds for axis 0 with size {n}")
+        return _part(self, key % n * prod(rest), rest or (1,))
+    items = parse(key, self.shape)
+    return _basic_get(self, items) if _is_basic(items) else _advanced_get(self, items)
+
+
+def setitem(self: NDArray, key, value) -> None:
+    """x[key] = value; the value broadcasts and is converted to x's dtype.
+
+    Raises IndexError, ValueError or TypeError with x as it was, and MXNetError for arrays that autograd has recorded.
+    """
+    items = parse(key, self.shape)
+    refuse_recorded(self, value, whole=_covers(items, self.shape))
+    if _is_basic(items):
+        _basic_set(self, items, value)
+    else:
+        _advanced_set(self, items, value)
+
+
+def _covers(items, shape) -> bool:
+    return _is_basic(items) and _basic_shapes(items)[1] == shape
+
+
+def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
+    """Raises MXNetError for writes that would make gradients wrong: into an array on the tape, or of one into a part."""
+    if not state.recording:
+        return
+    if target._tape is not None:
+        raise MXNetError(compose(
+            "Assigning to NDArrays that are already in a computational graph will cause undefined behavior when "
+            "evaluating gradients", fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()"))
+    if not whole and isinstance(value, NDArray) and value._tape is not None:
+        raise MXNetError(compose(
+            "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd: a recorded array "
+            "cannot be written into part of another", fix="build the array with nd.concat, nd.stack or nd.where"))
+
+
+def iterate(self: NDArray):
+    """Views of the first axis, one after the other. Raises TypeError for a 0-d array."""
+    if not self.shape:
+        raise TypeError("iteration over a 0-d array")
+    return (self[i] for i in range(self.shape[0]))
+
+
+def contains(self: NDArray, value) -> bool:
+    """Is any element equal to value?"""
+    return bool((self == value).asnumpy().any())
+
+
+NDArray.__getitem__ = getitem
+NDArray.__setitem__ = setitem
+NDArray.__iter__ = iterate
+NDArray.__contains__ = contains
