@@ -5,7 +5,7 @@ import math
 
 from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..pointwise import sum_to
-from ..record import FLOATS, Param, Type, operator, same_type, sample, uniform, values
+from ..record import FLOATS, Param, Type, dtype_name, operator, same_type, sample, uniform, values
 from ..shapes import one_axis
 from .norm import cast_to
 
@@ -224,7 +224,7 @@ def _back(scale):
     def finish(F, g, x, temperature):
         factor = scale / (temperature or 1.0)
         g = g if factor == 1.0 else g * factor
-        return cast_to(F, g, x.dtype) if x.dtype in FLOATS else None
+        return cast_to(F, g, x.dtype) if dtype_name(x.dtype) in FLOATS else None
     return finish
 
 
@@ -268,18 +268,11 @@ def _softmax_activation_infer(ins, mode):
     return [ins[0]]
 
 
-def _rows(shape, mode):
-    return shape if mode == "channel" else (shape[0], math.prod(shape[1:]))
-
-
 operator("SoftmaxActivation", params=(Param("mode", ("channel", "instance"), "instance"),),
-         infer=_softmax_activation_infer,
-         ref=lambda xp, x, *, mode: softmax(xp, x.reshape(_rows(x.shape, mode)), _activation_axis(mode)).reshape(x.shape),
-         grad=lambda F, dys, xs, ys, mode: [F.reshape_to(F._softmax_grad(
-             *(F.reshape_to(a, shape=_rows(a.shape, mode)) for a in (dys[0], ys[0])), axis=_activation_axis(mode)),
-             shape=ys[0].shape)],
+         infer=_softmax_activation_infer, ref=lambda xp, x, *, mode: softmax(xp, x, _activation_axis(mode)),
+         grad=lambda F, dys, xs, ys, mode: [F._softmax_grad(dys[0], ys[0], axis=_activation_axis(mode))],
          samples=(sample((2, 3)), sample((2, 3, 4)), sample((2, 3, 4), mode="channel")),
-         doc="softmax over all but the first axis (instance) or over axis 1 (channel).")
+         doc="softmax over the last axis (instance) or over axis 1 (channel).")
 
 
 def _softmax_grad_ref(xp, dy, y, *, axis):

@@ -1,0 +1,276 @@
+"""Block: the base class of layers and networks: children, parameters, names, hooks, files."""
+from __future__ import annotations
+
+import re
+import warnings
+from collections import OrderedDict
+
+from .. import ndarray as nd
+from ..engine.error import MXNetError
+from . import initializer
+from .hook import HookHandle
+from .parameter import Parameter, owned
+from .parameter_dict import ParameterDict, check_names
+from .scope import BlockScope
+
+
+class Block:
+    """Base class of neural network layers and models. Subclasses make children and parameters in `__init__` and define
+    `forward`.
+
+    Args:
+        prefix: text before the names of parameters and children; by default the class's name and a counter, `dense0_`.
+        params: ParameterDict of another block whose parameters this one shares.
+
+    >>> class Net(nn.Block):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         with self.name_scope():
+    ...             self.dense = nn.Dense(10)
+    ...     def forward(self, x):
+    ...         return self.dense(x)
+    """
+
+    size_argument: str | None = None        # the constructor's argument that gives an unknown dimension
+
+    def __init__(self, prefix=None, params=None):
+        self._empty_prefix = prefix == ""
+        self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
+        self._name = self._prefix[:-1] if self._prefix.endswith("_") else self._prefix
+        self._scope = BlockScope(self)
+        self._children: OrderedDict[str, Block] = OrderedDict()
+        self._reg_params: dict[str, Parameter] = {}
+        self._forward_hooks: OrderedDict = OrderedDict()
+        self._forward_pre_hooks: OrderedDict = OrderedDict()
+
+    def _alias(self) -> str:
+        return self.__class__.__name__.lower()
+
+    def __repr__(self):
+        lines = [f"  ({key}): {_indent(repr(value))}" for key, value in self.__dict__.items()
+                 if isinstance(value, Block)]
+        return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
+
+    # ---- children and parameters ---------------------------------------------------------------------------
+
+    def __setattr__(self, name, value):
+        old = self.__dict__.get(name)
+        if isinstance(old, (Parameter, Block)) and not isinstance(value, type(old)) \
+                and not isinstance(old, type(value)):
+            raise TypeError(f"Changing attribute type for {name} from {type(old)} to {type(value)} is not allowed.")
+        if isinstance(value, Block):
+            self.register_child(value, name)
+        elif isinstance(value, Parameter):
+            if self._reg_params.get(name, value) is not value:
+                raise MXNetError(
+                    f"Overriding Parameter attribute {name} is not allowed.\n  fix: to share parameters between blocks, "
+                    "give the block `params=` when it is made")
+            self._reg_params[name] = value
+            owned(value, self)
+        object.__setattr__(self, name, value)
+
+    def register_child(self, block, name=None) -> None:
+        """Makes block a child; attribute assignment does this by itself."""
+        self._children[str(len(self._children)) if name is None else name] = block
+
+    @property
+    def prefix(self) -> str:
+        """Text before the names of this block's parameters."""
+        return self._prefix
+
+    @property
+    def name(self) -> str:
+        """The prefix without its last underscore."""
+        return self._name
+
+    @property
+    def params(self) -> ParameterDict:
+        """This block's own parameters, without those of its children."""
+        return self._params
+
+    def name_scope(self) -> BlockScope:
+        """`with self.name_scope():` blocks made inside get names below this block's prefix."""
+        return self._scope
+
+    def _warn_of_containers(self) -> None:
+        children = set(self._children.values())
+
+        def unregistered(value):
+            if isinstance(value, (list, tuple)):
+                return any(map(unregistered, value))
+            if isinstance(value, dict):
+                return any(map(unregistered, value.values()))
+            return isinstance(value, Block) and value not in children
+        for key, value in self.__dict__.items():
+            if isinstance(value, (list, tuple, dict)) and not key.startswith("_") and unregistered(value):
+                warnings.warn(f'"{type(self).__name__}.{key}" is an unregistered container with Blocks. Note that Blocks '
+                              "inside the list, tuple or dict will not be registered automatically. Make sure to "
+                              "register them using register_child() or switching to nn.Sequential/nn.HybridSequential "
+                              "instead.", stacklevel=4)
+
+    def collect_params(self, select=None) -> ParameterDict:
+        """Parameters of this block and of everything below it, by full name.
+
+        select: regular expression that the names must match: `"conv1_weight|fc_.*"`.
+        """
+        self._warn_of_containers()
+        found = ParameterDict(self._params.prefix)
+        if select is None:
+            found.update(self.params)
+        else:
+            pattern = re.compile(select)
+            found._params.update((n, p) for n, p in self.params.items() if pattern.match(n))
+        for child in self._children.values():
+            found.update(child.collect_params(select))
+        return found
+
+    def _collect_params_with_prefix(self, prefix="") -> dict[str, Parameter]:
+        """Parameters by structural name: `0.weight`, `body.1.bias`."""
+        prefix = prefix + "." if prefix else ""
+        found = {prefix + name: p for name, p in self._reg_params.items()}
+        for name, child in self._children.items():
+            found.update(child._collect_params_with_prefix(prefix + name))
+        return found
+
+    def apply(self, fn):
+        """Calls fn on every block below and on this one. Returns self."""
+        for child in self._children.values():
+            child.apply(fn)
+        fn(self)
+        return self
+
+    def initialize(self, init=None, ctx=None, verbose=False, force_reinit=False) -> None:
+        """Initializes all parameters. init: default initializer (Uniform); ctx: device or list of devices."""
+        init = initializer.Uniform() if init is None else init
+        self.collect_params().initialize(init, ctx, verbose, force_reinit)
+
+    def hybridize(self, active=True, **kwargs) -> None:
+        """Makes every HybridBlock below run as a graph."""
+        for child in self._children.values():
+            child.hybridize(active, **kwargs)
+
+    def cast(self, dtype) -> None:
+        """Changes the dtype of all parameters."""
+        for child in self._children.values():
+            child.cast(dtype)
+        for parameter in self.params.values():
+            parameter.cast(dtype)
+
+    # ---- calling -------------------------------------------------------------------------------------------
+
+    def __call__(self, *args):
+        """Runs forward, with the hooks around it."""
+        if self._forward_pre_hooks:
+            for hook in list(self._forward_pre_hooks.values()):
+                hook(self, args)
+        out = self.forward(*args)
+        if self._forward_hooks:
+            for hook in list(self._forward_hooks.values()):
+                hook(self, args, out)
+        return out
+
+    def forward(self, *args):
+        """The computation, to be defined by subclasses. args: NDArrays, or nested lists of them."""
+        raise NotImplementedError(f"{type(self).__name__} must define forward(self, x, ...)")
+
+    def register_forward_hook(self, hook) -> HookHandle:
+        """Calls `hook(block, inputs, output)` after each forward. Returns a handle with `detach()`."""
+        return HookHandle().attach(self._forward_hooks, hook)
+
+    def register_forward_pre_hook(self, hook) -> HookHandle:
+        """Calls `hook(block, inputs)` before each forward. Returns a handle with `detach()`."""
+        return HookHandle().attach(self._forward_pre_hooks, hook)
+
+    def register_op_hook(self, callback, monitor_all=False) -> None:
+        """Calls `callback(output name, operator name, array)` for each operator of hybridized blocks below.
+
+        monitor_all: for the operators' inputs, too.
+        """
+        for child in self._children.values():
+            child.register_op_hook(callback, monitor_all)
+
+    def summary(self, *inputs, style: str = "mxnet") -> None:
+        """Prints layers, output shapes and numbers of parameters for the given inputs. The block must be initialized.
+
+        style: "mxnet" (a flat table), or "tree" (indented, with multiply-accumulates and bytes).
+        """
+        from .summary import print_summary
+        print_summary(self, inputs, style)
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    def save_parameters(self, filename, deduplicate=False) -> None:
+        """Writes all parameters to a .params file under structural names (`0.weight`).
+
+        deduplicate: a parameter that several blocks share is written once.
+        """
+        arrays, seen = {}, set()
+        for name, parameter in self._collect_params_with_prefix().items():
+            if deduplicate and parameter in seen:
+                continue
+            seen.add(parameter)
+            if parameter._data is None:
+                raise parameter._not_initialized()
+            arrays[name] = parameter._reduce()
+        nd.save(filename, arrays)
+
+    def load_parameters(self, filename, ctx=None, allow_missing=False, ignore_extra=False, cast_dtype=False,
+                        dtype_source="current") -> None:
+        """Reads parameters from a file with structural names (`0.weight`), full names (`net0_dense0_weight`, with or
+        without this block's prefix), or those of `export` (`arg:...`, `aux:...`).
+
+        Raises ParameterError with the differing and the nearest names when file and block do not match.
+        """
+        loaded = nd.load(filename)
+        if not isinstance(loaded, dict):
+            raise MXNetError(f"load_parameters: file '{filename}' holds arrays without names\n"
+                                "  fix: write it with save_parameters")
+        loaded = {re.sub("^(arg|aux):", "", k): v for k, v in loaded.items()}
+        params, given = self._match_names(loaded)
+        shared: dict[Parameter, list[str]] = {}
+        for name, parameter in params.items():
+            shared.setdefault(parameter, []).append(name)
+        present = dict(given)
+        for names in shared.values():            # one name of a shared parameter is enough
+            value = next((given[n] for n in names if n in given), None)
+            if value is not None:
+                present.update((n, value) for n in names)
+        check_names(params, present, f"file '{filename}'", allow_missing, ignore_extra)
+        for name, value in given.items():
+            if name in params:
+                params[name]._load_init(value, ctx, cast_dtype=cast_dtype, dtype_source=dtype_source)
+
+    def _match_names(self, loaded):
+        """The naming style that fits most names of a file: (parameters by it, the file's arrays by it)."""
+        structural = self._collect_params_with_prefix()
+        full = {p.name: p for p in structural.values()}
+        full.update(self.collect_params().items())
+        styles = [structural, full, {n.removeprefix(self.prefix): p for n, p in full.items()}]
+        if loaded and not any("." in n for n in loaded):
+            styles.append(styles.pop(0))
+        best = max(styles, key=lambda names: sum(n in names for n in loaded))
+        return best, loaded
+
+    def save_params(self, filename) -> None:
+        """Old name of save_parameters."""
+        warnings.warn("save_params is deprecated. Please use save_parameters.", stacklevel=2)
+        self.save_parameters(filename)
+
+    def load_params(self, filename, ctx=None, allow_missing=False, ignore_extra=False) -> None:
+        """Old name of load_parameters."""
+        warnings.warn("load_params is deprecated. Please use load_parameters.", stacklevel=2)
+        self.load_parameters(filename, ctx, allow_missing, ignore_extra)
+
+    def save(self, prefix) -> None:
+        """Writes `prefix-model.json` (structure and traced graphs) and `prefix-model.params`."""
+        from .model_file import save_model
+        save_model(self, prefix)
+
+    def load(self, prefix) -> None:
+        """Reads what `save` wrote into a block of the same structure."""
+        from .model_file import load_model
+        load_model(self, prefix)
+
+
+def _indent(text: str) -> str:
+    return text.replace("\n", "\n  ")

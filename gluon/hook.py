@@ -1,0 +1,35 @@
+"""HookHandle: what registering a hook returns; `detach` takes the hook away."""
+from __future__ import annotations
+
+import itertools
+import weakref
+
+_next = itertools.count().__next__
+
+
+class HookHandle:
+    """Attaches a hook to a dict of hooks; detaches on `detach()` or at the end of a `with` block."""
+
+    def __init__(self):
+        self._hooks, self._id = None, None
+
+    def attach(self, hooks, hook) -> HookHandle:
+        """Adds hook to an OrderedDict of hooks."""
+        if self._hooks is not None:
+            raise RuntimeError("The same handle cannot be attached twice.")
+        self._id = _next()
+        hooks[self._id] = hook
+        self._hooks = weakref.ref(hooks)
+        return self
+
+    def detach(self) -> None:
+        """Takes the hook away."""
+        hooks = self._hooks() if self._hooks is not None else None
+        if hooks is not None:
+            hooks.pop(self._id, None)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.detach()

@@ -1,0 +1,91 @@
+"""Activation layers."""
+from __future__ import annotations
+
+from .. import initializer
+from ..hybrid import HybridBlock
+
+__all__ = ["Activation", "LeakyReLU", "PReLU", "ELU", "SELU", "Swish", "GELU"]
+
+
+class Activation(HybridBlock):
+    """relu, sigmoid, tanh, softrelu or softsign, by name."""
+
+    def __init__(self, activation, **kwargs):
+        self._act_type = activation
+        super().__init__(**kwargs)
+
+    def _alias(self):
+        return self._act_type
+
+    def hybrid_forward(self, F, x):
+        return F.Activation(x, act_type=self._act_type, name="fwd")
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._act_type})"
+
+
+class LeakyReLU(HybridBlock):
+    """x where x > 0, else alpha * x. alpha: slope >= 0."""
+
+    def __init__(self, alpha, **kwargs):
+        if alpha < 0:
+            raise ValueError(f"LeakyReLU: alpha must be >= 0, got {alpha}")
+        super().__init__(**kwargs)
+        self._alpha = alpha
+
+    def hybrid_forward(self, F, x):
+        return F.LeakyReLU(x, act_type="leaky", slope=self._alpha, name="fwd")
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._alpha})"
+
+
+class PReLU(HybridBlock):
+    """x where x > 0, else alpha * x with a learned alpha for each of in_channels channels (axis 1), or one for all.
+
+    Source: He et al. 2015, arXiv:1502.01852.
+    """
+
+    def __init__(self, alpha_initializer=initializer.Constant(0.25), in_channels=1, **kwargs):
+        super().__init__(**kwargs)
+        with self.name_scope():
+            self.alpha = self.params.get("alpha", shape=(in_channels,), init=alpha_initializer)
+
+    def hybrid_forward(self, F, x, alpha):
+        return F.LeakyReLU(x, gamma=alpha, act_type="prelu", name="fwd")
+
+
+class ELU(HybridBlock):
+    """x where x > 0, else alpha * (exp(x) - 1). Source: Clevert et al. 2015, arXiv:1511.07289."""
+
+    def __init__(self, alpha=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self._alpha = alpha
+
+    def hybrid_forward(self, F, x):
+        return F.LeakyReLU(x, act_type="elu", slope=self._alpha)
+
+
+class SELU(HybridBlock):
+    """Scaled ELU with the constants that keep mean and variance. Source: Klambauer et al. 2017, arXiv:1706.02515."""
+
+    def hybrid_forward(self, F, x):
+        return F.LeakyReLU(x, act_type="selu", name="fwd")
+
+
+class GELU(HybridBlock):
+    """x times the normal distribution function of x. Source: Hendrycks and Gimpel 2016, arXiv:1606.08415."""
+
+    def hybrid_forward(self, F, x):
+        return F.LeakyReLU(x, act_type="gelu", name="fwd")
+
+
+class Swish(HybridBlock):
+    """x * sigmoid(beta * x). Source: Ramachandran et al. 2017, arXiv:1710.05941."""
+
+    def __init__(self, beta=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self._beta = beta
+
+    def hybrid_forward(self, F, x):
+        return x * F.sigmoid(self._beta * x, name="fwd")

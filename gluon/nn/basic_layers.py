@@ -1,0 +1,347 @@
+"""Basic layers: containers, Dense, Dropout, normalisations, Embedding, Flatten, Lambda."""
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from ... import ndarray as nd
+from ..block import Block, _indent
+from ..hybrid import HybridBlock
+from .activations import Activation
+
+__all__ = ["Sequential", "HybridSequential", "Dense", "Dropout", "Embedding", "BatchNorm", "BatchNormReLU",
+           "InstanceNorm", "LayerNorm", "GroupNorm", "Flatten", "Lambda", "HybridLambda", "Identity"]
+
+
+class _Stack:
+    """What Sequential and HybridSequential have in common."""
+
+    def add(self, *blocks):
+        """Appends blocks."""
+        for block in blocks:
+            self.register_child(block)
+
+    def __repr__(self):
+        lines = [f"  ({key}): {_indent(repr(block))}" for key, block in self._children.items()]
+        return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
+
+    def __getitem__(self, key):
+        layers = list(self._children.values())[key]
+        if isinstance(layers, list):
+            net = type(self)(prefix=self._prefix)
+            with net.name_scope():
+                net.add(*layers)
+            return net
+        return layers
+
+    def __len__(self):
+        return len(self._children)
+
+    def __iter__(self):
+        return iter(self._children.values())
+
+
+class Sequential(_Stack, Block):
+    """Runs blocks one after another.
+
+    >>> net = nn.Sequential()
+    >>> with net.name_scope():
+    ...     net.add(nn.Dense(10, activation="relu"), nn.Dense(20))
+    """
+
+    def forward(self, x, *args):
+        """Gives x (and args, to the first block) through all blocks; a tuple output becomes several inputs."""
+        for block in self._children.values():
+            x = block(x, *args)
+            args = ()
+            if isinstance(x, (tuple, list)):
+                x, args = x[0], tuple(x[1:])
+        return (x, *args) if args else x
+
+    def hybridize(self, active=True, **kwargs):
+        """Makes the children run as graphs."""
+        if self._children and all(isinstance(c, HybridBlock) for c in self._children.values()):
+            warnings.warn(f"All children of this Sequential layer '{self.prefix}' are HybridBlocks. Consider using "
+                          "HybridSequential for the best performance.", stacklevel=2)
+        super().hybridize(active, **kwargs)
+
+
+class HybridSequential(_Stack, HybridBlock):
+    """Runs hybrid blocks one after another, as one graph when hybridized."""
+
+    def hybrid_forward(self, F, x, *args):
+        """Gives x (and args, to the first block) through all blocks."""
+        for block in self._children.values():
+            x = block(x, *args)
+            args = ()
+            if isinstance(x, (tuple, list)):
+                x, args = x[0], tuple(x[1:])
+        return (x, *args) if args else x
+
+
+class Dense(HybridBlock):
+    """Fully connected layer: activation(x . weight^T + bias).
+
+    Args:
+        units: size of the output.
+        flatten: True: (N, ...) becomes (N, inputs) first; False: works on the last axis of (..., inputs).
+        in_units: size of the input; 0: found out by the first forward pass.
+    Shapes: data (N, ..., in_units) -> (N, units), or (..., units) without flatten.
+    """
+
+    size_argument = "in_units"
+
+    def __init__(self, units, activation=None, use_bias=True, flatten=True, dtype="float32", weight_initializer=None,
+                 bias_initializer="zeros", in_units=0, **kwargs):
+        super().__init__(**kwargs)
+        self._flatten, self._units, self._in_units = flatten, units, in_units
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=(units, in_units), init=weight_initializer, dtype=dtype,
+                                          allow_deferred_init=True)
+            self.bias = self.params.get("bias", shape=(units,), init=bias_initializer, dtype=dtype,
+                                        allow_deferred_init=True) if use_bias else None
+            self.act = Activation(activation, prefix=activation + "_") if activation is not None else None
+
+    def hybrid_forward(self, F, x, weight, bias=None):
+        out = F.FullyConnected(x, weight, bias, num_hidden=self._units, no_bias=bias is None, flatten=self._flatten,
+                               name="fwd")
+        return out if self.act is None else self.act(out)
+
+    def __repr__(self):
+        n_in = self.weight.shape[1]
+        return f"Dense({n_in or None} -> {self.weight.shape[0]}, {self.act if self.act else 'linear'})"
+
+
+class Dropout(HybridBlock):
+    """In training, zeroes elements at random and scales the rest by 1 / (1 - rate).
+
+    rate: probability. axes: axes along which the mask is shared.
+    """
+
+    def __init__(self, rate, axes=(), **kwargs):
+        super().__init__(**kwargs)
+        self._rate, self._axes = rate, axes
+
+    def hybrid_forward(self, F, x):
+        if self._rate > 0:
+            return F.Dropout(x, p=self._rate, axes=self._axes, name="fwd", cudnn_off=False)
+        return F.identity(x)
+
+    def __repr__(self):
+        return f"{type(self).__name__}(p = {self._rate}, axes={self._axes})"
+
+
+class _BatchNormBase(HybridBlock):
+    """Parameters of batch normalisation: gamma, beta, and the running statistics, which are not trained."""
+
+    size_argument = "in_channels"
+
+    def __init__(self, axis=1, momentum=0.9, epsilon=1e-5, center=True, scale=True, use_global_stats=False,
+                 beta_initializer="zeros", gamma_initializer="ones", running_mean_initializer="zeros",
+                 running_variance_initializer="ones", in_channels=0, **kwargs):
+        super().__init__(**kwargs)
+        self._kwargs = {"axis": axis, "eps": epsilon, "momentum": momentum, "fix_gamma": not scale,
+                        "use_global_stats": use_global_stats}
+        self._axis, self._center, self._scale = axis, center, scale
+        if in_channels != 0:
+            self.in_channels = in_channels
+        with self.name_scope():
+            for name, init, trained in (("gamma", gamma_initializer, scale), ("beta", beta_initializer, center),
+                                        ("running_mean", running_mean_initializer, None),
+                                        ("running_var", running_variance_initializer, None)):
+                setattr(self, name, self.params.get(
+                    name, grad_req="write" if trained else "null", shape=(in_channels,), init=init,
+                    allow_deferred_init=True, differentiable=bool(trained)))
+
+    def cast(self, dtype):
+        """Changes the dtype; statistics of 16-bit networks stay float32."""
+        if np.dtype(dtype).name == "float16" if not isinstance(dtype, str) else dtype in ("float16", "bfloat16"):
+            dtype = "float32"
+        super().cast(dtype)
+
+    def __repr__(self):
+        n = self.gamma.shape[0]
+        content = ", ".join(f"{k}={v!r}" for k, v in {**self._kwargs, "in_channels": n or None}.items())
+        return f"{type(self).__name__}({content})"
+
+
+class BatchNorm(_BatchNormBase):
+    """Batch normalisation over all axes but `axis`.
+
+    Source: Ioffe and Szegedy 2015, arXiv:1502.03167.
+    """
+
+    def hybrid_forward(self, F, x, gamma, beta, running_mean, running_var):
+        return F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
+
+
+class BatchNormReLU(_BatchNormBase):
+    """Batch normalisation followed by relu."""
+
+    def hybrid_forward(self, F, x, gamma, beta, running_mean, running_var):
+        out = F.BatchNorm(x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs)
+        return F.relu(out, name="relu")
+
+
+class InstanceNorm(HybridBlock):
+    """Normalises each sample and channel (`axis`) over the other axes.
+
+    Source: Ulyanov et al. 2016, arXiv:1607.08022.
+    """
+
+    size_argument = "in_channels"
+
+    def __init__(self, axis=1, epsilon=1e-5, center=True, scale=False, beta_initializer="zeros",
+                 gamma_initializer="ones", in_channels=0, **kwargs):
+        super().__init__(**kwargs)
+        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        self._axis, self._epsilon = axis, epsilon
+        _gamma_beta(self, (in_channels,), scale, center, gamma_initializer, beta_initializer)
+
+    def hybrid_forward(self, F, x, gamma, beta):
+        if self._axis == 1:
+            return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd")
+        x = F.swapaxes(x, 1, self._axis)
+        return F.swapaxes(F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd"), 1, self._axis)
+
+    def __repr__(self):
+        return _norm_repr(self, in_channels=self.gamma.shape[0])
+
+
+class LayerNorm(HybridBlock):
+    """Normalises over one axis. Source: Ba et al. 2016, arXiv:1607.06450."""
+
+    size_argument = "in_channels"
+
+    def __init__(self, axis=-1, epsilon=1e-5, center=True, scale=True, beta_initializer="zeros",
+                 gamma_initializer="ones", in_channels=0, prefix=None, params=None):
+        super().__init__(prefix=prefix, params=params)
+        self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
+        self._axis, self._epsilon = axis, epsilon
+        _gamma_beta(self, (in_channels,), scale, center, gamma_initializer, beta_initializer)
+
+    def hybrid_forward(self, F, data, gamma, beta):
+        return F.LayerNorm(data, gamma, beta, axis=self._axis, eps=self._epsilon)
+
+    def __repr__(self):
+        return _norm_repr(self, in_channels=self.gamma.shape[0])
+
+
+class GroupNorm(HybridBlock):
+    """Normalises groups of channels (axis 1) of each sample. Source: Wu and He 2018, arXiv:1803.08494.
+
+    gamma and beta have one value for each group, shape (num_groups,).
+    """
+
+    def __init__(self, num_groups=1, epsilon=1e-5, center=True, scale=True, beta_initializer="zeros",
+                 gamma_initializer="ones", prefix=None, params=None):
+        super().__init__(prefix=prefix, params=params)
+        self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
+        self._num_groups, self._epsilon = num_groups, epsilon
+        _gamma_beta(self, (num_groups,), scale, center, gamma_initializer, beta_initializer)
+
+    def hybrid_forward(self, F, data, gamma, beta):
+        return F.GroupNorm(data, gamma, beta, num_groups=self._num_groups, eps=self._epsilon)
+
+    def __repr__(self):
+        return _norm_repr(self)
+
+
+def _gamma_beta(block, shape, scale, center, gamma_initializer, beta_initializer):
+    with block.name_scope():
+        block.gamma = block.params.get("gamma", grad_req="write" if scale else "null", shape=shape,
+                                       init=gamma_initializer, allow_deferred_init=True)
+        block.beta = block.params.get("beta", grad_req="write" if center else "null", shape=shape,
+                                      init=beta_initializer, allow_deferred_init=True)
+
+
+def _norm_repr(block, **more):
+    content = ", ".join(f"{k}={v!r}" for k, v in {**block._kwargs, **more}.items())
+    return f"{type(block).__name__}({content})"
+
+
+class Embedding(HybridBlock):
+    """Rows of a table: indices (...) -> vectors (..., output_dim).
+
+    input_dim: number of rows. sparse_grad: accepted; the gradient is dense.
+    """
+
+    def __init__(self, input_dim, output_dim, dtype="float32", weight_initializer=None, sparse_grad=False, **kwargs):
+        super().__init__(**kwargs)
+        self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": dtype, "sparse_grad": sparse_grad}
+        with self.name_scope():
+            self.weight = self.params.get("weight", shape=(input_dim, output_dim), init=weight_initializer, dtype=dtype,
+                                          allow_deferred_init=True)
+
+    def hybrid_forward(self, F, x, weight):
+        return F.Embedding(x, weight, name="fwd", **self._kwargs)
+
+    def __repr__(self):
+        return "{}({input_dim} -> {output_dim}, {dtype})".format(type(self).__name__, **self._kwargs)
+
+
+class Flatten(HybridBlock):
+    """(N, ...) -> (N, product of the rest)."""
+
+    def hybrid_forward(self, F, x):
+        return F.Flatten(x)
+
+    def __repr__(self):
+        return type(self).__name__
+
+
+class Lambda(Block):
+    """A function, or the name of one in nd, as a block.
+
+    >>> nn.Lambda("tanh"), nn.Lambda(lambda x: nd.LeakyReLU(x, slope=0.1))
+    """
+
+    def __init__(self, function, prefix=None):
+        super().__init__(prefix=prefix)
+        if isinstance(function, str):
+            if not hasattr(nd, function):
+                raise ValueError(f"Function name {function} is not found in ndarray.")
+            self._func_impl, self._func_name = getattr(nd, function), function
+        elif callable(function):
+            self._func_impl, self._func_name = function, function.__name__
+        else:
+            raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
+
+    def forward(self, *args):
+        return self._func_impl(*args)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._func_name})"
+
+
+class HybridLambda(HybridBlock):
+    """A function of (F, x, ...), or the name of an operator, as a hybrid block.
+
+    >>> nn.HybridLambda("tanh"), nn.HybridLambda(lambda F, x: F.LeakyReLU(x, slope=0.1))
+    """
+
+    def __init__(self, function, prefix=None):
+        super().__init__(prefix=prefix)
+        if isinstance(function, str):
+            if not hasattr(nd, function):
+                raise ValueError(f"Function name {function} is not found in ndarray/symbol.")
+            self._func = lambda F, *args: getattr(F, function)(*args)
+            self._func_name = function
+        elif callable(function):
+            self._func, self._func_name = function, function.__name__
+        else:
+            raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
+
+    def hybrid_forward(self, F, x, *args):
+        return self._func(F, x, *args)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self._func_name})"
+
+
+class Identity(HybridBlock):
+    """Gives its input back."""
+
+    def hybrid_forward(self, F, x):
+        return x

@@ -1,0 +1,417 @@
+"""Parameter and Constant: an array that a block learns (or keeps), its copies on each device, and its gradient."""
+from __future__ import annotations
+
+import warnings
+import weakref
+
+import numpy as np
+
+from ..engine import Context, cpu, current_context
+from ..engine.error import MXNetError
+from ..kernels.record import dtype_name
+from ..ndarray import NDArray, autograd, functions
+from ..ndarray.invoke import copy_into
+from ..ndarray.ndarray import from_memory
+from . import initializer
+
+
+class DeferredInitializationError(MXNetError):
+    """A parameter was read before the shapes that its initialization waits for were known."""
+
+
+class ParameterError(MXNetError, ValueError, AssertionError):
+    """A parameter and what it is given (shape, attribute, name) do not fit."""
+
+
+def shape_is_known(shape) -> bool:
+    """Are all dimensions of a shape known? 0 and -1 stand for unknown ones; so does an empty or missing shape."""
+    return bool(shape) and all(n > 0 for n in shape)
+
+
+def context_list(ctx) -> list[Context]:
+    """ctx (a Context, several, or None for the current one) as a list."""
+    if ctx is None:
+        return [current_context()]
+    return [ctx] if isinstance(ctx, Context) else list(ctx)
+
+
+class Parameter:
+    """A named array that blocks share, one copy for each device.
+
+    Args:
+        shape: tuple with 0 for dimensions that the first forward pass finds out.
+        grad_req: "write", "add" or "null".
+        lr_mult, wd_mult: factors on the optimizer's learning rate and weight decay.
+        init: initializer (or its name) of this parameter alone.
+    """
+
+    def __init__(self, name, grad_req="write", shape=None, dtype=np.float32, lr_mult=1.0, wd_mult=1.0, init=None,
+                 allow_deferred_init=False, differentiable=True, stype="default", grad_stype="default"):
+        for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
+            if value not in ("default", "row_sparse", "csr"):
+                raise ParameterError(f"Parameter '{name}': {kind} must be default, row_sparse or csr, got {value!r}")
+        self.name, self.dtype, self.init = name, dtype, init
+        self.lr_mult, self.wd_mult = lr_mult, wd_mult
+        self._stype, self._grad_stype = stype, grad_stype
+        self._shape = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
+        self._allow_deferred_init, self._differentiable = allow_deferred_init, differentiable
+        self._var = None
+        self._data: list[NDArray] | None = None
+        self._grad: list[NDArray] | None = None
+        self._ctx_list: list[Context] | None = None
+        self._deferred_init: tuple = ()           # (init, contexts, default init, data or None)
+        self._trainer = None
+        self._owner = None                        # weak reference to the block that made it
+        self._grad_req = None
+        self.grad_req = grad_req
+
+    def __repr__(self):
+        return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={self.dtype})"
+
+    def __reduce__(self):
+        return _rebuild, (type(self), self._attributes(), None if self._data is None else self._reduce().asnumpy())
+
+    def _attributes(self) -> dict:
+        return {"name": self.name, "grad_req": self.grad_req, "shape": self._shape, "dtype": dtype_name(self.dtype),
+                "lr_mult": self.lr_mult, "wd_mult": self.wd_mult,
+                "allow_deferred_init": self._allow_deferred_init, "differentiable": self._differentiable}
+
+    # ---- attributes ----------------------------------------------------------------------------------------
+
+    @property
+    def grad_req(self) -> str:
+        return self._grad_req
+
+    @grad_req.setter
+    def grad_req(self, req):
+        if req not in ("write", "add", "null"):
+            raise ParameterError(f"grad_req must be one of 'write', 'add', or 'null', but got '{req}'")
+        if not self._differentiable:
+            req = "null"
+        if req == self._grad_req:
+            return
+        self._grad_req = req
+        if self._data is None:
+            return
+        if req == "null":
+            self._grad = None
+            for array in self._data:
+                array._tape = None
+        else:
+            self._init_grad()
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        return self._shape
+
+    @shape.setter
+    def shape(self, new):
+        if new is None:
+            return
+        new = tuple(new)
+        if self._shape is None:
+            self._shape = new
+            return
+        if len(self._shape) != len(new) or any(a > 0 and a != b for a, b in zip(self._shape, new)):
+            raise ParameterError(f"Parameter '{self.name}': Expected shape {new} is incompatible with given shape "
+                                 f"{self._shape}.")
+        self._shape = new
+
+    @property
+    def stype(self) -> str:
+        return self._stype
+
+    @property
+    def grad_stype(self) -> str:
+        return self._grad_stype
+
+    # ---- initialization ------------------------------------------------------------------------------------
+
+    def initialize(self, init=None, ctx=None, default_init=None, force_reinit=False) -> None:
+        """Creates the data on each device of ctx and fills it: by init, else self.init, else default_init.
+
+        With an unknown shape the work is deferred to the first forward pass (allow_deferred_init), or
+        ParameterError is raised. An initialized parameter stays as it is unless force_reinit.
+        """
+        if self._data is not None and not force_reinit:
+            warnings.warn(f"Parameter '{self.name}' is already initialized, ignoring. Set force_reinit=True to "
+                          "re-initialize.", stacklevel=2)
+            return
+        self._data = self._grad = None
+        contexts = context_list(ctx)
+        for c in contexts:
+            c.check()
+        if len(set(contexts)) != len(contexts):
+            raise ParameterError(f"Parameter '{self.name}': each context must be given once, got {contexts}")
+        if init is None:
+            init = default_init if self.init is None else self.init
+        default_init = default_init if default_init is not None else initializer.Uniform()
+        if not shape_is_known(self._shape) and not self._allow_deferred_init:
+            raise ParameterError(f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
+                                 f"{self._shape}.\n  fix: {self._shape_fix()}")
+        self._deferred_init = (init, contexts, default_init, None)
+        if shape_is_known(self._shape):
+            self._finish_deferred_init()
+
+    def _finish_deferred_init(self) -> None:
+        if not self._deferred_init:
+            return
+        init, contexts, default_init, data = self._deferred_init
+        if not shape_is_known(self._shape):
+            raise ParameterError(f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
+                                 f"{self._shape}.\n  fix: {self._shape_fix()}")
+        self._deferred_init = ()
+        with autograd.pause():
+            if data is None:
+                data = functions.zeros(self._shape, ctx=cpu(), dtype=self.dtype)
+                initializer.create(default_init)(
+                    initializer.InitDesc(self.name, {"__init__": init} if init is not None else {}), data)
+            self._init_impl(data, contexts)
+
+    def _init_impl(self, data: NDArray, contexts) -> None:
+        self._ctx_list = list(contexts)
+        self._data = [data.copyto(c) if c != data.context or i or self._grad_req is None else data.copy()
+                      for i, c in enumerate(contexts)]
+        self._init_grad()
+
+    def _init_grad(self) -> None:
+        if self.grad_req == "null":
+            self._grad = None
+            for array in self._data:
+                array._tape = None
+            return
+        self._grad = [functions.zeros(a.shape, ctx=a.context, dtype=a.dtype) for a in self._data]
+        autograd.mark_variables(self._data, self._grad, self.grad_req)
+
+    def _load_init(self, data: NDArray, ctx, cast_dtype=False, dtype_source="current") -> None:
+        """Takes loaded data: checks shape and dtype, then becomes initialized with it on ctx."""
+        if not isinstance(data, NDArray):
+            data = from_memory(np.asarray(data))
+        if self._shape is not None:
+            unknown_ok = len(self._shape) == len(data.shape) and all(
+                a in (0, -1) or a == b for a, b in zip(self._shape, data.shape))
+            if not unknown_ok:
+                raise ParameterError(f"Failed loading Parameter '{self.name}' from saved params: shape incompatible "
+                                     f"expected {self._shape} vs saved {data.shape}")
+            self._shape = tuple(a if a > 0 else b for a, b in zip(self._shape, data.shape))
+        else:
+            self._shape = tuple(data.shape)
+        if dtype_name(self.dtype) != data._spec.dtype:
+            if not cast_dtype:
+                raise ParameterError(
+                    f"Failed loading Parameter '{self.name}' from saved params: dtype incompatible expected "
+                    f"{dtype_name(self.dtype)} vs saved {data._spec.dtype}. "
+                    "Set cast_dtype=True to cast the dtype of saved params.")
+            if dtype_source == "current":
+                data = data.astype(self.dtype)
+            elif dtype_source == "saved":
+                self.cast(data.dtype)
+            else:
+                raise ParameterError(f"dtype_source must be 'current' or 'saved', got {dtype_source!r}")
+        ctx = None if ctx is None else context_list(ctx)
+        if self._data is None:
+            if self._deferred_init:
+                ctx = ctx or self._deferred_init[1]
+            self._deferred_init = ()
+            self._init_impl(data, ctx or [cpu()])
+        elif ctx is not None and set(ctx) != set(self._ctx_list):
+            raise ParameterError(f"Failed to load Parameter '{self.name}' on {ctx} because it was previous initialized "
+                                 f"on {self.list_ctx()}.\n  fix: reset_ctx() first")
+        else:
+            self.set_data(data)
+
+    # ---- access --------------------------------------------------------------------------------------------
+
+    def data(self, ctx=None) -> NDArray:
+        """The array on ctx (default: the only one, or the current device's). While tracing: the Symbol.
+
+        Raises DeferredInitializationError, or MXNetError when not initialized (there).
+        """
+        if _tracing.active:
+            return self.var()
+        return self._data_on(ctx)
+
+    def _data_on(self, ctx=None) -> NDArray:
+        arrays = self._data
+        if arrays is None:
+            raise self._not_initialized()
+        if ctx is None:
+            if len(arrays) == 1:
+                return arrays[0]
+            ctx = current_context()
+        for array in arrays:
+            device = array._spec.device
+            if device is ctx or device == ctx:
+                return array
+        raise MXNetError(f"Parameter '{self.name}' was not initialized on context {ctx}. It was only initialized on "
+                         f"{self._ctx_list}.\n  fix: net.initialize(ctx=[...]) or net.collect_params().reset_ctx(...)")
+
+    def list_data(self) -> list[NDArray]:
+        """The arrays on all devices, in the order of initialization."""
+        if self._data is None:
+            raise self._not_initialized()
+        return list(self._data)
+
+    def grad(self, ctx=None) -> NDArray:
+        """The gradient on ctx. Raises MXNetError when grad_req is null, or as data() does."""
+        data = self._data_on(ctx)
+        return self.list_grad()[next(i for i, a in enumerate(self._data) if a is data)]
+
+    def list_grad(self) -> list[NDArray]:
+        """The gradients on all devices."""
+        if self._data is None:
+            raise self._not_initialized()
+        if self._grad is None:
+            raise MXNetError(f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'\n"
+                             "  fix: set its grad_req to 'write' or 'add' before training")
+        return list(self._grad)
+
+    def list_ctx(self) -> list[Context]:
+        """The devices it is (or will be) initialized on."""
+        if self._data is None:
+            if self._deferred_init:
+                return list(self._deferred_init[1])
+            raise MXNetError(f"Parameter '{self.name}' has not been initialized")
+        return list(self._ctx_list)
+
+    def row_sparse_data(self, row_id):
+        """Rows of a row_sparse parameter; this one is dense."""
+        raise MXNetError(f"Cannot return a copy of Parameter '{self.name}' via row_sparse_data() because its storage "
+                         f"type is {self._stype}. Please use data() instead.")
+
+    def list_row_sparse_data(self, row_id):
+        """See row_sparse_data."""
+        return self.row_sparse_data(row_id)
+
+    def _not_initialized(self) -> MXNetError:
+        if self._deferred_init:
+            unknown = [i for i, n in enumerate(self._shape or ()) if n <= 0]
+            return DeferredInitializationError(
+                f"Parameter '{self.name}' has not been initialized yet because initialization was deferred: "
+                f"{'dimension ' + ', '.join(map(str, unknown)) if unknown else 'the rank'} of its shape {self._shape} "
+                f"is unknown until data has passed through the network\n  at: {self._where()}\n  fix: {self._shape_fix()}")
+        return MXNetError(
+            f"Parameter '{self.name}' has not been initialized. Note that you should initialize parameters and create "
+            "Trainer with Block.collect_params() instead of Block.params because the later does not include "
+            f"Parameters of nested child Blocks\n  at: {self._where()}\n  fix: net.initialize()")
+
+    def _block(self):
+        return self._owner() if self._owner is not None else None
+
+    def _where(self) -> str:
+        block = self._block()
+        return f'{type(block).__name__} "{block.name}"' if block is not None else f'parameter "{self.name}"'
+
+    def _shape_fix(self) -> str:
+        argument = getattr(self._block(), "size_argument", None)
+        say = f"{argument}=... in the layer {self._where()}" if argument else "the whole shape, shape=(...)"
+        return f"pass one batch of data through the network (or call net.infer_shape(x)), or give {say}"
+
+    # ---- changes -------------------------------------------------------------------------------------------
+
+    def set_data(self, data) -> None:
+        """Sets the value on every device. data: array of the parameter's shape."""
+        if not isinstance(data, NDArray):
+            data = from_memory(np.asarray(data, dtype=np.float32))
+        self.shape = data.shape
+        if self._data is None:
+            if not self._deferred_init:
+                raise self._not_initialized()
+            self._deferred_init = (*self._deferred_init[:3], data)
+            return
+        if self._trainer is not None:
+            self._trainer._parameter_was_set(self)
+        with autograd.pause():
+            for array in self._data:
+                copy_into(data, array)
+
+    def zero_grad(self) -> None:
+        """Sets the gradients on all devices to zero."""
+        for g in self._grad or ():
+            functions._zeros(shape=g.shape, dtype=g._spec.dtype, ctx=g.context, out=g)
+
+    def reset_ctx(self, ctx) -> None:
+        """Moves the data to other devices."""
+        contexts = context_list(ctx)
+        if self._data is not None:
+            data = self._reduce()
+            with autograd.pause():
+                self._init_impl(data, contexts)
+        elif self._deferred_init:
+            init, _, default_init, data = self._deferred_init
+            self._deferred_init = (init, contexts, default_init, data)
+        else:
+            raise MXNetError(f"Cannot reset context for Parameter '{self.name}' because it has not been initialized."
+                             "\n  fix: net.initialize()")
+
+    def cast(self, dtype) -> None:
+        """Changes the dtype of data and gradient."""
+        self.dtype, self._var = dtype, None
+        if self._data is None:
+            return
+        with autograd.pause():
+            self._data = [a.astype(dtype) for a in self._data]
+            self._init_grad()
+
+    def var(self):
+        """The Symbol variable that stands for this parameter in graphs."""
+        if self._var is None:
+            from ..symbol import symbol
+            self._var = symbol.var(self.name, shape=self.shape, dtype=self.dtype, lr_mult=self.lr_mult,
+                                   wd_mult=self.wd_mult, init=self.init, stype=self._stype)
+        return self._var
+
+    def _reduce(self) -> NDArray:
+        """The value on cpu; the mean over devices, so that statistics kept apart come together."""
+        if len(self._data) == 1:
+            return self._data[0].copyto(cpu())
+        with autograd.pause():
+            copies = [a.copyto(cpu()) for a in self._data]
+            return functions.add_n(*copies) / len(copies)
+
+
+class _Tracing:
+    """Is a block being traced, so that parameters must stand as Symbols?"""
+    active = False
+
+
+_tracing = _Tracing()
+
+
+def _rebuild(cls, attributes, data):
+    if cls is Constant:
+        parameter = Constant(attributes["name"], data)
+    else:
+        parameter = cls(**attributes)
+    if data is not None:
+        parameter._load_init(from_memory(data), None)
+    return parameter
+
+
+class Constant(Parameter):
+    """A parameter that is never trained; it is saved and moved with its block."""
+
+    def __init__(self, name, value):
+        if not isinstance(value, NDArray):
+            value = functions.array(value)
+        self.value = value
+        klass = type(f"Constant_{name}", (initializer.Initializer,), {
+            "_init_weight": lambda self, _, arr: copy_into(value, arr)})
+        super().__init__(name, grad_req="null", shape=value.shape, dtype=value.dtype, init=klass(),
+                         differentiable=False)
+
+    @property
+    def grad_req(self):
+        return "null"
+
+    @grad_req.setter
+    def grad_req(self, req):
+        if req != "null":
+            warnings.warn(f"Constant parameter {self.name} does not support grad_req other than 'null', and new value "
+                          f"{req} is ignored.", stacklevel=2)
+
+
+def owned(parameter: Parameter, block) -> None:
+    """Remembers (weakly) the first block that registered a parameter, for its error messages."""
+    if parameter._owner is None:
+        parameter._owner = weakref.ref(block)

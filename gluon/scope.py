@@ -1,0 +1,60 @@
+"""Name scopes: the prefixes of blocks, their counters, and the parameters that nested blocks share."""
+from __future__ import annotations
+
+import threading
+import weakref
+
+from ..symbol import name as naming
+from .parameter_dict import ParameterDict
+
+
+class _Current(threading.local):
+    value: BlockScope | None = None
+
+
+_current = _Current()
+
+
+class BlockScope:
+    """The scope of one block: blocks made inside get prefixes below its own. Keeps no block alive."""
+
+    def __init__(self, block):
+        self._block = weakref.ref(block) if block is not None else None
+        self._counter: dict[str, int] = {}
+        self._outer: list[tuple] = []
+
+    @staticmethod
+    def create(prefix, params, hint) -> tuple[str, ParameterDict]:
+        """Prefix and ParameterDict of a block that is being made in the current scope."""
+        scope = _current.value
+        if scope is None:
+            if prefix is None:
+                prefix = naming.current().get(None, hint) + "_"
+            return prefix, ParameterDict(prefix) if params is None else ParameterDict(params.prefix, params)
+        if prefix is None:
+            count = scope._counter.get(hint, 0)
+            scope._counter[hint] = count + 1
+            prefix = f"{hint}{count}_"
+        parent = scope._block()
+        if params is None:
+            params = ParameterDict(parent.params.prefix + prefix, parent.params._shared)
+        else:
+            params = ParameterDict(params.prefix, params)
+        return parent.prefix + prefix, params
+
+    def __enter__(self):
+        block = self._block() if self._block is not None else None
+        if block is None or block._empty_prefix:
+            self._outer.append((_current.value, None))
+            return self
+        names = naming.Prefix(block.prefix)
+        self._outer.append((_current.value, names))
+        _current.value = self
+        names.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        outer, names = self._outer.pop()
+        if names is not None:
+            names.__exit__(*error)
+            _current.value = outer
