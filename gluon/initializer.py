@@ -7,8 +7,9 @@ import re
 
 import numpy as np
 
+from .. import ndarray as nd
 from ..engine.error import MXNetError
-from ..ndarray import NDArray, functions, load as load_arrays
+from ..ndarray import NDArray, functions
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
 
@@ -383,7 +384,7 @@ class Load:
 
     def __init__(self, param, default_init=None, verbose=False):
         if isinstance(param, str):
-            param = load_arrays(param)
+            param = nd.load(param)
         self.param = {k[4:] if k.startswith(("arg:", "aux:")) else k: v for k, v in param.items()}
         self.default_init, self.verbose = default_init, verbose
 
