@@ -183,7 +183,7 @@ def kernel_files() -> dict[str, str]:
     files, declared, dispatch = {}, [], []
     for source in sorted(CPU.glob("*.c")):
         text = source.read_text()
-        kernels = re.findall(r"^PLK_KERNEL\((\w+)\)", text, re.M)
+        kernels = dict.fromkeys(re.findall(r"^PLK_KERNEL\((\w+)\)", text, re.M))
         declared += [f"int {k}{signature};" for k in kernels]
         if not is_simd(text):
             continue

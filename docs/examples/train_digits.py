@@ -1,0 +1,19 @@
+"""Trains a network on real images: scikit-learn's 8x8 digits, or Fashion-MNIST.
+
+    python docs/examples/train_digits.py                                    # LeNet, hybridized, under a minute
+    python docs/examples/train_digits.py --model mlp --no-hybridize         # an MLP, eagerly
+    python docs/examples/train_digits.py --data fashion-mnist --epochs 5    # after apt-get install dataset-fashion-mnist
+
+Writes a checkpoint, the drawn graph and the loss curve to out/. The loop is plait.gluon.training.train_epoch:
+
+    for x, y in loader:
+        with autograd.record():
+            loss = loss_of(net(x), y)
+        loss.backward()
+        trainer.step(x.shape[0])
+"""
+from plait.gluon import training
+
+if __name__ == "__main__":
+    history = training.main()
+    print(f"best validation accuracy: {max(h['valid'] for h in history):.2%}")

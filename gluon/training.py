@@ -1,0 +1,213 @@
+"""A scripted training loop: what `python -m plait train` and docs/examples/train_digits.py run.
+
+Data and model are chosen by name; progress is shown without waiting for the engine at every step.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from ..engine import waitall
+from ..ndarray import autograd
+from ..ndarray import functions as nd
+from ..ndarray.random import seed_all
+from ..symbol import viz
+from . import nn
+from .data import ArrayDataset, DataLoader
+from .data.vision import MNIST, Digits, FashionMNIST
+from .initializer import Xavier
+from .loss import SoftmaxCrossEntropyLoss
+from .metric import Accuracy
+from .model_zoo import vision as zoo
+from .trainer import Trainer
+
+DATASETS = {"digits": Digits, "mnist": MNIST, "fashion-mnist": FashionMNIST}
+
+
+# ---- data and models ------------------------------------------------------------------------------------------
+
+def load_images(name: str, train: bool) -> ArrayDataset:
+    """A named data set as (image, label): images float32 (1, H, W) in [0, 1], labels float32."""
+    dataset = DATASETS[name](train=train)
+    images, labels = zip(*((np.asarray(x), float(y)) for x, y in dataset))
+    images = np.stack(images).astype(np.float32).transpose(0, 3, 1, 2) / 255
+    return ArrayDataset(images, np.array(labels, np.float32))
+
+
+def mlp(classes: int = 10) -> nn.HybridSequential:
+    """Two hidden layers: 128 and 64 units."""
+    net = nn.HybridSequential()
+    net.add(nn.Dense(128, activation="relu"), nn.Dense(64, activation="relu"), nn.Dense(classes))
+    return net
+
+
+def lenet(image_size: int, classes: int = 10) -> nn.HybridSequential:
+    """LeNet (LeCun et al. 1998) with ReLU and max pooling; 3x3 filters for images under 16 pixels, else 5x5."""
+    kernel, pad = (3, 1) if image_size < 16 else (5, 0)
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(20, kernel, padding=pad, activation="relu"), nn.MaxPool2D(2, 2),
+            nn.Conv2D(50, kernel, padding=pad, activation="relu"), nn.MaxPool2D(2, 2),
+            nn.Dense(500, activation="relu"), nn.Dense(classes))
+    return net
+
+
+def build(name: str, image_size: int, classes: int = 10):
+    """A network by name: mlp, lenet, or one of the model zoo."""
+    if name == "mlp":
+        return mlp(classes)
+    if name == "lenet":
+        return lenet(image_size, classes)
+    return zoo.get_model(name, classes=classes)
+
+
+# ---- the loop -------------------------------------------------------------------------------------------------
+
+class Progress:
+    """A tqdm bar on a terminal, a plain line per epoch elsewhere.
+
+    The loss shown is the one of some steps ago: it is ready, so showing it does not stop the engine.
+    """
+    EVERY = 20
+
+    def __init__(self, total: int, label: str):
+        self._bar, self._pending, self._shown = None, None, float("nan")
+        if sys.stderr.isatty() and not os.environ.get("CI") and not os.environ.get("NO_COLOR"):
+            from tqdm import tqdm
+            self._bar = tqdm(total=total, desc=label, leave=False, unit="batch")
+        self._count = 0
+
+    def step(self, loss) -> None:
+        self._count += 1
+        if self._bar is None:
+            return
+        self._bar.update()
+        if self._count % self.EVERY == 0:
+            if self._pending is not None:
+                self._shown = float(self._pending.asnumpy().mean())
+                self._bar.set_postfix(loss=f"{self._shown:.4f}")
+            self._pending = loss
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def train_epoch(net, loader, trainer, loss_of, label: str = "") -> float:
+    """One pass over the data. Returns the mean loss (dimensionless)."""
+    progress, total, count = Progress(len(loader), label), nd.zeros((1,)), 0
+    for x, y in loader:
+        with autograd.record():
+            loss = loss_of(net(x), y)
+        loss.backward()
+        trainer.step(x.shape[0])
+        total += loss.sum()
+        count += x.shape[0]
+        progress.step(loss)
+    progress.close()
+    return float(total.asscalar()) / count
+
+
+def evaluate(net, loader) -> float:
+    """Share of right answers, in [0, 1]."""
+    metric = Accuracy()
+    for x, y in loader:
+        metric.update([y], [net(x)])
+    return metric.get()[1]
+
+
+def seconds_per_epoch(net, loader, trainer, loss_of, batches: int = 30) -> dict[str, float]:
+    """Time of an epoch eager and hybridized (s), from a few batches of each; the weights stay as they are."""
+    sample = [batch for batch, _ in zip(loader, range(batches))]
+    times = {}
+    for mode, active in (("eager", False), ("hybridized", True)):
+        net.hybridize(active)
+        for timed in (False, True):
+            waitall()
+            start = time.perf_counter()
+            for x, y in sample:
+                with autograd.record():
+                    loss = loss_of(net(x), y)
+                loss.backward()
+            waitall()
+        times[mode] = (time.perf_counter() - start) / len(sample) * len(loader)
+    return times
+
+
+def save_curve(history: list[dict], path: Path) -> None:
+    """The loss and accuracy curves as an image (PNG or SVG by the suffix); needs matplotlib."""
+    import matplotlib
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    epochs = [h["epoch"] for h in history]
+    figure, left = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
+    left.plot(epochs, [h["loss"] for h in history], "o-", color="tab:blue", label="training loss")
+    left.set(xlabel="epoch", ylabel="training loss")
+    right = left.twinx()
+    right.plot(epochs, [100 * h["valid"] for h in history], "s-", color="tab:orange", label="validation accuracy")
+    right.set(ylabel="validation accuracy (%)")
+    figure.legend(loc="outside upper center", ncols=2)
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="plait train", description="Trains an image classifier.",
+                                formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p.add_argument("--data", choices=sorted(DATASETS), default="digits", help="data set")
+    p.add_argument("--model", default="lenet", help="mlp, lenet, or a name of the model zoo")
+    p.add_argument("--epochs", type=int, default=15, help="passes over the training data")
+    p.add_argument("--batch-size", type=int, default=64, help="images a step")
+    p.add_argument("--optimizer", default="adam", help="name of an optimizer")
+    p.add_argument("--lr", type=float, default=1e-3, help="learning rate")
+    p.add_argument("--hybridize", action=argparse.BooleanOptionalAction, default=True,
+                   help="run the network as a cached graph")
+    p.add_argument("--seed", type=int, default=1, help="seed of weights and shuffling")
+    p.add_argument("--out", type=Path, default=Path("out"), help="folder for checkpoint, graph and curve")
+    return p
+
+
+def main(argv: list[str] | None = None) -> list[dict]:
+    """Trains as the arguments say; writes checkpoint, graph and curve to --out. Returns the history by epoch."""
+    args = parser().parse_args(argv)
+    seed_all(args.seed)
+    train, valid = load_images(args.data, True), load_images(args.data, False)
+    image = train[0][0]
+    net = build(args.model, image.shape[-1])
+    net.initialize(Xavier())
+    if args.hybridize:
+        net.hybridize(static_alloc=True, static_shape=True)
+    loss_of = SoftmaxCrossEntropyLoss()
+    loss_of.hybridize(args.hybridize)
+    trainer = Trainer(net.collect_params(), args.optimizer, {"learning_rate": args.lr})
+    train_loader = DataLoader(train, args.batch_size, shuffle=True, last_batch="keep")
+    valid_loader = DataLoader(valid, 256)
+    print(f"{args.model} on {args.data}: {len(train)} training and {len(valid)} validation images "
+          f"{'x'.join(map(str, image.shape))}, {'hybridized' if args.hybridize else 'eager'}", flush=True)
+    history = []
+    for epoch in range(1, args.epochs + 1):
+        start = time.perf_counter()
+        loss = train_epoch(net, train_loader, trainer, loss_of, f"epoch {epoch}/{args.epochs}")
+        seconds = time.perf_counter() - start
+        history.append({"epoch": epoch, "loss": loss, "train": evaluate(net, train_loader),
+                        "valid": evaluate(net, valid_loader), "seconds": seconds})
+        print(f"epoch {epoch:3d}  loss {loss:.4f}  train {history[-1]['train']:.2%}  "
+              f"validation {history[-1]['valid']:.2%}  {seconds:.2f} s", flush=True)
+    args.out.mkdir(parents=True, exist_ok=True)
+    name = args.out / f"{args.model}-{args.data}"
+    net.hybridize(static_alloc=True, static_shape=True)
+    net(nd.array(image[None]))
+    net.export(str(name), epoch=args.epochs)
+    viz.plot_network(f"{name}-symbol.json", shape={"data": (1, *image.shape)}).render(
+        str(name), format="svg", cleanup=True)
+    save_curve(history, Path(f"{name}-curve.png"))
+    Path(f"{name}-history.json").write_text(json.dumps(history, indent=1))
+    times = seconds_per_epoch(net, train_loader, trainer, loss_of)
+    print(f"seconds per epoch, forward and backward: eager {times['eager']:.2f}, hybridized "
+          f"{times['hybridized']:.2f}\nwritten: {name}-symbol.json, -{args.epochs:04d}.params, .svg, -curve.png")
+    return history

@@ -1,0 +1,171 @@
+"""Exchange with NumPy and other libraries: zero-copy through DLPack and from_numpy, copies through __array__."""
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+
+from ..engine import Context, callback, cpu, current_context, ffi, lib
+from ..engine.error import DeviceError, MXNetError, compose
+from ..kernels.record import dtype_name
+from ..kernels.spec import spec
+from .ndarray import NDArray, from_memory, make
+
+KDL_CPU = 1
+ENTERED_BY_US = (b"dltensor", b"dltensor_versioned")
+
+
+# ---- out -------------------------------------------------------------------------------------------------------
+
+class _Memory:
+    """An array's memory as NumPy sees it; keeps the array alive, without its place on the tape."""
+
+    def __init__(self, array: NDArray):
+        self.array = array.detach()
+        s = array._spec
+        self.__array_interface__ = {"version": 3, "shape": s.shape, "typestr": np.dtype(s.dtype).str,
+                                    "data": (int(ffi.cast("uintptr_t", lib.pl_array_data(array._handle))), False)}
+
+
+def _shared(array: NDArray) -> np.ndarray:
+    """A NumPy array on the same memory; the caller has waited. Raises BufferError for bfloat16."""
+    if array._spec.dtype == "bfloat16":
+        raise BufferError(compose("DLPack: bfloat16 arrays cannot be shared, since NumPy has no such dtype",
+                                  fix="x.astype('float32')"))
+    return np.asarray(_Memory(array)) if array.size else np.empty(array.shape, array._spec.dtype)
+
+
+def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    """A capsule on this array's memory, for from_dlpack of other libraries. Waits until nobody writes it.
+
+    Later operations of plait on the array do not wait for the other library, nor it for them.
+    Raises BufferError for bfloat16, for another device, or with a stream.
+    """
+    if stream is not None:
+        raise BufferError(f"DLPack: a CPU array takes no stream, got {stream!r}")
+    self.wait_to_write()
+    self.wait_to_read()
+    return _shared(self).__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def __dlpack_device__(self) -> tuple[int, int]:
+    """(1, 0): the CPU."""
+    return KDL_CPU, 0
+
+
+def to_dlpack_for_read(data: NDArray):
+    """A DLPack capsule to read from; waits until the contents are computed."""
+    data.wait_to_read()
+    return _shared(data).__dlpack__()
+
+
+def to_dlpack_for_write(data: NDArray):
+    """A DLPack capsule to write to; waits until nobody reads or writes the array."""
+    data.wait_to_write()
+    data.wait_to_read()
+    return _shared(data).__dlpack__()
+
+
+def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    """A copy of the values for NumPy. Raises ValueError if copy is False: operations could still write the memory."""
+    if copy is False:
+        raise ValueError(compose("an NDArray cannot be seen by NumPy without a copy",
+                                 fix="np.from_dlpack(x) shares the memory"))
+    values = self.asnumpy()
+    return values if dtype is None else values.astype(dtype, copy=False)
+
+
+def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+    """NumPy's functions do not take NDArrays: nothing is converted behind the user's back."""
+    near = {"absolute": "abs", "true_divide": "divide"}.get(ufunc.__name__, ufunc.__name__)
+    raise TypeError(compose(f"np.{ufunc.__name__} does not take NDArrays",
+                            fix=f"nd.{near}(x), with nd.array(y) for NumPy arrays, or np.{ufunc.__name__}(x.asnumpy())"))
+
+
+# ---- in --------------------------------------------------------------------------------------------------------
+
+class _Capsule:
+    """A bare capsule as NumPy's from_dlpack wants it."""
+
+    def __init__(self, capsule):
+        self.capsule = capsule
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+    def __dlpack_device__(self):
+        return KDL_CPU, 0
+
+
+def _is_capsule(value) -> bool:
+    return type(value).__name__ == "PyCapsule"
+
+
+def from_dlpack(dlpack) -> NDArray:
+    """An NDArray on the memory of another library's array (anything with __dlpack__), or of a capsule.
+
+    Memory that is read-only or not contiguous is copied. The other array stays alive as long as the NDArray needs it.
+    Raises TypeError for other objects and used capsules, DeviceError for arrays that are not on the CPU.
+    """
+    writable = False
+    if _is_capsule(dlpack):
+        name = _capsule_name(dlpack)
+        if name not in ENTERED_BY_US:
+            raise TypeError(f"from_dlpack: the capsule was used before or is no DLPack capsule (its name is {name!r})")
+        producer, writable = _Capsule(dlpack), name == b"dltensor"        # old capsules have no read-only mark
+    elif hasattr(dlpack, "__dlpack__"):
+        producer = dlpack
+        kind, number = dlpack.__dlpack_device__()
+        if kind != KDL_CPU:
+            raise DeviceError(f"from_dlpack: the array is on DLPack device ({kind}, {number}), only the CPU (1, 0) is "
+                              "usable here\n  fix: move it to the CPU first")
+    else:
+        raise TypeError(f"from_dlpack: needs an array with __dlpack__ or a capsule, got {type(dlpack).__name__}")
+    try:
+        values = np.from_dlpack(producer)
+    except (RuntimeError, BufferError, ValueError) as error:
+        raise MXNetError(f"from_dlpack: {error}") from error
+    name = dtype_name(values.dtype)
+    if not values.flags.c_contiguous or not (values.flags.writeable or writable):
+        return from_memory(values, cpu(), name)
+    return _wrapped(values, cpu())
+
+
+def _capsule_name(capsule) -> bytes | None:
+    name = ctypes.pythonapi.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    return name(capsule)
+
+
+def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
+    """An NDArray of a NumPy array's dtype; with zero_copy on its memory, which NumPy must not write any more.
+
+    Raises ValueError when zero_copy is asked for an array that is not C-contiguous. The NumPy array becomes read-only
+    with zero_copy, as in MXNet.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"from_numpy: needs a numpy.ndarray, got {type(ndarray).__name__}")
+    name = dtype_name(ndarray.dtype)
+    if not zero_copy:
+        return from_memory(ndarray, current_context(), name)
+    if not ndarray.flags.c_contiguous:
+        raise ValueError(compose(f"from_numpy: zero_copy needs a C-contiguous array, got strides {ndarray.strides} for "
+                                 f"shape {ndarray.shape}", fix="zero_copy=False, or np.ascontiguousarray(x)"))
+    out = _wrapped(ndarray, current_context())
+    ndarray.flags.writeable = False
+    return out
+
+
+def _wrapped(values: np.ndarray, device: Context) -> NDArray:
+    """An NDArray on `values`' memory; the core lets go of `values` when the last user of the memory is done."""
+    number = callback.keep(values)
+    data = ffi.cast("void *", values.ctypes.data)
+    handle = lib.pl_array_wrap(data, values.nbytes, lib.plpy_release, callback.pointer_to(number))
+    if not handle:
+        callback.drop(number)
+        raise MemoryError(ffi.string(lib.pl_error_last()).decode())
+    return make(handle, spec(values.shape, dtype_name(values.dtype), device))
+
+
+for _method in (__dlpack__, __dlpack_device__, __array__, __array_ufunc__, to_dlpack_for_read, to_dlpack_for_write):
+    setattr(NDArray, _method.__name__, _method)

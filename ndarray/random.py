@@ -1,0 +1,135 @@
+"""nd.random, mx.random: arrays of random numbers.
+
+Parameters are all numbers, or all NDArrays: then `shape` samples are drawn for each element of the parameters.
+The stream depends on the seed alone, not on the number of threads.
+"""
+from __future__ import annotations
+
+from ..engine import lib
+from ..engine.error import compose
+from ..kernels.record import REGISTRY, dtype_name, lookup
+from .invoke import invoke
+from .ndarray import NDArray
+
+__all__ = ["uniform", "normal", "randn", "poisson", "exponential", "gamma", "multinomial", "negative_binomial",
+           "generalized_negative_binomial", "shuffle", "randint", "seed"]
+
+
+def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
+    """Samples of a distribution: the operator `_random_<name>` for numbers, `_sample_<name>` for NDArrays."""
+    attrs = {k: v for k, v in kwargs.items() if v is not None}
+    if shape is not None:
+        attrs["shape"] = shape
+    if dtype is not None:
+        attrs["dtype"] = dtype if dtype == "None" else dtype_name(dtype)
+    arrays = [v for v in params.values() if isinstance(v, NDArray)]
+    if not arrays:
+        for key, value in params.items():
+            try:
+                attrs[key] = float(value)
+            except TypeError:
+                raise ValueError(f"{name}: {key} must be a number or an NDArray, got {type(value).__name__}") from None
+        if shape is None and out is None:
+            attrs["shape"] = (1,)
+        elif shape is None:
+            attrs["shape"] = out.shape
+        if dtype is None and out is not None:
+            attrs["dtype"] = out._spec.dtype
+        return invoke(lookup(f"_random_{name}"), (), attrs, out, ctx)
+    if len(arrays) < len(params):
+        kinds = ", ".join(f"{k} {type(v).__name__}" for k, v in params.items())
+        raise ValueError(compose(f"{name}: parameters must be all NDArrays or all numbers, got {kinds}",
+                                 fix="nd.full(shape, x) makes an array of a number"))
+    return invoke(lookup(f"_sample_{name}"), arrays, attrs, out)
+
+
+def uniform(low=0, high=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+    """Uniform on [low, high)."""
+    return _draw("uniform", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
+
+
+def normal(loc=0, scale=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+    """Normal with mean loc and standard deviation scale > 0."""
+    names = ("loc", "scale") if not isinstance(loc, NDArray) else ("mu", "sigma")
+    return _draw("normal", dict(zip(names, (loc, scale))), shape, dtype, ctx, out, kwargs)
+
+
+def randn(*shape, loc=0, scale=1, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+    """Normal numbers of the shape given by the positional arguments."""
+    return normal(loc, scale, shape or None, dtype, ctx, out, **kwargs)
+
+
+def randint(low, high, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+    """Whole numbers, uniform on [low, high); dtype int32 or int64."""
+    return _draw("randint", {"low": low, "high": high}, shape, dtype, ctx, out, kwargs)
+
+
+def exponential(scale=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+    """Exponential with mean scale."""
+    rate = scale ** -1.0
+    return _draw("exponential", {"lam": rate}, shape, dtype, ctx, out, kwargs)
+
+
+def gamma(alpha=1, beta=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+    """Gamma with shape alpha and scale beta (mean alpha * beta)."""
+    return _draw("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, ctx, out, kwargs)
+
+
+def poisson(lam=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+    """Poisson with mean lam."""
+    return _draw("poisson", {"lam": lam}, shape, dtype, ctx, out, kwargs)
+
+
+def negative_binomial(k=1, p=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+    """Number of failures before k successes of probability p."""
+    return _draw("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, kwargs)
+
+
+def generalized_negative_binomial(mu=1, alpha=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+    """Poisson whose mean is Gamma distributed: mean mu, dispersion alpha."""
+    return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out, kwargs)
+
+
+def multinomial(data, shape=None, get_prob=False, out=None, dtype="int32", **kwargs):
+    """Indices drawn with the probabilities of data's last axis; with their log likelihoods if get_prob."""
+    attrs = {"get_prob": get_prob, "dtype": dtype_name(dtype), **kwargs}
+    if shape is not None:
+        attrs["shape"] = shape
+    return invoke(lookup("_sample_multinomial"), (data,), attrs, out)
+
+
+def shuffle(data, out=None, **kwargs) -> NDArray:
+    """The slices of data along its first axis in random order."""
+    return invoke(lookup("_shuffle"), (data,), kwargs, out)
+
+
+def seed(seed_state, ctx="all") -> None:
+    """Restarts the random streams. ctx: kept for MXNet; there is one stream for every device."""
+    try:
+        state = seed_state.__index__()
+    except AttributeError:
+        raise ValueError(f"seed: seed_state must be an int, got {type(seed_state).__name__}") from None
+    lib.pl_seed(state % 2 ** 53)        # the seed travels to kernels in a double
+
+
+def seed_all(n: int) -> None:
+    """Seeds plait, Python's `random` and NumPy with one number."""
+    import random
+
+    import numpy
+    seed(n)
+    random.seed(n)
+    numpy.random.seed(n % 2 ** 32)
+
+
+def __getattr__(name: str):
+    """The operators `_random_<name>_like`: as many samples as an array has elements."""
+    if not name.startswith("_") and f"_random_{name}" in REGISTRY:
+        from . import functions
+        return getattr(functions, f"_random_{name}")
+    raise AttributeError(f"module 'nd.random' has no function {name!r}")
+
+
+def __dir__():
+    like = (n.removeprefix("_random_") for n in REGISTRY if n.startswith("_random_") and n.endswith("_like"))
+    return sorted({*__all__, *like})

@@ -1,0 +1,49 @@
+"""sym: graphs. `sym.var("data")`, `sym.FullyConnected(...)`; everything above the graph is loaded when first used."""
+from __future__ import annotations
+
+import importlib
+import types
+
+# a namespace of operators: what their names start with in the registry
+NAMESPACES = {"contrib": "_contrib_", "linalg": "_linalg_", "sparse": "_sparse_", "image": "_image_", "_internal": "_", "op": ""}
+
+
+class _Namespace(types.ModuleType):
+    """Operators whose names start with a prefix: sym.linalg.gemm2 is the operator _linalg_gemm2."""
+
+    def __init__(self, name: str, prefix: str):
+        super().__init__(f"{__name__}.{name}", f"Symbolic operators {prefix}*.")
+        self._prefix = prefix
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        symbol = importlib.import_module(".symbol", __package__)
+        registry = symbol.REGISTRY
+        op = registry.get(self._prefix + name) or (registry.get(name) if self._prefix == "_" else None)
+        if op is None:
+            raise AttributeError(f"{self.__name__} has no operator {name!r}")
+        function = symbol.symbol_function(op, name)
+        setattr(self, name, function)
+        return function
+
+    def __dir__(self):
+        registry = importlib.import_module(".symbol", __package__).REGISTRY
+        return sorted(n[len(self._prefix):] for n in registry if n.startswith(self._prefix))
+
+
+def __getattr__(name: str):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    if name in NAMESPACES:
+        value = _Namespace(name, NAMESPACES[name])
+    elif name in ("random", "symbol", "functions", "executor", "name", "attribute", "viz", "json"):
+        return importlib.import_module(f".{name}", __package__)
+    else:
+        value = getattr(importlib.import_module(".functions", __package__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*dir(importlib.import_module(".functions", __package__)), *NAMESPACES, "random"})

@@ -1,0 +1,73 @@
+"""mx.attribute: AttrScope, attributes that every node made in a scope receives; and which attributes are legal."""
+from __future__ import annotations
+
+import threading
+
+# stored as __key__, shown under both names
+HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
+
+
+def hide(attrs: dict[str, str]) -> dict[str, str]:
+    """Attributes as nodes store them: a hidden key between double underscores."""
+    return {f"__{k}__" if k in HIDDEN else k: v for k, v in attrs.items()}
+
+
+def show(attrs: dict[str, str]) -> dict[str, str]:
+    """Attributes as users see them: hidden keys under both names."""
+    return attrs | {k: attrs[f"__{k}__"] for k in HIDDEN if f"__{k}__" in attrs}
+
+
+def is_user_key(key: str) -> bool:
+    """Is it an attribute of the user, `__x__`, and no parameter?"""
+    return len(key) > 4 and key.startswith("__") and key.endswith("__")
+
+
+def check_text(attrs: dict, what: str) -> None:
+    """Raises ValueError where an attribute is not text."""
+    for key, value in attrs.items():
+        if not isinstance(value, str):
+            raise ValueError(f"{what}: attributes must be strings, got {key}={value!r}\n  fix: {key}={str(value)!r}")
+
+
+class _ClassProperty:
+    def __get__(self, instance, owner):
+        return _current.value
+
+
+class AttrScope:
+    """`with mx.AttrScope(ctx_group="a"):` gives these attributes to every node made inside. Scopes nest.
+
+    Raises ValueError for values that are not strings.
+    """
+    current = _ClassProperty()
+
+    def __init__(self, **kwargs: str):
+        check_text(kwargs, "AttrScope")
+        self._given, self._attr = kwargs, kwargs
+        self._outer: list[AttrScope] = []
+
+    def get(self, attr: dict[str, str] | None) -> dict[str, str]:
+        """The scope's attributes with `attr` over them."""
+        return {**self._attr, **(attr or {})}
+
+    def __enter__(self):
+        self._outer.append(_current.value)
+        self._attr = {**_current.value._attr, **self._given}
+        _current.value = self
+        return self
+
+    def __exit__(self, *error):
+        _current.value = self._outer.pop()
+
+
+class _Current(threading.local):
+    def __init__(self):
+        self.value = AttrScope()
+
+
+_current = AttrScope._current = _Current()
+
+
+def current() -> AttrScope:
+    """The AttrScope of this thread."""
+    return _current.value

@@ -1,0 +1,159 @@
+"""Composition: one new node from an operator, inputs and attributes as a user gives them; and the tracing scope."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from ..engine.error import OperatorError
+from ..kernels.record import DTYPES, Operator, Type, dtype_name
+from . import attribute, name as naming
+from .graph import Node, Value, caller_line
+from .inference import declared, fill_node, infer_node, is_known, merge_shapes, source_shape
+
+# how variables made for missing inputs start
+INITIAL = {"moving_mean": '["zero", {}]', "moving_var": '["one", {}]'}
+
+
+class tracing:
+    """Scope in which every composed node is typed at once.
+
+    Variables of known shape are typed when made, others (deferred parameters) at their first use; nodes of train-aware
+    operators learn `train`.
+    """
+    _state = threading.local()
+
+    def __init__(self, train: bool = False):
+        self.train = bool(train)
+        self._outer: list = []
+
+    def __enter__(self):
+        self._outer.append(active())
+        tracing._state.scope = self
+        return self
+
+    def __exit__(self, *error):
+        tracing._state.scope = self._outer.pop()
+
+
+def active() -> tracing | None:
+    """The innermost tracing scope of this thread."""
+    return getattr(tracing._state, "scope", None)
+
+
+def new_variable(name: str, extra: dict[str, str] | None) -> Value:
+    """A variable; typed when tracing and its attributes tell its whole shape."""
+    node = Node(None, {}, (), name, None, extra, caller_line())
+    if active() is not None:
+        shape, dtype = declared(node)
+        if is_known(shape):
+            node.types = (Type(shape, dtype or "float32"),)
+    return Value(node)
+
+
+def as_text(kind, value, parsed) -> str:
+    """A parameter's value as MXNet writes it into JSON."""
+    if isinstance(value, str) or parsed is None:
+        return str(value)
+    if kind in ("dtype", "dtype?"):
+        return str(parsed)
+    if kind in ("shape", "shape?", "floats", "floats?"):
+        return str(value) if type(value) is int else str(parsed)
+    return str(value)
+
+
+def compose(op: Operator, hint: str, inputs: Sequence[Value | None], given: dict[str, Any], name: str | None = None,
+            attr: dict[str, str] | None = None) -> Node:
+    """A new node. Missing inputs become variables called <node>_<input>.
+
+    given: parameters, and attributes of the user (`__x__`). attr: more attributes; AttrScope adds its own.
+    Raises OperatorError for wrong parameters, too many inputs and, when tracing, types that do not fit.
+    """
+    user = {k: v for k, v in given.items() if attribute.is_user_key(k) and k not in op.param_index}
+    params = {k: v for k, v in given.items() if k not in user}
+    attr = {**(attr or {}), **{k: str(v) for k, v in user.items()}}
+    attribute.check_text(attr, op.name)
+    if op.variadic_key:
+        params[op.variadic_key] = len(inputs)
+    source = caller_line()
+    try:
+        full = op.parse(params)
+    except OperatorError as error:
+        raise type(error)(error.operator, error.rule, error.fix, source) from None
+    extra = attribute.hide(attribute.current().get(attr))
+    for p in op.params:
+        if p.name in params:
+            extra[p.name] = as_text(p.kind, params[p.name], full[p.name])
+    name = naming.current().get(name, hint)
+    names = op.names_in(full, len(inputs))
+    if len(inputs) > len(names):
+        raise OperatorError(op.name, f"takes {len(names)} inputs ({', '.join(names)}), got {len(inputs)}", at=source)
+    values = list(inputs) + [None] * (len(names) - len(inputs))
+    for i, v in enumerate(values):
+        if v is None:
+            values[i] = new_variable(f"{name}_{names[i]}", variable_attrs(op, extra, names[i]))
+    for n in names:
+        for key in attribute.HIDDEN:
+            extra.pop(f"{n}_{key}", None)
+    node = Node(op, full, values, name, None, extra, source)
+    scope = active()
+    if scope is not None:
+        if op.train_aware:
+            full["train"] = scope.train
+        _type(node)
+    return node
+
+
+def variable_attrs(op: Operator, extra: dict[str, str], input_name: str) -> dict[str, str]:
+    """Attributes of the variable made for a missing input: those of the node, and how it starts."""
+    attrs = dict(extra)
+    for key in attribute.HIDDEN:
+        if f"{input_name}_{key}" in extra:
+            attrs[f"__{key}__"] = extra[f"{input_name}_{key}"]
+    if "__init__" not in attrs:
+        if input_name in INITIAL:
+            attrs["__init__"] = INITIAL[input_name]
+        elif (op.name, input_name) == ("LeakyReLU", "gamma"):
+            attrs["__init__"] = '["Constant", {"value": 0.25}]'
+    return attrs
+
+
+def _type(node: Node) -> None:
+    """Gives a node its output types, and untyped variables below it theirs. Raises OperatorError."""
+    if source_shape(node) is not None:
+        return
+    ins = [None if v.node.types is None else v.type for v in node.inputs]
+    if None in ins:
+        filled = fill_node(node, ins)
+        for v, before, t in zip(node.inputs, ins, filled):
+            if before is None:
+                _complete(v.node, t, node)
+        ins = [v.type for v in node.inputs]
+    node.types = tuple(infer_node(node, ins))
+
+
+def _complete(node: Node, t: Type | None, user: Node) -> None:
+    """Gives the type that its first user infers to a variable, or to a source of partly unknown shape."""
+    if node.op is None:
+        shape, dtype = declared(node)
+    else:
+        shape, dtype = source_shape(node), node.attrs.get("dtype")
+    if t is None:
+        raise OperatorError(user.op.name, f"the shape of {node.name!r} is {shape or 'unknown'} and cannot be inferred",
+                            fix="give it a complete shape", at=f'{user.source}, node "{user.name}"')
+    try:
+        shape = merge_shapes(shape, tuple(t.shape))
+    except ValueError as error:
+        raise OperatorError(user.op.name, f"{node.name!r} has a shape that contradicts the inferred one: {error}",
+                            at=f'{user.source}, node "{user.name}"') from None
+    if node.op is not None:
+        node.attrs = dict(node.attrs, shape=shape)
+    node.types = (Type(shape, dtype or t.dtype),)
+
+
+def dtype_flag(dtype) -> str:
+    """MXNet's number of a dtype, as text."""
+    if isinstance(dtype, str) and dtype.lstrip("-").isdigit():
+        return dtype
+    return str(DTYPES.index(dtype_name(dtype)))
+

@@ -1,0 +1,466 @@
+"""Executor: a graph bound to arrays. It runs programs: one to predict, one forward that keeps what backward reads, one
+backward. A monitor makes it run operator by operator."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..engine import current_context, lib, location
+from ..engine.error import MXNetError, ShapeError
+from ..kernels.plan import mutated_inputs
+from ..kernels.record import Type
+from ..kernels.spec import NUMPY_DTYPES, spec
+from ..ndarray.creation import array, zeros
+from ..ndarray.invoke import copy_into
+from ..ndarray.ndarray import NDArray, empty_like_spec, make
+from .graph import Builder, Node, Value, as_python, topological, variable
+from .inference import typed_graph
+from .passes.gradient import gradient
+from .program import Program, lower
+
+REQUESTS = ("null", "write", "add")
+
+
+def output_names(outputs: Sequence[Value]) -> list[str]:
+    """Names as list_outputs gives them."""
+    return [output_name(v) for v in outputs]
+
+
+def output_name(v: Value) -> str:
+    """The name of an output: fc_output, split_output0, bn_mean; a variable's own name."""
+    node = v.node
+    if node.op is None:
+        return node.name
+    names = node.op.output_names
+    if v.index < len(names):
+        return f"{node.name}_{names[v.index]}"
+    return f"{node.name}_output" + (str(v.index) if node.n_outputs > 1 and node.n_visible > 1 else "")
+
+
+def variables_of(outputs: Sequence[Value]) -> tuple[list[Node], list[Node]]:
+    """(arguments, auxiliary states): variables in the graph's order; those that an operator writes are auxiliary."""
+    order = topological(outputs)
+    written = {node.inputs[i].node for node in order if node.op is not None and node.op.mutates
+               for i in mutated_inputs(node.op, node.attrs, len(node.inputs))}
+    nodes = [n for n in order if n.op is None]
+    return [n for n in nodes if n not in written], [n for n in nodes if n in written]
+
+
+class _Training:
+    """The programs of forward with residuals and of backward, for one value of `train`."""
+
+    def __init__(self, executor: Executor, train: bool):
+        self.values = executor._typed(train)
+        self.forward_nodes = set(topological(self.values))
+        self._device = executor._ctx
+        self._given = executor._inputs(self.values)
+        self._backward: dict[tuple, tuple] = {}
+        self.residuals: list[Value] = []
+        self._program: Program | None = None
+
+    def backward(self, executor: Executor, with_grad: tuple[bool, ...]):
+        """(program, sources of its inputs, indices of the arguments whose gradients it writes), cached."""
+        found = self._backward.get(with_grad)
+        if found is None:
+            found = self._backward[with_grad] = self._build(executor, with_grad)
+        return found
+
+    def _build(self, executor: Executor, with_grad):
+        F = Builder()
+        head_grads = [variable(f"dy{i}", v.type) if has else None for i, (v, has) in enumerate(zip(self.values, with_grad))]
+        sources = {g: ("head_grad", i) for i, g in enumerate(head_grads) if g is not None}
+        sources.update({v: ("variable", i) for i, v in enumerate(self._given)})
+        wanted = [i for i, req in enumerate(executor._requests) if req != "null"]
+        results = gradient(self.values, head_grads, [self._given[i] for i in wanted])
+        outputs, written = [], []
+        for i, g in zip(wanted, results):
+            if executor._requests[i] == "add":
+                if g is None:
+                    continue
+                before = variable(f"grad{i}", g.type)
+                sources[before] = ("grad", i)
+                g = F.elemwise_add(before, g)
+            elif g is None:
+                v = self._given[i]
+                g = F._zeros(shape=v.shape, dtype=v.dtype)
+            outputs.append(g)
+            written.append(i)
+        inputs = self._cut(outputs, sources)
+        return lower(outputs, inputs, self._device, "backward"), [sources[v] for v in inputs], written
+
+    def _cut(self, outputs, sources) -> list[Value]:
+        """The values that backward reads, cut at the forward graph; new residuals make a new forward program."""
+        found: dict[Value, None] = {}
+        seen, stack = set(), list(outputs)
+        while stack:
+            v = stack.pop()
+            if v in seen:
+                continue
+            seen.add(v)
+            if v not in sources and v.node in self.forward_nodes:
+                if v not in self.residuals:
+                    self.residuals.append(v)
+                    self._program = None
+                sources[v] = ("residual", self.residuals.index(v))
+            if v in sources:
+                found[v] = None
+            else:
+                stack.extend(v.node.inputs)
+        return list(found)
+
+    def forward(self) -> Program:
+        """The program whose outputs are the graph's, then the residuals."""
+        if self._program is None:
+            self._program = lower([*self.values, *self.residuals], self._given, self._device, "forward")
+        return self._program
+
+
+class Executor:
+    """A Symbol bound to arrays; made by Symbol.bind and simple_bind.
+
+    arg_arrays, grad_arrays (None where none is wanted), aux_arrays: in the order of list_arguments and
+    list_auxiliary_states. outputs: the arrays that the last forward wrote.
+    """
+
+    def __init__(self, symbol, ctx, args: list[NDArray], grads: list[NDArray | None] | None, requests: list[str],
+                 aux: list[NDArray], group2ctx=None):
+        self._symbol, self._ctx, self._group2ctx = symbol, ctx, group2ctx
+        self._values = list(symbol._outputs)
+        self._arguments, self._auxiliary = variables_of(self._values)
+        self._nodes = self._arguments + self._auxiliary
+        self.arg_arrays, self.aux_arrays = list(args), list(aux)
+        self.grad_arrays = None if grads is None else list(grads)
+        self._requests = [r if grads is not None and grads[i] is not None else "null" for i, r in enumerate(requests)]
+        self._monitor: Callable | None = None
+        self._monitor_all = False
+        self._plain: dict[bool, Program] = {}        # without residuals, by `train`
+        self._training: dict[bool, _Training] = {}
+        self._residuals: list[NDArray] | None = None
+        self._train = False
+        self._ran = False
+        self._result = [empty_like_spec(spec(v.shape, v.dtype, ctx)) for v in self._typed(False)]
+
+    # ---- what it holds ---------------------------------------------------------------------------------------
+
+    @property
+    def outputs(self) -> list[NDArray]:
+        """The output arrays: the same memory after every forward, under new handles."""
+        return [make(lib.pl_array_view(a._handle, 0), a._spec) for a in self._result]
+
+    @property
+    def arg_dict(self) -> dict[str, NDArray]:
+        return self._named([n.name for n in self._arguments], self.arg_arrays, "arguments")
+
+    @property
+    def grad_dict(self) -> dict[str, NDArray | None]:
+        if self.grad_arrays is None:
+            raise TypeError("grad_dict: the executor was bound without gradients\n  fix: bind(..., args_grad=...)")
+        return self._named([n.name for n in self._arguments], self.grad_arrays, "arguments")
+
+    @property
+    def aux_dict(self) -> dict[str, NDArray]:
+        return self._named([n.name for n in self._auxiliary], self.aux_arrays, "auxiliary states")
+
+    @property
+    def output_dict(self) -> dict[str, NDArray]:
+        return self._named(output_names(self._values), self.outputs, "outputs")
+
+    @staticmethod
+    def _named(names, arrays, what):
+        if len(set(names)) != len(names):
+            double = next(n for n in names if names.count(n) > 1)
+            raise ValueError(f"the {what} must have different names, got {double!r} twice in {names}")
+        return dict(zip(names, arrays))
+
+    def _typed(self, train: bool) -> list[Value]:
+        arrays = self.arg_arrays + self.aux_arrays
+        return typed_graph(self._values, {n: a._spec.type for n, a in zip(self._nodes, arrays)}, train)
+
+    def _inputs(self, values: list[Value]) -> list[Value]:
+        """The variables of a typed form of the graph, in the order of arguments and auxiliary states."""
+        plain = (n for n in topological(self._values) if n.op is None)
+        twin = dict(zip(plain, (n for n in topological(values) if n.op is None)))
+        return [Value(twin[n]) for n in self._nodes]
+
+    # ---- running ---------------------------------------------------------------------------------------------
+
+    def forward(self, is_train: bool = False, **kwargs) -> list[NDArray]:
+        """Computes the outputs. kwargs: new values of arguments, NDArray or NumPy of the bound shape.
+
+        Raises TypeError for an unknown argument, ValueError for a wrong shape.
+        """
+        if kwargs:
+            self._set_arguments(kwargs)
+        self._train, self._residuals, self._ran = bool(is_train), None, True
+        handles = self._handles()
+        if self._monitor is not None:
+            self._run_monitored(handles)
+        elif is_train and any(r != "null" for r in self._requests):
+            self._run_training(handles)
+        else:
+            program = self._plain.get(self._train)
+            if program is None:
+                values = self._typed(self._train)
+                program = self._plain[self._train] = lower(values, self._inputs(values), self._ctx, "forward")
+            program.run(handles, [a._handle for a in self._result], location.capture() if program.can_fail else -1)
+        return self.outputs
+
+    def _handles(self) -> list[int]:
+        return [a._handle for a in self.arg_arrays] + [a._handle for a in self.aux_arrays]
+
+    def _set_arguments(self, values: dict):
+        arguments = self.arg_dict
+        for name, value in values.items():
+            if name not in arguments:
+                raise TypeError(f"forward: unknown argument {name}, the arguments are {', '.join(arguments)}")
+            target = arguments[name]
+            value = value if isinstance(value, NDArray) else array(np.asarray(value), self._ctx, target._spec.dtype)
+            if value.shape != target.shape:
+                raise ValueError(f"Shape not match! Argument {name}, need: {target.shape}, received: {value.shape}")
+            copy_into(value, target)
+
+    def _graphs(self, with_grad: tuple[bool, ...]) -> tuple[_Training, tuple]:
+        graphs = self._training.get(self._train)
+        if graphs is None:
+            graphs = self._training[self._train] = _Training(self, self._train)
+        return graphs, graphs.backward(self, with_grad)
+
+    def _run_training(self, handles: list[int], with_grad: tuple[bool, ...] | None = None):
+        if with_grad is None:
+            with_grad = tuple(not is_loss(v) for v in self._values)
+        graphs, _ = self._graphs(with_grad)
+        program = graphs.forward()
+        n = len(self._result)
+        outs = [a._handle for a in self._result] + [0] * (program.n_out - n)
+        made = program.run(handles, outs, location.capture() if program.can_fail else -1)
+        self._residuals = [make(h, s) for h, s in zip(made[n:], program.out_specs[n:])]
+
+    def backward(self, out_grads=None, is_train: bool = True) -> None:
+        """Computes the gradients of the arguments into grad_arrays, as grad_req says.
+
+        out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name; may be left out for loss
+        outputs only. Raises MXNetError where one is missing, ShapeError where its shape is wrong.
+        """
+        if not self._ran:
+            raise MXNetError("backward: forward must be called first")
+        grads = self._head_grads(out_grads)
+        if all(r == "null" for r in self._requests):
+            return
+        with_grad = tuple(g is not None for g in grads)
+        before = self._training.get(self._train)
+        n_residuals = len(before.residuals) if before else 0
+        graphs, (program, sources, written) = self._graphs(with_grad)
+        if self._residuals is None or len(graphs.residuals) != n_residuals:
+            self._run_training(self._handles(), with_grad)
+        arrays = self.arg_arrays + self.aux_arrays
+        table = {"variable": arrays, "residual": self._residuals, "head_grad": grads, "grad": self.grad_arrays}
+        ins = [table[kind][i] for kind, i in sources]
+        program.run([a._handle for a in ins], [self.grad_arrays[i]._handle for i in written],
+                    location.capture() if program.can_fail else -1)
+
+    def _head_grads(self, out_grads) -> list[NDArray | None]:
+        if isinstance(out_grads, NDArray):
+            out_grads = [out_grads]
+        if isinstance(out_grads, dict):
+            out_grads = [out_grads.get(n) for n in output_names(self._values)]
+        grads = list(out_grads or ())
+        grads += [None] * (len(self._values) - len(grads))
+        if len(grads) > len(self._values):
+            raise MXNetError(f"backward: needs at most {len(self._values)} head gradients, got {len(grads)}")
+        for v, g, out in zip(self._values, grads, self._result):
+            if g is None and not is_loss(v):
+                raise MXNetError(f"backward: Because the last operator is not Loss function, head_gradient is required "
+                                 f"when calling backward; {output_name(v)} has none\n  fix: backward(out_grads=...), or "
+                                 "pass the output through make_loss")
+            if g is not None and g.shape != out.shape:
+                raise ShapeError("backward", f"a head gradient must have its output's shape {out.shape}, got {g.shape}")
+        return grads
+
+    # ---- the monitor -----------------------------------------------------------------------------------------
+
+    def set_monitor_callback(self, callback: Callable | None, monitor_all: bool = False) -> None:
+        """Calls callback(name, NDArray) for the outputs of every operator (monitor_all: its inputs too) at forward."""
+        self._monitor, self._monitor_all = callback, monitor_all
+
+    def _run_monitored(self, handles: list[int]):
+        graphs = None
+        if self._train and any(r != "null" for r in self._requests):
+            graphs, _ = self._graphs(tuple(not is_loss(v) for v in self._values))
+        values = graphs.values if graphs else self._typed(self._train)
+        arrays = dict(zip(self._inputs(values), self.arg_arrays + self.aux_arrays))
+        for node in topological(values):
+            if node.op is None:
+                continue
+            inputs = list(dict.fromkeys(node.inputs))
+            outputs = [Value(node, i) for i in range(len(node.types))]
+            if self._monitor_all:
+                names = node.op.names_in(node.attrs, len(node.inputs))
+                for name, v in zip(names, node.inputs):
+                    self._monitor(v.node.name if v.node.op is None else f"{node.name}_{name}", arrays[v])
+            program = lower(outputs, inputs, self._ctx, node.name)
+            made = program.run([arrays[v]._handle for v in inputs], [0] * len(outputs), location.capture())
+            for v, handle, s in zip(outputs, made, program.out_specs):
+                arrays[v] = make(handle, s)
+            for v in outputs[:node.n_visible]:
+                self._monitor(output_name(v), arrays[v])
+        for v, target in zip(values, self._result):
+            copy_into(arrays[v], target)
+        if graphs:
+            self._residuals = [arrays[v] for v in graphs.residuals]
+
+    # ---- parameters and shapes -------------------------------------------------------------------------------
+
+    def copy_params_from(self, arg_params: dict, aux_params: dict | None = None,
+                         allow_extra_params: bool = False) -> None:
+        """Copies named arrays into the arguments and auxiliary states. Raises ValueError for an unknown name."""
+        for given, known, what in ((arg_params, self.arg_dict, "arguments"), (aux_params, self.aux_dict, "auxiliary states")):
+            for name, value in (given or {}).items():
+                if name in known:
+                    value = value if isinstance(value, NDArray) else array(value, self._ctx)
+                    if value.shape != known[name].shape:
+                        raise ValueError(f"copy_params_from: {name} must have shape {known[name].shape}, got {value.shape}")
+                    copy_into(value, known[name])
+                elif not allow_extra_params:
+                    raise ValueError(f'Find name "{name}" that is not in the {what}')
+
+    def reshape(self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs) -> Executor:
+        """An executor for other input shapes that shares the memory of this one.
+
+        partial_shaping: shapes of arguments not named may change too. allow_up_sizing: larger arrays are made anew.
+        Raises MXNetError.
+        """
+        arg_shapes, _, aux_shapes = self._symbol.infer_shape(**kwargs)
+        if arg_shapes is None:
+            raise ValueError("reshape: the shapes given must be sufficient to infer all others")
+        args, grads = [], None if self.grad_arrays is None else []
+        for i, (node, old, shape) in enumerate(zip(self._arguments, self.arg_arrays, arg_shapes)):
+            if old.shape != shape and node.name not in kwargs and not partial_shaping:
+                raise MXNetError(f"reshape: the shape of unspecified array arg:{node.name} changes from {old.shape} to "
+                                 f"{shape}\n  fix: give its shape, or partial_shaping=True")
+            args.append(_reshaped(node.name, old, shape, allow_up_sizing))
+            if grads is not None:
+                g = self.grad_arrays[i]
+                grads.append(None if g is None else _reshaped(node.name, g, shape, allow_up_sizing))
+        aux = [_reshaped(n.name, a, s, allow_up_sizing) for n, a, s in zip(self._auxiliary, self.aux_arrays, aux_shapes)]
+        return Executor(self._symbol, self._ctx, args, grads, self._requests, aux, self._group2ctx)
+
+    def debug_str(self) -> str:
+        """The graph, and the memory that its programs plan."""
+        graphs = self._training.get(True)
+        programs = [*self._plain.values(), *([graphs._program] if graphs and graphs._program else [])]
+        programs += [b[0] for b in graphs._backward.values()] if graphs else []
+        total = sum(p.arena_bytes for p in programs)
+        return f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train))}\n" \
+               f"Total {total / 2**20:.3f} MB allocated, {sum(p.naive_bytes for p in programs) / 2**20:.3f} MB without sharing"
+
+    def get_optimized_symbol(self):
+        """The Symbol that is executed."""
+        return self._symbol
+
+
+def is_loss(v: Value) -> bool:
+    """Is a value the output of a loss operator, which needs no head gradient?"""
+    if v.node.op is None:
+        return False
+    rule = v.node.op.no_head_grad
+    return bool(rule(**{k: x for k, x in v.node.attrs.items() if k != "train"})) if callable(rule) else bool(rule)
+
+
+def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: bool) -> NDArray:
+    if old.shape == shape:
+        return old
+    s = spec(tuple(shape), old._spec.dtype, old._spec.device)
+    if s.size <= old.size:
+        return make(lib.pl_array_view(old._handle, 0), s)
+    if not allow_up_sizing:
+        raise MXNetError(f"reshape: New shape of arg: {name} is larger than original: {shape} and {old.shape}. First "
+                         "making a big executor and then down sizing it is more efficient than the reverse\n"
+                         "  fix: allow_up_sizing=True")
+    return zeros(shape, s.device, s.dtype)
+
+
+# ---- binding ---------------------------------------------------------------------------------------------------
+
+def requests_of(grad_req, names: Sequence[str]) -> list[str]:
+    """grad_req as one string for each argument: from a string, a list, or a dict (absent: null)."""
+    if isinstance(grad_req, str):
+        reqs = [grad_req] * len(names)
+    elif isinstance(grad_req, dict):
+        reqs = [grad_req.get(n, "null") for n in names]
+    else:
+        reqs = list(grad_req)
+    if len(reqs) != len(names) or any(r not in REQUESTS for r in reqs):
+        raise ValueError(f"grad_req must be write, add or null for each of the {len(names)} arguments, got {grad_req!r}")
+    return reqs
+
+
+def arrays_in_order(given, names: Sequence[str], what: str, partial: bool = False) -> list[NDArray | None]:
+    """Arrays given as a list or dict, in the order of names. Raises ValueError, TypeError."""
+    if isinstance(given, dict):
+        missing = [n for n in names if n not in given]
+        if missing and not partial:
+            raise ValueError(f"key `{missing[0]}` is missing in `{what}`")
+        found = [given.get(n) for n in names]
+    else:
+        found = list(given or ())
+        if len(found) != len(names):
+            raise ValueError(f"Length of {what} does not match the number of arguments: {len(found)} for "
+                             f"{len(names)} ({', '.join(names)})")
+    for n, a in zip(names, found):
+        if a is not None and not isinstance(a, NDArray):
+            raise TypeError(f"{what}: only accept a list of NDArrays or a dict of str to NDArray, "
+                            f"got {type(a).__name__} for {n}")
+    return found
+
+
+def bind(symbol, ctx, args, args_grad=None, grad_req="write", aux_states=None, group2ctx=None) -> Executor:
+    """An executor on given arrays; see Symbol.bind."""
+    ctx = ctx or current_context()
+    arguments, auxiliary = variables_of(symbol._outputs)
+    names, aux_names = [n.name for n in arguments], [n.name for n in auxiliary]
+    arrays = arrays_in_order(args, names, "args")
+    if None in [a if a is None else 0 for a in arrays]:
+        raise TypeError("args: every argument must have an NDArray, got None")
+    grads = None if args_grad is None else arrays_in_order(args_grad, names, "args_grad", partial=True)
+    aux = arrays_in_order(aux_states or {}, aux_names, "aux_states")
+    for n, a, g in zip(names, arrays, grads or ()):
+        if g is not None and g.shape != a.shape:
+            raise ShapeError("bind", f"the gradient of {n} must have its shape {a.shape}, got {g.shape}")
+    return Executor(symbol, ctx, arrays, grads, requests_of(grad_req, names), aux, group2ctx)
+
+
+def simple_bind(symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared_exec=None) -> Executor:
+    """An executor on new arrays of inferred shapes; see Symbol.simple_bind."""
+    ctx = ctx or current_context()
+    arguments, auxiliary = variables_of(symbol._outputs)
+    given = "\n".join(f"{k}: {v}" for k, v in shapes.items())
+    try:
+        types = symbol._infer_types(shapes, type_dict or {})
+        unknown = [n for n in arguments + auxiliary if types[n] is None]
+        if unknown:
+            raise MXNetError("the shapes of these arguments cannot be inferred: " + ", ".join(n.name for n in unknown) +
+                             "\n  fix: give them as keywords")
+    except MXNetError as error:
+        raise _bind_error(error, given) from None
+    names = [n.name for n in arguments]
+    double = next((n for n in names if names.count(n) > 1), None)
+    if double:
+        raise _bind_error(MXNetError(f"two variables are called {double!r}"), given)
+    requests = requests_of(grad_req, names)
+
+    def new(node: Node, what: str) -> NDArray:
+        t: Type = types[node]
+        if shared_exec is not None:
+            shared = (shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict).get(node.name)
+            if shared is not None and shared.shape == t.shape and shared._spec.dtype == t.dtype:
+                return shared
+        return zeros(t.shape, ctx, NUMPY_DTYPES[t.dtype] if t.dtype != "bfloat16" else "bfloat16")
+    args = [new(n, "arg") for n in arguments]
+    grads = [None if r == "null" else zeros(a.shape, ctx, a._spec.dtype) for a, r in zip(args, requests)]
+    return Executor(symbol, ctx, args, grads, requests, [new(n, "aux") for n in auxiliary], group2ctx)
+
+
+def _bind_error(error: MXNetError, given: str) -> MXNetError:
+    return type(error)(error.operator, error.rule, error.fix, f"simple_bind error. Arguments: {given}") \
+        if isinstance(error, ShapeError) else MXNetError(f"simple_bind error. Arguments:\n{given}\n{error}")

@@ -1,0 +1,100 @@
+"""The sym namespace: a function for every operator record, made when first used, and the functions on top of them."""
+from __future__ import annotations
+
+import sys
+from numbers import Number
+
+from ..kernels.record import REGISTRY, dtype_name, lookup
+from .symbol import (Executor, Group, Symbol, Variable, apply, binary, load, load_json, symbol_function, tracing,  # noqa: F401
+                     var)
+
+
+def _creation(op: str, given: dict, kwargs: dict) -> Symbol:
+    name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
+    kwargs.pop("ctx", None)
+    dtype = given.get("dtype")
+    given["dtype"] = dtype_name("float32" if dtype is None else dtype)
+    return apply(lookup(op), op, [], {**given, **kwargs}, name, attr)
+
+
+def _shape(shape):
+    return shape if isinstance(shape, int) else tuple(shape)
+
+
+def zeros(shape, dtype=None, **kwargs) -> Symbol:
+    """Zeros of a shape; a dimension of 0 is what its users need."""
+    return _creation("_zeros", {"shape": _shape(shape), "dtype": dtype}, kwargs)
+
+
+def ones(shape, dtype=None, **kwargs) -> Symbol:
+    """Ones of a shape."""
+    return _creation("_ones", {"shape": _shape(shape), "dtype": dtype}, kwargs)
+
+
+def full(shape, val, dtype=None, **kwargs) -> Symbol:
+    """`val` in every place of a shape."""
+    return _creation("_full", {"shape": _shape(shape), "value": float(val), "dtype": dtype}, kwargs)
+
+
+def arange(start, stop=None, step=1.0, repeat=1, infer_range=False, name=None, dtype=None) -> Symbol:
+    """start, start + step, ... below stop (from 0 to start when stop is None), each `repeat` times."""
+    return _creation("_arange", {"start": start, "stop": stop, "step": step, "repeat": repeat,
+                                 "infer_range": infer_range, "dtype": dtype}, {"name": name})
+
+
+def linspace(start, stop, num, endpoint=True, name=None, dtype=None) -> Symbol:
+    """`num` evenly spaced numbers from start to stop."""
+    return _creation("_linspace", {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": dtype},
+                     {"name": name})
+
+
+def eye(N, M=0, k=0, dtype=None, **kwargs) -> Symbol:
+    """Ones on diagonal k of an (N, M) matrix (M = 0: N), zeros elsewhere."""
+    return _creation("_eye", {"N": N, "M": M, "k": k, "dtype": dtype}, kwargs)
+
+
+# name: (of two Symbols, with a number on the right, on the left, of two numbers)
+_PAIRS = {
+    "maximum": ("_maximum", "_MaximumScalar", "_MaximumScalar", max),
+    "minimum": ("_minimum", "_MinimumScalar", "_MinimumScalar", min),
+    "power": ("_power", "_PowerScalar", "_RPowerScalar", pow),
+    "hypot": ("_hypot", "_HypotScalar", "_HypotScalar", lambda a, b: (a * a + b * b) ** 0.5),
+}
+
+
+def _pair(name: str):
+    both, right, left, of_numbers = _PAIRS[name]
+
+    def function(left_, right_):
+        if isinstance(left_, Number) and isinstance(right_, Number):
+            return of_numbers(left_, right_)
+        return binary(both, f"broadcast_{name}", right, left, left_, right_)
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{name} of two Symbols, or of a Symbol and a number."
+    return function
+
+
+maximum, minimum, power, hypot = map(_pair, _PAIRS)
+pow = power                    # noqa: A001 - MXNet's name
+
+
+def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False) -> Symbol:
+    """Parts of an array along an axis: a number of equal ones, or cut before the given indices."""
+    if isinstance(indices_or_sections, int):
+        given = {"indices": (), "sections": indices_or_sections}
+    else:
+        given = {"indices": (0, *indices_or_sections)}
+    return apply(lookup("_split_v2"), "_split_v2", [ary], {**given, "axis": axis, "squeeze_axis": squeeze_axis})
+
+
+def __getattr__(name: str):
+    op = REGISTRY.get(name)
+    if op is None:
+        raise AttributeError(f"module 'sym' has no function {name!r}")
+    function = symbol_function(op, name)
+    setattr(sys.modules[__name__], name, function)
+    return function
+
+
+def __dir__():
+    return sorted({n for n in globals() if not n.startswith("_")} | {n for n in REGISTRY if not n.startswith("_")})

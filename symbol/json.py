@@ -1,0 +1,180 @@
+"""Graphs as MXNet's JSON, both ways: what 1.9.1 writes, letter by letter, and what any version since 0.8 wrote."""
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..engine.error import MXNetError, OperatorError
+from ..kernels import ops  # noqa: F401  (fills the registry)
+from ..kernels.plan import mutated_inputs
+from ..kernels.record import REGISTRY, Operator, Param, lookup
+from . import attribute
+from .compose import variable_attrs
+from .graph import Node, Value, rewrite, topological
+
+VERSION = 10901                    # MXNet 1.9.1
+OLDEST = 800                       # files without a version
+ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
+INLINE_ITEMS = 10                  # longer lists take a line for each item
+
+
+class Foreign(Operator):
+    """An operator of a file that has graphs inside (_foreach ...): kept as it is, drawn and saved, not executed."""
+
+
+def foreign(name: str, n_inputs: int, attrs: dict[str, str], subgraphs: list) -> Foreign:
+    """The stand-in for a node with subgraphs."""
+    def refuse(*_, **__):
+        raise OperatorError(name, "a control flow operator from a file cannot be executed",
+                            fix="build the loop in Python, or cut it off with get_internals()")
+    op = Foreign(name=name, infer=refuse, ref=refuse, inputs=tuple(f"input{i}" for i in range(n_inputs)),
+                 n_outputs=int(attrs.get("num_outputs", 1)), params=(Param("subgraphs", "str", ""),),
+                 doc="Control flow of a file, kept verbatim.")
+    op.plans["subgraphs"] = subgraphs
+    return op
+
+
+# ---- writing ---------------------------------------------------------------------------------------------------
+
+def to_json(outputs: Sequence[Value]) -> str:
+    """The JSON text of a graph."""
+    order = topological(outputs)
+    number = {node: i for i, node in enumerate(order)}
+    versions: dict[Node, int] = {}
+    nodes = []
+    for node in order:
+        entry = {"op": node.op.name if node.op else "null", "name": node.name}
+        attrs = text_attrs(node)
+        if attrs:
+            entry["attrs"] = dict(sorted(attrs.items()))
+        mutated = mutated_inputs(node.op, node.attrs, len(node.inputs)) if node.op is not None and node.op.mutates else ()
+        for i in mutated:
+            versions[node.inputs[i].node] = versions.get(node.inputs[i].node, 0) + 1
+        entry["inputs"] = [[number[v.node], v.index, versions.get(v.node, 0)] for v in node.inputs]
+        if isinstance(node.op, Foreign):
+            entry["subgraphs"] = node.op.plans["subgraphs"]
+        nodes.append(entry)
+    ends = [0]
+    for node in order:
+        ends.append(ends[-1] + node.n_outputs)
+    graph = {"nodes": nodes, "arg_nodes": [i for i, node in enumerate(order) if node.op is None], "node_row_ptr": ends,
+             "heads": [[number[v.node], v.index, versions.get(v.node, 0)] for v in outputs],
+             "attrs": {"mxnet_version": ["int", VERSION]}}
+    return _write(graph, 0)
+
+
+def text_attrs(node: Node) -> dict[str, str]:
+    """A node's attributes as text: as they were given, or those that differ from their defaults."""
+    if node.extra is not None or node.op is None:
+        return node.extra or {}
+    return {p.name: str(node.attrs[p.name]) for p in node.op.params
+            if p.name in node.attrs and node.attrs[p.name] != p.default}
+
+
+def _write(value, depth: int) -> str:
+    """A value in the layout of MXNet's writer: `, ` between items, lines for graphs, nodes and long lists."""
+    if isinstance(value, str):
+        return f'"{value.translate(ESCAPES)}"'
+    if isinstance(value, dict):
+        lines = len(value) > 1
+        parts = [f'"{k.translate(ESCAPES)}": {_write(v, depth + lines)}' for k, v in value.items()]
+        return _join(parts, "{}", lines, depth)
+    if isinstance(value, list):
+        lines = len(value) > INLINE_ITEMS or any(isinstance(v, dict) for v in value)
+        return _join([_write(v, depth + lines) for v in value], "[]", lines, depth)
+    return str(value)
+
+
+def _join(parts: list[str], brackets: str, lines: bool, depth: int) -> str:
+    if not lines:
+        return brackets[0] + ", ".join(parts) + brackets[1]
+    indent = "\n" + "  " * (depth + 1)
+    return brackets[0] + indent + f", {indent}".join(parts) + "\n" + "  " * depth + brackets[1]
+
+
+def without_amp_cast(outputs: Sequence[Value]) -> list[Value]:
+    """The graph without the casts that mixed precision put in."""
+    return rewrite(outputs, lambda node, inputs: list(inputs) if node.op is not None and node.op.name in (
+        "amp_cast", "amp_multicast") else None)
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------
+
+def from_json(text: str, where: str = "JSON text") -> list[Value]:
+    """The graph of a JSON text. Raises MXNetError that says what is wrong, and names the node.
+
+    where: what the text is, for errors (a file name).
+    """
+    try:
+        graph = json.loads(text)
+    except ValueError as error:
+        raise MXNetError(f"{where}: is no symbol, its JSON is broken: {error}") from None
+    if not isinstance(graph, dict) or not isinstance(graph.get("nodes"), list) or not isinstance(graph.get("heads"), list):
+        raise MXNetError(f"{where}: is no symbol, the lists \"nodes\" and \"heads\" must be there")
+    version = _version(graph)
+    nodes: list[Node] = []
+    try:
+        for entry in graph["nodes"]:
+            nodes.append(_node(entry, nodes, version, where))
+        heads = [_value(nodes, head, where, "heads") for head in graph["heads"]]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, MXNetError):
+            raise
+        raise MXNetError(f"{where}: is no symbol, node {len(nodes)} is malformed ({type(error).__name__}: {error})") from None
+    if not heads:
+        raise MXNetError(f"{where}: is no symbol, \"heads\" must not be empty")
+    return heads
+
+
+def _version(graph: dict) -> int:
+    try:
+        return int(graph["attrs"]["mxnet_version"][1])
+    except (KeyError, TypeError, IndexError):
+        return OLDEST
+
+
+def _value(nodes: list[Node], at: Sequence[int], where: str, who: str) -> Value:
+    node, index = int(at[0]), int(at[1])
+    if not 0 <= node < len(nodes) or not 0 <= index < nodes[node].n_outputs:
+        raise MXNetError(f"{where}: {who} reads output {index} of node {node}, which is not there before it")
+    return Value(nodes[node], index)
+
+
+def _node(entry: dict, nodes: list[Node], version: int, where: str) -> Node:
+    name, op_name = entry["name"], entry["op"]
+    raw = {**entry.get("param", {}), **entry.get("attr", {}), **entry.get("attrs", {})}
+    extra = attribute.hide({k: str(v) for k, v in raw.items()})
+    if op_name == "null":
+        return Node(None, {}, (), name, None, extra or None)
+    inputs = [_value(nodes, at, where, f"node {name!r}") for at in entry["inputs"]]
+    if op_name not in REGISTRY and entry.get("subgraphs"):
+        return Node(foreign(op_name, len(inputs), extra, entry["subgraphs"]), {"subgraphs": ""}, inputs, name, None, extra)
+    try:
+        op = lookup(op_name)
+    except MXNetError as error:
+        raise MXNetError(f"{where}: node {name!r}: {error}") from None
+    if version < 905 and op.name in ("argmin", "argmax") and extra.get("axis") == "-1":
+        del extra["axis"]
+    try:
+        attrs = op.parse({k: v for k, v in extra.items() if k in op.param_index})
+    except OperatorError as error:
+        raise type(error)(error.operator, error.rule, error.fix, f"{where}, node {name!r}") from None
+    _upgrade(op, op.names_in(attrs, len(inputs)), inputs, extra, name, version)
+    return Node(op, attrs, inputs, name, None, extra)
+
+
+def _upgrade(op: Operator, names: Sequence[str], inputs: list[Value], extra: dict[str, str], name: str,
+             version: int) -> None:
+    """What changed since the file was written: inputs left out, and attributes of inputs kept on their user."""
+    if len(inputs) < len(names):
+        inputs += [Value(Node(None, {}, (), f"{name}_{n}", None, variable_attrs(op, extra, n)))
+                   for n in names[len(inputs):]]
+    for n, v in zip(names, inputs):
+        for key in attribute.HIDDEN:
+            text = extra.pop(f"{n}_{key}", None)
+            if text is not None and v.node.op is None:
+                v.node.extra = {**(v.node.extra or {}), f"__{key}__": text}
+        if version < 904 and v.node.op is None and "__init__" not in (v.node.extra or {}):
+            start = variable_attrs(op, {}, n).get("__init__")
+            if start is not None:
+                v.node.extra = {**(v.node.extra or {}), "__init__": start}

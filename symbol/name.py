@@ -1,0 +1,59 @@
+"""mx.name: how nodes get their names. NameManager counts per operator, Prefix puts a text before every name."""
+from __future__ import annotations
+
+import threading
+
+
+class _ClassProperty:
+    def __get__(self, instance, owner):
+        return _current.value
+
+
+class NameManager:
+    """Names nodes that are given none: the operator in small letters and a counter. Use it in a `with` statement."""
+    current = _ClassProperty()
+
+    def __init__(self):
+        self._counter: dict[str, int] = {}
+        self._outer: list[NameManager] = []
+
+    def get(self, name: str | None, hint: str) -> str:
+        """`name` if given, else `hint` and the next number of that hint."""
+        if name:
+            return name
+        n = self._counter.get(hint, 0)
+        self._counter[hint] = n + 1
+        return f"{hint}{n}"
+
+    def __enter__(self):
+        self._outer.append(_current.value)
+        _current.value = self
+        return self
+
+    def __exit__(self, *error):
+        _current.value = self._outer.pop()
+
+
+
+class Prefix(NameManager):
+    """A NameManager that puts a prefix before every operator's name, given or not."""
+
+    def __init__(self, prefix: str):
+        super().__init__()
+        self._prefix = prefix
+
+    def get(self, name: str | None, hint: str) -> str:
+        return self._prefix + super().get(name, hint)
+
+
+class _Current(threading.local):
+    def __init__(self):
+        self.value = NameManager()
+
+
+_current = NameManager._current = _Current()
+
+
+def current() -> NameManager:
+    """The NameManager of this thread."""
+    return _current.value

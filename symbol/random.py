@@ -1,0 +1,102 @@
+"""sym.random: samplers whose parameters are numbers (one distribution) or Symbols (one for each element)."""
+from __future__ import annotations
+
+from numbers import Number
+
+from ..engine.error import MXNetError
+from ..kernels.record import dtype_name, lookup
+from .symbol import Symbol, apply
+
+
+def _sampler(kind: str, params: dict, shape, dtype, kwargs) -> Symbol:
+    """_random_<kind> for numbers, _sample_<kind> for Symbols. Raises MXNetError for a mixture."""
+    given = dict(kwargs)
+    name, attr = given.pop("name", None), given.pop("attr", None)
+    given.pop("ctx", None)
+    if shape is not None and shape != ():
+        given["shape"] = shape
+    if dtype not in (None, "None"):
+        given["dtype"] = dtype_name(dtype)
+    arrays = [p for p in params.values() if isinstance(p, Symbol)]
+    if not arrays:
+        if wrong := [k for k, p in params.items() if not isinstance(p, Number)]:
+            raise MXNetError(f"random.{kind}: {wrong[0]} must be a number or a Symbol, got {params[wrong[0]]!r}")
+        return apply(lookup(f"_random_{kind}"), f"_random_{kind}", [], {**params, **given}, name, attr)
+    if len(arrays) != len(params):
+        raise MXNetError(f"random.{kind}: {' and '.join(params)} must all be Symbols or all be numbers")
+    return apply(lookup(f"_sample_{kind}"), f"_sample_{kind}", arrays, given, name, attr)
+
+
+def uniform(low=0, high=1, shape=None, dtype=None, **kwargs) -> Symbol:
+    """Floats in [low, high)."""
+    return _sampler("uniform", {"low": low, "high": high}, shape, dtype, kwargs)
+
+
+def normal(loc=0, scale=1, shape=None, dtype=None, **kwargs) -> Symbol:
+    """Normal floats of mean loc and standard deviation scale."""
+    params = {"loc": loc, "scale": scale}
+    if any(isinstance(p, Symbol) for p in params.values()):
+        params = {"mu": loc, "sigma": scale}
+    return _sampler("normal", params, shape, dtype, kwargs)
+
+
+def randn(*shape, **kwargs) -> Symbol:
+    """Normal floats of a shape: randn(2, 3)."""
+    return normal(kwargs.pop("loc", 0), kwargs.pop("scale", 1), shape, kwargs.pop("dtype", None), **kwargs)
+
+
+def poisson(lam=1, shape=None, dtype=None, **kwargs) -> Symbol:
+    """Poisson counts of rate lam."""
+    return _sampler("poisson", {"lam": lam}, shape, dtype, kwargs)
+
+
+def exponential(scale=1, shape=None, dtype=None, **kwargs) -> Symbol:
+    """Exponential floats of mean scale."""
+    return _sampler("exponential", {"lam": 1.0 / scale}, shape, dtype, kwargs)
+
+
+def gamma(alpha=1, beta=1, shape=None, dtype=None, **kwargs) -> Symbol:
+    """Gamma floats of shape alpha and scale beta."""
+    return _sampler("gamma", {"alpha": alpha, "beta": beta}, shape, dtype, kwargs)
+
+
+def negative_binomial(k=1, p=1, shape=None, dtype=None, **kwargs) -> Symbol:
+    """Failures before k successes of probability p."""
+    return _sampler("negative_binomial", {"k": k, "p": p}, shape, dtype, kwargs)
+
+
+def generalized_negative_binomial(mu=1, alpha=1, shape=None, dtype=None, **kwargs) -> Symbol:
+    """Negative binomial counts of mean mu and dispersion alpha."""
+    return _sampler("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, kwargs)
+
+
+def multinomial(data, shape=None, get_prob=True, dtype="int32", **kwargs) -> Symbol:
+    """Indices drawn with the probabilities in data's last axis; get_prob: their log probabilities too."""
+    given = {"get_prob": get_prob, "dtype": dtype, **kwargs} | ({} if shape in (None, ()) else {"shape": shape})
+    name, attr = given.pop("name", None), given.pop("attr", None)
+    return apply(lookup("_sample_multinomial"), "_sample_multinomial", [data], given, name, attr)
+
+
+def shuffle(data, **kwargs) -> Symbol:
+    """data with its first axis in random order."""
+    name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
+    return apply(lookup("_shuffle"), "_shuffle", [data], kwargs, name, attr)
+
+
+def randint(low, high, shape=None, dtype=None, **kwargs) -> Symbol:
+    """Whole numbers in [low, high)."""
+    return _sampler("randint", {"low": low, "high": high}, shape, dtype, kwargs)
+
+
+def _like(kind: str):
+    def function(data, **kwargs):
+        name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
+        op = lookup(f"_random_{kind}_like")
+        return apply(op, op.name, [data], kwargs, name, attr)
+    function.__name__ = function.__qualname__ = f"{kind}_like"
+    function.__doc__ = f"As {kind}, of data's shape."
+    return function
+
+
+uniform_like, normal_like, exponential_like, gamma_like, poisson_like = map(
+    _like, ("uniform", "normal", "exponential", "gamma", "poisson"))

@@ -1,0 +1,658 @@
+"""Symbol: one or more outputs of a graph, composed by calling operators; nothing is computed until it is bound."""
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Iterator, Sequence
+from numbers import Number
+from typing import Any
+
+from ..engine import current_context
+from ..engine.error import MXNetError, OperatorError
+from ..kernels import ops  # noqa: F401  (fills the registry)
+from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, lookup
+from ..kernels.signature import dynamic_names, make_function, static_names
+from ..kernels.spec import NUMPY_DTYPES
+from . import attribute, executor as execution
+from .compose import active, compose, dtype_flag, new_variable, tracing  # noqa: F401
+from .executor import Executor, output_name, output_names, variables_of
+from .graph import Node, Value, caller_line, rewrite, topological
+from .inference import Inference, infer_dtypes, is_known, typed_graph
+from .json import from_json, text_attrs, to_json, without_amp_cast
+from .passes.gradient import gradient as gradient_pass
+
+
+class NotImplementedForSymbol(MXNetError):
+    """A method that only arrays with values have."""
+
+    def __init__(self, function):
+        super().__init__(f"{function} is not available for a Symbol, which has no values\n  fix: bind or eval it first")
+
+
+class UntypedError(MXNetError, AttributeError):
+    """The shape or dtype of a Symbol that does not know it."""
+
+
+class Symbol:
+    """Outputs of a graph. Made by `sym.var`, by operators, and by `sym.Group`.
+
+    A Symbol made while a block is traced knows its shape and dtype and behaves like an array; others do not.
+    """
+    __slots__ = ("_outputs", "__weakref__")
+    __array_priority__ = 1000.0
+
+    def __init__(self, outputs: Sequence[Value]):
+        self._outputs = list(outputs)
+
+    # ---- what it is ------------------------------------------------------------------------------------------
+
+    @property
+    def name(self) -> str | None:
+        """The name of its node; None for a group."""
+        nodes = {v.node for v in self._outputs}
+        return nodes.pop().name if len(nodes) == 1 else None
+
+    def __repr__(self):
+        name = self.name
+        if name is None or len(self._outputs) > 1 and len({v.node for v in self._outputs}) > 1:
+            return f"<Symbol group [{', '.join(dict.fromkeys(v.node.name for v in self._outputs))}]>"
+        return f"<Symbol {name}>"
+
+    def _type(self, what: str) -> Type:
+        if len(self._outputs) != 1:
+            raise UntypedError(f"{self!r}: a Symbol with {len(self._outputs)} outputs has no {what}\n  fix: take one, s[0]")
+        value = self._outputs[0]
+        if value.node.types is None:
+            raise UntypedError(f"{self!r}: has no {what}, it is not known before the Symbol is bound\n  fix: "
+                               "s.infer_shape(data=...), or hybridize a block, whose Symbols know it")
+        return value.type
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, where it is known (tracing). Raises UntypedError."""
+        return self._type("shape").shape
+
+    @property
+    def dtype(self):
+        """The NumPy type, where it is known (tracing). Raises UntypedError."""
+        found = NUMPY_DTYPES[self._type("dtype").dtype]
+        return found if found.names else found.type
+
+    @property
+    def ndim(self) -> int:
+        return len(self._type("ndim").shape)
+
+    @property
+    def size(self) -> int:
+        n = 1
+        for k in self._type("size").shape:
+            n *= k
+        return n
+
+    @property
+    def _is_array(self) -> bool:
+        """Does it stand for one array of known shape, in a traced block?"""
+        return len(self._outputs) == 1 and self._outputs[0].node.types is not None and active() is not None
+
+    def __len__(self):
+        if self._is_array:
+            if not self.shape:
+                raise TypeError("len() of a 0-d array")
+            return self.shape[0]
+        return len(self._outputs)
+
+    def __iter__(self) -> Iterator[Symbol]:
+        return (self[i] for i in range(len(self)))
+
+    def __bool__(self):
+        raise NotImplementedForSymbol('Function __bool__ (namely operator "bool")')
+
+    __hash__ = object.__hash__
+
+    def __getitem__(self, key):
+        """An output by index or name, or a group by slice; in a traced block, the part of an array."""
+        if isinstance(key, str):
+            names = output_names(self._outputs)
+            found = [i for i, n in enumerate(names) if n == key] or \
+                [i for i, v in enumerate(self._outputs) if v.node.name == key]
+            if not found:
+                raise ValueError(f'Cannot find output that matches name "{key}", there are {", ".join(names)}')
+            if len(found) > 1 and names.count(key) != 1:
+                raise ValueError(f'There are multiple outputs with name "{key}"')
+            return Symbol([self._outputs[found[0]]])
+        if self._is_array:
+            return _part(self, key)
+        if isinstance(key, slice):
+            return Symbol(self._outputs[key])
+        if not hasattr(key, "__index__"):
+            raise TypeError(f"a Symbol's outputs are indexed by int, str or slice, got {type(key).__name__}")
+        if not -len(self._outputs) <= key.__index__() < len(self._outputs):
+            raise IndexError(f"Index out of range: {self!r} has {len(self._outputs)} outputs, got {key}")
+        return Symbol([self._outputs[key.__index__()]])
+
+    def list_arguments(self) -> list[str]:
+        """Names of the variables that are inputs, in the graph's order."""
+        return [n.name for n in variables_of(self._outputs)[0]]
+
+    def list_auxiliary_states(self) -> list[str]:
+        """Names of the variables that operators write (moving statistics)."""
+        return [n.name for n in variables_of(self._outputs)[1]]
+
+    def list_inputs(self) -> list[str]:
+        """Names of all variables, in the graph's order."""
+        return [n.name for n in topological(self._outputs) if n.op is None]
+
+    def list_outputs(self) -> list[str]:
+        return output_names(self._outputs)
+
+    def get_internals(self) -> Symbol:
+        """A group of every output in the graph: internals["fc_output"] cuts the graph there."""
+        return Symbol([Value(n, i) for n in topological(self._outputs) for i in range(n.n_visible)])
+
+    def get_children(self) -> Symbol | None:
+        """A group of the inputs of its nodes, or None."""
+        values = [v for n in dict.fromkeys(v.node for v in self._outputs) for v in n.inputs]
+        return Symbol(values) if values else None
+
+    # ---- attributes ------------------------------------------------------------------------------------------
+
+    def attr(self, key: str) -> str | None:
+        """One attribute or parameter of its node, as text."""
+        return self.list_attr().get(key)
+
+    def list_attr(self, recursive: bool = False) -> dict[str, str]:
+        """Attributes and parameters of its node, as text."""
+        if recursive:
+            return {f"{n}${k}": v for n, attrs in self.attr_dict().items() for k, v in attrs.items()}
+        return attribute.show(dict(text_attrs(self._outputs[0].node))) if self.name is not None else {}
+
+    def attr_dict(self) -> dict[str, dict[str, str]]:
+        """Attributes and parameters of every node below, by name."""
+        return {n.name: attribute.show(dict(a)) for n in topological(self._outputs) if (a := text_attrs(n))}
+
+    def _set_attr(self, **kwargs: str) -> None:
+        """Sets attributes of its node. Raises ValueError for values that are not strings."""
+        attribute.check_text(kwargs, "Set Attr")
+        for node in {v.node for v in self._outputs}:
+            extra = dict(text_attrs(node), **attribute.hide(kwargs))
+            given = {k: extra[k] for k in kwargs if node.op is not None and k in node.op.param_index}
+            if given:
+                node.attrs = {**node.attrs, **{k: v for k, v in node.op.parse({**node.attrs, **given}).items() if k in given}}
+            node.extra = extra
+
+    # ---- composition -----------------------------------------------------------------------------------------
+
+    def __call__(self, *args, **kwargs) -> Symbol:
+        """The graph with variables replaced: net(data=other). A name renames the last node.
+
+        Raises TypeError for something that is no Symbol, ValueError for an unknown variable.
+        """
+        name = kwargs.pop("name", None)
+        if args and kwargs:
+            raise TypeError("compose only accept input Symbols either as positional or keyword arguments, not both")
+        variables = [n for n in topological(self._outputs) if n.op is None]
+        if len(args) > len(variables):
+            raise ValueError(f"compose: {self!r} has {len(variables)} variables, got {len(args)} Symbols")
+        start: dict[Node, list[Value]] = {n: [_single(a, n.name)] for n, a in zip(variables, args)}
+        for key, other in kwargs.items():
+            found = [n for n in variables if n.name == key]
+            if not found:
+                raise ValueError(f"compose: keyword argument name {key} not found, the variables are "
+                                 f"{', '.join(n.name for n in variables)}")
+            start.update({n: [_single(other, key)] for n in found})
+        outputs = rewrite(self._outputs, lambda node, ins: None, start)
+        if name:
+            outputs = _renamed(outputs, name)
+        return Symbol(outputs)
+
+    def __copy__(self) -> Symbol:
+        return Symbol(rewrite(self._outputs, _twin))
+
+    def __deepcopy__(self, memo=None) -> Symbol:
+        return self.__copy__()
+
+    # ---- shapes and dtypes -----------------------------------------------------------------------------------
+
+    def _given(self, args, kwargs, what: str) -> dict[Node, Any]:
+        """Positional values (by argument) or keywords (by variable) as {node: value}."""
+        if args and kwargs:
+            raise ValueError(f"Can only specify known argument {what}s either by positional or kwargs way.")
+        arguments, auxiliary = variables_of(self._outputs)
+        if len(args) > len(arguments):
+            raise MXNetError(f"infer_{what}: there are {len(arguments)} arguments, got {len(args)}")
+        pairs = [(n, v) for n, v in zip(arguments, args) if v is not None]
+        for key, value in kwargs.items():
+            found = [n for n in arguments + auxiliary if n.name == key]
+            if not found:
+                raise MXNetError(f"infer_{what}: keyword argument name {key} not found, the variables are "
+                                 f"{', '.join(n.name for n in arguments + auxiliary)}")
+            if value is not None:
+                pairs += [(n, value) for n in found]
+        return dict(pairs)
+
+    def _shapes(self, args, kwargs) -> dict[Node, tuple[int, ...]]:
+        found = {}
+        for node, shape in self._given(args, kwargs, "shape").items():
+            shape = (shape,) if hasattr(shape, "__index__") else shape
+            if not isinstance(shape, (tuple, list)) or not all(hasattr(n, "__index__") for n in shape):
+                raise TypeError(f"infer_shape: the shape of {node.name} must be a tuple of ints, got {shape!r}")
+            if len(shape):
+                found[node] = tuple(max(n.__index__(), 0) for n in shape)
+        return found
+
+    def infer_shape(self, *args, **kwargs):
+        """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None, None) if a shape
+        stays unknown. 0 is an unknown dimension. Raises OperatorError that names the node, the rule and its inputs.
+        """
+        found = self.infer_shape_partial(*args, **kwargs)
+        known = all(is_known(s) for group in found for s in group)
+        return found if known else (None, None, None)
+
+    def infer_shape_partial(self, *args, **kwargs):
+        """As infer_shape; unknown shapes are () and unknown dimensions 0."""
+        found = Inference(self._outputs, self._shapes(args, kwargs), {})
+        arguments, auxiliary = variables_of(self._outputs)
+
+        def shapes(values):
+            return [_shape_or_unknown(found, v) for v in values]
+        return shapes(map(Value, arguments)), shapes(self._outputs), shapes(map(Value, auxiliary))
+
+    def infer_type(self, *args, **kwargs):
+        """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays unknown."""
+        found = self.infer_type_partial(*args, **kwargs)
+        return (None, None, None) if any(t is None for group in found for t in group) else found
+
+    def infer_type_partial(self, *args, **kwargs):
+        """As infer_type; unknown dtypes are None."""
+        given = {n: dtype_name(t) for n, t in self._given(args, kwargs, "type").items()}
+        found = infer_dtypes(self._outputs, given)
+        arguments, auxiliary = variables_of(self._outputs)
+
+        def dtypes(values):
+            names = [found.dtype[v] for v in values]
+            return [None if d is None else NUMPY_DTYPES[d].type if not NUMPY_DTYPES[d].names else NUMPY_DTYPES[d]
+                    for d in names]
+        return dtypes(map(Value, arguments)), dtypes(self._outputs), dtypes(map(Value, auxiliary))
+
+    def _infer_types(self, shapes: dict, dtypes: dict) -> dict[Node, Type | None]:
+        """The type of each variable, from shapes and dtypes by name."""
+        found = Inference(self._outputs, self._shapes((), shapes),
+                          {n: dtype_name(t) for n, t in self._given((), dtypes, "type").items()})
+        for v in self._outputs:
+            if found.type(v) is None and v.node.op is not None:
+                unknown = [n.name for n in found.order if n.op is None and found.type(Value(n)) is None]
+                if not unknown:
+                    raise MXNetError(f"the shape of output {output_name(v)} cannot be inferred")
+        return {n: found.type(Value(n)) for n in found.order if n.op is None}
+
+    # ---- running ---------------------------------------------------------------------------------------------
+
+    def bind(self, ctx=None, args=None, args_grad=None, grad_req="write", aux_states=None, group2ctx=None,
+             shared_exec=None) -> Executor:
+        """An Executor on given arrays.
+
+        args: a list in the order of list_arguments, or a dict by name; all are needed. args_grad: arrays for gradients,
+        a list or a partial dict. grad_req: write, add or null, for all, as a list, or a dict. aux_states: like args.
+        group2ctx, shared_exec: accepted; all arrays stay on `ctx`. Raises ValueError, TypeError, OperatorError.
+        """
+        return execution.bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx)
+
+    def simple_bind(self, ctx=None, grad_req="write", type_dict=None, stype_dict=None, group2ctx=None,
+                    shared_arg_names=None, shared_exec=None, shared_buffer=None, **kwargs) -> Executor:
+        """An Executor on new arrays of zeros, whose shapes are inferred from the given ones: simple_bind(data=(2, 3)).
+
+        type_dict: dtypes by name. shared_exec: arrays of equal name, shape and dtype are taken from it.
+        Raises MXNetError where a shape stays unknown or does not fit.
+        """
+        return execution.simple_bind(self, ctx, grad_req, type_dict, kwargs, group2ctx, shared_exec)
+
+    def eval(self, ctx=None, **kwargs):
+        """The outputs for given arrays, by variable name: c.eval(a=nd.ones(2), b=nd.ones(2)). A list of NDArray."""
+        aux = set(self.list_auxiliary_states())
+        return self.bind(ctx or current_context(), {k: v for k, v in kwargs.items() if k not in aux}, None, "null",
+                         {k: v for k, v in kwargs.items() if k in aux}).forward()
+
+    def gradient(self, wrt: Sequence[str]) -> Symbol:
+        """Symbols of the gradients of the sum of the outputs with respect to variables; shapes must be declared."""
+        wrt = [wrt] if isinstance(wrt, str) else list(wrt)
+        types = self._infer_types({}, {})
+        if unknown := [n.name for n, t in types.items() if t is None]:
+            raise MXNetError(f"gradient: every variable must have a shape, {', '.join(unknown)} has none\n"
+                             "  fix: sym.var(name, shape=...)")
+        values = typed_graph(self._outputs, types, True)
+        by_name = {n.name: n for n in topological(values) if n.op is None}
+        if missing := [n for n in wrt if n not in by_name]:
+            raise ValueError(f"gradient: {missing[0]!r} is no variable, the variables are {', '.join(by_name)}")
+        grads = gradient_pass(values, [None] * len(values), [Value(by_name[n]) for n in wrt])
+        zero = lookup("_zeros")
+        grads = [g if g is not None else Value(Node(zero, zero.parse({"shape": by_name[n].types[0].shape}), (), f"{n}_zero"))
+                 for n, g in zip(wrt, grads)]
+        return Symbol(_named(grads))
+
+    # ---- files and text --------------------------------------------------------------------------------------
+
+    def tojson(self, remove_amp_cast: bool = True) -> str:
+        """The graph as MXNet's JSON."""
+        return to_json(without_amp_cast(self._outputs) if remove_amp_cast else self._outputs)
+
+    def save(self, fname: str, remove_amp_cast: bool = True) -> None:
+        """Writes the JSON, which MXNet and plait load."""
+        with open(fname, "w", encoding="utf-8") as file:
+            file.write(self.tojson(remove_amp_cast))
+
+    def debug_str(self) -> str:
+        """The graph as text, a node a paragraph."""
+        lines = ["Symbol Outputs:"] + [f"\toutput[{i}]={v.node.name}({v.index})" for i, v in enumerate(self._outputs)]
+        for node in topological(self._outputs):
+            if node.op is None:
+                lines.append(f"Variable:{node.name}")
+                continue
+            lines += ["--------------------", f"Op:{node.op.name}, Name={node.name}"]
+            if node.inputs:
+                lines += ["Inputs:"] + [f"\targ[{i}]={v.node.name}({v.index})" for i, v in enumerate(node.inputs)]
+            if attrs := text_attrs(node):
+                lines += ["Attrs:"] + [f"\t{k}={v}" for k, v in sorted(attrs.items())]
+        return "\n".join(lines) + "\n"
+
+    def __reduce__(self):
+        return load_json, (self.tojson(remove_amp_cast=False),)
+
+    # ---- methods with a signature of their own ---------------------------------------------------------------
+
+    def reshape(self, *shape, **kwargs) -> Symbol:
+        """The same elements under another shape; see sym.Reshape for the codes 0, -1, -2, -3, -4."""
+        if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
+            shape = tuple(shape[0])
+        if not shape:
+            shape = kwargs.pop("shape")
+        return apply(lookup("Reshape"), "reshape", [self], {"shape": shape, **kwargs})
+
+    def astype(self, dtype, copy: bool = True) -> Symbol:
+        """Another dtype."""
+        return apply(lookup("Cast"), "cast", [self], {"dtype": dtype})
+
+    @property
+    def T(self) -> Symbol:
+        return apply(lookup("transpose"), "transpose", [self], {})
+
+    def __abs__(self) -> Symbol:
+        return apply(lookup("abs"), "abs", [self], {})
+
+    def __neg__(self) -> Symbol:
+        return apply(lookup("_mul_scalar"), "_mulscalar", [self], {"scalar": -1.0})
+
+
+def _only_arrays(name: str):
+    def method(self, *args, **kwargs):
+        raise NotImplementedForSymbol(f"Function {name}")
+    method.__name__, method.__doc__ = name, "Only arrays have values: bind or eval the Symbol first."
+    return method
+
+
+for _name in ("wait_to_read", "wait_to_write", "asnumpy", "asscalar", "copy", "copyto", "as_in_context", "detach", "backward",
+              "attach_grad"):
+    setattr(Symbol, _name, _only_arrays(_name))
+
+
+# ---- making nodes ----------------------------------------------------------------------------------------------
+
+def _single(symbol, what: str) -> Value:
+    """The only output of a Symbol. Raises TypeError, ValueError."""
+    if not isinstance(symbol, Symbol):
+        raise TypeError(f"Argument {what} must be Symbol instances, but got {type(symbol).__name__}")
+    if len(symbol._outputs) != 1:
+        raise ValueError(f"Argument {what}: a single output is needed, got {symbol!r} with {len(symbol._outputs)}\n"
+                         "  fix: take one, s[0]")
+    return symbol._outputs[0]
+
+
+def apply(op: Operator, hint: str, inputs: Sequence[Symbol | None], given: dict[str, Any], name: str | None = None,
+          attr: dict[str, str] | None = None) -> Symbol:
+    """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
+    names = [f"arg{i}" for i in range(len(inputs))] if op.variadic else op.inputs
+    values = []
+    for i, s in enumerate(inputs):
+        try:
+            values.append(None if s is None else _single(s, names[i] if i < len(names) else f"input {i}"))
+        except (TypeError, ValueError) as error:
+            kind = type(error)
+            raise kind(f"{op.name}: {error}\n  at: {caller_line()}") from None
+    node = compose(op, hint, values, given, name, attr)
+    return Symbol([Value(node, i) for i in range(node.n_visible)])
+
+
+@functools.cache
+def symbol_function(op: Operator, name: str):
+    """The symbolic function of an operator, with its record's signature; knows which parameters were given."""
+    static_keys, dynamic_keys = static_names(op), dynamic_names(op)
+
+    def collect(inputs, static, dynamic, out, node_name, kwargs):
+        return list(inputs), {**dict(zip(static_keys, static)), **dict(zip(dynamic_keys, dynamic))}, node_name, kwargs
+    prototype = make_function(op, name, collect, __name__)
+    order = list(inspect.signature(prototype).parameters)
+    n_inputs = 0 if op.variadic else len(op.inputs)
+
+    @functools.wraps(prototype)
+    def function(*args, **kwargs):
+        inputs, params, node_name, rest = prototype(*args, **kwargs)
+        positional = set() if op.variadic else {p.rstrip("_") for p in order[n_inputs:len(args)]} | set(order[n_inputs:len(args)])
+        attr = rest.pop("attr", None)
+        asked = positional | set(kwargs) | {k.rstrip("_") for k in kwargs}
+        given = {k: v for k, v in params.items() if k in asked and v is not REQUIRED} | rest
+        if op.variadic:
+            inputs = _flat(inputs)
+        for i, n in enumerate(op.inputs):
+            if n in given and isinstance(given[n], Symbol):
+                inputs[i:i + 1] = [given.pop(n)]
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        return apply(op, name.lower(), inputs, given, node_name, attr)
+    return function
+
+
+def _flat(inputs) -> list:
+    """Lists among variadic inputs are taken apart."""
+    flat = []
+    for i in inputs:
+        flat.extend(i) if isinstance(i, (list, tuple)) else flat.append(i)
+    return flat
+
+
+def _method(name: str):
+    def call(self, *args, **kwargs):
+        return symbol_function(REGISTRY[name], name)(self, *args, **kwargs)
+    call.__name__ = name
+    call.__doc__ = f"See sym.{name}."
+    return call
+
+
+for _name, _op in REGISTRY.items():       # every public operator of a first array is a method
+    if _name[0].islower() and _op.inputs and not _op.variadic and not hasattr(Symbol, _name):
+        setattr(Symbol, _name, _method(_name))
+
+
+# ---- Python's operators ----------------------------------------------------------------------------------------
+
+# method: (operator of two Symbols, of two whose known shapes differ, with a number on the right, on the left)
+OPERATORS = {
+    "add": ("_plus", "broadcast_add", "_PlusScalar", "_PlusScalar"),
+    "sub": ("_minus", "broadcast_sub", "_MinusScalar", "_RMinusScalar"),
+    "mul": ("_mul", "broadcast_mul", "_MulScalar", "_MulScalar"),
+    "truediv": ("_div", "broadcast_div", "_DivScalar", "_RDivScalar"),
+    "mod": ("_mod", "broadcast_mod", "_ModScalar", "_RModScalar"),
+    "pow": ("_power", "broadcast_power", "_PowerScalar", "_rpower_scalar"),
+    "eq": ("_equal", "broadcast_equal", "_equal_scalar", None),
+    "ne": ("_not_equal", "broadcast_not_equal", "_not_equal_scalar", None),
+    "gt": ("_greater", "broadcast_greater", "_greater_scalar", None),
+    "ge": ("_greater_equal", "broadcast_greater_equal", "_greater_equal_scalar", None),
+    "lt": ("_lesser", "broadcast_lesser", "_lesser_scalar", None),
+    "le": ("_lesser_equal", "broadcast_lesser_equal", "_lesser_equal_scalar", None),
+}
+
+
+def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b) -> Symbol:
+    """a <op> b of Symbols and numbers; the arguments are as in OPERATORS. Raises TypeError."""
+    if isinstance(a, Symbol) and isinstance(b, Symbol):
+        types = [s._outputs[0].node.types for s in (a, b) if len(s._outputs) == 1]
+        differ = len(types) == 2 and None not in types and a.shape != b.shape
+        name = broadcast if differ and broadcast else both
+        return apply(lookup(name), name.lower(), [a, b], {})
+    array, number, name = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
+    if not isinstance(number, Number):
+        raise TypeError(f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers")
+    return apply(lookup(name), name.lower(), [array], {"scalar": number})
+
+
+def _add_operators():
+    def methods(both, broadcast, right, left):
+        return (lambda self, other: binary(both, broadcast, right, left, self, other),
+                lambda self, other: binary(both, broadcast, right, left, other, self))
+    for name, row in OPERATORS.items():
+        plain, reflected = methods(*row)
+        setattr(Symbol, f"__{name}__", plain)
+        if row[3] is not None:
+            setattr(Symbol, f"__r{name}__", reflected)
+    Symbol.__div__, Symbol.__rdiv__ = Symbol.__truediv__, Symbol.__rtruediv__
+    Symbol.__hash__ = object.__hash__
+
+
+_add_operators()
+
+
+# ---- variables, groups, files ----------------------------------------------------------------------------------
+
+def var(name: str, attr: dict[str, str] | None = None, shape=None, lr_mult=None, wd_mult=None, dtype=None, init=None,
+        stype=None, profiler_scope=None, **kwargs) -> Symbol:
+    """A variable: an input of the graph.
+
+    shape: 0 is an unknown dimension. init: an Initializer or its name. kwargs: attributes `__x__`.
+    Raises TypeError, ValueError for other names and for values that are not strings.
+    """
+    if not isinstance(name, str):
+        raise TypeError("Expect a string for variable `name`")
+    attr = dict(attribute.current().get(attr))
+    attribute.check_text(attr, "var")
+    attr = attribute.hide(attr)
+    if shape is not None:
+        shape = (shape,) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+        attr["__shape__"] = str(shape)
+    if lr_mult is not None:
+        attr["__lr_mult__"] = str(lr_mult)
+    if wd_mult is not None:
+        attr["__wd_mult__"] = str(wd_mult)
+    if dtype is not None:
+        attr["__dtype__"] = dtype_flag(dtype)
+    if init is not None:
+        attr["__init__"] = init if isinstance(init, str) else init.dumps()
+    if stype is not None:
+        attr["__storage_type__"] = str({"default": 0, "row_sparse": 1, "csr": 2}.get(stype, stype))
+    for key, value in kwargs.items():
+        if not attribute.is_user_key(key):
+            raise ValueError(f"Attribute name={key} is not supported. Additional attributes must start and end with "
+                             "double underscores, e.g, __yourattr__")
+        attr[key] = str(value)
+    return Symbol([new_variable(name, attr or None)])
+
+
+Variable = var
+
+
+def Group(symbols: Sequence[Symbol], create_fn=None) -> Symbol:
+    """One Symbol with the outputs of several. Raises TypeError."""
+    symbols = list(symbols) if not isinstance(symbols, Symbol) else [symbols]
+    if not symbols or any(not isinstance(s, Symbol) for s in symbols):
+        raise TypeError("Expected a list of symbols as input")
+    return Symbol([v for s in symbols for v in s._outputs])
+
+
+def load(fname: str) -> Symbol:
+    """The Symbol of a -symbol.json file of any MXNet since 0.8. Raises MXNetError."""
+    if not isinstance(fname, (str, os.PathLike)):
+        raise TypeError("fname need to be string")
+    try:
+        with open(fname, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise MXNetError(f"load: cannot read the symbol file {os.fspath(fname)!r}: {error}") from None
+    return Symbol(from_json(text, os.fspath(fname)))
+
+
+def load_json(json_str: str) -> Symbol:
+    """The Symbol of a JSON text. Raises MXNetError."""
+    if not isinstance(json_str, str):
+        raise TypeError("json_str required to be string")
+    return Symbol(from_json(json_str))
+
+
+def _twin(node: Node, inputs: list[Value]) -> list[Value]:
+    """A copy of a node; variables are copied too, so that their attributes can be set apart."""
+    made = Node(node.op, node.attrs, inputs, node.name, node.types, None if node.extra is None else dict(node.extra),
+                node.source)
+    return [Value(made, i) for i in range(node.n_outputs)]
+
+
+def _renamed(outputs: list[Value], name: str) -> list[Value]:
+    """The graph with another name on the node of its first output."""
+    last = outputs[0].node
+    made = Node(last.op, last.attrs, last.inputs, name, last.types, last.extra, last.source)
+    return rewrite(outputs, lambda node, ins: None, {last: [Value(made, i) for i in range(last.n_outputs)]})
+
+
+def _named(outputs: list[Value]) -> list[Value]:
+    """A typed graph of passes as a user's: every node has a name, and no `train`."""
+    counter: dict[str, int] = {}
+
+    def replace(node, inputs):
+        if node.op is None:
+            return [Value(Node(None, {}, (), node.name, None, node.extra))]
+        name = node.name
+        if not name:
+            n = counter.get(node.op.name, 0)
+            counter[node.op.name] = n + 1
+            name = f"{node.op.name.lower()}_grad{n}"
+        made = Node(node.op, {k: v for k, v in node.attrs.items() if k != "train"}, inputs, name, None, node.extra)
+        return [Value(made, i) for i in range(node.n_outputs)]
+    return rewrite(outputs, replace)
+
+
+def _shape_or_unknown(found: Inference, v: Value) -> tuple[int, ...]:
+    shape = found.shape[v]
+    return () if shape is None else shape
+
+
+# ---- parts of traced arrays ------------------------------------------------------------------------------------
+
+def _part(x: Symbol, key) -> Symbol:
+    """x[key] of a Symbol of known shape, as NDArrays do it: ints, slices, None, ... and one Symbol of indices."""
+    if isinstance(key, Symbol):
+        return apply(lookup("take"), "take", [x, key], {"axis": 0})
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(not (k is None or k is Ellipsis or isinstance(k, slice) or hasattr(k, "__index__")) for k in keys):
+        raise TypeError(f"a traced array is indexed by ints, slices, None and ..., got {key!r}\n  fix: take, gather_nd, pick")
+    n_axes = sum(k is not None and k is not Ellipsis for k in keys)
+    if n_axes > x.ndim:
+        raise IndexError(f"too many indices: the array has {x.ndim} dimensions, got {n_axes}")
+    if Ellipsis not in [k for k in keys if k is Ellipsis]:
+        keys.append(Ellipsis)
+    at = next(i for i, k in enumerate(keys) if k is Ellipsis)
+    keys[at:at + 1] = [slice(None)] * (x.ndim - n_axes)
+    begin, end, step, shape = [], [], [], []
+    axes = iter(x.shape)
+    for k in keys:
+        if k is None:
+            shape.append(1)
+            continue
+        n = next(axes)
+        if isinstance(k, slice):
+            b, e, s = k.indices(n)
+            begin.append(b), end.append(e if e >= 0 else None), step.append(s)
+            shape.append(len(range(b, e, s)))
+        else:
+            i = k.__index__()
+            if not -n <= i < n:
+                raise IndexError(f"index {i} is out of bounds for an axis of size {n}")
+            begin.append(i % n), end.append(i % n + 1), step.append(1)
+    if any((b, e, s) != (0, n, 1) for b, e, s, n in zip(begin, end, step, x.shape)):
+        x = apply(lookup("slice"), "slice", [x], {"begin": tuple(begin), "end": tuple(end), "step": tuple(step)})
+    return x if x.shape == tuple(shape) else x.reshape(tuple(shape) or (1,))
