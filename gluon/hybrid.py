@@ -5,7 +5,7 @@ import warnings
 
 from .. import ndarray as nd
 from ..engine.error import MXNetError
-from ..ndarray import autograd
+from ..ndarray import autograd, serialization
 from ..ndarray.ndarray import NDArray, state
 from .block import Block
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
@@ -222,7 +222,7 @@ class HybridBlock(Block):
                 arrays[f"arg:{name}"] = parameter._reduce()
             elif name in auxiliary:
                 arrays[f"aux:{name}"] = parameter._reduce()
-        nd.save("%s-%04d.params" % (path, epoch), arrays)
+        serialization.save("%s-%04d.params" % (path, epoch), arrays)
 
     def optimize_for(self, x, *args, backend=None, backend_opts=None, clear=True, **kwargs):
         """Hybridizes for the given inputs: traces and compiles now, and runs once. backend: accepted."""

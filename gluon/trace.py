@@ -107,7 +107,9 @@ class Trace:
         with Tracer(training) as tracer, autograd.pause(training):
             sym = tracer.symbol
             names = ["data"] if len(flat) == 1 else [f"data{i}" for i in range(len(flat))]
-            self.data = [sym.var(n, shape=a.shape, dtype=a._spec.dtype) for n, a in zip(names, flat)]
+            self.data = [sym.var(n) for n in names]
+            for s, a in zip(self.data, flat):        # typed, but without attributes: an export is for any shape
+                s._outputs[0].node.types = (a._spec.type,)
             before = symbols_of(block, sym.Symbol)
             out = block.forward(*unflatten(self.in_structure, iter(self.data)))
             outputs: list = []
