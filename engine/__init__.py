@@ -18,8 +18,7 @@ from typing import Any
 
 from . import _array, callback, location, settings
 from ._core import ffi, lib
-from .device import (Context, cpu, cpu_pinned, cpu_shared, current_context, gpu, gpu_memory_info,
-                     num_gpus)
+from .device import Context, cpu, cpu_pinned, cpu_shared, current_context, gpu, gpu_memory_info, num_gpus
 from .error import DeferredError, MXNetError, raisable
 
 __all__ = ["Context", "MXNetError", "Var", "bulk", "cpu", "cpu_pinned", "cpu_shared", "current_context", "ffi", "gpu",
@@ -105,6 +104,7 @@ def raise_last() -> None:
         rule, fix, rest = text.partition("\n  fix:")
         text = f"{rule}\n  at: {at}{fix}{rest}"
     kind = raisable(type(original)) if original is not None else DeferredError
+    lib.pl_error_forget()
     raise kind(text) from original
 
 
@@ -185,11 +185,18 @@ def _close() -> None:
         try:
             raise_last()
         except MXNetError as error:
-            print(f"plait: an error that nothing waited for: {type(error).__name__}: {error}", file=sys.stderr)
+            print(f"plait: an error that nothing waited for: {error}", file=sys.stderr)
+    if settings.get("PLAIT_PROFILE"):
+        from .profiler import dump
+        dump()
 
 
 lib.pl_engine_set_naive(settings.get("PLAIT_ENGINE") == "naive")
 lib.pl_engine_set_limits(settings.get("PLAIT_PENDING_OPS"), (settings.get("PLAIT_PENDING_MB") or 0) << 20)
 atexit.register(_close)
+if settings.get("PLAIT_PROFILE"):
+    from . import profiler                    # only then: it needs json
+    profiler.set_config(filename=settings.get("PLAIT_PROFILE"))
+    profiler.start()
 os.register_at_fork(before=lib.pl_engine_fork_begin, after_in_parent=lib.pl_engine_fork_end,
                     after_in_child=lib.pl_engine_fork_end)

@@ -11,6 +11,7 @@ static _Thread_local char last_text[TEXT_BYTES];
 static _Thread_local const char *last_name = "";
 static _Thread_local int32_t last_location = -1;
 static _Thread_local void *last_owner;
+static _Thread_local pl_error *last_reported;       /* holds last_owner */
 static _Thread_local struct { pl_free_fn release; void *owner; } fresh;    /* of a failure no pl_error has taken yet */
 
 static pl_error *first_untold, *last_untold;
@@ -101,6 +102,11 @@ int pl_error_report(pl_error *error)
     last_name = error->name;
     last_location = error->location;
     last_owner = error->owner;
+    pl_error *before_it = last_reported;
+    last_reported = error;
+    error->object.refs++;
+    if (before_it)
+        pl_object_unref(&before_it->object);
     if (!error->untold)
         return PL_FAILED;
     error->untold = false;
@@ -112,6 +118,16 @@ int pl_error_report(pl_error *error)
         last_untold = before;
     pl_object_unref(&error->object);
     return PL_FAILED;
+}
+
+void pl_error_forget(void)
+{
+    pl_enter();
+    if (last_reported)
+        pl_object_unref(&last_reported->object);
+    last_reported = NULL;
+    last_owner = NULL;
+    pl_leave();
 }
 
 void pl_error_remember(pl_error *error)

@@ -26,7 +26,9 @@ typedef void (*pl_free_fn)(void *arg);
 const char *pl_error_last(void);              /* text of this thread's last failure; borrowed, until the next one */
 int pl_fail(int status, const char *text);    /* for kernels: keeps the text (copied) and returns status */
 int pl_fail_with(int status, const char *text, pl_free_fn release, void *owner); /* owner: given, kept with the error */
-void *pl_error_owner(void);                   /* the owner of the error reported last, or NULL; borrowed */
+void *pl_error_owner(void);                   /* the owner of the error reported last, or NULL; borrowed until
+                                                 the next report or pl_error_forget */
+void pl_error_forget(void);                   /* lets go of the error reported last to this thread, and of its owner */
 int32_t pl_error_location(void);              /* where the op was pushed whose error a wait reported last; -1 unknown */
 const char *pl_error_name(void);              /* the name of that op */
 

@@ -5,7 +5,7 @@ import math
 
 from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..pointwise import sum_to
-from ..record import FLOATS, Param, Type, operator, same_type, sample, uniform, values
+from ..record import FLOATS, Param, Type, dtype_name, operator, same_type, sample, uniform, values
 from ..shapes import one_axis
 from .norm import cast_to
 
@@ -224,7 +224,7 @@ def _back(scale):
     def finish(F, g, x, temperature):
         factor = scale / (temperature or 1.0)
         g = g if factor == 1.0 else g * factor
-        return cast_to(F, g, x.dtype) if x.dtype in FLOATS else None
+        return cast_to(F, g, x.dtype) if dtype_name(x.dtype) in FLOATS else None
     return finish
 
 

@@ -10,7 +10,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample
+from ..record import Param, Type, operator, sample, uniform
 from .conv import LAYOUTS
 
 
@@ -173,7 +173,7 @@ operator("Pooling", aliases=("_npx_pooling",), params=_PARAMS, infer=_infer, ref
                   sample((1, 2, 7), kernel=(3,), stride=(2,), pooling_convention="same"),
                   sample((2, 3, 4, 5), kernel=(2, 3), pool_type="sum", stride=(1, 2)),
                   sample((2, 3, 6), kernel=(3,), pool_type="lp", p_value=2, stride=(2,)),
-                  sample((2, 3, 6), kernel=(2,), pool_type="lp", p_value=3),
+                  sample(uniform((2, 3, 6), 0.5, 2), kernel=(2,), pool_type="lp", p_value=3),
                   sample((2, 3, 6), kernel=(2,), pool_type="lp", p_value=1),
                   sample((2, 3, 4, 5), global_pool=True, pool_type="avg"),
                   sample((2, 3, 4, 5), global_pool=True, kernel=(2, 2)),

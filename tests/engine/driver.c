@@ -653,6 +653,7 @@ int main(int argc, char **argv)
     if (all || strcmp(what, "bench") == 0)
         bench();
     CHECK(pl_engine_close(10000) == PL_OK);
+    pl_error_forget();
     pl_storage_trim();
     return 0;
 }

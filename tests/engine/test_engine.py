@@ -1,0 +1,257 @@
+"""The engine through Python: order, errors with the user's line, priorities, back-pressure, bulk scopes, threads."""
+import inspect
+import threading
+
+import pytest
+from plait import engine
+from plait.engine import MXNetError, Var, ffi, lib
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    """Every test ends with an idle engine and no error that nobody was told."""
+    yield
+    engine.waitall()
+    assert engine.stats()["pending"] == 0
+
+
+@pytest.fixture
+def gate():
+    """An event that holds the `io` lane until it is set."""
+    opened = threading.Event()
+    engine.push(lambda: opened.wait(60), lane="io")
+    yield opened
+    opened.set()
+
+
+def test_writes_are_alone_and_in_order_and_reads_see_them():
+    x, log = Var(), []
+    for i in range(200):
+        engine.push(lambda i=i: log.append(("write", i)), writes=[x], lane=("cpu", "io", "comm")[i % 3])
+        engine.push(lambda i=i: log.append(("read", i)), reads=[x], lane=("io", "comm")[i % 2], priority=i % 5)
+    engine.wait_for_var(x, for_write=True)
+    assert log == [(kind, i) for i in range(200) for kind in ("write", "read")]
+    assert x.version == 200
+
+
+def test_reads_of_a_var_run_together():
+    x, meet = Var(), threading.Barrier(2, timeout=60)
+    for lane in ("cpu", "io"):
+        engine.push(meet.wait, reads=[x], lane=lane)
+    engine.wait_for_var(x, for_write=True)
+
+
+def test_wait_for_reading_does_not_wait_for_readers(gate):
+    x = Var()
+    engine.push(lambda: None, reads=[x], lane="io")
+    engine.wait_for_var(x)
+    assert lib.pl_wait_write(x._handle, 0) == lib.PL_AGAIN
+
+
+def test_priorities_are_honoured(gate):
+    log = []
+    for priority in (0, -1, 3, 0, 7, 3):
+        engine.push(lambda p=priority: log.append(p), lane="io", priority=priority)
+    gate.set()
+    engine.waitall()
+    assert log == [7, 3, 3, 0, 0, -1]
+
+
+def fails():
+    return {}["no such key"]
+
+
+def test_an_error_carries_type_operator_and_line_and_stays_until_overwritten():
+    x, y, ran = Var(), Var(), []
+    line = inspect.currentframe().f_lineno + 1
+    engine.push(fails, writes=[x], name="my_operator")
+    engine.push(lambda: ran.append(1), reads=[x], writes=[y])
+    for var in (x, y, x, y):
+        with pytest.raises(KeyError) as caught:
+            engine.wait_for_var(var)
+        assert isinstance(caught.value, MXNetError)
+        assert str(caught.value) == f'KeyError: \'no such key\'\n  at: {__file__}:{line}, operator "my_operator"'
+        assert isinstance(caught.value.__cause__, KeyError)
+        assert caught.value.__cause__.__traceback__.tb_next.tb_frame.f_code is fails.__code__
+    assert not ran
+    engine.waitall()                          # it was told
+    engine.push(lambda: ran.append(2), writes=[x])
+    engine.wait_for_var(x)
+    with pytest.raises(KeyError):
+        engine.wait_for_var(y)
+    assert ran == [2]
+
+
+def test_waitall_raises_each_error_once_oldest_first():
+    for text in ("first", "second"):
+        def fail(text=text):
+            raise ValueError(text)
+        engine.push(fail, writes=[Var()], lane="io")
+    for text in ("first", "second"):
+        with pytest.raises(ValueError, match=f"ValueError: {text}"):
+            engine.waitall()
+    engine.waitall()
+
+
+@pytest.mark.parametrize("kind", [OSError, SystemExit, StopIteration, MXNetError, UnicodeError])
+def test_exceptions_of_every_kind_arrive(kind):
+    def fail():
+        raise kind("why")
+    x = Var()
+    engine.push(fail, writes=[x])
+    with pytest.raises(MXNetError, match="why") as caught:
+        engine.wait_for_var(x)
+    assert isinstance(caught.value.__cause__, kind)
+
+
+def test_an_error_does_not_keep_what_its_frames_held():
+    class Held:
+        pass
+    dead = threading.Event()
+
+    def fail():
+        held = Held()
+        held.on_end = on_end = type("End", (), {"__del__": lambda self: dead.set()})()
+        del on_end
+        raise ValueError("with locals")
+    x = Var()
+    engine.push(fail, writes=[x])
+    with pytest.raises(ValueError, match="with locals"):
+        engine.wait_for_var(x)
+    assert dead.is_set()
+    before = len(engine.callback._objects)
+    del x
+    assert len(engine.callback._objects) == before - 1     # the exception went with the poisoned var
+
+
+def test_a_callback_may_push_and_wait():
+    log, x = [], Var()
+
+    def outer():
+        inner = Var()
+        engine.push(lambda: log.append("inner"), writes=[inner], lane="io")
+        engine.wait_for_var(inner)
+        engine.wait_for_var(x)                # its own: ready inside it
+        log.append("outer")
+    for _ in range(3):
+        engine.push(outer, writes=[x], lane="io")
+    engine.wait_for_var(x)
+    assert log == ["inner", "outer"] * 3
+
+
+def test_a_wait_that_cannot_end_is_an_error():
+    x = Var()
+
+    def stuck():
+        after = Var()
+        engine.push(lambda: None, reads=[x], writes=[after])
+        engine.wait_for_var(after)
+    engine.push(stuck, writes=[x])
+    with pytest.raises(MXNetError, match="only its own end can make ready"):
+        engine.wait_for_var(x)
+
+    engine.push(engine.waitall, writes=[x])
+    with pytest.raises(MXNetError, match="waitall: inside an operation"):
+        engine.wait_for_var(x)
+
+
+def test_many_threads_push():
+    x, total, count = Var(), [0], 300
+
+    def add():
+        total[0] += 1                         # no lock: writes of x run alone
+
+    def work(lane):
+        for _ in range(count):
+            engine.push(add, writes=[x], lane=lane)
+        engine.wait_for_var(x)
+    threads = [threading.Thread(target=work, args=(lane,)) for lane in ("cpu", "io", "comm", "cpu")]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert total == [4 * count] and x.version == 4 * count
+
+
+def test_a_producer_that_runs_ahead_waits(gate):
+    lib.pl_engine_set_limits(16, 0)
+    done = threading.Event()
+
+    def produce():
+        for _ in range(40):
+            engine.push(lambda: None, lane="io")
+        done.set()
+    thread = threading.Thread(target=produce)
+    try:
+        thread.start()
+        while engine.stats()["pending"] < 16:
+            pass
+        assert not done.wait(0.05) and engine.stats()["pending"] == 16
+        gate.set()
+        thread.join()
+        assert done.is_set()
+    finally:
+        lib.pl_engine_set_limits(4096, 0)
+
+
+def test_bulk_scopes():
+    assert engine.set_bulk_size(5) == 0 and engine.set_bulk_size(0) == 5
+    x, log = Var(), []
+    with engine.bulk(10) as scope:
+        assert scope.size == 10
+        for i in range(25):
+            engine.push(lambda i=i: log.append(i), writes=[x], lane="io")
+        engine.wait_for_var(x)                # inside the scope: nothing stays behind
+        assert log == list(range(25))
+        engine.push(lambda: log.append(25), writes=[x], lane="io")
+    engine.wait_for_var(x)
+    assert log == list(range(26)) and engine.set_bulk_size(0) == 0
+    with pytest.raises(ValueError, match="size must be >= 0, got -1"):
+        engine.set_bulk_size(-1)
+
+
+def test_bad_arguments_push_nothing():
+    x = Var()
+    for bad, kind, text in [
+            (lambda: engine.push(3), TypeError, "fn must be callable, got int"),
+            (lambda: engine.push(print, [x, 4]), TypeError, "reads must be arrays or engine.Var objects, got int"),
+            (lambda: engine.push(print, [], [None]), TypeError, "writes must be .*, got NoneType"),
+            (lambda: engine.push(print, lane="gpu"), ValueError, "lane must be one of cpu, io, .*got 'gpu'"),
+            (lambda: engine.push(print, lane="gpu_compute"), MXNetError, r"plait\[cuda13\]"),
+            (lambda: engine.push(print, device=-1), MXNetError, "no such lane")]:
+        with pytest.raises(kind, match=text):
+            bad()
+    assert x.version == 0
+
+
+def test_foreign_memory_is_released_once_and_late(gate):
+    owner = bytearray(8)
+    number = engine.callback.keep(owner)
+    array = lib.pl_array_wrap(ffi.from_buffer(owner), 8, lib.plpy_release, engine.callback.pointer_to(number))
+    handle = type("Array", (), {"_handle": array})()
+    engine.push(lambda: None, reads=[handle], lane="io")
+    lib.pl_array_free(array)
+    assert number in engine.callback._objects
+    gate.set()
+    engine.waitall()
+    lib.pl_engine_stop()
+    assert number not in engine.callback._objects
+
+
+def test_absurd_sizes_fail_cleanly():
+    for size in (1 << 46, (1 << 64) - 1):
+        assert lib.pl_array_new(size) == 0
+        assert b"out of memory for" in ffi.string(lib.pl_error_last())
+
+
+def test_push_costs_little_and_leaks_nothing():
+    x = Var()
+    engine.push(lambda: None, writes=[x])
+    engine.wait_for_var(x)
+    lib.pl_engine_stop()
+    before = len(engine.callback._objects)
+    for _ in range(1000):
+        engine.push(int, [x], [x])
+    engine.wait_for_var(x)
+    lib.pl_engine_stop()
+    assert len(engine.callback._objects) == before
