@@ -271,7 +271,7 @@ def measure(name: str, framework: str, seconds: float) -> dict:
 
 def _in_process(python: str, name: str, framework: str, seconds: float) -> dict | None:
     command = [python, "-m", f"{__package__}.benchmark", framework, name, str(seconds)] if framework == "plait" else \
-        [python, __file__, framework, name, str(seconds)]
+        [python, "-P", __file__, framework, name, str(seconds)]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         print(f"{name}: {framework} failed: {(result.stderr.strip().splitlines() or ['?'])[-1]}", file=sys.stderr)
