@@ -149,7 +149,7 @@ def _fill(ins, mode, use_sequence_length, p, **attrs):
 # Forward and backward on arrays
 
 def _sigmoid(xp, x):
-    return 1 / (1 + xp.exp(-xp.clip(x, -80, 80)))
+    return 1 / (1 + xp.exp(-x))
 
 
 def _clip_cell(xp, c, clip):
