@@ -5,7 +5,7 @@ from math import prod
 
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
-from ..record import Param, Type, operator, same_type, sample, ints, uniform, values
+from ..record import Param, Type, ints, operator, same_type, sample, uniform, values
 from .activation import log_softmax, softmax
 
 _SCALE = Param("grad_scale", "float", 1.0)
@@ -78,8 +78,7 @@ operator("SoftmaxOutput", aliases=("Softmax",), inputs=("data", "label"),
                          normalization="valid"),
                   sample((2, 3, 2, 2), ints((2, 2, 2), 0, 3), multi_output=True),
                   sample((2, 3, 4), ints((2, 3), 0, 4), preserve_shape=True, normalization="batch"),
-                  sample((4, 3), uniform((4, 3), 0, 1), grad_scale=2.0),
-                  sample((4, 3), ints((4,), 0, 3), out_grad=True)),
+                  sample((4, 3), uniform((4, 3), 0, 1), grad_scale=2.0)),
          doc="softmax of data whose gradient is (output - target) * grad_scale, whatever the head gradient (out_grad=True "
              "multiplies by it). label holds class numbers or, with data's shape, probabilities. normalization divides "
              "by the batch size or by the number of valid labels; labels equal to ignore_label count for nothing with "

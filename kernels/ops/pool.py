@@ -6,11 +6,10 @@ Average and sum pooling are linear: `_pool_grad` is their transpose. Max pooling
 from __future__ import annotations
 
 import itertools
-from math import prod
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample
+from ..record import Param, Type, operator, sample, uniform
 from .conv import LAYOUTS
 
 
@@ -112,6 +111,10 @@ def _lowest(xp, dtype):
     return False if dtype.kind == "b" else -xp.inf if dtype.kind == "f" else xp.iinfo(dtype).min
 
 
+def _isnan(xp, x):
+    return xp.isnan(x) if x.dtype.kind == "f" else xp.zeros(x.shape, bool)
+
+
 def _best(xp, w, x):
     """Maxima of the windows and the number of the tap that holds each (the first of equals)."""
     x = _padded(xp, w, x, _lowest(xp, x.dtype))
@@ -121,7 +124,7 @@ def _best(xp, w, x):
         if best is None:
             best, where = v.copy(), xp.zeros(v.shape, "int32")
         else:
-            better = (v > best) | ((v != v) & (best == best))
+            better = (v > best) | (_isnan(xp, v) & ~_isnan(xp, best))
             best, where = xp.where(better, v, best), xp.where(better, i, where)
     return best, where
 
@@ -173,7 +176,7 @@ operator("Pooling", aliases=("_npx_pooling",), params=_PARAMS, infer=_infer, ref
                   sample((1, 2, 7), kernel=(3,), stride=(2,), pooling_convention="same"),
                   sample((2, 3, 4, 5), kernel=(2, 3), pool_type="sum", stride=(1, 2)),
                   sample((2, 3, 6), kernel=(3,), pool_type="lp", p_value=2, stride=(2,)),
-                  sample((2, 3, 6), kernel=(2,), pool_type="lp", p_value=3),
+                  sample(uniform((2, 3, 6), 0.5, 2), kernel=(2,), pool_type="lp", p_value=3),
                   sample((2, 3, 6), kernel=(2,), pool_type="lp", p_value=1),
                   sample((2, 3, 4, 5), global_pool=True, pool_type="avg"),
                   sample((2, 3, 4, 5), global_pool=True, kernel=(2, 2)),

@@ -1,0 +1,69 @@
+"""Sequences as one array or as a list of steps, and zero states that fit them; for arrays and symbols."""
+from __future__ import annotations
+
+from ... import ndarray as nd
+from ...engine.error import MXNetError, ShapeError
+from ...ndarray.ndarray import NDArray
+
+
+def namespace(x):
+    """nd or sym, whichever the value (or the first of a list) belongs to."""
+    while isinstance(x, (list, tuple)):
+        x = x[0]
+    if isinstance(x, NDArray):
+        return nd
+    from ... import symbol
+    return symbol
+
+
+def steps_of(length: int, inputs, layout: str) -> list:
+    """The steps of a sequence: a list as it is, an array cut along T. Raises ShapeError if there are not `length`."""
+    if isinstance(inputs, (list, tuple)):
+        if len(inputs) != length:
+            raise ShapeError("unroll", f"inputs must have length = {length} steps, got {len(inputs)}")
+        return list(inputs)
+    axis = layout.find("T")
+    if isinstance(inputs, NDArray) and inputs.shape[axis] != length:
+        raise ShapeError("unroll", f"inputs must have length = {length} steps on axis {axis} (layout {layout}), got "
+                         f"shape {inputs.shape}")
+    steps = namespace(inputs).split(inputs, axis=axis, num_outputs=length, squeeze_axis=1)
+    return [steps] if length == 1 else list(steps)
+
+
+def merged(inputs, layout: str):
+    """A sequence as one array."""
+    if isinstance(inputs, (list, tuple)):
+        return namespace(inputs).stack(*inputs, axis=layout.find("T"))
+    return inputs
+
+
+def check_layout(layout: str) -> None:
+    if sorted(layout) != ["C", "N", "T"] or layout.find("C") != 2:
+        raise MXNetError(f"layout must be 'TNC' or 'NTC', got {layout!r}")
+
+
+def masked(outputs, length: int, valid_length, layout: str, merge: bool | None):
+    """Zeroes steps from valid_length (batch,) on; a list of steps if merge is False, else one array."""
+    F, axis = namespace(outputs), layout.find("T")
+    data = F.SequenceMask(merged(outputs, layout), valid_length, use_sequence_length=True, axis=axis)
+    return steps_of(length, data, layout) if merge is False else data
+
+
+def reversed_steps(steps: list, valid_length) -> list:
+    """The steps backwards; with valid_length each sequence within its own length."""
+    if valid_length is None:
+        return list(reversed(steps))
+    F = namespace(steps)
+    back = F.SequenceReverse(F.stack(*steps, axis=0), valid_length, use_sequence_length=True)
+    return steps_of(len(steps), back, "TNC")
+
+
+def zero_state(F, step, shape: tuple[int, ...], batch_axis: int):
+    """Zeros of `shape`, but as long on batch_axis as the symbol `step` (N, C) has rows, whatever that will be."""
+    column = F.zeros_like(F.slice_axis(step, axis=1, begin=0, end=1))
+    ones = [1] * len(shape)
+    column = F.reshape(column, shape=(*ones[:batch_axis], -1, *ones[batch_axis + 1:]))
+    for axis, size in enumerate(shape):
+        if axis != batch_axis:
+            column = F.broadcast_axis(column, axis=axis, size=size)
+    return column

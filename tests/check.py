@@ -1,0 +1,99 @@
+"""make check: lint, types, C warnings and the house rules that a test-suite does not see. Prints what is wrong."""
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("engine", "kernels", "symbol", "ndarray", "gluon")
+WARNINGS = ["-std=gnu11", "-D_GNU_SOURCE", "-fsyntax-only", "-fopenmp", "-Wall", "-Wextra", "-Wshadow",
+            "-Wstrict-prototypes", "-Wno-unused-parameter", "-Werror"]
+
+
+def run(title: str, *command) -> bool:
+    result = subprocess.run([str(c) for c in command], cwd=ROOT, capture_output=True, text=True)
+    print(f"{title}: {'ok' if result.returncode == 0 else 'FAILED'}", flush=True)
+    if result.returncode:
+        print(result.stdout + result.stderr)
+    return result.returncode == 0
+
+
+def python_files():
+    for package in PACKAGES:
+        yield from (ROOT / package).rglob("*.py")
+    yield from ROOT.glob("*.py")
+
+
+def import_cycles() -> list[str]:
+    """Cycles among the package's files, from the imports they write at module level or inside functions."""
+    edges: dict[str, set[str]] = {}
+    names = {}
+    for path in python_files():
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    for name, path in names.items():
+        edges[name] = set()
+        package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+        package = [p for p in package if p]
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                base = package[:len(package) - node.level + 1] + (node.module.split(".") if node.module else [])
+                for alias in node.names:
+                    full = ".".join([*base, alias.name])
+                    target = full if full in names else ".".join(base)
+                    if target in names and target and target != name:
+                        edges[name].add(target)
+    state: dict[str, int] = {}
+    found: list[str] = []
+
+    def visit(name, trail):
+        state[name] = 1
+        for target in sorted(edges[name]):
+            if state.get(target) == 1:
+                found.append(" -> ".join([*trail[trail.index(target):], target] if target in trail else [name, target]))
+            elif target not in state:
+                visit(target, [*trail, target])
+        state[name] = 2
+    for name in sorted(edges):
+        if name not in state:
+            visit(name, [name])
+    return found
+
+
+def absolute_imports() -> list[str]:
+    """Imports of our own folders that are not relative: they would load a second copy."""
+    found = []
+    for path in python_files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [a.name for a in node.names] if isinstance(node, ast.Import) else \
+                [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for module in modules:
+                if module.split(".")[0] in ("plait", *PACKAGES):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno} imports {module}")
+    return found
+
+
+def report(title: str, problems: list[str]) -> bool:
+    print(f"{title}: {'ok' if not problems else 'FAILED'}")
+    print("".join(f"  {p}\n" for p in problems), end="")
+    return not problems
+
+
+def main() -> int:
+    c_files = sorted([*(ROOT / "engine").rglob("*.c"), *(ROOT / "kernels/cpu").glob("*.c")])
+    python = sys.executable
+    include = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_paths()['include'])"],
+                             capture_output=True, text=True).stdout.strip()
+    checks = [
+        run("lint", python, "-m", "ruff", "check", "."),
+        run("types", python, "-m", "mypy"),
+        run("C warnings", "cc", *WARNINGS, "-I", ROOT, "-I", ROOT / "engine/core", "-I", ROOT / "kernels/cpu",
+            "-I", ROOT / "kernels/cpu/generated", "-I", Path(sys.prefix) / "include", "-I", include, *c_files),
+        report("import cycles", import_cycles()),
+        report("absolute imports", absolute_imports()),
+    ]
+    return 0 if all(checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
