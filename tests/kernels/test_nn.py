@@ -417,6 +417,6 @@ def test_mixed_derivative_of_a_convolution():
     w.attach_grad()
     with autograd.record():
         y = nd.Convolution(x, w, kernel=(3, 3), num_filter=3, no_bias=True)
-        dx = autograd.grad(y, x, create_graph=True)
+        dx, = autograd.grad(y, [x], create_graph=True)
     dx.backward()                 # d/dw of sum(dx): every weight element reaches each of the 2 x 2 outputs
     np.testing.assert_allclose(w.grad.asnumpy(), np.full((3, 2, 3, 3), 4.0), rtol=1e-6)
