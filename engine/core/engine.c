@@ -23,7 +23,7 @@ pthread_mutex_t pl_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 pthread_mutex_t pl_lock = PTHREAD_MUTEX_INITIALIZER;
 #endif
 struct pl_engine_state pl_engine;
-_Thread_local pl_op *pl_running;
+PL_THREAD pl_op *pl_running;
 
 static int64_t next_seq = 1;
 static int64_t max_queued = 4096;
@@ -246,7 +246,8 @@ void pl_op_execute(pl_op *op)
     pl_running = op;
     if (!error) {
         int64_t start_ns = pl_profiler_clock();
-        pl_fail_clear();
+        if (pl_failed)
+            pl_fail_forget();
         int status = op->run(op);
         if (start_ns)
             pl_profiler_record(PL_EVENT_OP, op->name, op->label, op->push_ns, start_ns);
