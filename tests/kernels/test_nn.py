@@ -435,6 +435,6 @@ def test_second_order_on_another_device():
     x.attach_grad()
     with autograd.record():
         y = nd.RNN(x, params, state, mode="gru", state_size=2, num_layers=1)
-        dx = autograd.grad(y, x, create_graph=True)
+        dx, = autograd.grad(y, [x], create_graph=True)
     dx.backward()
     assert x.grad.context == mx.cpu(1) and (x.grad.asnumpy() != 0).any()
