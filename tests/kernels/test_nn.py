@@ -2,9 +2,8 @@
 import itertools
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import autograd, nd
 from plait.engine.error import OperatorError, ShapeError
 from plait.kernels.plan import generator, run_reference
