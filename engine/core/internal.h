@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #ifdef __GLIBC__                              /* has room for a few thread variables of a library loaded late */
-#define PL_THREAD _Thread_local __attribute__((tls_model("initial-exec")))
+#define PL_THREAD _Thread_local
 #else
 #define PL_THREAD _Thread_local
 #endif

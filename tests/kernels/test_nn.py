@@ -2,9 +2,8 @@
 import itertools
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import autograd, nd
 from plait.engine.error import OperatorError, ShapeError
 from plait.kernels.plan import generator, run_reference
@@ -424,7 +423,7 @@ def test_mixed_derivative_of_a_convolution():
     w.attach_grad()
     with autograd.record():
         y = nd.Convolution(x, w, kernel=(3, 3), num_filter=3, no_bias=True)
-        dx = autograd.grad(y, x, create_graph=True)
+        dx, = autograd.grad(y, [x], create_graph=True)
     dx.backward()                 # d/dw of sum(dx): every weight element reaches each of the 2 x 2 outputs
     np.testing.assert_allclose(w.grad.asnumpy(), np.full((3, 2, 3, 3), 4.0), rtol=1e-6)
 
@@ -435,6 +434,6 @@ def test_second_order_on_another_device():
     x.attach_grad()
     with autograd.record():
         y = nd.RNN(x, params, state, mode="gru", state_size=2, num_layers=1)
-        dx = autograd.grad(y, x, create_graph=True)
+        dx, = autograd.grad(y, [x], create_graph=True)
     dx.backward()
     assert x.grad.context == mx.cpu(1) and (x.grad.asnumpy() != 0).any()
