@@ -104,7 +104,7 @@ def record(path):
     for name, build in GRAPHS.items():
         with mx.name.NameManager():
             net, given = build(mx)
-        arg_shapes, out_shapes, aux_shapes = net.infer_shape(**given)
+        arg_shapes, _, aux_shapes = net.infer_shape(**given)
         values = inputs(np, name, net.list_arguments(), arg_shapes)
         aux = {k: mx.nd.ones(s) for k, s in zip(net.list_auxiliary_states(), aux_shapes)}
         grads = {k: mx.nd.zeros(v.shape) for k, v in values.items() if (name, k) != ("embedding", "data")}
