@@ -237,6 +237,9 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
         return NULL;
     if (Py_TYPE(args[3]) == made_type) {
         in[1] = ((Array *)args[3])->handle;
+    } else if (PySequence_Check(args[3])) {      /* a NumPy array of one element would pass for a number */
+        PyErr_SetString(PyExc_TypeError, "not a number");
+        return NULL;
     } else {
         scalar = PyFloat_AsDouble(args[3]);
         if (scalar == -1.0 && PyErr_Occurred())

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from .loops import LOOPS
 from .pointwise import Expression
 from .record import REGISTRY
 
@@ -103,9 +104,9 @@ def dtypes_of(e: Expression) -> list[str]:
     return list(NATIVE_TYPES) if e.dtypes == "all" else list(SUFFIXES)
 
 
-def pointwise_operators() -> list:
-    """The records with an expression, by name: a loop's number is its place here."""
-    return sorted({op.name: op for op in REGISTRY.values() if op.pointwise}.items())
+def expressions() -> list[tuple[str, Expression]]:
+    """Every expression by name, from the records and LOOPS: a loop's number is its place here."""
+    return sorted(({op.name: op.pointwise for op in REGISTRY.values() if op.pointwise} | LOOPS).items())
 
 
 def isa_wrapper(isa: str, body: str) -> str:
@@ -117,17 +118,17 @@ def isa_wrapper(isa: str, body: str) -> str:
 
 
 def pointwise_files() -> dict[str, str]:
-    ops, files, tables = pointwise_operators(), {}, []
+    ops, files, tables = expressions(), {}, []
     for part in range(0, max(len(ops), 1), OPERATORS_PER_FILE):
         body = f"pointwise_{part // OPERATORS_PER_FILE}"
         text = [HEAD, '#include "kernel.h"\n#include "pointwise.h"\n#include "vecmath.h"\n'
                 '#pragma GCC diagnostic ignored "-Wtype-limits"\n']
         rows = []
-        for k, (_, op) in enumerate(ops[part:part + OPERATORS_PER_FILE], part):
+        for k, (name, e) in enumerate(ops[part:part + OPERATORS_PER_FILE], part):
             row = []
-            for dtype in dtypes_of(op.pointwise):
-                loop = pointwise_loop(f"loop_{k}_{dtype}", op.pointwise, dtype)
-                text.append(f"/* {op.name}: {op.pointwise.text} */\n{loop.text()}")
+            for dtype in dtypes_of(e):
+                loop = pointwise_loop(f"loop_{k}_{dtype}", e, dtype)
+                text.append(f"/* {name}: {e.text} */\n{loop.text()}")
                 row.append(f"[{ENUM[dtype]}] = {loop.name}")
             rows.append(f"    {{{', '.join(row)}}},")
         table = f"plk_{body}_table"

@@ -32,8 +32,12 @@ class Span(NamedTuple):
     dropped: bool = False
 
 
-class OutOfBounds(IndexError, MXNetError):
+class OutOfBounds(MXNetError, IndexError):
     """A key outside the array, or with too many indices."""
+
+
+class ShapeMismatch(MXNetError, ValueError):
+    """Index arrays that do not broadcast, or a value that does not fit where it is assigned."""
 
 
 # ---- taking a key apart ---------------------------------------------------------------------------------------
@@ -206,7 +210,7 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
     try:
         block = np.broadcast_shapes(*[tuple(items[i].shape) for i in arrays])
     except ValueError:
-        raise OutOfBounds("arrays of indices must broadcast together, got shapes "
+        raise ShapeMismatch("indexing: arrays of indices must broadcast together, got shapes "
                         + " and ".join(str(tuple(items[i].shape)) for i in arrays)) from None
     first = at[0] if at[-1] - at[0] == len(at) - 1 else 0
     axis_of = [sum(j is not NEW_AXIS for j in items[:i]) for i in range(len(items))]
@@ -302,10 +306,6 @@ def _fitted(value, shape, target: NDArray):
                             f"{shape}")
     value = _reshaped(value, (1,) * (len(shape) - len(have)) + have)
     return value if value.shape == shape else invoke(lookup("broadcast_to"), (value,), {"shape": shape})
-
-
-class ShapeMismatch(MXNetError, ValueError):
-    """A value that does not fit where it is assigned."""
 
 
 def _numbers(value) -> np.ndarray:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..engine import current_context, lib, location
 from ..engine._array import invoke as call
 from ..engine._array import invoke1
-from ..engine.error import DeviceError, OperatorError
+from ..engine.error import DeviceError, MXNetError, OperatorError
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from .ndarray import NDArray, check_nd, state
@@ -128,8 +128,10 @@ def binary_method(both: str, right: str):
             if plan is None:
                 return first_scalar(self, other)
             out = invoke1(plan.handle, plan.out_spec, self, other)
-        except TypeError:
-            return _not_a_number(self, other, op)
+        except TypeError as error:
+            if isinstance(error, MXNetError):
+                raise
+            return not_a_number(self, other, op)
         if state.recording:
             record(plan, (self,), (other,), (out,))
         return out
@@ -142,7 +144,7 @@ def binary_method(both: str, right: str):
         return run(plan, (self, other))
 
     def first_scalar(self, other):
-        value = float(other)
+        value = as_number(other)
         plan = make_plan(scalar_op, scalar_op.parse({"scalar": value}), (self._spec,), self._spec.device)
         if not plan.can_fail:
             _remember(singles, self._spec, plan)
@@ -156,9 +158,11 @@ def scalar_method(left: str):
 
     def method(self, other):
         try:
-            value = float(other)
-        except TypeError:
-            return _not_a_number(self, other, op)
+            value = as_number(other)
+        except TypeError as error:
+            if isinstance(error, MXNetError):
+                raise
+            return not_a_number(self, other, op)
         return invoke(op, (self,), {"scalar": value})
     return method
 
@@ -169,8 +173,17 @@ def _remember(cache: dict, key, plan: Plan) -> None:
     cache[key] = plan
 
 
-def _not_a_number(self, other, op):
-    if hasattr(other, "__array__"):
+def as_number(value) -> float:
+    """A scalar operand. Raises TypeError, also for NumPy arrays of one element and numbers in strings."""
+    if getattr(value, "shape", ()) != () or isinstance(value, (str, bytes)):
+        raise TypeError("not a number")
+    return float(value)
+
+
+def not_a_number(self, other, op):
+    """NotImplemented, or TypeError where Python's own answer would mislead: NumPy arrays, and x == [1, 2]."""
+    compares = "equal" in op.name and other is not None
+    if compares or hasattr(other, "__array__") or isinstance(other, (list, tuple)):
         raise TypeError(f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with nd.array(x)")
     return NotImplemented
 

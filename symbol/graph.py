@@ -122,20 +122,6 @@ def rewrite(outputs: Sequence[Value], replace: Callable[[Node, list[Value]], Seq
     return [new[v.node][v.index] for v in outputs]
 
 
-def typed(outputs: Sequence[Value], types: dict[Node, Type], train: bool) -> list[Value]:
-    """The graph with types on every node. types: of each variable, by node. Raises what inference raises."""
-    def replace(node, inputs):
-        if node.op is None:
-            if node not in types:
-                raise MXNetError(f"variable {node.name!r} has no shape")
-            return [Value(Node(None, {}, (), node.name, (types[node],), node.extra))]
-        attrs = dict(node.attrs, train=train) if node.op.train_aware else node.attrs
-        made = Node(node.op, attrs, inputs, node.name, infer(node.op, attrs, [v.type for v in inputs]), node.extra,
-                    node.source)
-        return [Value(made, i) for i in range(len(made.types))]
-    return rewrite(outputs, replace)
-
-
 def verify(outputs: Sequence[Value]) -> None:
     """Raises AssertionError where a typed graph breaks the rules; run between passes in tests."""
     for node in topological(outputs):

@@ -146,7 +146,9 @@ class Inference:
             node = _with_attrs(node, attrs)
         ins = [self.type(v) for v in node.inputs]
         for v, t in zip(node.inputs, fill_node(node, ins)):
-            if t is not None:
+            if t is not None and is_known(self.shape[v]):
+                self.dtype[v] = self.dtype[v] or t.dtype      # its shape is the rule's to judge, it may broadcast
+            elif t is not None:
                 self._learn(v, t, node, ins)
         ins = [self.type(v) for v in node.inputs]
         if None not in ins:

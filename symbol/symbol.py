@@ -428,6 +428,9 @@ def symbol_function(op: Operator, name: str):
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
 
     def collect(inputs, static, dynamic, out, node_name, kwargs):
+        if out is not None:
+            raise TypeError(f"{name}: takes {len(op.inputs)} Symbols ({', '.join(op.inputs)}) and has no `out`\n"
+                            f"  at: {caller_line()}")
         return list(inputs), {**dict(zip(static_keys, static)), **dict(zip(dynamic_keys, dynamic))}, node_name, kwargs
     prototype = make_function(op, name, collect, __name__)
     order = list(inspect.signature(prototype).parameters)

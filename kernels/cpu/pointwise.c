@@ -188,7 +188,8 @@ PLK_KERNEL(plk_pointwise_run)
     const plk_pointwise *p = params;
     int is_16 = p->dtype == PLK_F16 || p->dtype == PLK_BF16;
     int dtype = is_16 ? PLK_F32 : p->dtype == PLK_BOOL ? PLK_U8 : p->dtype;
-    job j = {p, p->op < 0 ? NULL : plk_pointwise_loop(p->op, dtype), bufs, scalars, is_16, plk_dtype_bytes(p->dtype)};
+    job j = {p, p->op < 0 ? NULL : plk_pointwise_loop(p->op, dtype), bufs,
+             p->n_constants ? p->constants : scalars, is_16, plk_dtype_bytes(p->dtype)};
     if (!j.loop)
         return pl_fail(PL_EINVAL, "a pointwise kernel was asked for a dtype it was not generated for");
     if (p->n == 0)

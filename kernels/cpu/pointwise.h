@@ -9,6 +9,8 @@ typedef struct {
     int64_t shape[PLK_MAX_DIMS];
     int64_t strides[PLK_MAX_INPUTS][PLK_MAX_DIMS];   /* in elements; the innermost is 0 or 1 */
     int64_t in_n[PLK_MAX_INPUTS];
+    int32_t n_constants;
+    double constants[4];                         /* the scalars, where attributes give them and not the call */
 } plk_pointwise;
 int plk_pointwise_find(const char *name);        /* -1: not generated */
 /* cffi stops reading here */

@@ -4,6 +4,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
+from ..loops import LOOPS
 from ..native import TABLE, Native, native
 from ..record import REGISTRY
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
@@ -22,17 +23,62 @@ def broadcast_fields(shape, in_shapes) -> dict | None:
                 in_n=[prod(s) for s in in_shapes])
 
 
-def pointwise_entry(op, ins, outs, attrs):
-    e, dtype = op.pointwise, outs[0].dtype
+def loop_native(name, e, ins, y, constants=()):
+    """The generated loop `name` of expression `e` on inputs of y's dtype; None where there is none for it."""
+    dtype = y.dtype
     if dtype not in FLOATS and (e.dtypes != "all" or dtype not in INTEGERS) or any(t.dtype != dtype for t in ins):
         return None
-    number = lib.plk_pointwise_find(op.name.encode())
-    fields = broadcast_fields(outs[0].shape, [t.shape for t in ins])
+    number = lib.plk_pointwise_find(name.encode())
+    fields = broadcast_fields(y.shape, [t.shape for t in ins])
     if number < 0 or fields is None:
         return None
     weight = 1 + CALL_STEPS * e.text.count("(")
-    fields |= dict(op=number, dtype=code(dtype), work=fields["n"] * weight // 2)
-    return Native("plk_pointwise_run", ("plk_pointwise", fields), cost(*ins, *outs, steps=fields["n"] * weight / 8))
+    fields |= dict(op=number, dtype=code(dtype), work=fields["n"] * weight // 2, n_constants=len(constants),
+                   constants=list(constants))
+    return Native("plk_pointwise_run", ("plk_pointwise", fields), cost(*ins, y, steps=fields["n"] * weight / 8))
+
+
+def pointwise_entry(op, ins, outs, attrs):
+    return loop_native(op.name, op.pointwise, ins, outs[0])
+
+
+@native("Activation")
+def activation_entry(op, ins, outs, attrs):
+    name = f"Activation:{attrs['act_type']}"
+    return loop_native(name, LOOPS[name], ins, outs[0])
+
+
+@native("LeakyReLU")
+def leaky_entry(op, ins, outs, attrs):
+    kind = attrs["act_type"]
+    e = LOOPS.get(f"LeakyReLU:{kind}")
+    if e is None:
+        return None
+    if kind == "prelu":
+        x, gamma = ins
+        if len(gamma.shape) == 1 and len(x.shape) > 1:
+            gamma = gamma._replace(shape=(*gamma.shape, *[1] * (len(x.shape) - 2)))
+        ins = [x, gamma]
+    return loop_native(f"LeakyReLU:{kind}", e, ins, outs[0], [attrs["slope"]] if e.scalars else ())
+
+
+@native("where")
+def where_entry(op, ins, outs, attrs):
+    condition, x, y = ins
+    if len(condition.shape) == 1 < len(x.shape) and condition.shape[0] == x.shape[0]:
+        condition = condition._replace(shape=condition.shape + (1,) * (len(x.shape) - 1))
+    return loop_native("where", LOOPS["where"], [condition, x, y], outs[0])
+
+
+@native("add_n")
+def add_n_entry(op, ins, outs, attrs):
+    e = LOOPS.get(f"add_n:{len(ins)}")
+    return e and loop_native(f"add_n:{len(ins)}", e, ins, outs[0])
+
+
+@native("_contrib_div_sqrt_dim")
+def div_sqrt_dim_entry(op, ins, outs, attrs):
+    return loop_native("scale", LOOPS["scale"], ins, outs[0], [ins[0].shape[-1] ** -0.5] if ins[0].shape[-1] else [1.0])
 
 
 for _op in set(REGISTRY.values()):

@@ -157,7 +157,7 @@ def _clip_cell(xp, c, clip):
     if low is None and high is None:
         return c
     clipped = xp.minimum(xp.maximum(c, -xp.inf if low is None else low), xp.inf if high is None else high)
-    return xp.where(c != c, high if high is not None else low, clipped) if nan else clipped
+    return xp.where(xp.isnan(c), high if high is not None else low, clipped) if nan else clipped
 
 
 def _run_cell(xp, mode, x, cell, h, c, reverse, running, clip):
@@ -210,7 +210,7 @@ def _run_cell(xp, mode, x, cell, h, c, reverse, running, clip):
 
 def _back_cell(xp, mode, x, cell, h0, c0, dy, dh, dc, blocks, reverse, running, clip):
     """Backpropagation through time for `_run_cell`. Returns dx, cell gradients, dh0, dc0."""
-    w, u, proj, b, bu = cell
+    w, u, proj = cell[:3]
     gates, out = blocks[0], blocks[-1]
     n_steps = x.shape[0]
     hidden = u.shape[0] // GATES[mode]

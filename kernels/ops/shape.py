@@ -80,7 +80,7 @@ def _reshape(shape, /, **attrs):
     if attrs["shape"] or not target:
         return reshape_shape(shape, attrs["shape"], attrs["reverse"])
     target = list(target)                # the older parameters: 0 means infer, keep_highest keeps the first axis
-    if attrs["keep_highest"]:
+    if attrs["keep_highest"] and shape:
         target[0] = shape[0]
     return _infer_one("Reshape", shape, tuple(n or -1 for n in target), prod(shape))
 

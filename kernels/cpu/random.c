@@ -1,0 +1,152 @@
+/* Philox 4x32-10 (Salmon et al. 2011): the key is the seed, the counter is (block of four numbers, call). A uniform
+ * float32 takes one word, a float64 two; a normal pair takes two words (or four) by Box and Muller. */
+#include "simd.h"
+#include "random.h"
+
+enum { LANES = 16, WORDS = 4 * LANES };
+
+typedef struct { uint32_t key[2], call[2]; } stream;
+
+static stream stream_of(const double *scalars)
+{
+    uint64_t seed = (uint64_t)(int64_t)scalars[0], call = (uint64_t)(int64_t)scalars[1];
+    return (stream){{(uint32_t)seed, (uint32_t)(seed >> 32)}, {(uint32_t)call, (uint32_t)(call >> 32)}};
+}
+
+/* Words of blocks [block, block + LANES); words[4 l + w] is word w of block `block + l`. */
+static void philox(const stream *s, uint64_t block, uint32_t *words)
+{
+    uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES], k0 = s->key[0], k1 = s->key[1];
+    for (int l = 0; l < LANES; l++) {
+        c0[l] = (uint32_t)(block + (uint64_t)l);
+        c1[l] = (uint32_t)((block + (uint64_t)l) >> 32);
+        c2[l] = s->call[0];
+        c3[l] = s->call[1];
+    }
+    for (int round = 0; round < 10; round++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u)
+        PLK_LANES for (int l = 0; l < LANES; l++) {
+            uint64_t a = (uint64_t)0xd2511f53u * c0[l], b = (uint64_t)0xcd9e8d57u * c2[l];
+            c0[l] = (uint32_t)(b >> 32) ^ c1[l] ^ k0;
+            c2[l] = (uint32_t)(a >> 32) ^ c3[l] ^ k1;
+            c1[l] = (uint32_t)b;
+            c3[l] = (uint32_t)a;
+        }
+    for (int l = 0; l < LANES; l++) {
+        words[4 * l] = c0[l];
+        words[4 * l + 1] = c1[l];
+        words[4 * l + 2] = c2[l];
+        words[4 * l + 3] = c3[l];
+    }
+}
+
+static inline __attribute__((always_inline)) float unit(uint32_t w) { return (float)(w >> 8) * 0x1p-24f; }
+static inline __attribute__((always_inline)) double unit64(uint32_t a, uint32_t b)
+{
+    return (double)(((uint64_t)a << 32 | b) >> 11) * 0x1p-53;
+}
+
+typedef void (*fill_fn)(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y);
+
+static void uniform32(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
+{
+    float low = (float)p->a, width = (float)(p->b - p->a), *to = (float *)y + at;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = low + width * unit(words[i]);
+}
+
+static void uniform64(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
+{
+    double *to = (double *)y + at;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = p->a + (p->b - p->a) * unit64(words[2 * i], words[2 * i + 1]);
+}
+
+static void normal32(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
+{
+    float r[WORDS / 2], angle[WORDS / 2], z[WORDS], *to = (float *)y + at;
+    for (int i = 0; i < WORDS / 2; i++) {
+        r[i] = sqrtf(-2.0f * plk_log_f32((float)((words[2 * i] >> 8) + 1) * 0x1p-24f));
+        angle[i] = unit(words[2 * i + 1]) * 6.28318530718f;
+    }
+    for (int i = 0; i < WORDS / 2; i++) {
+        z[2 * i] = r[i] * plk_cos_f32(angle[i]);
+        z[2 * i + 1] = r[i] * plk_sin_f32(angle[i]);
+    }
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (float)p->a + (float)p->b * z[i];
+}
+
+static void normal64(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
+{
+    double *to = (double *)y + at;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t *w = words + 4 * (i / 2);
+        double r = sqrt(-2 * log(1 - unit64(w[0], w[1]))), angle = unit64(w[2], w[3]) * 6.283185307179586;
+        to[i] = p->a + p->b * r * (i % 2 ? sin(angle) : cos(angle));
+    }
+}
+
+static int run(const plk_random *p, void *y, const double *scalars, fill_fn fill)
+{
+    stream s = stream_of(scalars);
+    int64_t per_batch = p->dtype == PLK_F64 ? WORDS / 2 : WORDS, batches = (p->n + per_batch - 1) / per_batch;
+    int n_threads = pl_threads(p->n * 4);
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t b = 0; b < batches; b++) {
+        uint32_t words[WORDS];
+        int64_t at = b * per_batch;
+        philox(&s, (uint64_t)b * LANES, words);
+        fill(p, words, at, p->n - at < per_batch ? p->n - at : per_batch, y);
+    }
+    return PL_OK;
+}
+
+/* bufs: y.  scalars: seed, call */
+PLK_KERNEL(plk_random_uniform)
+{
+    const plk_random *p = params;
+    return run(p, bufs[0], scalars, p->dtype == PLK_F32 ? uniform32 : uniform64);
+}
+
+/* bufs: y.  scalars: seed, call */
+PLK_KERNEL(plk_random_normal)
+{
+    const plk_random *p = params;
+    return run(p, bufs[0], scalars, p->dtype == PLK_F32 ? normal32 : normal64);
+}
+
+/* bufs: x, y, mask.  scalars: seed, call */
+PLK_KERNEL(plk_dropout_run)
+{
+    const plk_dropout *p = params;
+    const float *x = bufs[0];
+    float *y = bufs[1], *mask = bufs[2], keep = (float)(1 - p->p), scale = p->p < 1 ? (float)(1 / (1 - p->p)) : 0;
+    stream s = stream_of(scalars);
+    int same = p->n_mask == p->n, n_threads = pl_threads(p->n * 2);
+    int64_t batches = (p->n_mask + WORDS - 1) / WORDS;
+    if (!p->active) {
+        if (x != y)
+            memcpy(y, x, (size_t)p->n * sizeof *y);
+        return PL_OK;
+    }
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t b = 0; b < batches; b++) {
+        uint32_t words[WORDS];
+        int64_t at = b * WORDS, n = p->n_mask - at < WORDS ? p->n_mask - at : WORDS;
+        philox(&s, (uint64_t)b * LANES, words);
+        for (int64_t i = 0; i < n; i++)
+            mask[at + i] = unit(words[i]) < keep ? scale : 0;
+        if (same)
+            for (int64_t i = at; i < at + n; i++)
+                y[i] = x[i] * mask[i];
+    }
+    for (int64_t i = 0; i < p->n && !same; i++) {
+        int64_t rest = i, offset = 0;
+        for (int d = p->ndim - 1; d >= 0; d--) {
+            offset += rest % p->shape[d] * p->strides[d];
+            rest /= p->shape[d];
+        }
+        y[i] = x[i] * mask[offset];
+    }
+    return PL_OK;
+}

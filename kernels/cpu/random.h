@@ -1,0 +1,14 @@
+/* Random numbers: Philox 4x32-10 by counter, so that element i of a call is the same whoever computes it. */
+#ifndef PLK_RANDOM_H
+#define PLK_RANDOM_H
+#include "kernel.h"
+/* cffi reads from here on: */
+typedef struct { int64_t n; int32_t dtype; double a, b; } plk_random;      /* uniform [a, b); normal mean a, deviation b */
+/* The mask has n_mask elements; x (n) repeats it by the strides of the collapsed shape (0: shared along that axis). */
+typedef struct {
+    int64_t n, n_mask, shape[PLK_MAX_DIMS], strides[PLK_MAX_DIMS];
+    int32_t ndim, active;
+    double p;
+} plk_dropout;
+/* cffi stops reading here */
+#endif

@@ -1,0 +1,38 @@
+"""Entries of random numbers and dropout."""
+from __future__ import annotations
+
+from math import prod
+
+from ..native import Native, native
+from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
+
+
+def _random(function, y, a, b):
+    if y.dtype not in ("float32", "float64"):
+        return None
+    n = prod(y.shape)
+    return Native(function, ("plk_random", dict(n=n, dtype=code(y.dtype), a=a, b=b)), cost(y, steps=4 * n))
+
+
+@native("_random_uniform")
+def uniform_entry(op, ins, outs, attrs):
+    return _random("plk_random_uniform", outs[0], attrs["low"], attrs["high"])
+
+
+@native("_random_normal")
+def normal_entry(op, ins, outs, attrs):
+    return _random("plk_random_normal", outs[0], attrs["loc"], attrs["scale"])
+
+
+@native("Dropout")
+def dropout_entry(op, ins, outs, attrs):
+    x, mask = ins[0], outs[1]
+    active = attrs["p"] > 0 and (attrs["train"] or attrs["mode"] == "always")
+    if x.dtype != "float32":
+        return None
+    dims, (strides,) = collapse(x.shape, broadcast_strides(mask.shape, x.shape)) if active else ([], [[]])
+    if len(dims) > MAX_DIMS:
+        return None
+    n = prod(x.shape)
+    fields = dict(n=n, n_mask=prod(mask.shape), shape=dims, strides=strides, ndim=len(dims), active=active, p=attrs["p"])
+    return Native("plk_dropout_run", ("plk_dropout", fields), cost(x, x, x, steps=2 * n if active else 0))

@@ -1,0 +1,117 @@
+/* SGD and Adam in float32. 16-bit weights and gradients pass through blocks in the L1 cache. */
+#include "simd.h"
+#include "update.h"
+#include "cast.h"
+
+enum { BLOCK = 1024 };
+
+typedef struct { float lr, wd, momentum, rescale, clip; } rates;
+
+static inline __attribute__((always_inline)) float clipped(float g, float clip)
+{
+    float up = g > clip ? clip : g;
+    up = up < -clip ? -clip : up;
+    return clip >= 0 ? up : g;
+}
+
+/* w may be out; mom may be NULL */
+static void step(const rates *r, int64_t n, const float *w, const float *g, float *mom, float *out)
+{
+    float keep = 1 - r->lr * r->wd, lr = r->lr, decay = r->lr * r->wd, momentum = r->momentum, rescale = r->rescale;
+    float clip = r->clip;
+    if (mom) {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; i++) {
+            float m = momentum * mom[i] - decay * w[i] - lr * clipped(rescale * g[i], clip);
+            mom[i] = m;
+            out[i] = w[i] + m;
+        }
+    } else {
+#pragma GCC ivdep
+        for (int64_t i = 0; i < n; i++)
+            out[i] = keep * w[i] - lr * clipped(rescale * g[i], clip);
+    }
+}
+
+static void convert(int from, const void *x, int to, void *y, int64_t n)
+{
+    plk_cast cast = {n, from, to};
+    void *bufs[2] = {(void *)(uintptr_t)x, y};
+    plk_cast_run(&cast, bufs, NULL);
+}
+
+static void update(const plk_sgd *p, const rates *r, void *const *group, void *out, int64_t begin, int64_t end)
+{
+    float *mom = p->has_momentum ? (float *)group[2] : NULL;
+    if (p->dtype == PLK_F32) {
+        step(r, end - begin, (const float *)group[0] + begin, (const float *)group[1] + begin, mom ? mom + begin : NULL,
+             (float *)out + begin);
+        return;
+    }
+    float *wide = group[p->has_momentum ? 3 : 2], gradient[BLOCK];
+    for (int64_t i = begin, n; i < end; i += n) {
+        n = end - i < BLOCK ? end - i : BLOCK;
+        convert(p->dtype, (const uint16_t *)group[1] + i, PLK_F32, gradient, n);
+        step(r, n, wide + i, gradient, mom ? mom + i : NULL, wide + i);
+        convert(PLK_F32, wide + i, p->dtype, (uint16_t *)out + i, n);
+    }
+}
+
+/* bufs: groups, lrs and wds if preloaded, new weights.  scalars: lrs, wds, momentum if any, rescale, clip */
+PLK_KERNEL(plk_sgd_run)
+{
+    const plk_sgd *p = params;
+    int size = 2 + p->has_momentum + (p->dtype != PLK_F32), n = p->n_weights;
+    const float *lrs = p->preloaded ? bufs[size * n] : NULL, *wds = p->preloaded ? bufs[size * n + 1] : NULL;
+    void *const *outs = bufs + size * n + (p->preloaded ? 2 : 0);
+    const double *rest = scalars + (p->preloaded ? 0 : 2 * n);
+    for (int k = 0; k < n; k++) {
+        rates r;
+        if (p->single) {                         /* lr, momentum if any, wd, rescale, clip */
+            const double *s = scalars + p->has_momentum;
+            r = (rates){(float)scalars[0], (float)s[1], (float)scalars[1], (float)s[2], (float)s[3]};
+        } else {
+            const double *s = rest + p->has_momentum;
+            r = (rates){lrs ? lrs[k] : (float)scalars[k], wds ? wds[k] : (float)scalars[n + k], (float)rest[0], (float)s[0],
+                        (float)s[1]};
+        }
+        int n_threads = pl_threads(p->n[k]);
+        if (n_threads == 1) {
+            update(p, &r, bufs + size * k, outs[k], 0, p->n[k]);
+            continue;
+        }
+#pragma omp parallel for num_threads(n_threads)
+        for (int t = 0; t < n_threads; t++) {
+            int64_t begin, end;
+            plk_share(p->n[k], BLOCK, t, n_threads, &begin, &end);
+            update(p, &r, bufs + size * k, outs[k], begin, end);
+        }
+    }
+    return PL_OK;
+}
+
+/* bufs: weight, gradient, mean, var, new weight.  scalars: lr, beta1, beta2, epsilon, wd, rescale, clip */
+PLK_KERNEL(plk_adam_run)
+{
+    const plk_adam *p = params;
+    const float *w = bufs[0], *g = bufs[1];
+    float *mean = bufs[2], *var = bufs[3], *out = bufs[4];
+    float lr = (float)scalars[0], beta1 = (float)scalars[1], beta2 = (float)scalars[2], epsilon = (float)scalars[3];
+    float wd = (float)scalars[4], rescale = (float)scalars[5], clip = (float)scalars[6];
+    float new1 = (float)(1 - scalars[1]), new2 = (float)(1 - scalars[2]);
+    int n_threads = pl_threads(p->n * 2);
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int t = 0; t < n_threads; t++) {
+        int64_t begin, end;
+        plk_share(p->n, 64, t, n_threads, &begin, &end);
+#pragma GCC ivdep
+        for (int64_t i = begin; i < end; i++) {
+            float d = clipped(rescale * g[i] + wd * w[i], clip);
+            float m = beta1 * mean[i] + new1 * d, v = beta2 * var[i] + new2 * d * d;
+            mean[i] = m;
+            var[i] = v;
+            out[i] = w[i] - lr * m / (sqrtf(v) + epsilon);
+        }
+    }
+    return PL_OK;
+}
