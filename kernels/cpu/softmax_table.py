@@ -36,9 +36,7 @@ def softmax_activation_entry(op, ins, outs, attrs):
     x = ins[0]
     if x.dtype != "float32":
         return None
-    channel = attrs["mode"] == "channel"
-    flat = [x if channel else x._replace(shape=(x.shape[0], prod(x.shape[1:])))]
-    return _native("plk_softmax_run", flat, outs, 1, False)
+    return _native("plk_softmax_run", ins, outs, 1 if attrs["mode"] == "channel" else len(x.shape) - 1, False)
 
 
 @native("_softmax_grad", "_log_softmax_grad")
