@@ -61,7 +61,7 @@ def run_native(op, arrays, dtypes, attrs, alias=None):
 
 
 def expected(op, arrays, attrs, outs):
-    results = run_reference(op, attrs, arrays)
+    results = run_reference(op, attrs, arrays, np.random.default_rng(0))
     dtypes = [t.dtype for t in outs]
     out = []
     for i, value in enumerate(results):
@@ -280,3 +280,52 @@ def test_dropout(axes):
     y, mask = random_call("Dropout", arrays=[x], p=0.3, axes=axes, mode="always")
     np.testing.assert_array_equal(y, x * mask)
     assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.7)} and 0.4 < (mask > 0).mean() < 0.95
+
+
+@pytest.mark.parametrize("kind", ["leaky", "elu", "selu", "gelu", "prelu"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_leaky_relu(kind, dtype):
+    x = np.linspace(-6, 6, 60).astype(np.float32).reshape(4, 5, 3)
+    arrays = [x, np.linspace(0.1, 0.5, 5).astype(np.float32)] if kind == "prelu" else [x]
+    arrays = [round_to_bfloat16(a) if dtype == "bfloat16" else a.astype(dtype) for a in arrays]
+    op = REGISTRY["LeakyReLU"]
+    attrs = complete(op, dict(act_type=kind, slope=0.3))
+    got, outs = run_native(op, arrays, [dtype] * len(arrays), attrs)
+    compare(op, got, expected(op, arrays, attrs, outs), dtype)
+
+
+@pytest.mark.parametrize("mode", ["rnn_relu", "rnn_tanh", "lstm", "gru"])
+@pytest.mark.parametrize("layers, bidirectional", [(1, False), (2, True), (3, False)])
+@pytest.mark.parametrize("steps, batch, inputs, hidden", [(4, 3, 5, 6), (1, 1, 1, 1), (3, 2, 20, 17)])
+@pytest.mark.parametrize("train", [True, False])
+def test_rnn(path, mode, layers, bidirectional, steps, batch, inputs, hidden, train):
+    from plait.kernels.ops.recurrent import layout
+    op, grad = REGISTRY["RNN"], REGISTRY["_rnn_grad"]
+    attrs = dict(mode=mode, state_size=hidden, num_layers=layers, bidirectional=bidirectional)
+    lay = layout((steps, batch, inputs), projection_size=None, **attrs)
+    x, weights = normal(steps, batch, inputs), normal(sum(int(np.prod(s)) for s in lay.parameter_shapes())) * 0.3
+    states = [normal(len(lay.cells), batch, hidden) + i for i in range(1 + (mode == "lstm"))]
+    full = op.parse(dict(attrs, state_outputs=True)) | {"train": train}
+    arrays = [x, weights, *states]
+    got, outs = run_native(op, arrays, ["float32"] * len(arrays), full)
+    assert got is not None
+    want = expected(op, arrays, full, outs)
+    compare(op, got, want, "float32")
+    if train:
+        given = [normal(*a.shape) for a in want[:-1]] + arrays + [want[-1]]
+        back = grad.parse({p.name: full[p.name] for p in grad.params})
+        got, outs = run_native(grad, given, ["float32"] * len(given), back)
+        assert got is not None
+        compare(grad, got, expected(grad, given, back, outs), "float16")
+
+
+def test_rnn_masks():
+    """Dropout between layers: the masks in the reserve are zeros and 1 / (1 - p), and the output obeys them."""
+    op = REGISTRY["RNN"]
+    x, weights, state = normal(5, 40, 3), normal(30 + 100 + 100 + 100 + 40) * 0.3, np.zeros((2, 40, 10), np.float32)
+    y, reserve = random_call("RNN", arrays=[x, weights, state], mode="rnn_tanh", state_size=10, num_layers=2, p=0.4)
+    mask = reserve[:5 * 40 * 10]
+    assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.6)} and 0.55 < (mask > 0).mean() < 0.65
+    plain = run_native(op, [x, weights, state], ["float32"] * 3, complete(op, dict(
+        mode="rnn_tanh", state_size=10, num_layers=2)))[0][0]
+    assert y.shape == (5, 40, 10) and not np.array_equal(y, plain)
