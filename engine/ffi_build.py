@@ -22,7 +22,7 @@ def declarations(header: Path) -> str:
 
 
 def generate() -> None:
-    """Writes the pointwise kernels' C from the operator records, without importing the package's root."""
+    """Writes what is made from the operator records, without importing the package's root: C kernels and stubs."""
     skeleton = {"plait": ROOT, "plait.engine": ROOT / "engine"}     # their __init__ needs the module built here
     saved = {k: v for k, v in sys.modules.items() if k == "plait" or k.startswith("plait.")}
     for k in saved:
@@ -33,6 +33,7 @@ def generate() -> None:
     try:
         importlib.import_module("plait.kernels.ops")
         importlib.import_module("plait.kernels.generate").write(ROOT / "kernels" / "cpu" / "generated")
+        importlib.import_module("plait.kernels.stubs").write(ROOT)
     finally:
         for k in [k for k in sys.modules if k == "plait" or k.startswith("plait.")]:
             del sys.modules[k]
@@ -59,6 +60,8 @@ extern "Python" void plpy_release(void *arg);
 ffi.set_source(
     "plait.engine._core", "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers),
     sources=[str(s.relative_to(ROOT)) for s in sources],
+    depends=[str(h.relative_to(ROOT)) for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated")
+             for h in sorted((ROOT / folder).glob("*.[hi]*"))],
     include_dirs=[".", "engine/core", "kernels/cpu", str(Path(sys.prefix) / "include")],
     define_macros=[("_GNU_SOURCE", None)],
     extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-Wall", "-Wextra",

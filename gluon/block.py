@@ -5,8 +5,8 @@ import re
 import warnings
 from collections import OrderedDict
 
-from .. import ndarray as nd
 from ..engine.error import MXNetError
+from ..ndarray import serialization
 from . import initializer
 from .hook import HookHandle
 from .parameter import Parameter, owned
@@ -212,7 +212,7 @@ class Block:
             if parameter._data is None:
                 raise parameter._not_initialized()
             arrays[name] = parameter._reduce()
-        nd.save(filename, arrays)
+        serialization.save(filename, arrays)
 
     def load_parameters(self, filename, ctx=None, allow_missing=False, ignore_extra=False, cast_dtype=False,
                         dtype_source="current") -> None:
@@ -221,7 +221,7 @@ class Block:
 
         Raises ParameterError with the differing and the nearest names when file and block do not match.
         """
-        loaded = nd.load(filename)
+        loaded = serialization.load(filename)
         if not isinstance(loaded, dict):
             raise MXNetError(f"load_parameters: file '{filename}' holds arrays without names\n"
                                 "  fix: write it with save_parameters")

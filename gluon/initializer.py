@@ -8,7 +8,7 @@ import re
 import numpy as np
 
 from ..engine.error import MXNetError
-from ..ndarray import NDArray, functions, load as load_arrays
+from ..ndarray import NDArray, functions, random, serialization
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
 
@@ -73,11 +73,18 @@ def _fill(arr: NDArray, value) -> None:
 
 
 def _uniform(arr: NDArray, low: float, high: float) -> None:
-    functions._random_uniform(low=low, high=high, shape=arr.shape, dtype=arr.dtype, ctx=arr.context, out=arr)
+    _draw(random.uniform, low, high, arr)
 
 
 def _normal(arr: NDArray, sigma: float) -> None:
-    functions._random_normal(loc=0, scale=sigma, shape=arr.shape, dtype=arr.dtype, ctx=arr.context, out=arr)
+    _draw(random.normal, 0, sigma, arr)
+
+
+def _draw(sample, a: float, b: float, arr: NDArray) -> None:
+    if arr._spec.dtype in ("float32", "float64", "float16"):
+        sample(a, b, out=arr, ctx=arr.context)
+    else:
+        copy_into(sample(a, b, arr.shape, "float32", arr.context), arr)
 
 
 class Initializer:
@@ -151,7 +158,7 @@ class Initializer:
     _init_gamma = _init_one
 
     def _init_quantized_weight(self, _, arr):
-        functions._random_randint(low=-127, high=127, shape=arr.shape, dtype="int32", ctx=arr.context).copyto(arr)
+        copy_into(random.randint(-127, 127, arr.shape, "int32", arr.context), arr)
 
     def _init_loc_bias(self, _, arr):
         _fill(arr, np.array([1.0, 0, 0, 0, 1.0, 0]))
@@ -383,7 +390,7 @@ class Load:
 
     def __init__(self, param, default_init=None, verbose=False):
         if isinstance(param, str):
-            param = load_arrays(param)
+            param = serialization.load(param)
         self.param = {k[4:] if k.startswith(("arg:", "aux:")) else k: v for k, v in param.items()}
         self.default_init, self.verbose = default_init, verbose
 

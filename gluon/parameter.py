@@ -1,6 +1,7 @@
 """Parameter and Constant: an array that a block learns (or keeps), its copies on each device, and its gradient."""
 from __future__ import annotations
 
+import threading
 import warnings
 import weakref
 
@@ -227,7 +228,7 @@ class Parameter:
 
         Raises DeferredInitializationError, or MXNetError when not initialized (there).
         """
-        if _tracing.active:
+        if tracing_state.tracer is not None:
             return self.var()
         return self._data_on(ctx)
 
@@ -354,12 +355,17 @@ class Parameter:
             self._init_grad()
 
     def var(self):
-        """The Symbol variable that stands for this parameter in graphs."""
+        """The Symbol variable that stands for this parameter in graphs; while tracing, that of the trace."""
+        if tracing_state.tracer is not None:
+            return tracing_state.tracer.var(self)
         if self._var is None:
-            from ..symbol import symbol
-            self._var = symbol.var(self.name, shape=self.shape, dtype=self.dtype, lr_mult=self.lr_mult,
-                                   wd_mult=self.wd_mult, init=self.init, stype=self._stype)
+            self._var = self._make_var()
         return self._var
+
+    def _make_var(self):
+        from ..symbol import symbol
+        return symbol.var(self.name, shape=self.shape, dtype=self.dtype, lr_mult=self.lr_mult, wd_mult=self.wd_mult,
+                          init=self.init, stype=self._stype)
 
     def _reduce(self) -> NDArray:
         """The value on cpu; the mean over devices, so that statistics kept apart come together."""
@@ -370,12 +376,13 @@ class Parameter:
             return functions.add_n(*copies) / len(copies)
 
 
-class _Tracing:
-    """Is a block being traced, so that parameters must stand as Symbols?"""
-    active = False
+class _TracingState(threading.local):
+    """What this thread traces, so that parameters stand as Symbols; `eager`: hybridized blocks run as if they were not."""
+    tracer = None
+    eager = False
 
 
-_tracing = _Tracing()
+tracing_state = _TracingState()
 
 
 def _rebuild(cls, attributes, data):

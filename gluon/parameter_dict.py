@@ -5,8 +5,8 @@ import difflib
 import re
 from collections import OrderedDict
 
-from .. import ndarray as nd
 from ..kernels.record import dtype_name
+from ..ndarray import NDArray, functions, serialization
 from . import initializer
 from .parameter import Constant, Parameter, ParameterError
 
@@ -99,7 +99,7 @@ class ParameterDict:
         if not isinstance(found, Constant):
             raise ParameterError(f"Parameter '{name}' already exists but it is not a constant.")
         if value is not None:
-            value = value if isinstance(value, nd.NDArray) else nd.array(value)
+            value = value if isinstance(value, NDArray) else functions.array(value)
             if value.shape != found.shape or (value.asnumpy() != found.value.asnumpy()).any():
                 raise ParameterError(f"Constant '{name}' already exists but its value doesn't match new value")
         return found
@@ -153,7 +153,7 @@ class ParameterDict:
                                      f"'{name}' does not start with '{strip_prefix}'\n  fix: save(filename)")
             arrays[name[len(strip_prefix):]] = parameter._reduce() if parameter._data is not None else \
                 parameter.data()
-        nd.save(filename, arrays)
+        serialization.save(filename, arrays)
 
     def load(self, filename, ctx=None, allow_missing=False, ignore_extra=False, restore_prefix="", cast_dtype=False,
              dtype_source="current") -> None:
@@ -165,7 +165,7 @@ class ParameterDict:
             if not name.startswith(restore_prefix):
                 raise ParameterError(f"restore_prefix is '{restore_prefix}' but Parameters name '{name}' does not start "
                                      f"with '{restore_prefix}'")
-        self.load_dict(nd.load(filename), ctx, allow_missing, ignore_extra, restore_prefix, filename, cast_dtype,
+        self.load_dict(serialization.load(filename), ctx, allow_missing, ignore_extra, restore_prefix, filename, cast_dtype,
                        dtype_source)
 
     def load_dict(self, param_dict, ctx=None, allow_missing=False, ignore_extra=False, restore_prefix="",

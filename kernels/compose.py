@@ -10,7 +10,7 @@ from .record import lookup
 
 class Traced:
     """A value on a tape, with the operators that gradients are written in."""
-    __slots__ = ("tape", "value", "shape", "dtype")
+    __slots__ = ("dtype", "shape", "tape", "value")
 
     def __init__(self, tape, value):
         self.tape, self.value = tape, value

@@ -53,10 +53,11 @@ def pointwise(name: str, text: str, *, ref: Callable, grad: Callable | None = No
         gs = gs if isinstance(gs, (tuple, list)) else (gs,)
         return [g if g is None else sum_to(F, g, x.shape) for g, x in zip(gs, xs)]
 
+    fields.setdefault("fill", same_fill)
     fields.setdefault("samples", default_samples(len(inputs), domain, given))
     fields.setdefault("inplace", tuple((i, 0) for i in range(len(inputs))))
     return operator(name, infer=infer, ref=ref if native else promoting_ref, grad=all_grads if grad else None, inputs=tuple(inputs), params=given,
-                    fill=same_fill, pointwise=expression, doc=doc, **fields)
+                    pointwise=expression, doc=doc, **fields)
 
 
 def _promote(xp, x, dtypes: str):

@@ -30,7 +30,7 @@ def make_function(op: Operator, name: str, call: Callable, module: str) -> Calla
     source = TEMPLATE.format(
         name=name, signature=", ".join(signature), inputs=_tuple(inputs) if not op.variadic else op.inputs[0][1:],
         static=_tuple(static), dynamic=_tuple(dynamic))
-    scope = dict(defaults, _call=call)
+    scope = dict(defaults, _call=call, __name__=__name__)    # the package, for locations of calls
     exec(compile(source, f"<plait operator {name}>", "exec"), scope)
     function = scope[name]
     function.__doc__ = document(op)

@@ -1,6 +1,7 @@
 """autograd: recording scopes, and backward, which turns the tape into a graph and runs its cached gradient program."""
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
 from ..engine import lib, location
@@ -392,20 +393,20 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
         else:
             ys.append(with_entry(y, (node, i)))
     xs = [with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
-    with _Scope(None, bool(graph_node.attrs.get("train", state.training))):
+    device = node.plan.in_specs[0].device          # where a gradient makes its constants
+    with device, _Scope(None, bool(graph_node.attrs.get("train", state.training))):
         return op.grad(F, dys, xs, ys, **graph_node.attrs)
 
 
 def grad(heads, variables, head_grads=None, retain_graph: bool | None = None, create_graph: bool = False,
          train_mode: bool = True):
-    """Gradients of heads with respect to variables, as new arrays; .grad stays as it is.
+    """A list with the gradients of heads with respect to variables, as new arrays; .grad stays as it is.
 
     create_graph: record the gradient's own computation, so that it can be differentiated again.
     Raises MXNetError for a variable that the heads do not depend on.
     """
     heads, head_grads = _lists(heads, head_grads)
-    single = isinstance(variables, NDArray)
-    variables = [variables] if single else list(variables)
+    variables = [variables] if isinstance(variables, NDArray) else list(variables)
     for v in variables:
         check_nd(v, "grad: every variable")
         if v._tape is None:
@@ -419,4 +420,12 @@ def grad(heads, variables, head_grads=None, retain_graph: bool | None = None, cr
                              f"{v.shape})\n  fix: leave it out, or use it inside autograd.record()")
     if not (create_graph if retain_graph is None else retain_graph):
         _free(reachable([h._tape for h in heads]))
-    return found[0] if single else found
+    return found
+
+
+def get_symbol(x: NDArray):
+    """The recorded computation of x as a Symbol. Raises MXNetError when x was not recorded."""
+    check_nd(x, "get_symbol: x")
+    _check_heads([x])
+    from_tape = importlib.import_module("..symbol.from_tape", __package__)     # it stands above this module
+    return from_tape.symbol_of(_TapeGraph([x._tape]))

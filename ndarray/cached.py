@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from ..engine import current_context, location
 from ..engine.error import MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..symbol.graph import Node, Value, rewrite, topological, typed, variable
+from ..symbol.graph import Node, Value, rewrite, topological, variable
+from ..symbol.inference import typed_graph
 from ..symbol.passes.gradient import FLOATING, gradient
 from ..symbol.program import lower
 from . import autograd
@@ -104,7 +105,7 @@ class CachedGraph:
         named = rewrite(self.outputs, lambda node, new: None,
                         {v.node: [x] for v, x in zip(self.inputs, variables)})
         fixed = {x.node: x.type for x in variables}
-        retyped = typed([*named, *variables], fixed, state.training)
+        retyped = typed_graph([*named, *variables], fixed, state.training)
         outputs, variables = retyped[:len(named)], retyped[len(named):]
         entry = _Entry()
         entry.outputs, entry.variables, entry.n_out, entry.hits = outputs, variables, len(outputs), 0

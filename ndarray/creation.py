@@ -1,6 +1,8 @@
 """Creation functions of nd: array, zeros, ones, full, empty, arange, linspace, eye and their kin."""
 from __future__ import annotations
 
+import builtins
+
 import numpy as np
 
 from ..engine import current_context
@@ -10,7 +12,8 @@ from ..kernels.spec import NUMPY_DTYPES, spec
 from .ndarray import NDArray, empty_like_spec, from_memory
 from .invoke import invoke
 
-__all__ = ["array", "zeros", "ones", "full", "empty", "arange", "linspace", "eye", "waitall"]
+__all__ = ["array", "zeros", "ones", "full", "empty", "arange", "linspace", "eye", "concatenate", "histogram", "moveaxis",
+           "onehot_encode", "split_v2", "waitall"]
 
 
 def array(source_array, ctx=None, dtype=None) -> NDArray:
@@ -22,6 +25,8 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
         name = dtype_name(dtype) if dtype is not None else source_array._spec.dtype
         return from_memory(source_array.asnumpy(), ctx or source_array.context, name)
     try:
+        if source_array is None or isinstance(source_array, str):
+            raise ValueError(f"got {source_array!r}")
         values = np.asarray(source_array)
         if values.dtype == object:
             values = np.asarray([v.asnumpy() if isinstance(v, NDArray) else v for v in source_array])
@@ -74,6 +79,57 @@ def linspace(start, stop, num, endpoint=True, ctx=None, dtype="float32") -> NDAr
 def eye(N, M=0, k=0, ctx=None, dtype="float32") -> NDArray:
     """Ones on diagonal k of an (N, M) array (M = 0: N), zeros elsewhere."""
     return invoke(lookup("_eye"), (), {"N": N, "M": M, "k": k, "dtype": dtype_name(dtype or "float32")}, None, ctx)
+
+
+def concatenate(arrays, axis=0, always_copy=True) -> NDArray:
+    """Joins arrays along an axis. always_copy=False returns a single array itself."""
+    arrays = list(arrays)
+    if not arrays:
+        raise MXNetError("concatenate: needs at least one array")
+    if len(arrays) == 1 and not always_copy:
+        return arrays[0]
+    return invoke(lookup("Concat"), arrays, {"dim": axis})
+
+
+def histogram(a, bins=10, range=None):
+    """(counts, edges) of values. bins: a number of equal bins over range (default: of the values), or the edges."""
+    if isinstance(bins, NDArray):
+        return invoke(lookup("_histogram"), (a, bins), {})
+    if range is None:
+        range = float(a.min().asscalar()), float(a.max().asscalar())
+    return invoke(lookup("_histogram"), (a,), {"bin_cnt": bins, "range": tuple(range)})
+
+
+def moveaxis(tensor: NDArray, source, destination) -> NDArray:
+    """Moves axes to other places; the others keep their order. Raises ValueError for axes that are not there."""
+    n = tensor.ndim
+    moves = []
+    for name, axes in (("source", source), ("destination", destination)):
+        axes = [axes] if hasattr(axes, "__index__") else list(axes)
+        if any(not -n <= a < n for a in axes) or len({a % n for a in axes}) != len(axes):
+            raise ValueError(f"moveaxis: {name} must be different axes in [{-n}, {n}), got {axes}")
+        moves.append([a % n for a in axes])
+    if len(moves[0]) != len(moves[1]):
+        raise ValueError(f"moveaxis: source and destination must have as many axes, got {source} and {destination}")
+    order = [a for a in builtins.range(n) if a not in moves[0]]
+    for to, a in sorted(zip(moves[1], moves[0])):
+        order.insert(to, a)
+    return invoke(lookup("transpose"), (tensor,), {"axes": tuple(order)})
+
+
+def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
+    """Fills out (N, depth) with rows that are 1 at indices (N,) and 0 elsewhere."""
+    attrs = {"depth": out.shape[1], "dtype": out._spec.dtype}
+    return invoke(lookup("one_hot"), (indices,), attrs, out)
+
+
+def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False):
+    """Parts of an array along an axis: that many equal ones, or cut at the given indices."""
+    if hasattr(indices_or_sections, "__index__"):
+        attrs = {"indices": (), "sections": int(indices_or_sections)}
+    else:
+        attrs = {"indices": (0, *indices_or_sections)}
+    return invoke(lookup("_split_v2"), (ary,), {**attrs, "axis": axis, "squeeze_axis": squeeze_axis})
 
 
 def waitall() -> None:

@@ -75,13 +75,6 @@ def __array__(self, dtype=None, copy=None) -> np.ndarray:
     return values if dtype is None else values.astype(dtype, copy=False)
 
 
-def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-    """NumPy's functions do not take NDArrays: nothing is converted behind the user's back."""
-    near = {"absolute": "abs", "true_divide": "divide"}.get(ufunc.__name__, ufunc.__name__)
-    raise TypeError(compose(f"np.{ufunc.__name__} does not take NDArrays",
-                            fix=f"nd.{near}(x), with nd.array(y) for NumPy arrays, or np.{ufunc.__name__}(x.asnumpy())"))
-
-
 # ---- in --------------------------------------------------------------------------------------------------------
 
 class _Capsule:
@@ -167,5 +160,6 @@ def _wrapped(values: np.ndarray, device: Context) -> NDArray:
     return make(handle, spec(values.shape, dtype_name(values.dtype), device))
 
 
-for _method in (__dlpack__, __dlpack_device__, __array__, __array_ufunc__, to_dlpack_for_read, to_dlpack_for_write):
+for _method in (__dlpack__, __dlpack_device__, __array__, to_dlpack_for_read, to_dlpack_for_write):
     setattr(NDArray, _method.__name__, _method)
+NDArray.__array_ufunc__ = None      # np.add(x, y) is a TypeError, and a NumPy number times x is left to x

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..engine import current_context, lib, location
 from ..engine._array import invoke as call
-from ..engine._array import invoke1
-from ..engine.error import DeviceError, OperatorError
+from ..engine._array import invoke1, shared
+from ..engine.error import DeviceError, MXNetError, OperatorError
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from .ndarray import NDArray, check_nd, state
@@ -50,18 +52,16 @@ def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
 def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out=None):
     """Runs a plan on arrays: one call into the core; then the tape. Returns the visible output(s), or `out`."""
     if out is None:
-        targets: list[NDArray] = []
+        made = _launch(plan, inputs, scalars, ())
+        return made[0] if plan.n_visible == 1 else made[:plan.n_visible]
+    targets = _targets(plan, out)
+    if _overlap(plan, inputs, targets):
+        results = run(plan, inputs, scalars)
+        for r, t in zip(results if isinstance(results, list) else [results], targets):
+            run(make_plan(_COPY, {}, [r._spec], r._spec.device), [r], (), t)
     else:
-        targets = _targets(plan, out)
-        if _overlap(plan, inputs, targets):
-            results = run(plan, inputs, scalars)
-            for r, t in zip(results if isinstance(results, list) else [results], targets):
-                run(make_plan(_COPY, {}, [r._spec], r._spec.device), [r], (), t)
-            return out
-    made = _launch(plan, inputs, scalars, targets)
-    if out is not None:
-        return out
-    return made[0] if plan.n_visible == 1 else made[:plan.n_visible]
+        _launch(plan, inputs, scalars, targets)
+    return out
 
 
 def _launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
@@ -99,13 +99,8 @@ def _targets(plan: Plan, out) -> list[NDArray]:
 
 def _overlap(plan: Plan, inputs, targets) -> bool:
     """Does an output share memory with an input that the kernel must not overwrite?"""
-    for j, target in enumerate(targets):
-        for i, a in enumerate(inputs):
-            if lib.pl_array_shares(target._handle, a._handle) and not (
-                    (i, j) in plan.op.inplace and a._spec.nbytes == target._spec.nbytes
-                    and lib.pl_array_data(a._handle) == lib.pl_array_data(target._handle)):
-                return True
-    return False
+    return any(not (same and (i, j) in plan.op.inplace and inputs[i]._spec.nbytes == targets[j]._spec.nbytes)
+               for i, j, same in shared(inputs, targets))
 
 
 def binary_method(both: str, right: str):
@@ -128,8 +123,10 @@ def binary_method(both: str, right: str):
             if plan is None:
                 return first_scalar(self, other)
             out = invoke1(plan.handle, plan.out_spec, self, other)
-        except TypeError:
-            return _not_a_number(self, other, op)
+        except TypeError as error:
+            if isinstance(error, MXNetError):
+                raise
+            return not_a_number(self, other, op)
         if state.recording:
             record(plan, (self,), (other,), (out,))
         return out
@@ -142,7 +139,7 @@ def binary_method(both: str, right: str):
         return run(plan, (self, other))
 
     def first_scalar(self, other):
-        value = float(other)
+        value = as_number(other)
         plan = make_plan(scalar_op, scalar_op.parse({"scalar": value}), (self._spec,), self._spec.device)
         if not plan.can_fail:
             _remember(singles, self._spec, plan)
@@ -156,9 +153,11 @@ def scalar_method(left: str):
 
     def method(self, other):
         try:
-            value = float(other)
-        except TypeError:
-            return _not_a_number(self, other, op)
+            value = as_number(other)
+        except TypeError as error:
+            if isinstance(error, MXNetError):
+                raise
+            return not_a_number(self, other, op)
         return invoke(op, (self,), {"scalar": value})
     return method
 
@@ -169,8 +168,17 @@ def _remember(cache: dict, key, plan: Plan) -> None:
     cache[key] = plan
 
 
-def _not_a_number(self, other, op):
-    if hasattr(other, "__array__"):
+def as_number(value) -> float:
+    """A scalar operand. Raises TypeError, also for NumPy arrays of one element and numbers in strings."""
+    if isinstance(value, (str, bytes, np.ndarray)):
+        raise TypeError("not a number")
+    return float(value)
+
+
+def not_a_number(self, other, op):
+    """NotImplemented, or TypeError where Python's own answer would mislead: NumPy arrays, and x == [1, 2]."""
+    compares = "equal" in op.name and other is not None
+    if compares or hasattr(other, "__array__") or isinstance(other, (list, tuple)):
         raise TypeError(f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with nd.array(x)")
     return NotImplemented
 

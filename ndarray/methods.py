@@ -1,14 +1,18 @@
 """NDArray's methods: Python operators, operator records as methods, and what only arrays can do."""
 from __future__ import annotations
 
+import html
+
 from ..engine import Context, lib
 from ..engine.error import MXNetError
-from ..kernels.record import REGISTRY, dtype_name
+from ..kernels.record import REGISTRY, dtype_name, lookup
+from ..kernels.spec import from_bfloat16
 from ..symbol.operators import BINARY, add_operators
 from . import autograd, functions
-from .ndarray import NDArray, make
 from .indexing import refuse_recorded, view
-from .invoke import binary_method, copy_into, scalar_method
+from .invoke import as_number, binary_method, copy_into, invoke, not_a_number, scalar_method
+from .ndarray import NDArray, make
+from .tape import Variable
 
 add_operators(NDArray, binary_method, scalar_method, lambda self: functions.negative(self))
 NDArray.__hash__ = object.__hash__
@@ -19,39 +23,45 @@ def method(function):
     return function
 
 
-def _in_place(operator: str):
-    plain = getattr(NDArray, f"__{operator}__")
+def _in_place(both: str, right: str):
+    array_op, number_op = lookup(both), lookup(right)
 
     def assign(self, other):
-        refuse_recorded(self, other)
-        result = plain(self, other)
-        if result is NotImplemented:
-            return result
-        if result.shape != self.shape:
-            raise MXNetError(f"in-place operation: the result must have the array's shape {self.shape}, "
-                             f"got {result.shape}")
-        with autograd.pause():
-            copy_into(result, self)
-        return self
+        if isinstance(other, NDArray):
+            refuse_recorded(self, other)
+            return invoke(array_op, (self, other), {}, self)
+        try:
+            value = as_number(other)
+        except TypeError:
+            return not_a_number(self, other, array_op)
+        refuse_recorded(self)
+        return invoke(number_op, (self,), {"scalar": value}, self)
     return assign
 
 
-for _operator in BINARY:
-    setattr(NDArray, f"__i{_operator}__", _in_place(_operator))
+for _operator, (_both, _right, _) in BINARY.items():
+    if _operator != "pow":                # x **= 2 makes a new array, as in MXNet
+        setattr(NDArray, f"__i{_operator}__", _in_place(_both, _right))
+NDArray.__idiv__ = NDArray.__itruediv__
 
 
-def _operator_method(name: str):
-    def call(self, *args, **kwargs):
-        return getattr(functions, name)(self, *args, **kwargs)
-    call.__name__ = name
-    call.__doc__ = f"See nd.{name}."
-    return call
+class _OperatorMethod:
+    """A method that becomes the operator's function, with its signature, when it is first used."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, instance, owner):
+        function = getattr(functions, self.name)
+        setattr(NDArray, self.name, function)
+        return function if instance is None else function.__get__(instance)
 
 
+ALSO = ("broadcast_like", "one_hot", "reshape_like", "take")       # their first input has another name than `data`
 for _name, _op in REGISTRY.items():       # every public operator whose first input is `data` is a method
-    if not _name.startswith("_") and _op.inputs[:1] == ("data",) and not hasattr(NDArray, _name) \
-            and _name[0].islower():
-        setattr(NDArray, _name, _operator_method(_name))
+    if (_op.inputs[:1] == ("data",) or _name in ALSO) and _name[0].islower() and _name not in NDArray.__dict__:
+        setattr(NDArray, _name, _OperatorMethod(_name))
+NDArray.__abs__ = lambda self: functions.abs(self)
 
 
 @method
@@ -135,7 +145,10 @@ def reshape(self, *shape, **kwargs) -> NDArray:
     if len(shape) == 1 and not hasattr(shape[0], "__index__"):
         shape = tuple(shape[0])
     elif not shape:
-        shape = tuple(kwargs.get("shape", ()))
+        if "shape" not in kwargs:
+            raise MXNetError("reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)")
+        shape = kwargs["shape"]
+        shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
     return view(self, "Reshape", {"shape": tuple(int(n) for n in shape), "reverse": kwargs.get("reverse", False)})
 
 
@@ -163,15 +176,101 @@ def __bool__(self):
     return bool(self.asscalar())
 
 
+def _text(self) -> str:
+    values = self.asnumpy()
+    return str(from_bfloat16(values) if self._spec.dtype == "bfloat16" else values)
+
+
 @method
 def __repr__(self):
     shape = "x".join(map(str, self.shape))
-    return f"\n{self.asnumpy()!s}\n<NDArray {shape} @{self.context}>"
+    return f"\n{_text(self)}\n<NDArray {shape} @{self.context}>"
 
 
 @method
-def __array__(self, dtype=None, copy=None):
-    if copy is False:
-        raise ValueError("an NDArray cannot be seen by NumPy without a copy")
-    values = self.asnumpy()
-    return values if dtype is None else values.astype(dtype)
+def _repr_html_(self):
+    """Jupyter's view: the values and what they are."""
+    shape = " x ".join(map(str, self.shape)) or "0-d"
+    return (f"<pre>{html.escape(_text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
+            f"{html.escape(str(self.context))}</small>")
+
+
+def _one(self, what: str):
+    if self.size != 1:
+        raise TypeError(f"{what}: only an array of one element can be converted, got shape {self.shape}")
+    value = self.asnumpy().reshape(-1)
+    return (from_bfloat16(value) if self._spec.dtype == "bfloat16" else value)[0]
+
+
+@method
+def __float__(self):
+    return float(_one(self, "float"))
+
+
+@method
+def __int__(self):
+    return int(_one(self, "int"))
+
+
+@method
+def __index__(self):
+    value = _one(self, "index")
+    if value.dtype.kind not in "iu":
+        raise TypeError(f"index: only an integer array can be an index of Python sequences, got dtype {self._spec.dtype}")
+    return int(value)
+
+
+@method
+def slice_assign(self, rhs, begin, end, step) -> NDArray:
+    """Writes rhs into self[begin:end:step] (tuples with a number or None for each axis); returns self."""
+    refuse_recorded(self, rhs)
+    return invoke(lookup("_slice_assign"), (self, rhs), {"begin": begin, "end": end, "step": step or ()}, self)
+
+
+@method
+def slice_assign_scalar(self, value, begin, end, step) -> NDArray:
+    """Writes a number into self[begin:end:step] (tuples with a number or None for each axis); returns self."""
+    refuse_recorded(self)
+    return invoke(lookup("_slice_assign_scalar"), (self,),
+                  {"scalar": value, "begin": begin, "end": end, "step": step or ()}, self)
+
+
+@method
+def split_v2(self, indices_or_sections, axis=0, squeeze_axis=False):
+    """See nd.split_v2."""
+    return functions.split_v2(self, indices_or_sections, axis, squeeze_axis)
+
+
+@method
+def tostype(self, stype: str) -> NDArray:
+    """The array itself for 'default'. Raises MXNetError for sparse storage types."""
+    if stype == "default":
+        return self
+    raise MXNetError(f"tostype: stype must be 'default' here, got {stype!r}: arrays are dense")
+
+
+@method
+def as_nd_ndarray(self) -> NDArray:
+    """The array itself."""
+    return self
+
+
+@method
+def as_np_ndarray(self):
+    """Raises MXNetError: there are no arrays with NumPy's semantics here."""
+    raise MXNetError("as_np_ndarray: arrays with NumPy's semantics (mx.np) do not exist here\n  fix: stay with mx.nd, or "
+                     "x.asnumpy()")
+
+
+def _fresh(self) -> bool:
+    """Has backward stored a gradient that Trainer.step has not used yet?"""
+    return self._tape.fresh if isinstance(self._tape, Variable) else False
+
+
+def _set_fresh(self, value) -> None:
+    if isinstance(self._tape, Variable):
+        self._tape.fresh = bool(value)
+
+
+NDArray._fresh_grad = property(_fresh, _set_fresh)
+NDArray.writable = property(lambda self: True)

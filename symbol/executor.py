@@ -8,15 +8,17 @@ import numpy as np
 
 from ..engine import current_context, lib, location
 from ..engine.error import MXNetError, ShapeError
-from ..kernels.plan import mutated_inputs
+from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..kernels.record import Type
 from ..kernels.spec import NUMPY_DTYPES, spec
+from ..ndarray.autograd import pause
+from ..ndarray.cached import residuals
 from ..ndarray.creation import array, zeros
-from ..ndarray.invoke import copy_into
+from ..ndarray.invoke import copy_into, run_all
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
-from .passes.gradient import gradient
+from .passes.gradient import FLOATING, gradient
 from .program import Program, lower
 
 REQUESTS = ("null", "write", "add")
@@ -48,72 +50,70 @@ def variables_of(outputs: Sequence[Value]) -> tuple[list[Node], list[Node]]:
 
 
 class _Training:
-    """The programs of forward with residuals and of backward, for one value of `train`."""
+    """The programs of one value of `train`: forward that returns residuals too, and backward."""
 
     def __init__(self, executor: Executor, train: bool):
         self.values = executor._typed(train)
-        self.forward_nodes = set(topological(self.values))
-        self._device = executor._ctx
-        self._given = executor._inputs(self.values)
-        self._backward: dict[tuple, tuple] = {}
-        self.residuals: list[Value] = []
-        self._program: Program | None = None
+        self.given = executor._inputs(self.values)
+        self.requests, self.device = executor._requests, executor._ctx
+        self.wanted = [i for i, r in enumerate(self.requests) if r != "null"]
+        needed = residuals(self.values, [self.given[i] for i in self.wanted])
+        self.kept = [v for v in needed if v not in self.values]
+        self.forward = lower([*self.values, *self.kept], self.given, self.device, "forward")
+        self._backward: dict[tuple, _Backward] = {}
 
-    def backward(self, executor: Executor, with_grad: tuple[bool, ...]):
-        """(program, sources of its inputs, indices of the arguments whose gradients it writes), cached."""
+    def backward(self, with_grad: tuple[bool, ...]) -> _Backward:
+        """The backward program for the outputs that have a head gradient."""
         found = self._backward.get(with_grad)
         if found is None:
-            found = self._backward[with_grad] = self._build(executor, with_grad)
+            found = self._backward[with_grad] = _Backward(self, with_grad)
         return found
 
-    def _build(self, executor: Executor, with_grad):
+    def programs(self) -> list[Program]:
+        return [self.forward, *(b.program for b in self._backward.values())]
+
+
+class _Backward:
+    """A backward program. inputs: values of the forward graph, head gradients and, to add to, gradients of arguments.
+    written: indices of the arguments whose gradients it writes, in the order of its outputs."""
+
+    def __init__(self, forward: _Training, with_grad: tuple[bool, ...]):
         F = Builder()
-        head_grads = [variable(f"dy{i}", v.type) if has else None for i, (v, has) in enumerate(zip(self.values, with_grad))]
-        sources = {g: ("head_grad", i) for i, g in enumerate(head_grads) if g is not None}
-        sources.update({v: ("variable", i) for i, v in enumerate(self._given)})
-        wanted = [i for i, req in enumerate(executor._requests) if req != "null"]
-        results = gradient(self.values, head_grads, [self._given[i] for i in wanted])
-        outputs, written = [], []
-        for i, g in zip(wanted, results):
-            if executor._requests[i] == "add":
+        pairs = [(i, v, variable(f"dy{i}", v.type) if has else None)
+                 for i, (v, has) in enumerate(zip(forward.values, with_grad)) if v.dtype in FLOATING]
+        self.head_grads = {g: i for i, _, g in pairs if g is not None}
+        self.before = {variable(f"grad{i}", forward.given[i].type): i for i in forward.wanted if forward.requests[i] == "add"}
+        before = {i: v for v, i in self.before.items()}
+        results = gradient([v for _, v, _ in pairs], [g for _, _, g in pairs], [forward.given[i] for i in forward.wanted])
+        outputs: list[Value] = []
+        self.written: list[int] = []
+        for i, g in zip(forward.wanted, results):
+            v = forward.given[i]
+            if i in before:
                 if g is None:
                     continue
-                before = variable(f"grad{i}", g.type)
-                sources[before] = ("grad", i)
-                g = F.elemwise_add(before, g)
-            elif g is None:
-                v = self._given[i]
-                g = F._zeros(shape=v.shape, dtype=v.dtype)
-            outputs.append(g)
-            written.append(i)
-        inputs = self._cut(outputs, sources)
-        return lower(outputs, inputs, self._device, "backward"), [sources[v] for v in inputs], written
+                g = F.elemwise_add(before[i], g)
+            outputs.append(F._zeros(shape=v.shape, dtype=v.dtype) if g is None else g)
+            self.written.append(i)
+        known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
+        self.inputs = _cut(outputs, known)
+        self.program = lower(outputs, self.inputs, forward.device, "backward")
 
-    def _cut(self, outputs, sources) -> list[Value]:
-        """The values that backward reads, cut at the forward graph; new residuals make a new forward program."""
-        found: dict[Value, None] = {}
-        seen, stack = set(), list(outputs)
-        while stack:
-            v = stack.pop()
-            if v in seen:
-                continue
-            seen.add(v)
-            if v not in sources and v.node in self.forward_nodes:
-                if v not in self.residuals:
-                    self.residuals.append(v)
-                    self._program = None
-                sources[v] = ("residual", self.residuals.index(v))
-            if v in sources:
-                found[v] = None
-            else:
-                stack.extend(v.node.inputs)
-        return list(found)
 
-    def forward(self) -> Program:
-        """The program whose outputs are the graph's, then the residuals."""
-        if self._program is None:
-            self._program = lower([*self.values, *self.residuals], self._given, self._device, "forward")
-        return self._program
+def _cut(outputs: Sequence[Value], known: set[Value]) -> list[Value]:
+    """The known values that a graph reads, cut there."""
+    found: dict[Value, None] = {}
+    seen, stack = set(), list(outputs)
+    while stack:
+        v = stack.pop()
+        if v in seen:
+            continue
+        seen.add(v)
+        if v in known:
+            found[v] = None
+        else:
+            stack.extend(v.node.inputs)
+    return list(found)
 
 
 class Executor:
@@ -136,7 +136,7 @@ class Executor:
         self._monitor_all = False
         self._plain: dict[bool, Program] = {}        # without residuals, by `train`
         self._training: dict[bool, _Training] = {}
-        self._residuals: list[NDArray] | None = None
+        self._known: dict[Value, NDArray] | None = None      # what backward may read of the last training forward
         self._train = False
         self._ran = False
         self._result = [empty_like_spec(spec(v.shape, v.dtype, ctx)) for v in self._typed(False)]
@@ -146,7 +146,7 @@ class Executor:
     @property
     def outputs(self) -> list[NDArray]:
         """The output arrays: the same memory after every forward, under new handles."""
-        return [make(lib.pl_array_view(a._handle, 0), a._spec) for a in self._result]
+        return [_view(a, a._spec) for a in self._result]
 
     @property
     def arg_dict(self) -> dict[str, NDArray]:
@@ -192,22 +192,19 @@ class Executor:
         """
         if kwargs:
             self._set_arguments(kwargs)
-        self._train, self._residuals, self._ran = bool(is_train), None, True
-        handles = self._handles()
+        self._train, self._known, self._ran = bool(is_train), None, True
+        arrays = self.arg_arrays + self.aux_arrays
         if self._monitor is not None:
-            self._run_monitored(handles)
+            self._run_monitored(arrays)
         elif is_train and any(r != "null" for r in self._requests):
-            self._run_training(handles)
+            self._run_training(arrays)
         else:
             program = self._plain.get(self._train)
             if program is None:
                 values = self._typed(self._train)
                 program = self._plain[self._train] = lower(values, self._inputs(values), self._ctx, "forward")
-            program.run(handles, [a._handle for a in self._result], location.capture() if program.can_fail else -1)
+            program.run(arrays, self._result, location.capture() if program.can_fail else -1)
         return self.outputs
-
-    def _handles(self) -> list[int]:
-        return [a._handle for a in self.arg_arrays] + [a._handle for a in self.aux_arrays]
 
     def _set_arguments(self, values: dict):
         arguments = self.arg_dict
@@ -220,21 +217,17 @@ class Executor:
                 raise ValueError(f"Shape not match! Argument {name}, need: {target.shape}, received: {value.shape}")
             copy_into(value, target)
 
-    def _graphs(self, with_grad: tuple[bool, ...]) -> tuple[_Training, tuple]:
+    def _graphs(self) -> _Training:
         graphs = self._training.get(self._train)
         if graphs is None:
             graphs = self._training[self._train] = _Training(self, self._train)
-        return graphs, graphs.backward(self, with_grad)
+        return graphs
 
-    def _run_training(self, handles: list[int], with_grad: tuple[bool, ...] | None = None):
-        if with_grad is None:
-            with_grad = tuple(not is_loss(v) for v in self._values)
-        graphs, _ = self._graphs(with_grad)
-        program = graphs.forward()
-        n = len(self._result)
-        outs = [a._handle for a in self._result] + [0] * (program.n_out - n)
-        made = program.run(handles, outs, location.capture() if program.can_fail else -1)
-        self._residuals = [make(h, s) for h, s in zip(made[n:], program.out_specs[n:])]
+    def _run_training(self, arrays: list[NDArray]):
+        graphs = self._graphs()
+        program = graphs.forward
+        made = program.run(arrays, self._result, location.capture() if program.can_fail else -1)
+        self._known = dict(zip([*graphs.given, *graphs.values, *graphs.kept], [*arrays, *made]))
 
     def backward(self, out_grads=None, is_train: bool = True) -> None:
         """Computes the gradients of the arguments into grad_arrays, as grad_req says.
@@ -247,17 +240,13 @@ class Executor:
         grads = self._head_grads(out_grads)
         if all(r == "null" for r in self._requests):
             return
-        with_grad = tuple(g is not None for g in grads)
-        before = self._training.get(self._train)
-        n_residuals = len(before.residuals) if before else 0
-        graphs, (program, sources, written) = self._graphs(with_grad)
-        if self._residuals is None or len(graphs.residuals) != n_residuals:
-            self._run_training(self._handles(), with_grad)
-        arrays = self.arg_arrays + self.aux_arrays
-        table = {"variable": arrays, "residual": self._residuals, "head_grad": grads, "grad": self.grad_arrays}
-        ins = [table[kind][i] for kind, i in sources]
-        program.run([a._handle for a in ins], [self.grad_arrays[i]._handle for i in written],
-                    location.capture() if program.can_fail else -1)
+        if self._known is None:                # the last forward was a prediction
+            self._run_training(self.arg_arrays + self.aux_arrays)
+        back = self._graphs().backward(tuple(g is not None for g in grads))
+        known = self._known | {v: grads[i] for v, i in back.head_grads.items()} | \
+            {v: self.grad_arrays[i] for v, i in back.before.items()}
+        back.program.run([known[v] for v in back.inputs], [self.grad_arrays[i] for i in back.written],
+                         location.capture() if back.program.can_fail else -1)
 
     def _head_grads(self, out_grads) -> list[NDArray | None]:
         if isinstance(out_grads, NDArray):
@@ -283,31 +272,28 @@ class Executor:
         """Calls callback(name, NDArray) for the outputs of every operator (monitor_all: its inputs too) at forward."""
         self._monitor, self._monitor_all = callback, monitor_all
 
-    def _run_monitored(self, handles: list[int]):
-        graphs = None
-        if self._train and any(r != "null" for r in self._requests):
-            graphs, _ = self._graphs(tuple(not is_loss(v) for v in self._values))
+    def _run_monitored(self, arrays: list[NDArray]):
+        graphs = self._graphs() if self._train and any(r != "null" for r in self._requests) else None
         values = graphs.values if graphs else self._typed(self._train)
-        arrays = dict(zip(self._inputs(values), self.arg_arrays + self.aux_arrays))
+        known = dict(zip(self._inputs(values), arrays))
         for node in topological(values):
             if node.op is None:
                 continue
-            inputs = list(dict.fromkeys(node.inputs))
-            outputs = [Value(node, i) for i in range(len(node.types))]
+            inputs = [known[v] for v in node.inputs]
             if self._monitor_all:
-                names = node.op.names_in(node.attrs, len(node.inputs))
+                names = node.op.names_in(node.attrs, len(inputs))
                 for name, v in zip(names, node.inputs):
-                    self._monitor(v.node.name if v.node.op is None else f"{node.name}_{name}", arrays[v])
-            program = lower(outputs, inputs, self._ctx, node.name)
-            made = program.run([arrays[v]._handle for v in inputs], [0] * len(outputs), location.capture())
-            for v, handle, s in zip(outputs, made, program.out_specs):
-                arrays[v] = make(handle, s)
-            for v in outputs[:node.n_visible]:
-                self._monitor(output_name(v), arrays[v])
+                    self._monitor(v.node.name if v.node.op is None else f"{node.name}_{name}", known[v])
+            plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], self._ctx)
+            with pause(self._train):
+                outputs = run_all(plan, inputs, scalars_of(node.op, node.attrs))
+            known.update((Value(node, i), a) for i, a in enumerate(outputs))
+            for i in range(node.n_visible):
+                self._monitor(output_name(Value(node, i)), outputs[i])
         for v, target in zip(values, self._result):
-            copy_into(arrays[v], target)
+            copy_into(known[v], target)
         if graphs:
-            self._residuals = [arrays[v] for v in graphs.residuals]
+            self._known = known
 
     # ---- parameters and shapes -------------------------------------------------------------------------------
 
@@ -347,9 +333,7 @@ class Executor:
 
     def debug_str(self) -> str:
         """The graph, and the memory that its programs plan."""
-        graphs = self._training.get(True)
-        programs = [*self._plain.values(), *([graphs._program] if graphs and graphs._program else [])]
-        programs += [b[0] for b in graphs._backward.values()] if graphs else []
+        programs = [*self._plain.values(), *(p for t in self._training.values() for p in t.programs())]
         total = sum(p.arena_bytes for p in programs)
         return f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train))}\n" \
                f"Total {total / 2**20:.3f} MB allocated, {sum(p.naive_bytes for p in programs) / 2**20:.3f} MB without sharing"
@@ -367,12 +351,17 @@ def is_loss(v: Value) -> bool:
     return bool(rule(**{k: x for k, x in v.node.attrs.items() if k != "train"})) if callable(rule) else bool(rule)
 
 
+def _view(a: NDArray, s) -> NDArray:
+    """The memory of an array, or its beginning, under a spec."""
+    return make(lib.pl_array_view(a._handle, 0), s)
+
+
 def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: bool) -> NDArray:
     if old.shape == shape:
         return old
     s = spec(tuple(shape), old._spec.dtype, old._spec.device)
     if s.size <= old.size:
-        return make(lib.pl_array_view(old._handle, 0), s)
+        return _view(old, s)
     if not allow_up_sizing:
         raise MXNetError(f"reshape: New shape of arg: {name} is larger than original: {shape} and {old.shape}. First "
                          "making a big executor and then down sizing it is more efficient than the reverse\n"

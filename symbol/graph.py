@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..engine.error import MXNetError, OperatorError
+from ..engine.error import OperatorError
 from ..kernels.plan import infer
 from ..kernels.record import Operator, Type, lookup
 
 
 class Node:
     """One operator applied to values, or a variable (op is None)."""
-    __slots__ = ("op", "attrs", "inputs", "name", "types", "extra", "source", "__weakref__")
+    __slots__ = ("__weakref__", "attrs", "extra", "inputs", "name", "op", "source", "types")
 
     def __init__(self, op: Operator | None, attrs: dict[str, Any], inputs: Sequence[Value], name: str = "",
                  types: Sequence[Type] | None = None, extra: dict[str, str] | None = None, source: str | None = None):
@@ -42,7 +42,7 @@ def _without_train(attrs):
 
 class Value:
     """One output of a node. Has shape and dtype when typed, and Python's operators (see operators.py)."""
-    __slots__ = ("node", "index")
+    __slots__ = ("index", "node")
 
     def __init__(self, node: Node, index: int = 0):
         self.node, self.index = node, index
@@ -120,20 +120,6 @@ def rewrite(outputs: Sequence[Value], replace: Callable[[Node, list[Value]], Seq
             made = [Value(kept, i) for i in range(len(kept.types) if kept.types else kept.n_outputs)]
         new[node] = made
     return [new[v.node][v.index] for v in outputs]
-
-
-def typed(outputs: Sequence[Value], types: dict[Node, Type], train: bool) -> list[Value]:
-    """The graph with types on every node. types: of each variable, by node. Raises what inference raises."""
-    def replace(node, inputs):
-        if node.op is None:
-            if node not in types:
-                raise MXNetError(f"variable {node.name!r} has no shape")
-            return [Value(Node(None, {}, (), node.name, (types[node],), node.extra))]
-        attrs = dict(node.attrs, train=train) if node.op.train_aware else node.attrs
-        made = Node(node.op, attrs, inputs, node.name, infer(node.op, attrs, [v.type for v in inputs]), node.extra,
-                    node.source)
-        return [Value(made, i) for i in range(len(made.types))]
-    return rewrite(outputs, replace)
 
 
 def verify(outputs: Sequence[Value]) -> None:

@@ -59,7 +59,7 @@ def _erf(xp, x):
     for n in range(60, 0, -1):
         fraction = big + n / 2 / fraction
     far = 1 - xp.exp(-big * big) / fraction / math.sqrt(math.pi)
-    return xp.where(x != x, x, xp.sign(x) * xp.where(a < 2.5, near, far))
+    return xp.where(xp.isnan(x), x, xp.sign(x) * xp.where(a < 2.5, near, far))
 
 
 def _prelu_shape(x_shape, gamma_shape):
@@ -275,6 +275,12 @@ operator("SoftmaxActivation", params=(Param("mode", ("channel", "instance"), "in
          doc="softmax over the last axis (instance) or over axis 1 (channel).")
 
 
+def _pair_infer(ins, axis):
+    if ins[0].shape != ins[1].shape:
+        raise ShapeError("softmax", f"gradient and output must have equal shapes, got {ins[0].shape} and {ins[1].shape}")
+    return [ins[0]]
+
+
 def _softmax_grad_ref(xp, dy, y, *, axis):
     return y * (dy - (dy * y).sum(axis=axis, keepdims=True))
 
@@ -286,7 +292,7 @@ def _softmax_grad_grad(F, dys, xs, ys, axis):
     return [F._softmax_grad(a, y, axis=axis), left - F.broadcast_mul(dy, total(a * y))]
 
 
-operator("_softmax_grad", inputs=("dy", "output"), params=(Param("axis", "int", -1),), infer=same_type,
+operator("_softmax_grad", inputs=("dy", "output"), params=(Param("axis", "int", -1),), infer=_pair_infer,
          inplace=((0, 0),), ref=_softmax_grad_ref, grad=_softmax_grad_grad,
          samples=(sample((3, 4), (3, 4)), sample((2, 3, 4), (2, 3, 4), axis=1)),
          doc="Gradient of softmax from its output: output * (dy - sum(dy * output)).")
@@ -303,7 +309,7 @@ def _log_softmax_grad_grad(F, dys, xs, ys, axis):
     return [F.broadcast_sub(a, total(weighted)), -F.broadcast_mul(weighted, total(dy))]
 
 
-operator("_log_softmax_grad", inputs=("dy", "output"), params=(Param("axis", "int", -1),), infer=same_type,
+operator("_log_softmax_grad", inputs=("dy", "output"), params=(Param("axis", "int", -1),), infer=_pair_infer,
          inplace=((0, 0),), ref=_log_softmax_grad_ref, grad=_log_softmax_grad_grad,
          samples=(sample((3, 4), (3, 4)), sample((2, 3, 4), (2, 3, 4), axis=1)),
          doc="Gradient of log_softmax from its output: dy - e^output * sum(dy).")

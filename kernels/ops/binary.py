@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...engine.error import ShapeError
 from ..pointwise import pointwise, sum_to
-from ..record import Param, Type, operator, sample, uniform, values
+from ..record import Param, Type, operator, same_fill, sample, uniform, values
 from ..shapes import broadcast_shapes, describe, same_dtype
 
 NUMBER = (Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True))
@@ -147,7 +147,7 @@ for row in ARITHMETIC:
     for names in (row.pair, row.broadcast):
         if names:
             pointwise(names[0], row.text, inputs=("lhs", "rhs"), aliases=names[1:], ref=_on_arrays(row.ref), native=True,
-                      grad=row.grad, dtypes=row.dtypes, domain=row.domain, doc=row.doc)
+                      fill=same_fill if names is row.pair else None, grad=row.grad, dtypes=row.dtypes, domain=row.domain, doc=row.doc)
 
 
 # --- comparison and logic: 0 or 1 in the operands' dtype, no gradient -----------------------------------------------
@@ -178,7 +178,7 @@ for key, (text, ref) in LOGIC.items():
                   for rhs in ([[0, 1, 2], [1, 0.5, 3]], [[1, 0, -2]], [[1], [0]]))
     for name, alias in ((f"_{key}", (f"_{legacy}",)), (f"broadcast_{key}", ())):
         pointwise(name, text.format("a", "b"), inputs=("lhs", "rhs"), aliases=alias, ref=_on_arrays(ref), native=True,
-                  dtypes="all", samples=draws, doc=f"1 where ({text.format('lhs', 'rhs')}), else 0, in the operands' dtype.")
+                  fill=None if name.startswith("broadcast") else same_fill, dtypes="all", samples=draws, doc=f"1 where ({text.format('lhs', 'rhs')}), else 0, in the operands' dtype.")
     pointwise(f"_{key}_scalar", text.format("x", "scalar"), params=NUMBER, ref=_on_number(ref), native=True,
               aliases=(f"_{legacy.replace('_', '')}Scalar",), dtypes="all", out_dtype=_scalar_dtype,
               samples=tuple(sample(values([[0, 1, -2], [0.5, 1, 2]]), scalar=s) for s in (1.0, 0.0)),

@@ -190,7 +190,7 @@ def _conv_ref(xp, x, w, bias=None, *, kernel, stride, dilate, pad, num_group, no
 
 
 def _taps(kernel, stride, dilate, pad, num_group, layout):
-    return dict(kernel=kernel, stride=stride, dilate=dilate, pad=pad, num_group=num_group, layout=layout)
+    return {"kernel": kernel, "stride": stride, "dilate": dilate, "pad": pad, "num_group": num_group, "layout": layout}
 
 
 def _conv_grad(F, dys, xs, ys, kernel, stride, dilate, pad, num_group, no_bias, layout, **_):

@@ -119,6 +119,8 @@ operator("_contrib_arange_like", aliases=("_npx_arange_like",), infer=_arange_li
 
 def _index_array_infer(ins, axes):
     shape = ins[0].shape
+    for axis in axes or ():
+        one_axis("_contrib_index_array", axis, len(shape))
     return [Type((*shape, len(shape) if axes is None else len(axes)), "int64")]
 
 

@@ -50,7 +50,7 @@ def _tensor_infer(ins):
 operator("_image_to_tensor", aliases=("_npx__image_to_tensor",), infer=_tensor_infer,
          ref=lambda xp, x: xp.moveaxis(x, -1, -3).astype("float32") * xp.float32(1 / 255),
          grad=lambda F, dys, xs, ys: [F.cast(F.transpose(
-             dys[0], axes=(1, 2, 0) if len(xs[0].shape) == 3 else (0, 2, 3, 1)) * (1 / 255), dtype=str(xs[0].dtype))],
+             dys[0], axes=(1, 2, 0) if len(xs[0].shape) == 3 else (0, 2, 3, 1)) * (1 / 255), dtype=xs[0].dtype)],
          samples=(sample(uniform((4, 5, 3), 0, 255)), sample(uniform((2, 3, 4, 1), 0, 255))),
          doc="(H, W, C) in [0, 255] -> (C, H, W) float32 in [0, 1]; or with a batch axis in front.")
 
@@ -113,7 +113,7 @@ def _crop_grad(F, dys, xs, ys, x, y, width, height):
     *n, h, w, c = xs[0].shape
     dy = dys[0]
     for axis, low, size, whole in ((len(n), y, height, h), (len(n) + 1, x, width, w)):
-        borders = [F._zeros(shape=(*dy.shape[:axis], extent, *dy.shape[axis + 1:]), dtype=str(dy.dtype))
+        borders = [F._zeros(shape=(*dy.shape[:axis], extent, *dy.shape[axis + 1:]), dtype=dy.dtype)
                    if extent else None for extent in (low, whole - low - size)]
         pieces = [piece for piece in (borders[0], dy, borders[1]) if piece is not None]
         dy = F.concat(*pieces, dim=axis) if len(pieces) > 1 else dy

@@ -167,8 +167,8 @@ operator("batch_take", inputs=("a", "indices"), infer=_batch_take_infer,
 
 # --- gather and scatter over several axes ---------------------------------------------------------------------------
 def _index_depth(op, shape, indices):
-    if not indices or indices[0] > len(shape):
-        raise ShapeError(op, f"indices must have shape (axes, ...) with at most data's {len(shape)} axes, got {indices}")
+    if not indices or not 0 < indices[0] <= len(shape):
+        raise ShapeError(op, f"indices must have shape (axes, ...) with one to data's {len(shape)} axes, got {indices}")
     return indices[0]
 
 

@@ -5,7 +5,7 @@ from math import prod
 
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
-from ..record import Param, Type, operator, same_type, sample, ints, uniform, values
+from ..record import Param, Type, ints, operator, same_type, sample, uniform, values
 from .activation import log_softmax, softmax
 
 _SCALE = Param("grad_scale", "float", 1.0)

@@ -25,8 +25,9 @@ def _only(shape, axes):
 
 
 def _stats(xp, x, axes, eps):
-    mean = x.mean(axis=axes, keepdims=True)
-    var = ((x - mean) ** 2).mean(axis=axes, keepdims=True)
+    n = float(prod(x.shape[a] for a in axes))
+    mean = x.sum(axis=axes, keepdims=True) / n
+    var = ((x - mean) ** 2).sum(axis=axes, keepdims=True) / n
     return mean, var, 1 / xp.sqrt(var + eps)
 
 

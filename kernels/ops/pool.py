@@ -6,7 +6,6 @@ Average and sum pooling are linear: `_pool_grad` is their transpose. Max pooling
 from __future__ import annotations
 
 import itertools
-from math import prod
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
@@ -112,6 +111,10 @@ def _lowest(xp, dtype):
     return False if dtype.kind == "b" else -xp.inf if dtype.kind == "f" else xp.iinfo(dtype).min
 
 
+def _isnan(xp, x):
+    return xp.isnan(x) if x.dtype.kind == "f" else xp.zeros(x.shape, bool)
+
+
 def _best(xp, w, x):
     """Maxima of the windows and the number of the tap that holds each (the first of equals)."""
     x = _padded(xp, w, x, _lowest(xp, x.dtype))
@@ -121,7 +124,7 @@ def _best(xp, w, x):
         if best is None:
             best, where = v.copy(), xp.zeros(v.shape, "int32")
         else:
-            better = (v > best) | ((v != v) & (best == best))
+            better = (v > best) | (_isnan(xp, v) & ~_isnan(xp, best))
             best, where = xp.where(better, v, best), xp.where(better, i, where)
     return best, where
 

@@ -149,7 +149,7 @@ def _fill(ins, mode, use_sequence_length, p, **attrs):
 # Forward and backward on arrays
 
 def _sigmoid(xp, x):
-    return 1 / (1 + xp.exp(-xp.clip(x, -80, 80)))
+    return 1 / (1 + xp.exp(-x))
 
 
 def _clip_cell(xp, c, clip):
@@ -157,7 +157,7 @@ def _clip_cell(xp, c, clip):
     if low is None and high is None:
         return c
     clipped = xp.minimum(xp.maximum(c, -xp.inf if low is None else low), xp.inf if high is None else high)
-    return xp.where(c != c, high if high is not None else low, clipped) if nan else clipped
+    return xp.where(xp.isnan(c), high if high is not None else low, clipped) if nan else clipped
 
 
 def _run_cell(xp, mode, x, cell, h, c, reverse, running, clip):
@@ -210,7 +210,7 @@ def _run_cell(xp, mode, x, cell, h, c, reverse, running, clip):
 
 def _back_cell(xp, mode, x, cell, h0, c0, dy, dh, dc, blocks, reverse, running, clip):
     """Backpropagation through time for `_run_cell`. Returns dx, cell gradients, dh0, dc0."""
-    w, u, proj, b, bu = cell
+    w, u, proj = cell[:3]
     gates, out = blocks[0], blocks[-1]
     n_steps = x.shape[0]
     hidden = u.shape[0] // GATES[mode]
@@ -355,7 +355,7 @@ def _samples():
 
 operator("RNN", aliases=("_npx_rnn",), inputs=("data", "parameters", "state", "state_cell", "sequence_length"),
          input_names=_inputs, params=_PARAMS, n_outputs=lambda **attrs: _n_visible(**attrs) + 1, n_visible=_n_visible,
-         output_names=("output", "state", "state_cell"), random=True, train_aware=True,
+         output_names=("output", "state_output", "statecell_output"), random=True, train_aware=True,
          infer=_infer, fill=_fill, ref=_ref, grad=_grad, samples=_samples(),
          doc="Recurrent layers over data (time, batch, features); state (layers * directions, batch, state_size or "
              "projection_size), state_cell (layers * directions, batch, state_size) for lstm. Output (time, batch, "

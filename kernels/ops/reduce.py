@@ -75,7 +75,11 @@ def _count(shape, axes) -> int:
     return max(prod(shape[a] for a in axes), 1)
 
 
-reduction("mean", lambda xp, x, axes: xp.mean(x, axis=axes, keepdims=True, dtype=xp.float64),
+def _mean(xp, x, axes):
+    return xp.sum(x, axis=axes, keepdims=True, dtype=xp.float64) / float(prod(x.shape[a] for a in axes))
+
+
+reduction("mean", lambda xp, x, axes: _mean(xp, x, axes),
           lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) / _count(x.shape, axes), aliases=("_sparse_mean",),
           doc="The mean over axes; of integers towards 0.")
 reduction("_square_sum",
@@ -187,9 +191,9 @@ def _moments_infer(ins, axes, keepdims):
 
 def _moments_ref(xp, x, axes, keepdims):
     axes = many_axes("moments", axes, x.ndim)
-    mean = xp.mean(x, axis=axes, keepdims=True, dtype=xp.float64)
+    mean = _mean(xp, x, axes)
     shape = reduced_shape(x.shape, axes, keepdims)
-    return mean.reshape(shape), xp.mean((x - mean) ** 2, axis=axes, keepdims=True).reshape(shape)
+    return mean.reshape(shape), _mean(xp, (x - mean) ** 2, axes).reshape(shape)
 
 
 def _moments_grad(F, dys, xs, ys, axes, keepdims):

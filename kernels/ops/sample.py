@@ -122,7 +122,7 @@ def _register_arrays(name, distribution):
 
     def ref(xp, *arrays, shape, dtype, rng):
         tail = tuple(shape or ())
-        arrays = [xp.asarray(a, "float64").reshape(*a.shape, *[1] * len(tail)) for a in arrays]
+        arrays = [xp.asarray(a, "float64").reshape((*a.shape, *[1] * len(tail))) for a in arrays]
         return distribution.draw(xp, rng, (*arrays[0].shape[:arrays[0].ndim - len(tail)], *tail), *arrays)
 
     positive = {"p": (0.2, 0.8), "low": (-2, 0)}

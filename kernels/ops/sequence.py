@@ -36,7 +36,7 @@ def _mask_ref(xp, x, length=None, *, use_sequence_length, value, axis):
         return x
     steps = xp.arange(x.shape[axis])
     inside = steps[:, None] < length if axis == 0 else steps < length[:, None]
-    return xp.where(inside.reshape(*inside.shape, *[1] * (x.ndim - 2)), x, xp.asarray(value, x.dtype))
+    return xp.where(inside.reshape(*inside.shape, *[1] * (x.ndim - 2)), x, xp.asarray(value).astype(x.dtype))
 
 
 def _mask_grad(F, dys, xs, ys, use_sequence_length, value, axis):
@@ -60,6 +60,8 @@ operator("SequenceMask", aliases=("_npx_sequence_mask",), inputs=("data", "seque
 
 def _last_infer(ins, use_sequence_length, axis):
     x = _check("SequenceLast", ins, use_sequence_length, axis)
+    if x.shape[axis] == 0:
+        raise ShapeError("SequenceLast", f"data must have at least one step, got {x.shape}")
     return [Type((x.shape[1 - axis], *x.shape[2:]), x.dtype)]
 
 
@@ -95,7 +97,7 @@ def _reverse_ref(xp, x, length=None, *, use_sequence_length, axis):
     if not use_sequence_length:
         return x[::-1]
     steps = xp.arange(x.shape[0])[:, None]
-    length = length.astype("int64")
+    length = xp.minimum(length.astype("int64"), x.shape[0])
     return x[xp.where(steps < length, length - 1 - steps, steps), xp.arange(x.shape[1])]
 
 

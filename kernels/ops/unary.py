@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import math
 
-from ...engine.error import DTypeError
+from ...engine.error import DTypeError, ShapeError
 from .. import special
 from ..pointwise import pointwise
-from ..record import DTYPES, FLOATS, REQUIRED, Param, Type, operator, sample, same_fill, same_type
+from ..record import DTYPES, FLOATS, REQUIRED, Param, Type, operator, same_fill, same_type, sample
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -160,7 +160,13 @@ unary("zeros_like", "0", lambda xp, x: xp.zeros_like(x), dtypes="all", native=Tr
       doc="Zeros of x's shape and dtype.")
 unary("ones_like", "1", lambda xp, x: xp.ones_like(x), dtypes="all", native=True, aliases=(),
       doc="Ones of x's shape and dtype.")
-operator("_contrib_div_sqrt_dim", infer=same_type, fill=same_fill,
+def _div_sqrt_infer(ins):
+    if not ins[0].shape or not ins[0].shape[-1]:
+        raise ShapeError("_contrib_div_sqrt_dim", f"data must have a last axis with elements, got {ins[0].shape}")
+    return [ins[0]]
+
+
+operator("_contrib_div_sqrt_dim", infer=_div_sqrt_infer, fill=same_fill,
          ref=lambda xp, x: x / math.sqrt(x.shape[-1]), inplace=((0, 0),),
          grad=lambda F, dys, xs, ys: [F._contrib_div_sqrt_dim(dys[0])], samples=(sample((3, 4)), sample((2, 1, 5))),
          doc="x / sqrt(size of the last axis).")

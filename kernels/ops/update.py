@@ -4,6 +4,8 @@ Numbers that change from step to step are dynamic parameters; a negative clip va
 """
 from __future__ import annotations
 
+import math
+
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
 
@@ -183,9 +185,14 @@ update("adam_update", ("weight", "grad", "mean", "var"),
        doc="Adam without bias correction (the optimizer puts it into lr). Source: Kingma and Ba 2015, arXiv:1412.6980.")
 
 
+multi("multi_adam_update", ("weight", "grad", "mean", "var"), (2, 3),
+      lambda xp, *arrays, **attrs: _adam_ref(xp, *arrays, lazy_update=False, **attrs),
+      (_BETA1, _BETA2, num("epsilon", 1e-8), _RESCALE, _CLIP), doc="adam_update of many weights with lrs and wds.")
+
+
 def _adamw_ref(xp, w, g, mean, var, rescale, *, lr, beta1, beta2, epsilon, wd, eta, clip_gradient):
     scale = float(rescale.reshape(-1)[0])
-    if scale == 0 or scale != scale or scale in (float("inf"), -float("inf")):
+    if scale == 0 or not math.isfinite(scale):
         return w, mean, var              # the gradient overflowed: no update
     g = clip(xp, scale * g, clip_gradient)
     mean = beta1 * mean + (1 - beta1) * g

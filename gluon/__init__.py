@@ -1,0 +1,7 @@
+"""gluon: blocks, layers, losses, optimizers and training loops."""
+from . import nn  # noqa: F401
+from .block import Block  # noqa: F401
+from .hybrid import HybridBlock  # noqa: F401
+from .parameter import Constant, DeferredInitializationError, Parameter  # noqa: F401
+from .parameter_dict import ParameterDict  # noqa: F401
+from .trainer import Trainer  # noqa: F401

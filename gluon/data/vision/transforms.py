@@ -1,0 +1,345 @@
+"""Transforms of images (H, W, C), for Dataset.transform_first; several of them also take (N, H, W, C).
+
+Random ones draw from the package's random stream, which `mx.random.seed` restarts.
+"""
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ....engine.error import OperatorError
+from ....ndarray import functions as nd
+from ....ndarray.ndarray import NDArray, from_memory
+from ...block import Block
+from ...hybrid import HybridBlock
+from ...nn import Sequential
+from ..sampler import host_generator
+
+__all__ = ["Compose", "Cast", "ToTensor", "Normalize", "Rotate", "RandomRotation", "RandomResizedCrop",
+           "CropResize", "CenterCrop", "Resize", "RandomFlipLeftRight", "RandomFlipTopBottom",
+           "RandomBrightness", "RandomContrast", "RandomSaturation", "RandomHue", "RandomColorJitter", "RandomLighting",
+           "RandomApply"]
+
+
+class _TakesNumpy:
+    """NumPy images are taken too, as datasets in worker processes may have them."""
+
+    def __call__(self, x, *args):
+        return super().__call__(from_memory(x) if isinstance(x, np.ndarray) else x, *args)
+
+
+class _Transform(_TakesNumpy, Block):
+    """A transform that looks at shapes or draws numbers."""
+
+
+class _HybridTransform(_TakesNumpy, HybridBlock):
+    """A transform that is one operator."""
+
+
+class Compose(_TakesNumpy, Sequential):
+    """Transforms one after the other."""
+
+    def __init__(self, transforms):
+        super().__init__()
+        for transform in transforms:
+            self.add(transform)
+
+
+class Cast(_HybridTransform):
+    """Converts the dtype."""
+
+    def __init__(self, dtype="float32"):
+        super().__init__()
+        self._dtype = dtype
+
+    def hybrid_forward(self, F, x):
+        return F.cast(x, dtype=self._dtype)
+
+
+class ToTensor(_HybridTransform):
+    """(H, W, C) with values in [0, 255] -> (C, H, W) float32 in [0, 1]."""
+
+    def hybrid_forward(self, F, x):
+        return F._image_to_tensor(x)
+
+
+class Normalize(_HybridTransform):
+    """(x - mean) / std on (C, H, W). mean, std: number, or one number a channel."""
+
+    def __init__(self, mean=0.0, std=1.0):
+        super().__init__()
+        self._mean, self._std = _tuple(mean), _tuple(std)
+
+    def hybrid_forward(self, F, x):
+        return F._image_normalize(x, mean=self._mean, std=self._std)
+
+
+def _tuple(values) -> tuple[float, ...]:
+    return tuple(map(float, values)) if isinstance(values, (tuple, list, np.ndarray)) else (float(values),)
+
+
+class Resize(_HybridTransform):
+    """Resizes. size: (width, height), or one number for both edges (with keep_ratio: for the shorter one).
+
+    interpolation: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos.
+    """
+
+    def __init__(self, size, keep_ratio=False, interpolation=1):
+        super().__init__()
+        self._size, self._keep, self._interpolation = _size(size), keep_ratio, interpolation
+
+    def hybrid_forward(self, F, x):
+        return F._image_resize(x, size=self._size, keep_ratio=self._keep, interp=self._interpolation)
+
+
+def _size(size) -> tuple[int, ...]:
+    return (int(size),) if hasattr(size, "__index__") else tuple(map(int, size))
+
+
+def _crop(x, x0, y0, width, height, size=None, interpolation=1):
+    """The part of an image at (x0, y0), resized to `size` (width, height) if it has another size."""
+    x = nd._image_crop(x, x=x0, y=y0, width=width, height=height)
+    if size is not None and tuple(size) != (width, height):
+        x = nd._image_resize(x, size=tuple(size), interp=interpolation)
+    return x
+
+
+class CropResize(_HybridTransform):
+    """The part of `width` x `height` at column x, row y, then resized to `size` (number or (width, height)) if given."""
+
+    def __init__(self, x, y, width, height, size=None, interpolation=None):
+        super().__init__()
+        self._at = {"x": x, "y": y, "width": width, "height": height}
+        self._size, self._interpolation = size and _size(size), 1 if interpolation is None else interpolation
+
+    def hybrid_forward(self, F, x):
+        x = F._image_crop(x, **self._at)
+        return F._image_resize(x, size=self._size, interp=self._interpolation) if self._size else x
+
+
+class CenterCrop(_Transform):
+    """The middle part of `size` (number or (width, height)); where the image is smaller, as much as fits, enlarged."""
+
+    def __init__(self, size, interpolation=1):
+        super().__init__()
+        self._size, self._interpolation = _both(size), interpolation
+
+    def forward(self, x):
+        height, width = _extent(self, x)
+        w, h = _scaled_down(width, height, *self._size)
+        return _crop(x, (width - w) // 2, (height - h) // 2, w, h, self._size, self._interpolation)
+
+
+def _both(size) -> tuple[int, int]:
+    size = _size(size)
+    return size if len(size) == 2 else (size[0], size[0])
+
+
+def _extent(block, x) -> tuple[int, int]:
+    if len(x.shape) not in (3, 4):
+        raise OperatorError(type(block).__name__, f"data must be (H, W, C) or (N, H, W, C), got {x.shape}")
+    return x.shape[-3], x.shape[-2]
+
+
+def _scaled_down(width: int, height: int, w: float, h: float) -> tuple[int, int]:
+    """(w, h), made smaller at the same ratio until it fits."""
+    if height < h:
+        w, h = w * height / h, height
+    if width < w:
+        w, h = width, h * width / w
+    return int(w), int(h)
+
+
+class RandomResizedCrop(_Transform):
+    """A part of random area and ratio, resized to `size` (number or (width, height)).
+
+    scale: range of the part of the image's area. ratio: range of width / height. Source: Szegedy et al. 2015.
+    """
+
+    def __init__(self, size, scale=(0.08, 1.0), ratio=(3.0 / 4.0, 4.0 / 3.0), interpolation=1):
+        super().__init__()
+        self._size, self._interpolation = _both(size), interpolation
+        self._scale = (scale, 1.0) if isinstance(scale, (int, float)) else tuple(scale)
+        self._ratio = tuple(ratio)
+
+    def forward(self, x):
+        height, width = _extent(self, x)
+        rng = host_generator()
+        for _ in range(10):
+            area = rng.uniform(*self._scale) * height * width
+            ratio = math.exp(rng.uniform(*map(math.log, self._ratio)))
+            w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < w <= width and 0 < h <= height:
+                return _crop(x, int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1)), w, h, self._size,
+                             self._interpolation)
+        w, h = _scaled_down(width, height, *self._size)
+        return _crop(x, (width - w) // 2, (height - h) // 2, w, h, self._size, self._interpolation)
+
+
+class RandomFlipLeftRight(_HybridTransform):
+    """Mirrors left and right with probability 1/2."""
+
+    def hybrid_forward(self, F, x):
+        return F._image_random_flip_left_right(x)
+
+
+class RandomFlipTopBottom(_HybridTransform):
+    """Mirrors top and bottom with probability 1/2."""
+
+    def hybrid_forward(self, F, x):
+        return F._image_random_flip_top_bottom(x)
+
+
+class _RandomFactor(_HybridTransform):
+    """A change of colour by a factor in [max(0, 1 - amount), 1 + amount)."""
+    operator = ""
+
+    def __init__(self, amount):
+        super().__init__()
+        self._factors = {"min_factor": max(0.0, 1 - amount), "max_factor": 1 + amount}
+
+    def hybrid_forward(self, F, x):
+        return getattr(F, self.operator)(x, **self._factors)
+
+
+class RandomBrightness(_RandomFactor):
+    """Multiplies by a random factor in [max(0, 1 - brightness), 1 + brightness)."""
+    operator = "_image_random_brightness"
+
+    def __init__(self, brightness):
+        super().__init__(brightness)
+
+
+class RandomContrast(_RandomFactor):
+    """Stretches the distance from the mean grey by a random factor in [max(0, 1 - contrast), 1 + contrast)."""
+    operator = "_image_random_contrast"
+
+    def __init__(self, contrast):
+        super().__init__(contrast)
+
+
+class RandomSaturation(_RandomFactor):
+    """Stretches the distance from grey by a random factor in [max(0, 1 - saturation), 1 + saturation)."""
+    operator = "_image_random_saturation"
+
+    def __init__(self, saturation):
+        super().__init__(saturation)
+
+
+class RandomHue(_RandomFactor):
+    """Turns the hue by a random part in [-hue, hue) of a circle."""
+    operator = "_image_random_hue"
+
+    def __init__(self, hue):
+        super().__init__(hue)
+
+
+class RandomColorJitter(_HybridTransform):
+    """Random changes of brightness, contrast, saturation and hue, in random order."""
+
+    def __init__(self, brightness=0, contrast=0, saturation=0, hue=0):
+        super().__init__()
+        self._amounts = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
+
+    def hybrid_forward(self, F, x):
+        return F._image_random_color_jitter(x, **self._amounts)
+
+
+class RandomLighting(_HybridTransform):
+    """Adds principal colours with normal weights of standard deviation alpha. Source: Krizhevsky et al. 2012."""
+
+    def __init__(self, alpha):
+        super().__init__()
+        self._alpha = alpha
+
+    def hybrid_forward(self, F, x):
+        return F._image_random_lighting(x, alpha_std=self._alpha)
+
+
+class RandomApply(Sequential):
+    """A transform (or a list of them) with probability p."""
+
+    def __init__(self, transforms, p=0.5):
+        super().__init__()
+        for transform in transforms if isinstance(transforms, (list, tuple)) else [transforms]:
+            self.add(transform)
+        self.p = p
+
+    def forward(self, x, *args):
+        return x if host_generator().random() >= self.p else super().forward(x, *args)
+
+
+def _rotated(x: NDArray, degrees: float, zoom_in: bool, zoom_out: bool) -> NDArray:
+    """A float image (C, H, W) or images (N, C, H, W) turned about the centre, linear interpolation, zeros outside."""
+    values = x.asnumpy()
+    height, width = values.shape[-2:]
+    angle = math.radians(degrees)
+    cos, sin = math.cos(angle), math.sin(angle)
+    rows, columns = np.meshgrid(np.arange(height) - (height - 1) / 2, np.arange(width) - (width - 1) / 2, indexing="ij")
+    scale = 1.0
+    if zoom_in or zoom_out:
+        bound_h = abs(height * cos) + abs(width * sin)
+        bound_w = abs(height * sin) + abs(width * cos)
+        scale = max(bound_h / height, bound_w / width)
+        scale = 1 / scale if zoom_in else scale
+    at_x = scale * (columns * cos - rows * sin) + (width - 1) / 2
+    at_y = scale * (columns * sin + rows * cos) + (height - 1) / 2
+    left, top = np.floor(at_x).astype(int), np.floor(at_y).astype(int)
+    out = np.zeros_like(values)
+    for dy in (0, 1):
+        for dx in (0, 1):
+            i, j = top + dy, left + dx
+            inside = (i >= 0) & (i < height) & (j >= 0) & (j < width)
+            weight = np.where(inside, (1 - np.abs(at_y - i)) * (1 - np.abs(at_x - j)), 0).astype(values.dtype)
+            out += weight * values[..., np.clip(i, 0, height - 1), np.clip(j, 0, width - 1)]
+    return from_memory(out, x.context)
+
+
+def _check_rotation(block, zoom_in, zoom_out):
+    if zoom_in and zoom_out:
+        raise ValueError(f"{type(block).__name__}: `zoom_in` and `zoom_out` cannot be both True")
+
+
+def _check_float(block, x):
+    if np.dtype(x.dtype) != np.float32:
+        raise TypeError(f"{type(block).__name__}: images must be float32 (C, H, W), got {np.dtype(x.dtype)}\n"
+                        "  fix: put ToTensor() or Cast() before it")
+
+
+class Rotate(_Transform):
+    """Turns an image (C, H, W) of float32 counter-clockwise.
+
+    zoom_in: enlarge until no padding shows. zoom_out: shrink until the whole image shows.
+    """
+
+    def __init__(self, rotation_degrees, zoom_in=False, zoom_out=False):
+        super().__init__()
+        _check_rotation(self, zoom_in, zoom_out)
+        self._degrees, self._zoom_in, self._zoom_out = rotation_degrees, zoom_in, zoom_out
+
+    def forward(self, x):
+        _check_float(self, x)
+        return _rotated(x, self._degrees, self._zoom_in, self._zoom_out)
+
+
+class RandomRotation(_Transform):
+    """Rotate by an angle from angle_limits = (low, high) in degrees, with probability rotate_with_proba."""
+
+    def __init__(self, angle_limits, zoom_in=False, zoom_out=False, rotate_with_proba=1.0):
+        super().__init__()
+        _check_rotation(self, zoom_in, zoom_out)
+        low, high = angle_limits
+        if low >= high:
+            raise ValueError("`angle_limits` must be an ordered tuple")
+        if not 0 <= rotate_with_proba <= 1:
+            raise ValueError("Probability of rotating the image should be between 0 and 1")
+        self._limits, self._zoom_in, self._zoom_out = (low, high), zoom_in, zoom_out
+        self._probability = rotate_with_proba
+
+    def forward(self, x):
+        rng = host_generator()
+        if rng.random() >= self._probability:
+            return x
+        _check_float(self, x)
+        return _rotated(x, rng.uniform(*self._limits), self._zoom_in, self._zoom_out)

@@ -1,0 +1,252 @@
+"""HybridBlock: a block that can run as a graph; traced at its first call, then one program a call."""
+from __future__ import annotations
+
+import warnings
+
+from .. import ndarray as nd
+from ..engine.error import MXNetError
+from ..ndarray import autograd, serialization
+from ..ndarray.ndarray import NDArray, state
+from .block import Block
+from .parameter import DeferredInitializationError, dtype_name, tracing_state
+from .trace import StructureError, Trace, arrays_only, compare, flatten, monitored
+
+MAX_TRACES = 256
+FLAGS = ("static_alloc", "static_shape", "inline_limit", "forward_bulk_size", "backward_bulk_size", "backend",
+         "backend_opts", "clear", "partition_if_dynamic")
+
+
+class HybridBlock(Block):
+    """A block whose forward can become a graph: `hybrid_forward(F, x, ..., **parameters)` runs with F = nd or F = sym;
+    or a plain `forward(x, ...)`, which is traced as it is.
+
+    After `hybridize()` the first call with given shapes traces the block; later calls run the graph as one program.
+    """
+
+    def __init__(self, prefix=None, params=None):
+        super().__init__(prefix, params)
+        self._active, self._flags, self._check = False, {}, False
+        self._traces: dict[tuple, Trace] = {}
+        self._structure = None
+        self._op_hooks: list[tuple] = []
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, value)
+        if isinstance(value, Block):
+            self._clear_traces()
+
+    def register_child(self, block, name=None):
+        """Makes block, which must be a HybridBlock, a child. Raises ValueError."""
+        if not isinstance(block, HybridBlock):
+            raise ChildError(f"Children of HybridBlock must also be HybridBlock, but {block} has type {type(block)}. "
+                             "If you are using Sequential, please try HybridSequential instead.")
+        super().register_child(block, name)
+        self._clear_traces()
+
+    def _clear_traces(self):
+        self.__dict__["_traces"], self.__dict__["_structure"] = {}, None
+
+    def hybridize(self, active=True, backend=None, backend_opts=None, clear=True, check=False, **kwargs):
+        """Switches graph execution on or off, for the children too.
+
+        static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size, backend: accepted as MXNet has
+        them; plait plans memory for every graph. check: compares eager and graph outputs at the first call.
+        """
+        unknown = [k for k in kwargs if k not in FLAGS]
+        if unknown:
+            raise MXNetError(f"hybridize: flag {unknown[0]!r} is unknown, the flags are {', '.join(FLAGS)}, check")
+        if kwargs.get("static_shape") and not kwargs.get("static_alloc"):
+            raise MXNetError("hybridize: static_shape=True requires static_alloc=True")
+        self._active, self._flags, self._check = active, dict(kwargs), check
+        self._clear_traces()
+        if self._forward_hooks or self._forward_pre_hooks:
+            warnings.warn(f'"{self.name}" is being hybridized while still having forward hook/pre-hook. If "{self.name}" '
+                          "is a child of HybridBlock, the hooks will not take effect.", stacklevel=2)
+        super().hybridize(active, **kwargs)
+
+    def cast(self, dtype):
+        """Changes the dtype of all parameters."""
+        self._clear_traces()
+        super().cast(dtype)
+
+    def register_op_hook(self, callback, monitor_all=False):
+        """Calls `callback(output name, operator name, array)` for each operator of the hybridized graph."""
+        self._op_hooks.append((callback, monitor_all))
+
+    # ---- calling -------------------------------------------------------------------------------------------
+
+    def __call__(self, *args):
+        """Runs forward, as a graph when hybridized, with the hooks around it."""
+        if self._forward_pre_hooks:
+            for hook in list(self._forward_pre_hooks.values()):
+                hook(self, args)
+        if self._active and tracing_state.tracer is None and not tracing_state.eager:
+            out = self._call_graph(args)
+        else:
+            out = self.forward(*args)
+        if self._forward_hooks:
+            for hook in list(self._forward_hooks.values()):
+                hook(self, args, out)
+        return out
+
+    def forward(self, x, *args):
+        """Calls hybrid_forward with the parameters, on arrays or on Symbols."""
+        if not isinstance(x, NDArray):
+            x_is_symbol, x_first = self._kind(x, args)
+            if x_is_symbol:
+                with self.name_scope():
+                    params = {name: p.var() for name, p in self._reg_params.items()}
+                    return self.hybrid_forward(_sym(), x, *args, **params)
+        else:
+            x_first = x
+        if self._active and tracing_state.tracer is None and not tracing_state.eager:
+            return self._call_graph((x, *args))
+        if not self._reg_params:
+            return self.hybrid_forward(nd, x, *args)
+        ctx = x_first._spec.device
+        try:
+            params = {name: p._data_on(ctx) for name, p in self._reg_params.items()}
+        except DeferredInitializationError:
+            Trace(self, (x, *args), state.training).finish_parameters()
+            params = {name: p._data_on(ctx) for name, p in self._reg_params.items()}
+        return self.hybrid_forward(nd, x, *args, **params)
+
+    @staticmethod
+    def _kind(x, args):
+        """(is there a Symbol, the first NDArray) among nested inputs. Raises StructureError without either."""
+        flat: list = []
+        flatten((x, *args), object_with_data(), "input", flat)
+        for leaf in flat:
+            if not isinstance(leaf, NDArray):
+                return True, None
+        if not flat:
+            raise StructureError("In HybridBlock, there must be one NDArray or one Symbol in the input. Please check the "
+                                 f"type of the args: {type(x).__name__}")
+        return False, flat[0]
+
+    def hybrid_forward(self, F, x, *args, **kwargs):
+        """The computation, to be defined by subclasses. F: nd or sym; kwargs: the parameters by attribute name."""
+        raise NotImplementedError(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...) or "
+                                  "forward(self, x, ...)")
+
+    def _call_graph(self, args):
+        try:
+            trace = self._traces.get((state.training, *[a._spec for a in args]))
+            flat = args
+        except AttributeError:               # nested inputs, or None
+            trace = None
+        if trace is None:
+            flat = []
+            structure = flatten(args, object_with_data(), "input", flat)
+            if any(not isinstance(a, NDArray) for a in flat):
+                return self.forward(*args)
+            if not flat:
+                raise StructureError("In HybridBlock, there must be one NDArray or one Symbol in the input. Please check "
+                                     f"the type of the args: {', '.join(type(a).__name__ for a in args)}")
+            plain = structure == (0,) * len(args)
+            key = (state.training, *[a._spec for a in flat], *(() if plain else (structure,)))
+            trace = self._traces.get(key) or self._trace(key, args, structure)
+        ctx = flat[0]._spec.device
+        arrays = [*flat, *[p._data_on(ctx) for p in trace.params]]
+        if self._op_hooks:
+            return trace.outputs(monitored(trace, arrays, self._op_hooks))
+        made = trace.graph(arrays)
+        return made[0] if trace.structure == 0 else trace.outputs(made)
+
+    def _trace(self, key, args, structure) -> Trace:
+        if self._structure is not None and arrays_only(structure) != arrays_only(self._structure):
+            raise StructureError("The argument structure of HybridBlock does not match the cached version. Stored format "
+                                 f"= {arrays_only(self._structure)}, input format = {arrays_only(structure)}")
+        trace = Trace(self, args, state.training)
+        trace.finish_parameters()
+        if self._structure is None:
+            trace.warn_of_unused(self)
+            if self._check:
+                trace.compile(self.name)
+                self._compare_modes(trace, args)
+        trace.compile(self.name)
+        if len(self._traces) >= MAX_TRACES:
+            self._traces.clear()
+        self._structure = structure
+        self._traces[key] = trace
+        return trace
+
+    def _compare_modes(self, trace, args):
+        flat: list[NDArray] = []
+        flatten(args, NDArray, "input", flat)
+        params = [p._data_on(flat[0].context) for p in trace.params]
+        with autograd.pause(train_mode=False):
+            graph = trace.outputs(trace.graph([*flat, *params]))
+            compare(self, self._run_eager(args), graph)
+
+    def _run_eager(self, args):
+        tracing_state.eager = True
+        try:
+            return self.forward(*args)
+        finally:
+            tracing_state.eager = False
+
+    # ---- shapes, dtypes ------------------------------------------------------------------------------------
+
+    def infer_shape(self, *args):
+        """Finds the unknown shapes of parameters from inputs of known shape."""
+        trace = Trace(self, args, state.training)
+        for p, v in zip(trace.params, trace.param_values):
+            p.shape = v.shape
+
+    def infer_type(self, *args):
+        """Sets the parameters' dtypes to what the inputs' dtypes ask for."""
+        trace = Trace(self, args, state.training)
+        for p, v in zip(trace.params, trace.param_values):
+            p.dtype = dtype_name(v.dtype)
+
+    # ---- files ---------------------------------------------------------------------------------------------
+
+    def _any_trace(self) -> Trace:
+        if not self._traces:
+            raise MXNetError("Please first call block.hybridize() and then run forward with this block at least once "
+                             "before calling export.")
+        return next(iter(self._traces.values()))
+
+    def export(self, path, epoch=0, remove_amp_cast=True):
+        """Writes `path-symbol.json` and `path-%04d.params` (epoch), which SymbolBlock.imports and MXNet read.
+
+        The block must be hybridized and have run once.
+        """
+        symbol = self._any_trace().symbol
+        symbol.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)
+        auxiliary, arguments = set(symbol.list_auxiliary_states()), set(symbol.list_arguments())
+        arrays = {}
+        for name, parameter in self.collect_params().items():
+            if name in arguments:
+                arrays[f"arg:{name}"] = parameter._reduce()
+            elif name in auxiliary:
+                arrays[f"aux:{name}"] = parameter._reduce()
+        serialization.save("%s-%04d.params" % (path, epoch), arrays)
+
+    def optimize_for(self, x, *args, backend=None, backend_opts=None, clear=True, **kwargs):
+        """Hybridizes for the given inputs: traces and compiles now, and runs once. backend: accepted."""
+        self.hybridize(True, backend, backend_opts, clear, **kwargs)
+        return self(x, *args)
+
+
+class ChildError(MXNetError, ValueError):
+    """A child that its parent cannot hold."""
+
+
+def _sym():
+    from .. import symbol
+    return symbol
+
+
+_leaf_classes: tuple = ()
+
+
+def object_with_data():
+    """The classes of leaves: NDArray and, once graphs are in use, Symbol."""
+    global _leaf_classes
+    if len(_leaf_classes) < 2:
+        import sys
+        module = sys.modules.get(f"{__package__.rpartition('.')[0]}.symbol.symbol")
+        _leaf_classes = (NDArray, module.Symbol) if module is not None else (NDArray,)
+    return _leaf_classes
