@@ -4,11 +4,19 @@ import pytest
 
 import plait.kernels.cpu
 import plait.kernels.ops
-from plait.engine import ffi, lib
+from plait.engine import cpu, ffi, lib, wait
 from plait.kernels.native import TABLE, choose
-from plait.kernels.plan import infer, mutated_inputs, run_reference, scalars_of, store
+from plait.kernels.plan import (
+    infer,
+    make_plan,
+    mutated_inputs,
+    run_reference,
+    scalars_of,
+    store,
+    view_as_numpy,
+)
 from plait.kernels.record import FLOATS, REGISTRY, Type
-from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, round_to_bfloat16
+from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, round_to_bfloat16, spec
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-11, "float16": 4e-3, "bfloat16": 3e-2}
 NAMES = sorted(TABLE)
@@ -329,3 +337,64 @@ def test_rnn_masks():
     plain = run_native(op, [x, weights, state], ["float32"] * 3, complete(op, dict(
         mode="rnn_tanh", state_size=10, num_layers=2)))[0][0]
     assert y.shape == (5, 40, 10) and not np.array_equal(y, plain)
+
+
+def on_lane(name, arrays, dtypes, attrs):
+    """Runs a plan on the compute lane, where kernels use threads. Returns the outputs."""
+    op = REGISTRY[name]
+    attrs = complete(op, attrs)
+    plan = make_plan(op, attrs, [spec(a.shape, d, cpu()) for a, d in zip(arrays, dtypes)], cpu())
+    handles = [lib.pl_array_new(a.nbytes) for a in arrays]
+    for handle, a in zip(handles, arrays):
+        ffi.memmove(lib.pl_array_data(handle), ffi.cast("void *", a.ctypes.data), a.nbytes)
+    out = ffi.new("uintptr_t[]", plan.n_out)
+    scalars = ffi.new("double[]", [*plan.scalars, 0.0, 0.0])
+    assert lib.pl_invoke(plan.handle, handles, out, scalars, -1) == lib.PL_OK
+    results = []
+    for handle, s in zip(out, plan.out_specs):
+        wait(handle)
+        results.append(view_as_numpy(lib.pl_array_data(handle), s).copy())
+    for handle in [*handles, *out]:
+        lib.pl_array_free(handle)
+    return results
+
+
+THREADED = [("broadcast_add", [(700, 301), (301,)], {}), ("broadcast_mul", [(70000, 3), (70000, 1)], {}),
+            ("exp", [(100003,)], {}), ("sum", [(300, 1001)], {}), ("sum", [(3000, 101)], {"axis": 0}),
+            ("max", [(300, 1001)], {"axis": 1}), ("sum", [(16, 8, 4096)], {"axis": (0, 2)}),
+            ("softmax", [(300, 501)], {}), ("softmax", [(20, 300, 50)], {"axis": 1}), ("argmax", [(3000, 100)], {"axis": 1}),
+            ("transpose", [(700, 801)], {}), ("transpose", [(64, 33, 257)], {"axes": (1, 0, 2)}),
+            ("LayerNorm", [(700, 301), (301,), (301,)], {}), ("GroupNorm", [(16, 8, 3000), (4,), (4,)], {"num_groups": 4}),
+            ("Pooling", [(16, 16, 40, 41)], {"kernel": (3, 3), "stride": (2, 2)}), ("Concat", [(300, 400), (300, 501)], {"num_args": 2}),
+            ("FullyConnected", [(128, 300), (257, 300), (257,)], {"num_hidden": 257}),
+            ("batch_dot", [(16, 64, 70), (16, 70, 65)], {}), ("slice_axis", [(900, 500)], {"axis": 1, "begin": 3, "end": 498}),
+            ("Convolution", [(4, 8, 40, 40), (16, 8, 3, 3), (16,)], {"kernel": (3, 3), "num_filter": 16}),
+            ("_norm_grad", [(700, 301), (700, 301), (1, 301), (700, 1), (700, 1)], {"axes": (1,), "eps": 1e-5}),
+            ("_norm_grad", [(16, 8, 3000), (16, 8, 3000), (1, 8, 1), (1, 8, 1), (1, 8, 1)], {"axes": (0, 2), "eps": 1e-5})]
+
+
+@pytest.mark.parametrize("name, shapes, attrs", THREADED)
+def test_threads(name, shapes, attrs):
+    arrays = [normal(*s) for s in shapes]
+    got = on_lane(name, arrays, ["float32"] * len(arrays), attrs)
+    op = REGISTRY[name]
+    full = complete(op, attrs)
+    want = expected(op, arrays, full, infer(op, full, types_of(arrays, ["float32"] * len(arrays))))
+    for g, w in zip(got, want):
+        np.testing.assert_allclose(g, w, rtol=2e-4, atol=2e-4 * max(1.0, float(np.abs(w).max())))
+
+
+def test_random_numbers_do_not_depend_on_the_batch():
+    """Element i is a function of seed, call and i: any part of a stream can be computed alone, so by any thread."""
+    whole, = random_call("_random_uniform", 1.0, 9.0, shape=(300000,), dtype="float32")
+    parts = [random_call("_random_uniform", 1.0, 9.0, shape=(n,), dtype="float32")[0][-64:] for n in (64, 128, 192)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole[:192])
+
+
+def test_random_numbers_on_the_lane():
+    """With as many threads as there are, a seed gives the numbers of one thread."""
+    lib.pl_seed(11)
+    attrs = dict(shape=(300, 1001), low=0.0, high=1.0, dtype="float32")
+    lane, = on_lane("_random_uniform", [], [], attrs)
+    serial = [random_call("_random_uniform", float(call), 11.0, **attrs)[0] for call in range(3)]
+    assert any(np.array_equal(lane, s) for s in serial)
