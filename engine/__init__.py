@@ -60,7 +60,14 @@ __all__ = [
 _array.bind(
     *(
         int(ffi.cast("uintptr_t", ffi.addressof(lib, name)))
-        for name in ("pl_array_free", "pl_invoke", "pl_program_run", "pl_error_last")
+        for name in (
+            "pl_array_free",
+            "pl_invoke",
+            "pl_program_run",
+            "pl_error_last",
+            "pl_array_shares",
+            "pl_array_data",
+        )
     )
 )
 

@@ -100,7 +100,7 @@ def set_config(**kwargs) -> None:
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
-    """'run' starts recording, 'stop' ends it; call waitall before, it does not wait for anything."""
+    """'run' starts recording, 'stop' ends it; call waitall before, this does not wait."""
     global _state
     if state not in ("run", "stop"):
         raise ProfilerError(f"profiler.set_state: state must be 'run' or 'stop', got {state!r}")

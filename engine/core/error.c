@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 8192, N_NAMES = 1024 };
+enum { TEXT_BYTES = 1024, N_NAMES = 1024 };    /* the text lies in static TLS, of which a loaded module gets little */
 
 _Thread_local bool pl_failed;
 static _Thread_local char last_text[TEXT_BYTES];
