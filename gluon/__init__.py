@@ -4,3 +4,4 @@ from .block import Block  # noqa: F401
 from .hybrid import HybridBlock  # noqa: F401
 from .parameter import Constant, DeferredInitializationError, Parameter  # noqa: F401
 from .parameter_dict import ParameterDict  # noqa: F401
+from .trainer import Trainer  # noqa: F401

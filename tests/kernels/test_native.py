@@ -114,3 +114,169 @@ def test_sample(op, case, dtype):
         return                                    # a dtype that the operator or its reference refuses
     if got is not None:
         compare(op, got, want, dtype)
+
+
+def check(name, arrays, dtype="float32", alias=None, **attrs):
+    """A call must have a native kernel, and that must agree with the reference."""
+    op = REGISTRY[name]
+    attrs = complete(op, attrs)
+    got, outs = run_native(op, arrays, [next(d for d, n in NUMPY_DTYPES.items() if n == a.dtype) for a in arrays], attrs, alias)
+    assert got is not None, f"{name} has no native kernel"
+    compare(op, got, expected(op, arrays, attrs, outs), dtype)
+
+
+def normal(*shape, dtype="float32"):
+    return np.random.default_rng(sum(shape) + 7).normal(size=shape).astype(dtype)
+
+
+def test_table_names_are_operators():
+    assert {name for name in TABLE if REGISTRY.get(name) is None or REGISTRY[name].name != name} == set()
+
+
+@pytest.mark.parametrize("shapes", [
+    ((5,), (5,)), ((1,), (7,)), ((3, 1), (1, 4)), ((2, 3, 130), (130,)), ((2, 3, 5), (5,)), ((2, 3, 5), (3, 1)),
+    ((4, 1, 6), (1, 5, 1)), ((300, 3), (3,)), ((300, 3), (300, 1)), ((2, 200), (2, 1)), ((2, 3, 4, 5), (2, 1, 4, 1)),
+    ((0, 4), (1, 4)), ((), (3,)), ((), ()), ((2, 1, 2, 1, 2, 1, 2), (1, 3, 1, 3, 1, 3, 1)), ((1025,), (1,)), ((2000, 5), (5,))])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "uint8"])
+def test_broadcast(shapes, dtype):
+    arrays = [(normal(*s) * 5).astype(np.int64 if dtype == "uint8" else dtype).astype(dtype) for s in shapes]
+    for name in ("broadcast_add", "broadcast_maximum", "broadcast_mod" if dtype != "float16" else "broadcast_mul"):
+        check(name, arrays, dtype)
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 1000, 1024, 1025, 5000])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_in_place(n, dtype):
+    arrays = [normal(n, dtype=dtype), normal(n, dtype=dtype)]
+    check("elemwise_sub", arrays, dtype, alias=0)
+    check("elemwise_sub", arrays, dtype, alias=1)
+    check("exp", arrays[:1], dtype, alias=0)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64", "bool"])
+def test_integer_arithmetic(dtype):
+    a, b = (g.reshape(-1).astype(dtype) for g in np.meshgrid(np.arange(-9, 10), np.arange(-9, 10)))
+    for name in ("elemwise_add", "elemwise_mul", "elemwise_sub", "_maximum", "_equal", "_lesser", "_logical_xor"):
+        check(name, [a, b], dtype)
+    if dtype != "bool":
+        check("elemwise_div", [a, b], dtype)
+        check("_mod", [a, b], dtype)
+        for scalar in (2.7, -1.0, 0.0, 300.0, float("inf")):
+            check("_mod_scalar", [a], dtype, scalar=scalar)
+            check("_plus_scalar", [a], dtype, scalar=scalar)
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 17), (2, 3, 33), (5, 1, 4), (2, 300, 3), (0, 3), (3, 0)])
+@pytest.mark.parametrize("axis", [None, 0, -1, (0, -1)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_reduction(shape, axis, dtype):
+    x = normal(*shape, dtype=dtype)
+    for name in ("sum", "nansum", "prod", *(("mean", "max", "min") if x.size else ())):
+        if len(shape) > 1 or axis != (0, -1):
+            check(name, [x], dtype, axis=axis)
+    if len(shape) > 1 or axis != (0, -1):
+        check("norm", [x], dtype, axis=axis)
+
+
+def test_nan_in_reductions():
+    x = np.array([[1, np.nan, 3], [4, 5, 6], [np.nan, np.nan, 9]], np.float32)
+    for name in ("max", "min", "nansum", "sum", "argmax", "argmin"):
+        for axis in (0, 1):
+            check(name, [x], axis=axis)
+
+
+@pytest.mark.parametrize("shape, axis", [((4, 1000), -1), ((3, 17), 0), ((2, 5, 70), 1), ((6, 1), -1), ((0, 3), -1)])
+def test_softmax(shape, axis):
+    x = normal(*shape) * 20
+    for name in ("softmax", "log_softmax", "softmin"):
+        check(name, [x], axis=axis, temperature=1.5)
+    for name in ("_softmax_grad", "_log_softmax_grad"):
+        check(name, [normal(*shape), normal(*shape)], axis=axis)
+
+
+@pytest.mark.parametrize("shape, axes", [((33, 70), (1, 0)), ((2, 19, 35), (0, 2, 1)), ((3, 4, 5, 6), (3, 1, 0, 2)),
+                                         ((8, 1, 8), (2, 1, 0)), ((0, 3), (1, 0))])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "float16"])
+def test_transpose(shape, axes, dtype):
+    check("transpose", [(normal(*shape) * 9).astype(np.int64).astype(dtype)], dtype, axes=axes)
+
+
+CONVOLUTIONS = [
+    dict(x=(2, 3, 9, 8), f=5, kernel=(3, 3), stride=(2, 1), pad=(1, 1)), dict(x=(1, 4, 7, 7), f=6, kernel=(3, 2), num_group=2),
+    dict(x=(2, 4, 11), f=4, kernel=(3,), dilate=(2,), pad=(2,)), dict(x=(1, 2, 5, 6, 7), f=3, kernel=(2, 3, 3), pad=(0, 1, 1)),
+    dict(x=(2, 8, 6, 6), f=8, kernel=(3, 3), pad=(1, 1), num_group=8)]
+
+
+@pytest.fixture(params=["onednn", "plain"])
+def path(request, monkeypatch):
+    """Runs a test through oneDNN (where it is installed) and through our own products and convolutions."""
+    from plait.kernels.cpu import dense_table, onednn
+    if request.param == "onednn" and not onednn.load():
+        pytest.skip("oneDNN is not installed")
+    plain = request.param == "plain"
+    monkeypatch.setattr(dense_table, "FORCE_PLAIN", plain)
+    lib.plk_gemm_prefer(plain)
+    yield request.param
+    lib.plk_gemm_prefer(0)
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_convolution(path, case):
+    case = dict(case)
+    x, f, groups = normal(*case.pop("x")), case.pop("f"), case.get("num_group", 1)
+    w = normal(f, x.shape[1] // groups, *case["kernel"])
+    op = REGISTRY["Convolution"]
+    out, = infer(op, complete(op, dict(case, num_filter=f, no_bias=True)), types_of([x, w], ["float32"] * 2))
+    dy = normal(*out.shape)
+    check("Convolution", [x, w, normal(f)], num_filter=f, **case)
+    check("_conv_grad_data", [dy, w], data_shape=x.shape, **case)
+    check("_conv_grad_weight", [dy, x], weight_shape=w.shape, **case)
+
+
+@pytest.mark.parametrize("m, n, k", [(1, 1, 1), (5, 7, 3), (6, 16, 8), (64, 10, 128), (97, 33, 300), (3, 0, 4), (2, 3, 0)])
+@pytest.mark.parametrize("ta", [False, True])
+@pytest.mark.parametrize("tb", [False, True])
+def test_products(path, m, n, k, ta, tb):
+    a, b = normal(*((k, m) if ta else (m, k))), normal(*((n, k) if tb else (k, n)))
+    check("dot", [a, b], "float16", transpose_a=ta, transpose_b=tb)
+    check("batch_dot", [np.stack([a, a + 1]), np.stack([b, b - 1])], "float16", transpose_a=ta, transpose_b=tb)
+    if tb and not ta:
+        check("FullyConnected", [a, b, normal(n)], "float16", num_hidden=n)
+
+
+def random_call(name, counter=3.0, seed=5.0, arrays=(), **attrs):
+    op = REGISTRY[name]
+    attrs = complete(op, attrs)
+    outs = infer(op, attrs, types_of(arrays, ["float32"] * len(arrays)))
+    found = choose(op, types_of(arrays, ["float32"] * len(arrays)), outs, attrs)
+    results = [np.empty(t.shape, t.dtype) for t in outs]
+    bufs = ffi.new("void *[]", [ffi.cast("void *", a.ctypes.data) for a in [*arrays, *results]])
+    params = ffi.new(found.params[0] + " *", found.params[1])
+    assert getattr(lib, found.function)(params, bufs, ffi.new("double[]", [seed, counter])) == lib.PL_OK
+    return results
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_random_numbers(dtype):
+    x, = random_call("_random_uniform", shape=(200, 101), low=-1.0, high=3.0, dtype=dtype)
+    assert x.min() >= -1 and x.max() < 3 and abs(x.mean() - 1) < 0.05
+    z, = random_call("_random_normal", shape=(200, 101), loc=2.0, scale=3.0, dtype=dtype)
+    assert abs(z.mean() - 2) < 0.1 and abs(z.std() - 3) < 0.1 and abs(((z - 2) ** 4).mean() / 81 - 3) < 0.3
+    short, = random_call("_random_uniform", shape=(50,), low=-1.0, high=3.0, dtype=dtype)
+    np.testing.assert_array_equal(short, x.reshape(-1)[:50])
+    assert not np.array_equal(short, random_call("_random_uniform", 4.0, shape=(50,), low=-1.0, high=3.0, dtype=dtype)[0])
+
+
+def test_philox_known_answer():
+    """The first words of key 0, counter 0 in the paper's known-answer file (Salmon et al. 2011)."""
+    x, = random_call("_random_uniform", 0.0, 0.0, shape=(4,), dtype="float32")
+    words = np.array([0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8], np.uint32)
+    np.testing.assert_array_equal(x, (words >> 8).astype(np.float32) * np.float32(2.0 ** -24))
+
+
+@pytest.mark.parametrize("axes", [(), (1,)])
+def test_dropout(axes):
+    x = normal(40, 30) + 5
+    y, mask = random_call("Dropout", arrays=[x], p=0.3, axes=axes, mode="always")
+    np.testing.assert_array_equal(y, x * mask)
+    assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.7)} and 0.4 < (mask > 0).mean() < 0.95
