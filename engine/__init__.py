@@ -26,7 +26,8 @@ __all__ = ["Context", "MXNetError", "Var", "bulk", "cpu", "cpu_pinned", "cpu_sha
            "stats", "trim", "wait", "wait_for_var", "waitall"]
 
 _array.bind(*(int(ffi.cast("uintptr_t", ffi.addressof(lib, name)))
-              for name in ("pl_array_free", "pl_invoke", "pl_program_run", "pl_error_last")))
+              for name in ("pl_array_free", "pl_invoke", "pl_program_run", "pl_error_last", "pl_array_shares",
+                           "pl_array_data")))
 
 POLL_MS = 200                 # how often a wait looks for Ctrl-C
 LANES = {"cpu": lib.PL_LANE_CPU, "io": lib.PL_LANE_IO, "comm": lib.PL_LANE_COMM,

@@ -24,6 +24,8 @@ static struct {
     int (*invoke)(uintptr_t plan, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location);
     int (*program_run)(uintptr_t program, const uintptr_t *in, uintptr_t *out, int32_t location);
     const char *(*error_last)(void);
+    int (*array_shares)(uintptr_t a, uintptr_t b);
+    void *(*array_data)(uintptr_t array);
 } core;
 
 static PyTypeObject *array_type; /* the base */
@@ -251,6 +253,37 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
     return status ? failed() : array_make(out, args[1]);
 }
 
+/* shared(inputs, outputs): [(input, output, same address)] for every pair that shares a var. */
+static PyObject *py_shared(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    PyObject *found = NULL;
+    room r;
+    if (n != 2) {
+        PyErr_SetString(PyExc_TypeError, "shared(inputs, outputs)");
+        return NULL;
+    }
+    Py_ssize_t n_in = length(args[0]), n_out = length(args[1]);
+    if (n_in < 0 || n_out < 0 || room_open(&r, n_in, n_out, 0) < 0)
+        return NULL;
+    if (handles_of(args[0], n_in, r.in) < 0 || handles_of(args[1], n_out, r.out) < 0 || !(found = PyList_New(0)))
+        goto end;
+    for (Py_ssize_t j = 0; j < n_out; j++)
+        for (Py_ssize_t i = 0; i < n_in; i++) {
+            if (!core.array_shares(r.in[i], r.out[j]))
+                continue;
+            PyObject *pair = Py_BuildValue("(nnO)", i, j, core.array_data(r.in[i]) == core.array_data(r.out[j])
+                                                              ? Py_True : Py_False);
+            if (!pair || PyList_Append(found, pair) < 0)
+                Py_CLEAR(found);
+            Py_XDECREF(pair);
+            if (!found)
+                goto end;
+        }
+end:
+    PyMem_Free(r.many);
+    return found;
+}
+
 static PyObject *py_make(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     uintptr_t handle;
@@ -263,13 +296,15 @@ static PyObject *py_make(PyObject *self, PyObject *const *args, Py_ssize_t n)
 
 static PyObject *py_bind(PyObject *self, PyObject *args)
 {
-    unsigned long long array_free, invoke, program_run, error_last;
-    if (!PyArg_ParseTuple(args, "KKKK", &array_free, &invoke, &program_run, &error_last))
+    unsigned long long array_free, invoke, program_run, error_last, array_shares, array_data;
+    if (!PyArg_ParseTuple(args, "KKKKKK", &array_free, &invoke, &program_run, &error_last, &array_shares, &array_data))
         return NULL;
     core.array_free = (void (*)(uintptr_t))(uintptr_t)array_free;
     core.invoke = (int (*)(uintptr_t, const uintptr_t *, uintptr_t *, const double *, int32_t))(uintptr_t)invoke;
     core.program_run = (int (*)(uintptr_t, const uintptr_t *, uintptr_t *, int32_t))(uintptr_t)program_run;
     core.error_last = (const char *(*)(void))(uintptr_t)error_last;
+    core.array_shares = (int (*)(uintptr_t, uintptr_t))(uintptr_t)array_shares;
+    core.array_data = (void *(*)(uintptr_t))(uintptr_t)array_data;
     Py_RETURN_NONE;
 }
 
@@ -286,13 +321,15 @@ static PyObject *py_set_class(PyObject *self, PyObject *type)
 }
 
 static PyMethodDef functions[] = {
-    {"bind", py_bind, METH_VARARGS, "bind(array_free, invoke, program_run, error_last): addresses in the core"},
+    {"bind", py_bind, METH_VARARGS, "bind(array_free, invoke, program_run, error_last, array_shares, array_data): addresses in the core"},
     {"set_class", py_set_class, METH_O, "set_class(type): what new arrays are instances of"},
     {"make", (PyCFunction)(void (*)(void))py_make, METH_FASTCALL, "make(handle, spec) -> array that owns the handle"},
     {"invoke", (PyCFunction)(void (*)(void))py_invoke, METH_FASTCALL,
      "invoke(plan, out_specs, inputs, outputs, scalars, location) -> list of all outputs"},
     {"invoke1", (PyCFunction)(void (*)(void))py_invoke1, METH_FASTCALL,
      "invoke1(plan, out_spec, array, array or number) -> array"},
+    {"shared", (PyCFunction)(void (*)(void))py_shared, METH_FASTCALL,
+     "shared(inputs, outputs) -> [(input, output, same address)] of the pairs that share memory"},
     {"run", (PyCFunction)(void (*)(void))py_run, METH_FASTCALL,
      "run(program, out_specs, inputs, outputs, location) -> list of all outputs"},
     {NULL, NULL, 0, NULL}};

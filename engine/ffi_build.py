@@ -60,6 +60,8 @@ extern "Python" void plpy_release(void *arg);
 ffi.set_source(
     "plait.engine._core", "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers),
     sources=[str(s.relative_to(ROOT)) for s in sources],
+    depends=[str(h.relative_to(ROOT)) for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated")
+             for h in sorted((ROOT / folder).glob("*.[hi]*"))],
     include_dirs=[".", "engine/core", "kernels/cpu", str(Path(sys.prefix) / "include")],
     define_macros=[("_GNU_SOURCE", None)],
     extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-Wall", "-Wextra",

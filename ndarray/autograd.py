@@ -393,7 +393,8 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
         else:
             ys.append(with_entry(y, (node, i)))
     xs = [with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
-    with _Scope(None, bool(graph_node.attrs.get("train", state.training))):
+    device = node.plan.in_specs[0].device          # where a gradient makes its constants
+    with device, _Scope(None, bool(graph_node.attrs.get("train", state.training))):
         return op.grad(F, dys, xs, ys, **graph_node.attrs)
 
 

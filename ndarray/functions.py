@@ -17,26 +17,28 @@ NAN = float("nan")
 def operator_function(op: Operator, name: str):
     """The eager function of an operator: looks up its plan by the attributes as given and the inputs' specs."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
-    flat = not any(p.dynamic and p.kind.startswith("floats") for p in op.params)
+    lists = any(p.dynamic and p.kind.startswith("floats") for p in op.params)
+    train_aware = op.train_aware
     plans: dict = {}
 
     def call(inputs, static, dynamic, out, name, kwargs):
         while inputs and inputs[-1] is None:
             inputs = inputs[:-1]
-        if inputs and not kwargs and flat:
-            try:
-                key = (static, state.training if op.train_aware else None, *[a._spec for a in inputs])
-                plan = plans.get(key)
-            except (TypeError, AttributeError):       # a list among the attributes, or an input that is no array
-                return slow(inputs, static, dynamic, out, kwargs)
-            if plan is None:
-                plan = first(key, inputs, static, dynamic)
-            return run(plan, inputs, [NAN if d is None else d for d in dynamic], out)
-        return slow(inputs, static, dynamic, out, kwargs)
+        if not inputs or kwargs:
+            return slow(inputs, static, dynamic, out, kwargs)
+        try:
+            lengths = tuple([len(d) if d.__class__ in (tuple, list) else 0 for d in dynamic]) if lists else ()
+            key = (static, state.training if train_aware else lengths, *[a._spec for a in inputs])
+            plan = plans.get(key)
+        except (TypeError, AttributeError):           # a list among the attributes, or an input that is no array
+            return slow(inputs, static, dynamic, out, kwargs)
+        if plan is None:
+            plan = first(key, inputs, static, dynamic)
+        return run(plan, inputs, numbers(dynamic, lists) if dynamic else (), out)
 
     def first(key, inputs, static, dynamic):
         full = op.parse(attributes(inputs, static, dynamic, {}))
-        if op.train_aware:
+        if train_aware:
             full["train"] = state.training
         plan = make_plan(op, full, [a._spec for a in inputs], _device_of(op, inputs, None))
         _remember(plans, key, plan)
@@ -55,6 +57,19 @@ def operator_function(op: Operator, name: str):
             attrs[op.variadic_key] = len(inputs)
         return {k: list_to_tuple(v) for k, v in attrs.items() if v is not REQUIRED}
     return make_function(op, name, call, __name__)
+
+
+def numbers(dynamic, lists: bool) -> list[float]:
+    """Dynamic parameters as kernels get them: NaN for None, lists flattened."""
+    if not lists:
+        return [NAN if d is None else d for d in dynamic]
+    flat: list[float] = []
+    for d in dynamic:
+        if d.__class__ in (tuple, list):
+            flat.extend(d)
+        else:
+            flat.append(NAN if d is None else d)
+    return flat
 
 
 def list_to_tuple(value):

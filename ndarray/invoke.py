@@ -3,9 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..engine import current_context, lib, location
 from ..engine._array import invoke as call
-from ..engine._array import invoke1
+from ..engine._array import invoke1, shared
 from ..engine.error import DeviceError, MXNetError, OperatorError
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
@@ -50,18 +52,16 @@ def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
 def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out=None):
     """Runs a plan on arrays: one call into the core; then the tape. Returns the visible output(s), or `out`."""
     if out is None:
-        targets: list[NDArray] = []
+        made = _launch(plan, inputs, scalars, ())
+        return made[0] if plan.n_visible == 1 else made[:plan.n_visible]
+    targets = _targets(plan, out)
+    if _overlap(plan, inputs, targets):
+        results = run(plan, inputs, scalars)
+        for r, t in zip(results if isinstance(results, list) else [results], targets):
+            run(make_plan(_COPY, {}, [r._spec], r._spec.device), [r], (), t)
     else:
-        targets = _targets(plan, out)
-        if _overlap(plan, inputs, targets):
-            results = run(plan, inputs, scalars)
-            for r, t in zip(results if isinstance(results, list) else [results], targets):
-                run(make_plan(_COPY, {}, [r._spec], r._spec.device), [r], (), t)
-            return out
-    made = _launch(plan, inputs, scalars, targets)
-    if out is not None:
-        return out
-    return made[0] if plan.n_visible == 1 else made[:plan.n_visible]
+        _launch(plan, inputs, scalars, targets)
+    return out
 
 
 def _launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
@@ -99,13 +99,8 @@ def _targets(plan: Plan, out) -> list[NDArray]:
 
 def _overlap(plan: Plan, inputs, targets) -> bool:
     """Does an output share memory with an input that the kernel must not overwrite?"""
-    for j, target in enumerate(targets):
-        for i, a in enumerate(inputs):
-            if lib.pl_array_shares(target._handle, a._handle) and not (
-                    (i, j) in plan.op.inplace and a._spec.nbytes == target._spec.nbytes
-                    and lib.pl_array_data(a._handle) == lib.pl_array_data(target._handle)):
-                return True
-    return False
+    return any(not (same and (i, j) in plan.op.inplace and inputs[i]._spec.nbytes == targets[j]._spec.nbytes)
+               for i, j, same in shared(inputs, targets))
 
 
 def binary_method(both: str, right: str):
@@ -175,7 +170,7 @@ def _remember(cache: dict, key, plan: Plan) -> None:
 
 def as_number(value) -> float:
     """A scalar operand. Raises TypeError, also for NumPy arrays of one element and numbers in strings."""
-    if getattr(value, "shape", ()) != () or isinstance(value, (str, bytes)):
+    if isinstance(value, (str, bytes, np.ndarray)):
         raise TypeError("not a number")
     return float(value)
 

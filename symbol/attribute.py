@@ -26,7 +26,7 @@ def check_text(attrs: dict, what: str) -> None:
     """Raises ValueError where an attribute is not text."""
     for key, value in attrs.items():
         if not isinstance(value, str):
-            raise ValueError(f"{what}: attributes must be strings, got {key}={value!r}\n  fix: {key}={str(value)!r}")
+            raise ValueError(f"{what}: attributes must be strings, got {key}={value!r}\n  fix: {key}={str(value)!r}")  # noqa: TRY004 - as MXNet
 
 
 class _ClassProperty:

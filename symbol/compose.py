@@ -7,8 +7,9 @@ from typing import Any
 
 from ..engine.error import OperatorError
 from ..kernels.record import DTYPES, Operator, Type, dtype_name
-from . import attribute, name as naming
-from .graph import Node, Value, caller_line
+from . import attribute
+from . import name as naming
+from .graph import Node, Value, caller_line, rewrite
 from .inference import declared, fill_node, infer_node, is_known, merge_shapes, source_shape
 
 # how variables made for missing inputs start
@@ -157,3 +158,35 @@ def dtype_flag(dtype) -> str:
         return dtype
     return str(DTYPES.index(dtype_name(dtype)))
 
+
+# ---- graphs made from graphs ------------------------------------------------------------------------------------
+
+def twin(node: Node, inputs: list[Value]) -> list[Value]:
+    """A copy of a node; variables are copied too, so that their attributes can be set apart."""
+    made = Node(node.op, node.attrs, inputs, node.name, node.types, None if node.extra is None else dict(node.extra),
+                node.source)
+    return [Value(made, i) for i in range(node.n_outputs)]
+
+
+def renamed(outputs: list[Value], name: str) -> list[Value]:
+    """The graph with another name on the node of its first output."""
+    last = outputs[0].node
+    made = Node(last.op, last.attrs, last.inputs, name, last.types, last.extra, last.source)
+    return rewrite(outputs, lambda node, ins: None, {last: [Value(made, i) for i in range(last.n_outputs)]})
+
+
+def named(outputs: list[Value]) -> list[Value]:
+    """A typed graph of passes as a user's: every node has a name, and no `train`."""
+    counter: dict[str, int] = {}
+
+    def replace(node, inputs):
+        if node.op is None:
+            return [Value(Node(None, {}, (), node.name, None, node.extra))]
+        name = node.name
+        if not name:
+            n = counter.get(node.op.name, 0)
+            counter[node.op.name] = n + 1
+            name = f"{node.op.name.lower()}_grad{n}"
+        made = Node(node.op, {k: v for k, v in node.attrs.items() if k != "train"}, inputs, name, None, node.extra)
+        return [Value(made, i) for i in range(node.n_outputs)]
+    return rewrite(outputs, replace)

@@ -5,8 +5,19 @@ import sys
 from numbers import Number
 
 from ..kernels.record import REGISTRY, dtype_name, lookup
-from .symbol import (Executor, Group, Symbol, Variable, apply, binary, load, load_json, symbol_function, tracing,  # noqa: F401
-                     var)
+from .symbol import (  # noqa: F401
+    Executor,
+    Group,
+    Symbol,
+    Variable,
+    apply,
+    binary,
+    load,
+    load_json,
+    symbol_function,
+    tracing,
+    var,
+)
 
 
 def _creation(op: str, given: dict, kwargs: dict) -> Symbol:
@@ -75,7 +86,7 @@ def _pair(name: str):
 
 
 maximum, minimum, power, hypot = map(_pair, _PAIRS)
-pow = power                    # noqa: A001 - MXNet's name
+pow = power
 
 
 def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False) -> Symbol:

@@ -9,14 +9,14 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..engine.error import MXNetError, OperatorError
+from ..engine.error import OperatorError
 from ..kernels.plan import infer
 from ..kernels.record import Operator, Type, lookup
 
 
 class Node:
     """One operator applied to values, or a variable (op is None)."""
-    __slots__ = ("op", "attrs", "inputs", "name", "types", "extra", "source", "__weakref__")
+    __slots__ = ("__weakref__", "attrs", "extra", "inputs", "name", "op", "source", "types")
 
     def __init__(self, op: Operator | None, attrs: dict[str, Any], inputs: Sequence[Value], name: str = "",
                  types: Sequence[Type] | None = None, extra: dict[str, str] | None = None, source: str | None = None):
@@ -42,7 +42,7 @@ def _without_train(attrs):
 
 class Value:
     """One output of a node. Has shape and dtype when typed, and Python's operators (see operators.py)."""
-    __slots__ = ("node", "index")
+    __slots__ = ("index", "node")
 
     def __init__(self, node: Node, index: int = 0):
         self.node, self.index = node, index

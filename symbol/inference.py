@@ -235,7 +235,7 @@ def _trial(node: Node, known, first):
             ins = fill_node(node, ins)
             ins = [t if d is None or t is None else Type(t.shape, d) for t, d in zip(ins, known)]
             return [t.dtype for t in ins], [t.dtype for t in infer(node.op, node.attrs, ins)]
-        except Exception:        # noqa: BLE001 - this shape does not suit the operator, another may
+        except (ArithmeticError, LookupError, TypeError, ValueError):     # another shape may suit the operator
             continue
     dtype = node.attrs.get("dtype")
     return [d or first for d in known], [dtype if isinstance(dtype, str) else first] * node.n_outputs

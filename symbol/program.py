@@ -8,7 +8,7 @@ from ..engine._array import run
 from ..kernels.plan import INLINE_US, make_plan, mutated_inputs, scalars_of
 from ..kernels.record import lookup
 from ..kernels.spec import Spec, spec
-from .graph import Node, Value, topological
+from .graph import Node, Value
 from .passes.memory import Buffer, plan_memory
 
 READ, WRITE, READWRITE = 0, 1, 2
@@ -16,8 +16,20 @@ READ, WRITE, READWRITE = 0, 1, 2
 
 class Program:
     """A lowered graph. Inputs and outputs are array handles in the order given to `lower`."""
-    __slots__ = ("handle", "n_in", "n_out", "out_specs", "in_modes", "plans", "arena_bytes", "naive_bytes", "cost_us",
-                 "mutated", "can_fail", "_keep")
+    __slots__ = (
+        "_keep",
+        "arena_bytes",
+        "can_fail",
+        "cost_us",
+        "handle",
+        "in_modes",
+        "mutated",
+        "n_in",
+        "n_out",
+        "naive_bytes",
+        "out_specs",
+        "plans",
+    )
 
     def __del__(self):
         lib.pl_program_free(self.handle)

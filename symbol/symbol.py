@@ -9,15 +9,17 @@ from numbers import Number
 from typing import Any
 
 from ..engine import current_context
-from ..engine.error import MXNetError, OperatorError
+from ..engine.error import MXNetError
 from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, lookup
 from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.spec import NUMPY_DTYPES
-from . import attribute, executor as execution
-from .compose import active, compose, dtype_flag, new_variable, tracing  # noqa: F401
+from . import attribute
+from . import executor as execution
+from .compose import active, compose, dtype_flag, named, new_variable, renamed, tracing, twin  # noqa: F401
 from .executor import Executor, output_name, output_names, variables_of
 from .graph import Node, Value, caller_line, rewrite, topological
+from .indexing import slice_of
 from .inference import Inference, infer_dtypes, is_known, typed_graph
 from .json import from_json, text_attrs, to_json, without_amp_cast
 from .passes.gradient import gradient as gradient_pass
@@ -39,7 +41,7 @@ class Symbol:
 
     A Symbol made while a block is traced knows its shape and dtype and behaves like an array; others do not.
     """
-    __slots__ = ("_outputs", "__weakref__")
+    __slots__ = ("__weakref__", "_outputs")
     __array_priority__ = 1000.0
 
     def __init__(self, outputs: Sequence[Value]):
@@ -122,7 +124,7 @@ class Symbol:
                 raise ValueError(f'There are multiple outputs with name "{key}"')
             return Symbol([self._outputs[found[0]]])
         if self._is_array:
-            return _part(self, key)
+            return self._part(key)
         if isinstance(key, slice):
             return Symbol(self._outputs[key])
         if not hasattr(key, "__index__"):
@@ -130,6 +132,14 @@ class Symbol:
         if not -len(self._outputs) <= key.__index__() < len(self._outputs):
             raise IndexError(f"Index out of range: {self!r} has {len(self._outputs)} outputs, got {key}")
         return Symbol([self._outputs[key.__index__()]])
+
+    def _part(self, key) -> Symbol:
+        """x[key] of an array of known shape; a Symbol as key takes along the first axis."""
+        if isinstance(key, Symbol):
+            return apply(lookup("take"), "take", [self, key], {"axis": 0})
+        attrs, shape = slice_of(self.shape, key)
+        x = self if attrs is None else apply(lookup("slice"), "slice", [self], attrs)
+        return x if x.shape == shape else x.reshape(shape)
 
     def list_arguments(self) -> list[str]:
         """Names of the variables that are inputs, in the graph's order."""
@@ -203,11 +213,11 @@ class Symbol:
             start.update({n: [_single(other, key)] for n in found})
         outputs = rewrite(self._outputs, lambda node, ins: None, start)
         if name:
-            outputs = _renamed(outputs, name)
+            outputs = renamed(outputs, name)
         return Symbol(outputs)
 
     def __copy__(self) -> Symbol:
-        return Symbol(rewrite(self._outputs, _twin))
+        return Symbol(rewrite(self._outputs, twin))
 
     def __deepcopy__(self, memo=None) -> Symbol:
         return self.__copy__()
@@ -255,7 +265,7 @@ class Symbol:
         arguments, auxiliary = variables_of(self._outputs)
 
         def shapes(values):
-            return [_shape_or_unknown(found, v) for v in values]
+            return [found.shape[v] or () for v in values]
         return shapes(map(Value, arguments)), shapes(self._outputs), shapes(map(Value, auxiliary))
 
     def infer_type(self, *args, **kwargs):
@@ -328,7 +338,7 @@ class Symbol:
         zero = lookup("_zeros")
         grads = [g if g is not None else Value(Node(zero, zero.parse({"shape": by_name[n].types[0].shape}), (), f"{n}_zero"))
                  for n, g in zip(wrt, grads)]
-        return Symbol(_named(grads))
+        return Symbol(named(grads))
 
     # ---- files and text --------------------------------------------------------------------------------------
 
@@ -354,6 +364,10 @@ class Symbol:
             if attrs := text_attrs(node):
                 lines += ["Attrs:"] + [f"\t{k}={v}" for k, v in sorted(attrs.items())]
         return "\n".join(lines) + "\n"
+
+    def _repr_mimebundle_(self, include=None, exclude=None, **_):
+        from .draw import draw  # imports graphviz, which only drawings need
+        return draw(self._outputs, collapse=True)._repr_mimebundle_(include, exclude)
 
     def __reduce__(self):
         return load_json, (self.tojson(remove_amp_cast=False),)
@@ -586,76 +600,3 @@ def load_json(json_str: str) -> Symbol:
     if not isinstance(json_str, str):
         raise TypeError("json_str required to be string")
     return Symbol(from_json(json_str))
-
-
-def _twin(node: Node, inputs: list[Value]) -> list[Value]:
-    """A copy of a node; variables are copied too, so that their attributes can be set apart."""
-    made = Node(node.op, node.attrs, inputs, node.name, node.types, None if node.extra is None else dict(node.extra),
-                node.source)
-    return [Value(made, i) for i in range(node.n_outputs)]
-
-
-def _renamed(outputs: list[Value], name: str) -> list[Value]:
-    """The graph with another name on the node of its first output."""
-    last = outputs[0].node
-    made = Node(last.op, last.attrs, last.inputs, name, last.types, last.extra, last.source)
-    return rewrite(outputs, lambda node, ins: None, {last: [Value(made, i) for i in range(last.n_outputs)]})
-
-
-def _named(outputs: list[Value]) -> list[Value]:
-    """A typed graph of passes as a user's: every node has a name, and no `train`."""
-    counter: dict[str, int] = {}
-
-    def replace(node, inputs):
-        if node.op is None:
-            return [Value(Node(None, {}, (), node.name, None, node.extra))]
-        name = node.name
-        if not name:
-            n = counter.get(node.op.name, 0)
-            counter[node.op.name] = n + 1
-            name = f"{node.op.name.lower()}_grad{n}"
-        made = Node(node.op, {k: v for k, v in node.attrs.items() if k != "train"}, inputs, name, None, node.extra)
-        return [Value(made, i) for i in range(node.n_outputs)]
-    return rewrite(outputs, replace)
-
-
-def _shape_or_unknown(found: Inference, v: Value) -> tuple[int, ...]:
-    shape = found.shape[v]
-    return () if shape is None else shape
-
-
-# ---- parts of traced arrays ------------------------------------------------------------------------------------
-
-def _part(x: Symbol, key) -> Symbol:
-    """x[key] of a Symbol of known shape, as NDArrays do it: ints, slices, None, ... and one Symbol of indices."""
-    if isinstance(key, Symbol):
-        return apply(lookup("take"), "take", [x, key], {"axis": 0})
-    keys = list(key) if isinstance(key, tuple) else [key]
-    if any(not (k is None or k is Ellipsis or isinstance(k, slice) or hasattr(k, "__index__")) for k in keys):
-        raise TypeError(f"a traced array is indexed by ints, slices, None and ..., got {key!r}\n  fix: take, gather_nd, pick")
-    n_axes = sum(k is not None and k is not Ellipsis for k in keys)
-    if n_axes > x.ndim:
-        raise IndexError(f"too many indices: the array has {x.ndim} dimensions, got {n_axes}")
-    if Ellipsis not in [k for k in keys if k is Ellipsis]:
-        keys.append(Ellipsis)
-    at = next(i for i, k in enumerate(keys) if k is Ellipsis)
-    keys[at:at + 1] = [slice(None)] * (x.ndim - n_axes)
-    begin, end, step, shape = [], [], [], []
-    axes = iter(x.shape)
-    for k in keys:
-        if k is None:
-            shape.append(1)
-            continue
-        n = next(axes)
-        if isinstance(k, slice):
-            b, e, s = k.indices(n)
-            begin.append(b), end.append(e if e >= 0 else None), step.append(s)
-            shape.append(len(range(b, e, s)))
-        else:
-            i = k.__index__()
-            if not -n <= i < n:
-                raise IndexError(f"index {i} is out of bounds for an axis of size {n}")
-            begin.append(i % n), end.append(i % n + 1), step.append(1)
-    if any((b, e, s) != (0, n, 1) for b, e, s, n in zip(begin, end, step, x.shape)):
-        x = apply(lookup("slice"), "slice", [x], {"begin": tuple(begin), "end": tuple(end), "step": tuple(step)})
-    return x if x.shape == tuple(shape) else x.reshape(tuple(shape) or (1,))

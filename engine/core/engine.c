@@ -246,7 +246,8 @@ void pl_op_execute(pl_op *op)
     pl_running = op;
     if (!error) {
         int64_t start_ns = pl_profiler_clock();
-        pl_fail_clear();
+        if (pl_failed)
+            pl_fail_forget();
         int status = op->run(op);
         if (start_ns)
             pl_profiler_record(PL_EVENT_OP, op->name, op->label, op->push_ns, start_ns);

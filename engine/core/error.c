@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_BYTES = 8192, N_NAMES = 1024 };
+enum { TEXT_BYTES = 1024, N_NAMES = 1024 };    /* the text lies in static TLS, of which a loaded module gets little */
 
+_Thread_local bool pl_failed;
 static _Thread_local char last_text[TEXT_BYTES];
 static _Thread_local const char *last_name = "";
 static _Thread_local int32_t last_location = -1;
@@ -39,6 +40,7 @@ static void keep_text(const char *text)
 
 int pl_fail(int status, const char *text)
 {
+    pl_failed = true;
     keep_text(text);
     last_name = "";
     last_location = -1;
@@ -56,8 +58,9 @@ int pl_fail_with(int status, const char *text, pl_free_fn release, void *owner)
     return status;
 }
 
-void pl_fail_clear(void)
+void pl_fail_forget(void)
 {
+    pl_failed = false;
     last_text[0] = 0;
     if (fresh.release) {
         fresh.release(fresh.owner);

@@ -71,7 +71,7 @@ struct pl_op {
 /* engine.c.  An op's life: pl_op_begin, pl_op_claim for each array, pl_op_submit or pl_op_abandon. */
 extern pthread_mutex_t pl_lock;
 extern pthread_cond_t pl_done;                /* sleeping waiters; woken by pl_announce alone */
-extern _Thread_local pl_op *pl_running;       /* the innermost op that this thread runs */
+extern _Thread_local pl_op *pl_running;           /* the innermost op that this thread runs */
 extern struct pl_engine_state {
     int64_t n_pending;                        /* ops submitted and not finished */
     int64_t n_queued;                         /* those of them that did not run at once on their caller */
@@ -159,7 +159,8 @@ size_t pl_storage_used(void);
 size_t pl_machine_bytes(void);                                   /* physical memory */
 
 /* error.c */
-void pl_fail_clear(void);                                        /* forgets this thread's failure; without the lock */
+extern _Thread_local bool pl_failed;                                 /* this thread has a failure */
+void pl_fail_forget(void);                                       /* that one; without the lock */
 pl_error *pl_error_new(int status, const char *name, int32_t location);   /* from this thread's failure; never NULL */
 int pl_error_report(pl_error *error);                            /* copies it to this thread; it is told now */
 void pl_error_remember(pl_error *error);                         /* in the list of untold errors */

@@ -20,6 +20,12 @@ size_t pl_machine_bytes(void)
     if (!machine_bytes) {
         long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
         machine_bytes = pages > 0 && page_bytes > 0 ? (size_t)pages * (size_t)page_bytes : (size_t)1 << MAX_SHIFT;
+        size_t container_bytes = 0;           /* cgroup v2; the file says "max" without a limit */
+        FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
+        if (file && fscanf(file, "%zu", &container_bytes) == 1 && container_bytes < machine_bytes)
+            machine_bytes = container_bytes;
+        if (file)
+            fclose(file);
     }
     return machine_bytes;
 }

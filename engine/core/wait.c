@@ -96,13 +96,13 @@ static bool var_done(const void *arg)
     return atomic_load_explicit(&w->var->version, memory_order_relaxed) >= w->version;
 }
 
-/* True inside an op that claimed the var: it is ready there, and later users wait for this op. */
-static bool claimed_here(const pl_var *var)
+/* The claim of the op that this thread runs, or NULL. Such a var is ready, and its later users wait for this op. */
+static const pl_request *own_claim(const pl_var *var)
 {
     for (int i = 0; pl_running && i < pl_running->n_requests; i++)
         if (pl_running->requests[i].var == var)
-            return true;
-    return false;
+            return &pl_running->requests[i];
+    return NULL;
 }
 
 int pl_wait_var(pl_var *var, bool for_write, int timeout_ms)
@@ -110,9 +110,11 @@ int pl_wait_var(pl_var *var, bool for_write, int timeout_ms)
     int status = PL_OK;
     pl_enter();
     var_wait w = {var, var->writes_pushed, for_write};
-    if (claimed_here(var)) {
+    const pl_request *claim = own_claim(var);
+    if (claim) {
         pl_leave();
-        return PL_OK;
+        return for_write && claim->mode == PL_READ
+            ? pl_fail(PL_EINVAL, "wait: the operation reads this array and has not declared to write it") : PL_OK;
     }
     var->object.refs++;
     if (!var_done(&w)) {

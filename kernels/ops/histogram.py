@@ -18,6 +18,9 @@ def _infer(ins, bin_cnt, range):
 
 
 def _ref(xp, data, bins=None, *, bin_cnt, range):
+    data = data.astype("uint8") if data.dtype.kind == "b" else data
+    if bins is not None and bool(xp.any(bins[1:] < bins[:-1])):
+        raise OperatorError("_histogram", "bins must not decrease")
     return xp.histogram(data, bins=bin_cnt if bins is None else bins, range=range)
 
 

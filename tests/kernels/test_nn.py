@@ -2,9 +2,8 @@
 import itertools
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import autograd, nd
 from plait.engine.error import OperatorError, ShapeError
 from plait.kernels.plan import generator, run_reference
@@ -43,6 +42,13 @@ def test_batch_norm_training_moves_statistics():
     np.testing.assert_allclose(y.asnumpy(), expected, atol=1e-5)
     np.testing.assert_allclose(mean.asnumpy(), 0.7 * before_mean + 0.3 * batch_mean, atol=1e-6)
     np.testing.assert_allclose(var.asnumpy(), 0.7 * before_var + 0.3 * batch_var, atol=1e-6)
+
+
+def test_batch_norm_reference_moves_statistics_too():
+    x, one = rng.normal(size=(6, 2, 3)), np.ones(2)
+    *_, mean, var = run("BatchNorm", x, one, one, 2 * one, 3 * one, train=True, momentum=0.7)
+    np.testing.assert_allclose(mean, 0.7 * 2 + 0.3 * x.mean(axis=(0, 2)), rtol=1e-12)
+    np.testing.assert_allclose(var, 0.7 * 3 + 0.3 * x.var(axis=(0, 2)), rtol=1e-12)
 
 
 @pytest.mark.parametrize("train, use_global_stats", [(False, False), (True, True)])
@@ -417,6 +423,17 @@ def test_mixed_derivative_of_a_convolution():
     w.attach_grad()
     with autograd.record():
         y = nd.Convolution(x, w, kernel=(3, 3), num_filter=3, no_bias=True)
-        dx = autograd.grad(y, x, create_graph=True)
+        dx, = autograd.grad(y, [x], create_graph=True)
     dx.backward()                 # d/dw of sum(dx): every weight element reaches each of the 2 x 2 outputs
     np.testing.assert_allclose(w.grad.asnumpy(), np.full((3, 2, 3, 3), 4.0), rtol=1e-6)
+
+
+def test_second_order_on_another_device():
+    x, state = nd.array(rng.normal(size=(3, 2, 2)), ctx=mx.cpu(1)), nd.zeros((1, 2, 2), ctx=mx.cpu(1))
+    params = nd.array(rng.normal(size=36), ctx=mx.cpu(1))
+    x.attach_grad()
+    with autograd.record():
+        y = nd.RNN(x, params, state, mode="gru", state_size=2, num_layers=1)
+        dx, = autograd.grad(y, [x], create_graph=True)
+    dx.backward()
+    assert x.grad.context == mx.cpu(1) and (x.grad.asnumpy() != 0).any()

@@ -118,8 +118,9 @@ def test_nd_equals_reference_and_inference(op, case):
             continue
         try:
             want = expected(op, attrs, inputs)
-        except TypeError:                    # NumPy does no arithmetic on bools
-            assert dtype == "bool" and not op.pointwise
+        except (TypeError, OperatorError) as error:
+            # NumPy does no arithmetic on bools; whole or wrapped values may be refused
+            assert not op.pointwise and dtype == "bool" or dtype not in FLOATS and isinstance(error, OperatorError)
             continue
         got = execute(op, attrs, inputs)
         for g, w, t in itertools.zip_longest(got, want, types):

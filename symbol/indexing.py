@@ -1,0 +1,41 @@
+"""Basic indexing of arrays of known shape, as NDArrays do it: what to slice, and the shape that is left."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def slice_of(shape: Sequence[int], key) -> tuple[dict | None, tuple[int, ...]]:
+    """(attributes of `slice`, or None where all is taken; shape of the result) of x[key].
+
+    key: ints, slices, None and ..., or a tuple of them. A result without axes has shape (1,).
+    Raises TypeError for other keys, IndexError for places outside.
+    """
+    keys = list(key) if isinstance(key, tuple) else [key]
+    if any(not (k is None or k is Ellipsis or isinstance(k, slice) or hasattr(k, "__index__")) for k in keys):
+        raise TypeError(f"a traced array is indexed by ints, slices, None and ..., got {key!r}\n"
+                        "  fix: take, gather_nd or pick")
+    n_axes = sum(k is not None and k is not Ellipsis for k in keys)
+    if n_axes > len(shape):
+        raise IndexError(f"too many indices: the array has {len(shape)} dimensions, got {n_axes}")
+    at = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
+    keys[at:at + 1] = [slice(None)] * (len(shape) - n_axes)
+    spans, result = [], []
+    axes = iter(shape)
+    for k in keys:
+        if k is None:
+            result.append(1)
+            continue
+        n = next(axes)
+        if isinstance(k, slice):
+            begin, end, step = k.indices(n)
+            result.append(len(range(begin, end, step)))
+            spans.append((begin, end if end >= 0 else None, step))
+        else:
+            i = k.__index__()
+            if not -n <= i < n:
+                raise IndexError(f"index {i} is out of bounds for an axis of size {n}")
+            spans.append((i % n, i % n + 1, 1))
+    if all(span == (0, n, 1) for span, n in zip(spans, shape)):
+        return None, tuple(result) or (1,)
+    begin, end, step = zip(*spans)
+    return {"begin": begin, "end": end, "step": step}, tuple(result) or (1,)
