@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import re
 import sys
 import types
@@ -40,6 +41,16 @@ def generate() -> None:
         sys.modules.update(saved)
 
 
+def onednn_headers() -> list[str]:
+    """Where the wheel of oneDNN's headers put them (in an isolated build that is not sys.prefix); empty: built without."""
+    try:
+        files = importlib.metadata.files("onednn-devel-cpu-gomp") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found = [Path(str(f.locate())) for f in files if str(f).endswith("include/oneapi/dnnl/dnnl.h")]
+    return [str(f.resolve().parents[2]) for f in found[:1]]
+
+
 generate()
 headers = [ROOT / "engine/core/plait.h", ROOT / "kernels/cpu/kernel.h",
            *sorted((ROOT / "kernels/cpu").glob("[!k]*.h")),
@@ -62,7 +73,7 @@ ffi.set_source(
     sources=[str(s.relative_to(ROOT)) for s in sources],
     depends=[str(h.relative_to(ROOT)) for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated")
              for h in sorted((ROOT / folder).glob("*.[hi]*"))],
-    include_dirs=[".", "engine/core", "kernels/cpu", str(Path(sys.prefix) / "include")],
+    include_dirs=[".", "engine/core", "kernels/cpu", *onednn_headers()],
     define_macros=[("_GNU_SOURCE", None)],
     extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-Wall", "-Wextra",
                         "-Wno-unused-parameter"],
