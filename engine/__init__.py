@@ -182,7 +182,9 @@ def raise_last() -> None:
         text = f"{rule}\n  at: {at}{fix}{rest}"
     kind = raisable(type(original)) if original is not None else DeferredError
     lib.pl_error_forget()
-    raise kind(text) from original
+    error = kind(text)
+    error.__dict__.update(getattr(original, "__dict__", {}))
+    raise error from original
 
 
 def wait(handle: int, for_write: bool = False) -> None:
