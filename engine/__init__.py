@@ -184,7 +184,10 @@ def raise_last() -> None:
     lib.pl_error_forget()
     error = kind(text)
     error.__dict__.update(getattr(original, "__dict__", {}))
-    raise error from original
+    try:
+        raise error from original
+    finally:
+        del error  # its traceback has this frame: a cycle that would keep the caller's arrays
 
 
 def wait(handle: int, for_write: bool = False) -> None:
