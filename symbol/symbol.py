@@ -255,18 +255,19 @@ class Symbol:
         """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None, None) if a shape
         stays unknown. 0 is an unknown dimension. Raises OperatorError that names the node, the rule and its inputs.
         """
-        found = self.infer_shape_partial(*args, **kwargs)
-        known = all(is_known(s) for group in found for s in group)
-        return found if known else (None, None, None)
+        found = self._infer_shapes(args, kwargs)
+        return found if all(is_known(s) for group in found for s in group) else (None, None, None)
 
     def infer_shape_partial(self, *args, **kwargs):
         """As infer_shape; unknown shapes are () and unknown dimensions 0."""
+        return tuple([s or () for s in group] for group in self._infer_shapes(args, kwargs))
+
+    def _infer_shapes(self, args, kwargs) -> tuple[list, list, list]:
+        """Shapes of arguments, outputs and auxiliary states; None for an unknown one."""
         found = Inference(self._outputs, self._shapes(args, kwargs), {})
         arguments, auxiliary = variables_of(self._outputs)
-
-        def shapes(values):
-            return [found.shape[v] or () for v in values]
-        return shapes(map(Value, arguments)), shapes(self._outputs), shapes(map(Value, auxiliary))
+        return tuple([found.shape[v] for v in values]
+                     for values in (map(Value, arguments), self._outputs, map(Value, auxiliary)))
 
     def infer_type(self, *args, **kwargs):
         """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays unknown."""
