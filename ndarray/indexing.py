@@ -69,7 +69,8 @@ def parse(key, shape: tuple[int, ...]) -> list:
 def _item(k, axis: int, n: int):
     if type(k) is slice:
         start, stop, step = k.indices(n)
-        return Span(start, len(range(start, stop, step)), step)
+        count = len(range(start, stop, step))
+        return Span(start, count, step) if count else Span(0, 0, 1)
     if isinstance(k, NDArray):
         if k._spec.dtype == "bool":
             raise ValueError(compose("indexing: a boolean NDArray is no index in mx.nd, which has integer indices only",
@@ -250,6 +251,8 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
 
 
 def _stacked(parts, lead, device) -> NDArray:
+    if not prod(lead):                        # nothing is picked, whatever the indices are
+        return from_memory(np.zeros((len(parts), *lead), np.int64), device)
     if not any(isinstance(v, NDArray) for v, _ in parts):
         host = np.stack([np.broadcast_to(np.reshape(v, aligned), lead) for v, aligned in parts]).astype(np.int64)
         return from_memory(host, device)
@@ -273,11 +276,12 @@ def _advanced_get(self, items) -> NDArray:
 def _advanced_set(self, items, value) -> None:
     indices, picked, final = _places(self, items)
     value = _fitted(value, final, self)
+    if not prod(picked):
+        return
     if not isinstance(value, NDArray):
         value = invoke(lookup("_full"), (), {"shape": picked, "value": value, "dtype": self._spec.dtype}, None,
                        self._spec.device)
-    if value.size:
-        invoke(lookup("_scatter_set_nd"), (self, _reshaped(value, picked), indices), {"shape": self.shape}, self)
+    invoke(lookup("_scatter_set_nd"), (self, _reshaped(value, picked), indices), {"shape": self.shape}, self)
 
 
 # ---- values ---------------------------------------------------------------------------------------------------
@@ -305,7 +309,7 @@ def _fitted(value, shape, target: NDArray):
         raise ShapeMismatch(f"assignment: cannot broadcast a value of shape {value.shape} to the indexed part of shape "
                             f"{shape}")
     value = _reshaped(value, (1,) * (len(shape) - len(have)) + have)
-    return value if value.shape == shape else invoke(lookup("broadcast_to"), (value,), {"shape": shape})
+    return value if value.shape == shape or not prod(shape) else invoke(lookup("broadcast_to"), (value,), {"shape": shape})
 
 
 def _numbers(value) -> np.ndarray:

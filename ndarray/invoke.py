@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..engine import current_context, lib, location
 from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
@@ -168,7 +170,7 @@ def _remember(cache: dict, key, plan: Plan) -> None:
 
 def as_number(value) -> float:
     """A scalar operand. Raises TypeError, also for NumPy arrays of one element and numbers in strings."""
-    if getattr(value, "shape", ()) != () or isinstance(value, (str, bytes)):
+    if isinstance(value, (str, bytes, np.ndarray)):
         raise TypeError("not a number")
     return float(value)
 

@@ -45,18 +45,22 @@ for _operator, (_both, _right, _) in BINARY.items():
 NDArray.__idiv__ = NDArray.__itruediv__
 
 
-def _operator_method(name: str):
-    def call(self, *args, **kwargs):
-        return getattr(functions, name)(self, *args, **kwargs)
-    call.__name__ = name
-    call.__doc__ = f"See nd.{name}."
-    return call
+class _OperatorMethod:
+    """A method that becomes the operator's function, with its signature, when it is first used."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __get__(self, instance, owner):
+        function = getattr(functions, self.name)
+        setattr(NDArray, self.name, function)
+        return function if instance is None else function.__get__(instance)
 
 
 ALSO = ("broadcast_like", "one_hot", "reshape_like", "take")       # their first input has another name than `data`
 for _name, _op in REGISTRY.items():       # every public operator whose first input is `data` is a method
-    if (_op.inputs[:1] == ("data",) or _name in ALSO) and not hasattr(NDArray, _name) and _name[0].islower():
-        setattr(NDArray, _name, _operator_method(_name))
+    if (_op.inputs[:1] == ("data",) or _name in ALSO) and _name[0].islower() and _name not in NDArray.__dict__:
+        setattr(NDArray, _name, _OperatorMethod(_name))
 NDArray.__abs__ = lambda self: functions.abs(self)
 
 

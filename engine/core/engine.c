@@ -23,7 +23,7 @@ pthread_mutex_t pl_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
 pthread_mutex_t pl_lock = PTHREAD_MUTEX_INITIALIZER;
 #endif
 struct pl_engine_state pl_engine;
-PL_THREAD pl_op *pl_running;
+_Thread_local pl_op *pl_running;
 
 static int64_t next_seq = 1;
 static int64_t max_queued = 4096;

@@ -7,7 +7,7 @@
 
 enum { TEXT_BYTES = 1024, N_NAMES = 1024 };    /* the text lies in static TLS, of which a loaded module gets little */
 
-PL_THREAD bool pl_failed;
+_Thread_local bool pl_failed;
 static _Thread_local char last_text[TEXT_BYTES];
 static _Thread_local const char *last_name = "";
 static _Thread_local int32_t last_location = -1;

@@ -7,12 +7,6 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#ifdef __GLIBC__                              /* has room for a few thread variables of a library loaded late */
-#define PL_THREAD _Thread_local
-#else
-#define PL_THREAD _Thread_local
-#endif
-
 typedef struct pl_object pl_object;
 typedef struct pl_op pl_op;
 typedef struct pl_var pl_var;
@@ -77,7 +71,7 @@ struct pl_op {
 /* engine.c.  An op's life: pl_op_begin, pl_op_claim for each array, pl_op_submit or pl_op_abandon. */
 extern pthread_mutex_t pl_lock;
 extern pthread_cond_t pl_done;                /* sleeping waiters; woken by pl_announce alone */
-extern PL_THREAD pl_op *pl_running;           /* the innermost op that this thread runs */
+extern _Thread_local pl_op *pl_running;           /* the innermost op that this thread runs */
 extern struct pl_engine_state {
     int64_t n_pending;                        /* ops submitted and not finished */
     int64_t n_queued;                         /* those of them that did not run at once on their caller */
@@ -165,7 +159,7 @@ size_t pl_storage_used(void);
 size_t pl_machine_bytes(void);                                   /* physical memory */
 
 /* error.c */
-extern PL_THREAD bool pl_failed;                                 /* this thread has a failure */
+extern _Thread_local bool pl_failed;                                 /* this thread has a failure */
 void pl_fail_forget(void);                                       /* that one; without the lock */
 pl_error *pl_error_new(int status, const char *name, int32_t location);   /* from this thread's failure; never NULL */
 int pl_error_report(pl_error *error);                            /* copies it to this thread; it is told now */

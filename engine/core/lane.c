@@ -27,7 +27,7 @@ _Static_assert(sizeof kind_names / sizeof *kind_names == PL_LANE_COUNT, "a name 
 pl_lane pl_lane_caller;
 static pl_lane *lanes[PL_LANE_COUNT][MAX_DEVICES];      /* made at the first use, never freed */
 static int n_held;
-static PL_THREAD pl_lane *current;
+static _Thread_local pl_lane *current;
 static _Thread_local struct { int size, left; } bulk;
 static _Thread_local struct { void *data; size_t bytes; } scratch;
 

@@ -113,11 +113,6 @@ class _BaseCell(HybridRecurrentCell):
     def state_info(self, batch_size=0):
         return [{"shape": (batch_size, self._hidden_size), "__layout__": "NC"} for _ in range(self.n_states)]
 
-    def infer_shape(self, inputs, *args):
-        """Sets the weight's shape from the data's."""
-        self._input_size = inputs.shape[1]
-        self.i2h_weight.shape = (self.gates * self._hidden_size, self._input_size)
-
     def _products(self, F, inputs, state, i2h_weight, h2h_weight, i2h_bias, h2h_bias):
         """(input's, state's) contribution to all gates; and the prefix of this step's names."""
         name, n = f"t{self._counter}_", self.gates * self._hidden_size

@@ -92,8 +92,9 @@ class _RNNLayer(HybridBlock):
             raise MXNetError(f"{type(self).__name__}: sequence_length is needed\n  fix: give it, or set "
                              "use_sequence_length=False")
         given = states
+        self._complete_shapes(getattr(inputs, "shape", None))
         if isinstance(inputs, NDArray):
-            self._check(inputs, states)
+            self._check_shapes(inputs, states)
             if states is None:
                 states = self.begin_state(inputs.shape[self._layout.find("N")], ctx=inputs.context, dtype=inputs.dtype)
         elif states is None:
@@ -105,7 +106,15 @@ class _RNNLayer(HybridBlock):
         outputs, new_states = super().__call__(inputs, states, *more, **kwargs)
         return outputs if given is None else (outputs, new_states)
 
-    def _check(self, inputs, states) -> None:
+    def _complete_shapes(self, shape) -> None:
+        """Sets the shapes of parameters that wait for the number of inputs; they are packed before the operator."""
+        if shape is None or len(shape) != 3 or self.l0_i2h_weight.shape[1]:
+            return
+        self._input_size = shape[2]
+        for d in self._directions:
+            getattr(self, f"{d}0_i2h_weight").shape = (self.gates * self._hidden_size, self._input_size)
+
+    def _check_shapes(self, inputs, states) -> None:
         if inputs.ndim != 3:
             raise ShapeError(type(self).__name__, f"data must be {', '.join(self._layout)} (3 axes), got {inputs.shape}")
         if states is None:
@@ -116,12 +125,6 @@ class _RNNLayer(HybridBlock):
             raise ShapeError(type(self).__name__, f"Invalid recurrent state shape. Expecting {', '.join(map(str, want))}, "
                              f"got {', '.join(str(s.shape) for s in states)}",
                              fix=f"layer.begin_state(batch_size={want[0][1]})")
-
-    def infer_shape(self, inputs, *args):
-        """Sets the parameters' shapes from the data's."""
-        self._input_size = inputs.shape[2]
-        for d in self._directions:
-            getattr(self, f"{d}0_i2h_weight").shape = (self.gates * self._hidden_size, self._input_size)
 
     def hybrid_forward(self, F, inputs, states, sequence_length=None, **params):
         """The operator between the changes of layout. Returns (outputs, list of states)."""

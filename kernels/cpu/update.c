@@ -90,27 +90,47 @@ PLK_KERNEL(plk_sgd_run)
     return PL_OK;
 }
 
-/* bufs: weight, gradient, mean, var, new weight.  scalars: lr, beta1, beta2, epsilon, wd, rescale, clip */
+typedef struct { float lr, wd, beta1, beta2, new1, new2, epsilon, rescale, clip; } adam_rates;
+
+static void adam_step(const adam_rates *r, int64_t n, const float *w, const float *g, float *mean, float *var, float *out)
+{
+    float lr = r->lr, wd = r->wd, beta1 = r->beta1, beta2 = r->beta2, new1 = r->new1, new2 = r->new2;
+    float epsilon = r->epsilon, rescale = r->rescale, clip = r->clip;
+#pragma GCC ivdep
+    for (int64_t i = 0; i < n; i++) {
+        float d = clipped(rescale * g[i] + wd * w[i], clip);
+        float m = beta1 * mean[i] + new1 * d, v = beta2 * var[i] + new2 * d * d;
+        mean[i] = m;
+        var[i] = v;
+        out[i] = w[i] - lr * m / (sqrtf(v) + epsilon);
+    }
+}
+
+/* bufs: groups, new weights.  scalars: lrs, wds, beta1, beta2, epsilon, rescale, clip; single: lr, beta1, beta2, epsilon,
+ * wd, rescale, clip */
 PLK_KERNEL(plk_adam_run)
 {
     const plk_adam *p = params;
-    const float *w = bufs[0], *g = bufs[1];
-    float *mean = bufs[2], *var = bufs[3], *out = bufs[4];
-    float lr = (float)scalars[0], beta1 = (float)scalars[1], beta2 = (float)scalars[2], epsilon = (float)scalars[3];
-    float wd = (float)scalars[4], rescale = (float)scalars[5], clip = (float)scalars[6];
-    float new1 = (float)(1 - scalars[1]), new2 = (float)(1 - scalars[2]);
-    int n_threads = pl_threads(p->n * 2);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int64_t begin, end;
-        plk_share(p->n, 64, t, n_threads, &begin, &end);
-#pragma GCC ivdep
-        for (int64_t i = begin; i < end; i++) {
-            float d = clipped(rescale * g[i] + wd * w[i], clip);
-            float m = beta1 * mean[i] + new1 * d, v = beta2 * var[i] + new2 * d * d;
-            mean[i] = m;
-            var[i] = v;
-            out[i] = w[i] - lr * m / (sqrtf(v) + epsilon);
+    int n = p->n_weights;
+    const double *s = scalars + (p->single ? 1 : 2 * n), *last = s + (p->single ? 4 : 3);
+    adam_rates r = {.beta1 = (float)s[0], .beta2 = (float)s[1], .new1 = (float)(1 - s[0]), .new2 = (float)(1 - s[1]),
+                    .epsilon = (float)s[2], .rescale = (float)last[0], .clip = (float)last[1]};
+    for (int k = 0; k < n; k++) {
+        void *const *group = bufs + 4 * k;
+        float *out = bufs[4 * n + k];
+        r.lr = (float)scalars[p->single ? 0 : k];
+        r.wd = (float)(p->single ? s[3] : scalars[n + k]);
+        int n_threads = pl_threads(p->n[k] * 2);
+        if (n_threads == 1) {
+            adam_step(&r, p->n[k], group[0], group[1], group[2], group[3], out);
+            continue;
+        }
+#pragma omp parallel for num_threads(n_threads)
+        for (int t = 0; t < n_threads; t++) {
+            int64_t begin, end;
+            plk_share(p->n[k], 64, t, n_threads, &begin, &end);
+            adam_step(&r, end - begin, (const float *)group[0] + begin, (const float *)group[1] + begin,
+                      (float *)group[2] + begin, (float *)group[3] + begin, out + begin);
         }
     }
     return PL_OK;

@@ -10,6 +10,7 @@ typedef struct {
     int32_t preloaded, single;                   /* rates in two arrays after the groups; or single, in sgd_update's order */
     int64_t n[PLK_MAX_WEIGHTS];
 } plk_sgd;
-typedef struct { int64_t n; } plk_adam;
+/* Groups: weight, gradient, mean, variance.  single: scalars in adam_update's order. */
+typedef struct { int32_t n_weights, single; int64_t n[PLK_MAX_WEIGHTS]; } plk_adam;
 /* cffi stops reading here */
 #endif

@@ -28,8 +28,10 @@ def sgd_entry(op, ins, outs, attrs):
     return Native("plk_sgd_run", ("plk_sgd", fields), cost(*ins, *outs))
 
 
-@native("adam_update")
+@native("adam_update", "multi_adam_update")
 def adam_entry(op, ins, outs, attrs):
-    if any(t.dtype != "float32" for t in (*ins, *outs)):
+    if any(t.dtype != "float32" for t in (*ins, *outs)) or len(outs) > lib.PLK_MAX_WEIGHTS:
         return None
-    return Native("plk_adam_run", ("plk_adam", dict(n=prod(outs[0].shape))), cost(*ins, *outs, steps=prod(outs[0].shape)))
+    sizes = [prod(t.shape) for t in outs]
+    fields = dict(n_weights=len(outs), single=op.name == "adam_update", n=sizes)
+    return Native("plk_adam_run", ("plk_adam", fields), cost(*ins, *outs, steps=sum(sizes)))

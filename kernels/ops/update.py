@@ -185,6 +185,11 @@ update("adam_update", ("weight", "grad", "mean", "var"),
        doc="Adam without bias correction (the optimizer puts it into lr). Source: Kingma and Ba 2015, arXiv:1412.6980.")
 
 
+multi("multi_adam_update", ("weight", "grad", "mean", "var"), (2, 3),
+      lambda xp, *arrays, **attrs: _adam_ref(xp, *arrays, lazy_update=False, **attrs),
+      (_BETA1, _BETA2, num("epsilon", 1e-8), _RESCALE, _CLIP), doc="adam_update of many weights with lrs and wds.")
+
+
 def _adamw_ref(xp, w, g, mean, var, rescale, *, lr, beta1, beta2, epsilon, wd, eta, clip_gradient):
     scale = float(rescale.reshape(-1)[0])
     if scale == 0 or not math.isfinite(scale):

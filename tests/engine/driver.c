@@ -334,6 +334,35 @@ static int inner_run(void *arg)
     return status;
 }
 
+static int inner_elsewhere_run(void *arg)
+{
+    (void)arg;
+    uintptr_t var = pl_array_new(0);
+    push(pl_noop, NULL, 0, var, PL_LANE_CPU, 0);
+    int status = wait_read(var);
+    pl_array_free(var);
+    return status;
+}
+
+/* Between the end of what a worker waits for and its waking, nobody runs: that is not a wait that cannot end. */
+static void rule_woken_is_active(void)
+{
+    uintptr_t var = pl_array_new(0);
+    for (int i = 0; i < 300; i++) {
+        push(inner_elsewhere_run, NULL, 0, var, PL_LANE_IO, 0);
+        int status;
+        while ((status = pl_wait_read(var, 0)) == PL_AGAIN) {}
+        CHECK(status == PL_OK);
+    }
+    pl_array_free(var);
+}
+
+static int writes_undeclared(void *arg)
+{
+    CHECK(pl_wait_read((uintptr_t)arg, 0) == PL_OK);
+    return pl_wait_write((uintptr_t)arg, 1000) == PL_EINVAL ? PL_OK : pl_fail(PL_FAILED, "it may write");
+}
+
 static int waits_for_itself(void *arg)
 {
     uintptr_t var = pl_array_new(0);
@@ -348,6 +377,7 @@ static int waits_for_itself(void *arg)
 static void rule_inside(void)
 {
     inner_var = pl_array_new(0);
+    push(writes_undeclared, (void *)inner_var, inner_var, 0, PL_LANE_IO, 0);
     for (int i = 0; i < 50; i++)
         push(inner_run, NULL, 0, i % 2 ? inner_var : 0, PL_LANE_IO, 0);
     CHECK(wait_read(inner_var) == PL_OK && wait_all() == PL_OK);
@@ -500,6 +530,7 @@ static void rules(void)
     rule_errors();
     rule_foreign();
     rule_inside();
+    rule_woken_is_active();
     rule_many_threads();
     rule_pressure();
     rule_programs();

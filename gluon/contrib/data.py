@@ -1,0 +1,2 @@
+"""contrib.data: samplers."""
+from ..data.sampler import IntervalSampler  # noqa: F401
