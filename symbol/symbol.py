@@ -216,6 +216,12 @@ class Symbol:
             outputs = renamed(outputs, name)
         return Symbol(outputs)
 
+    def _compose_operator(self, op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Symbol:
+        """The node of an eager call on Symbols: what nd functions do while a forward is traced."""
+        defaults = {p.name: p.default for p in op.params}
+        given = {k: v for k, v in attrs.items() if v != defaults.get(k, REQUIRED) and k != op.variadic_key}
+        return apply(op, op.name.lower(), inputs, given)
+
     def __copy__(self) -> Symbol:
         return Symbol(rewrite(self._outputs, twin))
 
@@ -398,8 +404,16 @@ class Symbol:
         return apply(lookup("_mul_scalar"), "_mulscalar", [self], {"scalar": -1.0})
 
 
+# what stands for them in a traced block
+TRACED = {"copy": "_copy", "detach": "BlockGrad"}
+
+
 def _only_arrays(name: str):
     def method(self, *args, **kwargs):
+        if self._is_array and name in TRACED:
+            return apply(lookup(TRACED[name]), name, [self], {})
+        if self._is_array and name == "as_in_context":
+            return self
         raise NotImplementedForSymbol(f"Function {name}")
     method.__name__, method.__doc__ = name, "Only arrays have values: bind or eval the Symbol first."
     return method
@@ -518,7 +532,8 @@ def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b)
         return apply(lookup(name), name.lower(), [a, b], {})
     array, number, name = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
     if not isinstance(number, Number):
-        raise TypeError(f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers")
+        raise TypeError(f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers\n"
+                        f"  at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant of it")
     return apply(lookup(name), name.lower(), [array], {"scalar": number})
 
 

@@ -72,4 +72,17 @@ def test_errors():
         with pytest.raises(mx.MXNetError, match="'w' has a shape that contradicts the inferred one"):
             sym.FullyConnected(x, sym.var("w", shape=(0, 9)), num_hidden=4, no_bias=True)
     with pytest.raises(mx.MXNetError, match="has no shape, it is not known before the Symbol is bound"):
-        sym.var("v").shape
+        _ = sym.var("v").shape
+
+
+def test_nd_functions_compose_while_tracing():
+    with tracing():
+        x = sym.var("x", shape=(2, 3))
+        y = mx.nd.sum(mx.nd.relu(x), axis=1)
+        assert y.shape == (2,) and y.attr("axis") == "1"
+        assert mx.nd.concat(x, x, dim=0).shape == (4, 3)
+        z = x.copy().detach().as_in_context(mx.cpu())
+        assert z._outputs[0].node.op.name == "BlockGrad"
+        with pytest.raises(TypeError, match="type <class 'plait.ndarray.ndarray.NDArray'> not supported[^$]*fix: an array"):
+            x + mx.nd.ones(3)
+    assert y.eval(x=mx.nd.ones((2, 3)))[0].asnumpy().tolist() == [3, 3]

@@ -48,7 +48,7 @@ def test_gradient_requests():
     without = s.bind(mx.cpu(), [a, b])
     assert without.grad_arrays is None
     with pytest.raises(TypeError, match="bound without gradients"):
-        without.grad_dict
+        _ = without.grad_dict
     with pytest.raises(ValueError, match="grad_req must be write, add or null"):
         s.simple_bind(mx.cpu(), grad_req="often", a=(3,))
 
