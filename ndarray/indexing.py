@@ -114,7 +114,7 @@ def _is_basic(items) -> bool:
 
 class Part:
     """What a basic key picks of a shape. offset: of its first element, None where it is not contiguous."""
-    __slots__ = ("spans", "sliced", "result", "offset", "whole")
+    __slots__ = ("offset", "result", "sliced", "spans", "whole")
 
     def __init__(self, items, shape: tuple[int, ...]):
         self.spans = [i for i in items if i is not NEW_AXIS]
@@ -345,9 +345,8 @@ def _fitted(value, shape, target: NDArray):
         if value._spec.dtype != s.dtype:
             value = invoke(lookup("Cast"), (value,), {"dtype": s.dtype})
     else:
-        if isinstance(value, (bool, int, float, np.generic)) and not isinstance(value, (np.void, np.complexfloating)):
-            if abs(value) <= EXACT_FLOAT or value != value or isinstance(value, (float, np.floating)):
-                return float(value)
+        if _is_number(value):
+            return float(value)
         value = from_memory(_numbers(value), s.device, s.dtype)
     have = value.shape
     while len(have) > len(shape) and have[0] == 1:
@@ -357,6 +356,13 @@ def _fitted(value, shape, target: NDArray):
                             f"{shape}")
     value = _reshaped(value, (1,) * (len(shape) - len(have)) + have)
     return value if value.shape == shape or not prod(shape) else invoke(lookup("broadcast_to"), (value,), {"shape": shape})
+
+
+def _is_number(value) -> bool:
+    """A real number that a double holds exactly, as far as the user wrote it."""
+    if isinstance(value, (int, np.integer)):
+        return abs(int(value)) <= EXACT_FLOAT
+    return isinstance(value, (float, np.floating, np.bool_))
 
 
 def _numbers(value) -> np.ndarray:
