@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parent.parent
 def declarations(header: Path) -> str:
     """The part of a header that cffi reads: between its two marks."""
     text = header.read_text()
-    body = re.search(r"/\* cffi reads from here on: \*/(.*)/\* cffi stops reading here \*/", text, re.S)
+    body = re.search(r"/\* cffi reads from here on: \*/(.*)/\* cffi stops reading here \*/", text, re.DOTALL)
     if not body:
         raise ValueError(f"{header}: the marks for cffi are missing")
-    return re.sub(r"^#.*$", "", body.group(1), flags=re.M)
+    return re.sub(r"^#.*$", "", body.group(1), flags=re.MULTILINE)
 
 
 def generate() -> None:

@@ -1,4 +1,5 @@
 """Where the user's code stands: file and line as a small int that operations carry, and back."""
+
 from __future__ import annotations
 
 import sys
@@ -7,10 +8,12 @@ from types import CodeType
 PACKAGE = __name__.partition(".")[0]
 MAX_LOCATIONS = 1 << 20
 
-_codes: list[CodeType] = []                      # of each location, and the instruction in it
+_codes: list[CodeType] = []  # of each location, and the instruction in it
 _instructions: list[int] = []
-_ids: dict[int, dict[int, int]] = {}             # id(code) -> instruction -> location; the list keeps the code alive
-_inside: dict[str, bool] = {}                    # module name -> is it ours
+_ids: dict[
+    int, dict[int, int]
+] = {}  # id(code) -> instruction -> location; the list keeps the code alive
+_inside: dict[str, bool] = {}  # module name -> is it ours
 
 
 def _is_inside(module: str) -> bool:
@@ -36,7 +39,7 @@ def capture() -> int:
         return known[instruction]
     if len(_codes) >= MAX_LOCATIONS:
         return -1
-    _codes.append(code)                          # two threads may both append: each id stays right
+    _codes.append(code)  # two threads may both append: each id stays right
     _instructions.append(instruction)
     at = len(_codes) - 1
     while _codes[at] is not code or _instructions[at] != instruction:
