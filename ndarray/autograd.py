@@ -150,6 +150,7 @@ class _TapeGraph:
             for j, (a, e) in enumerate(zip(node.inputs, node.entries)):
                 if e.__class__ is tuple:
                     value = outputs[self.number[e[0]]][e[1]]
+                    sources.setdefault(value, ("input", k, j))    # never computed again, nor its side effects
                 elif e is not None and e in variables:
                     value = variables[e]
                 else:
