@@ -9,7 +9,7 @@ from ..engine.error import MXNetError
 from ..symbol.graph import Builder, Value, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.program import lower
-from .ndarray import NDArray, check_nd, empty_like_spec, make, state
+from .ndarray import NDArray, check_nd, make, state
 from .tape import TapeNode, Variable, plan_node
 
 MAX_PROGRAMS = 512
@@ -150,6 +150,7 @@ class _TapeGraph:
             for j, (a, e) in enumerate(zip(node.inputs, node.entries)):
                 if e.__class__ is tuple:
                     value = outputs[self.number[e[0]]][e[1]]
+                    sources.setdefault(value, ("input", k, j))    # never computed again, nor its side effects
                 elif e is not None and e in variables:
                     value = variables[e]
                 else:
