@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import ffi, lib
+from ..engine import callback, ffi, lib
 from ..engine.error import OperatorError
 from .native import choose
 from .record import Operator, Type
@@ -105,7 +105,7 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         plan.can_fail = True
-    flags |= (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0) | (lib.PL_PLAN_RANDOM if op.random else 0)
+    flags |= (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0) | (lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0)
     plan._keep = params
     nbytes = ffi.sizeof(ffi.typeof(params).item) if params is not None else 0
     plan.handle = lib.pl_plan_new(
@@ -183,7 +183,7 @@ def _run_fallback(params, bufs, scalars):
                 else:
                     call[p.name] = tuple(scalars[at + i] for i in range(count))
                 at += 1 if count is None else count
-        rng = generator(scalars[at], scalars[at + 1]) if op.random else None
+        rng = generator(scalars[at], scalars[at + 1]) if op.is_random(call) else None
         arrays = [view_as_numpy(bufs[i], s) for i, s in enumerate(in_specs)]
         results = run_reference(op, call, arrays, rng)
         targets = [view_as_numpy(bufs[n + i], s) for i, s in enumerate(out_specs)] + [arrays[i] for i in mutated]
@@ -197,5 +197,4 @@ def _run_fallback(params, bufs, scalars):
             store(target, value)
         return lib.PL_OK
     except Exception as error:
-        text = str(error) if isinstance(error, OperatorError) else f"{type(error).__name__}: {error}"
-        return lib.pl_fail(lib.PL_FAILED, text.encode())
+        return callback.fail(error)

@@ -9,7 +9,7 @@ from ..engine.error import MXNetError
 from ..symbol.graph import Builder, Value, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.program import lower
-from .ndarray import NDArray, check_nd, empty_like_spec, make, state
+from .ndarray import NDArray, check_nd, make, state
 from .tape import TapeNode, Variable, plan_node
 
 MAX_PROGRAMS = 512

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 
 from ..engine import ffi, lib
 from ..engine._array import run
-from ..kernels.plan import INLINE_US, make_plan, mutated_inputs, scalars_of
+from ..kernels.plan import INLINE_US, make_plan, scalars_of
 from ..kernels.record import lookup
 from ..kernels.spec import Spec, spec
+from .effects import Effects
 from .graph import Node, Value
+from .passes import optimize
+from .passes.dead_code import cut, live
 from .passes.memory import Buffer, plan_memory
 
 READ, WRITE, READWRITE = 0, 1, 2
@@ -20,6 +23,7 @@ class Program:
         "_keep",
         "arena_bytes",
         "can_fail",
+        "constants",
         "cost_us",
         "handle",
         "in_modes",
@@ -37,6 +41,8 @@ class Program:
     def run(self, inputs: Sequence, outputs: Sequence = (), location: int = -1) -> list:
         """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing: all are made new.
         Returns every output array. Raises MemoryError."""
+        if self.constants:
+            inputs = [*inputs, *self.constants]
         return run(self.handle, self.out_specs, inputs, outputs, location)
 
 
@@ -45,25 +51,18 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
 
     Operators that mutate inputs write into the given arrays. An output that is an input or appears twice is copied.
     """
-    outputs = list(outputs)
-    given = {v: i for i, v in enumerate(inputs)}
-    order = _needed(outputs, given)
+    outputs, cut_inputs = cut(outputs, inputs)
+    outputs, constants = optimize(outputs, device)
+    given = {v: i for i, v in enumerate([*cut_inputs, *constants])}
+    order = live(outputs, given)
     # an output must own its memory: copy inputs, views of inputs and repeated outputs
     copy = lookup("_copy")
-    roots: dict[Value, Value] = {}
+    effects = Effects(order)
+    # a view of memory that is written is a copy, made when the graph looks
+    aliased = {Value(n) for n in order if n.op.view and effects.base(Value(n)) not in effects.written}
 
     def root(v: Value) -> Value:
-        while v in roots:
-            v = roots[v]
-        return v
-    mutated_roots: set[Value] = set()
-    for node in order:
-        for i in _mutated(node):
-            mutated_roots.add(root(node.inputs[i]))
-        if node.op.view:
-            roots[Value(node)] = node.inputs[0]
-    aliased = {v for v in roots if root(v) not in mutated_roots}
-    roots = {v: r for v, r in roots.items() if v in aliased}
+        return effects.base(v) if v in aliased else v
     taken: set[Value] = set()
     final: list[Value] = []
     for v in outputs:
@@ -87,7 +86,7 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
     place.update({r: (lib.PL_SLOT_OUTPUT, j) for r, j in out_index.items()})
     buffers: list[list[int]] = []                # [nbytes, first, last] of arena buffers
     plans, slots, scalars = [], [], []
-    in_modes = bytearray(max(1, len(inputs)))
+    in_modes = bytearray(max(1, len(given)))
     for step, node in enumerate(steps):
         plan = make_plan(node.op, node.attrs, [_spec(v, device) for v in node.inputs], device)
         plans.append(plan)
@@ -119,6 +118,7 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
     program.handle = 0
     program.plans, program.arena_bytes = plans, arena_bytes
     program.naive_bytes = sum(b[0] for b in buffers)
+    program.constants = tuple(constants.values())
     program.n_in, program.n_out = len(inputs), len(final)
     program.out_specs = tuple(_spec(v, device) for v in final)
     program.in_modes = bytes(in_modes)
@@ -128,7 +128,7 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
     c_slots = ffi.new("pl_slot[]", [(k, 0 if k == lib.PL_SLOT_ARENA else i, offsets[i] if k == lib.PL_SLOT_ARENA else 0)
                                     for k, i in slots] or 1)
     program.handle = lib.pl_program_new(
-        program.n_in, ffi.from_buffer("uint8_t *", in_modes), program.n_out, [s.nbytes for s in program.out_specs],
+        program.n_in + len(constants), ffi.from_buffer("uint8_t *", in_modes), program.n_out, [s.nbytes for s in program.out_specs],
         len(plans), [p.handle for p in plans], c_slots, scalars, arena_bytes,
         lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0, lib.PL_LANE_CPU, device.device_id, name.encode())
     if not program.handle:
@@ -138,30 +138,6 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
 
 def _spec(v: Value, device) -> Spec:
     return spec(v.shape, v.dtype, device)
-
-
-def _mutated(node: Node) -> tuple[int, ...]:
-    return mutated_inputs(node.op, node.attrs, len(node.inputs)) if node.op.mutates else ()
-
-
-def _needed(outputs, given) -> list[Node]:
-    """Operator nodes to run: those below the outputs, cut at the given values."""
-    order, done = [], set()
-    for value in outputs:
-        stack = [(value, False)]
-        while stack:
-            v, ready = stack.pop()
-            if ready:
-                order.append(v.node)
-                continue
-            if v in given or v.node in done:
-                continue
-            if v.node.op is None:
-                raise ValueError(f"variable {v.node.name!r} is not among the program's inputs")
-            done.add(v.node)
-            stack.append((v, True))
-            stack.extend((x, False) for x in reversed(v.node.inputs))
-    return order
 
 
 def _reusable(node, a, s, place, root, last, step, device) -> bool:
