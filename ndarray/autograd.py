@@ -5,7 +5,6 @@ import importlib
 from collections.abc import Sequence
 
 from ..engine import lib, location
-from ..engine._array import shared
 from ..engine.error import MXNetError
 from ..symbol.graph import Builder, Value, variable
 from ..symbol.passes.gradient import gradient
@@ -263,14 +262,7 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
             _programs[key] = found
         ins = [_source(s, tape, heads, head_grads, order) for s in found.sources]
         targets = [order[i].grad for i in found.written]
-        # a gradient array may serve as data too: then it must not be written before the last read
-        clash = any(found.sources[i][0] != "grad" for i, _, _ in shared(ins, targets))
-        where = location.capture() if found.program.can_fail else -1
-        made = found.program.run(ins, () if clash else targets, where)
-        if clash:
-            from .invoke import copy_into
-            for value, target in zip(made, targets):
-                copy_into(value, target)
+        found.program.run(ins, targets, location.capture() if found.program.can_fail else -1)
     for v in order:
         v.fresh = True
     if not retain_graph:
