@@ -8,36 +8,85 @@
 >>> log
 ['write', 'read']
 """
+
 from __future__ import annotations
 
 import atexit
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from . import _array, callback, location, settings
 from ._core import ffi, lib
-from .device import Context, cpu, cpu_pinned, cpu_shared, current_context, gpu, gpu_memory_info, num_gpus
+from .device import (
+    Context,
+    cpu,
+    cpu_pinned,
+    cpu_shared,
+    current_context,
+    gpu,
+    gpu_memory_info,
+    num_gpus,
+)
 from .error import DeferredError, MXNetError, raisable
 
-__all__ = ["Context", "MXNetError", "Var", "bulk", "cpu", "cpu_pinned", "cpu_shared", "current_context", "ffi", "gpu",
-           "gpu_memory_info", "lib", "location", "num_gpus", "push", "raise_last", "set_bulk_size", "set_naive",
-           "stats", "trim", "wait", "wait_for_var", "waitall"]
+__all__ = [
+    "Context",
+    "MXNetError",
+    "Var",
+    "bulk",
+    "cpu",
+    "cpu_pinned",
+    "cpu_shared",
+    "current_context",
+    "ffi",
+    "gpu",
+    "gpu_memory_info",
+    "lib",
+    "location",
+    "num_gpus",
+    "push",
+    "raise_last",
+    "set_bulk_size",
+    "set_naive",
+    "stats",
+    "trim",
+    "wait",
+    "wait_for_var",
+    "waitall",
+]
 
-_array.bind(*(int(ffi.cast("uintptr_t", ffi.addressof(lib, name)))
-              for name in ("pl_array_free", "pl_invoke", "pl_program_run", "pl_error_last", "pl_array_shares",
-                           "pl_array_data")))
+_array.bind(
+    *(
+        int(ffi.cast("uintptr_t", ffi.addressof(lib, name)))
+        for name in (
+            "pl_array_free",
+            "pl_invoke",
+            "pl_program_run",
+            "pl_error_last",
+            "pl_array_shares",
+            "pl_array_data",
+        )
+    )
+)
 
-POLL_MS = 200                 # how often a wait looks for Ctrl-C
-LANES = {"cpu": lib.PL_LANE_CPU, "io": lib.PL_LANE_IO, "comm": lib.PL_LANE_COMM,
-         "gpu_compute": lib.PL_LANE_GPU_COMPUTE, "gpu_h2d": lib.PL_LANE_GPU_H2D, "gpu_d2h": lib.PL_LANE_GPU_D2H}
+POLL_MS = 200  # how often a wait looks for Ctrl-C
+LANES = {
+    "cpu": lib.PL_LANE_CPU,
+    "io": lib.PL_LANE_IO,
+    "comm": lib.PL_LANE_COMM,
+    "gpu_compute": lib.PL_LANE_GPU_COMPUTE,
+    "gpu_h2d": lib.PL_LANE_GPU_H2D,
+    "gpu_d2h": lib.PL_LANE_GPU_D2H,
+}
 _names: dict[str | None, Any] = {None: ffi.NULL}
 _AGAIN = lib.PL_AGAIN
 
 
 class Var:
     """Something that operations read and write, without memory of its own: an order among them."""
+
     __slots__ = ("_handle",)
 
     def __init__(self):
@@ -59,21 +108,34 @@ def _handles(role: str, arrays: Sequence) -> list[int]:
         return [a._handle for a in arrays]
     except AttributeError:
         odd = next(a for a in arrays if not hasattr(a, "_handle"))
-        raise TypeError(f"push: {role} must be arrays or engine.Var objects, got {type(odd).__name__}") from None
+        raise TypeError(
+            f"push: {role} must be arrays or engine.Var objects, got {type(odd).__name__}"
+        ) from None
 
 
-def push(fn: Callable[[], Any], reads: Sequence = (), writes: Sequence = (), lane: str = "cpu", priority: int = 0,
-         name: str | None = None, device: int = 0) -> None:
+def push(
+    fn: Callable[[], Any],
+    reads: Sequence = (),
+    writes: Sequence = (),
+    lane: str = "cpu",
+    priority: int = 0,
+    name: str | None = None,
+    device: int = 0,
+) -> None:
     """Queues fn() after all earlier writers of `reads` and all earlier users of `writes`.
 
     Args:
-        fn: called without arguments on a lane's thread. An exception poisons `writes`, and every wait on them raises it.
-            It may push and wait itself; the arrays it declared are ready inside it.
-        reads, writes: arrays or Vars; one in both is read and written. One in `writes` alone is overwritten as a whole.
-        lane: 'cpu', 'io', 'comm' (each a thread of its own), or a GPU's; device: the number of that device.
+        fn: called without arguments on a lane's thread. An exception poisons `writes`, and every
+            wait on them raises it. It may push and wait itself; the arrays it declared are ready
+            inside it.
+        reads, writes: arrays or Vars; one in both is read and written. One in `writes` alone is
+            overwritten as a whole.
+        lane: 'cpu', 'io', 'comm' (each a thread of its own), or a GPU's.
+        device: the number of the lane's device.
         priority: higher first among the ready operations of a lane.
         name: for errors and the profiler; default: the function's name.
-    Raises: TypeError, ValueError for arguments that are not so; MXNetError if no thread or memory is left.
+    Raises: TypeError, ValueError for arguments that are not so; MXNetError if no thread or memory
+    is left.
     """
     if not callable(fn):
         raise TypeError(f"push: fn must be callable, got {type(fn).__name__}")
@@ -89,30 +151,50 @@ def push(fn: Callable[[], Any], reads: Sequence = (), writes: Sequence = (), lan
         c_name = _names[name] = lib.pl_name(name.encode(errors="replace"))
     inputs, outputs = _handles("reads", reads), _handles("writes", writes)
     number = callback.keep(fn)
-    if lib.pl_push(lib.plpy_call, callback.pointer_to(number), lib.plpy_release, inputs, len(inputs), outputs,
-                   len(outputs), kind, device, priority, c_name, location.capture()):
+    if lib.pl_push(
+        lib.plpy_call,
+        callback.pointer_to(number),
+        lib.plpy_release,
+        inputs,
+        len(inputs),
+        outputs,
+        len(outputs),
+        kind,
+        device,
+        priority,
+        c_name,
+        location.capture(),
+    ):
         callback.drop(number)
         raise_last()
 
 
 def raise_last() -> None:
-    """Raises the failure that the core reported to this thread, with the operation and the line that pushed it."""
+    """Raises the failure the core reported to this thread, with operation and line of its push."""
     text = ffi.string(lib.pl_error_last()).decode(errors="replace")
     name = ffi.string(lib.pl_error_name()).decode(errors="replace")
-    at = ", ".join(filter(None, [location.text(lib.pl_error_location()), name and f'operator "{name}"']))
+    at = ", ".join(
+        filter(None, [location.text(lib.pl_error_location()), name and f'operator "{name}"'])
+    )
     original = callback.kept(lib.pl_error_owner())
     if at:
         rule, fix, rest = text.partition("\n  fix:")
         text = f"{rule}\n  at: {at}{fix}{rest}"
     kind = raisable(type(original)) if original is not None else DeferredError
     lib.pl_error_forget()
-    raise kind(text) from original
+    error = kind(text)
+    error.__dict__.update(getattr(original, "__dict__", {}))
+    try:
+        raise error from original
+    finally:
+        del error  # its traceback has this frame: a cycle that would keep the caller's arrays
 
 
 def wait(handle: int, for_write: bool = False) -> None:
     """Waits until earlier writes of an array are done; for_write: earlier reads, too.
 
-    Raises: the error of the operation that should have computed it, each time until it is overwritten.
+    Raises: the error of the operation that should have computed it, each time until it is
+    overwritten.
     """
     block = lib.pl_wait_write if for_write else lib.pl_wait_read
     status = block(handle, POLL_MS)
@@ -128,7 +210,7 @@ def wait_for_var(array, for_write: bool = False) -> None:
 
 
 def waitall() -> None:
-    """Waits for all operations. Raises the oldest error that nobody was told; the next call raises the next one."""
+    """Waits for all operations. Raises the oldest error nobody was told; call again for others."""
     status = lib.pl_wait_all(POLL_MS)
     while status == _AGAIN:
         status = lib.pl_wait_all(POLL_MS)
@@ -137,20 +219,24 @@ def waitall() -> None:
 
 
 def set_bulk_size(size: int) -> int:
-    """A sleeping lane is woken once per `size` operations of this thread, or when anybody waits. Returns the old size."""
+    """Wakes a sleeping lane once per `size` operations of this thread, or when anybody waits.
+
+    Returns the old size. Raises ValueError if size < 0.
+    """
     if size < 0:
         raise ValueError(f"set_bulk_size: size must be >= 0, got {size}")
     return lib.pl_engine_set_bulk(size)
 
 
 class bulk:
-    """`with engine.bulk(10):` hands cheap operations over together; what is left goes out at the end of the scope."""
-    __slots__ = ("size", "outer")
+    """`with engine.bulk(10):` hands cheap operations over together, the last at the scope's end."""
+
+    __slots__ = ("outer", "size")
 
     def __init__(self, size: int):
         self.size = size
 
-    def __enter__(self) -> bulk:
+    def __enter__(self) -> Self:
         self.outer = set_bulk_size(self.size)
         return self
 
@@ -166,11 +252,20 @@ def set_naive(naive: bool) -> None:
 
 
 def stats() -> dict[str, int]:
-    """pending: operations not finished. Bytes of storage: used, pooled for re-use, peak used. allocations and pool hits."""
+    """pending: operations not finished. Storage in bytes: used, pooled for re-use, peak used.
+
+    allocations, pool_hits: how many blocks were asked for, and how many of them came from the pool.
+    """
     s = ffi.new("pl_storage_stats *")
     lib.pl_storage_get_stats(s)
-    return {"pending": lib.pl_engine_pending(), "used_bytes": s.used_bytes, "pooled_bytes": s.pooled_bytes,
-            "peak_bytes": s.peak_bytes, "allocations": s.n_alloc, "pool_hits": s.n_hit}
+    return {
+        "pending": lib.pl_engine_pending(),
+        "used_bytes": s.used_bytes,
+        "pooled_bytes": s.pooled_bytes,
+        "peak_bytes": s.peak_bytes,
+        "allocations": s.n_alloc,
+        "pool_hits": s.n_hit,
+    }
 
 
 def trim() -> None:
@@ -179,7 +274,7 @@ def trim() -> None:
 
 
 def _close() -> None:
-    """At exit, before Python goes: the lanes may still run Python. What nobody was told is told now."""
+    """At exit, while lanes may still run Python. Errors that nobody was told are told now."""
     while lib.pl_engine_close(POLL_MS) == _AGAIN:
         pass
     while lib.pl_wait_all(0) == lib.PL_FAILED:
@@ -189,15 +284,22 @@ def _close() -> None:
             print(f"plait: an error that nothing waited for: {error}", file=sys.stderr)
     if settings.get("PLAIT_PROFILE"):
         from .profiler import dump
+
         dump()
 
 
 lib.pl_engine_set_naive(settings.get("PLAIT_ENGINE") == "naive")
-lib.pl_engine_set_limits(settings.get("PLAIT_PENDING_OPS"), (settings.get("PLAIT_PENDING_MB") or 0) << 20)
+lib.pl_engine_set_limits(
+    settings.get("PLAIT_PENDING_OPS"), (settings.get("PLAIT_PENDING_MB") or 0) << 20
+)
 atexit.register(_close)
 if settings.get("PLAIT_PROFILE"):
-    from . import profiler                    # only then: it needs json
+    from . import profiler  # only then: it needs json
+
     profiler.set_config(filename=settings.get("PLAIT_PROFILE"))
     profiler.start()
-os.register_at_fork(before=lib.pl_engine_fork_begin, after_in_parent=lib.pl_engine_fork_end,
-                    after_in_child=lib.pl_engine_fork_end)
+os.register_at_fork(
+    before=lib.pl_engine_fork_begin,
+    after_in_parent=lib.pl_engine_fork_end,
+    after_in_child=lib.pl_engine_fork_end,
+)

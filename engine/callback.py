@@ -1,4 +1,5 @@
-"""Python objects that the core holds by number: functions on lanes, owners of memory, exceptions."""
+"""Python objects the core holds by number: functions on lanes, owners of memory, exceptions."""
+
 from __future__ import annotations
 
 import itertools
@@ -6,13 +7,14 @@ import traceback
 from typing import Any
 
 from ._core import ffi, lib
+from .error import MXNetError
 
 _objects: dict[int, Any] = {}
 _numbers = itertools.count(1)
 
 
 def keep(value: Any) -> int:
-    """A number for `value`, which stays alive until `lib.plpy_release` is called with that number."""
+    """A number for `value`, which stays alive until `lib.plpy_release` gets that number."""
     number = next(_numbers)
     _objects[number] = value
     return number
@@ -32,20 +34,23 @@ def drop(number: int) -> None:
 
 
 def fail(error: BaseException, text: str | None = None) -> int:
-    """The status by which a callback reports `error`: the wait raises it with its type and, as cause, itself.
+    """The status by which a callback reports `error`: a wait raises its type, with it as cause.
 
     The locals of its frames are cleared: they may hold the poisoned arrays, which hold the error.
     """
     traceback.clear_frames(error.__traceback__)
-    text = text or f"{type(error).__name__}: {error}"
-    return lib.pl_fail_with(lib.PL_FAILED, text.encode(errors="replace"), lib.plpy_release, pointer_to(keep(error)))
+    if text is None:
+        text = str(error) if isinstance(error, MXNetError) else f"{type(error).__name__}: {error}"
+    return lib.pl_fail_with(
+        lib.PL_FAILED, text.encode(errors="replace"), lib.plpy_release, pointer_to(keep(error))
+    )
 
 
 @ffi.def_extern(name="plpy_call", error=1)
 def _call(arg) -> int:
     try:
         _objects[int(ffi.cast("uintptr_t", arg))]()
-    except BaseException as error:      # also SystemExit: a lane's thread has nowhere else to tell it
+    except BaseException as error:  # noqa: BLE001  (also SystemExit: a lane cannot raise it)
         return fail(error)
     return lib.PL_OK
 

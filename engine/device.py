@@ -1,7 +1,9 @@
 """Devices: `cpu(0)`, `gpu(1)`, the current one of each thread, and what the machine has."""
+
 from __future__ import annotations
 
 import threading
+from typing import ClassVar, Self
 
 from .error import DeviceError
 
@@ -10,7 +12,7 @@ class _Current(threading.local):
     context: Context | None = None
 
     def __init__(self):
-        self.outer: list[Context | None] = []        # what each `with` covers
+        self.outer: list[Context | None] = []  # what each `with` covers
 
 
 _current = _Current()
@@ -33,21 +35,25 @@ class Context(metaclass=_ContextType):
     Args:
         device_type: 'cpu', 'gpu', 'cpu_pinned', 'cpu_shared', or a Context to copy.
         device_id: number of the device, >= 0.
-    Raises: DeviceError for an unknown type or a negative number. A GPU that is not there is an error at its first use.
+    Raises: DeviceError for an unknown type or a negative number. A GPU that is not there is an
+    error at its first use.
     """
 
-    __slots__ = ("device_typeid", "device_id", "_hash")
-    devtype2str = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
-    devstr2type = {name: number for number, name in devtype2str.items()}
+    __slots__ = ("_hash", "device_id", "device_typeid")
+    devtype2str: ClassVar = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
+    devstr2type: ClassVar = {name: number for number, name in devtype2str.items()}
 
     def __init__(self, device_type: str | Context, device_id: int = 0):
         if isinstance(device_type, Context):
-            self.device_typeid, self.device_id = device_type.device_typeid, device_type.device_id
+            self.device_typeid: int = device_type.device_typeid
+            self.device_id: int = device_type.device_id
         elif device_type in Context.devstr2type:
             self.device_typeid, self.device_id = Context.devstr2type[device_type], int(device_id)
         else:
-            raise DeviceError(f"Context: device_type must be one of {', '.join(Context.devstr2type)}, "
-                              f"got {device_type!r}")
+            raise DeviceError(
+                f"Context: device_type must be one of {', '.join(Context.devstr2type)}, "
+                f"got {device_type!r}"
+            )
         if self.device_id < 0:
             raise DeviceError(f"Context: device_id must be >= 0, got {self.device_id}")
         self._hash = hash((self.device_typeid, self.device_id))
@@ -62,17 +68,23 @@ class Context(metaclass=_ContextType):
             raise self.unusable()
 
     def unusable(self) -> DeviceError:
-        return DeviceError(f"{self}: this build of plait has no GPU kernels\n"
-                           '  fix: pip install "plait[cuda13]" on a machine with an NVIDIA GPU, or use mx.cpu()')
+        return DeviceError(
+            f"{self}: this build of plait has no GPU kernels\n"
+            '  fix: pip install "plait[cuda13]" on a machine with an NVIDIA GPU, or use mx.cpu()'
+        )
 
     def empty_cache(self) -> None:
         """Gives the memory that is pooled for this device back to the system."""
         from . import trim
+
         trim()
 
     def __eq__(self, other) -> bool:
-        return self is other or (isinstance(other, Context) and self.device_typeid == other.device_typeid
-                                 and self.device_id == other.device_id)
+        return self is other or (
+            isinstance(other, Context)
+            and self.device_typeid == other.device_typeid
+            and self.device_id == other.device_id
+        )
 
     def __hash__(self) -> int:
         return self._hash
@@ -83,7 +95,7 @@ class Context(metaclass=_ContextType):
     def __reduce__(self):
         return Context, (self.device_type, self.device_id)
 
-    def __enter__(self) -> Context:
+    def __enter__(self) -> Self:
         _current.outer.append(_current.context)
         _current.context = self
         return self

@@ -1,4 +1,5 @@
 """Errors in plait's form: the rule with names and values, where, how to fix."""
+
 from __future__ import annotations
 
 
@@ -31,7 +32,7 @@ class DeviceError(MXNetError):
 
 
 class DeferredError(MXNetError):
-    """An operation failed on a lane; raised at the wait, with the line that pushed the operation."""
+    """An operation failed on a lane; raised at the wait, with the line that pushed it."""
 
 
 _types: dict[type, type] = {}
@@ -49,11 +50,20 @@ def raisable(kind: type[BaseException]) -> type[MXNetError]:
     """A DeferredError that is also a `kind`, where Python can build that; made from one text."""
     made = _types.get(kind)
     if made is None:
-        body = {"__init__": _init, "__str__": _text, "__module__": __name__, "__doc__": kind.__doc__}
+        body = {
+            "__init__": _init,
+            "__str__": _text,
+            "__module__": __name__,
+            "__doc__": kind.__doc__,
+        }
         try:
-            made = type(kind.__name__, (DeferredError, kind), body) if issubclass(kind, Exception) else DeferredError
+            made = (
+                type(kind.__name__, (DeferredError, kind), body)
+                if issubclass(kind, Exception)
+                else DeferredError
+            )
             made("")
-        except TypeError:                    # two memory layouts: OSError, StopIteration, ...
+        except TypeError:  # two memory layouts: OSError, StopIteration, ...
             made = DeferredError
         _types[kind] = made
     return made

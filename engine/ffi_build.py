@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import re
 import sys
 import types
@@ -15,10 +16,19 @@ ROOT = Path(__file__).resolve().parent.parent
 def declarations(header: Path) -> str:
     """The part of a header that cffi reads: between its two marks."""
     text = header.read_text()
-    body = re.search(r"/\* cffi reads from here on: \*/(.*)/\* cffi stops reading here \*/", text, re.S)
+    body = re.search(r"/\* cffi reads from here on: \*/(.*)/\* cffi stops reading here \*/", text, re.DOTALL)
     if not body:
         raise ValueError(f"{header}: the marks for cffi are missing")
-    return re.sub(r"^#.*$", "", body.group(1), flags=re.M)
+    return re.sub(r"^#.*$", "", body.group(1), flags=re.MULTILINE)
+
+
+def onednn_headers() -> list[str]:
+    """The folder of oneDNN's headers, wherever pip put them (an isolated build has a prefix of its own); else none."""
+    try:
+        files = importlib.metadata.files("onednn-devel-cpu-gomp") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [str(Path(str(f.locate())).resolve().parents[2]) for f in files if f.name == "dnnl.h" and "oneapi" in f.parts]
 
 
 def generate() -> None:
@@ -38,6 +48,16 @@ def generate() -> None:
         for k in [k for k in sys.modules if k == "plait" or k.startswith("plait.")]:
             del sys.modules[k]
         sys.modules.update(saved)
+
+
+def onednn_headers() -> list[str]:
+    """Where the wheel of oneDNN's headers put them (in an isolated build that is not sys.prefix); empty: built without."""
+    try:
+        files = importlib.metadata.files("onednn-devel-cpu-gomp") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found = [Path(str(f.locate())) for f in files if str(f).endswith("include/oneapi/dnnl/dnnl.h")]
+    return [str(f.resolve().parents[2]) for f in found[:1]]
 
 
 generate()
@@ -62,7 +82,7 @@ ffi.set_source(
     sources=[str(s.relative_to(ROOT)) for s in sources],
     depends=[str(h.relative_to(ROOT)) for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated")
              for h in sorted((ROOT / folder).glob("*.[hi]*"))],
-    include_dirs=[".", "engine/core", "kernels/cpu", str(Path(sys.prefix) / "include")],
+    include_dirs=[".", "engine/core", "kernels/cpu", *onednn_headers()],
     define_macros=[("_GNU_SOURCE", None)],
     extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-Wall", "-Wextra",
                         "-Wno-unused-parameter"],

@@ -1,16 +1,19 @@
 """Where the user's code stands: file and line as a small int that operations carry, and back."""
+
 from __future__ import annotations
 
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 
 PACKAGE = __name__.partition(".")[0]
 MAX_LOCATIONS = 1 << 20
 
-_codes: list[CodeType] = []                      # of each location, and the instruction in it
+_codes: list[CodeType] = []  # of each location, and the instruction in it
 _instructions: list[int] = []
-_ids: dict[int, dict[int, int]] = {}             # id(code) -> instruction -> location; the list keeps the code alive
-_inside: dict[str, bool] = {}                    # module name -> is it ours
+_ids: dict[
+    int, dict[int, int]
+] = {}  # id(code) -> instruction -> location; the list keeps the code alive
+_inside: dict[str, bool] = {}  # module name -> is it ours
 
 
 def _is_inside(module: str) -> bool:
@@ -19,7 +22,7 @@ def _is_inside(module: str) -> bool:
 
 def capture() -> int:
     """The location of the innermost frame outside the package; -1 if there is none."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         inside = _inside.get(module)
@@ -36,7 +39,7 @@ def capture() -> int:
         return known[instruction]
     if len(_codes) >= MAX_LOCATIONS:
         return -1
-    _codes.append(code)                          # two threads may both append: each id stays right
+    _codes.append(code)  # two threads may both append: each id stays right
     _instructions.append(instruction)
     at = len(_codes) - 1
     while _codes[at] is not code or _instructions[at] != instruction:

@@ -1,4 +1,4 @@
-"""The profiler: `start()`, run something, `waitall()`, `stop()`; then `dump()` a Chrome/Perfetto trace or read `dumps()`.
+"""The profiler: `start()`, work, `waitall()`, `stop()`; then `dump()` a Chrome trace or `dumps()`.
 
 >>> from plait import engine
 >>> from plait.engine import profiler
@@ -9,12 +9,13 @@
 >>> "nothing" in profiler.dumps(reset=True)
 True
 """
+
 from __future__ import annotations
 
 import json
 import os
 import threading
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from ._core import ffi, lib
 from .error import MXNetError
@@ -26,6 +27,7 @@ class ProfilerError(MXNetError, ValueError):
 
 class _Event(NamedTuple):
     """A finished span. Times in ns of the core's monotonic clock."""
+
     name: str
     category: str
     start: int
@@ -36,6 +38,7 @@ class _Event(NamedTuple):
 
 class _Sample(NamedTuple):
     """A counter's value from a moment on."""
+
     name: str
     category: str
     at: int
@@ -52,9 +55,16 @@ class _Mark(NamedTuple):
 
 CATEGORIES = {lib.PL_EVENT_OP: "operator", lib.PL_EVENT_INSTRUCTION: "instruction"}
 MEMORY = "Memory: cpu/0"
-TAKE = 4096                   # events read from the core in one call
-FLAGS = ("profile_all", "profile_symbolic", "profile_imperative", "profile_memory", "profile_api", "continuous_dump",
-         "aggregate_stats")
+TAKE = 4096  # events read from the core in one call
+FLAGS = (
+    "profile_all",
+    "profile_symbolic",
+    "profile_imperative",
+    "profile_memory",
+    "profile_api",
+    "continuous_dump",
+    "aggregate_stats",
+)
 SORTS = ("total", "avg", "min", "max", "count")
 
 _lock = threading.RLock()
@@ -63,7 +73,7 @@ _state = "stop"
 _events: list[_Event] = []
 _samples: list[_Sample] = []
 _marks: list[_Mark] = []
-_texts: dict[Any, str] = {}   # the core's names are never freed: one decoding each
+_texts: dict[Any, str] = {}  # the core's names are never freed: one decoding each
 
 
 def set_config(**kwargs) -> None:
@@ -72,8 +82,9 @@ def set_config(**kwargs) -> None:
     Args:
         filename: where `dump` writes (default profile.json).
         profile_memory: with a track of the memory in use (default True).
-        profile_all, profile_symbolic, profile_imperative, profile_api, aggregate_stats, continuous_dump: bool, as in
-            MXNet; every operation is recorded whatever they say, and `dumps` needs no flag.
+        profile_all, profile_symbolic, profile_imperative, profile_api, aggregate_stats,
+            continuous_dump: bool, as in MXNet; every operation is recorded whatever they say, and
+            `dumps` needs no flag.
         profile_process: 'worker' or 'server', as in MXNet. dump_period: seconds, as in MXNet.
     Raises: ProfilerError for another name.
     """
@@ -89,7 +100,7 @@ def set_config(**kwargs) -> None:
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
-    """'run' starts recording, 'stop' ends it. Operations still in a queue are not waited for: call waitall before."""
+    """'run' starts recording, 'stop' ends it; call waitall before, this does not wait."""
     global _state
     if state not in ("run", "stop"):
         raise ProfilerError(f"profiler.set_state: state must be 'run' or 'stop', got {state!r}")
@@ -139,7 +150,9 @@ def _collect() -> None:
             if e.push_ns:
                 args["queued_us"] = max(0, e.start_ns - e.push_ns) / 1000
             thread = _text(lib.pl_profiler_thread(e.thread))
-            found.append(_Event(_text(e.name), CATEGORIES[e.kind], e.start_ns, e.end_ns, thread, args))
+            found.append(
+                _Event(_text(e.name), CATEGORIES[e.kind], e.start_ns, e.end_ns, thread, args)
+            )
             if _config["profile_memory"]:
                 _samples.append(_Sample(MEMORY, "memory", e.end_ns, e.used_bytes))
     _events.extend(sorted(found, key=lambda e: e.start))
@@ -148,26 +161,63 @@ def _collect() -> None:
 def _trace() -> list[dict[str, Any]]:
     """The trace events of the Chrome format; times in microseconds."""
     threads: dict[str, int] = {}
-    out: list[dict[str, Any]] = [{"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "plait"}}]
+    out: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "plait"}}
+    ]
 
     def tid(name: str) -> int:
         if name not in threads:
             threads[name] = len(threads)
-            out.append({"ph": "M", "pid": 0, "tid": threads[name], "name": "thread_name", "args": {"name": name}})
+            out.append(
+                {
+                    "ph": "M",
+                    "pid": 0,
+                    "tid": threads[name],
+                    "name": "thread_name",
+                    "args": {"name": name},
+                }
+            )
         return threads[name]
 
     for e in _events:
-        out.append({"ph": "X", "name": e.name, "cat": e.category, "ts": e.start / 1000, "dur": (e.end - e.start) / 1000,
-                    "pid": 0, "tid": tid(e.thread), "args": e.args})
+        out.append(
+            {
+                "ph": "X",
+                "name": e.name,
+                "cat": e.category,
+                "ts": e.start / 1000,
+                "dur": (e.end - e.start) / 1000,
+                "pid": 0,
+                "tid": tid(e.thread),
+                "args": e.args,
+            }
+        )
     last: dict[str, float] = {}
     for s in sorted(_samples, key=lambda s: s.at):
         if last.get(s.name) != s.value:
             last[s.name] = s.value
-            out.append({"ph": "C", "name": s.name, "cat": s.category, "ts": s.at / 1000, "pid": 0,
-                        "args": {s.name: s.value}})
+            out.append(
+                {
+                    "ph": "C",
+                    "name": s.name,
+                    "cat": s.category,
+                    "ts": s.at / 1000,
+                    "pid": 0,
+                    "args": {s.name: s.value},
+                }
+            )
     for m in _marks:
-        out.append({"ph": "i", "name": m.name, "cat": m.category, "ts": m.at / 1000, "pid": 0, "tid": tid(m.thread),
-                    "s": m.scope})
+        out.append(
+            {
+                "ph": "i",
+                "name": m.name,
+                "cat": m.category,
+                "ts": m.at / 1000,
+                "pid": 0,
+                "tid": tid(m.thread),
+                "s": m.scope,
+            }
+        )
     return out
 
 
@@ -189,18 +239,31 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
 
 
 def _aggregate() -> dict[str, dict[str, dict[str, float]]]:
-    """category -> name -> Count, Total, Min, Max, Avg. Times in ms, memory in kB, counters in their own unit."""
+    """category -> name -> Count, Total, Min, Max, Avg; in ms, kB, or a counter's own unit."""
     values: dict[str, dict[str, list[float]]] = {}
     for e in _events:
         values.setdefault(e.category, {}).setdefault(e.name, []).append((e.end - e.start) / 1e6)
     for s in _samples:
         scale = 1000 if s.category == "memory" else 1
         values.setdefault(s.category, {}).setdefault(s.name, []).append(s.value / scale)
-    return {category: {name: {"Count": len(v), "Total": sum(v), "Min": min(v), "Max": max(v), "Avg": sum(v) / len(v)}
-                       for name, v in names.items()} for category, names in values.items()}
+    return {
+        category: {
+            name: {
+                "Count": len(v),
+                "Total": sum(v),
+                "Min": min(v),
+                "Max": max(v),
+                "Avg": sum(v) / len(v),
+            }
+            for name, v in names.items()
+        }
+        for category, names in values.items()
+    }
 
 
-def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False) -> str:
+def dumps(
+    reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False
+) -> str:
     """The statistics of what was recorded so far, by category and name.
 
     Args:
@@ -212,7 +275,9 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
     if format not in ("table", "json"):
         raise ProfilerError(f"profiler.dumps: format must be 'table' or 'json', got {format!r}")
     if sort_by not in SORTS:
-        raise ProfilerError(f"profiler.dumps: sort_by must be one of {', '.join(SORTS)}, got {sort_by!r}")
+        raise ProfilerError(
+            f"profiler.dumps: sort_by must be one of {', '.join(SORTS)}, got {sort_by!r}"
+        )
     with _lock:
         _collect()
         table = _aggregate()
@@ -220,22 +285,30 @@ def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", as
             for recorded in (_events, _samples, _marks):
                 recorded.clear()
     key = sort_by.capitalize()
-    ordered = {category: dict(sorted(names.items(), key=lambda item: item[1][key], reverse=not ascending))
-               for category, names in sorted(table.items())}
+    ordered = {
+        category: dict(sorted(names.items(), key=lambda item: item[1][key], reverse=not ascending))
+        for category, names in sorted(table.items())
+    }
     if format == "json":
         return json.dumps({"Unit": {"Time": "ms", "Memory": "kB"}, "Stats": ordered}, indent=4)
     lines = ["", "Profile Statistics:", "  Times in ms, memory in kB, counters in their own unit."]
     for category, names in ordered.items():
-        lines += [category, "=" * 17, f"{'Name':<40}{'Count':>10}" +
-                  "".join(f"{column:>14}" for column in ("Total", "Min", "Max", "Avg"))]
+        lines += [
+            category,
+            "=" * 17,
+            f"{'Name':<40}{'Count':>10}"
+            + "".join(f"{column:>14}" for column in ("Total", "Min", "Max", "Avg")),
+        ]
         for name, row in names.items():
-            lines.append(f"{name:<40}{row['Count']:>10}" +
-                         "".join(f"{row[column]:>14.4f}" for column in ("Total", "Min", "Max", "Avg")))
+            lines.append(
+                f"{name:<40}{row['Count']:>10}"
+                + "".join(f"{row[column]:>14.4f}" for column in ("Total", "Min", "Max", "Avg"))
+            )
         lines.append("")
     return "\n".join(lines)
 
 
-# ---- the user's own marks -----------------------------------------------------------------------------------
+# ---- the user's own marks -----------------------------------------------------------------------
 
 
 class Domain:
@@ -276,13 +349,17 @@ class _Span:
     def stop(self) -> None:
         """Raises ProfilerError if it was not started."""
         if self._start is None:
-            raise ProfilerError(f"profiler: {type(self).__name__} {self.name!r} stops without a start")
+            raise ProfilerError(
+                f"profiler: {type(self).__name__} {self.name!r} stops without a start"
+            )
         begin, self._start = self._start, None
         if _state == "run":
             thread = threading.current_thread().name
-            _events.append(_Event(self.name, str(self.domain), begin, lib.pl_profiler_now(), thread, {}))
+            _events.append(
+                _Event(self.name, str(self.domain), begin, lib.pl_profiler_now(), thread, {})
+            )
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -334,18 +411,19 @@ class Counter:
         if _state == "run":
             _samples.append(_Sample(self.name, str(self.domain), lib.pl_profiler_now(), value))
 
-    def __iadd__(self, delta: float) -> Counter:
+    def __iadd__(self, delta: float) -> Self:
         self.increment(delta)
         return self
 
-    def __isub__(self, delta: float) -> Counter:
+    def __isub__(self, delta: float) -> Self:
         self.decrement(delta)
         return self
 
 
 class Marker:
     """A moment."""
-    SCOPES = {"global": "g", "process": "p", "thread": "t", "task": "t", "marker": "t"}
+
+    SCOPES: ClassVar = {"global": "g", "process": "p", "thread": "t", "task": "t", "marker": "t"}
 
     def __init__(self, domain: Domain, name: str):
         self.domain, self.name = domain, name
@@ -353,13 +431,22 @@ class Marker:
     def mark(self, scope: str = "process") -> None:
         """scope: how wide it is drawn: 'global', 'process', 'thread', 'task' or 'marker'."""
         if scope not in self.SCOPES:
-            raise ProfilerError(f"Marker.mark: scope must be one of {', '.join(self.SCOPES)}, got {scope!r}")
+            raise ProfilerError(
+                f"Marker.mark: scope must be one of {', '.join(self.SCOPES)}, got {scope!r}"
+            )
         if _state == "run":
-            _marks.append(_Mark(self.name, str(self.domain), lib.pl_profiler_now(), self.SCOPES[scope],
-                                threading.current_thread().name))
+            _marks.append(
+                _Mark(
+                    self.name,
+                    str(self.domain),
+                    lib.pl_profiler_now(),
+                    self.SCOPES[scope],
+                    threading.current_thread().name,
+                )
+            )
 
 
-# ---- MXNet's older names ------------------------------------------------------------------------------------
+# ---- MXNet's older names ------------------------------------------------------------------------
 
 
 def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:
@@ -379,4 +466,3 @@ def dump_profile() -> None:
 
 def set_kvstore_handle(handle) -> None:
     """Accepted as in MXNet; workers and servers here profile themselves."""
-

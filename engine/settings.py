@@ -1,4 +1,5 @@
-"""The environment variables of plait: this table has all of them, and nothing else reads the environment."""
+"""The environment variables of plait: this table has all; nothing else reads the environment."""
+
 from __future__ import annotations
 
 import os
@@ -26,16 +27,26 @@ def _engine(text: str) -> str:
 
 
 SETTINGS = {
-    "PLAIT_ENGINE": Setting("threaded", _engine, "threaded, or naive: every operation runs on its caller, in order"),
-    "PLAIT_PENDING_OPS": Setting(4096, _positive, "a push waits while so many operations are queued"),
-    "PLAIT_PENDING_MB": Setting(None, _positive, "a push waits while queued operations hold so many MB of new "
-                                                 "arrays; default: a quarter of the machine's memory"),
-    "PLAIT_PROFILE": Setting(None, str, "a file: profile from the start and write the trace there at exit"),
+    "PLAIT_ENGINE": Setting(
+        "threaded", _engine, "threaded, or naive: every operation runs on its caller, in order"
+    ),
+    "PLAIT_PENDING_OPS": Setting(
+        4096, _positive, "a push waits while so many operations are queued"
+    ),
+    "PLAIT_PENDING_MB": Setting(
+        None,
+        _positive,
+        "a push waits while queued operations hold so many MB of new "
+        "arrays; default: a quarter of the machine's memory",
+    ),
+    "PLAIT_PROFILE": Setting(
+        None, str, "a file: profile from the start and write the trace there at exit"
+    ),
 }
 
 
 def get(name: str) -> Any:
-    """The value of a setting. Raises ValueError if the environment holds something it cannot mean."""
+    """The value of a setting. Raises ValueError if the environment holds something else."""
     setting = SETTINGS[name]
     text = os.environ.get(name)
     if not text:
@@ -43,4 +54,6 @@ def get(name: str) -> Any:
     try:
         return setting.parse(text)
     except ValueError:
-        raise ValueError(f"{name}={text}: not a value of this variable\n  fix: {setting.doc}") from None
+        raise ValueError(
+            f"{name}={text}: not a value of this variable\n  fix: {setting.doc}"
+        ) from None

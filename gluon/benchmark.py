@@ -232,7 +232,7 @@ def _push():
     variables = [Var() for _ in range(3)]
     handles = [v._handle for v in variables]
     reads, writes = ffi.new("uintptr_t[]", handles[:2]), ffi.new("uintptr_t[]", handles[2:])
-    function = ffi.addressof(lib, "pl_no_op")
+    function = ffi.addressof(lib, "pl_noop")
 
     def step():
         for _ in range(1000):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import ffi, lib
+from ..engine import callback, ffi, lib
 from ..engine.error import OperatorError
 from .native import choose
 from .record import Operator, Type
@@ -197,5 +197,4 @@ def _run_fallback(params, bufs, scalars):
             store(target, value)
         return lib.PL_OK
     except Exception as error:
-        text = str(error) if isinstance(error, OperatorError) else f"{type(error).__name__}: {error}"
-        return lib.pl_fail(lib.PL_FAILED, text.encode())
+        return callback.fail(error)

@@ -9,7 +9,7 @@ from ..engine.error import MXNetError
 from ..symbol.graph import Builder, Value, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.program import lower
-from .ndarray import NDArray, check_nd, empty_like_spec, make, state
+from .ndarray import NDArray, check_nd, make, state
 from .tape import TapeNode, Variable, plan_node
 
 MAX_PROGRAMS = 512
@@ -154,7 +154,7 @@ class _TapeGraph:
                     value = variables.get(e) or variable(f"v{k}_{j}", node.plan.in_specs[j].type)
                     if e is not None:
                         variables[e] = value
-                if a is not None:            # an array at hand is never computed again
+                if a is not None:            # never computed again, nor its side effects
                     sources.setdefault(value, ("input", k, j))
                 inputs.append(value)
             made, saved = node.plan.expand(inputs, node.scalars) if hasattr(node.plan, "expand") else \

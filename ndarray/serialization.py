@@ -49,8 +49,7 @@ def save(fname, data) -> None:
     part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
+            file.writelines(chunks)
         os.replace(part, path)
     except OSError as error:
         raise MXNetError(f"save: cannot write {path!r}: {error.strerror}") from error

@@ -44,7 +44,7 @@ class Drawing(graphviz.Digraph):
 
         cleanup: removes the text. Where nothing can draw, the text stays, and MXNetError tells the hint.
         """
-        text_file = self.save(filename, directory)
+        text_file = self.save(filename, directory=directory)
         format = format or self.format
         path = f"{text_file}.{format}"
         try:
@@ -227,4 +227,4 @@ def tooltip(node: Node, shapes: dict) -> str:
     """What a pointer over the node shows: name, parameters, output shape."""
     parts = [node.name, *(f"{k}={v}" for k, v in text_attrs(node).items())]
     shape = shapes.get(Value(node))
-    return "\n".join([*parts, f"-> {shape}"] if shape is not None else parts).replace("\\", "\\\\")
+    return "\n".join([*parts, f"output {shape}"] if shape is not None else parts).replace("\\", "\\\\")

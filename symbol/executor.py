@@ -215,7 +215,8 @@ class Executor:
             value = value if isinstance(value, NDArray) else array(np.asarray(value), self._ctx, target._spec.dtype)
             if value.shape != target.shape:
                 raise ValueError(f"Shape not match! Argument {name}, need: {target.shape}, received: {value.shape}")
-            copy_into(value, target)
+            with pause():
+                copy_into(value, target)
 
     def _graphs(self) -> _Training:
         graphs = self._training.get(self._train)

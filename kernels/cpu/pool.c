@@ -1,7 +1,9 @@
 /* Pooling in float32. Forward runs along a row of outputs for each element of the window, so that the loop over the
- * row has no conditions in it; a maximum's gradient looks for the first maximum of each window again. */
+ * row has no conditions in it; a maximum's gradient looks for the first maximum of each window again, likewise. */
 #include "simd.h"
 #include "pool.h"
+
+enum { TILE = 256 };
 
 /* Outputs [first, last) of one axis for which element k of the window lies inside. */
 static void inside(const plk_pool *p, int axis, int64_t k, int64_t *first, int64_t *last)
@@ -106,41 +108,83 @@ PLK_KERNEL(plk_pool_run)
     return PL_OK;
 }
 
-static int64_t low_end(int64_t start) { return start > 0 ? start : 0; }
-static int64_t high_end(int64_t start, int64_t kernel, int64_t size) { return start + kernel < size ? start + kernel : size; }
+/* One row of outputs of a maximum: finds the element of each window that holds it, then adds dy there, element by
+ * element of the window. Both loops run along the row without branches. */
+static void max_row_backward(const plk_pool *p, const float *dy, const float *x, float *dx, int64_t od, int64_t oh)
+{
+    float best[TILE];
+    int32_t where[TILE];
+    for (int64_t begin = 0, n; begin < p->out[2]; begin += n) {
+        n = p->out[2] - begin < TILE ? p->out[2] - begin : TILE;
+        for (int64_t i = 0; i < n; i++) {
+            best[i] = -INFINITY;
+            where[i] = -1;
+        }
+        for (int pass = 0; pass < 2; pass++) {
+            int32_t tap = 0;
+            for (int64_t kd = 0; kd < p->kernel[0]; kd++)
+                for (int64_t kh = 0; kh < p->kernel[1]; kh++)
+                    for (int64_t kw = 0; kw < p->kernel[2]; kw++, tap++) {
+                        int64_t d = od * p->stride[0] + kd - p->pad[0], h = oh * p->stride[1] + kh - p->pad[1], first, last;
+                        inside(p, 2, kw, &first, &last);
+                        first = first > begin ? first : begin;
+                        last = last < begin + n ? last : begin + n;
+                        if (d < 0 || d >= p->size[0] || h < 0 || h >= p->size[1])
+                            continue;
+                        int64_t s = p->stride[2], at = (d * p->size[1] + h) * p->size[2] + first * s + kw - p->pad[2];
+                        float *b = best + (first - begin);
+                        int32_t *w = where + (first - begin);
+                        if (pass == 0)
+                            for (int64_t i = 0; i < last - first; i++) {
+                                float v = x[at + i * s];
+                                int better = (w[i] < 0) | (v > b[i]) | ((v != v) & (b[i] == b[i]));
+                                b[i] = better ? v : b[i];
+                                w[i] = better ? tap : w[i];
+                            }
+                        else
+                            for (int64_t i = 0; i < last - first; i++)
+                                dx[at + i * s] += w[i] == tap ? dy[first + i] : 0;
+                    }
+        }
+    }
+}
+
+/* An average or a sum: each element of the window takes its share. */
+static void sum_row_backward(const plk_pool *p, const float *dy, float *dx, int64_t od, int64_t oh)
+{
+    float share[TILE];
+    int64_t others = counted(p, 0, od) * counted(p, 1, oh);
+    for (int64_t begin = 0, n; begin < p->out[2]; begin += n) {
+        n = p->out[2] - begin < TILE ? p->out[2] - begin : TILE;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t count = p->kind == PLK_POOL_AVG ? others * counted(p, 2, begin + i) : 1;
+            share[i] = dy[begin + i] / (float)(count > 0 ? count : 1);
+        }
+        for (int64_t kd = 0; kd < p->kernel[0]; kd++)
+            for (int64_t kh = 0; kh < p->kernel[1]; kh++)
+                for (int64_t kw = 0; kw < p->kernel[2]; kw++) {
+                    int64_t d = od * p->stride[0] + kd - p->pad[0], h = oh * p->stride[1] + kh - p->pad[1], first, last;
+                    inside(p, 2, kw, &first, &last);
+                    first = first > begin ? first : begin;
+                    last = last < begin + n ? last : begin + n;
+                    if (d < 0 || d >= p->size[0] || h < 0 || h >= p->size[1])
+                        continue;
+                    int64_t s = p->stride[2], at = (d * p->size[1] + h) * p->size[2] + first * s + kw - p->pad[2];
+                    for (int64_t i = 0; i < last - first; i++)
+                        dx[at + i * s] += share[first - begin + i];
+                }
+    }
+}
 
 static void plane_backward(const plk_pool *p, const float *dy, const float *x, float *dx)
 {
     for (int64_t od = 0; od < p->out[0]; od++)
-        for (int64_t oh = 0; oh < p->out[1]; oh++)
-            for (int64_t ow = 0; ow < p->out[2]; ow++, dy++) {
-                int64_t d0 = od * p->stride[0] - p->pad[0], h0 = oh * p->stride[1] - p->pad[1];
-                int64_t w0 = ow * p->stride[2] - p->pad[2], at = -1;
-                int64_t d1 = high_end(d0, p->kernel[0], p->size[0]), h1 = high_end(h0, p->kernel[1], p->size[1]);
-                int64_t w1 = high_end(w0, p->kernel[2], p->size[2]);
-                float best = -INFINITY, share = *dy;
-                if (p->kind == PLK_POOL_AVG) {
-                    int64_t n = counted(p, 0, od) * counted(p, 1, oh) * counted(p, 2, ow);
-                    share /= (float)(n > 0 ? n : 1);
-                }
-                for (int64_t d = low_end(d0); d < d1; d++)
-                    for (int64_t h = low_end(h0); h < h1; h++) {
-                        int64_t row = (d * p->size[1] + h) * p->size[2];
-                        for (int64_t w = low_end(w0); w < w1; w++) {
-                            if (p->kind != PLK_POOL_MAX) {
-                                dx[row + w] += share;
-                                continue;
-                            }
-                            float v = x[row + w];
-                            if (at < 0 || v > best || (v != v && best == best)) {
-                                best = v;
-                                at = row + w;
-                            }
-                        }
-                    }
-                if (at >= 0)
-                    dx[at] += share;
-            }
+        for (int64_t oh = 0; oh < p->out[1]; oh++, dy += p->out[2]) {
+            if (p->kind == PLK_POOL_MAX)
+                max_row_backward(p, dy, x, dx, od, oh);
+            else
+                sum_row_backward(p, dy, dx, od, oh);
+        }
 }
 
 /* bufs: dy, x for the maximum, dx */

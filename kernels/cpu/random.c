@@ -63,17 +63,17 @@ static void uniform64(const plk_random *p, const uint32_t *words, int64_t at, in
 
 static void normal32(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
 {
-    float r[WORDS / 2], angle[WORDS / 2], z[WORDS], *to = (float *)y + at;
+    float r[WORDS / 2], angle[WORDS / 2], even[WORDS / 2], odd[WORDS / 2], *to = (float *)y + at;
     for (int i = 0; i < WORDS / 2; i++) {
         r[i] = sqrtf(-2.0f * plk_log_f32((float)((words[2 * i] >> 8) + 1) * 0x1p-24f));
         angle[i] = unit(words[2 * i + 1]) * 6.28318530718f;
     }
-    for (int i = 0; i < WORDS / 2; i++) {
-        z[2 * i] = r[i] * plk_cos_f32(angle[i]);
-        z[2 * i + 1] = r[i] * plk_sin_f32(angle[i]);
-    }
+    for (int i = 0; i < WORDS / 2; i++)
+        even[i] = r[i] * plk_cos_f32(angle[i]);
+    for (int i = 0; i < WORDS / 2; i++)
+        odd[i] = r[i] * plk_sin_f32(angle[i]);
     for (int64_t i = 0; i < n; i++)
-        to[i] = (float)p->a + (float)p->b * z[i];
+        to[i] = (float)p->a + (float)p->b * (i % 2 ? odd[i / 2] : even[i / 2]);
 }
 
 static void normal64(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)

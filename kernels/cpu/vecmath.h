@@ -127,8 +127,9 @@ PLK_INLINE void plk_trig_reduce(float x, double *r, double *q)
     int32_t b = plk_bits(x) & 0x7fffffff, e = b >> 23;
     double m = (double)((b & 0x7fffff) | (e ? 0x800000 : 0));
     const double magic = 6755399441055744.0;
-    double y = m * plk_trig_high[e], q1 = (y + magic) - magic;
-    double s = (y - q1) + m * plk_trig_low[e], q2 = (s + magic) - magic;
+    const int64_t row = e;
+    double y = m * plk_trig_high[row], q1 = (y + magic) - magic;
+    double s = (y - q1) + m * plk_trig_low[row], q2 = (s + magic) - magic;
     *r = (s - q2) * 1.5707963267948966;
     *q = q1 + q2 + magic;
 }

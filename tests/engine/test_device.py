@@ -1,4 +1,5 @@
-"""Devices: names, equality, the current one of each thread, and what a GPU says that is not there."""
+"""Devices: names, equality, the current one of each thread, a GPU that is not there."""
+
 import pickle
 import threading
 
@@ -9,12 +10,21 @@ from plait.engine.error import DeviceError
 
 
 def test_names_numbers_and_equality():
-    for context, text, number in [(cpu(), "cpu(0)", 1), (gpu(3), "gpu(3)", 2), (cpu_pinned(), "cpu_pinned(0)", 3),
-                                  (cpu_shared(1), "cpu_shared(1)", 5)]:
+    for context, text, number in [
+        (cpu(), "cpu(0)", 1),
+        (gpu(3), "gpu(3)", 2),
+        (cpu_pinned(), "cpu_pinned(0)", 3),
+        (cpu_shared(1), "cpu_shared(1)", 5),
+    ]:
         assert repr(context) == str(context) == text and context.device_typeid == number
         copy = pickle.loads(pickle.dumps(context))
         assert copy == context == Context(context) and hash(copy) == hash(context)
-    assert cpu(0) != cpu(1) and cpu(0) != gpu(0) and cpu(0) != "cpu(0)" and cpu(100) == Context("cpu", 100)
+    assert (
+        cpu(0) != cpu(1)
+        and cpu(0) != gpu(0)
+        and cpu(0) != "cpu(0)"
+        and cpu(100) == Context("cpu", 100)
+    )
     assert Context.devstr2type[cpu().device_type] == 1 and Context.devtype2str[5] == "cpu_shared"
 
 
@@ -38,7 +48,9 @@ def test_a_gpu_may_be_named_but_not_used():
     assert device.num_gpus() == 0
     cpu().check()
     for use in (lambda: gpu(0).check(), lambda: device.gpu_memory_info(0)):
-        with pytest.raises(DeviceError, match=r'(?s)gpu\(0\): this build .*fix: pip install "plait\[cuda13\]"'):
+        with pytest.raises(
+            DeviceError, match=r'(?s)gpu\(0\): this build .*fix: pip install "plait\[cuda13\]"'
+        ):
             use()
 
 

@@ -1,4 +1,5 @@
-"""The C driver beside this file, in its plain form: rules, allocation failures, random programs. `make sanitize` has more."""
+"""The C driver beside this file: rules, allocation failures, random programs (see sanitize.sh)."""
+
 import os
 import shutil
 import subprocess
@@ -8,21 +9,45 @@ import pytest
 
 HERE = Path(__file__).parent
 CORE = HERE.parents[1] / "engine" / "core"
-WRAP = ["-DDRIVER_WRAPS_MALLOC", "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign"]
+WRAP = [
+    "-DDRIVER_WRAPS_MALLOC",
+    "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign",
+]
 compiler = shutil.which(os.environ.get("CC", "cc"))
 
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
     program = tmp_path_factory.mktemp("driver") / "driver"
-    subprocess.run([compiler, "-std=gnu11", "-D_GNU_SOURCE", "-pthread", "-O1", "-Wall", "-Wextra", "-Wshadow",
-                    "-Wstrict-prototypes", "-Werror", *WRAP, f"-I{CORE}", HERE / "driver.c",
-                    *sorted(CORE.glob("*.c")), "-o", program], check=True, timeout=300)
+    subprocess.run(
+        [
+            compiler,
+            "-std=gnu11",
+            "-D_GNU_SOURCE",
+            "-pthread",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Wshadow",
+            "-Wstrict-prototypes",
+            "-Werror",
+            *WRAP,
+            f"-I{CORE}",
+            HERE / "driver.c",
+            *sorted(CORE.glob("*.c")),
+            "-o",
+            program,
+        ],
+        check=True,
+        timeout=300,
+    )
     return program
 
 
 @pytest.mark.skipif(not compiler, reason="needs a C compiler")
-@pytest.mark.parametrize("part", [["rules"], ["memory"], ["random", "500", "20000"]], ids=lambda part: part[0])
+@pytest.mark.parametrize(
+    "part", [["rules"], ["memory"], ["random", "500", "20000"]], ids=lambda part: part[0]
+)
 def test_driver(driver, part):
-    done = subprocess.run([driver, *part], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([driver, *part], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,5 @@
-"""The engine and its process: fork, exit, naive mode, settings, Ctrl-C; each in a process of its own."""
+"""The engine and its process: fork, exit, naive mode, settings, Ctrl-C."""
+
 import os
 import signal
 import subprocess
@@ -14,8 +15,14 @@ from plait.engine import Var
 
 
 def run(code, status=0, **env):
-    done = subprocess.run([sys.executable, "-c", START + code], capture_output=True, text=True, timeout=120,
-                          env={**os.environ, **env})
+    done = subprocess.run(
+        [sys.executable, "-c", START + code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **env},
+        check=False,
+    )
     assert done.returncode == status, done.stderr
     return done.stdout, done.stderr
 
@@ -78,7 +85,10 @@ def fail():
 engine.push(fail, writes=[x], name="last")
 """)
     assert out == "ran 0\nran 1\nran 2\n"
-    assert "an error that nothing waited for: ValueError: at the end" in err and 'operator "last"' in err
+    assert (
+        "an error that nothing waited for: ValueError: at the end" in err
+        and 'operator "last"' in err
+    )
 
 
 def test_exit_with_a_daemon_thread_that_keeps_pushing():
@@ -150,7 +160,8 @@ print(immediate, all(main for i, main in log), file=sys.stderr)
 
 
 def test_naive_mode_with_several_threads():
-    out, _ = run("""
+    out, _ = run(
+        """
 x, total = Var(), [0]
 def add():
     total[0] += 1
@@ -162,7 +173,9 @@ for t in threads: t.start()
 for t in threads: t.join()
 engine.wait_for_var(x)
 print(total)
-""", PLAIT_ENGINE="naive")
+""",
+        PLAIT_ENGINE="naive",
+    )
     assert out == "[2000]\n"
 
 
@@ -175,6 +188,7 @@ def test_a_setting_that_means_nothing_is_an_error():
 
 def test_a_profile_of_the_whole_process(tmp_path):
     import json
+
     file = tmp_path / "trace.json"
     run('engine.push(lambda: None, name="only")', PLAIT_PROFILE=str(file))
     assert "only" in [e["name"] for e in json.loads(file.read_text())["traceEvents"]]

@@ -1,4 +1,5 @@
 """The profiler: what is recorded, valid JSON after every dump, the table, the user's own marks."""
+
 import json
 
 import pytest
@@ -16,6 +17,7 @@ def trace(tmp_path):
     def read(finished=False):
         profiler.dump(finished)
         return json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+
     yield read
     profiler.stop()
     profiler.dumps(reset=True)
@@ -50,7 +52,7 @@ def test_every_dump_is_complete(trace):
     push("beta")
     events = trace(finished=True)
     assert len(named(events, "alpha")) == len(named(events, "beta")) == 1
-    push("gamma")                             # recording is over
+    push("gamma")  # recording is over
     assert not named(trace(), "gamma")
 
 
@@ -62,7 +64,7 @@ def test_pause_and_resume(trace):
     events = trace()
     assert not named(events, "alpha") and named(events, "beta")
     profiler.stop()
-    profiler.resume()                         # does not start what was stopped
+    profiler.resume()  # does not start what was stopped
     push("gamma")
     assert not named(trace(), "gamma")
 
@@ -77,8 +79,21 @@ def test_programs_record_their_instructions_inside(trace):
     out_bytes = [4096]
     plan = lib.pl_plan_new(noop, ffi.NULL, 0, 0, 1, out_bytes, ffi.NULL, 0, 0, 0, 0, 1.0, b"inner")
     assert lib.pl_plan_label(plan, b"(8,128)") == 0
-    program = lib.pl_program_new(0, ffi.NULL, 1, out_bytes, 2, [plan] * 2, [(lib.PL_SLOT_OUTPUT, 0, 0)] * 2, ffi.NULL,
-                                 64, 0, 0, 0, b"outer")
+    program = lib.pl_program_new(
+        0,
+        ffi.NULL,
+        1,
+        out_bytes,
+        2,
+        [plan] * 2,
+        [(lib.PL_SLOT_OUTPUT, 0, 0)] * 2,
+        ffi.NULL,
+        64,
+        0,
+        0,
+        0,
+        b"outer",
+    )
     out = ffi.new("uintptr_t[1]")
     assert lib.pl_program_run(program, ffi.NULL, out, -1) == 0
     engine.wait(out[0])
@@ -87,7 +102,11 @@ def test_programs_record_their_instructions_inside(trace):
     (outer,), inner = named(events, "outer"), named(events, "inner")
     assert len(inner) == 2
     for e in inner:
-        assert outer["ts"] <= e["ts"] and e["ts"] + e["dur"] <= outer["ts"] + outer["dur"] and e["tid"] == outer["tid"]
+        assert (
+            outer["ts"] <= e["ts"]
+            and e["ts"] + e["dur"] <= outer["ts"] + outer["dur"]
+            and e["tid"] == outer["tid"]
+        )
         assert e["cat"] == "instruction" and e["args"]["shapes"] == "(8,128)"
     assert max(e["args"][e["name"]] for e in events if e["ph"] == "C") >= 4096
     lib.pl_array_free(out[0])
@@ -124,15 +143,21 @@ def test_own_marks(trace):
     assert [e["s"] for e in events if e["name"] == "here"] == ["t"]
 
 
-@pytest.mark.parametrize(("call", "text"), [
-    (lambda: profiler.set_config(file="x"), "no setting is named 'file'"),
-    (lambda: profiler.set_config(profile_all="yes"), "profile_all must be True or False"),
-    (lambda: profiler.set_state("go"), "must be 'run' or 'stop', got 'go'"),
-    (lambda: profiler.dumps(format="xml"), "format must be 'table' or 'json'"),
-    (lambda: profiler.dumps(sort_by="name"), "sort_by must be one of total"),
-    (lambda: profiler.Task(profiler.Domain("d"), "t").stop(), "stops without a start"),
-    (lambda: profiler.Marker(profiler.Domain("d"), "m").mark("wide"), "scope must be one of global"),
-])
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: profiler.set_config(file="x"), "no setting is named 'file'"),
+        (lambda: profiler.set_config(profile_all="yes"), "profile_all must be True or False"),
+        (lambda: profiler.set_state("go"), "must be 'run' or 'stop', got 'go'"),
+        (lambda: profiler.dumps(format="xml"), "format must be 'table' or 'json'"),
+        (lambda: profiler.dumps(sort_by="name"), "sort_by must be one of total"),
+        (lambda: profiler.Task(profiler.Domain("d"), "t").stop(), "stops without a start"),
+        (
+            lambda: profiler.Marker(profiler.Domain("d"), "m").mark("wide"),
+            "scope must be one of global",
+        ),
+    ],
+)
 def test_wrong_arguments(call, text):
     with pytest.raises(MXNetError, match=text):
         call()

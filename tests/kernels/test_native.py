@@ -1,14 +1,21 @@
 """Every native kernel against its operator's reference: samples, dtypes, odd sizes, broadcasting, aliasing."""
 import numpy as np
-import pytest
-
 import plait.kernels.cpu
 import plait.kernels.ops
-from plait.engine import ffi, lib
+import pytest
+from plait.engine import cpu, ffi, lib, wait
 from plait.kernels.native import TABLE, choose
-from plait.kernels.plan import infer, mutated_inputs, run_reference, scalars_of, store
+from plait.kernels.plan import (
+    infer,
+    make_plan,
+    mutated_inputs,
+    run_reference,
+    scalars_of,
+    store,
+    view_as_numpy,
+)
 from plait.kernels.record import FLOATS, REGISTRY, Type
-from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, round_to_bfloat16
+from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, round_to_bfloat16, spec
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-11, "float16": 4e-3, "bfloat16": 3e-2}
 NAMES = sorted(TABLE)
@@ -61,7 +68,7 @@ def run_native(op, arrays, dtypes, attrs, alias=None):
 
 
 def expected(op, arrays, attrs, outs):
-    results = run_reference(op, attrs, arrays)
+    results = run_reference(op, attrs, arrays, np.random.default_rng(0))
     dtypes = [t.dtype for t in outs]
     out = []
     for i, value in enumerate(results):
@@ -202,9 +209,9 @@ def test_transpose(shape, axes, dtype):
 
 
 CONVOLUTIONS = [
-    dict(x=(2, 3, 9, 8), f=5, kernel=(3, 3), stride=(2, 1), pad=(1, 1)), dict(x=(1, 4, 7, 7), f=6, kernel=(3, 2), num_group=2),
-    dict(x=(2, 4, 11), f=4, kernel=(3,), dilate=(2,), pad=(2,)), dict(x=(1, 2, 5, 6, 7), f=3, kernel=(2, 3, 3), pad=(0, 1, 1)),
-    dict(x=(2, 8, 6, 6), f=8, kernel=(3, 3), pad=(1, 1), num_group=8)]
+    {"x": (2, 3, 9, 8), "f": 5, "kernel": (3, 3), "stride": (2, 1), "pad": (1, 1)}, {"x": (1, 4, 7, 7), "f": 6, "kernel": (3, 2), "num_group": 2},
+    {"x": (2, 4, 11), "f": 4, "kernel": (3,), "dilate": (2,), "pad": (2,)}, {"x": (1, 2, 5, 6, 7), "f": 3, "kernel": (2, 3, 3), "pad": (0, 1, 1)},
+    {"x": (2, 8, 6, 6), "f": 8, "kernel": (3, 3), "pad": (1, 1), "num_group": 8}]
 
 
 @pytest.fixture(params=["onednn", "plain"])
@@ -280,3 +287,113 @@ def test_dropout(axes):
     y, mask = random_call("Dropout", arrays=[x], p=0.3, axes=axes, mode="always")
     np.testing.assert_array_equal(y, x * mask)
     assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.7)} and 0.4 < (mask > 0).mean() < 0.95
+
+
+@pytest.mark.parametrize("kind", ["leaky", "elu", "selu", "gelu", "prelu"])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_leaky_relu(kind, dtype):
+    x = np.linspace(-6, 6, 60).astype(np.float32).reshape(4, 5, 3)
+    arrays = [x, np.linspace(0.1, 0.5, 5).astype(np.float32)] if kind == "prelu" else [x]
+    arrays = [round_to_bfloat16(a) if dtype == "bfloat16" else a.astype(dtype) for a in arrays]
+    op = REGISTRY["LeakyReLU"]
+    attrs = complete(op, {"act_type": kind, "slope": 0.3})
+    got, outs = run_native(op, arrays, [dtype] * len(arrays), attrs)
+    compare(op, got, expected(op, arrays, attrs, outs), dtype)
+
+
+@pytest.mark.parametrize("mode", ["rnn_relu", "rnn_tanh", "lstm", "gru"])
+@pytest.mark.parametrize("layers, bidirectional", [(1, False), (2, True), (3, False)])
+@pytest.mark.parametrize("steps, batch, inputs, hidden", [(4, 3, 5, 6), (1, 1, 1, 1), (3, 2, 20, 17)])
+@pytest.mark.parametrize("train", [True, False])
+def test_rnn(path, mode, layers, bidirectional, steps, batch, inputs, hidden, train):
+    from plait.kernels.ops.recurrent import layout
+    op, grad = REGISTRY["RNN"], REGISTRY["_rnn_grad"]
+    attrs = {"mode": mode, "state_size": hidden, "num_layers": layers, "bidirectional": bidirectional}
+    lay = layout((steps, batch, inputs), projection_size=None, **attrs)
+    x, weights = normal(steps, batch, inputs), normal(sum(int(np.prod(s)) for s in lay.parameter_shapes())) * 0.3
+    states = [normal(len(lay.cells), batch, hidden) + i for i in range(1 + (mode == "lstm"))]
+    full = op.parse(dict(attrs, state_outputs=True)) | {"train": train}
+    arrays = [x, weights, *states]
+    got, outs = run_native(op, arrays, ["float32"] * len(arrays), full)
+    assert got is not None
+    want = expected(op, arrays, full, outs)
+    compare(op, got, want, "float32")
+    if train:
+        given = [normal(*a.shape) for a in want[:-1]] + arrays + [want[-1]]
+        back = grad.parse({p.name: full[p.name] for p in grad.params})
+        got, outs = run_native(grad, given, ["float32"] * len(given), back)
+        assert got is not None
+        compare(grad, got, expected(grad, given, back, outs), "float16")
+
+
+def test_rnn_masks():
+    """Dropout between layers: the masks in the reserve are zeros and 1 / (1 - p), and the output obeys them."""
+    op = REGISTRY["RNN"]
+    x, weights, state = normal(5, 40, 3), normal(30 + 100 + 100 + 100 + 40) * 0.3, np.zeros((2, 40, 10), np.float32)
+    y, reserve = random_call("RNN", arrays=[x, weights, state], mode="rnn_tanh", state_size=10, num_layers=2, p=0.4)
+    mask = reserve[:5 * 40 * 10]
+    assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.6)} and 0.55 < (mask > 0).mean() < 0.65
+    plain = run_native(op, [x, weights, state], ["float32"] * 3, complete(op, {
+        "mode": "rnn_tanh", "state_size": 10, "num_layers": 2}))[0][0]
+    assert y.shape == (5, 40, 10) and not np.array_equal(y, plain)
+
+
+def on_lane(name, arrays, dtypes, attrs):
+    """Runs a plan on the compute lane, where kernels use threads. Returns the outputs."""
+    op = REGISTRY[name]
+    attrs = complete(op, attrs)
+    plan = make_plan(op, attrs, [spec(a.shape, d, cpu()) for a, d in zip(arrays, dtypes)], cpu())
+    handles = [lib.pl_array_new(a.nbytes) for a in arrays]
+    for handle, a in zip(handles, arrays):
+        ffi.memmove(lib.pl_array_data(handle), ffi.cast("void *", a.ctypes.data), a.nbytes)
+    out = ffi.new("uintptr_t[]", plan.n_out)
+    scalars = ffi.new("double[]", [*plan.scalars, 0.0, 0.0])
+    assert lib.pl_invoke(plan.handle, handles, out, scalars, -1) == lib.PL_OK
+    results = []
+    for handle, s in zip(out, plan.out_specs):
+        wait(handle)
+        results.append(view_as_numpy(lib.pl_array_data(handle), s).copy())
+    for handle in [*handles, *out]:
+        lib.pl_array_free(handle)
+    return results
+
+
+THREADED = [("broadcast_add", [(700, 301), (301,)], {}), ("broadcast_mul", [(70000, 3), (70000, 1)], {}),
+            ("exp", [(100003,)], {}), ("sum", [(300, 1001)], {}), ("sum", [(3000, 101)], {"axis": 0}),
+            ("max", [(300, 1001)], {"axis": 1}), ("sum", [(16, 8, 4096)], {"axis": (0, 2)}),
+            ("softmax", [(300, 501)], {}), ("softmax", [(20, 300, 50)], {"axis": 1}), ("argmax", [(3000, 100)], {"axis": 1}),
+            ("transpose", [(700, 801)], {}), ("transpose", [(64, 33, 257)], {"axes": (1, 0, 2)}),
+            ("LayerNorm", [(700, 301), (301,), (301,)], {}), ("GroupNorm", [(16, 8, 3000), (4,), (4,)], {"num_groups": 4}),
+            ("Pooling", [(16, 16, 40, 41)], {"kernel": (3, 3), "stride": (2, 2)}), ("Concat", [(300, 400), (300, 501)], {"num_args": 2}),
+            ("FullyConnected", [(128, 300), (257, 300), (257,)], {"num_hidden": 257}),
+            ("batch_dot", [(16, 64, 70), (16, 70, 65)], {}), ("slice_axis", [(900, 500)], {"axis": 1, "begin": 3, "end": 498}),
+            ("Convolution", [(4, 8, 40, 40), (16, 8, 3, 3), (16,)], {"kernel": (3, 3), "num_filter": 16}),
+            ("_norm_grad", [(700, 301), (700, 301), (1, 301), (700, 1), (700, 1)], {"axes": (1,), "eps": 1e-5}),
+            ("_norm_grad", [(16, 8, 3000), (16, 8, 3000), (1, 8, 1), (1, 8, 1), (1, 8, 1)], {"axes": (0, 2), "eps": 1e-5})]
+
+
+@pytest.mark.parametrize("name, shapes, attrs", THREADED)
+def test_threads(name, shapes, attrs):
+    arrays = [normal(*s) for s in shapes]
+    got = on_lane(name, arrays, ["float32"] * len(arrays), attrs)
+    op = REGISTRY[name]
+    full = complete(op, attrs)
+    want = expected(op, arrays, full, infer(op, full, types_of(arrays, ["float32"] * len(arrays))))
+    for g, w in zip(got, want):
+        np.testing.assert_allclose(g, w, rtol=2e-4, atol=2e-4 * max(1.0, float(np.abs(w).max())))
+
+
+def test_random_numbers_do_not_depend_on_the_batch():
+    """Element i is a function of seed, call and i: any part of a stream can be computed alone, so by any thread."""
+    whole, = random_call("_random_uniform", 1.0, 9.0, shape=(300000,), dtype="float32")
+    parts = [random_call("_random_uniform", 1.0, 9.0, shape=(n,), dtype="float32")[0][-64:] for n in (64, 128, 192)]
+    np.testing.assert_array_equal(np.concatenate(parts), whole[:192])
+
+
+def test_random_numbers_on_the_lane():
+    """With as many threads as there are, a seed gives the numbers of one thread."""
+    lib.pl_seed(11)
+    attrs = {"shape": (300, 1001), "low": 0.0, "high": 1.0, "dtype": "float32"}
+    lane, = on_lane("_random_uniform", [], [], attrs)
+    serial = [random_call("_random_uniform", float(call), 11.0, **attrs)[0] for call in range(3)]
+    assert any(np.array_equal(lane, s) for s in serial)

@@ -4,9 +4,8 @@ import threading
 import weakref
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import nd
 from plait.ndarray import autograd
 
@@ -75,7 +74,7 @@ def test_grad_is_the_same_array_after_each_backward():
     x = variable([1, 2])
     g = x.grad
     for factor in (2, 3):
-        backward(lambda: x * factor)
+        backward(lambda f=factor: x * f)
         assert x.grad is g and g.asnumpy().tolist() == [factor] * 2
 
 

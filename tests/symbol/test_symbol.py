@@ -171,9 +171,9 @@ def test_namespaces_and_signatures():
     assert list(inspect.signature(sym.FullyConnected).parameters)[:4] == ["data", "weight", "bias", "num_hidden"]
     assert a.relu().name == "relu1" and a.sum(axis=1).attr("axis") == "1" and a.T.name == "transpose0"
     with pytest.raises(AttributeError):
-        sym.no_such_operator
+        _ = sym.no_such_operator
     with pytest.raises(AttributeError):
-        sym.linalg.no_such_operator
+        _ = sym.linalg.no_such_operator
 
 
 def test_gradient_symbol():

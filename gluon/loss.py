@@ -1,0 +1,288 @@
+"""Losses: blocks of predictions and labels that give one number for each sample."""
+from __future__ import annotations
+
+import numpy as np
+
+from .hybrid import HybridBlock
+
+__all__ = ["Loss", "L2Loss", "L1Loss", "SigmoidBinaryCrossEntropyLoss", "SigmoidBCELoss", "SoftmaxCrossEntropyLoss",
+           "SoftmaxCELoss", "KLDivLoss", "CTCLoss", "HuberLoss", "HingeLoss", "SquaredHingeLoss", "LogisticLoss",
+           "TripletLoss", "PoissonNLLLoss", "CosineEmbeddingLoss", "SDMLLoss"]
+
+
+def _weighted(F, loss, weight=None, sample_weight=None):
+    """loss times a number and times weights that broadcast against it."""
+    if sample_weight is not None:
+        loss = F.broadcast_mul(loss, sample_weight)
+    if weight is not None:
+        if not isinstance(weight, (int, float, np.number)):
+            raise TypeError(f"weight must be a number, got {type(weight).__name__}")
+        loss = loss * weight
+    return loss
+
+
+class Loss(HybridBlock):
+    """Base class.
+
+    Args:
+        weight: factor on the loss.
+        batch_axis: the axis that is kept; the loss is the mean over all others.
+    Inputs: pred, label of its shape; sample_weight: broadcast against them, e.g. (N, 1).
+    Output: (N,).
+    """
+
+    def __init__(self, weight, batch_axis, **kwargs):
+        super().__init__(**kwargs)
+        self._weight, self._batch_axis = weight, batch_axis
+
+    def __repr__(self):
+        return f"{type(self).__name__}(batch_axis={self._batch_axis}, w={self._weight})"
+
+    def _mean(self, F, loss):
+        return F.mean(loss, axis=self._batch_axis, exclude=True)
+
+    def hybrid_forward(self, F, x, *args, **kwargs):
+        raise NotImplementedError(f"{type(self).__name__} must define hybrid_forward(self, F, pred, label, ...)")
+
+
+class L2Loss(Loss):
+    """Mean of (pred - label)^2 / 2."""
+
+    def __init__(self, weight=1.0, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        loss = F.square(F.reshape_like(label, pred) - pred)
+        return self._mean(F, _weighted(F, loss, self._weight / 2, sample_weight))
+
+
+class L1Loss(Loss):
+    """Mean of |pred - label|."""
+
+    def __init__(self, weight=None, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        loss = F.abs(F.reshape_like(label, pred) - pred)
+        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+
+
+class SigmoidBinaryCrossEntropyLoss(Loss):
+    """Cross entropy of independent yes/no labels in [0, 1].
+
+    from_sigmoid: pred holds probabilities, else logits. Input pos_weight: factor on the positive term.
+    """
+
+    def __init__(self, from_sigmoid=False, weight=None, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_sigmoid = from_sigmoid
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None, pos_weight=None):
+        label = F.reshape_like(label, pred)
+        if self._from_sigmoid:
+            tiny = 1e-12
+            positive = F.log(pred + tiny) * label
+            if pos_weight is not None:
+                positive = F.broadcast_mul(positive, pos_weight)
+            loss = -(positive + F.log(1.0 - pred + tiny) * (1.0 - label))
+        else:
+            # log(1 + exp(-|x|)) stays finite for every x
+            tail = F.Activation(-F.abs(pred), act_type="softrelu")
+            if pos_weight is None:
+                loss = F.relu(pred) - pred * label + tail
+            else:
+                factor = 1 + F.broadcast_mul(pos_weight - 1, label)
+                loss = pred - pred * label + factor * (tail + F.relu(-pred))
+        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+
+
+class SoftmaxCrossEntropyLoss(Loss):
+    """Cross entropy of softmax(pred) and labels.
+
+    Args:
+        axis: of the classes. from_logits: pred holds log probabilities already.
+        sparse_label: labels are class indices, pred's shape without `axis`; else distributions of pred's shape.
+    """
+
+    def __init__(self, axis=-1, sparse_label=True, from_logits=False, weight=None, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._axis, self._sparse_label, self._from_logits = axis, sparse_label, from_logits
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        if not self._from_logits:
+            pred = F.log_softmax(pred, axis=self._axis)
+        if self._sparse_label:
+            loss = -F.pick(pred, label, axis=self._axis, keepdims=True)
+        else:
+            loss = -F.sum(pred * F.reshape_like(label, pred), axis=self._axis, keepdims=True)
+        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+
+
+SigmoidBCELoss = SigmoidBinaryCrossEntropyLoss
+SoftmaxCELoss = SoftmaxCrossEntropyLoss
+
+
+class KLDivLoss(Loss):
+    """Kullback-Leibler divergence: sum of label * (log label - pred). pred: log probabilities (from_logits), else logits."""
+
+    def __init__(self, from_logits=True, axis=-1, weight=None, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_logits, self._axis = from_logits, axis
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        if not self._from_logits:
+            pred = F.log_softmax(pred, self._axis)
+        loss = _weighted(F, label * (F.log(label + 1e-12) - pred), self._weight, sample_weight)
+        return F.sum(loss, axis=self._batch_axis, exclude=True)
+
+
+class CTCLoss(Loss):
+    """Connectionist temporal classification; the last class is blank.
+
+    Args:
+        layout: of pred, NTC or TNC. label_layout: NT or TN; labels are padded with -1.
+    Inputs: pred_lengths, label_lengths (N,), both optional. Output: (N,). Source: Graves et al. 2006, ICML.
+    """
+
+    def __init__(self, layout="NTC", label_layout="NT", weight=None, **kwargs):
+        if layout not in ("NTC", "TNC"):
+            raise ValueError(f"Only 'NTC' and 'TNC' layouts for pred are supported, got {layout!r}")
+        if label_layout not in ("NT", "TN"):
+            raise ValueError(f"Only 'NT' and 'TN' layouts for label are supported, got {label_layout!r}")
+        self._layout, self._label_layout = layout, label_layout
+        super().__init__(weight, label_layout.find("N"), **kwargs)
+
+    def hybrid_forward(self, F, pred, label, pred_lengths=None, label_lengths=None, sample_weight=None):
+        if self._layout == "NTC":
+            pred = F.swapaxes(pred, 0, 1)
+        if self._batch_axis == 1:
+            label = F.swapaxes(label, 0, 1)
+        lengths = {k: v for k, v in (("data_lengths", pred_lengths), ("label_lengths", label_lengths)) if v is not None}
+        loss = F.CTCLoss(pred, label, use_data_lengths=pred_lengths is not None,
+                         use_label_lengths=label_lengths is not None, blank_label="last", **lengths)
+        return _weighted(F, loss, self._weight, sample_weight)
+
+
+class HuberLoss(Loss):
+    """(pred - label)^2 / (2 rho) where the error is below rho, else |pred - label| - rho / 2."""
+
+    def __init__(self, rho=1, weight=None, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._rho = rho
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        error = F.abs(F.reshape_like(label, pred) - pred)
+        loss = F.where(error > self._rho, error - 0.5 * self._rho, (0.5 / self._rho) * F.square(error))
+        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+
+
+class HingeLoss(Loss):
+    """Mean of max(0, margin - pred * label); labels are -1 or 1."""
+
+    def __init__(self, margin=1, weight=None, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        loss = F.relu(self._margin - pred * F.reshape_like(label, pred))
+        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+
+
+class SquaredHingeLoss(Loss):
+    """Mean of max(0, margin - pred * label)^2; labels are -1 or 1."""
+
+    def __init__(self, margin=1, weight=None, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        loss = F.square(F.relu(self._margin - pred * F.reshape_like(label, pred)))
+        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+
+
+class LogisticLoss(Loss):
+    """Mean of log(1 + exp(-pred * label)). label_format: "signed" (-1, 1) or "binary" (0, 1)."""
+
+    def __init__(self, weight=None, batch_axis=0, label_format="signed", **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        if label_format not in ("signed", "binary"):
+            raise ValueError(f"label_format can only be signed or binary, recieved {label_format}.")
+        self._label_format = label_format
+
+    def hybrid_forward(self, F, pred, label, sample_weight=None):
+        label = F.reshape_like(label, pred)
+        if self._label_format == "signed":
+            label = (label + 1.0) / 2.0
+        loss = F.relu(pred) - pred * label + F.Activation(-F.abs(pred), act_type="softrelu")
+        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+
+
+class TripletLoss(Loss):
+    """max(0, sum((positive - pred)^2 - (negative - pred)^2) + margin)."""
+
+    def __init__(self, margin=1, weight=None, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F, pred, positive, negative, sample_weight=None):
+        positive, negative = F.reshape_like(positive, pred), F.reshape_like(negative, pred)
+        loss = F.sum(F.square(positive - pred) - F.square(negative - pred), axis=self._batch_axis, exclude=True)
+        return _weighted(F, F.relu(loss + self._margin), self._weight, sample_weight)
+
+
+class PoissonNLLLoss(Loss):
+    """Negative log likelihood of Poisson counts; one number, the mean over everything.
+
+    from_logits: pred is the log of the rate. compute_full: adds Stirling's approximation of log(target!).
+    """
+
+    def __init__(self, weight=None, from_logits=True, batch_axis=0, compute_full=False, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._from_logits, self._compute_full = from_logits, compute_full
+
+    def hybrid_forward(self, F, pred, target, sample_weight=None, epsilon=1e-08):
+        target = F.reshape_like(target, pred)
+        loss = F.exp(pred) - target * pred if self._from_logits else pred - target * F.log(pred + epsilon)
+        if self._compute_full:
+            factorial = target * F.log(target) - target + 0.5 * F.log(2 * target * np.pi)
+            loss = loss + factorial * (target > 1)
+        return F.mean(_weighted(F, loss, self._weight, sample_weight))
+
+
+class CosineEmbeddingLoss(Loss):
+    """1 - cos(input1, input2) where label is 1, max(0, cos - margin) where it is -1; (N, 1)."""
+
+    def __init__(self, weight=None, batch_axis=0, margin=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self._margin = margin
+
+    def hybrid_forward(self, F, input1, input2, label, sample_weight=None):
+        input1 = F.reshape_like(input1, input2)
+        dot = F.sum(input1 * input2, axis=-1).reshape((-1, 1))
+        norms = F.norm(input1, axis=-1).reshape((-1, 1)) * F.norm(input2, axis=-1).reshape((-1, 1))
+        cosine = dot / F.broadcast_maximum(norms, F.full((1, 1), 1e-12))
+        label = F.reshape(label, (-1, 1))
+        loss = F.where(label == 1, 1 - cosine, F.relu(cosine - self._margin))
+        return _weighted(F, loss, self._weight, sample_weight)
+
+
+class SDMLLoss(Loss):
+    """Smoothed deep metric learning: x1[i] and x2[i] belong together, all other pairs of the batch do not.
+
+    smoothing_parameter: probability spread over the wrong pairs. Source: Bonadiman et al. 2019, arXiv:1905.12786.
+    """
+
+    def __init__(self, smoothing_parameter=0.3, weight=1.0, batch_axis=0, **kwargs):
+        super().__init__(weight, batch_axis, **kwargs)
+        self.kl_loss = KLDivLoss(from_logits=True)
+        self.smoothing_parameter = smoothing_parameter
+
+    def _labels(self, F, n):
+        """(n, n): 1 - s on the diagonal, the rest of each row shares s."""
+        spread = self.smoothing_parameter / (n - 1)
+        return F.eye(n) * (1 - self.smoothing_parameter - spread) + spread
+
+    def hybrid_forward(self, F, x1, x2):
+        n = x1.shape[0]
+        distances = F.sum(F.square(F.broadcast_sub(F.expand_dims(x1, 1), F.expand_dims(x2, 0))), axis=2)
+        return self.kl_loss(F.log_softmax(-distances, axis=1), self._labels(F, n))

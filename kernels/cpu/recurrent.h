@@ -1,0 +1,14 @@
+/* The fused RNN: rnn_relu, rnn_tanh, lstm and gru over (steps, batch, inputs), and its gradient. */
+#ifndef PLK_RECURRENT_H
+#define PLK_RECURRENT_H
+#include "kernel.h"
+/* cffi reads from here on: */
+enum { PLK_RNN_RELU = 0, PLK_RNN_TANH, PLK_LSTM, PLK_GRU };
+/* Parameters and reserve are packed as kernels/ops/recurrent.py says. */
+typedef struct {
+    int64_t steps, batch, inputs, hidden;
+    int32_t mode, layers, directions, state_outputs, keep;   /* keep: 1 writes the reserve */
+    double p;                                                /* dropout between layers; 0: no masks in the reserve */
+} plk_rnn;
+/* cffi stops reading here */
+#endif
