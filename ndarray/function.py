@@ -75,7 +75,7 @@ class Function:
 class _Call:
     """Stands on the tape where other nodes have a Plan."""
     python = True
-    saved = ()
+    saved = unread = ()
 
     def __init__(self, function: Function, results, made):
         self.function = function
