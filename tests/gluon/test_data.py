@@ -40,7 +40,8 @@ def test_dataset_methods():
     assert [data.shard(3, i)[0] for i in range(3)] == [0, 4, 7]
     assert [len(data.shard(3, i)) for i in range(3)] == [4, 3, 3]
     assert len(data.take(3)) == 3 and len(data.take(99)) == len(data.take(None)) == 10
-    assert list(data.filter(lambda x: x % 3 == 0)[i] for i in range(4)) == [0, 3, 6, 9]
+    thirds = data.filter(lambda x: x % 3 == 0)
+    assert [thirds[i] for i in range(4)] == [0, 3, 6, 9]
     assert data.sample(SequentialSampler(3, start=4))[0] == 4
     pairs = data.transform(lambda x: (x, -x))
     assert pairs[3] == (3, -3)
