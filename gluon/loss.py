@@ -53,7 +53,7 @@ class L2Loss(Loss):
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         loss = F.square(F.reshape_like(label, pred) - pred)
-        return self._mean(F, _weighted(F, loss, self._weight / 2, sample_weight))
+        return self._mean(F, _weighted(F, loss, self._weight, sample_weight)) / 2
 
 
 class L1Loss(Loss):
