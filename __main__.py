@@ -1,10 +1,16 @@
-"""The command line: python -m plait info | draw | train | bench."""
+"""The command line: python -m plait info | draw | train | bench | docs."""
 from __future__ import annotations
 
 import argparse
 import importlib.metadata
+import os
 import platform
 import sys
+from pathlib import Path
+
+from .engine.error import MXNetError
+
+PICTURES = ("svg", "png", "pdf", "dot")
 
 
 def info() -> int:
@@ -12,7 +18,7 @@ def info() -> int:
     import numpy
 
     from . import __version__
-    from .engine import lib, num_gpus, settings
+    from .engine import num_gpus, settings
     from .kernels.cpu import onednn
     rows = [("plait", __version__), ("python", f"{platform.python_version()} on {platform.platform()}"),
             ("numpy", numpy.__version__)]
@@ -21,8 +27,11 @@ def info() -> int:
             rows.append((package, importlib.metadata.version(package)))
         except importlib.metadata.PackageNotFoundError:
             rows.append((package, "not installed"))
-    rows += [("oneDNN", onednn.describe()), ("cores", f"{lib.pl_cores()} usable"), ("gpus", num_gpus()),
-             *settings.table()]
+    version = onednn.version()
+    rows += [("oneDNN", version or "not found: plain C kernels serve, slower. pip install onednn-cpu-gomp"),
+             ("cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"), ("gpus", str(num_gpus()))]
+    for name, setting in settings.SETTINGS.items():
+        rows.append((name, f"{settings.get(name)}  ({setting.doc})"))
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
         print(f"{name:{width}}  {value}")
@@ -35,37 +44,67 @@ def draw(args) -> int:
     shape = {}
     for item in args.shape:
         name, _, dims = item.partition("=")
-        shape[name] = tuple(int(n) for n in dims.split(","))
-    out = args.out or args.file.removesuffix(".json").removesuffix("-symbol") + ".svg"
-    stem, _, kind = out.rpartition(".")
-    viz.plot_network(args.file, shape=shape or None).render(stem, format=kind, cleanup=True)
+        try:
+            shape[name] = tuple(int(n) for n in dims.split(","))
+        except ValueError:
+            raise ValueError(f"--shape must be NAME=1,3,224,224, got {item!r}") from None
+    out = Path(args.out or args.file.removesuffix(".json").removesuffix("-symbol") + ".svg")
+    kind = out.suffix[1:].lower()
+    if kind not in PICTURES:
+        raise ValueError(f"--out must end in .{', .'.join(PICTURES)}, got {out}")
+    picture = viz.plot_network(args.file, shape=shape or None, collapse=args.collapse)
+    if kind == "dot":
+        out.write_text(picture.source)
+    else:
+        out.write_bytes(picture.pipe(kind))
     print(out)
     return 0
 
 
-def main(argv: list[str] | None = None) -> int:
-    argv = sys.argv[1:] if argv is None else argv
-    parser = argparse.ArgumentParser(prog="plait", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+def docs(folder: str) -> int:
+    """Writes the reference of operators."""
+    from .kernels import reference
+    for path in reference.write(Path(folder)):
+        print(path)
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m plait", description=__doc__)
+    commands = top.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="versions, devices, oneDNN: what an issue report needs")
     p = commands.add_parser("draw", help="draw a graph file")
     p.add_argument("file", help="X-symbol.json")
-    p.add_argument("-o", "--out", help="picture to write: .svg, .png, .pdf or .dot (default: X.svg)")
+    p.add_argument("-o", "--out", help=f"picture to write: .{', .'.join(PICTURES)} (default: X.svg)")
     p.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,224,224",
                    help="shape of an input, to show shapes on the edges; may be repeated")
-    commands.add_parser("train", help="train an image classifier", add_help=False)
-    commands.add_parser("bench", help="time the workloads, beside torch when it is installed", add_help=False)
-    args, rest = parser.parse_known_args(argv)
-    if args.command == "train":
-        from .gluon import training
-        training.main(rest)
-        return 0
-    if args.command == "bench":
-        from .gluon import benchmark
-        return benchmark.main(rest)
-    if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    return info() if args.command == "info" else draw(args)
+    p.add_argument("--collapse", action="store_true", help="draw equal blocks that follow each other once")
+    p = commands.add_parser("docs", help="write the reference of operators")
+    p.add_argument("folder", help="where operators.md goes")
+    commands.add_parser("train", help="train an image classifier: train --help", add_help=False)
+    commands.add_parser("bench", help="time the workloads, beside torch when it is installed: bench --help",
+                        add_help=False)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs one command. Returns the exit status: 0, or 1 with one message where a file or a value is wrong."""
+    top = parser()
+    args, rest = top.parse_known_args(sys.argv[1:] if argv is None else argv)
+    try:
+        if args.command == "train":
+            from .gluon import training
+            training.main(rest)
+            return 0
+        if args.command == "bench":
+            from .gluon import benchmark
+            return benchmark.main(rest)
+        if rest:
+            top.error(f"unrecognized arguments: {' '.join(rest)}")
+        return {"info": info, "draw": lambda: draw(args), "docs": lambda: docs(args.folder)}[args.command]()
+    except (MXNetError, OSError, ValueError) as error:
+        print(f"plait {args.command}: {error}", file=sys.stderr)
+        return 1
 
 
 if __name__ == "__main__":

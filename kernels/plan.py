@@ -23,7 +23,7 @@ MAX_PLANS = 4096              # per operator, before its cache starts anew
 class Plan:
     """What invoke, the tape and programs need to know of one operator call."""
     __slots__ = ("handle", "op", "attrs", "in_specs", "out_specs", "out_spec", "n_in", "n_out", "n_visible",
-                 "scalars", "can_fail", "cost_us", "saved", "views", "mutated", "_keep")
+                 "scalars", "can_fail", "cost_us", "saved", "unread", "views", "mutated", "_keep")
 
     def __repr__(self):
         return f"<Plan {self.op.name} {list(self.in_specs)} -> {list(self.out_specs)}>"
@@ -87,7 +87,7 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     plan.out_spec = plan.out_specs[0] if plan.out_specs else None
     plan.n_in, plan.n_out, plan.n_visible = len(ins), len(outs), op.visible(attrs)
     plan.scalars = scalars_of(op, attrs)
-    plan.saved = None
+    plan.saved = plan.unread = None          # what the tape keeps: found at the first recording
     plan.views = op.view
     mutates = bytearray(max(1, len(ins)))
     plan.mutated = mutated_inputs(op, attrs, len(ins))

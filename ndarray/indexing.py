@@ -355,7 +355,9 @@ def _fitted(value, shape, target: NDArray):
         raise ShapeMismatch(f"assignment: cannot broadcast a value of shape {value.shape} to the indexed part of shape "
                             f"{shape}")
     value = _reshaped(value, (1,) * (len(shape) - len(have)) + have)
-    return value if value.shape == shape or not prod(shape) else invoke(lookup("broadcast_to"), (value,), {"shape": shape})
+    if value.shape == shape or not prod(shape):
+        return value
+    return invoke(lookup("broadcast_to"), (value,), {"shape": shape})
 
 
 def _is_number(value) -> bool:
@@ -412,7 +414,7 @@ def setitem(self: NDArray, key, value) -> None:
 
 
 def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
-    """Raises MXNetError for writes that would make gradients wrong: into an array on the tape, or of one into a part."""
+    """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one into a part."""
     if not state.recording:
         return
     if target._tape is not None:

@@ -452,5 +452,4 @@ def simple_bind(symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared
 
 
 def _bind_error(error: MXNetError, given: str) -> MXNetError:
-    return type(error)(error.operator, error.rule, error.fix, f"simple_bind error. Arguments: {given}") \
-        if isinstance(error, ShapeError) else MXNetError(f"simple_bind error. Arguments:\n{given}\n{error}")
+    return MXNetError(f"simple_bind error. Arguments:\n{given}\n{error}")

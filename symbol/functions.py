@@ -92,11 +92,7 @@ pow = power
 
 def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False) -> Symbol:
     """Parts of an array along an axis: a number of equal ones, or cut before the given indices."""
-    if isinstance(indices_or_sections, int):
-        given = {"indices": (), "sections": indices_or_sections}
-    else:
-        given = {"indices": (0, *indices_or_sections)}
-    return apply(lookup("_split_v2"), "_split_v2", [ary], {**given, "axis": axis, "squeeze_axis": squeeze_axis})
+    return ary.split_v2(indices_or_sections, axis, squeeze_axis)
 
 
 def histogram(a, bins=10, range=None, **kwargs) -> Symbol:

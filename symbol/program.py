@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..engine import ffi, lib
-from ..engine._array import run
+from ..engine._array import invoke, run, shared
 from ..kernels.plan import INLINE_US, make_plan, scalars_of
 from ..kernels.record import lookup
 from ..kernels.spec import Spec, spec
@@ -20,7 +20,9 @@ READ, WRITE, READWRITE = 0, 1, 2
 class Program:
     """A lowered graph. Inputs and outputs are array handles in the order given to `lower`."""
     __slots__ = (
-        "_keep",
+        "_first_write",
+        "_inplace",
+        "_last_read",
         "arena_bytes",
         "can_fail",
         "constants",
@@ -43,7 +45,19 @@ class Program:
         Returns every output array. Raises MemoryError."""
         if self.constants:
             inputs = [*inputs, *self.constants]
+        if outputs and not all(self._may_share(i, j, same) for i, j, same in shared(inputs, outputs)):
+            made = run(self.handle, self.out_specs, inputs, (), location)
+            for j, target in enumerate(outputs):
+                plan = make_plan(lookup("_copy"), {}, [self.out_specs[j]], self.out_specs[j].device)
+                invoke(plan.handle, plan.out_specs, [made[j]], [target], (), -1)
+                made[j] = target
+            return made
         return run(self.handle, self.out_specs, inputs, outputs, location)
+
+    def _may_share(self, i: int, j: int, same_address: bool) -> bool:
+        """May output j lie in the memory of input i? Not if it is written before the last read of the input."""
+        read, write = self._last_read[i], self._first_write[j]
+        return read < write or read == write and same_address and (i, j) in self._inplace
 
 
 def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str = "program") -> Program:
@@ -86,6 +100,7 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
     place.update({r: (lib.PL_SLOT_OUTPUT, j) for r, j in out_index.items()})
     buffers: list[list[int]] = []                # [nbytes, first, last] of arena buffers
     plans, slots, scalars = [], [], []
+    first_write, inplace = [0] * len(final), set()
     in_modes = bytearray(max(1, len(given)))
     for step, node in enumerate(steps):
         plan = make_plan(node.op, node.attrs, [_spec(v, device) for v in node.inputs], device)
@@ -99,6 +114,10 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
         for i, s in enumerate(plan.out_specs):
             v = Value(node, i)
             if v in place:
+                first_write[place[v][1]] = step
+                inplace.update((place[x][1], place[v][1]) for x in
+                               (root(node.inputs[a]) for a, b in node.op.inplace if b == i and a < len(node.inputs))
+                               if x in given and _once(node, x, root) and _spec(x, device).nbytes == s.nbytes)
                 continue
             reuse = next((place[root(node.inputs[a])][1] for a, b in node.op.inplace
                           if b == i and a < len(node.inputs) and _reusable(node, a, s, place, root, last, step, device)
@@ -119,6 +138,8 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
     program.plans, program.arena_bytes = plans, arena_bytes
     program.naive_bytes = sum(b[0] for b in buffers)
     program.constants = tuple(constants.values())
+    program._last_read = [last.get(v, -1) for v in given]
+    program._first_write, program._inplace = first_write, inplace
     program.n_in, program.n_out = len(inputs), len(final)
     program.out_specs = tuple(_spec(v, device) for v in final)
     program.in_modes = bytes(in_modes)
@@ -145,4 +166,9 @@ def _reusable(node, a, s, place, root, last, step, device) -> bool:
     r = root(node.inputs[a])
     kind, _ = place[r]
     return (kind == lib.PL_SLOT_ARENA and last[r] == step and _spec(node.inputs[a], device).nbytes == s.nbytes
-            and sum(root(v) == r for v in node.inputs) == 1)
+            and _once(node, r, root))
+
+
+def _once(node: Node, base: Value, root) -> bool:
+    """Does only one input of the node lie in this memory?"""
+    return sum(root(v) == base for v in node.inputs) == 1

@@ -393,6 +393,14 @@ class Symbol:
         """Another dtype."""
         return apply(lookup("Cast"), "cast", [self], {"dtype": dtype})
 
+    def split_v2(self, indices_or_sections, axis: int = 0, squeeze_axis: bool = False, **kwargs) -> Symbol:
+        """Parts along an axis: a number of equal ones, or cut before the given indices."""
+        if isinstance(indices_or_sections, int):
+            given = {"indices": (), "sections": indices_or_sections}
+        else:
+            given = {"indices": (0, *indices_or_sections)}
+        return apply(lookup("_split_v2"), "_split_v2", [self], {**given, "axis": axis, "squeeze_axis": squeeze_axis}, **kwargs)
+
     @property
     def T(self) -> Symbol:
         return apply(lookup("transpose"), "transpose", [self], {})

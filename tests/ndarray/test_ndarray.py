@@ -191,7 +191,21 @@ def test_printing_as_mxnet():
 
 # ---- methods and functions ------------------------------------------------------------------------------------
 
-METHODS = ["T", "abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "argmax", "argmax_channel", "argmin", "argsort", "as_in_context", "as_nd_ndarray", "as_np_ndarray", "asnumpy", "asscalar", "astype", "attach_grad", "backward", "broadcast_axes", "broadcast_like", "broadcast_to", "cbrt", "ceil", "clip", "context", "copy", "copyto", "cos", "cosh", "ctx", "degrees", "depth_to_space", "detach", "diag", "dtype", "exp", "expand_dims", "expm1", "fix", "flatten", "flip", "floor", "grad", "handle", "log", "log10", "log1p", "log2", "log_softmax", "max", "mean", "min", "nanprod", "nansum", "ndim", "norm", "one_hot", "ones_like", "pad", "pick", "prod", "radians", "rcbrt", "reciprocal", "relu", "repeat", "reshape", "reshape_like", "rint", "round", "rsqrt", "shape", "shape_array", "sigmoid", "sign", "sin", "sinh", "size", "size_array", "slice", "slice_assign", "slice_assign_scalar", "slice_axis", "slice_like", "softmax", "softmin", "sort", "space_to_depth", "split", "split_v2", "sqrt", "square", "squeeze", "stype", "sum", "swapaxes", "take", "tan", "tanh", "tile", "to_dlpack_for_read", "to_dlpack_for_write", "topk", "tostype", "transpose", "trunc", "wait_to_read", "writable", "zeros_like"]
+METHODS = [
+    "T", "abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "argmax",
+    "argmax_channel", "argmin", "argsort", "as_in_context", "as_nd_ndarray", "as_np_ndarray",
+    "asnumpy", "asscalar", "astype", "attach_grad", "backward", "broadcast_axes", "broadcast_like",
+    "broadcast_to", "cbrt", "ceil", "clip", "context", "copy", "copyto", "cos", "cosh", "ctx",
+    "degrees", "depth_to_space", "detach", "diag", "dtype", "exp", "expand_dims", "expm1", "fix",
+    "flatten", "flip", "floor", "grad", "handle", "log", "log10", "log1p", "log2", "log_softmax",
+    "max", "mean", "min", "nanprod", "nansum", "ndim", "norm", "one_hot", "ones_like", "pad",
+    "pick", "prod", "radians", "rcbrt", "reciprocal", "relu", "repeat", "reshape", "reshape_like",
+    "rint", "round", "rsqrt", "shape", "shape_array", "sigmoid", "sign", "sin", "sinh", "size",
+    "size_array", "slice", "slice_assign", "slice_assign_scalar", "slice_axis", "slice_like",
+    "softmax", "softmin", "sort", "space_to_depth", "split", "split_v2", "sqrt", "square",
+    "squeeze", "stype", "sum", "swapaxes", "take", "tan", "tanh", "tile", "to_dlpack_for_read",
+    "to_dlpack_for_write", "topk", "tostype", "transpose", "trunc", "wait_to_read", "writable",
+    "zeros_like"]
 
 
 def test_every_method_of_mxnets_class_is_there():

@@ -165,6 +165,8 @@ def test_wrong_arguments():
         s.bind(mx.cpu(), [a, mx.nd.ones(2)])
     with pytest.raises(mx.MXNetError, match="simple_bind error[^$]*cannot be inferred: data, fc_weight, fc_bias"):
         net().simple_bind(mx.cpu())
+    with pytest.raises(mx.MXNetError, match='simple_bind error[^$]*weight must have shape[^$]*node "fc"'):
+        net().simple_bind(mx.cpu(), data=(2, 3), fc_weight=(9, 9))
     with pytest.raises(mx.MXNetError, match="two variables are called 'x'"):
         (sym.var("x") + sym.var("x")).simple_bind(mx.cpu(), x=(2,))
     ex = s.bind(mx.cpu(), [a, b])

@@ -163,6 +163,13 @@ def test_creation_and_random():
         sym.random.uniform(sym.var("low"), 3)
 
 
+def test_split_v2():
+    a = sym.var("a")
+    for cut, want in ((2, [[0, 1], [2, 3]]), ((1,), [[0], [1, 2, 3]]), ([1, 3], [[0], [1, 2], [3]])):
+        assert [o.asnumpy().tolist() for o in sym.split_v2(a, cut).eval(a=mx.nd.arange(4))] == want
+    assert a.split_v2(2).list_outputs() == ["_split_v23_output0", "_split_v23_output1"]
+
+
 def test_namespaces_and_signatures():
     import inspect
     a = sym.var("a")
