@@ -44,7 +44,7 @@ class Drawing(graphviz.Digraph):
 
         cleanup: removes the text. Where nothing can draw, the text stays, and MXNetError tells the hint.
         """
-        text_file = self.save(filename, directory)
+        text_file = self.save(filename, directory=directory)
         format = format or self.format
         path = f"{text_file}.{format}"
         try:
