@@ -182,7 +182,12 @@ def raise_last() -> None:
         text = f"{rule}\n  at: {at}{fix}{rest}"
     kind = raisable(type(original)) if original is not None else DeferredError
     lib.pl_error_forget()
-    raise kind(text) from original
+    error = kind(text)
+    error.__dict__.update(getattr(original, "__dict__", {}))
+    try:
+        raise error from original
+    finally:
+        del error  # its traceback has this frame: a cycle that would keep the caller's arrays
 
 
 def wait(handle: int, for_write: bool = False) -> None:

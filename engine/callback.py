@@ -7,6 +7,7 @@ import traceback
 from typing import Any
 
 from ._core import ffi, lib
+from .error import MXNetError
 
 _objects: dict[int, Any] = {}
 _numbers = itertools.count(1)
@@ -38,7 +39,8 @@ def fail(error: BaseException, text: str | None = None) -> int:
     The locals of its frames are cleared: they may hold the poisoned arrays, which hold the error.
     """
     traceback.clear_frames(error.__traceback__)
-    text = text or f"{type(error).__name__}: {error}"
+    if text is None:
+        text = str(error) if isinstance(error, MXNetError) else f"{type(error).__name__}: {error}"
     return lib.pl_fail_with(
         lib.PL_FAILED, text.encode(errors="replace"), lib.plpy_release, pointer_to(keep(error))
     )

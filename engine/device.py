@@ -45,7 +45,8 @@ class Context(metaclass=_ContextType):
 
     def __init__(self, device_type: str | Context, device_id: int = 0):
         if isinstance(device_type, Context):
-            self.device_typeid, self.device_id = device_type.device_typeid, device_type.device_id
+            self.device_typeid: int = device_type.device_typeid
+            self.device_id: int = device_type.device_id
         elif device_type in Context.devstr2type:
             self.device_typeid, self.device_id = Context.devstr2type[device_type], int(device_id)
         else:

@@ -50,6 +50,16 @@ def generate() -> None:
         sys.modules.update(saved)
 
 
+def onednn_headers() -> list[str]:
+    """Where the wheel of oneDNN's headers put them (in an isolated build that is not sys.prefix); empty: built without."""
+    try:
+        files = importlib.metadata.files("onednn-devel-cpu-gomp") or ()
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    found = [Path(str(f.locate())) for f in files if str(f).endswith("include/oneapi/dnnl/dnnl.h")]
+    return [str(f.resolve().parents[2]) for f in found[:1]]
+
+
 generate()
 headers = [ROOT / "engine/core/plait.h", ROOT / "kernels/cpu/kernel.h",
            *sorted((ROOT / "kernels/cpu").glob("[!k]*.h")),

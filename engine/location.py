@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from types import CodeType
+from types import CodeType, FrameType
 
 PACKAGE = __name__.partition(".")[0]
 MAX_LOCATIONS = 1 << 20
@@ -22,7 +22,7 @@ def _is_inside(module: str) -> bool:
 
 def capture() -> int:
     """The location of the innermost frame outside the package; -1 if there is none."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         inside = _inside.get(module)

@@ -1,4 +1,6 @@
 """gluon: blocks, layers, losses, optimizers and training loops."""
+import importlib
+
 from . import loss, nn, utils  # noqa: F401
 from .block import Block  # noqa: F401
 from .hybrid import HybridBlock  # noqa: F401
@@ -6,3 +8,15 @@ from .parameter import Constant, DeferredInitializationError, Parameter  # noqa:
 from .parameter_dict import ParameterDict  # noqa: F401
 from .trainer import Trainer  # noqa: F401
 from .symbol_block import SymbolBlock  # noqa: F401
+
+_ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")       # so that importing gluon stays quick
+
+
+def __getattr__(name):
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f".{name}", __name__)
+
+
+def __dir__():
+    return sorted({*globals(), *_ON_FIRST_USE})

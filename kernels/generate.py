@@ -121,8 +121,8 @@ def pointwise_files() -> dict[str, str]:
     ops, files, tables = expressions(), {}, []
     for part in range(0, max(len(ops), 1), OPERATORS_PER_FILE):
         body = f"pointwise_{part // OPERATORS_PER_FILE}"
-        text = [HEAD, '#include "kernel.h"\n#include "pointwise.h"\n#include "vecmath.h"\n'
-                '#pragma GCC diagnostic ignored "-Wtype-limits"\n']
+        text = [HEAD, ('#include "kernel.h"\n#include "pointwise.h"\n#include "vecmath.h"\n'
+                '#pragma GCC diagnostic ignored "-Wtype-limits"\n')]
         rows = []
         for k, (name, e) in enumerate(ops[part:part + OPERATORS_PER_FILE], part):
             row = []
@@ -184,7 +184,7 @@ def kernel_files() -> dict[str, str]:
     files, declared, dispatch = {}, [], []
     for source in sorted(CPU.glob("*.c")):
         text = source.read_text()
-        kernels = dict.fromkeys(re.findall(r"^PLK_KERNEL\((\w+)\)", text, re.M))
+        kernels = dict.fromkeys(re.findall(r"^PLK_KERNEL\((\w+)\)", text, re.MULTILINE))
         declared += [f"int {k}{signature};" for k in kernels]
         if not is_simd(text):
             continue

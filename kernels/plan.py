@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import ffi, lib
+from ..engine import callback, ffi, lib
 from ..engine.error import OperatorError
 from .native import choose
 from .record import Operator, Type
@@ -23,7 +23,7 @@ MAX_PLANS = 4096              # per operator, before its cache starts anew
 class Plan:
     """What invoke, the tape and programs need to know of one operator call."""
     __slots__ = ("handle", "op", "attrs", "in_specs", "out_specs", "out_spec", "n_in", "n_out", "n_visible",
-                 "scalars", "can_fail", "cost_us", "saved", "views", "mutated", "_keep")
+                 "scalars", "can_fail", "cost_us", "saved", "unread", "views", "mutated", "_keep")
 
     def __repr__(self):
         return f"<Plan {self.op.name} {list(self.in_specs)} -> {list(self.out_specs)}>"
@@ -87,7 +87,7 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     plan.out_spec = plan.out_specs[0] if plan.out_specs else None
     plan.n_in, plan.n_out, plan.n_visible = len(ins), len(outs), op.visible(attrs)
     plan.scalars = scalars_of(op, attrs)
-    plan.saved = None
+    plan.saved = plan.unread = None          # what the tape keeps: found at the first recording
     plan.views = op.view
     mutates = bytearray(max(1, len(ins)))
     plan.mutated = mutated_inputs(op, attrs, len(ins))
@@ -105,7 +105,7 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         plan.can_fail = True
-    flags |= (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0) | (lib.PL_PLAN_RANDOM if op.random else 0)
+    flags |= (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0) | (lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0)
     plan._keep = params
     nbytes = ffi.sizeof(ffi.typeof(params).item) if params is not None else 0
     plan.handle = lib.pl_plan_new(
@@ -183,7 +183,7 @@ def _run_fallback(params, bufs, scalars):
                 else:
                     call[p.name] = tuple(scalars[at + i] for i in range(count))
                 at += 1 if count is None else count
-        rng = generator(scalars[at], scalars[at + 1]) if op.random else None
+        rng = generator(scalars[at], scalars[at + 1]) if op.is_random(call) else None
         arrays = [view_as_numpy(bufs[i], s) for i, s in enumerate(in_specs)]
         results = run_reference(op, call, arrays, rng)
         targets = [view_as_numpy(bufs[n + i], s) for i, s in enumerate(out_specs)] + [arrays[i] for i in mutated]
@@ -197,5 +197,4 @@ def _run_fallback(params, bufs, scalars):
             store(target, value)
         return lib.PL_OK
     except Exception as error:
-        text = str(error) if isinstance(error, OperatorError) else f"{type(error).__name__}: {error}"
-        return lib.pl_fail(lib.PL_FAILED, text.encode())
+        return callback.fail(error)

@@ -119,7 +119,7 @@ class Operator:
     ref:     (xp, *arrays, **attrs) -> array or tuple: the oracle and the fallback kernel, against the array API.
              Arrays of 16-bit floats arrive as float32; results are cast to the inferred dtypes.
              After the outputs come the new values of `mutates` inputs. `rng` is added for random operators
-             (a numpy Generator) and `train` for `train_aware` ones.
+             (a numpy Generator, None where the call draws nothing) and `train` for `train_aware` ones.
     grad:    (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written in operators;
              every array has .shape and .dtype. No `grad` at all means: gradients are zero (not differentiable).
     """
@@ -137,7 +137,7 @@ class Operator:
     output_names: tuple[str, ...] = ()
     variadic_key: str | None = None          # the parameter that counts variadic inputs ("num_args")
     mutates: tuple[str, ...] | Callable = ()  # inputs written in place: names, or (n_inputs, **attrs) -> indices
-    random: bool = False
+    random: bool | Callable = False          # draws random numbers; or (**attrs) -> bool, where attributes decide
     train_aware: bool = False                # `train` is part of the plan and handed to infer/ref/grad
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
     view: bool = False                       # output 0 is input 0's bytes under another shape
@@ -195,6 +195,10 @@ class Operator:
             n = n_given if n_given is not None else attrs[self.variadic_key]
             return tuple(f"arg{i}" for i in range(n))
         return tuple(self.input_names(**attrs)) if self.input_names else self.inputs
+
+    def is_random(self, attrs: dict[str, Any]) -> bool:
+        """Does a call with these attributes (complete, with `train` for train-aware operators) draw random numbers?"""
+        return bool(self.random(**attrs)) if callable(self.random) else self.random
 
     def outputs(self, attrs: dict[str, Any]) -> int:
         return self.n_outputs(**attrs) if callable(self.n_outputs) else self.n_outputs

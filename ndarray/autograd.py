@@ -9,7 +9,7 @@ from ..engine.error import MXNetError
 from ..symbol.graph import Builder, Value, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.program import lower
-from .ndarray import NDArray, check_nd, empty_like_spec, make, state
+from .ndarray import NDArray, check_nd, make, state
 from .tape import TapeNode, Variable, plan_node
 
 MAX_PROGRAMS = 512
@@ -150,13 +150,12 @@ class _TapeGraph:
             for j, (a, e) in enumerate(zip(node.inputs, node.entries)):
                 if e.__class__ is tuple:
                     value = outputs[self.number[e[0]]][e[1]]
-                elif e is not None and e in variables:
-                    value = variables[e]
                 else:
-                    value = variable(f"v{len(sources)}", a._spec.type)
+                    value = variables.get(e) or variable(f"v{k}_{j}", node.plan.in_specs[j].type)
                     if e is not None:
                         variables[e] = value
-                    sources[value] = ("input", k, j)
+                if a is not None:            # never computed again, nor its side effects
+                    sources.setdefault(value, ("input", k, j))
                 inputs.append(value)
             made, saved = node.plan.expand(inputs, node.scalars) if hasattr(node.plan, "expand") else \
                 _expand(node.plan, inputs, node.scalars)
@@ -263,14 +262,7 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
             _programs[key] = found
         ins = [_source(s, tape, heads, head_grads, order) for s in found.sources]
         targets = [order[i].grad for i in found.written]
-        clash = any(g is not None and any(lib.pl_array_shares(g._handle, t._handle) for t in targets)
-                    for g in head_grads)
-        where = location.capture() if found.program.can_fail else -1
-        made = found.program.run(ins, () if clash else targets, where)
-        if clash:
-            from .invoke import copy_into
-            for value, target in zip(made, targets):
-                copy_into(value, target)
+        found.program.run(ins, targets, location.capture() if found.program.can_fail else -1)
     for v in order:
         v.fresh = True
     if not retain_graph:
@@ -331,7 +323,7 @@ def _deliver(order, grads) -> None:
 # ---- gradients one call at a time: for create_graph, and for Python functions -----------------------------------
 
 class _Absent:
-    """An output that the gradient does not read: only its shape and dtype are known."""
+    """An array that the gradient does not read: only its shape and dtype are known."""
     __slots__ = ("shape", "dtype")
 
     def __init__(self, s):
@@ -392,7 +384,8 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
             ys.append(_Absent(s))
         else:
             ys.append(with_entry(y, (node, i)))
-    xs = [with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
+    xs = [_Absent(s) if a is None else with_entry(a, e)
+          for a, e, s in zip(node.inputs, node.entries, node.plan.in_specs)]
     device = node.plan.in_specs[0].device          # where a gradient makes its constants
     with device, _Scope(None, bool(graph_node.attrs.get("train", state.training))):
         return op.grad(F, dys, xs, ys, **graph_node.attrs)

@@ -47,7 +47,7 @@ class _Entry:
             if node.op is None:
                 continue
             values = [Value(node, i) for i in range(len(node.types))]
-            if node.op.random and all(v in fixed for v in values):
+            if node.op.is_random(node.attrs) and all(v in fixed for v in values):
                 arrays.update((v, fixed[v]) for v in values)
                 continue
             ins = [arrays[v] for v in node.inputs]
@@ -143,7 +143,7 @@ def residuals(outputs: Sequence[Value], wrt: Sequence[Value]) -> list[Value]:
         else:
             stack.extend(v.node.inputs)
     for node in forward:
-        if node.op is not None and node.op.random:
+        if node.op is not None and node.op.is_random(node.attrs):
             found.update((Value(node, i), None) for i in range(len(node.types)))
     return _through_views(found, forward)
 

@@ -8,12 +8,26 @@ import numpy as np
 from ..engine import current_context
 from ..engine.error import MXNetError
 from ..kernels.record import dtype_name, lookup
-from ..kernels.spec import NUMPY_DTYPES, spec
-from .ndarray import NDArray, empty_like_spec, from_memory
+from ..kernels.spec import spec
 from .invoke import invoke
+from .ndarray import NDArray, empty_like_spec, from_memory
 
-__all__ = ["array", "zeros", "ones", "full", "empty", "arange", "linspace", "eye", "concatenate", "histogram", "moveaxis",
-           "onehot_encode", "split_v2", "waitall"]
+__all__ = [
+    "arange",
+    "array",
+    "concatenate",
+    "empty",
+    "eye",
+    "full",
+    "histogram",
+    "linspace",
+    "moveaxis",
+    "onehot_encode",
+    "ones",
+    "split_v2",
+    "waitall",
+    "zeros",
+]
 
 
 def array(source_array, ctx=None, dtype=None) -> NDArray:

@@ -75,7 +75,7 @@ class Function:
 class _Call:
     """Stands on the tape where other nodes have a Plan."""
     python = True
-    saved = ()
+    saved = unread = ()
 
     def __init__(self, function: Function, results, made):
         self.function = function
@@ -96,13 +96,14 @@ class _Call:
             function._saved = kept
         grads = list(grads) if isinstance(grads, (list, tuple)) else [grads]
         if len(grads) != len(node.inputs):
-            raise MXNetError(f"{name}.backward must return a gradient for each of the {len(node.inputs)} inputs of forward, "
-                             f"got {len(grads)}")
+            raise MXNetError(f"{name}.backward must return a gradient for each of the {len(node.inputs)} "
+                             f"inputs of forward, got {len(grads)}")
         for i, (g, x) in enumerate(zip(grads, node.inputs)):
             if g is not None and not isinstance(g, NDArray):
                 raise MXNetError(f"{name}.backward must return NDArrays, got {type(g).__name__} for input {i}")
             if g is not None and g.shape != x.shape:
-                raise MXNetError(f"{name}.backward: the gradient of input {i} must have its shape {x.shape}, got {g.shape}")
+                raise MXNetError(f"{name}.backward: the gradient of input {i} must have its shape "
+                                 f"{x.shape}, got {g.shape}")
         return grads
 
 

@@ -16,11 +16,12 @@ from ..engine.error import MXNetError, compose
 from ..kernels.plan import make_plan
 from ..kernels.record import lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, spec
-from .invoke import copy_into, invoke
+from .invoke import copy_into, invoke, launch
 from .ndarray import NDArray, from_memory, make, state
 from .tape import record
 
 NEW_AXIS = None
+MAX_PARTS = 4096
 EXACT_FLOAT = 2 ** 53          # whole numbers beyond it do not survive the trip through a double
 
 
@@ -111,12 +112,58 @@ def _is_basic(items) -> bool:
 
 # ---- basic keys -----------------------------------------------------------------------------------------------
 
+class Part:
+    """What a basic key picks of a shape. offset: of its first element, None where it is not contiguous."""
+    __slots__ = ("offset", "result", "sliced", "spans", "whole")
+
+    def __init__(self, items, shape: tuple[int, ...]):
+        self.spans = [i for i in items if i is not NEW_AXIS]
+        self.sliced = tuple(s.count for s in self.spans)          # with an axis for each span
+        kept = tuple(1 if i is NEW_AXIS else i.count for i in items if i is NEW_AXIS or not i.dropped)
+        self.result = kept or ((1,) if self.spans else ())
+        self.offset = _flat_offset(self.spans, shape) if prod(self.sliced) else 0
+        self.whole = self.sliced == shape and self.offset == 0
+
+    def attrs(self) -> dict:
+        """Attributes of the operator `slice`."""
+        ends = [s.start + s.count * s.step for s in self.spans]
+        return {"begin": tuple(s.start for s in self.spans), "end": tuple(None if e < 0 else e for e in ends),
+                "step": tuple(s.step for s in self.spans)}
+
+
+_parts: dict[tuple, Part] = {}
+
+
+def _part_of(key, shape) -> Part | None:
+    """The Part of a basic key, None for other keys. Raises what `parse` raises."""
+    try:
+        signature = tuple(_signature(k) for k in key) if type(key) is tuple else (_signature(key),)
+        found = _parts.get((signature, shape))
+    except TypeError:                        # not one of the plain kinds
+        return None
+    if found is None:
+        found = Part(parse(key, shape), shape)
+        if len(_parts) >= MAX_PARTS:
+            _parts.clear()
+        _parts[signature, shape] = found
+    return found
+
+
+def _signature(k):
+    kind = type(k)
+    if kind is slice:
+        return slice, _signature(k.start), _signature(k.stop), _signature(k.step)
+    if kind is int or k is None or k is Ellipsis:
+        return k
+    raise TypeError
+
+
 def _flat_offset(spans, shape) -> int | None:
     """Offset in elements of a contiguous part, or None: single places, then one run, then whole axes."""
     offset, stride, whole, runs = 0, 1, True, True
     for s, n in zip(reversed(spans), reversed(shape)):
         if s.count != 1:
-            if not runs or (s.step != 1 and s.count):
+            if not runs or s.step != 1:
                 return None
             runs = whole = whole and s.count == n
         elif n != 1:
@@ -124,22 +171,6 @@ def _flat_offset(spans, shape) -> int | None:
         offset += s.start * stride
         stride *= n
     return offset
-
-
-def _basic_shapes(items) -> tuple[list[Span], tuple[int, ...], tuple[int, ...]]:
-    """(spans, shape with an axis for each span, shape of the result)."""
-    spans = [i for i in items if i is not NEW_AXIS]
-    result = tuple(1 if i is NEW_AXIS else i.count for i in items if i is NEW_AXIS or not i.dropped)
-    return spans, tuple(s.count for s in spans), result or ((1,) if spans else ())
-
-
-def _slice_attrs(spans) -> dict:
-    """Attributes of the operator `slice`."""
-    ends = []
-    for s in spans:
-        end = s.start + s.count * s.step
-        ends.append(None if end < 0 else end)
-    return {"begin": tuple(s.start for s in spans), "end": tuple(ends), "step": tuple(s.step for s in spans)}
 
 
 def view(array: NDArray, name: str, attrs: dict, offset: int = 0) -> NDArray:
@@ -159,42 +190,53 @@ def _reshaped(array: NDArray, shape) -> NDArray:
     return array if array.shape == shape else view(array, "reshape_to", {"shape": shape})
 
 
-def _basic_get(self, items) -> NDArray:
-    spans, sliced, result = _basic_shapes(items)
-    offset = _flat_offset(spans, self.shape) if prod(sliced) else 0
-    if offset is None:
-        return _reshaped(invoke(lookup("slice"), (self,), _slice_attrs(spans)), result)
-    if state.recording and self._tape is not None:
-        part = self if sliced == self.shape else view(self, "slice", _slice_attrs(spans), offset)
-        return view(part, "reshape_to", {"shape": result})
-    return _part(self, offset, result)
-
-
-def _part(self, offset: int, shape) -> NDArray:
+def _memory(self, offset: int, shape) -> NDArray:
     """Contiguous memory of self under a shape, not recorded."""
     s = self._spec
     return make(lib.pl_array_view(self._handle, offset * ITEM_BYTES[s.dtype]), spec(shape, s.dtype, s.device))
 
 
-def _basic_set(self, items, value) -> None:
-    spans, sliced, result = _basic_shapes(items)
-    value = _fitted(value, result, self)
-    if not prod(sliced):
+def _basic_get(self, part: Part) -> NDArray:
+    if part.offset is None:
+        return _reshaped(invoke(lookup("slice"), (self,), part.attrs()), part.result)
+    if state.recording and self._tape is not None:
+        sliced = self if part.whole else view(self, "slice", part.attrs(), part.offset)
+        return view(sliced, "reshape_to", {"shape": part.result})
+    return _memory(self, part.offset, part.result)
+
+
+def _basic_set(self, part: Part, value) -> None:
+    value = _fitted(value, part.result, self)
+    if not prod(part.sliced):
         return
-    offset = _flat_offset(spans, self.shape)
-    if sliced == self.shape and offset == 0 and isinstance(value, NDArray):
+    if part.whole and isinstance(value, NDArray):
         copy_into(_reshaped(value, self.shape), self)          # recorded: the array is the value from now on
-    elif offset is not None:
-        target = _part(self, offset, sliced)
+    elif part.offset is not None:
+        target = _memory(self, part.offset, part.sliced)
         if isinstance(value, NDArray):
-            copy_into(_reshaped(value, sliced), target)
+            copy_into(_reshaped(value, part.sliced), target)
         else:
-            invoke(lookup("_full"), (), {"shape": sliced, "value": value, "dtype": self._spec.dtype}, target,
-                   self._spec.device)
+            fill(target, value)
     elif isinstance(value, NDArray):
-        invoke(lookup("_slice_assign"), (self, _reshaped(value, sliced)), _slice_attrs(spans), self)
+        invoke(lookup("_slice_assign"), (self, _reshaped(value, part.sliced)), part.attrs(), self)
     else:
-        invoke(lookup("_slice_assign_scalar"), (self,), {"scalar": value, **_slice_attrs(spans)}, self)
+        invoke(lookup("_slice_assign_scalar"), (self,), {"scalar": value, **part.attrs()}, self)
+
+
+_fills: dict = {}
+
+
+def fill(target: NDArray, value: float) -> None:
+    """Writes a number into every element."""
+    s = target._spec
+    plan = _fills.get(s)
+    if plan is None:
+        op = lookup("_full")
+        plan = make_plan(op, op.parse({"shape": s.shape, "value": value, "dtype": s.dtype}), (), s.device)
+        if len(_fills) >= MAX_PARTS:
+            _fills.clear()
+        _fills[s] = plan
+    launch(plan, (), (value,), [target])
 
 
 # ---- arrays of indices ----------------------------------------------------------------------------------------
@@ -269,6 +311,11 @@ def _stacked(parts, lead, device) -> NDArray:
 
 
 def _advanced_get(self, items) -> NDArray:
+    arrays = [i for i in items if type(i) is not Span]
+    if len(arrays) == 1 and isinstance(arrays[0], np.ndarray) and self.size and all(
+            i is arrays[0] or i == Span(0, n, 1) for i, n in zip(items, self.shape)):
+        axis = next(a for a, i in enumerate(items) if i is arrays[0])
+        return invoke(lookup("take"), (self, from_memory(arrays[0], self.context)), {"axis": axis})
     indices, _, final = _places(self, items)
     return _reshaped(invoke(lookup("gather_nd"), (self, indices), {}), final)
 
@@ -298,9 +345,8 @@ def _fitted(value, shape, target: NDArray):
         if value._spec.dtype != s.dtype:
             value = invoke(lookup("Cast"), (value,), {"dtype": s.dtype})
     else:
-        if isinstance(value, (bool, int, float, np.generic)) and not isinstance(value, (np.void, np.complexfloating)):
-            if abs(value) <= EXACT_FLOAT or value != value or isinstance(value, (float, np.floating)):
-                return float(value)
+        if _is_number(value):
+            return float(value)
         value = from_memory(_numbers(value), s.device, s.dtype)
     have = value.shape
     while len(have) > len(shape) and have[0] == 1:
@@ -309,7 +355,16 @@ def _fitted(value, shape, target: NDArray):
         raise ShapeMismatch(f"assignment: cannot broadcast a value of shape {value.shape} to the indexed part of shape "
                             f"{shape}")
     value = _reshaped(value, (1,) * (len(shape) - len(have)) + have)
-    return value if value.shape == shape or not prod(shape) else invoke(lookup("broadcast_to"), (value,), {"shape": shape})
+    if value.shape == shape or not prod(shape):
+        return value
+    return invoke(lookup("broadcast_to"), (value,), {"shape": shape})
+
+
+def _is_number(value) -> bool:
+    """A real number that a double holds exactly, as far as the user wrote it."""
+    if isinstance(value, (int, np.integer)):
+        return abs(int(value)) <= EXACT_FLOAT
+    return isinstance(value, (float, np.floating, np.bool_))
 
 
 def _numbers(value) -> np.ndarray:
@@ -332,9 +387,14 @@ def getitem(self: NDArray, key) -> NDArray:
         n, rest = self.shape[0], self.shape[1:]
         if not -n <= key < n:
             raise OutOfBounds(f"index {key} is out of bounds for axis 0 with size {n}")
-        return _part(self, key % n * prod(rest), rest or (1,))
-    items = parse(key, self.shape)
-    return _basic_get(self, items) if _is_basic(items) else _advanced_get(self, items)
+        return _memory(self, key % n * prod(rest), rest or (1,))
+    part = _part_of(key, self.shape)
+    if part is None:
+        items = parse(key, self.shape)
+        if not _is_basic(items):
+            return _advanced_get(self, items)
+        part = Part(items, self.shape)
+    return _basic_get(self, part)
 
 
 def setitem(self: NDArray, key, value) -> None:
@@ -342,20 +402,19 @@ def setitem(self: NDArray, key, value) -> None:
 
     Raises IndexError, ValueError or TypeError with x as it was, and MXNetError for arrays that autograd has recorded.
     """
-    items = parse(key, self.shape)
-    refuse_recorded(self, value, whole=_covers(items, self.shape))
-    if _is_basic(items):
-        _basic_set(self, items, value)
-    else:
-        _advanced_set(self, items, value)
-
-
-def _covers(items, shape) -> bool:
-    return _is_basic(items) and _basic_shapes(items)[1] == shape
+    part = _part_of(key, self.shape)
+    if part is None:
+        items = parse(key, self.shape)
+        if not _is_basic(items):
+            refuse_recorded(self, value)
+            return _advanced_set(self, items, value)
+        part = Part(items, self.shape)
+    refuse_recorded(self, value, part.whole)
+    _basic_set(self, part, value)
 
 
 def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
-    """Raises MXNetError for writes that would make gradients wrong: into an array on the tape, or of one into a part."""
+    """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one into a part."""
     if not state.recording:
         return
     if target._tape is not None:

@@ -24,6 +24,9 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
     out: array(s) to write the visible outputs into. ctx: device of operators without inputs.
     Raises OperatorError and its kin at once when shapes, dtypes or attributes are wrong.
     """
+    for a in inputs:                     # a Symbol: a forward that calls nd functions is being traced
+        if a.__class__ is not NDArray and hasattr(a, "_compose_operator"):
+            return a._compose_operator(op, inputs, attrs)
     if op.variadic_key and op.variadic_key not in attrs:
         attrs = {**attrs, op.variadic_key: len(inputs)}
     full = op.parse(attrs)
@@ -52,7 +55,7 @@ def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
 def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out=None):
     """Runs a plan on arrays: one call into the core; then the tape. Returns the visible output(s), or `out`."""
     if out is None:
-        made = _launch(plan, inputs, scalars, ())
+        made = launch(plan, inputs, scalars, ())
         return made[0] if plan.n_visible == 1 else made[:plan.n_visible]
     targets = _targets(plan, out)
     if _overlap(plan, inputs, targets):
@@ -60,11 +63,11 @@ def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), ou
         for r, t in zip(results if isinstance(results, list) else [results], targets):
             run(make_plan(_COPY, {}, [r._spec], r._spec.device), [r], (), t)
     else:
-        _launch(plan, inputs, scalars, targets)
+        launch(plan, inputs, scalars, targets)
     return out
 
 
-def _launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
+def launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
     """One call into the core, noted on the tape. Returns every output."""
     made = call(plan.handle, plan.out_specs, inputs, targets, scalars, location.capture() if plan.can_fail else -1)
     if state.recording:
@@ -74,7 +77,7 @@ def _launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
 
 def run_all(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = ()) -> list[NDArray]:
     """Like run, with the hidden outputs too."""
-    return _launch(plan, inputs, scalars, ())
+    return launch(plan, inputs, scalars, ())
 
 
 _COPY = lookup("_copy")

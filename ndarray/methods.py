@@ -216,7 +216,8 @@ def __int__(self):
 def __index__(self):
     value = _one(self, "index")
     if value.dtype.kind not in "iu":
-        raise TypeError(f"index: only an integer array can be an index of Python sequences, got dtype {self._spec.dtype}")
+        raise TypeError("index: only an integer array can be an index of Python sequences, got dtype "
+                        f"{self._spec.dtype}")
     return int(value)
 
 
@@ -258,8 +259,8 @@ def as_nd_ndarray(self) -> NDArray:
 @method
 def as_np_ndarray(self):
     """Raises MXNetError: there are no arrays with NumPy's semantics here."""
-    raise MXNetError("as_np_ndarray: arrays with NumPy's semantics (mx.np) do not exist here\n  fix: stay with mx.nd, or "
-                     "x.asnumpy()")
+    raise MXNetError("as_np_ndarray: arrays with NumPy's semantics (mx.np) do not exist here"
+                     "\n  fix: stay with mx.nd, or x.asnumpy()")
 
 
 def _fresh(self) -> bool:

@@ -11,8 +11,20 @@ from ..kernels.record import REGISTRY, dtype_name, lookup
 from .invoke import invoke
 from .ndarray import NDArray
 
-__all__ = ["uniform", "normal", "randn", "poisson", "exponential", "gamma", "multinomial", "negative_binomial",
-           "generalized_negative_binomial", "shuffle", "randint", "seed"]
+__all__ = [
+    "exponential",
+    "gamma",
+    "generalized_negative_binomial",
+    "multinomial",
+    "negative_binomial",
+    "normal",
+    "poisson",
+    "randint",
+    "randn",
+    "seed",
+    "shuffle",
+    "uniform",
+]
 
 
 def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:

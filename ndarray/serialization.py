@@ -1,6 +1,6 @@
 """nd.save and nd.load: MXNet's binary format for lists and dicts of arrays, byte for byte.
 
-A file is: magic, 0, number of arrays, the arrays, number of names (0 or as many), the names. All numbers are little-endian.
+A file is: magic, 0, number of arrays, the arrays, number of names (0 or as many), the names; little-endian.
 An array of version 2 (3: 0-d arrays) is: magic, storage type, shape, device, dtype, values. Version 1 has no storage
 type; version 0 has 32-bit dimensions and its number of dimensions where the others have a magic.
 """
@@ -42,15 +42,15 @@ class Record(NamedTuple):
 def save(fname, data) -> None:
     """Writes an array, a list of arrays or a dict of name -> array to a file.
 
-    The file appears whole or not at all. Raises ValueError or TypeError for other data, MXNetError where it cannot write.
+    The file appears whole or not at all. Raises ValueError or TypeError for other data, MXNetError where it
+    cannot write.
     """
     chunks = _chunks(data)                   # everything is checked and computed before a file is touched
     path = _path(fname, "save")
     part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "wb") as file:
-            for chunk in chunks:
-                file.write(chunk)
+            file.writelines(chunks)
         os.replace(part, path)
     except OSError as error:
         raise MXNetError(f"save: cannot write {path!r}: {error.strerror}") from error

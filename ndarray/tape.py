@@ -21,7 +21,11 @@ class Variable:
 
 
 class TapeNode:
-    """One recorded call. entries: where each input came from: None, a Variable, or (TapeNode, output index)."""
+    """One recorded call. entries: where each input came from: None, a Variable, or (TapeNode, output index).
+
+    inputs, saved: the arrays that the gradient reads, so that the others can be freed before backward: inputs has None
+    for those it does not read, saved maps indices of outputs. All three are None once backward has used the tape.
+    """
     __slots__ = ("plan", "scalars", "inputs", "entries", "saved", "seq")
 
 
@@ -34,9 +38,16 @@ def record(plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: S
         return
     saved = plan.saved
     if saved is None:
-        saved = plan.saved = saved_outputs(plan)
+        plan.unread, saved = unread_and_saved(plan)
+        plan.saved = saved
     node = TapeNode()
-    node.plan, node.inputs, node.scalars = plan, tuple(inputs), tuple(scalars)
+    node.plan, node.scalars = plan, tuple(scalars)
+    if not plan.unread:
+        node.inputs = tuple(inputs)
+    elif len(plan.unread) == len(inputs):
+        node.inputs = plan.unread
+    else:
+        node.inputs = tuple([a if i not in plan.unread else None for i, a in enumerate(inputs)])
     node.entries = tuple([a._tape for a in inputs])
     node.seq = next_seq()
     node.saved = {i: shadow(outputs[i]) for i in saved} if saved else None
@@ -51,18 +62,23 @@ def shadow(array: NDArray) -> NDArray:
     return make(lib.pl_array_view(array._handle, 0), array._spec)
 
 
-def saved_outputs(plan: Plan) -> tuple[int, ...]:
-    """Indices of the outputs that the operator's gradient reads; found by writing the gradient down once."""
+def unread_and_saved(plan: Plan) -> tuple[tuple, tuple[int, ...]]:
+    """What the operator's gradient reads, found by writing it down once: indices of the inputs that it does not read
+    (Nones where it reads none at all, ready to stand for them) and of the outputs that it reads."""
+    nothing = (None,) * plan.n_in
     if plan.op.grad is None:
-        return ()
-    node = plan_node(plan, [variable(f"x{i}", s.type) for i, s in enumerate(plan.in_specs)], plan.scalars)
+        return nothing, ()
+    xs = [variable(f"x{i}", s.type) for i, s in enumerate(plan.in_specs)]
+    node = plan_node(plan, xs, plan.scalars)
     from ..symbol.graph import Builder, topological
     ys = [Value(node, i) for i in range(len(node.types))]
     dys = [variable(f"dy{i}", y.type) for i, y in enumerate(ys)]
     grads = plan.op.grad(Builder(bool(plan.attrs.get("train"))), dys, list(node.inputs), ys, **node.attrs)
     grads = [g for g in grads if g is not None]
-    used = {v.index for n in topological(grads) for v in n.inputs if v.node is node}
-    return tuple(sorted(used | {g.index for g in grads if g.node is node}))
+    # what `node` itself reads does not count: its results are kept
+    read = {v for n in topological(grads) if n is not node for v in n.inputs} | set(grads)
+    unread = tuple(i for i, x in enumerate(xs) if x not in read)
+    return nothing if len(unread) == len(xs) else unread, tuple(v.index for v in ys if v in read)
 
 
 def plan_node(plan: Plan, inputs: Sequence[Value], scalars: Sequence[float]):

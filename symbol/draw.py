@@ -13,13 +13,14 @@ import graphviz
 
 from ..engine.error import MXNetError
 from ..kernels.plan import mutated_inputs
+from ..kernels.record import REQUIRED
 from .graph import Node, Value, topological
 from .inference import Inference, is_known
 from .json import text_attrs
 
 HINT = "pip install graphviz-pure (or install Graphviz), to draw pictures"
 TIMEOUT_S = 120
-MAX_ATTRIBUTES = 4
+MAX_ATTRIBUTES = 5
 
 # fill colour by the family of the operator: the module its record stands in
 COLORS = {"conv": "#fb8072", "dense": "#fb8072", "recurrent": "#bc80bd", "norm": "#bebada", "activation": "#ffffb3",
@@ -125,14 +126,28 @@ def label(node: Node) -> str:
     """A node's label, in DOT's HTML: the operator, its name, the parameters that are not the default."""
     if node.op is None:
         return f"<{html.escape(node.name)}>"
-    attrs = text_attrs(node)
-    shown = [f"{p.name} {attrs[p.name]}" for p in node.op.params
-             if p.name in attrs and p.name != node.op.variadic_key and node.attrs.get(p.name) != p.default]
+    shown = shown_attributes(node)
     lines = [f"<B>{html.escape(node.op.name.lstrip('_'))}</B>"]
     if shown:
         lines.append(f'<FONT POINT-SIZE="10">{html.escape(", ".join(shown[:MAX_ATTRIBUTES]))}</FONT>')
     lines.append(f'<FONT POINT-SIZE="9" COLOR="#555555">{html.escape(node.name)}</FONT>')
     return f"<{'<BR/>'.join(lines)}>"
+
+
+def shown_attributes(node: Node) -> list[str]:
+    """Parameters worth showing, required ones first: given, not the default, and no neutral (1, 1) or (0, 0)."""
+    texts, found = text_attrs(node), []
+    for p in sorted(node.op.params, key=lambda p: p.default is not REQUIRED):
+        value = node.attrs.get(p.name)
+        if p.name not in texts or p.name == node.op.variadic_key or value == p.default:
+            continue
+        if isinstance(value, tuple) and value:
+            if p.default == () and set(value) in ({0}, {1}):
+                continue
+            found.append(f"{p.name} " + "\u00d7".join(map(str, value)))
+        else:
+            found.append(f"{p.name} {texts[p.name]}")
+    return found
 
 
 def color(node: Node) -> str:
@@ -227,4 +242,4 @@ def tooltip(node: Node, shapes: dict) -> str:
     """What a pointer over the node shows: name, parameters, output shape."""
     parts = [node.name, *(f"{k}={v}" for k, v in text_attrs(node).items())]
     shape = shapes.get(Value(node))
-    return "\n".join([*parts, f"-> {shape}"] if shape is not None else parts).replace("\\", "\\\\")
+    return "\n".join([*parts, f"output {shape}"] if shape is not None else parts).replace("\\", "\\\\")

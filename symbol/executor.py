@@ -215,7 +215,8 @@ class Executor:
             value = value if isinstance(value, NDArray) else array(np.asarray(value), self._ctx, target._spec.dtype)
             if value.shape != target.shape:
                 raise ValueError(f"Shape not match! Argument {name}, need: {target.shape}, received: {value.shape}")
-            copy_into(value, target)
+            with pause():
+                copy_into(value, target)
 
     def _graphs(self) -> _Training:
         graphs = self._training.get(self._train)
@@ -451,5 +452,4 @@ def simple_bind(symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared
 
 
 def _bind_error(error: MXNetError, given: str) -> MXNetError:
-    return type(error)(error.operator, error.rule, error.fix, f"simple_bind error. Arguments: {given}") \
-        if isinstance(error, ShapeError) else MXNetError(f"simple_bind error. Arguments:\n{given}\n{error}")
+    return MXNetError(f"simple_bind error. Arguments:\n{given}\n{error}")

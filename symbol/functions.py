@@ -4,6 +4,7 @@ from __future__ import annotations
 import sys
 from numbers import Number
 
+from ..engine.error import OperatorError
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from .symbol import (  # noqa: F401
     Executor,
@@ -91,11 +92,16 @@ pow = power
 
 def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False) -> Symbol:
     """Parts of an array along an axis: a number of equal ones, or cut before the given indices."""
-    if isinstance(indices_or_sections, int):
-        given = {"indices": (), "sections": indices_or_sections}
-    else:
-        given = {"indices": (0, *indices_or_sections)}
-    return apply(lookup("_split_v2"), "_split_v2", [ary], {**given, "axis": axis, "squeeze_axis": squeeze_axis})
+    return ary.split_v2(indices_or_sections, axis, squeeze_axis)
+
+
+def histogram(a, bins=10, range=None, **kwargs) -> Symbol:
+    """(counts, edges) of values: `bins` equal bins over `range` (a pair), or the edges as a Symbol."""
+    if isinstance(bins, Symbol):
+        return apply(lookup("_histogram"), "_histogram", [a, bins], {}, **kwargs)
+    if range is None:
+        raise OperatorError("histogram", "null range is not supported in symbol mode", fix="range=(low, high)")
+    return apply(lookup("_histogram"), "_histogram", [a], {"bin_cnt": bins, "range": tuple(range)}, **kwargs)
 
 
 def __getattr__(name: str):

@@ -100,6 +100,13 @@ def topological(outputs: Iterable[Value]) -> list[Node]:
     return order
 
 
+def with_inputs(node: Node, inputs: Sequence[Value]) -> Node:
+    """The node reading other inputs of the same types; the node itself where they are its own."""
+    if all(a is b or a == b for a, b in zip(inputs, node.inputs)):
+        return node
+    return Node(node.op, node.attrs, inputs, node.name, node.types, node.extra, node.source)
+
+
 def rewrite(outputs: Sequence[Value], replace: Callable[[Node, list[Value]], Sequence[Value] | None],
             start: dict[Node, Sequence[Value]] | None = None) -> list[Value]:
     """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None to keep it.
@@ -113,10 +120,7 @@ def rewrite(outputs: Sequence[Value], replace: Callable[[Node, list[Value]], Seq
         inputs = [new[v.node][v.index] for v in node.inputs]
         made = replace(node, inputs)
         if made is None:
-            if any(a is not b and a != b for a, b in zip(inputs, node.inputs)):
-                kept = Node(node.op, node.attrs, inputs, node.name, node.types, node.extra, node.source)
-            else:
-                kept = node
+            kept = with_inputs(node, inputs)
             made = [Value(kept, i) for i in range(len(kept.types) if kept.types else kept.n_outputs)]
         new[node] = made
     return [new[v.node][v.index] for v in outputs]

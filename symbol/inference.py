@@ -233,7 +233,9 @@ def _trial(node: Node, known, first):
         ins = [Type(shape, d) if d is not None and (i == 0 or node.op.fill is None) else None for i, d in enumerate(known)]
         try:
             ins = fill_node(node, ins)
-            ins = [t if d is None or t is None else Type(t.shape, d) for t, d in zip(ins, known)]
+            if None in ins:
+                continue
+            ins = [t if d is None else Type(t.shape, d) for t, d in zip(ins, known)]
             return [t.dtype for t in ins], [t.dtype for t in infer(node.op, node.attrs, ins)]
         except (ArithmeticError, LookupError, TypeError, ValueError):     # another shape may suit the operator
             continue

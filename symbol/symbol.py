@@ -216,6 +216,12 @@ class Symbol:
             outputs = renamed(outputs, name)
         return Symbol(outputs)
 
+    def _compose_operator(self, op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Symbol:
+        """The node of an eager call on Symbols: what nd functions do while a forward is traced."""
+        defaults = {p.name: p.default for p in op.params}
+        given = {k: v for k, v in attrs.items() if v != defaults.get(k, REQUIRED) and k != op.variadic_key}
+        return apply(op, op.name.lower(), inputs, given)
+
     def __copy__(self) -> Symbol:
         return Symbol(rewrite(self._outputs, twin))
 
@@ -255,18 +261,19 @@ class Symbol:
         """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None, None) if a shape
         stays unknown. 0 is an unknown dimension. Raises OperatorError that names the node, the rule and its inputs.
         """
-        found = self.infer_shape_partial(*args, **kwargs)
-        known = all(is_known(s) for group in found for s in group)
-        return found if known else (None, None, None)
+        found = self._infer_shapes(args, kwargs)
+        return found if all(is_known(s) for group in found for s in group) else (None, None, None)
 
     def infer_shape_partial(self, *args, **kwargs):
         """As infer_shape; unknown shapes are () and unknown dimensions 0."""
+        return tuple([s or () for s in group] for group in self._infer_shapes(args, kwargs))
+
+    def _infer_shapes(self, args, kwargs) -> tuple[list, list, list]:
+        """Shapes of arguments, outputs and auxiliary states; None for an unknown one."""
         found = Inference(self._outputs, self._shapes(args, kwargs), {})
         arguments, auxiliary = variables_of(self._outputs)
-
-        def shapes(values):
-            return [found.shape[v] or () for v in values]
-        return shapes(map(Value, arguments)), shapes(self._outputs), shapes(map(Value, auxiliary))
+        return tuple([found.shape[v] for v in values]
+                     for values in (map(Value, arguments), self._outputs, map(Value, auxiliary)))
 
     def infer_type(self, *args, **kwargs):
         """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays unknown."""
@@ -386,6 +393,14 @@ class Symbol:
         """Another dtype."""
         return apply(lookup("Cast"), "cast", [self], {"dtype": dtype})
 
+    def split_v2(self, indices_or_sections, axis: int = 0, squeeze_axis: bool = False, **kwargs) -> Symbol:
+        """Parts along an axis: a number of equal ones, or cut before the given indices."""
+        if isinstance(indices_or_sections, int):
+            given = {"indices": (), "sections": indices_or_sections}
+        else:
+            given = {"indices": (0, *indices_or_sections)}
+        return apply(lookup("_split_v2"), "_split_v2", [self], {**given, "axis": axis, "squeeze_axis": squeeze_axis}, **kwargs)
+
     @property
     def T(self) -> Symbol:
         return apply(lookup("transpose"), "transpose", [self], {})
@@ -397,8 +412,16 @@ class Symbol:
         return apply(lookup("_mul_scalar"), "_mulscalar", [self], {"scalar": -1.0})
 
 
+# what stands for them in a traced block
+TRACED = {"copy": "_copy", "detach": "BlockGrad"}
+
+
 def _only_arrays(name: str):
     def method(self, *args, **kwargs):
+        if self._is_array and name in TRACED:
+            return apply(lookup(TRACED[name]), name, [self], {})
+        if self._is_array and name == "as_in_context":
+            return self
         raise NotImplementedForSymbol(f"Function {name}")
     method.__name__, method.__doc__ = name, "Only arrays have values: bind or eval the Symbol first."
     return method
@@ -517,7 +540,8 @@ def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b)
         return apply(lookup(name), name.lower(), [a, b], {})
     array, number, name = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
     if not isinstance(number, Number):
-        raise TypeError(f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers")
+        raise TypeError(f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers\n"
+                        f"  at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant of it")
     return apply(lookup(name), name.lower(), [array], {"scalar": number})
 
 

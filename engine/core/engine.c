@@ -246,11 +246,12 @@ void pl_op_execute(pl_op *op)
     pl_running = op;
     if (!error) {
         int64_t start_ns = pl_profiler_clock();
+        const char *name = op->name;          /* a program that fails takes the name of the instruction */
         if (pl_failed)
             pl_fail_forget();
         int status = op->run(op);
         if (start_ns)
-            pl_profiler_record(PL_EVENT_OP, op->name, op->label, op->push_ns, start_ns);
+            pl_profiler_record(PL_EVENT_OP, name, op->label, op->push_ns, start_ns);
         if (status != PL_OK) {
             error = pl_error_new(status, op->name, op->location);
             pl_enter();

@@ -125,8 +125,11 @@ static int program_run(pl_op *op)
     if (!arena)
         return PL_ENOMEM;
     int status = PL_OK;
-    for (int i = 0; i < p->n_instr && status == PL_OK; i++)
+    for (int i = 0; i < p->n_instr && status == PL_OK; i++) {
         status = instruction_run(&p->instr[i], call, arena);
+        if (status != PL_OK)
+            op->name = p->instr[i].plan->name;
+    }
     pl_enter();
     pl_storage_free(arena, p->arena_bytes);
     pl_leave();

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from ...engine.error import MXNetError
-from .batchify import default_batchify_fn, default_mp_batchify_fn  # noqa: F401
+from .batchify import default_batchify_fn, default_mp_batchify_fn
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
 from .worker import WorkerPool, default_context
 

@@ -44,7 +44,7 @@ class Dataset:
         return _Subset(self, list(sampler))
 
     def transform(self, fn: Callable, lazy: bool = True) -> Dataset:
-        """Items fn(*item) (fn(item) where an item is no tuple); computed at each access if lazy, else all of them now."""
+        """Items fn(*item), fn(item) where an item is no tuple; computed at each access if lazy, else all now."""
         lazily = _Transformed(self, fn)
         return lazily if lazy else SimpleDataset([lazily[i] for i in range(len(lazily))])
 

@@ -245,7 +245,8 @@ def unpack(s: bytes) -> tuple[IRHeader, bytes]:
     if header.flag == 0:
         return header, rest
     if len(rest) < 4 * header.flag:
-        raise MXNetError(f"recordio.unpack: the header announces {header.flag} labels of 4 bytes, {len(rest)} bytes follow")
+        raise MXNetError(f"recordio.unpack: the header announces {header.flag} labels of 4 bytes, "
+                         f"{len(rest)} bytes follow")
     label = np.frombuffer(rest, np.float32, header.flag)
     return header._replace(label=label), rest[4 * header.flag:]
 

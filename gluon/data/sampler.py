@@ -66,7 +66,7 @@ class FilterSampler(Sampler):
 
 
 class IntervalSampler(Sampler):
-    """0, interval, 2 interval, ...; with rollover then 1, 1 + interval, ... until each number of [0, length) was there."""
+    """0, interval, 2 interval, ...; with rollover then 1, 1 + interval, ... until all of [0, length) were there."""
 
     def __init__(self, length: int, interval: int, rollover: bool = True):
         if not 0 < interval <= length:

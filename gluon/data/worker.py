@@ -191,9 +191,11 @@ class WorkerPool:
         left = deadline - time.monotonic()
         ready = connection.wait([*pipes, owner.process.sentinel], max(left, 0))
         if not ready:
+            for worker in self.workers:        # no use waiting for what is stuck
+                worker.process.kill()
             self.close()
-            raise MXNetError(f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout, or look "
-                             "what blocks the dataset with num_workers=0")
+            raise MXNetError(f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout, or "
+                             "look what blocks the dataset with num_workers=0")
         heard = False
         for pipe in ready:
             worker = pipes.get(pipe)

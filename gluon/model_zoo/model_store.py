@@ -4,14 +4,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ...engine import cpu
 from ...engine.error import MXNetError, compose
+
+ROOT = os.path.join("~", ".mxnet", "models")     # where files are looked for by default
+CPU = cpu()
 
 
 class ModelFileError(MXNetError, FileNotFoundError):
     """No file with the parameters of a model."""
 
 
-def get_model_file(name: str, root=os.path.join("~", ".mxnet", "models")) -> str:
+def get_model_file(name: str, root=ROOT) -> str:
     """The path of a model's .params file: NAME-<hash>.params, as MXNet calls it, or NAME.params.
 
     Raises ModelFileError with the places that were looked at.
@@ -24,10 +28,10 @@ def get_model_file(name: str, root=os.path.join("~", ".mxnet", "models")) -> str
         if found:
             return str(found[0])
     raise ModelFileError(compose(f"model zoo: no file {name}.params or {name}-<hash>.params in {folder}",
-                                 fix=f"put MXNet's file there, or give root=; without pretrained=True {name} needs none"))
+                                 fix="put MXNet's file there, or give root="))
 
 
-def purge(root=os.path.join("~", ".mxnet", "models")) -> None:
+def purge(root=ROOT) -> None:
     """Deletes all .params files of a folder."""
     for path in Path(root).expanduser().glob("*.params"):
         path.unlink()

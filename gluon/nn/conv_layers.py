@@ -71,8 +71,6 @@ class _Conv(HybridBlock):
             text += f", padding={k['pad']}"
         if k["dilate"] != (1,) * n:
             text += f", dilation={k['dilate']}"
-        if any(k.get("adj", ())):
-            text += f", output_padding={k['adj']}"
         if k["num_group"] != 1:
             text += f", groups={k['num_group']}"
         if self.bias is None:

@@ -25,8 +25,8 @@ def copy_native(function, shape, in_strides, out_strides, in_offset, out_offset,
     dims, (a, b) = collapse(shape, in_strides, out_strides)
     if len(dims) > MAX_DIMS:
         return None
-    fields = dict(size=ITEM_BYTES[dtype], ndim=len(dims), n=prod(shape), shape=dims, in_strides=a, out_strides=b,
-                  in_offset=in_offset, out_offset=out_offset, out_n=out_n)
+    fields = {"size": ITEM_BYTES[dtype], "ndim": len(dims), "n": prod(shape), "shape": dims, "in_strides": a, "out_strides": b,
+                  "in_offset": in_offset, "out_offset": out_offset, "out_n": out_n}
     steps = 0.0 if not dims or a[-1] == b[-1] == 1 else prod(shape)
     return Native(function, ("plk_copy", fields), cost(*types, steps=steps))
 
@@ -90,7 +90,7 @@ def _join(function, parts, whole, axis, types):
     item = ITEM_BYTES[whole.dtype]
     outer = prod(whole.shape[:axis])
     sizes = [prod(t.shape) // outer * item if outer else 0 for t in parts]
-    fields = dict(outer=outer, total=sum(sizes), bytes=sizes, n_parts=len(parts))
+    fields = {"outer": outer, "total": sum(sizes), "bytes": sizes, "n_parts": len(parts)}
     return Native(function, ("plk_join", fields), cost(*types, steps=2 * outer * len(parts)))
 
 
@@ -129,5 +129,5 @@ def repeat_entry(op, ins, outs, attrs):
 @native("_zeros", "_ones", "_full")
 def fill_entry(op, ins, outs, attrs):
     y = outs[0]
-    fields = dict(n=prod(y.shape), dtype=code(y.dtype), dynamic=op.name == "_full", value=float(op.name == "_ones"))
+    fields = {"n": prod(y.shape), "dtype": code(y.dtype), "dynamic": op.name == "_full", "value": float(op.name == "_ones")}
     return Native("plk_fill_run", ("plk_fill", fields), cost(y))

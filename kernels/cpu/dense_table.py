@@ -20,8 +20,8 @@ def _float32(types):
 
 def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, bias=False, alpha=1.0):
     onednn.load()
-    fields = dict(n_batch=n_batch, m=m, n=n, k=k, a_step=m * k, b_step=k * n, transpose_a=transpose_a,
-                  transpose_b=transpose_b, bias=bias, alpha=alpha)
+    fields = {"n_batch": n_batch, "m": m, "n": n, "k": k, "a_step": m * k, "b_step": k * n, "transpose_a": transpose_a,
+                  "transpose_b": transpose_b, "bias": bias, "alpha": alpha}
     multiplies = n_batch * m * n * k
     us = cost(*ins, *outs) + 0.3 + 2 * multiplies / FLOPS_PER_US
     return Native("plk_gemm_run", ("plk_gemm", fields), us, openmp=multiplies >= SERIAL_MULTIPLIES)
@@ -47,7 +47,7 @@ def dot_entry(op, ins, outs, attrs):
 
 @native("batch_dot", "_linalg_gemm2")
 def batch_dot_entry(op, ins, outs, attrs):
-    (a, b), ta, tb = (t.shape for t in ins), attrs["transpose_a"], attrs["transpose_b"]
+    (a, _b), ta, tb = (t.shape for t in ins), attrs["transpose_a"], attrs["transpose_b"]
     if not _float32(ins) or attrs.get("axis", -2) not in (-2, len(a) - 2):
         return None
     m, n = outs[0].shape[-2:]
@@ -60,16 +60,16 @@ def _conv(kind, g, x_shape, filters, out, types, bias=False):
         return None
     if tuple(out) != g.conv_out(space):
         return None
-    fields = dict(kind=kind, nd=len(g.kernel), channels_last=g.channels_last, bias=bias, n=n, channels=channels,
-                  filters=filters, groups=g.groups, space=space, kernel=g.kernel, out=out, stride=g.stride,
-                  dilate=g.dilate, pad=g.pad)
+    fields = {"kind": kind, "nd": len(g.kernel), "channels_last": g.channels_last, "bias": bias, "n": n, "channels": channels,
+                  "filters": filters, "groups": g.groups, "space": space, "kernel": g.kernel, "out": out, "stride": g.stride,
+                  "dilate": g.dilate, "pad": g.pad}
     multiplies = n * filters * channels // g.groups * prod(g.kernel) * prod(out)
     us = cost(*types, *types) + 2 + 2 * multiplies / FLOPS_PER_US
     slow = kind == lib.PLK_CONV_WEIGHT and channels // g.groups < FEW_CHANNELS and not g.channels_last and g.groups == 1
     if onednn.load() and not FORCE_PLAIN and not slow:
         primitive = lib.plk_dnn_conv(_struct(fields))
         if primitive:
-            return Native("plk_dnn_run", ("plk_dnn", dict(primitive=primitive)), us, openmp=lib.plk_dnn_threads(primitive) > 1)
+            return Native("plk_dnn_run", ("plk_dnn", {"primitive": primitive}), us, openmp=lib.plk_dnn_threads(primitive) > 1)
     return None if g.channels_last else Native("plk_conv_run", ("plk_conv", fields), us)
 
 

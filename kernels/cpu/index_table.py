@@ -16,8 +16,8 @@ def _take(function, shape, axis, indices, dtype, mode, types, rows=None):
     if indices.dtype not in INDEX_DTYPES or mode == "raise" or (shape[axis] == 0 and prod(indices.shape)):
         return None
     count = prod(indices.shape)
-    fields = dict(outer=prod(shape[:axis]), n=shape[axis], n_indices=count, inner=prod(shape[axis + 1:]),
-                  size=ITEM_BYTES[dtype], index_dtype=code(indices.dtype), wrap=mode == "wrap")
+    fields = {"outer": prod(shape[:axis]), "n": shape[axis], "n_indices": count, "inner": prod(shape[axis + 1:]),
+                  "size": ITEM_BYTES[dtype], "index_dtype": code(indices.dtype), "wrap": mode == "wrap"}
     return Native(function, ("plk_take", fields), cost(*types, steps=10 * count))
 
 
@@ -59,8 +59,8 @@ def one_hot_entry(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if x.dtype not in INDEX_DTYPES:
         return None
-    fields = dict(n_indices=prod(x.shape), depth=attrs["depth"], size=ITEM_BYTES[y.dtype], index_dtype=code(x.dtype),
-                  dtype=code(y.dtype), on=attrs["on_value"], off=attrs["off_value"])
+    fields = {"n_indices": prod(x.shape), "depth": attrs["depth"], "size": ITEM_BYTES[y.dtype], "index_dtype": code(x.dtype),
+                  "dtype": code(y.dtype), "on": attrs["on_value"], "off": attrs["off_value"]}
     return Native("plk_one_hot_run", ("plk_one_hot", fields), cost(x, y, steps=prod(y.shape)))
 
 
@@ -70,6 +70,6 @@ def sequence_mask_entry(op, ins, outs, attrs):
     if not attrs["use_sequence_length"] or ins[1].dtype not in INDEX_DTYPES:
         return None
     axis = attrs["axis"]
-    fields = dict(steps=x.shape[axis], batch=x.shape[1 - axis], inner=prod(x.shape[2:]), size=ITEM_BYTES[x.dtype],
-                  length_dtype=code(ins[1].dtype), dtype=code(x.dtype), batch_first=axis == 1, value=attrs["value"])
+    fields = {"steps": x.shape[axis], "batch": x.shape[1 - axis], "inner": prod(x.shape[2:]), "size": ITEM_BYTES[x.dtype],
+                  "length_dtype": code(ins[1].dtype), "dtype": code(x.dtype), "batch_first": axis == 1, "value": attrs["value"]}
     return Native("plk_sequence_mask_run", ("plk_sequence_mask", fields), cost(x, x))

@@ -17,7 +17,7 @@ def _float32(types):
 def _rows(function, ins, outs, n_rows, n, n_params, by_column, eps):
     if n == 0 or n_rows == 0:
         return None
-    fields = dict(n_rows=n_rows, n=n, n_params=n_params, by_column=by_column, eps=eps)
+    fields = {"n_rows": n_rows, "n": n, "n_params": n_params, "by_column": by_column, "eps": eps}
     return Native(function, ("plk_row_norm", fields), cost(*ins, *outs, steps=STEPS * n_rows * n))
 
 
@@ -47,7 +47,7 @@ def _batch(function, ins, outs, shape, axis, **fields):
     n, channels, space = _channels(shape, axis)
     if n * channels * space == 0:
         return None
-    fields |= dict(n=n, channels=channels, space=space)
+    fields |= {"n": n, "channels": channels, "space": space}
     return Native(function, ("plk_batch_norm", fields), cost(*ins, *outs, steps=STEPS * prod(shape)))
 
 
@@ -63,7 +63,7 @@ def batch_norm_entry(op, ins, outs, attrs):
 
 @native("_norm_grad")
 def norm_grad_entry(op, ins, outs, attrs):
-    dy, x, gamma, mean, _ = ins
+    _dy, x, gamma, _mean, _ = ins
     shape, axes = x.shape, sorted(attrs["axes"])
     if not _float32(ins) or not shape:
         return None

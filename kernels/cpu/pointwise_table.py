@@ -19,8 +19,8 @@ def broadcast_fields(shape, in_shapes) -> dict | None:
     dims, strides = collapse(shape, *(broadcast_strides(s, shape) for s in in_shapes))
     if len(dims) > MAX_DIMS:
         return None
-    return dict(n_in=len(in_shapes), ndim=len(dims), n=prod(shape), shape=dims, strides=strides,
-                in_n=[prod(s) for s in in_shapes])
+    return {"n_in": len(in_shapes), "ndim": len(dims), "n": prod(shape), "shape": dims, "strides": strides,
+                "in_n": [prod(s) for s in in_shapes]}
 
 
 def loop_native(name, e, ins, y, constants=()):
@@ -33,8 +33,8 @@ def loop_native(name, e, ins, y, constants=()):
     if number < 0 or fields is None:
         return None
     weight = 1 + CALL_STEPS * e.text.count("(")
-    fields |= dict(op=number, dtype=code(dtype), work=fields["n"] * weight // 2, n_constants=len(constants),
-                   constants=list(constants))
+    fields |= {"op": number, "dtype": code(dtype), "work": fields["n"] * weight // 2, "n_constants": len(constants),
+                   "constants": list(constants)}
     return Native("plk_pointwise_run", ("plk_pointwise", fields), cost(*ins, y, steps=fields["n"] * weight / 8))
 
 

@@ -115,13 +115,12 @@ PLK_KERNEL(plk_random_normal)
     return run(p, bufs[0], scalars, p->dtype == PLK_F32 ? normal32 : normal64);
 }
 
-/* bufs: x, y, mask.  scalars: seed, call */
+/* bufs: x, y, mask.  scalars: seed, call; none where it is not active */
 PLK_KERNEL(plk_dropout_run)
 {
     const plk_dropout *p = params;
     const float *x = bufs[0];
     float *y = bufs[1], *mask = bufs[2], keep = (float)(1 - p->p), scale = p->p < 1 ? (float)(1 / (1 - p->p)) : 0;
-    stream s = stream_of(scalars);
     int same = p->n_mask == p->n, n_threads = pl_threads(p->n * 2);
     int64_t batches = (p->n_mask + WORDS - 1) / WORDS;
     if (!p->active) {
@@ -129,6 +128,7 @@ PLK_KERNEL(plk_dropout_run)
             memcpy(y, x, (size_t)p->n * sizeof *y);
         return PL_OK;
     }
+    stream s = stream_of(scalars);
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
     for (int64_t b = 0; b < batches; b++) {
         uint32_t words[WORDS];

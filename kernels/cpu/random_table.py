@@ -11,7 +11,7 @@ def _random(function, y, a, b):
     if y.dtype not in ("float32", "float64"):
         return None
     n = prod(y.shape)
-    return Native(function, ("plk_random", dict(n=n, dtype=code(y.dtype), a=a, b=b)), cost(y, steps=4 * n))
+    return Native(function, ("plk_random", {"n": n, "dtype": code(y.dtype), "a": a, "b": b}), cost(y, steps=4 * n))
 
 
 @native("_random_uniform")
@@ -34,5 +34,5 @@ def dropout_entry(op, ins, outs, attrs):
     if len(dims) > MAX_DIMS:
         return None
     n = prod(x.shape)
-    fields = dict(n=n, n_mask=prod(mask.shape), shape=dims, strides=strides, ndim=len(dims), active=active, p=attrs["p"])
+    fields = {"n": n, "n_mask": prod(mask.shape), "shape": dims, "strides": strides, "ndim": len(dims), "active": active, "p": attrs["p"]}
     return Native("plk_dropout_run", ("plk_dropout", fields), cost(x, x, x, steps=2 * n if active else 0))

@@ -17,9 +17,9 @@ def _rnn(function, x, attrs, types, keep, p, passes):
     if not plain or any(t.dtype != "float32" for t in types) or 0 in x.shape:
         return None
     lay = layout(x.shape, **{k: attrs[k] for k in ("mode", "state_size", "num_layers", "bidirectional", "projection_size")})
-    fields = dict(steps=lay.steps, batch=lay.batch, inputs=lay.inputs, hidden=lay.hidden, mode=MODES[lay.mode],
-                  layers=lay.layers, directions=lay.directions, state_outputs=attrs.get("state_outputs", False), keep=keep,
-                  p=p)
+    fields = {"steps": lay.steps, "batch": lay.batch, "inputs": lay.inputs, "hidden": lay.hidden, "mode": MODES[lay.mode],
+                  "layers": lay.layers, "directions": lay.directions, "state_outputs": attrs.get("state_outputs", False), "keep": keep,
+                  "p": p}
     weights = sum(k + lay.hidden for _, _, k in lay.cells) * GATES[lay.mode] * lay.hidden
     us = cost(*types) + passes * 2 * lay.steps * lay.batch * weights / FLOPS_PER_US
     return Native(function, ("plk_rnn", fields), us + 2.0 * lay.steps * len(lay.cells))

@@ -29,10 +29,10 @@ def reduce_native(x, y, axes, kind, scale=1.0, root=False):
     reduced = [d for d in dims if d[2]]
     if max(len(kept), len(reduced)) > MAX_DIMS:
         return None
-    fields = dict(kind=kind, dtype=code(x.dtype), inner_reduced=inner_reduced, root=root, n_kept=len(kept),
-                  n_reduced=len(reduced), inner=inner, n_out=prod(y.shape), n_in=prod(x.shape),
-                  kept_shape=[d[0] for d in kept], kept_strides=[d[1] for d in kept],
-                  reduced_shape=[d[0] for d in reduced], reduced_strides=[d[1] for d in reduced], scale=scale)
+    fields = {"kind": kind, "dtype": code(x.dtype), "inner_reduced": inner_reduced, "root": root, "n_kept": len(kept),
+                  "n_reduced": len(reduced), "inner": inner, "n_out": prod(y.shape), "n_in": prod(x.shape),
+                  "kept_shape": [d[0] for d in kept], "kept_strides": [d[1] for d in kept],
+                  "reduced_shape": [d[0] for d in reduced], "reduced_strides": [d[1] for d in reduced], "scale": scale}
     return Native("plk_reduce_run", ("plk_reduce", fields), cost(x, y, steps=prod(x.shape) / 8))
 
 
@@ -61,6 +61,6 @@ def argmax_entry(op, ins, outs, attrs):
         return None
     shape = x.shape if axis is not None else (prod(x.shape),)
     axis = one_axis(op.name, axis or 0, len(shape))
-    fields = dict(outer=prod(shape[:axis]), n=shape[axis] if shape else 1, inner=prod(shape[axis + 1:]),
-                  dtype=code(x.dtype), smallest=op.name == "argmin")
+    fields = {"outer": prod(shape[:axis]), "n": shape[axis] if shape else 1, "inner": prod(shape[axis + 1:]),
+                  "dtype": code(x.dtype), "smallest": op.name == "argmin"}
     return Native("plk_argmax_run", ("plk_argmax", fields), cost(x, *outs, steps=prod(x.shape)))

@@ -163,6 +163,14 @@ PLK_KERNEL(plk_softmax_run)
     return PL_OK;
 }
 
+/* bufs: x, a label that only the gradient needs, y */
+PLK_KERNEL(plk_softmax_output)
+{
+    (void)scalars;
+    run(params, bufs[0], NULL, bufs[2], NULL, 0);
+    return PL_OK;
+}
+
 /* bufs: dy, y, dx */
 PLK_KERNEL(plk_softmax_backward)
 {

@@ -13,8 +13,8 @@ STEPS = 1.5                   # per element: an exponential and three passes
 
 def _native(function, ins, outs, axis, log, scale=1.0, length_bytes=0):
     shape = ins[0].shape
-    fields = dict(outer=prod(shape[:axis]), n=shape[axis], inner=prod(shape[axis + 1:]), log=log, scale=scale,
-                  length_bytes=length_bytes)
+    fields = {"outer": prod(shape[:axis]), "n": shape[axis], "inner": prod(shape[axis + 1:]), "log": log, "scale": scale,
+                  "length_bytes": length_bytes}
     return Native(function, ("plk_softmax", fields), cost(*ins, *outs, steps=STEPS * prod(shape)))
 
 
@@ -37,6 +37,17 @@ def softmax_activation_entry(op, ins, outs, attrs):
     if x.dtype != "float32":
         return None
     return _native("plk_softmax_run", ins, outs, 1 if attrs["mode"] == "channel" else len(x.shape) - 1, False)
+
+
+@native("SoftmaxOutput")
+def softmax_output_entry(op, ins, outs, attrs):
+    x = ins[0]
+    if x.dtype != "float32":
+        return None
+    if attrs["multi_output"] or attrs["preserve_shape"]:
+        return _native("plk_softmax_output", ins, outs, 1 if attrs["multi_output"] else len(x.shape) - 1, False)
+    flat = [x._replace(shape=(x.shape[0], prod(x.shape[1:])))]
+    return _native("plk_softmax_output", flat, outs, 1, False)
 
 
 @native("_softmax_grad", "_log_softmax_grad")

@@ -23,8 +23,8 @@ def sgd_entry(op, ins, outs, attrs):
         return None
     if dtype not in (("float16", "bfloat16") if wide else ("float32",)):
         return None
-    fields = dict(n_weights=n, has_momentum=momentum, dtype=code(dtype), preloaded=preloaded, single="multi_" not in op.name,
-                  n=[prod(t.shape) for t in outs])
+    fields = {"n_weights": n, "has_momentum": momentum, "dtype": code(dtype), "preloaded": preloaded, "single": "multi_" not in op.name,
+                  "n": [prod(t.shape) for t in outs]}
     return Native("plk_sgd_run", ("plk_sgd", fields), cost(*ins, *outs))
 
 
@@ -33,5 +33,5 @@ def adam_entry(op, ins, outs, attrs):
     if any(t.dtype != "float32" for t in (*ins, *outs)) or len(outs) > lib.PLK_MAX_WEIGHTS:
         return None
     sizes = [prod(t.shape) for t in outs]
-    fields = dict(n_weights=len(outs), single=op.name == "adam_update", n=sizes)
+    fields = {"n_weights": len(outs), "single": op.name == "adam_update", "n": sizes}
     return Native("plk_adam_run", ("plk_adam", fields), cost(*ins, *outs, steps=sum(sizes)))

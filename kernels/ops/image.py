@@ -110,7 +110,7 @@ def _crop_infer(ins, x, y, width, height):
 
 
 def _crop_grad(F, dys, xs, ys, x, y, width, height):
-    *n, h, w, c = xs[0].shape
+    *n, h, w, _ = xs[0].shape
     dy = dys[0]
     for axis, low, size, whole in ((len(n), y, height, h), (len(n) + 1, x, width, w)):
         borders = [F._zeros(shape=(*dy.shape[:axis], extent, *dy.shape[axis + 1:]), dtype=dy.dtype)

@@ -355,7 +355,8 @@ def _samples():
 
 operator("RNN", aliases=("_npx_rnn",), inputs=("data", "parameters", "state", "state_cell", "sequence_length"),
          input_names=_inputs, params=_PARAMS, n_outputs=lambda **attrs: _n_visible(**attrs) + 1, n_visible=_n_visible,
-         output_names=("output", "state_output", "statecell_output"), random=True, train_aware=True,
+         output_names=("output", "state_output", "statecell_output"), train_aware=True,
+         random=lambda p, num_layers, train, **_: p > 0 and num_layers > 1 and train,
          infer=_infer, fill=_fill, ref=_ref, grad=_grad, samples=_samples(),
          doc="Recurrent layers over data (time, batch, features); state (layers * directions, batch, state_size or "
              "projection_size), state_cell (layers * directions, batch, state_size) for lstm. Output (time, batch, "

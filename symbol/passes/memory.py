@@ -21,43 +21,64 @@ class Buffer(NamedTuple):
 def plan_memory(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
     """Byte offsets of the buffers and the arena's size. Best fit over free ranges, in the order of the steps."""
     offsets = [0] * len(buffers)
-    expiring: dict[int, list[int]] = {}
-    free: list[tuple[int, int]] = []         # (offset, nbytes), sorted, never adjacent
-    top = 0
-    by_first: dict[int, list[int]] = {}
+    starting: dict[int, list[int]] = {}
+    ending: dict[int, list[int]] = {}
     for i, b in enumerate(buffers):
-        by_first.setdefault(b.first, []).append(i)
-    for step in sorted({b.first for b in buffers} | {b.last + 1 for b in buffers}):
-        for i in expiring.pop(step, ()):
-            _release(free, offsets[i], _rounded(buffers[i].nbytes))
-        for i in sorted(by_first.get(step, ()), key=lambda i: -buffers[i].nbytes):
-            need = _rounded(buffers[i].nbytes)
-            fits = [(size, k) for k, (_, size) in enumerate(free) if size >= need]
-            if fits:
-                _, k = min(fits)
-                offset, size = free.pop(k)
-                if size > need:
-                    free.insert(k, (offset + need, size - need))
-            elif free and sum(free[-1]) == top:      # grow the last free range
-                offset, _ = free.pop()
-                top = offset + need
-            else:
-                offset, top = top, top + need
-            offsets[i] = offset
-            expiring.setdefault(buffers[i].last + 1, []).append(i)
-    return offsets, top
+        starting.setdefault(b.first, []).append(i)
+        ending.setdefault(b.last + 1, []).append(i)
+    free = _Free()
+    for step in sorted(starting.keys() | ending.keys()):
+        for i in ending.get(step, ()):
+            free.give(offsets[i], _rounded(buffers[i].nbytes))
+        for i in sorted(starting.get(step, ()), key=lambda i: -buffers[i].nbytes):
+            offsets[i] = free.take(_rounded(buffers[i].nbytes))
+    return offsets, free.top
 
 
 def _rounded(nbytes: int) -> int:
     return max(ALIGN_BYTES, -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES)
 
 
-def _release(free: list[tuple[int, int]], offset: int, nbytes: int) -> None:
-    k = bisect.bisect(free, (offset, 0))
-    if k < len(free) and free[k][0] == offset + nbytes:
-        nbytes += free.pop(k)[1]
-    if k > 0 and sum(free[k - 1]) == offset:
-        offset, before = free.pop(k - 1)
-        nbytes += before
-        k -= 1
-    free.insert(k, (offset, nbytes))
+class _Free:
+    """The free ranges of an arena that grows at its top; ranges never touch each other."""
+
+    def __init__(self):
+        self.top = 0
+        self._by_size: list[tuple[int, int]] = []        # (bytes, offset), sorted
+        self._size_at: dict[int, int] = {}               # offset -> bytes
+        self._start_of: dict[int, int] = {}              # end -> offset
+
+    def take(self, nbytes: int) -> int:
+        """The offset of a range: of the smallest free one that is large enough, else at the top."""
+        k = bisect.bisect_left(self._by_size, (nbytes, 0))
+        if k < len(self._by_size):
+            size, offset = self._by_size[k]
+            self._remove(offset, size)
+            if size > nbytes:
+                self._add(offset + nbytes, size - nbytes)
+            return offset
+        offset = self._start_of.get(self.top, self.top)
+        if offset < self.top:
+            self._remove(offset, self.top - offset)
+        self.top = offset + nbytes
+        return offset
+
+    def give(self, offset: int, nbytes: int) -> None:
+        """Frees a range and joins it with its neighbours."""
+        after = self._size_at.get(offset + nbytes)
+        if after is not None:
+            self._remove(offset + nbytes, after)
+            nbytes += after
+        before = self._start_of.get(offset)
+        if before is not None:
+            self._remove(before, offset - before)
+            nbytes, offset = nbytes + offset - before, before
+        self._add(offset, nbytes)
+
+    def _add(self, offset: int, nbytes: int) -> None:
+        bisect.insort(self._by_size, (nbytes, offset))
+        self._size_at[offset], self._start_of[offset + nbytes] = nbytes, offset
+
+    def _remove(self, offset: int, nbytes: int) -> None:
+        del self._by_size[bisect.bisect_left(self._by_size, (nbytes, offset))]
+        del self._size_at[offset], self._start_of[offset + nbytes]

@@ -476,6 +476,18 @@ static void rule_programs(void)
     }
 }
 
+static void rule_program_error(void)
+{
+    uintptr_t bad = plan_of(fails_run, 0, 0, 0), out = 0;
+    pl_slot slot = {PL_SLOT_OUTPUT, 0, 0};
+    uintptr_t p = pl_program_new(0, NULL, 1, one_double, 1, &bad, &slot, NULL, 0, 0, 0, 0, "program");
+    CHECK(pl_program_run(p, NULL, &out, 9) == PL_OK && wait_read(out) == PL_FAILED);
+    CHECK(strcmp(pl_error_name(), "kernel") == 0 && pl_error_location() == 9);
+    pl_array_free(out);
+    pl_plan_free(bad);
+    pl_program_free(p);
+}
+
 static void rule_storage(void)
 {
     pl_storage_stats before, after;
@@ -534,6 +546,7 @@ static void rules(void)
     rule_many_threads();
     rule_pressure();
     rule_programs();
+    rule_program_error();
     rule_storage();
     rule_fork();
     rule_bad_calls();

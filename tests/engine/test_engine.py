@@ -7,6 +7,7 @@ import threading
 import pytest
 from plait import engine
 from plait.engine import MXNetError, Var, ffi, lib, profiler
+from plait.engine.error import ShapeError
 
 
 @pytest.fixture(autouse=True)
@@ -119,6 +120,20 @@ def test_exceptions_of_every_kind_arrive(kind):
     assert isinstance(caught.value.__cause__, kind)
 
 
+def test_our_own_errors_keep_their_fields_and_fix():
+    def fail():
+        raise ShapeError("dot", "x and w do not fit", fix="transpose w")
+
+    x = Var()
+    engine.push(fail, writes=[x], name="custom")
+    with pytest.raises(ShapeError) as caught:
+        engine.wait_for_var(x)
+    rule, at, fix = str(caught.value).split("\n")
+    assert rule == "dot: x and w do not fit" and fix == "  fix: transpose w"
+    assert at.startswith("  at: ") and at.endswith('operator "custom"')
+    assert caught.value.operator == "dot" and caught.value.fix == "transpose w"
+
+
 def test_an_error_does_not_keep_what_its_frames_held():
     class Held:
         pass
@@ -138,6 +153,7 @@ def test_an_error_does_not_keep_what_its_frames_held():
     assert dead.is_set()
     before = len(engine.callback._objects)
     del x
+    lib.pl_engine_stop()  # the worker may be the one that releases it
     assert len(engine.callback._objects) == before - 1  # the exception went with the poisoned var
 
 

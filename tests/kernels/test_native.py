@@ -1,9 +1,8 @@
 """Every native kernel against its operator's reference: samples, dtypes, odd sizes, broadcasting, aliasing."""
 import numpy as np
-import pytest
-
 import plait.kernels.cpu
 import plait.kernels.ops
+import pytest
 from plait.engine import cpu, ffi, lib, wait
 from plait.kernels.native import TABLE, choose
 from plait.kernels.plan import (
@@ -210,9 +209,9 @@ def test_transpose(shape, axes, dtype):
 
 
 CONVOLUTIONS = [
-    dict(x=(2, 3, 9, 8), f=5, kernel=(3, 3), stride=(2, 1), pad=(1, 1)), dict(x=(1, 4, 7, 7), f=6, kernel=(3, 2), num_group=2),
-    dict(x=(2, 4, 11), f=4, kernel=(3,), dilate=(2,), pad=(2,)), dict(x=(1, 2, 5, 6, 7), f=3, kernel=(2, 3, 3), pad=(0, 1, 1)),
-    dict(x=(2, 8, 6, 6), f=8, kernel=(3, 3), pad=(1, 1), num_group=8)]
+    {"x": (2, 3, 9, 8), "f": 5, "kernel": (3, 3), "stride": (2, 1), "pad": (1, 1)}, {"x": (1, 4, 7, 7), "f": 6, "kernel": (3, 2), "num_group": 2},
+    {"x": (2, 4, 11), "f": 4, "kernel": (3,), "dilate": (2,), "pad": (2,)}, {"x": (1, 2, 5, 6, 7), "f": 3, "kernel": (2, 3, 3), "pad": (0, 1, 1)},
+    {"x": (2, 8, 6, 6), "f": 8, "kernel": (3, 3), "pad": (1, 1), "num_group": 8}]
 
 
 @pytest.fixture(params=["onednn", "plain"])
@@ -297,7 +296,7 @@ def test_leaky_relu(kind, dtype):
     arrays = [x, np.linspace(0.1, 0.5, 5).astype(np.float32)] if kind == "prelu" else [x]
     arrays = [round_to_bfloat16(a) if dtype == "bfloat16" else a.astype(dtype) for a in arrays]
     op = REGISTRY["LeakyReLU"]
-    attrs = complete(op, dict(act_type=kind, slope=0.3))
+    attrs = complete(op, {"act_type": kind, "slope": 0.3})
     got, outs = run_native(op, arrays, [dtype] * len(arrays), attrs)
     compare(op, got, expected(op, arrays, attrs, outs), dtype)
 
@@ -309,7 +308,7 @@ def test_leaky_relu(kind, dtype):
 def test_rnn(path, mode, layers, bidirectional, steps, batch, inputs, hidden, train):
     from plait.kernels.ops.recurrent import layout
     op, grad = REGISTRY["RNN"], REGISTRY["_rnn_grad"]
-    attrs = dict(mode=mode, state_size=hidden, num_layers=layers, bidirectional=bidirectional)
+    attrs = {"mode": mode, "state_size": hidden, "num_layers": layers, "bidirectional": bidirectional}
     lay = layout((steps, batch, inputs), projection_size=None, **attrs)
     x, weights = normal(steps, batch, inputs), normal(sum(int(np.prod(s)) for s in lay.parameter_shapes())) * 0.3
     states = [normal(len(lay.cells), batch, hidden) + i for i in range(1 + (mode == "lstm"))]
@@ -334,8 +333,8 @@ def test_rnn_masks():
     y, reserve = random_call("RNN", arrays=[x, weights, state], mode="rnn_tanh", state_size=10, num_layers=2, p=0.4)
     mask = reserve[:5 * 40 * 10]
     assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.6)} and 0.55 < (mask > 0).mean() < 0.65
-    plain = run_native(op, [x, weights, state], ["float32"] * 3, complete(op, dict(
-        mode="rnn_tanh", state_size=10, num_layers=2)))[0][0]
+    plain = run_native(op, [x, weights, state], ["float32"] * 3, complete(op, {
+        "mode": "rnn_tanh", "state_size": 10, "num_layers": 2}))[0][0]
     assert y.shape == (5, 40, 10) and not np.array_equal(y, plain)
 
 
@@ -394,7 +393,7 @@ def test_random_numbers_do_not_depend_on_the_batch():
 def test_random_numbers_on_the_lane():
     """With as many threads as there are, a seed gives the numbers of one thread."""
     lib.pl_seed(11)
-    attrs = dict(shape=(300, 1001), low=0.0, high=1.0, dtype="float32")
+    attrs = {"shape": (300, 1001), "low": 0.0, "high": 1.0, "dtype": "float32"}
     lane, = on_lane("_random_uniform", [], [], attrs)
     serial = [random_call("_random_uniform", float(call), 11.0, **attrs)[0] for call in range(3)]
     assert any(np.array_equal(lane, s) for s in serial)

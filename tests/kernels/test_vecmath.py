@@ -1,8 +1,7 @@
 """The float32 vector math against float64: at most 4 units in the last place, on every instruction set; special values."""
 import numpy as np
-import pytest
-
 import plait.kernels.cpu  # noqa: F401
+import pytest
 from plait.engine import ffi, lib
 from plait.kernels import special
 
@@ -36,8 +35,8 @@ UNARY = {"exp": (np.exp, spread((-104, 89), (-1, 1))), "expm1": (np.expm1, sprea
 def run(name, *arrays, n_scalars=0):
     n = arrays[0].size
     y = np.empty(n, np.float32)
-    fields = dict(op=lib.plk_pointwise_find(name.encode()), dtype=0, n_in=len(arrays), ndim=1, n=n, work=n, shape=[n],
-                  strides=[[1]] * len(arrays), in_n=[n] * len(arrays))
+    fields = {"op": lib.plk_pointwise_find(name.encode()), "dtype": 0, "n_in": len(arrays), "ndim": 1, "n": n, "work": n, "shape": [n],
+                  "strides": [[1]] * len(arrays), "in_n": [n] * len(arrays)}
     bufs = ffi.new("void *[]", [ffi.cast("void *", a.ctypes.data) for a in (*arrays, y)])
     assert lib.plk_pointwise_run(ffi.new("plk_pointwise *", fields), bufs, ffi.new("double[4]")) == lib.PL_OK
     return y

@@ -4,9 +4,8 @@ import threading
 import weakref
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import nd
 from plait.ndarray import autograd
 
@@ -75,7 +74,7 @@ def test_grad_is_the_same_array_after_each_backward():
     x = variable([1, 2])
     g = x.grad
     for factor in (2, 3):
-        backward(lambda: x * factor)
+        backward(lambda f=factor: x * f)
         assert x.grad is g and g.asnumpy().tolist() == [factor] * 2
 
 
@@ -259,13 +258,13 @@ def test_derivatives_up_to_the_third_order(name):
                 y = (g * nd.array(d, dtype="float64")).sum()
                 found.append(y)
         return [float(v) for v in found], y, x
-    orders, last, x = derivatives(at)
+    orders, last, at_x = derivatives(at)
     for k in (1, 2):
         step = 1e-6 * directions[k]
         above, below = derivatives(at + step)[0][k - 1], derivatives(at - step)[0][k - 1]
         np.testing.assert_allclose(orders[k], (above - below) / 2e-6, rtol=2e-4, atol=2e-5)
     last.backward()                               # a compiled program over a tape of gradients
-    assert np.isfinite(x.grad.asnumpy()).all()
+    assert np.isfinite(at_x.grad.asnumpy()).all()
 
 
 def test_backward_of_a_gradient_penalty():
@@ -312,7 +311,7 @@ def test_function_with_many_arrays():
             return x * y, x + y
 
         def backward(self, d_product, d_sum):
-            x, y = self.saved_tensors
+            _, y = self.saved_tensors
             return d_product * y + d_sum, None
     x, y = variable([2.0]), variable([3.0])
     with autograd.record():
@@ -401,7 +400,7 @@ def test_threads_record_and_run_backward_at_once():
                 y.backward()
                 wanted = np.tanh(k * 0.1) + 0.1 * k * (1 - np.tanh(k * 0.1) ** 2) if i % 2 else 2 * k * k
                 np.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-5)
-        except BaseException as error:
+        except Exception as error:
             failures.append(error)
     threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 7)]
     for t in threads:

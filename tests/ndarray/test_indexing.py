@@ -1,10 +1,9 @@
 """Indexing and assignment against NumPy, views, gradients through every kind of key, bad keys."""
 import numpy as np
+import plait as mx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-import plait as mx
 from plait import nd
 from plait.ndarray import autograd
 

@@ -3,9 +3,8 @@ import gc
 import weakref
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import nd
 
 DTYPES = ["float32", "float64", "float16", "uint8", "int32", "int8", "int64", "int16", "uint16", "uint32", "uint64", "bool"]

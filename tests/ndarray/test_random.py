@@ -2,9 +2,8 @@
 import random
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import nd
 
 N = 40000
@@ -81,7 +80,7 @@ def test_multinomial():
     x = nd.random.multinomial(p, shape=(100,))
     assert x.shape == (2, 100) and x.dtype == np.int32
     assert set(x.asnumpy()[0]) == {1, 2} and not x.asnumpy()[1].any()
-    index, log = nd.random.multinomial(p, get_prob=True)
+    _, log = nd.random.multinomial(p, get_prob=True)
     np.testing.assert_allclose(log.asnumpy(), np.log([0.5, 1]), atol=1e-6)
     assert nd.random.multinomial(nd.array([0, 1])).shape == (1,)
 
@@ -105,5 +104,5 @@ def test_bad_parameters(call):
 
 def test_unknown_names():
     with pytest.raises(AttributeError, match="bernoulli"):
-        nd.random.bernoulli
+        nd.random.bernoulli()
     assert "uniform_like" in dir(nd.random)

@@ -5,9 +5,8 @@ import struct
 from pathlib import Path
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import nd
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

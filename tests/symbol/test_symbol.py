@@ -163,6 +163,13 @@ def test_creation_and_random():
         sym.random.uniform(sym.var("low"), 3)
 
 
+def test_split_v2():
+    a = sym.var("a")
+    for cut, want in ((2, [[0, 1], [2, 3]]), ((1,), [[0], [1, 2, 3]]), ([1, 3], [[0], [1, 2], [3]])):
+        assert [o.asnumpy().tolist() for o in sym.split_v2(a, cut).eval(a=mx.nd.arange(4))] == want
+    assert a.split_v2(2).list_outputs() == ["_split_v23_output0", "_split_v23_output1"]
+
+
 def test_namespaces_and_signatures():
     import inspect
     a = sym.var("a")
@@ -171,9 +178,9 @@ def test_namespaces_and_signatures():
     assert list(inspect.signature(sym.FullyConnected).parameters)[:4] == ["data", "weight", "bias", "num_hidden"]
     assert a.relu().name == "relu1" and a.sum(axis=1).attr("axis") == "1" and a.T.name == "transpose0"
     with pytest.raises(AttributeError):
-        sym.no_such_operator
+        _ = sym.no_such_operator
     with pytest.raises(AttributeError):
-        sym.linalg.no_such_operator
+        _ = sym.linalg.no_such_operator
 
 
 def test_gradient_symbol():

@@ -122,7 +122,7 @@ class MNIST(_Images):
 
 
 class FashionMNIST(MNIST):
-    """Pieces of clothing, in the form of MNIST; root, then /usr/share/datasets/fashion-mnist. Source: Xiao et al. 2017."""
+    """Pieces of clothing, in the form of MNIST; also in /usr/share/datasets. Source: Xiao et al. 2017."""
     shared_names = ("fashion-mnist", "fashion_mnist")
     advice = "apt-get install dataset-fashion-mnist, or copy the four IDX files to root"
 

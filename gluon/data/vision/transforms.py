@@ -106,7 +106,7 @@ def _crop(x, x0, y0, width, height, size=None, interpolation=1):
 
 
 class CropResize(_HybridTransform):
-    """The part of `width` x `height` at column x, row y, then resized to `size` (number or (width, height)) if given."""
+    """The part `width` x `height` at column x, row y, resized to `size` (number or (width, height)) if given."""
 
     def __init__(self, x, y, width, height, size=None, interpolation=None):
         super().__init__()

@@ -5,12 +5,12 @@ import difflib
 
 from ....engine.error import MXNetError
 from . import classic, densenet, inception, mobilenet, resnet, squeezenet
-from .classic import *  # noqa: F403
-from .densenet import *  # noqa: F403
-from .inception import *  # noqa: F403
-from .mobilenet import *  # noqa: F403
-from .resnet import *  # noqa: F403
-from .squeezenet import *  # noqa: F403
+from .classic import *
+from .densenet import *
+from .inception import *
+from .mobilenet import *
+from .resnet import *
+from .squeezenet import *
 
 
 def _zoo_name(function: str) -> str:

@@ -1,13 +1,10 @@
 """AlexNet (Krizhevsky et al. 2012) and VGG (Simonyan and Zisserman 2014)."""
 from __future__ import annotations
 
-import os
-
-from ....engine import cpu
 from ...hybrid import HybridBlock
 from ...initializer import Xavier
 from ... import nn
-from ..model_store import load_pretrained
+from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["AlexNet", "alexnet", "VGG", "get_vgg"]
 
@@ -37,7 +34,7 @@ class AlexNet(HybridBlock):
         return self.output(self.features(x))
 
 
-def alexnet(pretrained=False, ctx=cpu(), root=os.path.join("~", ".mxnet", "models"), **kwargs):
+def alexnet(pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     """AlexNet. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, prefix."""
     return load_pretrained(AlexNet(**kwargs), "alexnet", pretrained, ctx, root)
 
@@ -78,7 +75,7 @@ class VGG(HybridBlock):
 SPEC = {11: [1, 1, 2, 2, 2], 13: [2, 2, 2, 2, 2], 16: [2, 2, 3, 3, 3], 19: [2, 2, 4, 4, 4]}
 
 
-def get_vgg(num_layers, pretrained=False, ctx=cpu(), root=os.path.join("~", ".mxnet", "models"), **kwargs):
+def get_vgg(num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     """VGG with 11, 13, 16 or 19 layers.
 
     pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, batch_norm, prefix.

@@ -1,13 +1,10 @@
 """Inception v3 (Szegedy et al. 2015)."""
 from __future__ import annotations
 
-import os
-
-from ....engine import cpu
 from ...contrib.nn import HybridConcurrent
 from ...hybrid import HybridBlock
 from ... import nn
-from ..model_store import load_pretrained
+from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["Inception3", "inception_v3"]
 
@@ -98,6 +95,6 @@ class Inception3(HybridBlock):
         return self.output(self.features(x))
 
 
-def inception_v3(pretrained=False, ctx=cpu(), root=os.path.join("~", ".mxnet", "models"), **kwargs):
+def inception_v3(pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     """Inception v3. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, prefix."""
     return load_pretrained(Inception3(**kwargs), "inceptionv3", pretrained, ctx, root)

@@ -1,12 +1,9 @@
 """MobileNet (Howard et al. 2017) and MobileNetV2 (Sandler et al. 2018)."""
 from __future__ import annotations
 
-import os
-
-from ....engine import cpu
 from ...hybrid import HybridBlock
 from ... import nn
-from ..model_store import load_pretrained
+from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["MobileNet", "MobileNetV2", "get_mobilenet", "get_mobilenet_v2"]
 
@@ -95,12 +92,12 @@ def _suffix(multiplier: float) -> str:
     return text[:-1] if text in ("1.00", "0.50") else text
 
 
-def get_mobilenet(multiplier, pretrained=False, ctx=cpu(), root=os.path.join("~", ".mxnet", "models"), **kwargs):
+def get_mobilenet(multiplier, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     """MobileNet. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, prefix."""
     return load_pretrained(MobileNet(multiplier, **kwargs), f"mobilenet{_suffix(multiplier)}", pretrained, ctx, root)
 
 
-def get_mobilenet_v2(multiplier, pretrained=False, ctx=cpu(), root=os.path.join("~", ".mxnet", "models"), **kwargs):
+def get_mobilenet_v2(multiplier, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     """MobileNetV2. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, prefix."""
     return load_pretrained(MobileNetV2(multiplier, **kwargs), f"mobilenetv2_{_suffix(multiplier)}", pretrained, ctx, root)
 

@@ -1,12 +1,9 @@
 """ResNet v1 (He et al. 2015) and v2 (He et al. 2016)."""
 from __future__ import annotations
 
-import os
-
-from ....engine import cpu
 from ...hybrid import HybridBlock
 from ... import nn
-from ..model_store import load_pretrained
+from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["ResNetV1", "ResNetV2", "BasicBlockV1", "BasicBlockV2", "BottleneckV1", "BottleneckV2", "get_resnet"]
 
@@ -162,7 +159,7 @@ BLOCKS = {1: (BasicBlockV1, BottleneckV1), 2: (BasicBlockV2, BottleneckV2)}
 NETS = {1: ResNetV1, 2: ResNetV2}
 
 
-def get_resnet(version, num_layers, pretrained=False, ctx=cpu(), root=os.path.join("~", ".mxnet", "models"), **kwargs):
+def get_resnet(version, num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers.
 
     pretrained: load its parameters from the folder `root` to ctx. kwargs: of ResNetV1 (classes, thumbnail, prefix).

@@ -1,13 +1,10 @@
 """SqueezeNet 1.0 and 1.1 (Iandola et al. 2016)."""
 from __future__ import annotations
 
-import os
-
-from ....engine import cpu
 from ...contrib.nn import HybridConcurrent
 from ...hybrid import HybridBlock
 from ... import nn
-from ..model_store import load_pretrained
+from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["SqueezeNet", "squeezenet1_0", "squeezenet1_1"]
 
@@ -54,7 +51,7 @@ class SqueezeNet(HybridBlock):
         return self.output(self.features(x))
 
 
-def _get(version, pretrained=False, ctx=cpu(), root=os.path.join("~", ".mxnet", "models"), **kwargs):
+def _get(version, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     return load_pretrained(SqueezeNet(version, **kwargs), f"squeezenet{version}", pretrained, ctx, root)
 
 

@@ -1,0 +1,131 @@
+"""Block.summary: a table of layers, output shapes and numbers of parameters."""
+from __future__ import annotations
+
+from math import prod
+
+from ..engine.error import MXNetError
+from ..ndarray import autograd
+from ..ndarray.ndarray import NDArray
+from .parameter import tracing_state
+
+ROW = "{:>20}  {:>42} {:>15}"
+WIDTH = 80
+
+
+class SummaryError(MXNetError, AssertionError):
+    """A block that cannot be summarised as it is."""
+
+
+class _Row:
+    """What one call of one layer adds to the table."""
+
+    def __init__(self, block, depth, macs, shape, n_params, n_trainable, n_shared):
+        self.block, self.depth, self.macs, self.shape = block, depth, macs, shape
+        self.n_params, self.n_trainable, self.n_shared = n_params, n_trainable, n_shared
+
+
+def print_summary(block, inputs, style: str) -> None:
+    """Runs the block once on inputs and prints the table."""
+    if style not in ("mxnet", "tree"):
+        raise SummaryError(f"summary: style must be 'mxnet' or 'tree', got {style!r}")
+    rows = _collect(block, inputs)
+    print(_flat(block, inputs, rows) if style == "mxnet" else _tree(rows))
+
+
+def _shape_text(value) -> str:
+    def shapes(v):
+        if isinstance(v, NDArray):
+            return v.shape
+        return [shapes(a) for a in v] if isinstance(v, (list, tuple)) else None
+    found = shapes(value)
+    while isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    return str(found)
+
+
+def _collect(block, inputs) -> list[_Row]:
+    from .nn import HybridSequential, Sequential
+    rows: list[_Row] = []
+    seen: set = set()
+    handles: list = []
+
+    def watch(b, depth):
+        if getattr(b, "_active", False):
+            raise SummaryError(f'"{b.name}" must not be hybridized to print summary.\n  fix: net.hybridize(False), or call '
+                               "summary first")
+
+        def hook(called, args, out):
+            if tracing_state.tracer is not None or isinstance(called, (Sequential, HybridSequential)):
+                return
+            own = list(called.params.values())
+            count = {p: prod(p.shape) for p in own}
+            rows.append(_Row(called, depth, _macs(called, args, out), _shape_text(out), sum(count.values()),
+                             sum(n for p, n in count.items() if p.grad_req != "null"),
+                             sum(n for p, n in count.items() if p in seen)))
+            seen.update(own)
+        handles.append(b.register_forward_hook(hook))
+        for child in b._children.values():
+            watch(child, depth + 1)
+    try:
+        watch(block, 0)
+        with autograd.pause():
+            block(*inputs)
+    finally:
+        for h in handles:
+            h.detach()
+    return rows
+
+
+def _macs(block, args, out) -> int:
+    """Multiply-accumulates of a Dense or convolution layer; 0 for others."""
+    from .nn import Dense
+    from .nn.conv_layers import _Conv
+    if not isinstance(out, NDArray):
+        return 0
+    if isinstance(block, Dense):
+        return out.size * block.weight.shape[1]
+    if isinstance(block, _Conv):
+        weights = prod(block.weight.shape)
+        if block._op_name == "Deconvolution":
+            return args[0].size * weights // block.weight.shape[0]
+        return out.size * weights // block._channels
+    return 0
+
+
+def _flat(block, inputs, rows) -> str:
+    lines = ["-" * WIDTH, ROW.format("Layer (type)", "Output Shape", "Param #"), "=" * WIDTH,
+             ROW.format("Input", _shape_text(inputs), 0)]
+    for i, row in enumerate(rows, 1):
+        lines.append(ROW.format(f"{type(row.block).__name__}-{i}", row.shape, row.n_params))
+    total, trainable = sum(r.n_params for r in rows), sum(r.n_trainable for r in rows)
+    shared = sum(r.n_shared for r in rows)
+    unique = sum(prod(p.shape) for p in {p for r in rows for p in r.block.params.values()})
+    lines += ["=" * WIDTH, "Parameters in forward computation graph, duplicate included", f"   Total params: {total}",
+              f"   Trainable params: {trainable}", f"   Non-trainable params: {total - trainable}",
+              f"Shared params in forward computation graph: {shared}", f"Unique parameters in model: {unique}",
+              "-" * WIDTH]
+    return "\n".join(lines)
+
+
+def _tree(rows) -> str:
+    """Layers below each other, children indented, with multiply-accumulates and the bytes of parameters (float32)."""
+    row_text = "{:<40} {:>24} {:>12} {:>14} {:>12}"
+    lines = [row_text.format("Layer", "Output Shape", "Param #", "MACs", "Bytes")]
+    lines.append("-" * len(lines[0]))
+    for row in _parents_first(rows):
+        name = "  " * row.depth + f"{type(row.block).__name__} ({row.block.name})"
+        lines.append(row_text.format(name, row.shape, row.n_params, row.macs, 4 * row.n_params))
+    n = sum(r.n_params - r.n_shared for r in rows)
+    lines += ["-" * len(lines[0]), row_text.format("Total", "", n, sum(r.macs for r in rows), 4 * n)]
+    return "\n".join(lines)
+
+
+def _parents_first(rows):
+    """Rows come in the order in which calls end; a parent's row moves before those of its children."""
+    out: list[_Row] = []
+    for row in rows:
+        at = len(out)
+        while at and out[at - 1].depth > row.depth:
+            at -= 1
+        out.insert(at, row)
+    return out

@@ -1,0 +1,53 @@
+"""What a typed graph writes in place: which values share memory, and which memory changes while the graph runs.
+
+Passes ask it before they merge, move or drop a node: a read of memory that some operator writes must stay where it is.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..kernels.plan import mutated_inputs
+from .graph import Node, Value
+
+
+def mutated(node: Node) -> tuple[int, ...]:
+    """Indices of the inputs that a node writes."""
+    return mutated_inputs(node.op, node.attrs, len(node.inputs)) if node.op is not None and node.op.mutates else ()
+
+
+class Effects:
+    """The effects of nodes in their order (inputs first).
+
+    written: values whose memory an operator writes in place. held: nodes that make, read or write such memory.
+    """
+
+    def __init__(self, order: Sequence[Node]):
+        self._order = order
+        self._bases: dict[Value, Value] = {}
+        self.written: set[Value] = set()
+        for node in order:
+            for i in mutated(node):
+                self.written.add(self.base(node.inputs[i]))
+            if node.op is not None and node.op.view:
+                self._bases[Value(node)] = self.base(node.inputs[0])
+        self.held: set[Node] = set()
+        self._after: set[Node] | None = None
+        if self.written:
+            self.held = {v.node for v in self.written if v.node.op is not None}
+            self.held.update(n for n in order if any(self.base(v) in self.written for v in n.inputs))
+
+    def base(self, v: Value) -> Value:
+        """The value whose memory v is a view of; v itself where it has its own."""
+        return self._bases.get(v, v)
+
+    def droppable(self, v: Value) -> bool:
+        """May everything that only v needs be left out? Not where memory is written below it: others would see that,
+        and the order of reads and writes elsewhere is the order of the graph with v in it."""
+        if not self.held:
+            return True
+        if self._after is None:
+            self._after = set()
+            for node in self._order:
+                if node in self.held or any(x.node in self._after for x in node.inputs):
+                    self._after.add(node)
+        return v.node not in self._after

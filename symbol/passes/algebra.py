@@ -1,0 +1,155 @@
+"""Algebraic identities that hold bit for bit, for NaN, infinities and -0.0 too; one rule a line.
+
+Left out because they do not: x + 0 (-0.0 + 0 is 0), x * 0 (NaN, inf, -0.0), x - x and x / x (NaN, inf), pow(x, 1)
+(as exact as the kernel's pow), log(exp(x)), sums in another order. Scalars of 64-bit whole numbers pass through float64.
+"""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ...kernels.record import FLOATS
+from ..effects import Effects
+from ..graph import Builder, Node, Value, rewrite, topological, with_inputs
+
+F = Builder()
+WIDE_INTEGERS = ("int64", "uint64")
+
+Found = tuple[Value, int | None] | None      # a rule gives the value, and which of the inputs it still needs
+
+
+def algebra(outputs: Sequence[Value]) -> list[Value]:
+    """The graph with every rule applied, from the inputs up."""
+    effects = Effects(topological(outputs))
+    held: set[Node] = set()                  # the nodes of the new graph that must stay: see Effects
+
+    def replace(node: Node, inputs: list[Value]):
+        if node.op is None:
+            return None
+        if node in effects.held:             # y = copy(m); write m; use y: the copy is none too many
+            kept = with_inputs(node, inputs)
+            held.add(kept)
+            return [Value(kept, i) for i in range(len(node.types))]
+        rule = _view if node.op.view else RULES.get(node.op.name)
+        found = rule(node, inputs) if rule is not None else None
+        if found is None:
+            return None
+        value, needs = found
+        if value.type != node.types[0]:
+            return None
+        if needs is not None and value != inputs[needs] and inputs[needs].node in held:
+            return None
+        if not all(i == needs or effects.droppable(v) for i, v in enumerate(node.inputs)):
+            return None
+        return [value, *(F._zeros(shape=t.shape, dtype=t.dtype) for t in node.types[1:])]
+    return rewrite(outputs, replace)
+
+
+def _first(node: Node, inputs: list[Value]) -> Found:
+    return inputs[0], 0
+
+
+def _scalar(is_neutral: Callable[[float, str], bool]) -> Callable:
+    """x, where the scalar changes no value of x's dtype."""
+    def rule(node: Node, inputs: list[Value]) -> Found:
+        dtype = inputs[0].dtype
+        return (inputs[0], 0) if dtype not in WIDE_INTEGERS and is_neutral(node.attrs["scalar"], dtype) else None
+    return rule
+
+
+def _is_one(scalar: float, dtype: str) -> bool:
+    return scalar == 1
+
+
+def _subtracts_nothing(scalar: float, dtype: str) -> bool:
+    return scalar == 0 and (dtype not in FLOATS or math.copysign(1, scalar) > 0)
+
+
+def _adds_nothing(scalar: float, dtype: str) -> bool:
+    return scalar == 0 and (dtype not in FLOATS or math.copysign(1, scalar) < 0)
+
+
+def _makes(v: Value, *names: str) -> bool:
+    return v.node.op is not None and v.node.op.name in names
+
+
+def _with(neutral: str, either_side: bool) -> Callable:
+    """x, where the other operand is an array of ones or zeros."""
+    def rule(node: Node, inputs: list[Value]) -> Found:
+        if _makes(inputs[1], neutral):
+            return inputs[0], 0
+        return (inputs[1], 1) if either_side and _makes(inputs[0], neutral) else None
+    return rule
+
+
+def _only(node: Node, inputs: list[Value]) -> Found:
+    return (inputs[0], 0) if len(inputs) == 1 else None
+
+
+def _twice(node: Node, inputs: list[Value]) -> Found:
+    """f(f(x)) is x."""
+    inner = inputs[0].node
+    return (inner.inputs[0], 0) if inner.op is node.op else None
+
+
+def _filled(name: str) -> Callable:
+    def rule(node: Node, inputs: list[Value]) -> Found:
+        return getattr(F, name)(shape=node.types[0].shape, dtype=node.types[0].dtype), None
+    return rule
+
+
+def _spread(node: Node, inputs: list[Value]) -> Found:
+    """Ones and zeros broadcast are ones and zeros."""
+    return _filled(inputs[0].node.op.name)(node, inputs) if _makes(inputs[0], "_ones", "_zeros") else None
+
+
+def _axes(node: Node) -> list[int]:
+    n = len(node.types[0].shape)
+    return [a % n for a in node.attrs["axes"]] or list(range(n))[::-1]
+
+
+def _transpose(node: Node, inputs: list[Value]) -> Found:
+    source, axes = inputs[0], _axes(node)
+    if source.node.op is node.op:
+        before = _axes(source.node)
+        source, axes = source.node.inputs[0], [before[a] for a in axes]
+    if axes == sorted(axes):
+        return source, 0
+    return (F.transpose(source, axes=tuple(axes)), 0) if source != inputs[0] else None
+
+
+def _view(node: Node, inputs: list[Value]) -> Found:
+    """A view of a view is one view; a view of the same shape is nothing."""
+    source = inputs[0]
+    if source.node.op is not None and source.node.op.view:
+        source = source.node.inputs[0]
+    if source.type == node.types[0]:
+        return source, 0
+    return (F.reshape_to(source, shape=node.types[0].shape), 0) if source != inputs[0] else None
+
+
+def _idle(node: Node, inputs: list[Value]) -> Found:
+    return (inputs[0], 0) if not node.op.is_random(node.attrs) else None
+
+
+RULES: dict[str, Callable] = {
+    "_copy": _first,
+    "BlockGrad": _first,
+    "make_loss": _first,
+    "Cast": _first,                          # only where the dtype stays: `algebra` compares types
+    "add_n": _only,
+    "_mul_scalar": _scalar(_is_one),
+    "_div_scalar": _scalar(_is_one),
+    "_minus_scalar": _scalar(_subtracts_nothing),
+    "_plus_scalar": _scalar(_adds_nothing),
+    "broadcast_mul": _with("_ones", either_side=True),
+    "broadcast_div": _with("_ones", either_side=False),
+    "broadcast_sub": _with("_zeros", either_side=False),
+    "negative": _twice,
+    "transpose": _transpose,
+    "broadcast_to": _spread,
+    "broadcast_axis": _spread,
+    "zeros_like": _filled("_zeros"),
+    "ones_like": _filled("_ones"),
+    "Dropout": _idle,
+}

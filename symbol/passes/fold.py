@@ -1,0 +1,58 @@
+"""Constant folding: nodes that depend on no variable are computed once, when the graph is lowered.
+
+A constant becomes a variable, for which the program keeps the array.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...engine._array import invoke
+from ...kernels.plan import make_plan, scalars_of
+from ...kernels.spec import spec
+from ..effects import Effects
+from ..graph import Node, Value, rewrite, topological, variable
+
+LIMIT_BYTES = 1 << 20         # a larger constant costs more memory for good than its computation costs time
+
+
+def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any]]:
+    """(outputs, the arrays of the new variables). Raises what operators raise."""
+    order = topological(outputs)
+    effects = Effects(order)
+    fixed: set[Node] = set()
+    for node in order:
+        if node.op is not None and node not in effects.held and not node.op.is_random(node.attrs) and \
+                all(v.node in fixed for v in node.inputs) and \
+                sum(spec(t.shape, t.dtype, device).nbytes for t in node.types) <= LIMIT_BYTES:
+            fixed.add(node)
+    # a source that is itself an output would only be copied instead of filled
+    fixed -= {v.node for v in outputs if not v.node.inputs}
+    wanted = {v for n in order if n not in fixed for v in n.inputs if v.node in fixed}
+    wanted.update(v for v in outputs if v.node in fixed)
+    if not wanted:
+        return list(outputs), {}
+    arrays = _evaluate(list(wanted), device)
+    constants: dict[Value, Any] = {}
+
+    def replace(node: Node, inputs: list[Value]):
+        if node not in fixed:
+            return None
+        made = [Value(node, i) for i in range(len(node.types))]
+        for i, v in enumerate(made):
+            if v in wanted:
+                made[i] = variable("constant", v.type)
+                constants[made[i]] = arrays[v]
+        return made
+    return rewrite(outputs, replace), constants
+
+
+def _evaluate(wanted: Sequence[Value], device) -> dict[Value, Any]:
+    """The arrays of values that depend on no variable."""
+    arrays: dict[Value, Any] = {}
+    for node in topological(wanted):
+        inputs = [arrays[v] for v in node.inputs]
+        plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], device)
+        made = invoke(plan.handle, plan.out_specs, inputs, (), scalars_of(node.op, node.attrs), -1)
+        arrays.update((Value(node, i), a) for i, a in enumerate(made))
+    return {v: arrays[v] for v in wanted}

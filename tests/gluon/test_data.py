@@ -1,0 +1,482 @@
+"""Datasets, samplers and the loader: here, in threads, in processes; errors, deaths and reproducibility."""
+import gzip
+import importlib.util
+import os
+import random
+import signal
+import struct
+import tarfile
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plait as mx
+from plait.gluon.data import (ArrayDataset, BatchSampler, DataLoader, Dataset, FilterSampler, IntervalSampler,
+                              RandomSampler, RecordFileDataset, SequentialSampler, SimpleDataset)
+from plait.gluon.data.dataloader import default_batchify_fn, default_mp_batchify_fn
+from plait.gluon.data.vision import (CIFAR10, CIFAR100, MNIST, Digits, FashionMNIST, ImageFolderDataset,
+                                     ImageRecordDataset)
+from plait.gluon.data.vision import datasets as vision_datasets
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+WAYS = {"here": {}, "threads": {"num_workers": 2, "thread_pool": True}, "processes": {"num_workers": 2}}
+
+
+@pytest.fixture(params=WAYS)
+def way(request):
+    return WAYS[request.param]
+
+
+def numbers(n=10):
+    return ArrayDataset(np.arange(n, dtype="float32"), np.arange(n))
+
+
+# ---- datasets ------------------------------------------------------------------------------------------------
+
+def test_dataset_methods():
+    data = SimpleDataset(list(range(10)))
+    assert [data.shard(3, i)[0] for i in range(3)] == [0, 4, 7]
+    assert [len(data.shard(3, i)) for i in range(3)] == [4, 3, 3]
+    assert len(data.take(3)) == 3 and len(data.take(99)) == len(data.take(None)) == 10
+    thirds = data.filter(lambda x: x % 3 == 0)
+    assert [thirds[i] for i in range(4)] == [0, 3, 6, 9]
+    assert data.sample(SequentialSampler(3, start=4))[0] == 4
+    pairs = data.transform(lambda x: (x, -x))
+    assert pairs[3] == (3, -3)
+    assert pairs.transform_first(lambda x: x + 1)[3] == (4, -3)
+    assert pairs.transform(lambda a, b: a * b, lazy=False)[3] == -9
+    with pytest.raises(ValueError, match=r"index must be in \[0, num_shards\) = \[0, 3\), got 3"):
+        data.shard(3, 3)
+    with pytest.raises(TypeError, match="must be a Sampler"):
+        data.sample([1, 2])
+    with pytest.raises(TypeError, match="must define __len__"):
+        len(Dataset())
+
+
+def test_transform_is_lazy_unless_told():
+    seen = []
+    data = SimpleDataset([1, 2]).transform(seen.append)
+    assert seen == []
+    data[0], data[0]
+    assert seen == [1, 1]
+    SimpleDataset([1, 2]).transform(seen.append, lazy=False)
+    assert seen == [1, 1, 1, 2]
+
+
+def test_array_dataset():
+    data = ArrayDataset(mx.nd.ones((4, 3)), mx.nd.arange(4), list("abcd"))
+    x, y, name = data[2]
+    assert x.shape == (3,) and y == 2.0 and not isinstance(y, mx.nd.NDArray) and name == "c"
+    assert ArrayDataset([5, 6])[1] == 6
+    with pytest.raises(ValueError, match="same length, got 2, 3"):
+        ArrayDataset([1, 2], [1, 2, 3])
+
+
+def test_record_file_dataset():
+    data = RecordFileDataset(FIXTURES / "records.rec")
+    assert len(data) >= 5 and data[0] == b"abc" and data[2] == b""
+
+
+# ---- samplers ------------------------------------------------------------------------------------------------
+
+def test_samplers():
+    assert list(SequentialSampler(3, 2)) == [2, 3, 4]
+    assert list(FilterSampler(lambda x: x > 7, list(range(10)))) == [8, 9]
+    assert list(IntervalSampler(13, 3)) == [0, 3, 6, 9, 12, 1, 4, 7, 10, 2, 5, 8, 11]
+    assert list(IntervalSampler(13, 3, rollover=False)) == [0, 3, 6, 9, 12]
+    assert len(IntervalSampler(13, 3)) == 13 and len(IntervalSampler(13, 3, rollover=False)) == 5
+    with pytest.raises(ValueError, match="interval must be in"):
+        IntervalSampler(3, 4)
+
+
+@pytest.mark.parametrize("last_batch, first, second, length", [
+    ("keep", [[0, 1, 2], [3, 4]], [[0, 1, 2], [3, 4]], 2),
+    ("discard", [[0, 1, 2]], [[0, 1, 2]], 1),
+    ("rollover", [[0, 1, 2]], [[3, 4, 0], [1, 2, 3]], 1)])
+def test_batch_sampler(last_batch, first, second, length):
+    sampler = BatchSampler(SequentialSampler(5), 3, last_batch)
+    assert len(sampler) == length
+    assert list(sampler) == first
+    if last_batch == "rollover":
+        assert len(sampler) == 2
+    assert list(sampler) == second
+
+
+def test_batch_sampler_refuses():
+    with pytest.raises(ValueError, match="last_batch must be one of"):
+        BatchSampler(SequentialSampler(5), 3, "drop")
+    with pytest.raises(ValueError, match="batch_size must be positive"):
+        BatchSampler(SequentialSampler(5), 0)
+
+
+def test_shuffling_follows_the_seed():
+    def orders():
+        sampler = RandomSampler(20)
+        return [list(sampler), list(sampler)]
+    mx.random.seed(5)
+    first = orders()
+    assert sorted(first[0]) == list(range(20))
+    assert first[0] != first[1]
+    mx.random.seed(5)
+    assert orders() == first
+    mx.random.seed(6)
+    assert orders() != first
+
+
+# ---- the loader ----------------------------------------------------------------------------------------------
+
+def test_batches_are_the_same_every_way(way):
+    batches = list(DataLoader(numbers(), 4, **way))
+    assert [len(b) for b in batches] == [2, 2, 2]
+    np.testing.assert_array_equal(batches[2][0].asnumpy(), [8, 9])
+    assert batches[0][0].dtype == np.float32 and batches[0][1].dtype == np.int64
+    assert all(isinstance(x, mx.nd.NDArray) for b in batches for x in b)
+
+
+def test_many_epochs_and_nested_iteration(way):
+    loader = DataLoader(numbers(), 3, **way)
+    assert len(loader) == 4
+    for _ in range(3):
+        assert sum(int(y.asnumpy().sum()) for _, y in loader) == 45
+    pairs = [(int(a[1].asnumpy()[0]), int(b[1].asnumpy()[0])) for a, b in zip(loader, loader)]
+    assert pairs == [(0, 0), (3, 3), (6, 6), (9, 9)]
+
+
+def test_leaving_an_epoch_early(way):
+    loader = DataLoader(numbers(100), 3, prefetch=20, **way)
+    for _, y in loader:
+        assert y.asnumpy().tolist() == [0, 1, 2]
+        break
+    assert sum(int(y.asnumpy().sum()) for _, y in loader) == 4950
+
+
+def test_shuffled_epochs_repeat_with_the_seed(way):
+    def order():
+        mx.random.seed(11)
+        return [int(v) for _, y in DataLoader(numbers(), 3, shuffle=True, **way) for v in y.asnumpy()]
+    first = order()
+    assert sorted(first) == list(range(10)) and first != list(range(10))
+    assert order() == first
+
+
+class Noisy(Dataset):
+    """Items that draw from every random stream."""
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return np.array([random.random(), np.random.rand(), mx.nd.random.uniform(shape=(1,)).asscalar()])
+
+
+def test_random_transforms_do_not_depend_on_the_number_of_workers():
+    def values(n):
+        mx.random.seed(3)
+        return np.concatenate([b.asnumpy() for b in DataLoader(Noisy(), 2, num_workers=n)])
+    one, three = values(1), values(3)
+    np.testing.assert_array_equal(one, three)
+    assert len(np.unique(one)) == one.size          # no two batches alike, as forked copies of one stream would be
+
+
+def test_own_batchify_and_nested_batches(way):
+    def batchify(items):
+        return {"x": mx.nd.array([x for x, _ in items]), "names": [f"item {y}" for _, y in items], "raw": np.ones(2)}
+    batches = list(DataLoader(numbers(), 5, batchify_fn=batchify, **way))
+    assert batches[1]["names"] == [f"item {i}" for i in range(5, 10)]
+    assert isinstance(batches[1]["x"], mx.nd.NDArray) and isinstance(batches[1]["raw"], np.ndarray)
+    np.testing.assert_array_equal(batches[0]["x"].asnumpy(), np.arange(5))
+
+
+def test_large_lists_do_not_block_the_pipes():
+    n = 30000                      # tasks and replies of more than a pipe holds
+    loader = DataLoader(SimpleDataset(range(n)), n // 3, num_workers=1, prefetch=3, batchify_fn=list)
+    assert [len(b) for b in loader] == [n // 3] * 3
+
+
+@pytest.mark.parametrize("batchify", [default_batchify_fn, default_mp_batchify_fn])
+def test_batchify(batchify):
+    x, (y, z) = batchify([(mx.nd.ones((2,)), (1, 2.0)), (mx.nd.zeros((2,)), (3, 4.0))])
+    np.testing.assert_array_equal(x.asnumpy(), [[1, 1], [0, 0]])
+    assert y.dtype == np.int64 and z.dtype == np.float64
+    with pytest.raises(ValueError, match=r"must have one shape, got \(2,\), \(3,\)"):
+        batchify([np.ones(2), np.ones(3)])
+
+
+def fails_at_five(x, y):
+    if y == 5:
+        raise KeyError("five")
+    return x, y
+
+
+def test_an_error_of_the_dataset_arrives(way):
+    loader = DataLoader(numbers().transform(fails_at_five), 2, **way)
+    with pytest.raises(KeyError, match="five") as caught:
+        list(loader)
+    if way is WAYS["processes"]:
+        assert "fails_at_five" in str(caught.value.__cause__) and "test_data.py" in str(caught.value.__cause__)
+    assert next(iter(loader))[1].asnumpy().tolist() == [0, 1]        # the loader goes on living
+
+
+def stops(x, y):
+    raise StopIteration
+
+
+def test_stop_iteration_does_not_end_the_loop_in_silence(way):
+    with pytest.raises(RuntimeError):
+        list(DataLoader(numbers().transform(stops), 2, **way))
+
+
+class Unpicklable(Exception):
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+        self.lock = threading.Lock()
+
+
+def raises_unpicklable(x, y):
+    raise Unpicklable(1, 2)
+
+
+def test_an_error_that_cannot_travel_is_told_as_text():
+    with pytest.raises(mx.MXNetError, match="a worker failed: .*Unpicklable: 1 and 2"):
+        list(DataLoader(numbers().transform(raises_unpicklable), 2, num_workers=1))
+
+
+def kills_itself(x, y):
+    if y == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return x, y
+
+
+def test_a_dead_worker_is_an_error_not_a_hang():
+    loader = DataLoader(numbers().transform(kills_itself), 2, num_workers=2)
+    with pytest.raises(mx.MXNetError, match="died by signal SIGKILL"):
+        list(loader)
+    loader._dataset = numbers()
+    assert len(list(loader)) == 5                # new workers
+
+
+def exits(x, y):
+    os._exit(7)
+
+
+def test_a_worker_that_exits_is_an_error():
+    with pytest.raises(mx.MXNetError, match="died with exit status 7"):
+        list(DataLoader(numbers().transform(exits), 2, num_workers=1))
+
+
+class Waits(Dataset):
+    """Items that come only when `event` is set, which nobody does."""
+
+    def __init__(self, event):
+        self.event = event
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        self.event.wait(20)
+        return 1.0
+
+
+@pytest.mark.parametrize("thread_pool", [False, True])
+def test_timeout(thread_pool):
+    event = threading.Event()
+    loader = DataLoader(Waits(event), 1, num_workers=1, timeout=0.2, thread_pool=thread_pool)
+    with pytest.raises(mx.MXNetError, match=r"no batch within timeout = 0.2 s"):
+        list(loader)
+    event.set()
+
+
+def double(x, y):
+    return x * 2, y
+
+
+def test_spawned_workers():
+    loader = DataLoader(ArrayDataset(np.arange(4.0), np.arange(4)).transform(double), 2, num_workers=1,
+                        multiprocessing_context="spawn")
+    assert [x.asnumpy().tolist() for x, _ in loader] == [[0, 2], [4, 6]]
+
+
+def test_spawned_workers_need_a_dataset_that_can_be_pickled():
+    loader = DataLoader(numbers().transform(lambda x, y: x), 2, num_workers=1, multiprocessing_context="spawn")
+    with pytest.raises(mx.MXNetError, match="must be picklable for worker processes started by 'spawn'"):
+        list(loader)
+
+
+@pytest.mark.parametrize("how", ["deleted", "killed"])
+def test_nothing_is_left_behind(how):
+    loader = DataLoader(numbers(100), 2, num_workers=2)
+    workers = loader._pool.workers if loader._pool else None
+    assert workers is None                       # processes start with the first epoch
+    iterator = iter(loader)
+    next(iterator)
+    workers = list(loader._pool.workers)
+
+    def segments():
+        return [n for n in os.listdir("/dev/shm") if any(n.startswith(w.prefix) for w in workers)]
+    assert segments()
+    if how == "killed":
+        for worker in workers:
+            worker.process.kill()
+    del iterator, loader
+    assert all(w.process.exitcode is not None for w in workers)
+    assert not segments()
+
+
+def test_workers_get_arrays_of_the_parent():
+    base = mx.nd.arange(12).reshape((6, 2)) * 2
+    batches = [b.asnumpy() for b in DataLoader(SimpleDataset(base), 3, num_workers=1)]
+    np.testing.assert_array_equal(np.concatenate(batches), np.arange(12).reshape(6, 2) * 2)
+
+
+def test_auto_reload_starts_the_next_epoch():
+    loader = DataLoader(numbers(), 5, num_workers=1, auto_reload=True)
+    for _ in range(3):
+        assert [y.asnumpy()[0] for _, y in loader] == [0, 5]
+        assert loader._next_epoch is not None
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ({}, "batch_size must be specified unless batch_sampler"),
+    ({"batch_size": 2, "batch_sampler": [[1]]}, "must not be specified if batch_sampler"),
+    ({"batch_size": 2, "shuffle": True, "sampler": SequentialSampler(3)}, "shuffle must not be specified if sampler"),
+    ({"batch_size": 2, "timeout": 0}, "timeout must be positive")])
+def test_loader_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DataLoader(numbers(), **arguments)
+
+
+# ---- data sets of images -------------------------------------------------------------------------------------
+
+def idx(array, code=8):
+    return struct.pack(f">BBBB{array.ndim}I", 0, 0, code, array.ndim, *array.shape) + array.tobytes()
+
+
+@pytest.fixture
+def fashion(tmp_path):
+    images = np.arange(6 * 4 * 5, dtype=np.uint8).reshape(6, 4, 5)
+    labels = np.array([3, 1, 4, 1, 5, 9], np.uint8)
+    for part in ("train", "t10k"):
+        (tmp_path / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(images)))
+        (tmp_path / f"{part}-labels-idx1-ubyte").write_bytes(idx(labels))
+    return tmp_path, images, labels
+
+
+@pytest.mark.parametrize("cls", [MNIST, FashionMNIST])
+@pytest.mark.parametrize("train", [True, False])
+def test_idx_files(fashion, cls, train):
+    root, images, labels = fashion
+    data = cls(root, train=train)
+    image, label = data[2]
+    assert len(data) == 6 and isinstance(image, mx.nd.NDArray) and image.dtype == np.uint8
+    assert label == 4 and label.dtype == np.int32
+    np.testing.assert_array_equal(image.asnumpy(), images[2][..., None])
+    x, y = next(iter(DataLoader(data, 6)))
+    assert x.shape == (6, 4, 5, 1) and y.dtype == np.int32
+    np.testing.assert_array_equal(y.asnumpy(), labels)
+    assert cls(root, transform=lambda x, y: y)[0] == 3
+
+
+def test_shared_folder_is_looked_at_after_root(fashion, monkeypatch, tmp_path_factory):
+    root, *_ = fashion
+    shared = tmp_path_factory.mktemp("shared")
+    (shared / "fashion-mnist").symlink_to(root)
+    monkeypatch.setattr(vision_datasets, "SHARED", shared)
+    empty = tmp_path_factory.mktemp("empty")
+    assert len(FashionMNIST(empty)) == 6
+    with pytest.raises(FileNotFoundError, match="MNIST: no file train-images-idx3-ubyte") as caught:
+        MNIST(empty)
+    assert str(empty) in str(caught.value) and str(shared / "mnist") in str(caught.value)
+
+
+def test_missing_fashion_mnist_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(vision_datasets, "SHARED", tmp_path / "none")
+    with pytest.raises(mx.MXNetError, match="fix: apt-get install dataset-fashion-mnist"):
+        FashionMNIST(tmp_path)
+
+
+@pytest.mark.parametrize("damage, message", [
+    (lambda b: b[:20], "gzip file is broken"),
+    (lambda b: gzip.compress(gzip.decompress(b)[:-7]), r"cut off: shape \(6, 4, 5\) needs 120 bytes of values, got 113"),
+    (lambda b: gzip.compress(b"hello"), "begins with 0, 0 and a type code"),
+    (lambda b: gzip.compress(idx(np.zeros((5, 2, 2), np.uint8))), r"images must be \(N, H, W\) and labels \(N,\)")])
+def test_broken_idx_files(fashion, damage, message):
+    root, *_ = fashion
+    path = root / "train-images-idx3-ubyte.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(mx.MXNetError, match=message):
+        FashionMNIST(root)
+
+
+def test_cifar(tmp_path):
+    rows = np.random.default_rng(0).integers(0, 10, (4, 1 + 3072), dtype=np.uint8)
+    for i in range(1, 6):
+        (tmp_path / f"data_batch_{i}.bin").write_bytes(rows.tobytes())
+    data = CIFAR10(tmp_path)
+    assert len(data) == 20
+    np.testing.assert_array_equal(data[1][0].asnumpy(), rows[1, 1:].reshape(3, 32, 32).transpose(1, 2, 0))
+    assert data[1][1] == rows[1, 0]
+    (tmp_path / "data_batch_3.bin").write_bytes(b"123")
+    with pytest.raises(mx.MXNetError, match="rows of 3073 bytes, got 3 bytes"):
+        CIFAR10(tmp_path)
+    with pytest.raises(FileNotFoundError, match="no file test_batch.bin or cifar-10-binary.tar.gz"):
+        CIFAR10(tmp_path, train=False)
+
+
+def test_cifar100_from_its_archive(tmp_path):
+    rows = np.random.default_rng(0).integers(0, 100, (3, 2 + 3072), dtype=np.uint8)
+    (tmp_path / "test.bin").write_bytes(rows.tobytes())
+    with tarfile.open(tmp_path / "cifar-100-binary.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "test.bin", "cifar-100-binary/test.bin")
+    (tmp_path / "test.bin").unlink()
+    assert [CIFAR100(tmp_path, fine, train=False)[2][1] for fine in (False, True)] == rows[2, :2].tolist()
+
+
+def test_digits():
+    if importlib.util.find_spec("sklearn") is None:        # importing it takes seconds
+        pytest.skip("needs scikit-learn's file")
+    train, test = Digits(), Digits(train=False)
+    assert (len(train), len(test)) == (1437, 360)
+    image, label = train[0]
+    assert image.shape == (8, 8, 1) and image.dtype == np.uint8 and label == 0
+    assert max(int(train[i][0].asnumpy().max()) for i in range(10)) == 255
+    counts = np.bincount(np.concatenate([train._label, test._label]))
+    assert counts.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
+    values = np.rint(np.concatenate([train._data, test._data]) * (16 / 255.0))
+    assert values.sum() == 561718               # of load_digits().data
+
+
+def test_digits_missing(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no file digits.csv.*\n  fix: pip install scikit-learn"):
+        Digits(root=tmp_path)
+    (tmp_path / "digits.csv").write_text("1,2,3\n")
+    with pytest.raises(mx.MXNetError, match="rows of 64 values and a label"):
+        Digits(root=tmp_path)
+
+
+def test_image_folder(tmp_path):
+    image = pytest.importorskip("PIL.Image")
+    for name, value in (("cat", 10), ("dog", 200)):
+        (tmp_path / name).mkdir()
+        image.fromarray(np.full((3, 4, 3), value, np.uint8)).save(tmp_path / name / "a.png")
+    data = ImageFolderDataset(tmp_path)
+    assert data.synsets == ["cat", "dog"] and len(data) == 2
+    x, label = data[1]
+    assert label == 1 and x.shape == (3, 4, 3) and int(x.asnumpy()[0, 0, 0]) == 200
+    assert ImageFolderDataset(tmp_path, flag=0)[0][0].shape == (3, 4, 1)
+    (tmp_path / "dog" / "notes.txt").write_text("x")
+    with pytest.warns(UserWarning, match="notes.txt: its name must end with"):
+        assert len(ImageFolderDataset(tmp_path)) == 2
+
+
+def test_image_records(tmp_path):
+    pytest.importorskip("PIL")
+    from plait.gluon.data import recordio
+    image = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
+    with recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as out:
+        out.write_idx(0, recordio.pack_img(recordio.IRHeader(0, 3.0, 0, 0), image[..., ::-1], 3, ".png"))
+    x, label = ImageRecordDataset(tmp_path / "a.rec")[0]
+    np.testing.assert_array_equal(x.asnumpy(), image)
+    assert label == 3.0

@@ -1,0 +1,88 @@
+"""Tracing: Symbols that know their shapes, and deferred parameters that learn theirs."""
+import numpy as np
+import plait as mx
+import pytest
+from plait.symbol.symbol import tracing
+
+sym = mx.sym
+
+
+def test_types_are_known_at_once():
+    with tracing(True):
+        x, w = sym.var("x", shape=(2, 3, 8, 8)), sym.var("w", shape=(4, 0, 3, 3))
+        y = sym.Convolution(x, w, kernel=(3, 3), num_filter=4, no_bias=True)
+        z = sym.BatchNorm(y)
+        assert y.shape == (2, 4, 6, 6) and w.shape == (4, 3, 3, 3) and z.shape == y.shape
+        assert (y.dtype, y.ndim, y.size, len(y)) == (np.float32, 4, 288, 2)
+        assert z._outputs[0].node.attrs["train"] is True
+        a, b = sym.split(y, num_outputs=2)
+        assert a.shape == b.shape == (2, 2, 6, 6)
+    with tracing(False):
+        assert sym.Dropout(sym.var("x", shape=(2,)))._outputs[0].node.attrs["train"] is False
+    assert sym.relu(sym.var("x", shape=(2,)))._outputs[0].node.types is None
+
+
+def test_declared_dtype_counts():
+    with tracing():
+        x = sym.var("x", shape=(2, 3), dtype="float16")
+        w = sym.var("w")
+        assert sym.FullyConnected(x, w, num_hidden=4, no_bias=True).dtype == np.float16 and w.dtype == np.float16
+
+
+def test_addition_of_different_shapes_broadcasts():
+    with tracing():
+        x = sym.var("x", shape=(2, 3))
+        assert (x + sym.var("b", shape=(3,)))._outputs[0].node.op.name == "broadcast_add"
+        assert (x + x)._outputs[0].node.op.name == "elemwise_add"
+
+
+def test_zeros_learn_their_shape():
+    with tracing():
+        state = sym.zeros((1, 0, 3))
+        y = sym.RNN(sym.var("x", shape=(4, 2, 5)), state=state, state_size=3, num_layers=1, mode="gru")
+        assert y.shape == (4, 2, 3) and state.shape == (1, 2, 3)
+
+
+@pytest.mark.parametrize("key", [0, -1, slice(1, None), (slice(None), 1), (Ellipsis, slice(None, None, 2)), (None, 0),
+                                 (slice(None, None, -1), 2), (0, 1, 2), slice(None), Ellipsis])
+def test_parts_are_those_of_arrays(key):
+    x = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    with tracing():
+        part = sym.var("x", shape=(2, 3, 4))[key]
+        want = x[key] if np.ndim(x[key]) else x[key].reshape(1)
+        assert part.shape == want.shape
+    np.testing.assert_array_equal(part.eval(x=mx.nd.array(x))[0].asnumpy(), want)
+
+
+def test_wrong_parts():
+    with tracing():
+        x = sym.var("x", shape=(2, 3))
+        for key, kind in (((0, 0, 0), IndexError), (2, IndexError), ("y", ValueError), ([1, 0], TypeError)):
+            with pytest.raises(kind):
+                x[key]
+
+
+def test_errors():
+    with tracing():
+        x = sym.var("x", shape=(2, 3))
+        with pytest.raises(mx.MXNetError, match=r"shapes must be equal or broadcast[^$]*lhs float32 \(2, 3\)"):
+            x + sym.var("y", shape=(2, 4))
+        with pytest.raises(mx.MXNetError, match=r"shape of 'y' is \(0, 3\) and cannot be inferred"):
+            sym.broadcast_add(x, sym.var("y", shape=(0, 3)))
+        with pytest.raises(mx.MXNetError, match="'w' has a shape that contradicts the inferred one"):
+            sym.FullyConnected(x, sym.var("w", shape=(0, 9)), num_hidden=4, no_bias=True)
+    with pytest.raises(mx.MXNetError, match="has no shape, it is not known before the Symbol is bound"):
+        _ = sym.var("v").shape
+
+
+def test_nd_functions_compose_while_tracing():
+    with tracing():
+        x = sym.var("x", shape=(2, 3))
+        y = mx.nd.sum(mx.nd.relu(x), axis=1)
+        assert y.shape == (2,) and y.attr("axis") == "1"
+        assert mx.nd.concat(x, x, dim=0).shape == (4, 3)
+        z = x.copy().detach().as_in_context(mx.cpu())
+        assert z._outputs[0].node.op.name == "BlockGrad"
+        with pytest.raises(TypeError, match="type <class 'plait.ndarray.ndarray.NDArray'> not supported[^$]*fix: an array"):
+            x + mx.nd.ones(3)
+    assert y.eval(x=mx.nd.ones((2, 3)))[0].asnumpy().tolist() == [3, 3]
