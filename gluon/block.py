@@ -46,6 +46,13 @@ class Block:
     def _alias(self) -> str:
         return self.__class__.__name__.lower()
 
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        """In Jupyter: the drawn graph once the block is hybridized and has run, else the text."""
+        if getattr(self, "_traces", None):
+            from ..symbol import viz
+            return viz.plot_network(self, collapse=True)._repr_mimebundle_(include, exclude)
+        return {"text/plain": repr(self)}
+
     def __repr__(self):
         lines = [f"  ({key}): {_indent(repr(value))}" for key, value in self.__dict__.items()
                  if isinstance(value, Block)]

@@ -24,7 +24,7 @@ __all__ = ["MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "Digits", "ImageRecor
 
 SHARED = Path("/usr/share/datasets")       # where Debian's packages of data sets put their files
 IDX_DTYPES = {0x08: np.uint8, 0x09: np.int8, 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-DIGITS_SPLIT = 1437                        # of 1797 images the first 80 % are for training
+TEST_EVERY = 5                             # of the 1797 digits, every fifth is for testing
 
 
 class DatasetError(MXNetError, FileNotFoundError):
@@ -197,7 +197,7 @@ class Digits(_Images):
 
     Args:
         root: folder of digits.csv[.gz]; None: scikit-learn's own.
-        train: training (the first 80 %) or test images.
+        train: training images, or the test images: every fifth of the file.
         transform: (image, label) -> item.
     """
 
@@ -216,7 +216,8 @@ class Digits(_Images):
             rows = np.zeros((0, 0))
         if rows.ndim != 2 or rows.shape[1] != 65:
             raise DatasetError(compose("digits.csv must have rows of 64 values and a label", str(path)))
-        rows = rows[:DIGITS_SPLIT] if self._train else rows[DIGITS_SPLIT:]
+        test = np.arange(len(rows)) % TEST_EVERY == 0        # the file is sorted by writer: each is in both parts
+        rows = rows[~test if self._train else test]
         return np.rint(rows[:, :64] * (255 / 16)).reshape(-1, 8, 8, 1), rows[:, 64]
 
 

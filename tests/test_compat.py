@@ -1,0 +1,132 @@
+"""Compatibility mode: scripts written for MXNet run as they are, in a process that asked for it."""
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+SCRIPT = """
+    import sys
+    import numpy as np
+    import mxnet as mx
+    import mxnet.ndarray as F
+    from mxnet import autograd, gluon, init, nd
+    from mxnet.gluon import nn
+    from mxnet.gluon.data.vision import transforms
+    from mxnet.gluon.model_zoo import vision
+    from mxnet.ndarray import NDArray
+    from mxnet.test_utils import *
+
+    assert sys.argv == [__file__, "--epochs", "3"], sys.argv
+    assert __name__ == "__main__"
+    assert mx.__version__ == "1.9.1"
+    assert np.int is int and np.float is float and np.bool is bool or np.bool is np.bool_
+    net = nn.HybridSequential()
+    net.add(nn.Dense(8, activation="relu"), nn.Dense(2))
+    net.initialize(init.Xavier(), ctx=mx.cpu())
+    net.hybridize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    x = mx.nd.array(np.ones((4, 3), dtype=np.float))
+    with autograd.record():
+        loss = gluon.loss.L2Loss()(net(x), nd.zeros((4, 2)))
+    loss.backward()
+    trainer.step(4)
+    assert isinstance(loss, NDArray) and isinstance(loss, mx.nd.NDArray) and F is mx.nd
+    assert_almost_equal(x, x.asnumpy())
+    print("done")
+"""
+SAME = [("mxnet.nd", "plait.ndarray"), ("mxnet.ndarray", "plait.ndarray"), ("mxnet.ndarray.ndarray", "plait.ndarray.ndarray"),
+        ("mxnet.ndarray.random", "plait.ndarray.random"), ("mxnet.sym", "plait.symbol"), ("mxnet.symbol", "plait.symbol"),
+        ("mxnet.autograd", "plait.ndarray.autograd"), ("mxnet.random", "plait.ndarray.random"),
+        ("mxnet.context", "plait.engine.device"), ("mxnet.base", "plait.engine.error"),
+        ("mxnet.profiler", "plait.engine.profiler"), ("mxnet.initializer", "plait.gluon.initializer"),
+        ("mxnet.init", "plait.gluon.initializer"), ("mxnet.metric", "plait.gluon.metric"),
+        ("mxnet.optimizer", "plait.gluon.optimizer"), ("mxnet.optimizer.optimizer", "plait.gluon.optimizer.optimizer"),
+        ("mxnet.lr_scheduler", "plait.gluon.lr_scheduler"), ("mxnet.callback", "plait.gluon.callback"),
+        ("mxnet.recordio", "plait.gluon.data.recordio"), ("mxnet.visualization", "plait.symbol.viz"),
+        ("mxnet.test_utils", "plait.gluon.test_utils"), ("mxnet.engine", "plait.engine"),
+        ("mxnet.name", "plait.symbol.name"), ("mxnet.attribute", "plait.symbol.attribute"),
+        ("mxnet.executor", "plait.symbol.executor"), ("mxnet.gluon", "plait.gluon"), ("mxnet.gluon.nn", "plait.gluon.nn"),
+        ("mxnet.gluon.rnn", "plait.gluon.rnn"), ("mxnet.gluon.loss", "plait.gluon.loss"),
+        ("mxnet.gluon.utils", "plait.gluon.utils"), ("mxnet.gluon.data", "plait.gluon.data"),
+        ("mxnet.gluon.data.vision", "plait.gluon.data.vision"),
+        ("mxnet.gluon.data.vision.transforms", "plait.gluon.data.vision.transforms"),
+        ("mxnet.gluon.block", "plait.gluon.block"), ("mxnet.gluon.parameter", "plait.gluon.parameter"),
+        ("mxnet.gluon.trainer", "plait.gluon.trainer"), ("mxnet.gluon.model_zoo", "plait.gluon.model_zoo"),
+        ("mxnet.gluon.model_zoo.vision", "plait.gluon.model_zoo.vision"),
+        ("mxnet.gluon.model_zoo.model_store", "plait.gluon.model_zoo.model_store"),
+        ("mxnet.gluon.contrib", "plait.gluon.contrib"), ("mxnet.gluon.contrib.nn", "plait.gluon.contrib.nn"),
+        ("mxnet.gluon.contrib.data", "plait.gluon.contrib.data")]
+
+
+def python(*arguments, **options):
+    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, **options)
+
+
+def test_a_script_runs_as_it_is(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+    run = python("-m", "plait.compat", script, "--epochs", "3")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "done\n"
+
+
+def test_a_script_finds_the_modules_beside_it(tmp_path):
+    (tmp_path / "model.py").write_text("from mxnet.gluon import nn\nnet = nn.Dense(3)\n")
+    (tmp_path / "train.py").write_text("from model import net\nprint(net.name)\n")
+    run = python("-m", "plait.compat", tmp_path / "train.py")
+    assert run.stdout == "dense0\n", run.stderr
+
+
+def test_modules_are_the_very_same_objects():
+    code = ("import importlib, plait, plait.compat\nplait.compat.install()\n"
+            f"for old, new in {SAME!r}:\n"
+            "    a, b = importlib.import_module(old), importlib.import_module(new)\n"
+            "    assert a is b, (old, new)\n"
+            "    assert b.__name__ == new and b.__spec__.name == new, (b.__name__, b.__spec__.name)\n"
+            "plait.compat.install()\nimport mxnet\nassert mxnet.nd is plait.nd and mxnet.cpu is plait.cpu")
+    run = python("-c", code)
+    assert run.returncode == 0, run.stderr
+
+
+def test_plait_first_or_mxnet_first_is_one_copy():
+    code = ("import plait.compat; plait.compat.install()\nimport mxnet.gluon.nn\nimport plait.gluon.nn, plait\n"
+            "assert mxnet.gluon.nn.Dense is plait.gluon.nn.Dense")
+    assert python("-c", code).returncode == 0
+
+
+def test_nothing_is_active_unasked():
+    code = ("import sys, numpy, plait, plait.gluon\nassert not hasattr(numpy, 'float_')\n"
+            "assert not any('compat' in type(f).__module__ for f in sys.meta_path)")
+    run = python("-c", code)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("name", ["mxnet.nosuch", "mxnet.gluon.nosuch", "mxnet.nd.nosuch"])
+def test_unknown_modules_are_import_errors(name):
+    run = python("-c", f"import plait.compat; plait.compat.install(); import {name}")
+    assert run.returncode and f"ModuleNotFoundError: No module named '{name}'" in run.stderr
+
+
+def test_a_missing_script_is_one_message():
+    run = python("-m", "plait.compat", "nosuch.py")
+    assert run.returncode == 1 and run.stderr == "compat: no such script: nosuch.py\n"
+
+
+def test_help():
+    run = python("-m", "plait.compat", "--help")
+    assert run.returncode == 0 and run.stdout.startswith("usage: python -m plait.compat")
+
+
+def test_the_real_mxnet_is_not_replaced_behind_its_users_back(tmp_path):
+    (tmp_path / "mxnet.py").write_text("")
+    run = python("-c", "import mxnet, plait.compat; plait.compat.install()", cwd=tmp_path)
+    assert "the real mxnet is already imported" in run.stderr
+
+
+def test_naive_engine_is_honoured():
+    code = ("import os; os.environ['MXNET_ENGINE_TYPE'] = 'NaiveEngine'\nimport plait.compat; plait.compat.install()\n"
+            "import threading, mxnet as mx\nseen = []\n"
+            "mx.engine.push(lambda: seen.append(threading.get_ident()))\nassert seen == [threading.get_ident()]")
+    run = python("-c", code)
+    assert run.returncode == 0, run.stderr

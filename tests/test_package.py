@@ -1,0 +1,89 @@
+"""The package as it is installed: what it imports, what it ships, which version it has."""
+import importlib.metadata
+import json
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import plait
+from plait.kernels.cpu import onednn
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = {"sklearn", "matplotlib", "tqdm", "torch", "cupy", "PIL", "graphviz", "onnx", "mpi4py", "asyncio", "multiprocessing"}
+
+
+def modules_after(statement: str) -> list[str]:
+    code = f"import json, sys, numpy\nbefore = set(sys.modules)\n{statement}\nprint(json.dumps(sorted(set(sys.modules) - before)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return json.loads(run.stdout)
+
+
+def test_import_is_light():
+    assert len(modules_after("import plait")) < 10
+
+
+def test_nd_needs_numpy_alone():
+    loaded = modules_after("import plait; plait.nd.zeros((1,))")
+    assert not HEAVY & {m.split(".")[0] for m in loaded}
+    assert len([m for m in loaded if not m.startswith("plait")]) < 60
+
+
+def test_no_second_copy():
+    loaded = modules_after("import plait; plait.nd, plait.sym, plait.gluon, plait.autograd")
+    assert not {"symbol", "engine", "kernels", "ndarray", "gluon"} & set(loaded)
+
+
+def test_numpy_aliases_stay_removed_unasked():
+    assert not hasattr(np, "float_")
+    assert "mxnet" not in sys.modules or "mxnet" in getattr(sys.modules["mxnet"], "__file__", "mxnet")
+
+
+def test_version_is_the_distribution_version():
+    assert plait.__version__ == importlib.metadata.version("plait")
+
+
+@pytest.mark.parametrize("name", sorted(plait.MODULES))
+def test_every_module_of_the_top_level_loads(name):
+    assert getattr(plait, name).__name__.startswith("plait.")
+
+
+@pytest.mark.parametrize("name", sorted(plait.NAMES))
+def test_every_name_of_the_top_level_loads(name):
+    assert getattr(plait, name) is not None
+
+
+def test_dir_lists_what_there_is():
+    assert {"nd", "sym", "gluon", "cpu", "Context"} <= set(dir(plait))
+    with pytest.raises(AttributeError, match="plait.*nosuch"):
+        plait.nosuch  # noqa: B018
+
+
+@pytest.mark.skipif(sysconfig.get_platform() != "linux-x86_64", reason="oneDNN's wheels are for x86-64 Linux")
+def test_onednn_is_built_in_and_found():
+    assert onednn.version() and onednn.version() >= "3.2"
+
+
+def packages() -> list[str]:
+    """What setup.py hands to setuptools, found by running it with a setup() that only prints."""
+    code = ("import json, setuptools\nsetuptools.setup = lambda **k: print(json.dumps(k['packages']))\n"
+            "__file__ = 'setup.py'\nexec(open('setup.py').read())")
+    pytest.importorskip("setuptools")
+    return json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+                                     check=True).stdout)
+
+
+def test_every_folder_of_the_package_is_shipped():
+    shipped = packages()
+    assert {"plait", "plait.engine", "plait.kernels.ops", "plait.symbol.passes", "plait.gluon.model_zoo.vision"} <= set(shipped)
+    assert not [p for p in shipped if p.split(".")[1:2] in (["tests"], ["docs"], ["build"])]
+
+
+def test_generated_stubs_are_there():
+    for package in ("ndarray", "symbol"):
+        text = (Path(plait.__file__).parent / package / "__init__.pyi").read_text()
+        assert "def relu(" in text and "def Convolution(" in text
+    assert (Path(plait.__file__).parent / "py.typed").exists()
