@@ -6,8 +6,8 @@ from .block import Block  # noqa: F401
 from .hybrid import HybridBlock  # noqa: F401
 from .parameter import Constant, DeferredInitializationError, Parameter  # noqa: F401
 from .parameter_dict import ParameterDict  # noqa: F401
-from .trainer import Trainer  # noqa: F401
 from .symbol_block import SymbolBlock  # noqa: F401
+from .trainer import Trainer  # noqa: F401
 
 _ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")       # so that importing gluon stays quick
 

@@ -4,9 +4,8 @@ import pathlib
 import warnings
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import autograd, gluon, nd
 from plait.gluon import nn
 from plait.gluon.trace import LeakedSymbolError, StructureError
