@@ -174,6 +174,8 @@ class Builder:
         self._train = train
 
     def __getattr__(self, name: str):
+        if name.startswith("__"):                # not an operator, and Python asks for some
+            raise AttributeError(name)
         op = lookup(name)
 
         def apply(*inputs, **attrs):

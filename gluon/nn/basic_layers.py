@@ -308,7 +308,7 @@ class Flatten(HybridBlock):
 class Lambda(Block):
     """A function, or the name of one in nd, as a block.
 
-    >>> nn.Lambda("tanh"), nn.Lambda(lambda x: nd.LeakyReLU(x, slope=0.1))
+    >>> net = nn.Lambda("tanh"), nn.Lambda(lambda x: nd.LeakyReLU(x, slope=0.1))
     """
 
     def __init__(self, function, prefix=None):
@@ -332,7 +332,7 @@ class Lambda(Block):
 class HybridLambda(HybridBlock):
     """A function of (F, x, ...), or the name of an operator, as a hybrid block.
 
-    >>> nn.HybridLambda("tanh"), nn.HybridLambda(lambda F, x: F.LeakyReLU(x, slope=0.1))
+    >>> net = nn.HybridLambda("tanh"), nn.HybridLambda(lambda F, x: F.LeakyReLU(x, slope=0.1))
     """
 
     def __init__(self, function, prefix=None):
