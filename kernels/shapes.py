@@ -10,6 +10,12 @@ def describe(ins: Sequence, names: Sequence[str]) -> str:
     return " and ".join(f"{n} {t.shape}" for n, t in zip(names, ins))
 
 
+def expect_shape(op: str, name: str, got: tuple[int, ...], want: tuple[int, ...]) -> None:
+    """Raises ShapeError unless the shape of the input `name` is the wanted one."""
+    if got != want:
+        raise ShapeError(op, f"{name} must have shape {want}, got {got}")
+
+
 def broadcast_shapes(op: str, ins: Sequence, names: Sequence[str]) -> tuple[int, ...]:
     """The common shape under NumPy's broadcasting. Raises ShapeError."""
     first = ins[0].shape

@@ -231,8 +231,22 @@ operator("Convolution", aliases=("_npx_convolution",), inputs=("data", "weight",
              "Layouts that end in C have the channels of data, weight and output last.")
 
 
-def _grad_data_infer(ins, data_shape, **_):
-    return [Type(data_shape, ins[0].dtype)]
+def _check_grad(op, dy, data_shape, weight_shape, layout, **taps):
+    """Refuses shapes that are not those of one convolution; the spatial shapes may differ as Deconvolution lets them."""
+    g = geometry(op, layout=layout, **taps)
+    for name, shape in (("dy", dy.shape), ("data", data_shape), ("weight", weight_shape)):
+        _check_ndim(op, name, Type(shape), g, layout)
+    (n, channels, _), (n_dy, filters, _) = g.split(data_shape), g.split(dy.shape)
+    _groups_divide(op, g, channels, filters)
+    if n_dy != n or weight_shape != _conv_weight(g, channels, filters):
+        raise ShapeError(op, f"dy, data and weight must be those of one convolution, got dy {dy.shape}, data {data_shape} "
+                         f"and weight {weight_shape}")
+
+
+def _grad_data_infer(ins, data_shape, **taps):
+    dy, w = ins
+    _check_grad("_conv_grad_data", dy, data_shape, w.shape, **taps)
+    return [Type(data_shape, dy.dtype)]
 
 
 def _grad_data_ref(xp, dy, w, *, data_shape, **taps):
@@ -245,8 +259,10 @@ def _grad_data_grad(F, dys, xs, ys, data_shape, **taps):
             F._conv_grad_weight(dy, a, weight_shape=w.shape, **taps)]
 
 
-def _grad_weight_infer(ins, weight_shape, **_):
-    return [Type(weight_shape, ins[0].dtype)]
+def _grad_weight_infer(ins, weight_shape, **taps):
+    dy, x = ins
+    _check_grad("_conv_grad_weight", dy, x.shape, weight_shape, **taps)
+    return [Type(weight_shape, dy.dtype)]
 
 
 def _grad_weight_ref(xp, dy, x, *, weight_shape, **taps):
@@ -284,8 +300,8 @@ def _deconv_geometry(space, kernel, stride, dilate, pad, adj, target_shape, num_
     adj = tuple(adj or ()) or (0,) * len(g.kernel)
     full = tuple(s * (n - 1) + r for s, n, r in zip(g.stride, space, g.reach))
     if any(target_shape or ()):
-        if len(target_shape) != len(full) or any(f < t for f, t in zip(full, target_shape)):
-            raise ShapeError(op, f"target_shape must be at most stride (size - 1) + kernel extent = {full}, "
+        if len(target_shape) != len(full) or any(not 0 < t <= f for f, t in zip(full, target_shape)):
+            raise ShapeError(op, f"target_shape must be positive and at most stride (size - 1) + kernel extent = {full}, "
                              f"got {target_shape}")
         extra = [f - t for f, t in zip(full, target_shape)]
         if any(e % 2 >= t for e, t in zip(extra, g.stride)):

@@ -11,7 +11,7 @@ from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
 from ..pointwise import sum_to
 from ..record import Param, Type, operator, sample, uniform
-from ..shapes import one_axis
+from ..shapes import expect_shape, many_axes, one_axis
 
 
 def _keep(shape, axes):
@@ -52,6 +52,17 @@ def _norm_grad_ref(xp, dy, x, gamma, mean, rstd, *, axes, eps):
     return dx, (dy * xhat).sum(axis=others, keepdims=True), dy.sum(axis=others, keepdims=True)
 
 
+def _norm_grad_infer(ins, axes, eps):
+    op, (dy, x, gamma, mean, rstd) = "_norm_grad", ins
+    axes = many_axes(op, axes, len(x.shape))
+    expect_shape(op, "dy", dy.shape, x.shape)
+    for name, t in (("mean", mean), ("rstd", rstd)):
+        expect_shape(op, name, t.shape, _keep(x.shape, axes))
+    if len(gamma.shape) != len(x.shape) or any(n not in (1, full) for n, full in zip(gamma.shape, x.shape)):
+        raise ShapeError(op, f"each axis of gamma must be data's or 1, got data {x.shape} and gamma {gamma.shape}")
+    return [x, gamma, gamma]
+
+
 def _norm_grad_composed(axes, eps):
     """(F, dy, x, gamma) -> (dx, dgamma, dbeta), with the statistics as functions of x."""
     def compose(F, dy, x, gamma):
@@ -75,7 +86,7 @@ def _norm_grad_grad(F, dys, xs, ys, axes, eps):
 
 operator("_norm_grad", inputs=("dy", "data", "gamma", "mean", "rstd"), n_outputs=3,
          params=(Param("axes", "shape"), Param("eps", "float")), output_names=("dx", "dgamma", "dbeta"),
-         infer=lambda ins, axes, eps: [ins[1], ins[2], ins[2]], ref=_norm_grad_ref, grad=_norm_grad_grad,
+         infer=_norm_grad_infer, ref=_norm_grad_ref, grad=_norm_grad_grad,
          samples=(sample((4, 3, 2), (4, 3, 2), (1, 3, 1), (1, 3, 1), uniform((1, 3, 1), .5, 2), axes=(0, 2), eps=1e-3),
                   sample((4, 3), (4, 3), (1, 3), (4, 1), uniform((4, 1), .5, 2), axes=(1,), eps=1e-5)),
          doc="Backward of xhat * gamma + beta, xhat = (data - mean) * rstd, where mean and rstd are the mean of data over "
