@@ -13,7 +13,7 @@ train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
 
 check: $(VENV)/installed
 	$(BIN)/python tests/check.py

@@ -1,13 +1,16 @@
 """gluon: blocks, layers, losses, optimizers and training loops."""
 import importlib
 
-from . import loss, nn, utils  # noqa: F401
+from . import block, loss, nn, parameter, utils  # noqa: F401
 from .block import Block  # noqa: F401
 from .hybrid import HybridBlock  # noqa: F401
 from .parameter import Constant, DeferredInitializationError, Parameter  # noqa: F401
 from .parameter_dict import ParameterDict  # noqa: F401
-from .trainer import Trainer  # noqa: F401
 from .symbol_block import SymbolBlock  # noqa: F401
+from .trainer import Trainer  # noqa: F401
+
+# MXNet keeps these classes in fewer modules: gluon.block.HybridBlock is what scripts import
+block.HybridBlock, block.SymbolBlock, parameter.ParameterDict = HybridBlock, SymbolBlock, ParameterDict
 
 _ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")       # so that importing gluon stays quick
 

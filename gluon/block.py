@@ -36,7 +36,7 @@ class Block:
     def __init__(self, prefix=None, params=None):
         self._empty_prefix = prefix == ""
         self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
-        self._name = self._prefix[:-1] if self._prefix.endswith("_") else self._prefix
+        self._name = self._prefix.removesuffix("_")
         self._scope = BlockScope(self)
         self._children: OrderedDict[str, Block] = OrderedDict()
         self._reg_params: dict[str, Parameter] = {}
@@ -45,6 +45,13 @@ class Block:
 
     def _alias(self) -> str:
         return self.__class__.__name__.lower()
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        """In Jupyter: the drawn graph once the block is hybridized and has run, else the text."""
+        if getattr(self, "_traces", None):
+            from ..symbol import viz
+            return viz.plot_network(self, collapse=True)._repr_mimebundle_(include, exclude)
+        return {"text/plain": repr(self)}
 
     def __repr__(self):
         lines = [f"  ({key}): {_indent(repr(value))}" for key, value in self.__dict__.items()

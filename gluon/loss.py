@@ -5,9 +5,25 @@ import numpy as np
 
 from .hybrid import HybridBlock
 
-__all__ = ["Loss", "L2Loss", "L1Loss", "SigmoidBinaryCrossEntropyLoss", "SigmoidBCELoss", "SoftmaxCrossEntropyLoss",
-           "SoftmaxCELoss", "KLDivLoss", "CTCLoss", "HuberLoss", "HingeLoss", "SquaredHingeLoss", "LogisticLoss",
-           "TripletLoss", "PoissonNLLLoss", "CosineEmbeddingLoss", "SDMLLoss"]
+__all__ = [
+    "CTCLoss",
+    "CosineEmbeddingLoss",
+    "HingeLoss",
+    "HuberLoss",
+    "KLDivLoss",
+    "L1Loss",
+    "L2Loss",
+    "LogisticLoss",
+    "Loss",
+    "PoissonNLLLoss",
+    "SDMLLoss",
+    "SigmoidBCELoss",
+    "SigmoidBinaryCrossEntropyLoss",
+    "SoftmaxCELoss",
+    "SoftmaxCrossEntropyLoss",
+    "SquaredHingeLoss",
+    "TripletLoss",
+]
 
 
 def _weighted(F, loss, weight=None, sample_weight=None):
@@ -53,7 +69,7 @@ class L2Loss(Loss):
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         loss = F.square(F.reshape_like(label, pred) - pred)
-        return self._mean(F, _weighted(F, loss, self._weight / 2, sample_weight))
+        return self._mean(F, _weighted(F, loss, self._weight, sample_weight)) / 2
 
 
 class L1Loss(Loss):

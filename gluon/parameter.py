@@ -144,9 +144,9 @@ class Parameter:
             c.check()
         if len(set(contexts)) != len(contexts):
             raise ParameterError(f"Parameter '{self.name}': each context must be given once, got {contexts}")
+        default_init = initializer.Uniform() if default_init is None else default_init
         if init is None:
             init = default_init if self.init is None else self.init
-        default_init = default_init if default_init is not None else initializer.Uniform()
         if not shape_is_known(self._shape) and not self._allow_deferred_init:
             raise ParameterError(f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
                                  f"{self._shape}.\n  fix: {self._shape_fix()}")
@@ -165,8 +165,9 @@ class Parameter:
         with autograd.pause():
             if data is None:
                 data = functions.zeros(self._shape, ctx=cpu(), dtype=self.dtype)
-                initializer.create(default_init)(
-                    initializer.InitDesc(self.name, {"__init__": init} if init is not None else {}), data)
+                own = isinstance(init, (str, initializer.Initializer))      # Mixed and Load look at the name
+                initializer.create(default_init if own else init)(
+                    initializer.InitDesc(self.name, {"__init__": init} if own else {}), data)
             self._init_impl(data, contexts)
 
     def _init_impl(self, data: NDArray, contexts) -> None:

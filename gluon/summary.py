@@ -19,8 +19,9 @@ class SummaryError(MXNetError, AssertionError):
 class _Row:
     """What one call of one layer adds to the table."""
 
-    def __init__(self, block, depth, macs, shape, n_params, n_trainable, n_shared):
+    def __init__(self, block, depth, begin, macs, shape, n_params, n_trainable, n_shared):
         self.block, self.depth, self.macs, self.shape = block, depth, macs, shape
+        self.begin = begin                       # rows[begin:own index] belong to calls inside this one
         self.n_params, self.n_trainable, self.n_shared = n_params, n_trainable, n_shared
 
 
@@ -48,22 +49,27 @@ def _collect(block, inputs) -> list[_Row]:
     rows: list[_Row] = []
     seen: set = set()
     handles: list = []
+    begins: list[int] = []
 
     def watch(b, depth):
         if getattr(b, "_active", False):
             raise SummaryError(f'"{b.name}" must not be hybridized to print summary.\n  fix: net.hybridize(False), or call '
                                "summary first")
 
+        def before(called, args):
+            begins.append(len(rows))
+
         def hook(called, args, out):
+            begin = begins.pop()
             if tracing_state.tracer is not None or isinstance(called, (Sequential, HybridSequential)):
                 return
             own = list(called.params.values())
             count = {p: prod(p.shape) for p in own}
-            rows.append(_Row(called, depth, _macs(called, args, out), _shape_text(out), sum(count.values()),
+            rows.append(_Row(called, depth, begin, _macs(called, args, out), _shape_text(out), sum(count.values()),
                              sum(n for p, n in count.items() if p.grad_req != "null"),
                              sum(n for p, n in count.items() if p in seen)))
             seen.update(own)
-        handles.append(b.register_forward_hook(hook))
+        handles.extend([b.register_forward_pre_hook(before), b.register_forward_hook(hook)])
         for child in b._children.values():
             watch(child, depth + 1)
     try:
@@ -112,7 +118,7 @@ def _tree(rows) -> str:
     row_text = "{:<40} {:>24} {:>12} {:>14} {:>12}"
     lines = [row_text.format("Layer", "Output Shape", "Param #", "MACs", "Bytes")]
     lines.append("-" * len(lines[0]))
-    for row in _parents_first(rows):
+    for row in _parents_first(rows, 0, len(rows)):
         name = "  " * row.depth + f"{type(row.block).__name__} ({row.block.name})"
         lines.append(row_text.format(name, row.shape, row.n_params, row.macs, 4 * row.n_params))
     n = sum(r.n_params - r.n_shared for r in rows)
@@ -120,12 +126,9 @@ def _tree(rows) -> str:
     return "\n".join(lines)
 
 
-def _parents_first(rows):
-    """Rows come in the order in which calls end; a parent's row moves before those of its children."""
-    out: list[_Row] = []
-    for row in rows:
-        at = len(out)
-        while at and out[at - 1].depth > row.depth:
-            at -= 1
-        out.insert(at, row)
-    return out
+def _parents_first(rows, begin, end):
+    """Rows come in the order in which calls end; here the row of a call stands before those of the calls inside it."""
+    if begin == end:
+        return []
+    last = rows[end - 1]
+    return [*_parents_first(rows, begin, last.begin), last, *_parents_first(rows, last.begin, end - 1)]

@@ -10,8 +10,22 @@ from ..block import Block, _indent
 from ..hybrid import HybridBlock
 from .activations import Activation
 
-__all__ = ["Sequential", "HybridSequential", "Dense", "Dropout", "Embedding", "BatchNorm", "BatchNormReLU",
-           "InstanceNorm", "LayerNorm", "GroupNorm", "Flatten", "Lambda", "HybridLambda", "Identity"]
+__all__ = [
+    "BatchNorm",
+    "BatchNormReLU",
+    "Dense",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "GroupNorm",
+    "HybridLambda",
+    "HybridSequential",
+    "Identity",
+    "InstanceNorm",
+    "Lambda",
+    "LayerNorm",
+    "Sequential",
+]
 
 
 class _Stack:

@@ -5,7 +5,15 @@ import math
 
 from ...ndarray import functions
 from ...ndarray.invoke import copy_into
-from .optimizer import MULTI_TENSOR, Optimizer, apply_multi, apply_update, as_lists, register, zeros_like
+from .optimizer import (
+    MULTI_TENSOR,
+    Optimizer,
+    apply_multi,
+    apply_update,
+    as_lists,
+    register,
+    zeros_like,
+)
 
 
 class _TwoMoments(Optimizer):

@@ -58,6 +58,12 @@ def test_round_trip_of_records_with_magics_inside(tmp_path_factory, parts):
     assert len(data) % 4 == 0
 
 
+def test_only_magics_at_multiples_of_four_split_a_record(tmp_path):
+    with MXRecordIO(tmp_path / "x.rec", "w") as out:
+        out.write(b"ab" + MAGIC + b"cd")
+    assert (tmp_path / "x.rec").read_bytes() == MAGIC + struct.pack("<I", 8) + b"ab" + MAGIC + b"cd"
+
+
 def test_index_reads_in_any_order():
     with MXIndexedRecordIO(FIXTURES / "records.idx", FIXTURES / "records.rec", "r") as file:
         forwards = [file.read_idx(k) for k in file.keys]

@@ -259,6 +259,8 @@ def statistics_graphs():
     yield "two layers share statistics", [norm(norm(x, MEAN, VAR), MEAN, VAR), F._mul_scalar(MEAN, scalar=3.0)]
     copy = F._copy(MEAN)
     yield "a copy keeps the old value", [copy, norm(x, MEAN, VAR), F._plus_scalar(copy, scalar=1.0)]
+    less = F.negative(MEAN)
+    yield "what is computed from a read stays with it", [less, norm(x, MEAN, VAR), F.negative(less)]
     view = F.Reshape(MEAN, shape=(1, 3))
     yield "a view read before keeps the old value", [F.tanh(view), norm(x, MEAN, VAR), F._plus_scalar(view, scalar=1.0)]
     yield "zeros of the layer still update", [F.zeros_like(norm(x, MEAN, VAR))]
