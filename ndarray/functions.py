@@ -1,6 +1,7 @@
 """The nd namespace: a function for every operator record, made when first used, and the creation functions."""
 from __future__ import annotations
 
+import difflib
 import sys
 
 from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table of native kernels)
@@ -83,7 +84,8 @@ def list_to_tuple(value):
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        raise AttributeError(f"module 'nd' has no function {name!r}")
+        near = difflib.get_close_matches(name, REGISTRY, 1) if not name.startswith("_") else ()
+        raise AttributeError(f"module 'nd' has no function {name!r}" + (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
     function = operator_function(op, name if name.isidentifier() else op.name)
     setattr(sys.modules[__name__], name, function)
     return function
