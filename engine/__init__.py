@@ -29,7 +29,7 @@ from .device import (
     gpu_memory_info,
     num_gpus,
 )
-from .error import DeferredError, MXNetError, raisable
+from .error import DeferredError, InvalidType, InvalidValue, MXNetError, raisable
 
 __all__ = [
     "Context",
@@ -108,7 +108,7 @@ def _handles(role: str, arrays: Sequence) -> list[int]:
         return [a._handle for a in arrays]
     except AttributeError:
         odd = next(a for a in arrays if not hasattr(a, "_handle"))
-        raise TypeError(
+        raise InvalidType(
             f"push: {role} must be arrays or engine.Var objects, got {type(odd).__name__}"
         ) from None
 
@@ -138,10 +138,10 @@ def push(
     is left.
     """
     if not callable(fn):
-        raise TypeError(f"push: fn must be callable, got {type(fn).__name__}")
+        raise InvalidType(f"push: fn must be callable, got {type(fn).__name__}")
     kind = LANES.get(lane)
     if kind is None:
-        raise ValueError(f"push: lane must be one of {', '.join(LANES)}, got {lane!r}")
+        raise InvalidValue(f"push: lane must be one of {', '.join(LANES)}, got {lane!r}")
     if lane.startswith("gpu"):
         gpu(device).check()
     if name is None:
@@ -224,7 +224,7 @@ def set_bulk_size(size: int) -> int:
     Returns the old size. Raises ValueError if size < 0.
     """
     if size < 0:
-        raise ValueError(f"set_bulk_size: size must be >= 0, got {size}")
+        raise InvalidValue(f"set_bulk_size: size must be >= 0, got {size}")
     return lib.pl_engine_set_bulk(size)
 
 

@@ -5,7 +5,7 @@ import re
 import warnings
 from collections import OrderedDict
 
-from ..engine.error import MXNetError
+from ..engine.error import InvalidType, MissingMethod, MXNetError
 from ..ndarray import serialization
 from . import initializer
 from .hook import HookHandle
@@ -64,7 +64,7 @@ class Block:
         old = self.__dict__.get(name)
         if isinstance(old, (Parameter, Block)) and not isinstance(value, type(old)) \
                 and not isinstance(old, type(value)):
-            raise TypeError(f"Changing attribute type for {name} from {type(old)} to {type(value)} is not allowed.")
+            raise InvalidType(f"Changing attribute type for {name} from {type(old)} to {type(value)} is not allowed.")
         if isinstance(value, Block):
             self.register_child(value, name)
         elif isinstance(value, Parameter):
@@ -178,7 +178,7 @@ class Block:
 
     def forward(self, *args):
         """The computation, to be defined by subclasses. args: NDArrays, or nested lists of them."""
-        raise NotImplementedError(f"{type(self).__name__} must define forward(self, x, ...)")
+        raise MissingMethod(f"{type(self).__name__} must define forward(self, x, ...)")
 
     def register_forward_hook(self, hook) -> HookHandle:
         """Calls `hook(block, inputs, output)` after each forward. Returns a handle with `detach()`."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 
-from ..engine.error import MXNetError
+from ..engine.error import MissingMethod, MXNetError
 
 
 class ScheduleError(MXNetError, ValueError, AssertionError):
@@ -41,7 +41,7 @@ class LRScheduler:
         return self.warmup_begin_lr + (self.warmup_final_lr - self.warmup_begin_lr) * num_update / self.warmup_steps
 
     def __call__(self, num_update):
-        raise NotImplementedError(f"{type(self).__name__} must define __call__(self, num_update)")
+        raise MissingMethod(f"{type(self).__name__} must define __call__(self, num_update)")
 
 
 class FactorScheduler(LRScheduler):

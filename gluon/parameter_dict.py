@@ -5,6 +5,7 @@ import difflib
 import re
 from collections import OrderedDict
 
+from ..engine.error import MissingKey
 from ..kernels.record import dtype_name
 from ..ndarray import NDArray, functions, serialization
 from . import initializer
@@ -92,7 +93,7 @@ class ParameterDict:
         found = self._find(name)
         if found is None:
             if value is None:
-                raise KeyError(f"No constant named '{name}'. Please specify value if you want to create a new "
+                raise MissingKey(f"No constant named '{name}'. Please specify value if you want to create a new "
                                "constant.")
             self._params[name] = made = Constant(name, value)
             return made

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import callback, ffi, lib
-from ..engine.error import OperatorError
+from ..engine.error import OperatorError, OutOfMemory
 from .native import choose
 from .record import Operator, Type
 from .spec import BFLOAT16, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16, spec
@@ -113,7 +113,7 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
         [s.nbytes for s in plan.out_specs], ffi.from_buffer("uint8_t *", mutates) if any(mutates) else ffi.NULL,
         len(plan.scalars), flags, lib.PL_LANE_CPU, device.device_id, plan.cost_us, op.name.encode())
     if not plan.handle:
-        raise MemoryError(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return plan
 
 

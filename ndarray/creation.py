@@ -6,7 +6,7 @@ import builtins
 import numpy as np
 
 from ..engine import current_context
-from ..engine.error import MXNetError
+from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import dtype_name, lookup
 from ..kernels.spec import spec
 from .invoke import invoke
@@ -45,9 +45,9 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
         if values.dtype == object:
             values = np.asarray([v.asnumpy() if isinstance(v, NDArray) else v for v in source_array])
     except ValueError as error:
-        raise TypeError(f"array: the source must be an array or a regular nesting of sequences: {error}") from None
+        raise InvalidType(f"array: the source must be an array or a regular nesting of sequences: {error}") from None
     if values.dtype.kind not in "biufV":
-        raise TypeError(f"array: the source must hold numbers, got NumPy dtype {values.dtype}")
+        raise InvalidType(f"array: the source must hold numbers, got NumPy dtype {values.dtype}")
     return from_memory(values, ctx, dtype_name(dtype) if dtype is not None else "float32")
 
 
@@ -121,10 +121,10 @@ def moveaxis(tensor: NDArray, source, destination) -> NDArray:
     for name, axes in (("source", source), ("destination", destination)):
         axes = [axes] if hasattr(axes, "__index__") else list(axes)
         if any(not -n <= a < n for a in axes) or len({a % n for a in axes}) != len(axes):
-            raise ValueError(f"moveaxis: {name} must be different axes in [{-n}, {n}), got {axes}")
+            raise InvalidValue(f"moveaxis: {name} must be different axes in [{-n}, {n}), got {axes}")
         moves.append([a % n for a in axes])
     if len(moves[0]) != len(moves[1]):
-        raise ValueError(f"moveaxis: source and destination must have as many axes, got {source} and {destination}")
+        raise InvalidValue(f"moveaxis: source and destination must have as many axes, got {source} and {destination}")
     order = [a for a in builtins.range(n) if a not in moves[0]]
     for to, a in sorted(zip(moves[1], moves[0])):
         order.insert(to, a)

@@ -3,13 +3,14 @@ from __future__ import annotations
 
 import sys
 
+from ..engine.error import MissingName
 from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
-from .ndarray import NDArray, state
 from .creation import *  # noqa: F403
 from .invoke import _device_of, _remember, invoke, run
+from .ndarray import NDArray, state
 
 NAN = float("nan")
 
@@ -79,7 +80,7 @@ def list_to_tuple(value):
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        raise AttributeError(f"module 'nd' has no function {name!r}")
+        raise MissingName(f"module 'nd' has no function {name!r}")
     function = operator_function(op, name if name.isidentifier() else op.name)
     setattr(sys.modules[__name__], name, function)
     return function

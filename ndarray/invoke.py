@@ -8,12 +8,11 @@ import numpy as np
 from ..engine import current_context, lib, location
 from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
-from ..engine.error import DeviceError, MXNetError, OperatorError
+from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from .ndarray import NDArray, check_nd, state
 from .tape import record
-
 
 MAX_KEYS = 8192
 
@@ -182,7 +181,7 @@ def not_a_number(self, other, op):
     """NotImplemented, or TypeError where Python's own answer would mislead: NumPy arrays, and x == [1, 2]."""
     compares = "equal" in op.name and other is not None
     if compares or hasattr(other, "__array__") or isinstance(other, (list, tuple)):
-        raise TypeError(f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with nd.array(x)")
+        raise InvalidType(f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with nd.array(x)")
     return NotImplemented
 
 

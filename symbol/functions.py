@@ -4,7 +4,7 @@ from __future__ import annotations
 import sys
 from numbers import Number
 
-from ..engine.error import OperatorError
+from ..engine.error import MissingName, OperatorError
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from .symbol import (  # noqa: F401
     Executor,
@@ -107,7 +107,7 @@ def histogram(a, bins=10, range=None, **kwargs) -> Symbol:
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        raise AttributeError(f"module 'sym' has no function {name!r}")
+        raise MissingName(f"module 'sym' has no function {name!r}")
     function = symbol_function(op, name)
     setattr(sys.modules[__name__], name, function)
     return function

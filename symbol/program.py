@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from ..engine import ffi, lib
 from ..engine._array import invoke, run, shared
+from ..engine.error import OutOfMemory
 from ..kernels.plan import INLINE_US, make_plan, scalars_of
 from ..kernels.record import lookup
 from ..kernels.spec import Spec, spec
@@ -153,7 +154,7 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
         len(plans), [p.handle for p in plans], c_slots, scalars, arena_bytes,
         lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0, lib.PL_LANE_CPU, device.device_id, name.encode())
     if not program.handle:
-        raise MemoryError(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return program
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...engine.error import MXNetError
+from ...engine.error import InvalidValue, MXNetError
 from . import codec
 
 MAGIC = 0xCED7230A
@@ -52,7 +52,7 @@ class MXRecordIO:
     def open(self) -> None:
         """Opens the file at its beginning."""
         if self.flag not in ("r", "w"):
-            raise ValueError(f"MXRecordIO: flag must be 'r' or 'w', got {self.flag!r}")
+            raise InvalidValue(f"MXRecordIO: flag must be 'r' or 'w', got {self.flag!r}")
         self.writable = self.flag == "w"
         self._file = open(self.uri, self.flag + "b")
         self._pid = os.getpid()

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 
 from ... import ndarray as nd
+from ...engine.error import InvalidValue
 from ..block import Block, _indent
 from ..hybrid import HybridBlock
 from .activations import Activation
@@ -301,12 +302,12 @@ class Lambda(Block):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             if not hasattr(nd, function):
-                raise ValueError(f"Function name {function} is not found in ndarray.")
+                raise InvalidValue(f"Function name {function} is not found in ndarray.")
             self._func_impl, self._func_name = getattr(nd, function), function
         elif callable(function):
             self._func_impl, self._func_name = function, function.__name__
         else:
-            raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
+            raise InvalidValue(f"Unrecognized function in lambda: {function} of type {type(function)}")
 
     def forward(self, *args):
         return self._func_impl(*args)
@@ -325,13 +326,13 @@ class HybridLambda(HybridBlock):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             if not hasattr(nd, function):
-                raise ValueError(f"Function name {function} is not found in ndarray/symbol.")
+                raise InvalidValue(f"Function name {function} is not found in ndarray/symbol.")
             self._func = lambda F, *args: getattr(F, function)(*args)
             self._func_name = function
         elif callable(function):
             self._func, self._func_name = function, function.__name__
         else:
-            raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
+            raise InvalidValue(f"Unrecognized function in lambda: {function} of type {type(function)}")
 
     def hybrid_forward(self, F, x, *args):
         return self._func(F, x, *args)

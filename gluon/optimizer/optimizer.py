@@ -5,7 +5,7 @@ import difflib
 import warnings
 
 from ...engine import location
-from ...engine.error import MXNetError
+from ...engine.error import MissingMethod, MXNetError
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
@@ -80,7 +80,7 @@ class Optimizer:
 
     def update(self, index, weight, grad, state) -> None:
         """One step of one weight, in place (or of lists of them, when aggregate_num > 0)."""
-        raise NotImplementedError(f"{type(self).__name__} must define update(self, index, weight, grad, state)")
+        raise MissingMethod(f"{type(self).__name__} must define update(self, index, weight, grad, state)")
 
     def _keeps_copy(self, weight) -> bool:
         return self.multi_precision and weight._spec.dtype in ("float16", "bfloat16")
