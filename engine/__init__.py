@@ -29,7 +29,7 @@ from .device import (
     gpu_memory_info,
     num_gpus,
 )
-from .error import DeferredError, InvalidType, InvalidValue, MXNetError, raisable
+from .error import DeferredError, InvalidType, InvalidValue, MXNetError, OutOfMemory, raisable
 
 __all__ = [
     "Context",
@@ -68,7 +68,9 @@ _array.bind(
             "pl_array_shares",
             "pl_array_data",
         )
-    )
+    ),
+    OutOfMemory,
+    MXNetError,
 )
 
 POLL_MS = 200  # how often a wait looks for Ctrl-C

@@ -1,9 +1,7 @@
 """gluon: blocks, layers, losses, optimizers and training loops."""
-
 import importlib
 
-from ..engine.error import MissingName
-from . import loss, nn, utils  # noqa: F401
+from . import block, loss, nn, parameter, utils  # noqa: F401
 from .block import Block  # noqa: F401
 from .hybrid import HybridBlock  # noqa: F401
 from .parameter import Constant, DeferredInitializationError, Parameter  # noqa: F401
@@ -11,12 +9,15 @@ from .parameter_dict import ParameterDict  # noqa: F401
 from .symbol_block import SymbolBlock  # noqa: F401
 from .trainer import Trainer  # noqa: F401
 
+# MXNet keeps these classes in fewer modules: gluon.block.HybridBlock is what scripts import
+block.HybridBlock, block.SymbolBlock, parameter.ParameterDict = HybridBlock, SymbolBlock, ParameterDict
+
 _ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")       # so that importing gluon stays quick
 
 
 def __getattr__(name):
     if name not in _ON_FIRST_USE:
-        raise MissingName(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f".{name}", __name__)
 
 

@@ -36,7 +36,7 @@ class Block:
     def __init__(self, prefix=None, params=None):
         self._empty_prefix = prefix == ""
         self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
-        self._name = self._prefix[:-1] if self._prefix.endswith("_") else self._prefix
+        self._name = self._prefix.removesuffix("_")
         self._scope = BlockScope(self)
         self._children: OrderedDict[str, Block] = OrderedDict()
         self._reg_params: dict[str, Parameter] = {}

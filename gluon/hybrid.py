@@ -222,7 +222,7 @@ class HybridBlock(Block):
                 arrays[f"arg:{name}"] = parameter._reduce()
             elif name in auxiliary:
                 arrays[f"aux:{name}"] = parameter._reduce()
-        serialization.save("%s-%04d.params" % (path, epoch), arrays)
+        serialization.save(f"{path}-{epoch:04d}.params", arrays)
 
     def optimize_for(self, x, *args, backend=None, backend_opts=None, clear=True, **kwargs):
         """Hybridizes for the given inputs: traces and compiles now, and runs once. backend: accepted."""

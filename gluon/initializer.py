@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
+from typing import ClassVar
 
 import numpy as np
 
@@ -91,7 +93,7 @@ class Initializer:
     """Base class. Override `_init_weight(name, arr)`; other kinds of parameters have rules by the end of their name."""
 
     # end of the name -> method
-    RULES = {
+    RULES: ClassVar[dict[str, str]] = {
         "weight": "_init_weight", "bias": "_init_bias", "gamma": "_init_gamma", "beta": "_init_beta",
         "min": "_init_zero", "max": "_init_one", "weight_quantize": "_init_quantized_weight",
         "bias_quantize": "_init_quantized_bias", "running_mean": "_init_zero", "running_var": "_init_one",
@@ -110,8 +112,7 @@ class Initializer:
 
     def _verbose_print(self, desc, init, arr):
         if self._verbose and self._print_func:
-            import logging
-            logging.info("Initialized %s as %s: %s", desc, init, self._print_func(arr))
+            logging.getLogger(__name__).info("Initialized %s as %s: %s", desc, init, self._print_func(arr))
 
     def dumps(self) -> str:
         """JSON text from which `create` makes this initializer again."""
@@ -345,7 +346,7 @@ class FusedRNN(Initializer):
     init: an initializer, or None for the global one.
     """
 
-    GATES = {"rnn_relu": ("",), "rnn_tanh": ("",), "lstm": ("_i", "_f", "_c", "_o"), "gru": ("_r", "_z", "_o")}
+    GATES: ClassVar[dict[str, tuple]] = {"rnn_relu": ("",), "rnn_tanh": ("",), "lstm": ("_i", "_f", "_c", "_o"), "gru": ("_r", "_z", "_o")}
 
     def __init__(self, init, num_hidden, num_layers, mode, bidirectional=False, forget_bias=1.0):
         if isinstance(init, str):

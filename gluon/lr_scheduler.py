@@ -1,6 +1,7 @@
 """Learning rate schedules: the rate as a function of the number of updates (mx.lr_scheduler)."""
 from __future__ import annotations
 
+import itertools
 import math
 
 from ..engine.error import MissingMethod, MXNetError
@@ -69,7 +70,7 @@ class MultiFactorScheduler(LRScheduler):
     def __init__(self, step, factor=1, base_lr=0.01, warmup_steps=0, warmup_begin_lr=0, warmup_mode="linear"):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         _require(isinstance(step, list) and step, f"step must be a list of ints, got {step!r}")
-        _require(all(a < b for a, b in zip(step, step[1:])), f"Schedule step must be an increasing integer list, got {step}")
+        _require(all(a < b for a, b in itertools.pairwise(step)), f"Schedule step must be an increasing integer list, got {step}")
         _require(step[0] >= 1, f"Schedule step must be greater or equal than 1 round, got {step}")
         _require(factor <= 1.0, f"Factor must be no more than 1 to make lr reduce, got {factor}")
         self.step, self.factor, self.cur_step_ind, self.count = step, factor, 0, 0

@@ -55,7 +55,7 @@ class SymbolBlock(HybridBlock):
                 self.params.get(name, allow_deferred_init=True, **_declared(attrs.get(name, {})),
                                 **({"grad_req": "null"} if name in auxiliary else {}))
         self.__dict__.update(_group=group, _out_structure=out_structure, _in_structure=in_structure, _graph_cache=None)
-        for name in self.params.keys():
+        for name in self.params:
             self._reg_params[name] = self.params[name]
 
     @staticmethod
@@ -189,7 +189,7 @@ class SymbolBlock(HybridBlock):
         """Writes `path-symbol.json` and `path-%04d.params` (epoch)."""
         self._group.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)
         auxiliary = set(self._group.list_auxiliary_states())
-        serialization.save("%s-%04d.params" % (path, epoch), {
+        serialization.save(f"{path}-{epoch:04d}.params", {
             f"{'aux' if n in auxiliary else 'arg'}:{n}": p._reduce() for n, p in self.params.items()})
 
 

@@ -22,11 +22,13 @@ class Trainer:
         kvstore: how gradients of several devices are summed: "device", "local" or None are all done in this process.
         compression_params, update_on_kvstore: accepted for one process.
 
+    >>> net, loss_fn = gluon.nn.Dense(2), gluon.loss.L2Loss()
+    >>> net.initialize()
     >>> trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
     >>> with autograd.record():
-    ...     loss = loss_fn(net(x), y)
+    ...     loss = loss_fn(net(nd.ones((4, 3))), nd.ones((4, 2)))
     >>> loss.backward()
-    >>> trainer.step(batch_size)
+    >>> trainer.step(4)
     """
 
     def __init__(self, params, optimizer, optimizer_params=None, kvstore="device", compression_params=None,

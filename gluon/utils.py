@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import os
 import tempfile
@@ -33,8 +34,8 @@ def split_data(data, num_slice, batch_axis=0, even_split=True) -> list[NDArray]:
         extra = size - step * num_slice
         bounds = [i * (step + 1) if i < extra else i * step + extra for i in range(num_slice + 1)]
     if batch_axis == 0:
-        return [data[a:b] for a, b in zip(bounds, bounds[1:])]
-    return [functions.slice_axis(data, axis=batch_axis, begin=a, end=b) for a, b in zip(bounds, bounds[1:])]
+        return [data[a:b] for a, b in itertools.pairwise(bounds)]
+    return [functions.slice_axis(data, axis=batch_axis, begin=a, end=b) for a, b in itertools.pairwise(bounds)]
 
 
 def split_and_load(data, ctx_list, batch_axis=0, even_split=True) -> list[NDArray]:

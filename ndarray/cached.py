@@ -17,7 +17,7 @@ from ..symbol.program import lower
 from . import autograd
 from .invoke import run_all
 from .ndarray import NDArray, state
-from .tape import TapeNode, next_seq, shadow
+from .tape import TapeNode, next_seq, record, shadow
 
 MAX_ENTRIES = 256
 
@@ -43,18 +43,22 @@ class _Entry:
     def _replay(self, inputs, saved) -> list[NDArray]:
         fixed = {v: saved[i] for i, v in enumerate([*self.outputs, *self.kept]) if i in saved}
         arrays: dict[Value, NDArray] = dict(zip(self.variables, inputs))
+        device = inputs[0]._spec.device
         for node in topological(self.outputs):
             if node.op is None:
                 continue
             values = [Value(node, i) for i in range(len(node.types))]
-            if node.op.is_random(node.attrs) and all(v in fixed for v in values):
-                arrays.update((v, fixed[v]) for v in values)
-                continue
             ins = [arrays[v] for v in node.inputs]
             for i in mutated_inputs(node.op, node.attrs, len(ins)):
                 ins[i] = ins[i].copy()
-            plan = make_plan(node.op, node.attrs, [a._spec for a in ins], ins[0]._spec.device)
-            arrays.update(zip(values, run_all(plan, ins, scalars_of(node.op, node.attrs))))
+            plan = make_plan(node.op, node.attrs, [a._spec for a in ins], device)
+            scalars = scalars_of(node.op, node.attrs)
+            if node.op.is_random(node.attrs) and all(v in fixed for v in values):
+                outs = [shadow(fixed[v]) for v in values]        # not drawn again, but on the tape as if they were
+                record(plan, ins, scalars, outs)
+            else:
+                outs = run_all(plan, ins, scalars)
+            arrays.update(zip(values, outs))
         return [arrays[v] for v in self.outputs]
 
 

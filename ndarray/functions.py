@@ -50,7 +50,11 @@ def operator_function(op: Operator, name: str):
         for alias, index in ((n, i) for i, n in enumerate(op.inputs) if n in kwargs):
             inputs = (*inputs[:index], kwargs.pop(alias), *inputs[index + 1:])
         inputs = [a for a in inputs if a is not None]
-        return invoke(op, inputs, attributes(inputs, static, dynamic, kwargs), out, ctx)
+        attrs = attributes(inputs, static, dynamic, kwargs)
+        if any(hasattr(a, "_outputs") for a in inputs):      # Symbols: a plain forward is being traced
+            from ..symbol import functions as symbolic
+            return symbolic.apply(op, name.lower().lstrip("_"), inputs, attrs, None, None)
+        return invoke(op, inputs, attrs, out, ctx)
 
     def attributes(inputs, static, dynamic, kwargs):
         attrs = dict(zip(static_keys, static)) | dict(zip(dynamic_keys, dynamic)) | kwargs

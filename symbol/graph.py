@@ -102,7 +102,7 @@ def topological(outputs: Iterable[Value]) -> list[Node]:
 
 def with_inputs(node: Node, inputs: Sequence[Value]) -> Node:
     """The node reading other inputs of the same types; the node itself where they are its own."""
-    if all(a is b or a == b for a, b in zip(inputs, node.inputs)):
+    if tuple(inputs) == node.inputs:
         return node
     return Node(node.op, node.attrs, inputs, node.name, node.types, node.extra, node.source)
 
@@ -174,6 +174,8 @@ class Builder:
         self._train = train
 
     def __getattr__(self, name: str):
+        if name.startswith("__"):                # not an operator, and Python asks for some
+            raise AttributeError(name)
         op = lookup(name)
 
         def apply(*inputs, **attrs):

@@ -13,7 +13,7 @@ from .effects import Effects
 from .graph import Node, Value
 from .passes import optimize
 from .passes.dead_code import cut, live
-from .passes.memory import Buffer, plan_memory
+from .passes.memory import Buffer, plan_memory, rounded
 
 READ, WRITE, READWRITE = 0, 1, 2
 
@@ -137,7 +137,7 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
     program = Program.__new__(Program)
     program.handle = 0
     program.plans, program.arena_bytes = plans, arena_bytes
-    program.naive_bytes = sum(b[0] for b in buffers)
+    program.naive_bytes = sum(rounded(b[0]) for b in buffers)
     program.constants = tuple(constants.values())
     program._last_read = [last.get(v, -1) for v in given]
     program._first_write, program._inplace = first_write, inplace

@@ -1,9 +1,10 @@
 """gluon.nn: neural network layers."""
-from ..block import Block  # noqa: F401
-from ..hybrid import HybridBlock  # noqa: F401
+from ..block import Block
+from ..hybrid import HybridBlock
+from ..symbol_block import SymbolBlock
 from . import activations, basic_layers, conv_layers
-from .activations import *  # noqa: F403
-from .basic_layers import *  # noqa: F403
-from .conv_layers import *  # noqa: F403
+from .activations import *
+from .basic_layers import *
+from .conv_layers import *
 
-__all__ = ["Block", "HybridBlock", *activations.__all__, *basic_layers.__all__, *conv_layers.__all__]
+__all__ = ["Block", "HybridBlock", "SymbolBlock", *activations.__all__, *basic_layers.__all__, *conv_layers.__all__]

@@ -5,7 +5,9 @@ from ...engine.error import InvalidValue
 from .. import initializer
 from ..hybrid import HybridBlock
 
-__all__ = ["Activation", "LeakyReLU", "PReLU", "ELU", "SELU", "Swish", "GELU"]
+__all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]
+
+QUARTER = initializer.Constant(0.25)
 
 
 class Activation(HybridBlock):
@@ -47,7 +49,7 @@ class PReLU(HybridBlock):
     Source: He et al. 2015, arXiv:1502.01852.
     """
 
-    def __init__(self, alpha_initializer=initializer.Constant(0.25), in_channels=1, **kwargs):
+    def __init__(self, alpha_initializer=QUARTER, in_channels=1, **kwargs):
         super().__init__(**kwargs)
         with self.name_scope():
             self.alpha = self.params.get("alpha", shape=(in_channels,), init=alpha_initializer)

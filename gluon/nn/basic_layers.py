@@ -11,8 +11,22 @@ from ..block import Block, _indent
 from ..hybrid import HybridBlock
 from .activations import Activation
 
-__all__ = ["Sequential", "HybridSequential", "Dense", "Dropout", "Embedding", "BatchNorm", "BatchNormReLU",
-           "InstanceNorm", "LayerNorm", "GroupNorm", "Flatten", "Lambda", "HybridLambda", "Identity"]
+__all__ = [
+    "BatchNorm",
+    "BatchNormReLU",
+    "Dense",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "GroupNorm",
+    "HybridLambda",
+    "HybridSequential",
+    "Identity",
+    "InstanceNorm",
+    "Lambda",
+    "LayerNorm",
+    "Sequential",
+]
 
 
 class _Stack:
@@ -295,7 +309,7 @@ class Flatten(HybridBlock):
 class Lambda(Block):
     """A function, or the name of one in nd, as a block.
 
-    >>> nn.Lambda("tanh"), nn.Lambda(lambda x: nd.LeakyReLU(x, slope=0.1))
+    >>> net = nn.Lambda("tanh"), nn.Lambda(lambda x: nd.LeakyReLU(x, slope=0.1))
     """
 
     def __init__(self, function, prefix=None):
@@ -319,7 +333,7 @@ class Lambda(Block):
 class HybridLambda(HybridBlock):
     """A function of (F, x, ...), or the name of an operator, as a hybrid block.
 
-    >>> nn.HybridLambda("tanh"), nn.HybridLambda(lambda F, x: F.LeakyReLU(x, slope=0.1))
+    >>> net = nn.HybridLambda("tanh"), nn.HybridLambda(lambda F, x: F.LeakyReLU(x, slope=0.1))
     """
 
     def __init__(self, function, prefix=None):

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
+from typing import ClassVar
 
 from ...engine import location
 from ...engine.error import MissingMethod, MXNetError
@@ -29,7 +30,7 @@ class Optimizer:
         begin_num_update: where the count of updates starts.
     """
 
-    opt_registry: dict[str, type] = {}
+    opt_registry: ClassVar[dict[str, type]] = {}
 
     def __init__(self, rescale_grad=1.0, param_idx2name=None, wd=0.0, clip_gradient=None, learning_rate=None,
                  lr_scheduler=None, sym=None, begin_num_update=0, multi_precision=False, param_dict=None):
@@ -151,8 +152,7 @@ class Optimizer:
         counts, start = self._index_update_count, self.begin_num_update
         for i in index if isinstance(index, (list, tuple)) else (index,):
             counts[i] = n = counts.get(i, start) + 1
-            if n > self.num_update:
-                self.num_update = n
+            self.num_update = max(self.num_update, n)
 
     def _factors(self, indices, attribute: str, mults: dict) -> list[float]:
         out = []

@@ -6,7 +6,15 @@ import math
 
 from ...ndarray import functions, random
 from ...ndarray.invoke import copy_into
-from .optimizer import MULTI_TENSOR, Optimizer, apply_multi, apply_update, as_lists, register, zeros_like
+from .optimizer import (
+    MULTI_TENSOR,
+    Optimizer,
+    apply_multi,
+    apply_update,
+    as_lists,
+    register,
+    zeros_like,
+)
 
 
 class _Descent(Optimizer):
@@ -141,7 +149,7 @@ class LBSGD(_Descent):
     def __init__(self, momentum=0.0, multi_precision=False, warmup_strategy="linear", warmup_epochs=5, batch_scale=1,
                  updates_per_epoch=32, begin_epoch=0, num_epochs=60, **kwargs):
         super().__init__(momentum, multi_precision=multi_precision, **kwargs)
-        logging.info("Running Large-Batch SGD Algorithm (batch_scale=%s, warmup_epochs=%s, warmup_strategy=%s, "
+        logging.getLogger(__name__).info("Running Large-Batch SGD Algorithm (batch_scale=%s, warmup_epochs=%s, warmup_strategy=%s, "
                      "updates_per_epoch=%s)", batch_scale, warmup_epochs, warmup_strategy, updates_per_epoch)
         self.warmup_strategy, self.warmup_epochs, self.batch_scale = warmup_strategy, warmup_epochs, batch_scale
         self.updates_per_epoch, self.init_updates = updates_per_epoch, begin_epoch * updates_per_epoch

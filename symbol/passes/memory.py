@@ -29,13 +29,14 @@ def plan_memory(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
     free = _Free()
     for step in sorted(starting.keys() | ending.keys()):
         for i in ending.get(step, ()):
-            free.give(offsets[i], _rounded(buffers[i].nbytes))
+            free.give(offsets[i], rounded(buffers[i].nbytes))
         for i in sorted(starting.get(step, ()), key=lambda i: -buffers[i].nbytes):
-            offsets[i] = free.take(_rounded(buffers[i].nbytes))
+            offsets[i] = free.take(rounded(buffers[i].nbytes))
     return offsets, free.top
 
 
-def _rounded(nbytes: int) -> int:
+def rounded(nbytes: int) -> int:
+    """The bytes that a buffer takes in an arena."""
     return max(ALIGN_BYTES, -(-nbytes // ALIGN_BYTES) * ALIGN_BYTES)
 
 

@@ -440,7 +440,8 @@ def test_digits():
     train, test = Digits(), Digits(train=False)
     assert (len(train), len(test)) == (1437, 360)
     image, label = train[0]
-    assert image.shape == (8, 8, 1) and image.dtype == np.uint8 and label == 0
+    assert image.shape == (8, 8, 1) and image.dtype == np.uint8 and label == 1
+    assert [test[i][1] for i in range(2)] == [0, 5]             # every fifth of 0, 1, 2, 3, 4, 5, ...
     assert max(int(train[i][0].asnumpy().max()) for i in range(10)) == 255
     counts = np.bincount(np.concatenate([train._label, test._label]))
     assert counts.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]

@@ -3,7 +3,6 @@ import json
 
 import numpy as np
 import pytest
-
 from plait import gluon, nd
 from plait.gluon import initializer as init
 from plait.gluon import nn

@@ -3,7 +3,6 @@ import pathlib
 
 import numpy as np
 import pytest
-
 from plait import autograd, nd
 from plait.gluon import loss as L
 

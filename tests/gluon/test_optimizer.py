@@ -3,9 +3,8 @@ import pathlib
 import pickle
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import autograd, gluon, nd
 from plait.gluon import lr_scheduler, nn
 from plait.gluon import optimizer as opt
@@ -108,8 +107,7 @@ def test_states_are_no_pickle_and_foreign_ones_are_refused(tmp_path):
 
 
 def test_stale_gradients_raise():
-    values, x, y = data()
-    net = network(values)
+    net = network(data()[0])
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
     with pytest.raises(UserWarning, match="has not been updated by backward since last `step`"):
         trainer.step(1)

@@ -1,8 +1,7 @@
 """Parameters: initialization, devices, files, errors."""
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import gluon, nd
 from plait.gluon import nn
 from plait.gluon.parameter import ParameterError
