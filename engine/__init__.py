@@ -43,6 +43,7 @@ __all__ = [
     "ffi",
     "gpu",
     "gpu_memory_info",
+    "is_naive",
     "lib",
     "location",
     "num_gpus",
@@ -246,11 +247,21 @@ class bulk:
         set_bulk_size(self.outer)
 
 
+_naive = False
+
+
+def is_naive() -> bool:
+    """Does every operation run on its caller? Then one that fails raises at its own call."""
+    return _naive
+
+
 def set_naive(naive: bool) -> None:
     """Every operation runs on its caller, in order; what is queued is waited for first."""
+    global _naive
     while lib.pl_wait_all(POLL_MS) == _AGAIN:
         pass
     lib.pl_engine_set_naive(naive)
+    _naive = bool(naive)
 
 
 def stats() -> dict[str, int]:
@@ -290,7 +301,7 @@ def _close() -> None:
         dump()
 
 
-lib.pl_engine_set_naive(settings.get("PLAIT_ENGINE") == "naive")
+set_naive(settings.get("PLAIT_ENGINE") == "naive")
 lib.pl_engine_set_limits(
     settings.get("PLAIT_PENDING_OPS"), (settings.get("PLAIT_PENDING_MB") or 0) << 20
 )

@@ -55,6 +55,8 @@ def create(init, **kwargs):
         return init
     if isinstance(init, type):
         return init(**kwargs)
+    if not isinstance(init, str):
+        raise InitializerError(f"an initializer must be an Initializer or its name, got {init!r}")
     if init.startswith("["):
         init, kwargs = json.loads(init)
     klass = _registry.get(init.lower())

@@ -19,6 +19,8 @@ from .parameter import shape_is_known  # noqa: F401
 
 def split_data(data, num_slice, batch_axis=0, even_split=True) -> list[NDArray]:
     """data cut into num_slice parts along batch_axis. Raises ValueError when parts would be uneven (even_split)."""
+    if num_slice < 1:
+        raise InvalidValue(f"split_data: num_slice must be at least 1, got {num_slice}\n  fix: give one or more contexts")
     size = data.shape[batch_axis]
     if size < num_slice:
         raise InvalidValue(f"Too many slices for data with shape {data.shape}. Arguments are num_slice={num_slice} and "

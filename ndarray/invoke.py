@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..engine import current_context, lib, location
+from ..engine import Context, current_context, is_naive, lib, location, wait
 from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
 from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError
@@ -38,10 +38,14 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
 
 def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
     if not inputs:
-        device = ctx or current_context()
+        device = current_context() if ctx is None else ctx
+        if not isinstance(device, Context):
+            raise InvalidType(f"{op.name}: ctx must be a Context, got {ctx!r}\n  fix: mx.cpu()")
         device.check()
         return device
     for a in inputs:
+        if op.variadic and isinstance(a, (list, tuple)):
+            raise InvalidType(f"{op.name}: every input must be an NDArray, got {type(a).__name__}\n  fix: nd.{op.name}(*arrays)")
         check_nd(a, f"{op.name}: every input")
     device = inputs[0]._spec.device
     for a in inputs:
@@ -69,6 +73,9 @@ def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), ou
 def launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
     """One call into the core, noted on the tape. Returns every output."""
     made = call(plan.handle, plan.out_specs, inputs, targets, scalars, location.capture() if plan.can_fail else -1)
+    if plan.can_fail and is_naive():
+        for a in [*made, *(inputs[i] for i in plan.mutated)]:
+            wait(a._handle)
     if state.recording:
         record(plan, inputs, scalars, made)
     return made

@@ -139,17 +139,24 @@ def astype(self, dtype, copy: bool = True) -> NDArray:
     return functions.cast(self, dtype=name)
 
 
+def _sizes(shape) -> tuple[int, ...]:
+    try:
+        return tuple(n.__index__() for n in shape)
+    except (TypeError, AttributeError):
+        raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
+
+
 @method
 def reshape(self, *shape, **kwargs) -> NDArray:
     """The same memory under another shape; see nd.Reshape for the codes 0, -1, -2, -3, -4."""
     if len(shape) == 1 and not hasattr(shape[0], "__index__"):
-        shape = tuple(shape[0])
+        shape = _sizes(shape[0])
     elif not shape:
         if "shape" not in kwargs:
             raise MXNetError("reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)")
         shape = kwargs["shape"]
-        shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
-    return view(self, "Reshape", {"shape": tuple(int(n) for n in shape), "reverse": kwargs.get("reverse", False)})
+        shape = (shape,) if hasattr(shape, "__index__") else _sizes(shape)
+    return view(self, "Reshape", {"shape": _sizes(shape), "reverse": kwargs.get("reverse", False)})
 
 
 def _transposed(self):

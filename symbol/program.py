@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..engine import ffi, lib
+from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared
 from ..engine.error import OutOfMemory
 from ..kernels.plan import INLINE_US, make_plan, scalars_of
@@ -53,7 +53,11 @@ class Program:
                 invoke(plan.handle, plan.out_specs, [made[j]], [target], (), -1)
                 made[j] = target
             return made
-        return run(self.handle, self.out_specs, inputs, outputs, location)
+        made = run(self.handle, self.out_specs, inputs, outputs, location)
+        if self.can_fail and is_naive():
+            for a in [*made, *(inputs[i] for i in self.mutated)]:
+                wait(a._handle)
+        return made
 
     def _may_share(self, i: int, j: int, same_address: bool) -> bool:
         """May output j lie in the memory of input i? Not if it is written before the last read of the input."""

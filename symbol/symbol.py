@@ -29,7 +29,8 @@ class NotImplementedForSymbol(MXNetError):
     """A method that only arrays with values have."""
 
     def __init__(self, function):
-        super().__init__(f"{function} is not available for a Symbol, which has no values\n  fix: bind or eval it first")
+        super().__init__(f"{function} is not available for a Symbol, which has no values\n"
+                         "  fix: bind or eval it first; inside hybrid_forward use F.where, or do not hybridize")
 
 
 class UntypedError(MXNetError, AttributeError):
@@ -576,7 +577,10 @@ def var(name: str, attr: dict[str, str] | None = None, shape=None, lr_mult=None,
     attribute.check_text(attr, "var")
     attr = attribute.hide(attr)
     if shape is not None:
-        shape = (shape,) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+        try:
+            shape = (shape.__index__(),) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+        except (AttributeError, TypeError):
+            raise InvalidType(f"var: shape must be a tuple of ints, got {shape!r}") from None
         attr["__shape__"] = str(shape)
     if lr_mult is not None:
         attr["__lr_mult__"] = str(lr_mult)

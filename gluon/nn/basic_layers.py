@@ -1,6 +1,7 @@
 """Basic layers: containers, Dense, Dropout, normalisations, Embedding, Flatten, Lambda."""
 from __future__ import annotations
 
+import numbers
 import warnings
 
 import numpy as np
@@ -110,6 +111,8 @@ class Dense(HybridBlock):
     def __init__(self, units, activation=None, use_bias=True, flatten=True, dtype="float32", weight_initializer=None,
                  bias_initializer="zeros", in_units=0, **kwargs):
         super().__init__(**kwargs)
+        if not isinstance(units, numbers.Integral) or units < 0:
+            raise InvalidValue(f"Dense: units must be an int of at least 0, got {units!r}")
         self._flatten, self._units, self._in_units = flatten, units, in_units
         with self.name_scope():
             self.weight = self.params.get("weight", shape=(units, in_units), init=weight_initializer, dtype=dtype,

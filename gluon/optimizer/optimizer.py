@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import warnings
 from typing import ClassVar
 
@@ -17,6 +18,23 @@ MULTI_TENSOR = 64        # weights of one operator call
 
 class OptimizerError(MXNetError, ValueError, AssertionError):
     """An optimizer that is unknown, or used in a way it cannot work."""
+
+
+class UnknownOption(OptimizerError, TypeError):
+    """A parameter that an optimizer does not have."""
+
+
+def _parameters_of(klass) -> set[str]:
+    """Names that a class and its bases take as keywords; empty where one cannot tell."""
+    names: set[str] = set()
+    for k in klass.__mro__[:-1]:
+        if "__init__" not in k.__dict__:
+            continue
+        found = inspect.signature(k.__init__).parameters.values()
+        names |= {p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        if not any(p.kind is p.VAR_KEYWORD for p in found):
+            break
+    return names - {"self"}
 
 
 class Optimizer:
@@ -72,6 +90,12 @@ class Optimizer:
             near = difflib.get_close_matches(name.lower(), Optimizer.opt_registry, 1)
             raise OptimizerError(f"Cannot find optimizer {name}" + (f"\n  fix: did you mean {near[0]!r}?" if near else
                                  f"\n  fix: one of {', '.join(sorted(Optimizer.opt_registry))}"))
+        allowed = _parameters_of(klass)
+        unknown = [k for k in kwargs if k not in allowed]
+        if unknown and allowed:
+            near = difflib.get_close_matches(unknown[0], allowed, 1)
+            raise UnknownOption(f"{klass.__name__} has no parameter {unknown[0]!r}, its parameters are "
+                                f"{', '.join(sorted(allowed))}" + (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
         return klass(**kwargs)
 
     # ---- to be defined by subclasses -----------------------------------------------------------------------
