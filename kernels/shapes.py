@@ -10,12 +10,6 @@ def describe(ins: Sequence, names: Sequence[str]) -> str:
     return " and ".join(f"{n} {t.shape}" for n, t in zip(names, ins))
 
 
-def expect_shape(op: str, name: str, got: tuple[int, ...], want: tuple[int, ...]) -> None:
-    """Raises ShapeError unless the shape of the input `name` is the wanted one."""
-    if got != want:
-        raise ShapeError(op, f"{name} must have shape {want}, got {got}")
-
-
 def broadcast_shapes(op: str, ins: Sequence, names: Sequence[str]) -> tuple[int, ...]:
     """The common shape under NumPy's broadcasting. Raises ShapeError."""
     first = ins[0].shape
@@ -38,6 +32,12 @@ def same_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
             raise DTypeError(op, f"dtypes must be equal, got {names[0]} {first} and {n} {t.dtype}",
                              fix=f"convert one: x.astype('{first}')")
     return first
+
+
+def must_be(op: str, name: str, t, shape: tuple[int, ...]) -> None:
+    """Raises ShapeError unless an input has this shape."""
+    if t.shape != tuple(shape):
+        raise ShapeError(op, f"{name} must have shape {tuple(shape)}, got {t.shape}")
 
 
 def one_axis(op: str, axis: int, ndim: int, extra: int = 0) -> int:

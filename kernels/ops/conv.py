@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample
-from ..shapes import same_dtype
+from ..shapes import must_be, same_dtype
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -231,21 +231,15 @@ operator("Convolution", aliases=("_npx_convolution",), inputs=("data", "weight",
              "Layouts that end in C have the channels of data, weight and output last.")
 
 
-def _check_grad(op, dy, data_shape, weight_shape, layout, **taps):
-    """Refuses shapes that are not those of one convolution; the spatial shapes may differ as Deconvolution lets them."""
-    g = geometry(op, layout=layout, **taps)
-    for name, shape in (("dy", dy.shape), ("data", data_shape), ("weight", weight_shape)):
-        _check_ndim(op, name, Type(shape), g, layout)
-    (n, channels, _), (n_dy, filters, _) = g.split(data_shape), g.split(dy.shape)
-    _groups_divide(op, g, channels, filters)
-    if n_dy != n or weight_shape != _conv_weight(g, channels, filters):
-        raise ShapeError(op, f"dy, data and weight must be those of one convolution, got dy {dy.shape}, data {data_shape} "
-                         f"and weight {weight_shape}")
+def _check_grad(op, dy, data_shape, weight_shape, dtype, **taps):
+    """dy must be what Convolution gives for this data and weight: kernels rely on it. Raises ShapeError."""
+    ins = [Type(data_shape, dtype), Type(weight_shape, dtype)]
+    must_be(op, "dy", dy, _conv_infer(ins, num_filter=weight_shape[0], no_bias=True, **taps)[0].shape)
 
 
 def _grad_data_infer(ins, data_shape, **taps):
-    dy, w = ins
-    _check_grad("_conv_grad_data", dy, data_shape, w.shape, **taps)
+    dy, weight = ins
+    _check_grad("_conv_grad_data", dy, data_shape, weight.shape, dy.dtype, **taps)
     return [Type(data_shape, dy.dtype)]
 
 
@@ -260,8 +254,8 @@ def _grad_data_grad(F, dys, xs, ys, data_shape, **taps):
 
 
 def _grad_weight_infer(ins, weight_shape, **taps):
-    dy, x = ins
-    _check_grad("_conv_grad_weight", dy, x.shape, weight_shape, **taps)
+    dy, data = ins
+    _check_grad("_conv_grad_weight", dy, data.shape, weight_shape, dy.dtype, **taps)
     return [Type(weight_shape, dy.dtype)]
 
 

@@ -8,7 +8,7 @@ from math import prod
 
 from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, values
-from ..shapes import expect_shape, one_axis, same_dtype
+from ..shapes import must_be, one_axis, same_dtype
 
 MODES = ("clip", "raise", "wrap")
 
@@ -58,20 +58,20 @@ def _take_back_ref(xp, dy, indices, axis, mode, shape):
 
 TAKE = (Param("axis", "int", 0), Param("mode", MODES, "clip"))
 INDICES = values([[0, 2, -1], [1, 0, 7]])
-def _take_back_infer(ins, axis, mode, shape):
-    dy, indices = ins
-    taken, = _take_infer([Type(shape, dy.dtype), indices], axis, mode)
-    expect_shape("_take_grad", "data", dy.shape, taken.shape)
-    return [Type(shape, dy.dtype)]
-
-
 operator("take", aliases=("_npi_take",), inputs=("a", "indices"), params=TAKE, infer=_take_infer, ref=_take_ref,
          grad=lambda F, dys, xs, ys, axis, mode: [F._take_grad(dys[0], xs[1], axis=axis, mode=mode, shape=xs[0].shape), None],
          samples=(sample((3, 4), INDICES), sample((3, 4), INDICES, axis=-1, mode="wrap"),
                   sample((2, 3, 4), values([0, 2]), axis=1, mode="raise")),
          doc="Slices of a along an axis at indices: a.shape[:axis] + indices.shape + a.shape[axis + 1:].")
+def _take_grad_infer(ins, axis, mode, shape):
+    data, indices = ins
+    at = one_axis("_take_grad", axis, len(shape))
+    must_be("_take_grad", "data", data, (*shape[:at], *indices.shape, *shape[at + 1:]))
+    return [Type(shape, data.dtype)]
+
+
 operator("_take_grad", inputs=("data", "indices"), params=(*TAKE, Param("shape", "shape")),
-         infer=_take_back_infer, ref=_take_back_ref,
+         infer=_take_grad_infer, ref=_take_back_ref,
          grad=lambda F, dys, xs, ys, axis, mode, shape: [F.take(dys[0], xs[1], axis=axis, mode=mode), None],
          samples=(sample((2, 3, 4), INDICES, shape=(3, 4)), sample((2, 2), values([0, 0]), axis=1, shape=(2, 3))),
          doc="The gradient of take: data added up at indices in zeros of a shape.")
@@ -133,14 +133,6 @@ def _pick_ref(xp, x, index, axis, keepdims, mode):
     return y.reshape(_picked_shape(x.shape, axis, keepdims))
 
 
-def _pick_back_infer(ins, axis, mode, shape):
-    dy, index = ins
-    axis = _pick_axis("_pick_grad", shape, index.shape, axis)
-    if dy.shape != _picked_shape(shape, axis, True):
-        expect_shape("_pick_grad", "data", dy.shape, _picked_shape(shape, axis, False))
-    return [Type(shape, dy.dtype)]
-
-
 def _pick_back_ref(xp, dy, index, axis, mode, shape):
     axis = one_axis("pick", axis, len(shape))
     out = xp.zeros(shape, dtype=dy.dtype)
@@ -156,8 +148,18 @@ operator("pick", aliases=("_npx_pick", "choose_element_0index"), inputs=("data",
          samples=(sample((3, 4), values([0, 5, -1])), sample((2, 3), values([[1, 0, 1]]), axis=0, keepdims=True),
                   sample((3, 4), values([0, 5, -1]), mode="wrap"), sample((3,), values([1]), axis=0)),
          doc="One element along an axis for each index: data's shape without the axis (size 1 with keepdims).")
+def _pick_grad_infer(ins, axis, mode, shape):
+    at = one_axis("_pick_grad", axis, len(shape))
+    n_picks = prod(shape[:at] + shape[at + 1:])
+    for t, name in zip(ins, ("data", "index")):
+        if prod(t.shape) != n_picks:
+            raise ShapeError("_pick_grad", f"{name} must have {n_picks} elements for shape {shape} without axis {axis}, "
+                             f"got {t.shape}")
+    return [Type(shape, ins[0].dtype)]
+
+
 operator("_pick_grad", inputs=("data", "index"), params=(Param("axis", "int", -1), PICK_MODE, Param("shape", "shape")),
-         infer=_pick_back_infer, ref=_pick_back_ref,
+         infer=_pick_grad_infer, ref=_pick_back_ref,
          grad=lambda F, dys, xs, ys, axis, mode, shape:
              [F.reshape_to(F.pick(dys[0], xs[1], axis=axis, mode=mode), shape=xs[0].shape), None],
          samples=(sample((3,), values([0, 5, -1]), shape=(3, 4)), sample((2, 1), values([1, 0]), axis=1, shape=(2, 3))),

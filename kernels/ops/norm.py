@@ -11,7 +11,7 @@ from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
 from ..pointwise import sum_to
 from ..record import Param, Type, operator, sample, uniform
-from ..shapes import expect_shape, many_axes, one_axis
+from ..shapes import many_axes, must_be, one_axis
 
 
 def _keep(shape, axes):
@@ -52,17 +52,6 @@ def _norm_grad_ref(xp, dy, x, gamma, mean, rstd, *, axes, eps):
     return dx, (dy * xhat).sum(axis=others, keepdims=True), dy.sum(axis=others, keepdims=True)
 
 
-def _norm_grad_infer(ins, axes, eps):
-    op, (dy, x, gamma, mean, rstd) = "_norm_grad", ins
-    axes = many_axes(op, axes, len(x.shape))
-    expect_shape(op, "dy", dy.shape, x.shape)
-    for name, t in (("mean", mean), ("rstd", rstd)):
-        expect_shape(op, name, t.shape, _keep(x.shape, axes))
-    if len(gamma.shape) != len(x.shape) or any(n not in (1, full) for n, full in zip(gamma.shape, x.shape)):
-        raise ShapeError(op, f"each axis of gamma must be data's or 1, got data {x.shape} and gamma {gamma.shape}")
-    return [x, gamma, gamma]
-
-
 def _norm_grad_composed(axes, eps):
     """(F, dy, x, gamma) -> (dx, dgamma, dbeta), with the statistics as functions of x."""
     def compose(F, dy, x, gamma):
@@ -82,6 +71,17 @@ def _norm_grad_grad(F, dys, xs, ys, axes, eps):
     given = [cast_to(F, x, wide) for x in xs[:3]]
     gs = vjp(F, _norm_grad_composed(axes, eps), given, [cast_to(F, a, wide) for a in dys])
     return [None if g is None else cast_to(F, g, t) for g, t in zip(gs, dtypes)] + [None, None]
+
+
+def _norm_grad_infer(ins, axes, eps):
+    dy, data, gamma, mean, rstd = ins
+    held = many_axes("_norm_grad", axes, len(data.shape))
+    must_be("_norm_grad", "dy", dy, data.shape)
+    for t, name in ((mean, "mean"), (rstd, "rstd")):
+        must_be("_norm_grad", name, t, tuple(1 if a in held else n for a, n in enumerate(data.shape)))
+    if len(gamma.shape) != len(data.shape) or any(g not in (1, n) for g, n in zip(gamma.shape, data.shape)):
+        raise ShapeError("_norm_grad", f"gamma must broadcast to data, got gamma {gamma.shape} and data {data.shape}")
+    return [data, gamma, gamma]
 
 
 operator("_norm_grad", inputs=("dy", "data", "gamma", "mean", "rstd"), n_outputs=3,

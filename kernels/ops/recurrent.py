@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, values
-from ..shapes import expect_shape, same_dtype
+from ..shapes import must_be, same_dtype
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
@@ -381,12 +381,14 @@ def _split_grad_inputs(ins, mode, use_sequence_length):
 
 
 def _grad_infer(ins, mode, use_sequence_length, p, **attrs):
-    heads, (x, params, state, cell, _), reserve = _split_grad_inputs(ins, mode, use_sequence_length)
-    *outs, full_reserve = _infer(ins[sum(h is not None for h in heads):-1], mode, use_sequence_length, True, p, True, **attrs)
-    for name, got, want in zip(("dy", "dstate", "dstate_cell"), heads, outs):
-        expect_shape("_rnn_grad", name, got.shape, want.shape)
-    if reserve.shape != (0,):
-        expect_shape("_rnn_grad", "reserve", reserve.shape, full_reserve.shape)
+    heads, (x, params, state, cell, length), reserve = _split_grad_inputs(ins, mode, use_sequence_length)
+    forward = [t for t in (x, params, state, cell, length) if t is not None]
+    outs = _infer(forward, mode, use_sequence_length, True, p, True, **attrs)
+    for t, want, name in zip(heads, outs, ("dy", "dstate", "dstate_cell")):
+        if t is not None:
+            must_be("_rnn_grad", name, t, want.shape)
+    if 0 not in reserve.shape:
+        must_be("_rnn_grad", "reserve", reserve, outs[-1].shape)
     return [x, params, state] + ([cell] if cell else [])
 
 

@@ -8,7 +8,7 @@ import math
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
-from ..shapes import expect_shape
+from ..shapes import must_be
 
 FUSED = 256          # weights of one multi-tensor call that may be written over themselves
 
@@ -135,7 +135,7 @@ def multi(name, group, mutated, ref, params, doc, preloaded=False):
                     raise ShapeError(name, f"{n} {i} must have its weight's shape {types[0].shape}, got {t.shape}")
         if preloaded:
             for key, rates in zip(("lrs", "wds"), ins[-2:]):
-                expect_shape(name, key, rates.shape, (num_weights,))
+                must_be(name, key, rates, (num_weights,))
         return [ins[i * size] for i in range(num_weights)]
 
     def run(xp, *arrays, num_weights, **attrs):
