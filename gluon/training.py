@@ -25,6 +25,7 @@ from .data import ArrayDataset, DataLoader
 from .data.vision import MNIST, Digits, FashionMNIST
 from .initializer import Xavier
 from .loss import SoftmaxCrossEntropyLoss
+from .lr_scheduler import CosineScheduler
 from .metric import Accuracy
 from .model_zoo import vision as zoo
 from .trainer import Trainer
@@ -171,7 +172,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--epochs", type=int, default=15, help="passes over the training data")
     p.add_argument("--batch-size", type=int, default=64, help="images a step")
     p.add_argument("--optimizer", default="adam", help="name of an optimizer")
-    p.add_argument("--lr", type=float, default=1e-3, help="learning rate")
+    p.add_argument("--lr", type=float, default=2e-3, help="learning rate at the start; it falls along a cosine")
     p.add_argument("--hybridize", action=argparse.BooleanOptionalAction, default=True,
                    help="run the network as a cached graph")
     p.add_argument("--seed", type=int, default=1, help="seed of weights and shuffling")
@@ -191,8 +192,9 @@ def main(argv: list[str] | None = None) -> list[dict]:
         net.hybridize(static_alloc=True, static_shape=True)
     loss_of = SoftmaxCrossEntropyLoss()
     loss_of.hybridize(args.hybridize)
-    trainer = Trainer(net.collect_params(), args.optimizer, {"learning_rate": args.lr})
     train_loader = DataLoader(train, args.batch_size, shuffle=True, last_batch="keep")
+    schedule = CosineScheduler(args.epochs * len(train_loader), base_lr=args.lr, final_lr=args.lr / 50)
+    trainer = Trainer(net.collect_params(), args.optimizer, {"learning_rate": args.lr, "lr_scheduler": schedule})
     valid_loader = DataLoader(valid, 256)
     print(f"{args.model} on {args.data}: {len(train)} training and {len(valid)} validation images "
           f"{'x'.join(map(str, image.shape))}, {'hybridized' if args.hybridize else 'eager'}", flush=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..engine import current_context, lib, location
+from ..engine import current_context, location
 from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
 from ..engine.error import DeviceError, MXNetError, OperatorError

@@ -4,9 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import plait
+import pytest
 from plait import __main__ as cli
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -8,9 +8,8 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
-
 import plait
+import pytest
 from plait import autograd, gluon, nd
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,17 +7,18 @@ import sysconfig
 from pathlib import Path
 
 import numpy as np
-import pytest
-
 import plait
+import pytest
 from plait.kernels.cpu import onednn
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = {"sklearn", "matplotlib", "tqdm", "torch", "cupy", "PIL", "graphviz", "onnx", "mpi4py", "asyncio", "multiprocessing"}
+HEAVY = {"sklearn", "matplotlib", "tqdm", "torch", "cupy", "PIL", "graphviz", "onnx", "mpi4py",
+         "asyncio", "multiprocessing"}
 
 
 def modules_after(statement: str) -> list[str]:
-    code = f"import json, sys, numpy\nbefore = set(sys.modules)\n{statement}\nprint(json.dumps(sorted(set(sys.modules) - before)))"
+    code = (f"import json, sys, numpy\nbefore = set(sys.modules)\n{statement}\n"
+            "print(json.dumps(sorted(set(sys.modules) - before)))")
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(run.stdout)
 
@@ -78,7 +79,8 @@ def packages() -> list[str]:
 
 def test_every_folder_of_the_package_is_shipped():
     shipped = packages()
-    assert {"plait", "plait.engine", "plait.kernels.ops", "plait.symbol.passes", "plait.gluon.model_zoo.vision"} <= set(shipped)
+    assert {"plait", "plait.engine", "plait.kernels.ops", "plait.symbol.passes",
+            "plait.gluon.model_zoo.vision"} <= set(shipped)
     assert not [p for p in shipped if p.split(".")[1:2] in (["tests"], ["docs"], ["build"])]
 
 

@@ -1,6 +1,5 @@
 """The whole API in one file: what a user of plait does, in the order in which it is learnt."""
 import numpy as np
-
 import plait as mx
 from plait import autograd, gluon, nd, sym
 from plait.gluon import nn

@@ -11,7 +11,6 @@ import pydoc_data.topics
 import time
 
 import numpy as np
-
 import plait as mx
 from plait import autograd, gluon, nd
 from plait.gluon import nn, rnn

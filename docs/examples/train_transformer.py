@@ -6,7 +6,6 @@ import argparse
 import time
 
 import numpy as np
-
 import plait as mx
 from plait import autograd, gluon, nd
 from plait.gluon import nn
