@@ -12,13 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ..engine import lib
-from ..engine.error import MXNetError, compose
+from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..kernels.plan import make_plan
 from ..kernels.record import lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, spec
 from .invoke import copy_into, invoke, launch
 from .ndarray import NDArray, from_memory, make, state
-from .tape import record
+from .tape import record, spent
 
 NEW_AXIS = None
 MAX_PARTS = 4096
@@ -74,7 +74,7 @@ def _item(k, axis: int, n: int):
         return Span(start, count, step) if count else Span(0, 0, 1)
     if isinstance(k, NDArray):
         if k._spec.dtype == "bool":
-            raise ValueError(compose("indexing: a boolean NDArray is no index in mx.nd, which has integer indices only",
+            raise InvalidValue(compose("indexing: a boolean NDArray is no index in mx.nd, which has integer indices only",
                                      fix="nd.contrib.boolean_mask(x, mask), or nd.where"))
         return k
     if isinstance(k, (list, tuple, range, np.ndarray)):
@@ -82,7 +82,7 @@ def _item(k, axis: int, n: int):
     try:
         i = as_int(k)
     except TypeError:
-        raise ValueError(f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}") from None
+        raise InvalidValue(f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}") from None
     if not -n <= i < n:
         raise OutOfBounds(f"index {i} is out of bounds for axis {axis} with size {n}")
     return Span(i % n, 1, 1, True)
@@ -94,7 +94,7 @@ def _index_array(k) -> np.ndarray:
     if k.size == 0:
         return k.astype(np.int64)
     if k.dtype.kind not in "biuf":
-        raise ValueError(f"indexing: an array of indices must hold numbers, got dtype {k.dtype}")
+        raise InvalidValue(f"indexing: an array of indices must hold numbers, got dtype {k.dtype}")
     return k.astype(np.int64)
 
 
@@ -373,9 +373,9 @@ def _numbers(value) -> np.ndarray:
             value = [v.asnumpy() if isinstance(v, NDArray) else v for v in value]
         values = np.asarray(value)
     except ValueError as error:
-        raise TypeError(f"assignment: the value must be a number, an array or a regular list: {error}") from None
+        raise InvalidType(f"assignment: the value must be a number, an array or a regular list: {error}") from None
     if values.dtype.kind not in "biuf" and values.dtype != NUMPY_DTYPES["bfloat16"]:
-        raise TypeError(f"assignment: the value must hold numbers, got {type(value).__name__} of dtype {values.dtype}")
+        raise InvalidType(f"assignment: the value must hold numbers, got {type(value).__name__} of dtype {values.dtype}")
     return values
 
 
@@ -417,11 +417,11 @@ def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
     """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one into a part."""
     if not state.recording:
         return
-    if target._tape is not None:
+    if target._tape is not None and not spent(target._tape):
         raise MXNetError(compose(
             "Assigning to NDArrays that are already in a computational graph will cause undefined behavior when "
             "evaluating gradients", fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()"))
-    if not whole and isinstance(value, NDArray) and value._tape is not None:
+    if not whole and isinstance(value, NDArray) and value._tape is not None and not spent(value._tape):
         raise MXNetError(compose(
             "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd: a recorded array "
             "cannot be written into part of another", fix="build the array with nd.concat, nd.stack or nd.where"))
@@ -430,7 +430,7 @@ def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
 def iterate(self: NDArray):
     """Views of the first axis, one after the other. Raises TypeError for a 0-d array."""
     if not self.shape:
-        raise TypeError("iteration over a 0-d array")
+        raise InvalidType("iteration over a 0-d array")
     return (self[i] for i in range(self.shape[0]))
 
 
