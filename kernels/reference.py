@@ -1,4 +1,5 @@
 """The operator reference, docs/reference/operators.md, made from the records."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -34,8 +35,20 @@ def row(op: Operator) -> str:
     names = [op.name, *op.aliases]
     inputs = ", ".join(op.inputs).replace("*", "\\*")
     params = ", ".join(parameter(p) for p in op.params if p.name != op.variadic_key)
-    return "| " + " | ".join([", ".join(f"`{n}`" for n in names), inputs, cell(params), "yes" if op.grad else "zero",
-                              "C" if op.name in TABLE else "NumPy", cell(op.doc)]) + " |\n"
+    return (
+        "| "
+        + " | ".join(
+            [
+                ", ".join(f"`{n}`" for n in names),
+                inputs,
+                cell(params),
+                "yes" if op.grad else "zero",
+                "C" if op.name in TABLE else "NumPy",
+                cell(op.doc),
+            ]
+        )
+        + " |\n"
+    )
 
 
 def write(folder: Path) -> list[Path]:
