@@ -11,7 +11,8 @@ from .record import REGISTRY, REQUIRED, Operator, Param
 HEAD = """# Operators
 
 Made by `make docs` from the operator records; {count} operators. Each is `nd.name(...)` and `sym.name(...)`, and `help(nd.name)`
-prints its documentation. `_contrib_x`, `_linalg_x` and `_image_x` are `nd.contrib.x`, `nd.linalg.x` and `nd.image.x`.
+prints its documentation.
+`_contrib_x`, `_linalg_x` and `_image_x` are `nd.contrib.x`, `nd.linalg.x` and `nd.image.x`.
 
 - **gradient**: *yes*, or *zero*, where there is nothing to differentiate.
 - **kernel**: *C*, for the types that have a C kernel; else *NumPy*, the reference, which serves all others as well.

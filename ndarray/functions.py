@@ -9,13 +9,9 @@ from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table o
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
-<<<<<<< HEAD
-from .ndarray import state
-=======
->>>>>>> main
 from .creation import *  # noqa: F403
 from .invoke import _device_of, _remember, invoke, run
-from .ndarray import NDArray, state
+from .ndarray import state
 
 NAN = float("nan")
 
