@@ -29,7 +29,7 @@ from .device import (
     gpu_memory_info,
     num_gpus,
 )
-from .error import DeferredError, MXNetError, raisable
+from .error import DeferredError, InvalidType, InvalidValue, MXNetError, OutOfMemory, raisable
 
 __all__ = [
     "Context",
@@ -43,6 +43,7 @@ __all__ = [
     "ffi",
     "gpu",
     "gpu_memory_info",
+    "is_naive",
     "lib",
     "location",
     "num_gpus",
@@ -68,7 +69,9 @@ _array.bind(
             "pl_array_shares",
             "pl_array_data",
         )
-    )
+    ),
+    OutOfMemory,
+    MXNetError,
 )
 
 POLL_MS = 200  # how often a wait looks for Ctrl-C
@@ -108,7 +111,7 @@ def _handles(role: str, arrays: Sequence) -> list[int]:
         return [a._handle for a in arrays]
     except AttributeError:
         odd = next(a for a in arrays if not hasattr(a, "_handle"))
-        raise TypeError(
+        raise InvalidType(
             f"push: {role} must be arrays or engine.Var objects, got {type(odd).__name__}"
         ) from None
 
@@ -138,10 +141,10 @@ def push(
     is left.
     """
     if not callable(fn):
-        raise TypeError(f"push: fn must be callable, got {type(fn).__name__}")
+        raise InvalidType(f"push: fn must be callable, got {type(fn).__name__}")
     kind = LANES.get(lane)
     if kind is None:
-        raise ValueError(f"push: lane must be one of {', '.join(LANES)}, got {lane!r}")
+        raise InvalidValue(f"push: lane must be one of {', '.join(LANES)}, got {lane!r}")
     if lane.startswith("gpu"):
         gpu(device).check()
     if name is None:
@@ -224,7 +227,7 @@ def set_bulk_size(size: int) -> int:
     Returns the old size. Raises ValueError if size < 0.
     """
     if size < 0:
-        raise ValueError(f"set_bulk_size: size must be >= 0, got {size}")
+        raise InvalidValue(f"set_bulk_size: size must be >= 0, got {size}")
     return lib.pl_engine_set_bulk(size)
 
 
@@ -244,11 +247,21 @@ class bulk:
         set_bulk_size(self.outer)
 
 
+_naive = False
+
+
+def is_naive() -> bool:
+    """Does every operation run on its caller? Then one that fails raises at its own call."""
+    return _naive
+
+
 def set_naive(naive: bool) -> None:
     """Every operation runs on its caller, in order; what is queued is waited for first."""
+    global _naive
     while lib.pl_wait_all(POLL_MS) == _AGAIN:
         pass
     lib.pl_engine_set_naive(naive)
+    _naive = bool(naive)
 
 
 def stats() -> dict[str, int]:
@@ -288,7 +301,7 @@ def _close() -> None:
         dump()
 
 
-lib.pl_engine_set_naive(settings.get("PLAIT_ENGINE") == "naive")
+set_naive(settings.get("PLAIT_ENGINE") == "naive")
 lib.pl_engine_set_limits(
     settings.get("PLAIT_PENDING_OPS"), (settings.get("PLAIT_PENDING_MB") or 0) << 20
 )

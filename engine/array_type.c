@@ -28,6 +28,8 @@ static struct {
     void *(*array_data)(uintptr_t array);
 } core;
 
+enum { NO_MEMORY = 3 };                        /* PL_ENOMEM of plait.h */
+static PyObject *out_of_memory, *engine_error;
 static PyTypeObject *array_type; /* the base */
 static PyTypeObject *made_type;  /* what new arrays are instances of: NDArray */
 
@@ -158,9 +160,9 @@ static PyObject *outputs_list(PyObject *given, Py_ssize_t n_given, const uintptr
     return list;
 }
 
-static PyObject *failed(void)
+static PyObject *failed(int status)
 {
-    PyErr_SetString(PyExc_MemoryError, core.error_last());
+    PyErr_SetString(status == NO_MEMORY ? out_of_memory : engine_error, core.error_last());
     return NULL;
 }
 
@@ -189,7 +191,7 @@ static PyObject *call(uintptr_t target, PyObject *specs, PyObject *inputs, PyObj
     status = scalars ? core.invoke(target, r.in, r.out, r.scalars, location)
                      : core.program_run(target, r.in, r.out, location);
     Py_END_ALLOW_THREADS
-    result = status ? failed() : outputs_list(given, n_given, r.out, specs);
+    result = status ? failed(status) : outputs_list(given, n_given, r.out, specs);
 end:
     PyMem_Free(r.many);
     return result;
@@ -250,7 +252,7 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
     Py_BEGIN_ALLOW_THREADS
     status = core.invoke(plan, in, &out, &scalar, -1);
     Py_END_ALLOW_THREADS
-    return status ? failed() : array_make(out, args[1]);
+    return status ? failed(status) : array_make(out, args[1]);
 }
 
 /* shared(inputs, outputs): [(input, output, same address)] for every pair that shares a var. */
@@ -297,8 +299,12 @@ static PyObject *py_make(PyObject *self, PyObject *const *args, Py_ssize_t n)
 static PyObject *py_bind(PyObject *self, PyObject *args)
 {
     unsigned long long array_free, invoke, program_run, error_last, array_shares, array_data;
-    if (!PyArg_ParseTuple(args, "KKKKKK", &array_free, &invoke, &program_run, &error_last, &array_shares, &array_data))
+    PyObject *memory, *other;
+    if (!PyArg_ParseTuple(args, "KKKKKKOO", &array_free, &invoke, &program_run, &error_last, &array_shares, &array_data,
+                          &memory, &other))
         return NULL;
+    out_of_memory = Py_NewRef(memory);
+    engine_error = Py_NewRef(other);
     core.array_free = (void (*)(uintptr_t))(uintptr_t)array_free;
     core.invoke = (int (*)(uintptr_t, const uintptr_t *, uintptr_t *, const double *, int32_t))(uintptr_t)invoke;
     core.program_run = (int (*)(uintptr_t, const uintptr_t *, uintptr_t *, int32_t))(uintptr_t)program_run;
@@ -321,7 +327,8 @@ static PyObject *py_set_class(PyObject *self, PyObject *type)
 }
 
 static PyMethodDef functions[] = {
-    {"bind", py_bind, METH_VARARGS, "bind(array_free, invoke, program_run, error_last, array_shares, array_data): addresses in the core"},
+    {"bind", py_bind, METH_VARARGS, "bind(array_free, invoke, program_run, error_last, array_shares, array_data, "
+     "OutOfMemory, MXNetError): addresses in the core, and what a failed call raises"},
     {"set_class", py_set_class, METH_O, "set_class(type): what new arrays are instances of"},
     {"make", (PyCFunction)(void (*)(void))py_make, METH_FASTCALL, "make(handle, spec) -> array that owns the handle"},
     {"invoke", (PyCFunction)(void (*)(void))py_invoke, METH_FASTCALL,

@@ -11,6 +11,36 @@ def compose(rule: str, at: str | None = None, fix: str | None = None) -> str:
     return rule + (f"\n  at: {at}" if at else "") + (f"\n  fix: {fix}" if fix else "")
 
 
+class InvalidValue(MXNetError, ValueError):
+    """An argument of the right type whose value breaks a rule."""
+
+
+class InvalidType(MXNetError, TypeError):
+    """An argument of a type that is not understood."""
+
+
+class InvalidIndex(MXNetError, IndexError):
+    """An index outside its range."""
+
+
+class MissingName(MXNetError, AttributeError):
+    """A function or attribute that does not exist."""
+
+
+class MissingKey(MXNetError, KeyError):
+    """A key that is not there."""
+
+    __str__ = MXNetError.__str__  # a KeyError shows its text quoted
+
+
+class MissingMethod(MXNetError, NotImplementedError):
+    """A method that the user's subclass must define."""
+
+
+class OutOfMemory(MXNetError, MemoryError):
+    """More memory than there is; nothing was allocated, and work may go on."""
+
+
 class OperatorError(MXNetError, ValueError):
     """A rule of an operator is broken: shapes, attributes, number of inputs."""
 

@@ -5,7 +5,7 @@ import re
 import warnings
 from collections import OrderedDict
 
-from ..engine.error import MXNetError
+from ..engine.error import InvalidType, MissingMethod, MissingName, MXNetError
 from ..ndarray import serialization
 from . import initializer
 from .hook import HookHandle
@@ -64,7 +64,7 @@ class Block:
         old = self.__dict__.get(name)
         if isinstance(old, (Parameter, Block)) and not isinstance(value, type(old)) \
                 and not isinstance(old, type(value)):
-            raise TypeError(f"Changing attribute type for {name} from {type(old)} to {type(value)} is not allowed.")
+            raise InvalidType(f"Changing attribute type for {name} from {type(old)} to {type(value)} is not allowed.")
         if isinstance(value, Block):
             self.register_child(value, name)
         elif isinstance(value, Parameter):
@@ -78,7 +78,16 @@ class Block:
 
     def register_child(self, block, name=None) -> None:
         """Makes block a child; attribute assignment does this by itself."""
-        self._children[str(len(self._children)) if name is None else name] = block
+        if not isinstance(block, Block):
+            raise InvalidType(f"{type(self).__name__}: a child must be a Block, got {type(block).__name__}")
+        children = self._children
+        children[str(len(children)) if name is None else name] = block
+
+    def __getattr__(self, name):
+        if name in ("_children", "_reg_params", "_params", "_forward_pre_hooks", "_active"):
+            raise MissingName(f"{type(self).__name__}: Block's own __init__ must run first, it has no {name} yet"
+                              "\n  fix: call super().__init__(**kwargs) at the head of __init__")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def prefix(self) -> str:
@@ -178,7 +187,7 @@ class Block:
 
     def forward(self, *args):
         """The computation, to be defined by subclasses. args: NDArrays, or nested lists of them."""
-        raise NotImplementedError(f"{type(self).__name__} must define forward(self, x, ...)")
+        raise MissingMethod(f"{type(self).__name__} must define forward(self, x, ...)")
 
     def register_forward_hook(self, hook) -> HookHandle:
         """Calls `hook(block, inputs, output)` after each forward. Returns a handle with `detach()`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 import warnings
 
 from .. import ndarray as nd
-from ..engine.error import MXNetError
+from ..engine.error import MissingMethod, MXNetError
 from ..ndarray import autograd, serialization
 from ..ndarray.ndarray import NDArray, state
 from .block import Block
@@ -126,7 +126,7 @@ class HybridBlock(Block):
 
     def hybrid_forward(self, F, x, *args, **kwargs):
         """The computation, to be defined by subclasses. F: nd or sym; kwargs: the parameters by attribute name."""
-        raise NotImplementedError(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...) or "
+        raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...) or "
                                   "forward(self, x, ...)")
 
     def _call_graph(self, args):

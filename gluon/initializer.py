@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..engine.error import MXNetError
+from ..engine.error import InvalidType, MissingMethod, MXNetError
 from ..ndarray import NDArray, functions, random, serialization
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
@@ -55,6 +55,8 @@ def create(init, **kwargs):
         return init
     if isinstance(init, type):
         return init(**kwargs)
+    if not isinstance(init, str):
+        raise InitializerError(f"an initializer must be an Initializer or its name, got {init!r}")
     if init.startswith("["):
         init, kwargs = json.loads(init)
     klass = _registry.get(init.lower())
@@ -129,7 +131,7 @@ class Initializer:
     def __call__(self, desc, arr: NDArray) -> None:
         """Fills arr. desc: an InitDesc or a name. Raises InitializerError when no rule fits the name."""
         if not isinstance(desc, str):
-            raise TypeError(f"name must be string, got {type(desc).__name__}")
+            raise InvalidType(f"name must be string, got {type(desc).__name__}")
         if not isinstance(desc, InitDesc):
             desc = InitDesc(desc)
             if desc.startswith("upsampling"):
@@ -168,7 +170,7 @@ class Initializer:
         _fill(arr, bilinear_kernel(arr.shape))
 
     def _init_weight(self, name, arr):
-        raise NotImplementedError(f"{type(self).__name__} must override _init_weight(name, arr)")
+        raise MissingMethod(f"{type(self).__name__} must override _init_weight(name, arr)")
 
     def _init_default(self, name, _):
         raise InitializerError(f"Unknown initialization pattern for {name}: its name must end with one of "

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..engine.error import InvalidType, InvalidValue, MissingMethod
 from .hybrid import HybridBlock
 
 __all__ = [
@@ -32,7 +33,7 @@ def _apply_weighting(F, loss, weight=None, sample_weight=None):
         loss = F.broadcast_mul(loss, sample_weight)
     if weight is not None:
         if not isinstance(weight, (int, float, np.number)):
-            raise TypeError(f"weight must be a number, got {type(weight).__name__}")
+            raise InvalidType(f"weight must be a number, got {type(weight).__name__}")
         loss = loss * weight
     return loss
 
@@ -58,7 +59,7 @@ class Loss(HybridBlock):
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
     def hybrid_forward(self, F, x, *args, **kwargs):
-        raise NotImplementedError(f"{type(self).__name__} must define hybrid_forward(self, F, pred, label, ...)")
+        raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, pred, label, ...)")
 
 
 class L2Loss(Loss):
@@ -162,9 +163,9 @@ class CTCLoss(Loss):
 
     def __init__(self, layout="NTC", label_layout="NT", weight=None, **kwargs):
         if layout not in ("NTC", "TNC"):
-            raise ValueError(f"Only 'NTC' and 'TNC' layouts for pred are supported, got {layout!r}")
+            raise InvalidValue(f"Only 'NTC' and 'TNC' layouts for pred are supported, got {layout!r}")
         if label_layout not in ("NT", "TN"):
-            raise ValueError(f"Only 'NT' and 'TN' layouts for label are supported, got {label_layout!r}")
+            raise InvalidValue(f"Only 'NT' and 'TN' layouts for label are supported, got {label_layout!r}")
         self._layout, self._label_layout = layout, label_layout
         super().__init__(weight, label_layout.find("N"), **kwargs)
 
@@ -222,7 +223,7 @@ class LogisticLoss(Loss):
     def __init__(self, weight=None, batch_axis=0, label_format="signed", **kwargs):
         super().__init__(weight, batch_axis, **kwargs)
         if label_format not in ("signed", "binary"):
-            raise ValueError(f"label_format can only be signed or binary, recieved {label_format}.")
+            raise InvalidValue(f"label_format can only be signed or binary, recieved {label_format}.")
         self._label_format = label_format
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 import itertools
 import math
 
-from ..engine.error import MXNetError
+from ..engine.error import MissingMethod, MXNetError
 
 
 class ScheduleError(MXNetError, ValueError, AssertionError):
@@ -42,7 +42,7 @@ class LRScheduler:
         return self.warmup_begin_lr + (self.warmup_final_lr - self.warmup_begin_lr) * num_update / self.warmup_steps
 
     def __call__(self, num_update):
-        raise NotImplementedError(f"{type(self).__name__} must define __call__(self, num_update)")
+        raise MissingMethod(f"{type(self).__name__} must define __call__(self, num_update)")
 
 
 class FactorScheduler(LRScheduler):

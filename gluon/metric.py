@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy
 
-from ..engine.error import MXNetError
+from ..engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
 from ..ndarray import functions
 from ..ndarray.ndarray import NDArray
 
@@ -19,7 +19,7 @@ REGISTRY: dict[str, type] = {}
 def register(klass, name: str | None = None):
     """Makes a subclass of EvalMetric known to `create` by its class name in lower case (or `name`); a decorator."""
     if not issubclass(klass, EvalMetric):
-        raise TypeError(f"metric.register: the class must derive from EvalMetric, got {klass.__name__}")
+        raise InvalidType(f"metric.register: the class must derive from EvalMetric, got {klass.__name__}")
     REGISTRY[(name or klass.__name__).lower()] = klass
     return klass
 
@@ -48,7 +48,7 @@ def create(metric, *args, **kwargs) -> EvalMetric:
         return REGISTRY[metric.lower()](*args, **kwargs)
     if callable(metric):
         return CustomMetric(metric, *args, **kwargs)
-    raise TypeError(f"metric must be a name, a function, a list or an EvalMetric, got {type(metric).__name__}")
+    raise InvalidType(f"metric must be a name, a function, a list or an EvalMetric, got {type(metric).__name__}")
 
 
 class UnknownMetric(MXNetError, ValueError):
@@ -62,7 +62,7 @@ def check_label_shapes(labels, preds, wrap: bool = False, shape: bool = False):
     """
     a, b = (labels.shape, preds.shape) if shape else (len(labels), len(preds))
     if a != b:
-        raise ValueError(f"Shape of labels {a} does not match shape of predictions {b}")
+        raise InvalidValue(f"Shape of labels {a} does not match shape of predictions {b}")
     if wrap:
         labels = [labels] if isinstance(labels, (NDArray, numpy.ndarray)) else labels
         preds = [preds] if isinstance(preds, (NDArray, numpy.ndarray)) else preds
@@ -165,7 +165,7 @@ class EvalMetric:
 
     def update(self, labels, preds) -> None:
         """Takes one batch: lists of arrays, or single arrays."""
-        raise TypeError(f"{type(self).__name__} must define update(labels, preds)")
+        raise InvalidType(f"{type(self).__name__} must define update(labels, preds)")
 
     def update_dict(self, label: dict, pred: dict) -> None:
         """Takes one batch from dicts, picking label_names and output_names."""
@@ -216,7 +216,7 @@ class CompositeEvalMetric(EvalMetric):
     def get_metric(self, index: int) -> EvalMetric:
         """The metric at a place. Raises ValueError."""
         if not 0 <= index < len(self.metrics):
-            raise ValueError(f"Metric index {index} is out of range 0 and {len(self.metrics)}")
+            raise InvalidValue(f"Metric index {index} is out of range 0 and {len(self.metrics)}")
         return self.metrics[index]
 
     def update_dict(self, labels, preds):
@@ -277,7 +277,7 @@ class Accuracy(EvalMetric):
         for label, pred in _arrays(labels, preds):
             if pred.shape != label.shape:
                 if not -pred.ndim <= self.axis < pred.ndim:
-                    raise ValueError(f"Accuracy: predictions must have shape {label.shape} as labels, or classes on "
+                    raise InvalidValue(f"Accuracy: predictions must have shape {label.shape} as labels, or classes on "
                                      f"axis {self.axis}, got shape {pred.shape}")
                 pred = functions.argmax(pred, axis=self.axis)
             label, pred = _flat(label, "int32"), _flat(pred, "int32")
@@ -296,7 +296,7 @@ class TopKAccuracy(EvalMetric):
 
     def __init__(self, top_k=1, name="top_k_accuracy", output_names=None, label_names=None):
         if top_k <= 1:
-            raise ValueError(f"TopKAccuracy: top_k must be above 1, got {top_k}\n  fix: use Accuracy for top_k = 1")
+            raise InvalidValue(f"TopKAccuracy: top_k must be above 1, got {top_k}\n  fix: use Accuracy for top_k = 1")
         super().__init__(name, output_names, label_names, top_k=top_k, has_global_stats=True)
         self.top_k = top_k
         self.name += f"_{top_k}"
@@ -307,7 +307,7 @@ class TopKAccuracy(EvalMetric):
     def update(self, labels, preds):
         for label, pred in _arrays(labels, preds):
             if pred.ndim > 2:
-                raise ValueError(f"TopKAccuracy: predictions should be no more than 2 dims, got shape {pred.shape}")
+                raise InvalidValue(f"TopKAccuracy: predictions should be no more than 2 dims, got shape {pred.shape}")
             label = _flat(label, "int32")
             if pred.ndim == 1:
                 self.add(functions.sum(_equal(label, _flat(pred, "int32"))), pred.size)
@@ -322,7 +322,7 @@ class _Confusion(EvalMetric):
 
     def __init__(self, name, average, output_names, label_names):
         if average not in ("macro", "micro"):
-            raise ValueError(f"{type(self).__name__}: average must be 'macro' or 'micro', got {average!r}")
+            raise InvalidValue(f"{type(self).__name__}: average must be 'macro' or 'micro', got {average!r}")
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
@@ -349,7 +349,7 @@ class _Confusion(EvalMetric):
     def confusion(self, label: numpy.ndarray, pred: numpy.ndarray) -> numpy.ndarray:
         classes = pred.argmax(axis=1) if pred.ndim > 1 else (pred > 0.5).astype(int)
         if len(label) != len(classes):
-            raise ValueError(f"Shape of labels {len(label)} does not match shape of predictions {len(classes)}")
+            raise InvalidValue(f"Shape of labels {len(label)} does not match shape of predictions {len(classes)}")
         n = 1 + max(label.max(initial=1), classes.max(initial=1))
         matrix = numpy.zeros((n, n))
         numpy.add.at(matrix, (label, classes), 1)
@@ -368,7 +368,7 @@ def _padded(matrix: numpy.ndarray, n: int) -> numpy.ndarray:
 class _Binary(_Confusion):
     def confusion(self, label, pred):
         if label.size and (label.min() < 0 or label.max() > 1):
-            raise ValueError(f"{type(self).__name__} currently only supports binary classification: labels must be 0 "
+            raise InvalidValue(f"{type(self).__name__} currently only supports binary classification: labels must be 0 "
                              f"or 1, got values from {label.min()} to {label.max()}")
         matrix = super().confusion(label, pred)
         return numpy.stack([matrix[:2, 0], matrix[:2, 1:].sum(axis=1)], axis=1)
@@ -477,7 +477,7 @@ class PearsonCorrelation(EvalMetric):
 
     def __init__(self, name="pearsonr", output_names=None, label_names=None, average="macro"):
         if average not in ("macro", "micro"):
-            raise ValueError(f"PearsonCorrelation: average must be 'macro' or 'micro', got {average!r}")
+            raise InvalidValue(f"PearsonCorrelation: average must be 'macro' or 'micro', got {average!r}")
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
@@ -540,7 +540,7 @@ class CrossEntropy(EvalMetric):
         for label, pred in _arrays(labels, preds):
             label = label.reshape((-1,))
             if pred.ndim != 2 or label.size != pred.shape[0]:
-                raise ValueError(f"{type(self).__name__}: predictions must be (labels, classes), got shape {pred.shape} "
+                raise InvalidValue(f"{type(self).__name__}: predictions must be (labels, classes), got shape {pred.shape} "
                                  f"for {label.size} labels")
             chosen = functions.pick(pred, _flat(label), axis=1)
             self.add(functions.sum(functions.log(chosen + self.eps)) * -1.0, label.size)
@@ -568,10 +568,10 @@ class Perplexity(EvalMetric):
 
     def update(self, labels, preds):
         if len(labels) != len(preds):
-            raise ValueError(f"Perplexity: needs as many labels as predictions, got {len(labels)} and {len(preds)}")
+            raise InvalidValue(f"Perplexity: needs as many labels as predictions, got {len(labels)} and {len(preds)}")
         for label, pred in _arrays(labels, preds):
             if label.size * pred.shape[-1] != pred.size:
-                raise ValueError(f"Perplexity: labels {label.shape} do not fit predictions {pred.shape}")
+                raise InvalidValue(f"Perplexity: labels {label.shape} do not fit predictions {pred.shape}")
             label = _flat(label)
             chosen = functions.pick(pred, label.reshape(pred.shape[:-1]), axis=self.axis).reshape((-1,))
             logs = functions.log(functions._maximum_scalar(chosen, scalar=1e-10))
@@ -640,7 +640,7 @@ class CustomMetric(EvalMetric):
             self.add(total, count)
 
     def get_config(self):
-        raise NotImplementedError("CustomMetric cannot be serialized")
+        raise MissingMethod("CustomMetric cannot be serialized")
 
 
 def np(numpy_feval: Callable, name=None, allow_extra_outputs: bool = False) -> CustomMetric:

@@ -8,7 +8,7 @@ import weakref
 import numpy as np
 
 from ..engine import Context, cpu, current_context
-from ..engine.error import MXNetError
+from ..engine.error import InvalidType, MXNetError
 from ..kernels.record import dtype_name
 from ..ndarray import NDArray, autograd, functions
 from ..ndarray.invoke import copy_into
@@ -33,7 +33,11 @@ def context_list(ctx) -> list[Context]:
     """ctx (a Context, several, or None for the current one) as a list."""
     if ctx is None:
         return [current_context()]
-    return [ctx] if isinstance(ctx, Context) else list(ctx)
+    contexts = [ctx] if isinstance(ctx, Context) else list(ctx) if isinstance(ctx, (list, tuple)) else [ctx]
+    odd = [c for c in contexts if not isinstance(c, Context)]
+    if odd or not contexts:
+        raise InvalidType(f"ctx must be a Context or a list of them, got {ctx!r}\n  fix: mx.cpu()")
+    return contexts
 
 
 class Parameter:

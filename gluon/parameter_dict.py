@@ -5,6 +5,7 @@ import difflib
 import re
 from collections import OrderedDict
 
+from ..engine.error import InvalidType, MissingKey
 from ..kernels.record import dtype_name
 from ..ndarray import NDArray, functions, serialization
 from . import initializer
@@ -92,7 +93,7 @@ class ParameterDict:
         found = self._find(name)
         if found is None:
             if value is None:
-                raise KeyError(f"No constant named '{name}'. Please specify value if you want to create a new "
+                raise MissingKey(f"No constant named '{name}'. Please specify value if you want to create a new "
                                "constant.")
             self._params[name] = made = Constant(name, value)
             return made
@@ -172,6 +173,9 @@ class ParameterDict:
                   filename=None, cast_dtype=False, dtype_source="current") -> None:
         """Takes values from a dict of arrays; `arg:` and `aux:` before names are dropped. See load."""
         where = f"file '{filename}'" if filename else "param_dict"
+        if not isinstance(param_dict, dict):
+            raise InvalidType(f"{where} must hold arrays by name, got {type(param_dict).__name__}"
+                              "\n  fix: write it with save_parameters or export")
         given = {restore_prefix + re.sub("^(arg|aux):", "", k): v for k, v in param_dict.items()}
         check_names(self.keys(), given, where, allow_missing, ignore_extra)
         for name, value in given.items():

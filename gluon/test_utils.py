@@ -10,7 +10,9 @@ import numpy as np
 
 from .. import symbol as sym
 from ..engine import Context, cpu, current_context
-from ..ndarray import autograd, functions as nd
+from ..engine.error import InvalidValue
+from ..ndarray import autograd
+from ..ndarray import functions as nd
 from ..ndarray.ndarray import NDArray
 from ..ndarray.random import seed as seed_engine
 
@@ -178,7 +180,7 @@ def rand_ndarray(shape, stype="default", density=None, dtype=None, modifier_func
                  distribution=None, ctx=None) -> NDArray:
     """A dense array of uniform numbers in [-1, 1)."""
     if stype != "default":
-        raise ValueError(f"rand_ndarray: stype must be 'default', got {stype!r}")
+        raise InvalidValue(f"rand_ndarray: stype must be 'default', got {stype!r}")
     values = np.random.uniform(-1, 1, shape)
     if modifier_func is not None:
         values = np.vectorize(modifier_func)(values)
@@ -201,7 +203,7 @@ def _arrays(names, location, ctx, dtype):
     if isinstance(location, dict):
         unknown = set(location) - set(names)
         if unknown:
-            raise ValueError(f"symbol arguments and keys of location do not match: {sorted(unknown)} not in {names}")
+            raise InvalidValue(f"symbol arguments and keys of location do not match: {sorted(unknown)} not in {names}")
         pairs = {n: location[n] for n in names if n in location}
     else:
         pairs = dict(zip(names, location or ()))

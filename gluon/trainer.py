@@ -1,6 +1,8 @@
 """Trainer: applies an optimizer to parameters after backward; sums gradients over devices."""
 from __future__ import annotations
 
+import numbers
+
 from ..engine.error import MXNetError
 from ..ndarray import autograd, functions
 from ..ndarray.invoke import copy_into
@@ -104,6 +106,8 @@ class Trainer:
 
         Raises UserWarning when a gradient was not computed since the last step (ignore_stale_grad: skips it).
         """
+        if not isinstance(batch_size, numbers.Real) or batch_size <= 0:
+            raise TrainerError(f"step: batch_size must be a number above 0, got {batch_size!r}")
         self._optimizer.rescale_grad = self._scale / batch_size
         if len(self._contexts) < 2:
             self._update(ignore_stale_grad)
@@ -182,8 +186,11 @@ class Trainer:
 
     def load_states(self, fname) -> None:
         """Reads what save_states wrote. Raises MXNetError for pickles and foreign files."""
-        with open(fname, "rb") as f:
-            states = f.read()
+        try:
+            with open(fname, "rb") as f:
+                states = f.read()
+        except OSError as error:
+            raise MXNetError(f"load_states: cannot read {fname!r}: {error.strerror}") from error
         for updater in self._updaters:
             updater.set_states(states)
         self._optimizer.param_dict = dict(enumerate(self._params))

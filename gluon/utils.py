@@ -10,7 +10,7 @@ import time
 import urllib.request
 import warnings
 
-from ..engine.error import MXNetError
+from ..engine.error import InvalidValue, MXNetError
 from ..ndarray import NDArray, functions
 from ..ndarray.invoke import copy_into
 from .hook import HookHandle  # noqa: F401
@@ -19,12 +19,14 @@ from .parameter import shape_is_known  # noqa: F401
 
 def split_data(data, num_slice, batch_axis=0, even_split=True) -> list[NDArray]:
     """data cut into num_slice parts along batch_axis. Raises ValueError when parts would be uneven (even_split)."""
+    if num_slice < 1:
+        raise InvalidValue(f"split_data: num_slice must be at least 1, got {num_slice}\n  fix: give one or more contexts")
     size = data.shape[batch_axis]
     if size < num_slice:
-        raise ValueError(f"Too many slices for data with shape {data.shape}. Arguments are num_slice={num_slice} and "
+        raise InvalidValue(f"Too many slices for data with shape {data.shape}. Arguments are num_slice={num_slice} and "
                          f"batch_axis={batch_axis}.")
     if even_split and size % num_slice:
-        raise ValueError(f"data with shape {data.shape} cannot be evenly split into {num_slice} slices along axis "
+        raise InvalidValue(f"data with shape {data.shape} cannot be evenly split into {num_slice} slices along axis "
                          f"{batch_axis}. Use a batch size that's multiple of {num_slice} or set even_split=False to allow "
                          "uneven partitioning of data.")
     step = size // num_slice
@@ -53,7 +55,7 @@ def clip_global_norm(arrays, max_norm, check_isfinite=True):
     check_isfinite: waits for the norm, warns when it is not finite, and returns a float; else an NDArray.
     """
     if not arrays:
-        raise ValueError("clip_global_norm: needs at least one array")
+        raise InvalidValue("clip_global_norm: needs at least one array")
     ctx = arrays[0].context
     total = functions.add_n(*[functions.sum(functions.square(a.astype("float32", copy=False))).reshape((1,))
                               .as_in_context(ctx) for a in arrays])

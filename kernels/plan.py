@@ -5,18 +5,20 @@ A plan runs a native kernel when the table has one, else the operator's referenc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..engine import callback, ffi, lib
-from ..engine.error import OperatorError
+from ..engine.error import MXNetError, OperatorError, OutOfMemory, ShapeError
 from .native import choose
 from .record import Operator, Type
-from .spec import BFLOAT16, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16, spec
+from .spec import BFLOAT16, ITEM_BYTES, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16, spec
 
 INLINE_US = 10.0              # below this estimate a kernel costs less than handing it to a lane
 FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0    # cost of a reference kernel: call, then throughput
+MAX_BYTES = 1 << 46            # of one array: what the storage pool can name
 MAX_PLANS = 4096              # per operator, before its cache starts anew
 
 
@@ -74,7 +76,25 @@ def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> list[Type
     names = op.names_in(attrs, len(ins))
     if len(ins) != len(names):
         raise OperatorError(op.name, f"needs {len(names)} inputs ({', '.join(names)}), got {len(ins)}")
-    return list(op.infer(list(ins), **attrs))
+    try:
+        outs = list(op.infer(list(ins), **attrs))
+    except MXNetError:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise OperatorError(op.name, f"its inputs and attributes do not fit together, got {_given(ins, names, attrs)} "
+                            f"({type(error).__name__}: {error})") from error
+    for t in outs:
+        if any(n < 0 for n in t.shape):
+            raise ShapeError(op.name, f"the size of every axis must be at least 0, got the shape {tuple(t.shape)} for "
+                             f"{_given(ins, names, attrs)}")
+        if prod(t.shape) * ITEM_BYTES[t.dtype] > MAX_BYTES:
+            raise OutOfMemory(f"{op.name}: no machine has the memory for shape {tuple(t.shape)} and dtype {t.dtype}")
+    return outs
+
+
+def _given(ins: Sequence[Type], names: Sequence[str], attrs: dict[str, Any]) -> str:
+    return ", ".join([*(f"{n} {t.dtype} {t.shape}" for n, t in zip(names, ins)),
+                      *(f"{k}={v!r}" for k, v in attrs.items())]) or "no inputs"
 
 
 def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
@@ -93,9 +113,9 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     plan.mutated = mutated_inputs(op, attrs, len(ins))
     for i in plan.mutated:
         mutates[i] = 1
-    found = choose(op, ins, outs, attrs)
+    found, params = _native(op, ins, outs, attrs)
     if found is not None:
-        params, plan.cost_us = _native_params(found), found.cost_us
+        plan.cost_us = found.cost_us
         kernel = ffi.addressof(lib, found.function)
         flags = lib.PL_PLAN_OPENMP if found.openmp else 0
         plan.can_fail = False
@@ -113,8 +133,19 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
         [s.nbytes for s in plan.out_specs], ffi.from_buffer("uint8_t *", mutates) if any(mutates) else ffi.NULL,
         len(plan.scalars), flags, lib.PL_LANE_CPU, device.device_id, plan.cost_us, op.name.encode())
     if not plan.handle:
-        raise MemoryError(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return plan
+
+
+def _native(op: Operator, ins, outs, attrs):
+    """The native kernel and its parameters; (None, None) where the table has none."""
+    try:
+        found = choose(op, ins, outs, attrs)
+        return found, found and _native_params(found)
+    except OverflowError:
+        names = op.names_in(attrs, len(ins))
+        raise OperatorError(op.name, f"sizes and attributes must fit its kernel's numbers, got "
+                            f"{_given(ins, names, attrs)}") from None
 
 
 def _native_params(found):
@@ -197,4 +228,7 @@ def _run_fallback(params, bufs, scalars):
             store(target, value)
         return lib.PL_OK
     except Exception as error:
-        return callback.fail(error)
+        if isinstance(error, MXNetError):
+            return callback.fail(error)
+        given = ", ".join(f"{s.dtype} {s.shape}" for s in in_specs) or "no inputs"
+        return callback.fail(error, f"{op.name}: {error} ({type(error).__name__}), got {given}")

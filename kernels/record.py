@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..engine.error import MXNetError, OperatorError
+from ..engine.error import InvalidType, MXNetError, OperatorError
 
 REQUIRED = object()      # the default of a parameter that must be given
 
@@ -63,20 +63,28 @@ def _literal(value):
     return ast.literal_eval(value) if isinstance(value, str) else value
 
 
+def _whole(value) -> int:
+    """An int that kernels can hold. Raises OverflowError."""
+    number = value.__index__()
+    if not -(1 << 63) <= number < 1 << 63:
+        raise OverflowError
+    return number
+
+
 def _parse_shape(value):
     value = _literal(value)
     if value is None:
         return None
     if hasattr(value, "__index__"):
-        return (value.__index__(),)
-    return tuple(v if v is None else v.__index__() for v in value)
+        return (_whole(value),)
+    return tuple(v if v is None else _whole(v) for v in value)
 
 
 def _parse_int(value):
     value = _literal(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value.__index__()
+    return _whole(value)
 
 
 def _parse_bool(value):
@@ -89,13 +97,18 @@ def dtype_name(value) -> str:
     """The name in DTYPES of a dtype given as a name, a NumPy dtype or type, or MXNet's type flag."""
     if isinstance(value, str) and value in DTYPES:
         return value
-    if isinstance(value, (int, str)) and str(value).isdigit():
+    if isinstance(value, (int, str)) and str(value).isdigit() and int(value) < len(DTYPES):
         return DTYPES[int(value)]
     import numpy as np
-    dtype = np.dtype(value)
-    name = dtype.names[0] if dtype.names else dtype.name
+    try:
+        dtype = np.dtype(value)
+        name = dtype.names[0] if dtype.names else dtype.name
+    except (TypeError, ValueError, SyntaxError):
+        name = ""
     if name not in DTYPES:
-        raise MXNetError(f"dtype: {value!r} is not supported, expected one of {', '.join(DTYPES)}")
+        near = difflib.get_close_matches(str(value), DTYPES, 1)
+        raise InvalidType(f"dtype: {value!r} is not supported, expected one of {', '.join(DTYPES)}" +
+                          (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
     return name
 
 

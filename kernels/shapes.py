@@ -34,6 +34,12 @@ def same_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
     return first
 
 
+def must_be(op: str, name: str, t, shape: tuple[int, ...]) -> None:
+    """Raises ShapeError unless an input has this shape."""
+    if t.shape != tuple(shape):
+        raise ShapeError(op, f"{name} must have shape {tuple(shape)}, got {t.shape}")
+
+
 def one_axis(op: str, axis: int, ndim: int, extra: int = 0) -> int:
     """A possibly negative axis as 0 <= axis < ndim + extra. Raises ShapeError."""
     n = ndim + extra

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import operator as python
 
+from ..engine.error import InvalidType
 from ..kernels.record import lookup
 from .invoke import as_number, invoke
 from .ndarray import NDArray
@@ -38,7 +39,7 @@ def _number(name: str, value) -> float:
         return as_number(value)
     except (TypeError, ValueError):
         fix = "\n  fix: nd.array(x)" if hasattr(value, "__array__") or isinstance(value, (list, tuple)) else ""
-        raise TypeError(f"{name}: operands must be NDArrays or numbers, got {type(value).__name__}{fix}") from None
+        raise InvalidType(f"{name}: operands must be NDArrays or numbers, got {type(value).__name__}{fix}") from None
 
 
 def _function(name: str, both: str, right: str, left: str, numbers):

@@ -5,7 +5,7 @@ import importlib
 from collections.abc import Sequence
 
 from ..engine import lib, location
-from ..engine.error import MXNetError
+from ..engine.error import InvalidValue, MXNetError
 from ..symbol.graph import Builder, Value, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.program import lower
@@ -273,13 +273,18 @@ def _lists(heads, head_grads):
     if isinstance(heads, NDArray):
         heads = [heads]
         head_grads = None if head_grads is None else [head_grads] if isinstance(head_grads, NDArray) else head_grads
+    if not isinstance(heads, (list, tuple)) or not heads:
+        raise InvalidValue(f"backward: heads must be one or more NDArrays, got {heads!r}")
     heads = list(heads)
     head_grads = [None] * len(heads) if head_grads is None else list(head_grads)
     if len(head_grads) != len(heads):
         raise MXNetError(f"backward: needs as many head gradients as heads, got {len(head_grads)} and {len(heads)}")
     for h, g in zip(heads, head_grads):
         check_nd(h, "backward: every head")
-        if g is not None and g.shape != h.shape:
+        if g is None:
+            continue
+        check_nd(g, "backward: every head gradient")
+        if g.shape != h.shape:
             raise MXNetError(f"backward: a head gradient must have its head's shape {h.shape}, got {g.shape}")
     return heads, head_grads
 

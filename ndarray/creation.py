@@ -5,8 +5,8 @@ import builtins
 
 import numpy as np
 
-from ..engine import current_context
-from ..engine.error import MXNetError
+from ..engine import Context, current_context
+from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import dtype_name, lookup
 from ..kernels.spec import spec
 from .invoke import invoke
@@ -45,19 +45,37 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
         if values.dtype == object:
             values = np.asarray([v.asnumpy() if isinstance(v, NDArray) else v for v in source_array])
     except ValueError as error:
-        raise TypeError(f"array: the source must be an array or a regular nesting of sequences: {error}") from None
+        raise InvalidType(f"array: the source must be an array or a regular nesting of sequences: {error}") from None
+    if ctx is not None:
+        _device(ctx)
     if values.dtype.kind not in "biufV":
-        raise TypeError(f"array: the source must hold numbers, got NumPy dtype {values.dtype}")
+        raise InvalidType(f"array: the source must hold numbers, got NumPy dtype {values.dtype}")
     return from_memory(values, ctx, dtype_name(dtype) if dtype is not None else "float32")
 
 
 def _shape(shape) -> tuple[int, ...]:
-    return (int(shape),) if hasattr(shape, "__index__") else tuple(int(n) for n in shape)
+    try:
+        sizes = (shape.__index__(),) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+    except (TypeError, AttributeError):
+        raise InvalidType(f"creation: shape must be an int or a tuple of ints, got {shape!r}") from None
+    if any(n < 0 for n in sizes):
+        raise InvalidValue(f"creation: shape must not be negative, got {sizes}")
+    return sizes
+
+
+def _device(ctx) -> Context:
+    """The device to create on. Raises InvalidType, DeviceError."""
+    if ctx is None:
+        return current_context()
+    if not isinstance(ctx, Context):
+        raise InvalidType(f"creation: ctx must be a Context, got {ctx!r}\n  fix: mx.cpu()")
+    ctx.check()
+    return ctx
 
 
 def empty(shape, ctx=None, dtype=None) -> NDArray:
     """Uninitialised memory."""
-    return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), ctx or current_context()))
+    return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), _device(ctx)))
 
 
 def zeros(shape, ctx=None, dtype=None, out=None, stype=None, **_) -> NDArray:
@@ -72,7 +90,11 @@ def ones(shape, ctx=None, dtype=None, out=None, **_) -> NDArray:
 
 def full(shape, val, ctx=None, dtype="float32", out=None) -> NDArray:
     """`val` in every place."""
-    return invoke(lookup("_full"), (), {"shape": _shape(shape), "value": float(val),
+    try:
+        val = float(val)
+    except (TypeError, ValueError):
+        raise InvalidType(f"full: val must be a number, got {val!r}") from None
+    return invoke(lookup("_full"), (), {"shape": _shape(shape), "value": val,
                                         "dtype": dtype_name(dtype or "float32")}, out, ctx)
 
 
@@ -121,10 +143,10 @@ def moveaxis(tensor: NDArray, source, destination) -> NDArray:
     for name, axes in (("source", source), ("destination", destination)):
         axes = [axes] if hasattr(axes, "__index__") else list(axes)
         if any(not -n <= a < n for a in axes) or len({a % n for a in axes}) != len(axes):
-            raise ValueError(f"moveaxis: {name} must be different axes in [{-n}, {n}), got {axes}")
+            raise InvalidValue(f"moveaxis: {name} must be different axes in [{-n}, {n}), got {axes}")
         moves.append([a % n for a in axes])
     if len(moves[0]) != len(moves[1]):
-        raise ValueError(f"moveaxis: source and destination must have as many axes, got {source} and {destination}")
+        raise InvalidValue(f"moveaxis: source and destination must have as many axes, got {source} and {destination}")
     order = [a for a in builtins.range(n) if a not in moves[0]]
     for to, a in sorted(zip(moves[1], moves[0])):
         order.insert(to, a)

@@ -1,15 +1,17 @@
 """The nd namespace: a function for every operator record, made when first used, and the creation functions."""
 from __future__ import annotations
 
+import difflib
 import sys
 
+from ..engine.error import MissingName
 from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
-from .ndarray import NDArray, state
 from .creation import *  # noqa: F403
 from .invoke import _device_of, _remember, invoke, run
+from .ndarray import NDArray, state
 
 NAN = float("nan")
 
@@ -48,7 +50,8 @@ def operator_function(op: Operator, name: str):
         ctx = kwargs.pop("ctx", None) if "ctx" not in op.param_index else None
         for alias, index in ((n, i) for i, n in enumerate(op.inputs) if n in kwargs):
             inputs = (*inputs[:index], kwargs.pop(alias), *inputs[index + 1:])
-        inputs = [a for a in inputs if a is not None]
+        if not op.variadic:
+            inputs = [a for a in inputs if a is not None]
         attrs = attributes(inputs, static, dynamic, kwargs)
         if any(hasattr(a, "_outputs") for a in inputs):      # Symbols: a plain forward is being traced
             from ..symbol import functions as symbolic
@@ -83,7 +86,8 @@ def list_to_tuple(value):
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        raise AttributeError(f"module 'nd' has no function {name!r}")
+        near = [] if name.startswith("_") else difflib.get_close_matches(name, REGISTRY, 1)
+        raise MissingName(f"module 'nd' has no function {name!r}" + (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
     function = operator_function(op, name if name.isidentifier() else op.name)
     setattr(sys.modules[__name__], name, function)
     return function

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..engine import lib
-from ..engine.error import MXNetError, compose
+from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..kernels.plan import make_plan
 from ..kernels.record import lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, spec
@@ -74,7 +74,7 @@ def _item(k, axis: int, n: int):
         return Span(start, count, step) if count else Span(0, 0, 1)
     if isinstance(k, NDArray):
         if k._spec.dtype == "bool":
-            raise ValueError(compose("indexing: a boolean NDArray is no index in mx.nd, which has integer indices only",
+            raise InvalidValue(compose("indexing: a boolean NDArray is no index in mx.nd, which has integer indices only",
                                      fix="nd.contrib.boolean_mask(x, mask), or nd.where"))
         return k
     if isinstance(k, (list, tuple, range, np.ndarray)):
@@ -82,7 +82,7 @@ def _item(k, axis: int, n: int):
     try:
         i = as_int(k)
     except TypeError:
-        raise ValueError(f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}") from None
+        raise InvalidValue(f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}") from None
     if not -n <= i < n:
         raise OutOfBounds(f"index {i} is out of bounds for axis {axis} with size {n}")
     return Span(i % n, 1, 1, True)
@@ -94,7 +94,7 @@ def _index_array(k) -> np.ndarray:
     if k.size == 0:
         return k.astype(np.int64)
     if k.dtype.kind not in "biuf":
-        raise ValueError(f"indexing: an array of indices must hold numbers, got dtype {k.dtype}")
+        raise InvalidValue(f"indexing: an array of indices must hold numbers, got dtype {k.dtype}")
     return k.astype(np.int64)
 
 
@@ -373,9 +373,9 @@ def _numbers(value) -> np.ndarray:
             value = [v.asnumpy() if isinstance(v, NDArray) else v for v in value]
         values = np.asarray(value)
     except ValueError as error:
-        raise TypeError(f"assignment: the value must be a number, an array or a regular list: {error}") from None
+        raise InvalidType(f"assignment: the value must be a number, an array or a regular list: {error}") from None
     if values.dtype.kind not in "biuf" and values.dtype != NUMPY_DTYPES["bfloat16"]:
-        raise TypeError(f"assignment: the value must hold numbers, got {type(value).__name__} of dtype {values.dtype}")
+        raise InvalidType(f"assignment: the value must hold numbers, got {type(value).__name__} of dtype {values.dtype}")
     return values
 
 
@@ -430,7 +430,7 @@ def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
 def iterate(self: NDArray):
     """Views of the first axis, one after the other. Raises TypeError for a 0-d array."""
     if not self.shape:
-        raise TypeError("iteration over a 0-d array")
+        raise InvalidType("iteration over a 0-d array")
     return (self[i] for i in range(self.shape[0]))
 
 

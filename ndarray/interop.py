@@ -6,7 +6,7 @@ import ctypes
 import numpy as np
 
 from ..engine import Context, callback, cpu, current_context, ffi, lib
-from ..engine.error import DeviceError, MXNetError, compose
+from ..engine.error import DeviceError, InvalidType, InvalidValue, MXNetError, OutOfMemory, compose
 from ..kernels.record import dtype_name
 from ..kernels.spec import spec
 from .ndarray import NDArray, from_memory, make
@@ -69,7 +69,7 @@ def to_dlpack_for_write(data: NDArray):
 def __array__(self, dtype=None, copy=None) -> np.ndarray:
     """A copy of the values for NumPy. Raises ValueError if copy is False: operations could still write the memory."""
     if copy is False:
-        raise ValueError(compose("an NDArray cannot be seen by NumPy without a copy",
+        raise InvalidValue(compose("an NDArray cannot be seen by NumPy without a copy",
                                  fix="np.from_dlpack(x) shares the memory"))
     values = self.asnumpy()
     return values if dtype is None else values.astype(dtype, copy=False)
@@ -104,7 +104,7 @@ def from_dlpack(dlpack) -> NDArray:
     if _is_capsule(dlpack):
         name = _capsule_name(dlpack)
         if name not in ENTERED_BY_US:
-            raise TypeError(f"from_dlpack: the capsule was used before or is no DLPack capsule (its name is {name!r})")
+            raise InvalidType(f"from_dlpack: the capsule was used before or is no DLPack capsule (its name is {name!r})")
         producer, writable = _Capsule(dlpack), name == b"dltensor"        # old capsules have no read-only mark
     elif hasattr(dlpack, "__dlpack__"):
         producer = dlpack
@@ -113,7 +113,7 @@ def from_dlpack(dlpack) -> NDArray:
             raise DeviceError(f"from_dlpack: the array is on DLPack device ({kind}, {number}), only the CPU (1, 0) is "
                               "usable here\n  fix: move it to the CPU first")
     else:
-        raise TypeError(f"from_dlpack: needs an array with __dlpack__ or a capsule, got {type(dlpack).__name__}")
+        raise InvalidType(f"from_dlpack: needs an array with __dlpack__ or a capsule, got {type(dlpack).__name__}")
     try:
         values = np.from_dlpack(producer)
     except (RuntimeError, BufferError, ValueError) as error:
@@ -137,12 +137,12 @@ def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
     with zero_copy, as in MXNet.
     """
     if not isinstance(ndarray, np.ndarray):
-        raise TypeError(f"from_numpy: needs a numpy.ndarray, got {type(ndarray).__name__}")
+        raise InvalidType(f"from_numpy: needs a numpy.ndarray, got {type(ndarray).__name__}")
     name = dtype_name(ndarray.dtype)
     if not zero_copy:
         return from_memory(ndarray, current_context(), name)
     if not ndarray.flags.c_contiguous:
-        raise ValueError(compose(f"from_numpy: zero_copy needs a C-contiguous array, got strides {ndarray.strides} for "
+        raise InvalidValue(compose(f"from_numpy: zero_copy needs a C-contiguous array, got strides {ndarray.strides} for "
                                  f"shape {ndarray.shape}", fix="zero_copy=False, or np.ascontiguousarray(x)"))
     out = _wrapped(ndarray, current_context())
     ndarray.flags.writeable = False
@@ -156,7 +156,7 @@ def _wrapped(values: np.ndarray, device: Context) -> NDArray:
     handle = lib.pl_array_wrap(data, values.nbytes, lib.plpy_release, callback.pointer_to(number))
     if not handle:
         callback.drop(number)
-        raise MemoryError(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return make(handle, spec(values.shape, dtype_name(values.dtype), device))
 
 

@@ -5,15 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..engine import current_context, lib, location
+from ..engine import Context, current_context, is_naive, lib, location, wait
 from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
-from ..engine.error import DeviceError, MXNetError, OperatorError
+from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from .ndarray import NDArray, check_nd, state
 from .tape import record, spent
-
 
 MAX_KEYS = 8192
 
@@ -39,10 +38,14 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
 
 def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
     if not inputs:
-        device = ctx or current_context()
+        device = current_context() if ctx is None else ctx
+        if not isinstance(device, Context):
+            raise InvalidType(f"{op.name}: ctx must be a Context, got {ctx!r}\n  fix: mx.cpu()")
         device.check()
         return device
     for a in inputs:
+        if op.variadic and isinstance(a, (list, tuple)):
+            raise InvalidType(f"{op.name}: every input must be an NDArray, got {type(a).__name__}\n  fix: nd.{op.name}(*arrays)")
         check_nd(a, f"{op.name}: every input")
     device = inputs[0]._spec.device
     for a in inputs:
@@ -70,6 +73,9 @@ def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), ou
 def launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
     """One call into the core, noted on the tape. Returns every output."""
     made = call(plan.handle, plan.out_specs, inputs, targets, scalars, location.capture() if plan.can_fail else -1)
+    if plan.can_fail and is_naive():
+        for a in [*made, *(inputs[i] for i in plan.mutated)]:
+            wait(a._handle)
     if state.recording:
         record(plan, inputs, scalars, made)
     return made
@@ -182,7 +188,7 @@ def not_a_number(self, other, op):
     """NotImplemented, or TypeError where Python's own answer would mislead: NumPy arrays, and x == [1, 2]."""
     compares = "equal" in op.name and other is not None
     if compares or hasattr(other, "__array__") or isinstance(other, (list, tuple)):
-        raise TypeError(f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with nd.array(x)")
+        raise InvalidType(f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with nd.array(x)")
     return NotImplemented
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import html
 
 from ..engine import Context, lib
-from ..engine.error import MXNetError
+from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from ..kernels.spec import from_bfloat16
 from ..symbol.operators import BINARY, add_operators
@@ -68,7 +68,7 @@ NDArray.__abs__ = lambda self: functions.abs(self)
 def asscalar(self):
     """The value of an array of one element as a Python number."""
     if self.size != 1:
-        raise ValueError(f"asscalar: the array must have one element, got shape {self.shape}")
+        raise InvalidValue(f"asscalar: the array must have one element, got shape {self.shape}")
     return self.asnumpy().reshape(-1)[0]
 
 
@@ -114,12 +114,12 @@ def copyto(self, other):
     elif isinstance(other, NDArray):
         target = other
         if target.shape != self.shape:
-            raise ValueError(f"copyto: shapes must be equal, got {self.shape} and {target.shape}")
+            raise InvalidValue(f"copyto: shapes must be equal, got {self.shape} and {target.shape}")
         if lib.pl_array_shares(target._handle, self._handle) and \
                 lib.pl_array_data(target._handle) == lib.pl_array_data(self._handle):
             return target
     else:
-        raise TypeError(f"copyto: the target must be an NDArray or a Context, got {type(other).__name__}")
+        raise InvalidType(f"copyto: the target must be an NDArray or a Context, got {type(other).__name__}")
     copy_into(self, target)
     return target
 
@@ -139,17 +139,24 @@ def astype(self, dtype, copy: bool = True) -> NDArray:
     return functions.cast(self, dtype=name)
 
 
+def _sizes(shape) -> tuple[int, ...]:
+    try:
+        return tuple(n.__index__() for n in shape)
+    except (TypeError, AttributeError):
+        raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
+
+
 @method
 def reshape(self, *shape, **kwargs) -> NDArray:
     """The same memory under another shape; see nd.Reshape for the codes 0, -1, -2, -3, -4."""
     if len(shape) == 1 and not hasattr(shape[0], "__index__"):
-        shape = tuple(shape[0])
+        shape = _sizes(shape[0])
     elif not shape:
         if "shape" not in kwargs:
             raise MXNetError("reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)")
         shape = kwargs["shape"]
-        shape = (shape,) if hasattr(shape, "__index__") else tuple(shape)
-    return view(self, "Reshape", {"shape": tuple(int(n) for n in shape), "reverse": kwargs.get("reverse", False)})
+        shape = (shape,) if hasattr(shape, "__index__") else _sizes(shape)
+    return view(self, "Reshape", {"shape": _sizes(shape), "reverse": kwargs.get("reverse", False)})
 
 
 def _transposed(self):
@@ -162,7 +169,7 @@ NDArray.T = property(_transposed)
 @method
 def __len__(self):
     if not self.shape:
-        raise TypeError("len() of a 0-d array")
+        raise InvalidType("len() of a 0-d array")
     return self.shape[0]
 
 
@@ -171,7 +178,7 @@ def __bool__(self):
     if self.size == 0:
         return False
     if self.size != 1:
-        raise ValueError("The truth value of an NDArray with multiple elements is ambiguous\n  fix: x.sum() > 0, "
+        raise InvalidValue("The truth value of an NDArray with multiple elements is ambiguous\n  fix: x.sum() > 0, "
                          "x.asnumpy().any()")
     return bool(self.asscalar())
 
@@ -197,7 +204,7 @@ def _repr_html_(self):
 
 def _one(self, what: str):
     if self.size != 1:
-        raise TypeError(f"{what}: only an array of one element can be converted, got shape {self.shape}")
+        raise InvalidType(f"{what}: only an array of one element can be converted, got shape {self.shape}")
     value = self.asnumpy().reshape(-1)
     return (from_bfloat16(value) if self._spec.dtype == "bfloat16" else value)[0]
 
@@ -216,7 +223,7 @@ def __int__(self):
 def __index__(self):
     value = _one(self, "index")
     if value.dtype.kind not in "iu":
-        raise TypeError("index: only an integer array can be an index of Python sequences, got dtype "
+        raise InvalidType("index: only an integer array can be an index of Python sequences, got dtype "
                         f"{self._spec.dtype}")
     return int(value)
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import sys
 
+from ..engine.error import MissingName
 from ..kernels.record import REGISTRY
 from . import functions
 
@@ -15,7 +16,7 @@ def derive(module: str, *prefixes: str):
                 function = getattr(functions, prefix + name)
                 setattr(sys.modules[module], name, function)
                 return function
-        raise AttributeError(f"module {module!r} has no function {name!r}")
+        raise MissingName(f"module {module!r} has no function {name!r}")
 
     def names():
         return sorted({n.removeprefix(p) for p in prefixes for n in REGISTRY

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..engine import current_context, lib, wait
 from ..engine._array import Array, make, set_class  # noqa: F401
-from ..engine.error import MXNetError
+from ..engine.error import InvalidType, MXNetError, OutOfMemory
 from ..kernels.plan import view_as_numpy
 from ..kernels.record import dtype_name
 from ..kernels.spec import NUMPY_DTYPES, Spec, spec
@@ -83,7 +83,7 @@ def empty_like_spec(s: Spec) -> NDArray:
     s.device.check()
     handle = lib.pl_array_new(s.nbytes)
     if not handle:
-        raise MemoryError(f"no memory for an array of shape {s.shape} and dtype {s.dtype} ({s.nbytes} bytes)")
+        raise OutOfMemory(f"no memory for an array of shape {s.shape} and dtype {s.dtype} ({s.nbytes} bytes)")
     return make(handle, s)
 
 
@@ -117,4 +117,4 @@ state = _State()
 
 def check_nd(value, what: str):
     if not isinstance(value, NDArray):
-        raise MXNetError(f"{what} must be an NDArray, got {type(value).__name__}\n  fix: nd.array(x)")
+        raise InvalidType(f"{what} must be an NDArray, got {type(value).__name__}\n  fix: nd.array(x)")

@@ -6,7 +6,7 @@ The stream depends on the seed alone, not on the number of threads.
 from __future__ import annotations
 
 from ..engine import lib
-from ..engine.error import compose
+from ..engine.error import InvalidValue, MissingName, compose
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from .invoke import invoke
 from .ndarray import NDArray
@@ -40,7 +40,7 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
             try:
                 attrs[key] = float(value)
             except TypeError:
-                raise ValueError(f"{name}: {key} must be a number or an NDArray, got {type(value).__name__}") from None
+                raise InvalidValue(f"{name}: {key} must be a number or an NDArray, got {type(value).__name__}") from None
         if shape is None and out is None:
             attrs["shape"] = (1,)
         elif shape is None:
@@ -50,7 +50,7 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
         return invoke(lookup(f"_random_{name}"), (), attrs, out, ctx)
     if len(arrays) < len(params):
         kinds = ", ".join(f"{k} {type(v).__name__}" for k, v in params.items())
-        raise ValueError(compose(f"{name}: parameters must be all NDArrays or all numbers, got {kinds}",
+        raise InvalidValue(compose(f"{name}: parameters must be all NDArrays or all numbers, got {kinds}",
                                  fix="nd.full(shape, x) makes an array of a number"))
     return invoke(lookup(f"_sample_{name}"), arrays, attrs, out)
 
@@ -120,7 +120,7 @@ def seed(seed_state, ctx="all") -> None:
     try:
         state = seed_state.__index__()
     except AttributeError:
-        raise ValueError(f"seed: seed_state must be an int, got {type(seed_state).__name__}") from None
+        raise InvalidValue(f"seed: seed_state must be an int, got {type(seed_state).__name__}") from None
     lib.pl_seed(state % 2 ** 53)        # the seed travels to kernels in a double
 
 
@@ -139,7 +139,7 @@ def __getattr__(name: str):
     if not name.startswith("_") and f"_random_{name}" in REGISTRY:
         from . import functions
         return getattr(functions, f"_random_{name}")
-    raise AttributeError(f"module 'nd.random' has no function {name!r}")
+    raise MissingName(f"module 'nd.random' has no function {name!r}")
 
 
 def __dir__():

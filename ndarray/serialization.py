@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..engine import Context, cpu
-from ..engine.error import MXNetError, compose
+from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..kernels.record import DTYPES
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES
 from .ndarray import NDArray, from_memory
@@ -68,7 +68,7 @@ def _path(fname, who: str) -> str:
     try:
         return os.fspath(fname)
     except TypeError:
-        raise TypeError(f"{who}: fname must be a path, got {type(fname).__name__}") from None
+        raise InvalidType(f"{who}: fname must be a path, got {type(fname).__name__}") from None
 
 
 def _chunks(data) -> list:
@@ -80,15 +80,15 @@ def _chunks(data) -> list:
     elif isinstance(data, list):
         arrays = data
     else:
-        raise ValueError(f"save: data must be an NDArray, a list of NDArrays or a dict of str to NDArray, got "
+        raise InvalidValue(f"save: data must be an NDArray, a list of NDArrays or a dict of str to NDArray, got "
                          f"{type(data).__name__}")
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"save: names must be str, got {type(name).__name__} {name!r}")
+            raise InvalidType(f"save: names must be str, got {type(name).__name__} {name!r}")
     for i, array in enumerate(arrays):
         if not isinstance(array, NDArray):
             at = repr(names[i]) if names else f"number {i}"
-            raise TypeError(compose(f"save: every value must be an NDArray, got {type(array).__name__} for {at}",
+            raise InvalidType(compose(f"save: every value must be an NDArray, got {type(array).__name__} for {at}",
                                     fix="nd.array(x)"))
     chunks = [struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays))]
     for array in arrays:
@@ -130,7 +130,7 @@ def load(fname):
 def load_frombuffer(buf):
     """Like `load`, from the bytes of a file."""
     if not isinstance(buf, (bytes, bytearray, memoryview)):
-        raise TypeError(f"load_frombuffer: buf must be bytes, got {type(buf).__name__}")
+        raise InvalidType(f"load_frombuffer: buf must be bytes, got {type(buf).__name__}")
     return _load(bytes(buf), "load_frombuffer: the buffer")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 import importlib
 import types
 
+from ..engine.error import MissingName
+
 # a namespace of operators: what their names start with in the registry
 NAMESPACES = {"contrib": "_contrib_", "linalg": "_linalg_", "sparse": "_sparse_", "image": "_image_", "_internal": "_", "op": ""}
 
@@ -22,7 +24,7 @@ class _Namespace(types.ModuleType):
         registry = symbol.REGISTRY
         op = registry.get(self._prefix + name) or (registry.get(name) if self._prefix == "_" else None)
         if op is None:
-            raise AttributeError(f"{self.__name__} has no operator {name!r}")
+            raise MissingName(f"{self.__name__} has no operator {name!r}")
         function = symbol.symbol_function(op, name)
         setattr(self, name, function)
         return function

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 import threading
 
+from ..engine.error import InvalidValue
+
 # stored as __key__, shown under both names
 HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 
@@ -26,7 +28,7 @@ def check_text(attrs: dict, what: str) -> None:
     """Raises ValueError where an attribute is not text."""
     for key, value in attrs.items():
         if not isinstance(value, str):
-            raise ValueError(f"{what}: attributes must be strings, got {key}={value!r}\n  fix: {key}={str(value)!r}")  # noqa: TRY004 - as MXNet
+            raise InvalidValue(f"{what}: attributes must be strings, got {key}={value!r}\n  fix: {key}={str(value)!r}")  # noqa: TRY004 - as MXNet
 
 
 class _ClassProperty:

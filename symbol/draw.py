@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import graphviz
 
-from ..engine.error import MXNetError
+from ..engine.error import InvalidValue, MXNetError
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import REQUIRED
 from .graph import Node, Value, topological
@@ -95,7 +95,7 @@ def shapes_of(outputs: Sequence[Value], shapes: dict[str, tuple] | None, dtypes:
     """Known shapes by value, from shapes of variables by name. Raises OperatorError where given ones do not fit."""
     variables = {n.name: n for n in topological(outputs) if n.op is None}
     if unknown := [n for n in shapes or () if n not in variables]:
-        raise ValueError(f"shape: {unknown[0]!r} is no variable of the graph, there are {', '.join(variables)}")
+        raise InvalidValue(f"shape: {unknown[0]!r} is no variable of the graph, there are {', '.join(variables)}")
     try:
         found = Inference(outputs, {variables[k]: tuple(s) for k, s in (shapes or {}).items()},
                           {variables[k]: d for k, d in (dtypes or {}).items() if k in variables})

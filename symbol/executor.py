@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..engine import current_context, lib, location
-from ..engine.error import MXNetError, ShapeError
+from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..kernels.record import Type
 from ..kernels.spec import NUMPY_DTYPES, spec
@@ -155,7 +155,7 @@ class Executor:
     @property
     def grad_dict(self) -> dict[str, NDArray | None]:
         if self.grad_arrays is None:
-            raise TypeError("grad_dict: the executor was bound without gradients\n  fix: bind(..., args_grad=...)")
+            raise InvalidType("grad_dict: the executor was bound without gradients\n  fix: bind(..., args_grad=...)")
         return self._named([n.name for n in self._arguments], self.grad_arrays, "arguments")
 
     @property
@@ -170,7 +170,7 @@ class Executor:
     def _named(names, arrays, what):
         if len(set(names)) != len(names):
             double = next(n for n in names if names.count(n) > 1)
-            raise ValueError(f"the {what} must have different names, got {double!r} twice in {names}")
+            raise InvalidValue(f"the {what} must have different names, got {double!r} twice in {names}")
         return dict(zip(names, arrays))
 
     def _typed(self, train: bool) -> list[Value]:
@@ -210,11 +210,11 @@ class Executor:
         arguments = self.arg_dict
         for name, value in values.items():
             if name not in arguments:
-                raise TypeError(f"forward: unknown argument {name}, the arguments are {', '.join(arguments)}")
+                raise InvalidType(f"forward: unknown argument {name}, the arguments are {', '.join(arguments)}")
             target = arguments[name]
             value = value if isinstance(value, NDArray) else array(np.asarray(value), self._ctx, target._spec.dtype)
             if value.shape != target.shape:
-                raise ValueError(f"Shape not match! Argument {name}, need: {target.shape}, received: {value.shape}")
+                raise InvalidValue(f"Shape not match! Argument {name}, need: {target.shape}, received: {value.shape}")
             with pause():
                 copy_into(value, target)
 
@@ -306,10 +306,10 @@ class Executor:
                 if name in known:
                     value = value if isinstance(value, NDArray) else array(value, self._ctx)
                     if value.shape != known[name].shape:
-                        raise ValueError(f"copy_params_from: {name} must have shape {known[name].shape}, got {value.shape}")
+                        raise InvalidValue(f"copy_params_from: {name} must have shape {known[name].shape}, got {value.shape}")
                     copy_into(value, known[name])
                 elif not allow_extra_params:
-                    raise ValueError(f'Find name "{name}" that is not in the {what}')
+                    raise InvalidValue(f'Find name "{name}" that is not in the {what}')
 
     def reshape(self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs) -> Executor:
         """An executor for other input shapes that shares the memory of this one.
@@ -319,7 +319,7 @@ class Executor:
         """
         arg_shapes, _, aux_shapes = self._symbol.infer_shape(**kwargs)
         if arg_shapes is None:
-            raise ValueError("reshape: the shapes given must be sufficient to infer all others")
+            raise InvalidValue("reshape: the shapes given must be sufficient to infer all others")
         args, grads = [], None if self.grad_arrays is None else []
         for i, (node, old, shape) in enumerate(zip(self._arguments, self.arg_arrays, arg_shapes)):
             if old.shape != shape and node.name not in kwargs and not partial_shaping:
@@ -381,7 +381,7 @@ def requests_of(grad_req, names: Sequence[str]) -> list[str]:
     else:
         reqs = list(grad_req)
     if len(reqs) != len(names) or any(r not in REQUESTS for r in reqs):
-        raise ValueError(f"grad_req must be write, add or null for each of the {len(names)} arguments, got {grad_req!r}")
+        raise InvalidValue(f"grad_req must be write, add or null for each of the {len(names)} arguments, got {grad_req!r}")
     return reqs
 
 
@@ -390,16 +390,16 @@ def arrays_in_order(given, names: Sequence[str], what: str, partial: bool = Fals
     if isinstance(given, dict):
         missing = [n for n in names if n not in given]
         if missing and not partial:
-            raise ValueError(f"key `{missing[0]}` is missing in `{what}`")
+            raise InvalidValue(f"key `{missing[0]}` is missing in `{what}`")
         found = [given.get(n) for n in names]
     else:
         found = list(given or ())
         if len(found) != len(names):
-            raise ValueError(f"Length of {what} does not match the number of arguments: {len(found)} for "
+            raise InvalidValue(f"Length of {what} does not match the number of arguments: {len(found)} for "
                              f"{len(names)} ({', '.join(names)})")
     for n, a in zip(names, found):
         if a is not None and not isinstance(a, NDArray):
-            raise TypeError(f"{what}: only accept a list of NDArrays or a dict of str to NDArray, "
+            raise InvalidType(f"{what}: only accept a list of NDArrays or a dict of str to NDArray, "
                             f"got {type(a).__name__} for {n}")
     return found
 
@@ -411,7 +411,7 @@ def bind(symbol, ctx, args, args_grad=None, grad_req="write", aux_states=None, g
     names, aux_names = [n.name for n in arguments], [n.name for n in auxiliary]
     arrays = arrays_in_order(args, names, "args")
     if None in [a if a is None else 0 for a in arrays]:
-        raise TypeError("args: every argument must have an NDArray, got None")
+        raise InvalidType("args: every argument must have an NDArray, got None")
     grads = None if args_grad is None else arrays_in_order(args_grad, names, "args_grad", partial=True)
     aux = arrays_in_order(aux_states or {}, aux_names, "aux_states")
     for n, a, g in zip(names, arrays, grads or ()):

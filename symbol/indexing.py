@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..engine.error import InvalidIndex, InvalidType
+
 
 def slice_of(shape: Sequence[int], key) -> tuple[dict | None, tuple[int, ...]]:
     """(attributes of `slice`, or None where all is taken; shape of the result) of x[key].
@@ -12,11 +14,11 @@ def slice_of(shape: Sequence[int], key) -> tuple[dict | None, tuple[int, ...]]:
     """
     keys = list(key) if isinstance(key, tuple) else [key]
     if any(not (k is None or k is Ellipsis or isinstance(k, slice) or hasattr(k, "__index__")) for k in keys):
-        raise TypeError(f"a traced array is indexed by ints, slices, None and ..., got {key!r}\n"
+        raise InvalidType(f"a traced array is indexed by ints, slices, None and ..., got {key!r}\n"
                         "  fix: take, gather_nd or pick")
     n_axes = sum(k is not None and k is not Ellipsis for k in keys)
     if n_axes > len(shape):
-        raise IndexError(f"too many indices: the array has {len(shape)} dimensions, got {n_axes}")
+        raise InvalidIndex(f"too many indices: the array has {len(shape)} dimensions, got {n_axes}")
     at = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
     keys[at:at + 1] = [slice(None)] * (len(shape) - n_axes)
     spans, result = [], []
@@ -33,7 +35,7 @@ def slice_of(shape: Sequence[int], key) -> tuple[dict | None, tuple[int, ...]]:
         else:
             i = k.__index__()
             if not -n <= i < n:
-                raise IndexError(f"index {i} is out of bounds for an axis of size {n}")
+                raise InvalidIndex(f"index {i} is out of bounds for an axis of size {n}")
             spans.append((i % n, i % n + 1, 1))
     if all(span == (0, n, 1) for span, n in zip(spans, shape)):
         return None, tuple(result) or (1,)

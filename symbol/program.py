@@ -3,8 +3,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..engine import ffi, lib
+from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared
+from ..engine.error import OutOfMemory
 from ..kernels.plan import INLINE_US, make_plan, scalars_of
 from ..kernels.record import lookup
 from ..kernels.spec import Spec, spec
@@ -52,7 +53,11 @@ class Program:
                 invoke(plan.handle, plan.out_specs, [made[j]], [target], (), -1)
                 made[j] = target
             return made
-        return run(self.handle, self.out_specs, inputs, outputs, location)
+        made = run(self.handle, self.out_specs, inputs, outputs, location)
+        if self.can_fail and is_naive():
+            for a in [*made, *(inputs[i] for i in self.mutated)]:
+                wait(a._handle)
+        return made
 
     def _may_share(self, i: int, j: int, same_address: bool) -> bool:
         """May output j lie in the memory of input i? Not if it is written before the last read of the input."""
@@ -153,7 +158,7 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
         len(plans), [p.handle for p in plans], c_slots, scalars, arena_bytes,
         lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0, lib.PL_LANE_CPU, device.device_id, name.encode())
     if not program.handle:
-        raise MemoryError(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return program
 
 

@@ -9,7 +9,7 @@ from numbers import Number
 from typing import Any
 
 from ..engine import current_context
-from ..engine.error import MXNetError
+from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError
 from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, lookup
 from ..kernels.signature import dynamic_names, make_function, static_names
@@ -29,7 +29,8 @@ class NotImplementedForSymbol(MXNetError):
     """A method that only arrays with values have."""
 
     def __init__(self, function):
-        super().__init__(f"{function} is not available for a Symbol, which has no values\n  fix: bind or eval it first")
+        super().__init__(f"{function} is not available for a Symbol, which has no values"
+                         "\n  fix: in a hybridized block compute with F (F.where instead of if); elsewhere bind or eval it first")
 
 
 class UntypedError(MXNetError, AttributeError):
@@ -100,7 +101,7 @@ class Symbol:
     def __len__(self):
         if self._is_array:
             if not self.shape:
-                raise TypeError("len() of a 0-d array")
+                raise InvalidType("len() of a 0-d array")
             return self.shape[0]
         return len(self._outputs)
 
@@ -119,18 +120,18 @@ class Symbol:
             found = [i for i, n in enumerate(names) if n == key] or \
                 [i for i, v in enumerate(self._outputs) if v.node.name == key]
             if not found:
-                raise ValueError(f'Cannot find output that matches name "{key}", there are {", ".join(names)}')
+                raise InvalidValue(f'Cannot find output that matches name "{key}", there are {", ".join(names)}')
             if len(found) > 1 and names.count(key) != 1:
-                raise ValueError(f'There are multiple outputs with name "{key}"')
+                raise InvalidValue(f'There are multiple outputs with name "{key}"')
             return Symbol([self._outputs[found[0]]])
         if self._is_array:
             return self._part(key)
         if isinstance(key, slice):
             return Symbol(self._outputs[key])
         if not hasattr(key, "__index__"):
-            raise TypeError(f"a Symbol's outputs are indexed by int, str or slice, got {type(key).__name__}")
+            raise InvalidType(f"a Symbol's outputs are indexed by int, str or slice, got {type(key).__name__}")
         if not -len(self._outputs) <= key.__index__() < len(self._outputs):
-            raise IndexError(f"Index out of range: {self!r} has {len(self._outputs)} outputs, got {key}")
+            raise InvalidIndex(f"Index out of range: {self!r} has {len(self._outputs)} outputs, got {key}")
         return Symbol([self._outputs[key.__index__()]])
 
     def _part(self, key) -> Symbol:
@@ -200,15 +201,15 @@ class Symbol:
         """
         name = kwargs.pop("name", None)
         if args and kwargs:
-            raise TypeError("compose only accept input Symbols either as positional or keyword arguments, not both")
+            raise InvalidType("compose only accept input Symbols either as positional or keyword arguments, not both")
         variables = [n for n in topological(self._outputs) if n.op is None]
         if len(args) > len(variables):
-            raise ValueError(f"compose: {self!r} has {len(variables)} variables, got {len(args)} Symbols")
+            raise InvalidValue(f"compose: {self!r} has {len(variables)} variables, got {len(args)} Symbols")
         start: dict[Node, list[Value]] = {n: [_single(a, n.name)] for n, a in zip(variables, args)}
         for key, other in kwargs.items():
             found = [n for n in variables if n.name == key]
             if not found:
-                raise ValueError(f"compose: keyword argument name {key} not found, the variables are "
+                raise InvalidValue(f"compose: keyword argument name {key} not found, the variables are "
                                  f"{', '.join(n.name for n in variables)}")
             start.update({n: [_single(other, key)] for n in found})
         outputs = rewrite(self._outputs, lambda node, ins: None, start)
@@ -233,7 +234,7 @@ class Symbol:
     def _given(self, args, kwargs, what: str) -> dict[Node, Any]:
         """Positional values (by argument) or keywords (by variable) as {node: value}."""
         if args and kwargs:
-            raise ValueError(f"Can only specify known argument {what}s either by positional or kwargs way.")
+            raise InvalidValue(f"Can only specify known argument {what}s either by positional or kwargs way.")
         arguments, auxiliary = variables_of(self._outputs)
         if len(args) > len(arguments):
             raise MXNetError(f"infer_{what}: there are {len(arguments)} arguments, got {len(args)}")
@@ -252,7 +253,7 @@ class Symbol:
         for node, shape in self._given(args, kwargs, "shape").items():
             shape = (shape,) if hasattr(shape, "__index__") else shape
             if not isinstance(shape, (tuple, list)) or not all(hasattr(n, "__index__") for n in shape):
-                raise TypeError(f"infer_shape: the shape of {node.name} must be a tuple of ints, got {shape!r}")
+                raise InvalidType(f"infer_shape: the shape of {node.name} must be a tuple of ints, got {shape!r}")
             if len(shape):
                 found[node] = tuple(max(n.__index__(), 0) for n in shape)
         return found
@@ -340,7 +341,7 @@ class Symbol:
         values = typed_graph(self._outputs, types, True)
         by_name = {n.name: n for n in topological(values) if n.op is None}
         if missing := [n for n in wrt if n not in by_name]:
-            raise ValueError(f"gradient: {missing[0]!r} is no variable, the variables are {', '.join(by_name)}")
+            raise InvalidValue(f"gradient: {missing[0]!r} is no variable, the variables are {', '.join(by_name)}")
         grads = gradient_pass(values, [None] * len(values), [Value(by_name[n]) for n in wrt])
         zero = lookup("_zeros")
         grads = [g if g is not None else Value(Node(zero, zero.parse({"shape": by_name[n].types[0].shape}), (), f"{n}_zero"))
@@ -437,9 +438,9 @@ for _name in ("wait_to_read", "wait_to_write", "asnumpy", "asscalar", "copy", "c
 def _single(symbol, what: str) -> Value:
     """The only output of a Symbol. Raises TypeError, ValueError."""
     if not isinstance(symbol, Symbol):
-        raise TypeError(f"Argument {what} must be Symbol instances, but got {type(symbol).__name__}")
+        raise InvalidType(f"Argument {what} must be Symbol instances, but got {type(symbol).__name__}")
     if len(symbol._outputs) != 1:
-        raise ValueError(f"Argument {what}: a single output is needed, got {symbol!r} with {len(symbol._outputs)}\n"
+        raise InvalidValue(f"Argument {what}: a single output is needed, got {symbol!r} with {len(symbol._outputs)}\n"
                          "  fix: take one, s[0]")
     return symbol._outputs[0]
 
@@ -466,7 +467,7 @@ def symbol_function(op: Operator, name: str):
 
     def collect(inputs, static, dynamic, out, node_name, kwargs):
         if out is not None:
-            raise TypeError(f"{name}: takes {len(op.inputs)} Symbols ({', '.join(op.inputs)}) and has no `out`\n"
+            raise InvalidType(f"{name}: takes {len(op.inputs)} Symbols ({', '.join(op.inputs)}) and has no `out`\n"
                             f"  at: {caller_line()}")
         return list(inputs), {**dict(zip(static_keys, static)), **dict(zip(dynamic_keys, dynamic))}, node_name, kwargs
     prototype = make_function(op, name, collect, __name__)
@@ -540,7 +541,7 @@ def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b)
         return apply(lookup(name), name.lower(), [a, b], {})
     array, number, name = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
     if not isinstance(number, Number):
-        raise TypeError(f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers\n"
+        raise InvalidType(f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers\n"
                         f"  at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant of it")
     return apply(lookup(name), name.lower(), [array], {"scalar": number})
 
@@ -571,12 +572,15 @@ def var(name: str, attr: dict[str, str] | None = None, shape=None, lr_mult=None,
     Raises TypeError, ValueError for other names and for values that are not strings.
     """
     if not isinstance(name, str):
-        raise TypeError("Expect a string for variable `name`")
+        raise InvalidType("Expect a string for variable `name`")
     attr = dict(attribute.current().get(attr))
     attribute.check_text(attr, "var")
     attr = attribute.hide(attr)
     if shape is not None:
-        shape = (shape,) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+        try:
+            shape = (shape.__index__(),) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+        except (AttributeError, TypeError):
+            raise InvalidType(f"var: shape must be a tuple of ints, got {shape!r}") from None
         attr["__shape__"] = str(shape)
     if lr_mult is not None:
         attr["__lr_mult__"] = str(lr_mult)
@@ -590,7 +594,7 @@ def var(name: str, attr: dict[str, str] | None = None, shape=None, lr_mult=None,
         attr["__storage_type__"] = str({"default": 0, "row_sparse": 1, "csr": 2}.get(stype, stype))
     for key, value in kwargs.items():
         if not attribute.is_user_key(key):
-            raise ValueError(f"Attribute name={key} is not supported. Additional attributes must start and end with "
+            raise InvalidValue(f"Attribute name={key} is not supported. Additional attributes must start and end with "
                              "double underscores, e.g, __yourattr__")
         attr[key] = str(value)
     return Symbol([new_variable(name, attr or None)])
@@ -603,14 +607,14 @@ def Group(symbols: Sequence[Symbol], create_fn=None) -> Symbol:
     """One Symbol with the outputs of several. Raises TypeError."""
     symbols = list(symbols) if not isinstance(symbols, Symbol) else [symbols]
     if not symbols or any(not isinstance(s, Symbol) for s in symbols):
-        raise TypeError("Expected a list of symbols as input")
+        raise InvalidType("Expected a list of symbols as input")
     return Symbol([v for s in symbols for v in s._outputs])
 
 
 def load(fname: str) -> Symbol:
     """The Symbol of a -symbol.json file of any MXNet since 0.8. Raises MXNetError."""
     if not isinstance(fname, (str, os.PathLike)):
-        raise TypeError("fname need to be string")
+        raise InvalidType("fname need to be string")
     try:
         with open(fname, encoding="utf-8") as file:
             text = file.read()
@@ -622,5 +626,5 @@ def load(fname: str) -> Symbol:
 def load_json(json_str: str) -> Symbol:
     """The Symbol of a JSON text. Raises MXNetError."""
     if not isinstance(json_str, str):
-        raise TypeError("json_str required to be string")
+        raise InvalidType("json_str required to be string")
     return Symbol(from_json(json_str))

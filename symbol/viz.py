@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 from math import prod
 
+from ..engine.error import InvalidType
 from ..kernels.record import dtype_name
 from .draw import Drawing, draw, hidden_nodes, shapes_of
 from .graph import Node, Value, topological
@@ -17,7 +18,7 @@ def _symbol(network, shape) -> Symbol:
     if isinstance(network, (str, os.PathLike)):
         return load(os.fspath(network))
     if not callable(network):
-        raise TypeError(f"symbol must be a Symbol, a Block or the path of a -symbol.json file, got {type(network).__name__}")
+        raise InvalidType(f"symbol must be a Symbol, a Block or the path of a -symbol.json file, got {type(network).__name__}")
     if not shape:
         return _group(network(var("data")))
     with tracing(False):

@@ -1,6 +1,7 @@
 """contrib.nn: blocks side by side, and pixel shuffling."""
 from __future__ import annotations
 
+from ...engine.error import InvalidValue
 from ..hybrid import HybridBlock
 from ..nn import HybridSequential, Identity, Sequential
 
@@ -41,7 +42,7 @@ class _PixelShuffle(HybridBlock):
         super().__init__()
         self._factors = (factor,) * self.n_axes if hasattr(factor, "__index__") else tuple(map(int, factor))
         if len(self._factors) != self.n_axes:
-            raise ValueError(f"{type(self).__name__}: wrong length {len(self._factors)} of factor, "
+            raise InvalidValue(f"{type(self).__name__}: wrong length {len(self._factors)} of factor, "
                              f"expected {self.n_axes}")
 
     def __repr__(self):

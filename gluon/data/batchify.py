@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...engine.error import InvalidValue
 from ...ndarray import functions
 from ...ndarray.ndarray import NDArray, from_memory
 
@@ -37,7 +38,7 @@ def stack_values(data) -> np.ndarray:
     values = [np.asarray(item) for item in data]
     shapes = dict.fromkeys(v.shape for v in values)
     if len(shapes) > 1:
-        raise ValueError("batchify: all items of a batch must have one shape, got "
+        raise InvalidValue("batchify: all items of a batch must have one shape, got "
                          f"{', '.join(map(str, list(shapes)[:4]))}\n  fix: crop or pad them in a transform, "
                          "or give a batchify_fn")
     return np.stack(values)

@@ -5,7 +5,7 @@ import collections
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 
-from ...engine.error import MXNetError
+from ...engine.error import InvalidValue, MXNetError
 from .batchify import default_batchify_fn, default_mp_batchify_fn
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
 from .worker import WorkerPool, default_context
@@ -41,7 +41,7 @@ class DataLoader:
         self._pool, self._next_epoch = None, None
         self._dataset, self._timeout, self._auto_reload = dataset, timeout, auto_reload
         if timeout <= 0:
-            raise ValueError(f"timeout must be positive (seconds), got {timeout}")
+            raise InvalidValue(f"timeout must be positive (seconds), got {timeout}")
         self._batch_sampler = _batch_sampler(dataset, batch_size, shuffle, sampler, last_batch, batch_sampler)
         self._num_workers = max(0, num_workers)
         self._prefetch = max(0, int(prefetch) if prefetch is not None else 2 * self._num_workers)
@@ -167,13 +167,13 @@ class ThreadedPool:
 def _batch_sampler(dataset, batch_size, shuffle, sampler, last_batch, batch_sampler):
     if batch_sampler is not None:
         if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
-            raise ValueError("batch_size, shuffle, sampler and last_batch must not be specified if batch_sampler is "
+            raise InvalidValue("batch_size, shuffle, sampler and last_batch must not be specified if batch_sampler is "
                              "specified.")
         return batch_sampler
     if batch_size is None:
-        raise ValueError("batch_size must be specified unless batch_sampler is specified")
+        raise InvalidValue("batch_size must be specified unless batch_sampler is specified")
     if sampler is None:
         sampler = RandomSampler(len(dataset)) if shuffle else SequentialSampler(len(dataset))
     elif shuffle:
-        raise ValueError("shuffle must not be specified if sampler is specified")
+        raise InvalidValue("shuffle must not be specified if sampler is specified")
     return BatchSampler(sampler, batch_size, last_batch or "keep")

@@ -4,6 +4,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from ...engine.error import InvalidType, InvalidValue
 from ...ndarray.ndarray import NDArray
 from . import recordio
 
@@ -14,10 +15,10 @@ class Dataset:
     """Base of all datasets: subclasses define `__getitem__(number)` and `__len__()`."""
 
     def __getitem__(self, idx):
-        raise TypeError(f"{type(self).__name__} must define __getitem__")
+        raise InvalidType(f"{type(self).__name__} must define __getitem__")
 
     def __len__(self):
-        raise TypeError(f"{type(self).__name__} must define __len__")
+        raise InvalidType(f"{type(self).__name__} must define __len__")
 
     def filter(self, fn: Callable) -> Dataset:
         """The items for which fn(item) is true; every item is looked at once, now."""
@@ -26,7 +27,7 @@ class Dataset:
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Part `index` of `num_shards` parts in a row whose lengths differ by at most one (the first are longer)."""
         if not 0 <= index < num_shards:
-            raise ValueError(f"shard: index must be in [0, num_shards) = [0, {num_shards}), got {index}")
+            raise InvalidValue(f"shard: index must be in [0, num_shards) = [0, {num_shards}), got {index}")
         length, extra = divmod(len(self), num_shards)
         start = length * index + min(index, extra)
         return _Subset(self, range(start, start + length + (index < extra)))
@@ -40,7 +41,7 @@ class Dataset:
         """The items in the order that a Sampler (or any iterable of numbers) gives."""
         from .sampler import Sampler
         if not isinstance(sampler, Sampler):
-            raise TypeError(f"sample: sampler must be a Sampler, got {type(sampler).__name__}")
+            raise InvalidType(f"sample: sampler must be a Sampler, got {type(sampler).__name__}")
         return _Subset(self, list(sampler))
 
     def transform(self, fn: Callable, lazy: bool = True) -> Dataset:
@@ -74,10 +75,10 @@ class ArrayDataset(Dataset):
 
     def __init__(self, *args):
         if not args:
-            raise ValueError("ArrayDataset: needs at least one array")
+            raise InvalidValue("ArrayDataset: needs at least one array")
         lengths = [len(a) for a in args]
         if len(set(lengths)) > 1:
-            raise ValueError(f"ArrayDataset: all arrays must have the same length, got {', '.join(map(str, lengths))}")
+            raise InvalidValue(f"ArrayDataset: all arrays must have the same length, got {', '.join(map(str, lengths))}")
         self._length = lengths[0]
         # One-dimensional arrays give Python's side of the world: numbers, as labels are wanted.
         self._data = [a.asnumpy() if isinstance(a, NDArray) and a.ndim == 1 else a for a in args]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...engine.error import MXNetError
+from ...engine.error import InvalidValue, MXNetError
 from . import codec
 
 MAGIC = 0xCED7230A
@@ -34,6 +34,10 @@ def split_at_magic(record: bytes) -> list[bytes]:
     return parts
 
 
+class RecordFileError(MXNetError, OSError):
+    """A record file that cannot be opened."""
+
+
 class MXRecordIO:
     """A file of records, read or written one after the other.
 
@@ -52,9 +56,12 @@ class MXRecordIO:
     def open(self) -> None:
         """Opens the file at its beginning."""
         if self.flag not in ("r", "w"):
-            raise ValueError(f"MXRecordIO: flag must be 'r' or 'w', got {self.flag!r}")
+            raise InvalidValue(f"MXRecordIO: flag must be 'r' or 'w', got {self.flag!r}")
         self.writable = self.flag == "w"
-        self._file = open(self.uri, self.flag + "b")
+        try:
+            self._file = open(self.uri, self.flag + "b")
+        except OSError as error:
+            raise RecordFileError(f"MXRecordIO: cannot open {self.uri!r}: {error.strerror}") from error
         self._pid = os.getpid()
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import functions
 
 __all__ = ["Sampler", "SequentialSampler", "RandomSampler", "BatchSampler", "FilterSampler", "IntervalSampler"]
@@ -20,10 +21,10 @@ class Sampler:
     """Base of all samplers: subclasses define `__iter__` (numbers, or lists of numbers) and `__len__`."""
 
     def __len__(self) -> int:
-        raise TypeError(f"{type(self).__name__} must define __len__")
+        raise InvalidType(f"{type(self).__name__} must define __len__")
 
     def __iter__(self) -> Iterator:
-        raise TypeError(f"{type(self).__name__} must define __iter__")
+        raise InvalidType(f"{type(self).__name__} must define __iter__")
 
 
 class SequentialSampler(Sampler):
@@ -70,7 +71,7 @@ class IntervalSampler(Sampler):
 
     def __init__(self, length: int, interval: int, rollover: bool = True):
         if not 0 < interval <= length:
-            raise ValueError(f"IntervalSampler: interval must be in [1, length] = [1, {length}], got {interval}")
+            raise InvalidValue(f"IntervalSampler: interval must be in [1, length] = [1, {length}], got {interval}")
         self._length, self._interval, self._rollover = length, interval, rollover
 
     def __iter__(self):
@@ -90,10 +91,10 @@ class BatchSampler(Sampler):
 
     def __init__(self, sampler, batch_size: int, last_batch: str = "keep"):
         if last_batch not in ("keep", "discard", "rollover"):
-            raise ValueError("BatchSampler: last_batch must be one of 'keep', 'discard', or 'rollover', "
+            raise InvalidValue("BatchSampler: last_batch must be one of 'keep', 'discard', or 'rollover', "
                              f"but got {last_batch}")
         if batch_size < 1:
-            raise ValueError(f"BatchSampler: batch_size must be positive, got {batch_size}")
+            raise InvalidValue(f"BatchSampler: batch_size must be positive, got {batch_size}")
         self._sampler, self._batch_size, self._last_batch = sampler, batch_size, last_batch
         self._rest: list = []
 

@@ -1,6 +1,7 @@
 """Activation layers."""
 from __future__ import annotations
 
+from ...engine.error import InvalidValue
 from .. import initializer
 from ..hybrid import HybridBlock
 
@@ -31,7 +32,7 @@ class LeakyReLU(HybridBlock):
 
     def __init__(self, alpha, **kwargs):
         if alpha < 0:
-            raise ValueError(f"LeakyReLU: alpha must be >= 0, got {alpha}")
+            raise InvalidValue(f"LeakyReLU: alpha must be >= 0, got {alpha}")
         super().__init__(**kwargs)
         self._alpha = alpha
 

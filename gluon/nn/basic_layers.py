@@ -1,11 +1,13 @@
 """Basic layers: containers, Dense, Dropout, normalisations, Embedding, Flatten, Lambda."""
 from __future__ import annotations
 
+import numbers
 import warnings
 
 import numpy as np
 
 from ... import ndarray as nd
+from ...engine.error import InvalidValue
 from ..block import Block, _indent
 from ..hybrid import HybridBlock
 from .activations import Activation
@@ -109,6 +111,8 @@ class Dense(HybridBlock):
     def __init__(self, units, activation=None, use_bias=True, flatten=True, dtype="float32", weight_initializer=None,
                  bias_initializer="zeros", in_units=0, **kwargs):
         super().__init__(**kwargs)
+        if not isinstance(units, numbers.Integral) or units < 0:
+            raise InvalidValue(f"Dense: units must be an int of at least 0, got {units!r}")
         self._flatten, self._units, self._in_units = flatten, units, in_units
         with self.name_scope():
             self.weight = self.params.get("weight", shape=(units, in_units), init=weight_initializer, dtype=dtype,
@@ -315,12 +319,12 @@ class Lambda(Block):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             if not hasattr(nd, function):
-                raise ValueError(f"Function name {function} is not found in ndarray.")
+                raise InvalidValue(f"Function name {function} is not found in ndarray.")
             self._func_impl, self._func_name = getattr(nd, function), function
         elif callable(function):
             self._func_impl, self._func_name = function, function.__name__
         else:
-            raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
+            raise InvalidValue(f"Unrecognized function in lambda: {function} of type {type(function)}")
 
     def forward(self, *args):
         return self._func_impl(*args)
@@ -339,13 +343,13 @@ class HybridLambda(HybridBlock):
         super().__init__(prefix=prefix)
         if isinstance(function, str):
             if not hasattr(nd, function):
-                raise ValueError(f"Function name {function} is not found in ndarray/symbol.")
+                raise InvalidValue(f"Function name {function} is not found in ndarray/symbol.")
             self._func = lambda F, *args: getattr(F, function)(*args)
             self._func_name = function
         elif callable(function):
             self._func, self._func_name = function, function.__name__
         else:
-            raise ValueError(f"Unrecognized function in lambda: {function} of type {type(function)}")
+            raise InvalidValue(f"Unrecognized function in lambda: {function} of type {type(function)}")
 
     def hybrid_forward(self, F, x, *args):
         return self._func(F, x, *args)

@@ -1,6 +1,7 @@
 """Convolutions, transposed convolutions, poolings, padding."""
 from __future__ import annotations
 
+from ...engine.error import InvalidValue
 from ..hybrid import HybridBlock
 from .activations import Activation
 
@@ -30,13 +31,13 @@ __all__ = [
 def _tuple(value, n: int, name: str) -> tuple[int, ...]:
     value = (value,) * n if hasattr(value, "__index__") else tuple(value)
     if len(value) != n:
-        raise ValueError(f"{name} must be a number or {n} of them, got {value}")
+        raise InvalidValue(f"{name} must be a number or {n} of them, got {value}")
     return value
 
 
 def _layout(layout: str, allowed: tuple[str, ...]) -> str:
     if layout not in allowed:
-        raise ValueError(f"layout must be one of {', '.join(allowed)}, got {layout!r}")
+        raise InvalidValue(f"layout must be one of {', '.join(allowed)}, got {layout!r}")
     return layout
 
 
@@ -58,7 +59,7 @@ class _Conv(HybridBlock):
         if adj is not None:
             self._kwargs["adj"] = _tuple(adj, n, "output_padding")
         if channels % groups or in_channels % groups:
-            raise ValueError(f"{type(self).__name__}: channels and in_channels must be multiples of groups, got "
+            raise InvalidValue(f"{type(self).__name__}: channels and in_channels must be multiples of groups, got "
                              f"{channels}, {in_channels} and {groups}")
         first, second = (channels, in_channels // groups)
         if op_name == "Deconvolution":
@@ -287,7 +288,7 @@ class ReflectionPad2D(HybridBlock):
         super().__init__(**kwargs)
         self._padding = (0, 0, 0, 0) + (padding,) * 4 if isinstance(padding, int) else tuple(padding)
         if len(self._padding) != 8:
-            raise ValueError(f"ReflectionPad2D: padding must be a number or 8 of them, got {padding}")
+            raise InvalidValue(f"ReflectionPad2D: padding must be a number or 8 of them, got {padding}")
 
     def hybrid_forward(self, F, x):
         return F.pad(x, mode="reflect", pad_width=self._padding)

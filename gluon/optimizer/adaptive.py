@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import math
 
+from ...engine.error import InvalidValue
 from ...ndarray import functions
 from ...ndarray.invoke import copy_into
 from .optimizer import (
@@ -123,7 +124,7 @@ class GroupAdaGrad(Optimizer):
     def update(self, index, weight, grad, state):
         lr, wd, _ = self._start(index)
         if wd:
-            raise ValueError(f"GroupAdaGrad: weight decay is not supported, got wd={wd}\n  fix: wd=0")
+            raise InvalidValue(f"GroupAdaGrad: weight decay is not supported, got wd={wd}\n  fix: wd=0")
         grad = self._clipped(grad * self.rescale_grad)
         rows = grad.reshape((grad.shape[0], -1))
         copy_into(state + functions.mean(rows * rows, axis=1, keepdims=True), state)

@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import warnings
 from typing import ClassVar
 
 from ...engine import location
-from ...engine.error import MXNetError
+from ...engine.error import MissingMethod, MXNetError
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
@@ -17,6 +18,23 @@ MULTI_TENSOR = 64        # weights of one operator call
 
 class OptimizerError(MXNetError, ValueError, AssertionError):
     """An optimizer that is unknown, or used in a way it cannot work."""
+
+
+class UnknownOption(OptimizerError, TypeError):
+    """A parameter that an optimizer does not have."""
+
+
+def _parameters_of(klass) -> set[str]:
+    """Names that a class and its bases take as keywords; empty where one cannot tell."""
+    names: set[str] = set()
+    for k in klass.__mro__[:-1]:
+        if "__init__" not in k.__dict__:
+            continue
+        found = inspect.signature(k.__init__).parameters.values()
+        names |= {p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        if not any(p.kind is p.VAR_KEYWORD for p in found):
+            break
+    return names - {"self"}
 
 
 class Optimizer:
@@ -72,6 +90,12 @@ class Optimizer:
             near = difflib.get_close_matches(name.lower(), Optimizer.opt_registry, 1)
             raise OptimizerError(f"Cannot find optimizer {name}" + (f"\n  fix: did you mean {near[0]!r}?" if near else
                                  f"\n  fix: one of {', '.join(sorted(Optimizer.opt_registry))}"))
+        allowed = _parameters_of(klass)
+        unknown = [k for k in kwargs if k not in allowed]
+        if unknown and allowed:
+            near = difflib.get_close_matches(unknown[0], allowed, 1)
+            raise UnknownOption(f"{klass.__name__} has no parameter {unknown[0]!r}, its parameters are "
+                                f"{', '.join(sorted(allowed))}" + (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
         return klass(**kwargs)
 
     # ---- to be defined by subclasses -----------------------------------------------------------------------
@@ -81,7 +105,7 @@ class Optimizer:
 
     def update(self, index, weight, grad, state) -> None:
         """One step of one weight, in place (or of lists of them, when aggregate_num > 0)."""
-        raise NotImplementedError(f"{type(self).__name__} must define update(self, index, weight, grad, state)")
+        raise MissingMethod(f"{type(self).__name__} must define update(self, index, weight, grad, state)")
 
     def _keeps_copy(self, weight) -> bool:
         return self.multi_precision and weight._spec.dtype in ("float16", "bfloat16")

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ... import ndarray as nd
-from ...engine.error import MXNetError
+from ...engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
 from ...ndarray.ndarray import NDArray
 from ..block import Block
 from ..hybrid import HybridBlock
@@ -32,7 +32,7 @@ class RecurrentCell(Block):
 
     def state_info(self, batch_size: int = 0) -> list[dict]:
         """Shapes of the states."""
-        raise TypeError(f"{type(self).__name__} must define state_info")
+        raise InvalidType(f"{type(self).__name__} must define state_info")
 
     def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs) -> list:
         """States to begin with. func: makes an array from shape= and **kwargs."""
@@ -288,7 +288,7 @@ class DropoutCell(HybridRecurrentCell):
     def __init__(self, rate, axes=(), prefix=None, params=None):
         super().__init__(prefix, params)
         if not 0 <= rate <= 1:
-            raise ValueError(f"DropoutCell: rate must be a number in [0, 1], got {rate}")
+            raise InvalidValue(f"DropoutCell: rate must be a number in [0, 1], got {rate}")
         self._rate, self._axes = rate, axes
 
     def __repr__(self):
@@ -416,7 +416,7 @@ class BidirectionalCell(HybridRecurrentCell):
         self._output_prefix = output_prefix
 
     def __call__(self, inputs, states):
-        raise NotImplementedError("Bidirectional cannot be stepped. Please use unroll")
+        raise MissingMethod("Bidirectional cannot be stepped. Please use unroll")
 
     def __repr__(self):
         return f"BidirectionalCell(forward={self._children['l_cell']}, backward={self._children['r_cell']})"

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ... import ndarray as nd
-from ...engine.error import MXNetError, ShapeError
+from ...engine.error import InvalidValue, MXNetError, ShapeError
 from ...kernels.record import dtype_name
 from ...ndarray.ndarray import NDArray
 from ..hybrid import HybridBlock
@@ -182,7 +182,7 @@ class RNN(_RNNLayer):
                  i2h_weight_initializer=None, h2h_weight_initializer=None, i2h_bias_initializer="zeros",
                  h2h_bias_initializer="zeros", input_size=0, dtype="float32", **kwargs):
         if activation not in ("relu", "tanh"):
-            raise ValueError(f"RNN: activation must be 'relu' or 'tanh', got {activation!r}")
+            raise InvalidValue(f"RNN: activation must be 'relu' or 'tanh', got {activation!r}")
         self._activation = activation
         super().__init__(hidden_size, num_layers, layout, dropout, bidirectional, input_size, _initializers(
             i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample
-from ..shapes import same_dtype
+from ..shapes import must_be, same_dtype
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -231,8 +231,16 @@ operator("Convolution", aliases=("_npx_convolution",), inputs=("data", "weight",
              "Layouts that end in C have the channels of data, weight and output last.")
 
 
-def _grad_data_infer(ins, data_shape, **_):
-    return [Type(data_shape, ins[0].dtype)]
+def _check_grad(op, dy, data_shape, weight_shape, dtype, **taps):
+    """dy must be what Convolution gives for this data and weight: kernels rely on it. Raises ShapeError."""
+    ins = [Type(data_shape, dtype), Type(weight_shape, dtype)]
+    must_be(op, "dy", dy, _conv_infer(ins, num_filter=weight_shape[0], no_bias=True, **taps)[0].shape)
+
+
+def _grad_data_infer(ins, data_shape, **taps):
+    dy, weight = ins
+    _check_grad("_conv_grad_data", dy, data_shape, weight.shape, dy.dtype, **taps)
+    return [Type(data_shape, dy.dtype)]
 
 
 def _grad_data_ref(xp, dy, w, *, data_shape, **taps):
@@ -245,8 +253,10 @@ def _grad_data_grad(F, dys, xs, ys, data_shape, **taps):
             F._conv_grad_weight(dy, a, weight_shape=w.shape, **taps)]
 
 
-def _grad_weight_infer(ins, weight_shape, **_):
-    return [Type(weight_shape, ins[0].dtype)]
+def _grad_weight_infer(ins, weight_shape, **taps):
+    dy, data = ins
+    _check_grad("_conv_grad_weight", dy, data.shape, weight_shape, dy.dtype, **taps)
+    return [Type(weight_shape, dy.dtype)]
 
 
 def _grad_weight_ref(xp, dy, x, *, weight_shape, **taps):

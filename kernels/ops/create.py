@@ -41,6 +41,8 @@ def _arange_count(start, stop, step, repeat) -> tuple[float, int]:
         start, stop = 0.0, start
     if step == 0:
         raise OperatorError("_arange", "step must not be 0")
+    if not all(map(math.isfinite, (start, stop, step))):
+        raise OperatorError("_arange", f"start, stop and step must be finite, got {start}, {stop} and {step}")
     if repeat < 1:
         raise OperatorError("_arange", f"repeat must be positive, got {repeat}")
     return start, max(math.ceil((stop - start) / step), 0)

@@ -8,7 +8,7 @@ from math import prod
 
 from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, values
-from ..shapes import one_axis, same_dtype
+from ..shapes import must_be, one_axis, same_dtype
 
 MODES = ("clip", "raise", "wrap")
 
@@ -63,8 +63,15 @@ operator("take", aliases=("_npi_take",), inputs=("a", "indices"), params=TAKE, i
          samples=(sample((3, 4), INDICES), sample((3, 4), INDICES, axis=-1, mode="wrap"),
                   sample((2, 3, 4), values([0, 2]), axis=1, mode="raise")),
          doc="Slices of a along an axis at indices: a.shape[:axis] + indices.shape + a.shape[axis + 1:].")
+def _take_grad_infer(ins, axis, mode, shape):
+    data, indices = ins
+    at = one_axis("_take_grad", axis, len(shape))
+    must_be("_take_grad", "data", data, (*shape[:at], *indices.shape, *shape[at + 1:]))
+    return [Type(shape, data.dtype)]
+
+
 operator("_take_grad", inputs=("data", "indices"), params=(*TAKE, Param("shape", "shape")),
-         infer=lambda ins, axis, mode, shape: [Type(shape, ins[0].dtype)], ref=_take_back_ref,
+         infer=_take_grad_infer, ref=_take_back_ref,
          grad=lambda F, dys, xs, ys, axis, mode, shape: [F.take(dys[0], xs[1], axis=axis, mode=mode), None],
          samples=(sample((2, 3, 4), INDICES, shape=(3, 4)), sample((2, 2), values([0, 0]), axis=1, shape=(2, 3))),
          doc="The gradient of take: data added up at indices in zeros of a shape.")
@@ -141,8 +148,18 @@ operator("pick", aliases=("_npx_pick", "choose_element_0index"), inputs=("data",
          samples=(sample((3, 4), values([0, 5, -1])), sample((2, 3), values([[1, 0, 1]]), axis=0, keepdims=True),
                   sample((3, 4), values([0, 5, -1]), mode="wrap"), sample((3,), values([1]), axis=0)),
          doc="One element along an axis for each index: data's shape without the axis (size 1 with keepdims).")
+def _pick_grad_infer(ins, axis, mode, shape):
+    at = one_axis("_pick_grad", axis, len(shape))
+    n_picks = prod(shape[:at] + shape[at + 1:])
+    for t, name in zip(ins, ("data", "index")):
+        if prod(t.shape) != n_picks:
+            raise ShapeError("_pick_grad", f"{name} must have {n_picks} elements for shape {shape} without axis {axis}, "
+                             f"got {t.shape}")
+    return [Type(shape, ins[0].dtype)]
+
+
 operator("_pick_grad", inputs=("data", "index"), params=(Param("axis", "int", -1), PICK_MODE, Param("shape", "shape")),
-         infer=lambda ins, axis, mode, shape: [Type(shape, ins[0].dtype)], ref=_pick_back_ref,
+         infer=_pick_grad_infer, ref=_pick_back_ref,
          grad=lambda F, dys, xs, ys, axis, mode, shape:
              [F.reshape_to(F.pick(dys[0], xs[1], axis=axis, mode=mode), shape=xs[0].shape), None],
          samples=(sample((3,), values([0, 5, -1]), shape=(3, 4)), sample((2, 1), values([1, 0]), axis=1, shape=(2, 3))),

@@ -11,7 +11,7 @@ from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
 from ..pointwise import sum_to
 from ..record import Param, Type, operator, sample, uniform
-from ..shapes import one_axis
+from ..shapes import many_axes, must_be, one_axis
 
 
 def _keep(shape, axes):
@@ -73,9 +73,20 @@ def _norm_grad_grad(F, dys, xs, ys, axes, eps):
     return [None if g is None else cast_to(F, g, t) for g, t in zip(gs, dtypes)] + [None, None]
 
 
+def _norm_grad_infer(ins, axes, eps):
+    dy, data, gamma, mean, rstd = ins
+    held = many_axes("_norm_grad", axes, len(data.shape))
+    must_be("_norm_grad", "dy", dy, data.shape)
+    for t, name in ((mean, "mean"), (rstd, "rstd")):
+        must_be("_norm_grad", name, t, tuple(1 if a in held else n for a, n in enumerate(data.shape)))
+    if len(gamma.shape) != len(data.shape) or any(g not in (1, n) for g, n in zip(gamma.shape, data.shape)):
+        raise ShapeError("_norm_grad", f"gamma must broadcast to data, got gamma {gamma.shape} and data {data.shape}")
+    return [data, gamma, gamma]
+
+
 operator("_norm_grad", inputs=("dy", "data", "gamma", "mean", "rstd"), n_outputs=3,
          params=(Param("axes", "shape"), Param("eps", "float")), output_names=("dx", "dgamma", "dbeta"),
-         infer=lambda ins, axes, eps: [ins[1], ins[2], ins[2]], ref=_norm_grad_ref, grad=_norm_grad_grad,
+         infer=_norm_grad_infer, ref=_norm_grad_ref, grad=_norm_grad_grad,
          samples=(sample((4, 3, 2), (4, 3, 2), (1, 3, 1), (1, 3, 1), uniform((1, 3, 1), .5, 2), axes=(0, 2), eps=1e-3),
                   sample((4, 3), (4, 3), (1, 3), (4, 1), uniform((4, 1), .5, 2), axes=(1,), eps=1e-5)),
          doc="Backward of xhat * gamma + beta, xhat = (data - mean) * rstd, where mean and rstd are the mean of data over "

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, values
-from ..shapes import same_dtype
+from ..shapes import must_be, same_dtype
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
 
@@ -380,8 +380,15 @@ def _split_grad_inputs(ins, mode, use_sequence_length):
     return heads, _split_inputs(ins[n:-1], mode, use_sequence_length), ins[-1]
 
 
-def _grad_infer(ins, mode, use_sequence_length, **_):
-    _, (x, params, state, cell, _), _ = _split_grad_inputs(ins, mode, use_sequence_length)
+def _grad_infer(ins, mode, use_sequence_length, p, **attrs):
+    heads, (x, params, state, cell, length), reserve = _split_grad_inputs(ins, mode, use_sequence_length)
+    forward = [t for t in (x, params, state, cell, length) if t is not None]
+    outs = _infer(forward, mode, use_sequence_length, True, p, True, **attrs)
+    for t, want, name in zip(heads, outs, ("dy", "dstate", "dstate_cell")):
+        if t is not None:
+            must_be("_rnn_grad", name, t, want.shape)
+    if 0 not in reserve.shape:
+        must_be("_rnn_grad", "reserve", reserve, outs[-1].shape)
     return [x, params, state] + ([cell] if cell else [])
 
 

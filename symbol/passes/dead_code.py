@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ...engine.error import InvalidValue
 from ..graph import Node, Value, variable, with_inputs
 
 
@@ -24,7 +25,7 @@ def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
             if v in given or v.node in done:
                 continue
             if v.node.op is None:
-                raise ValueError(f"variable {v.node.name!r} is not among the program's inputs")
+                raise InvalidValue(f"variable {v.node.name!r} is not among the program's inputs")
             done.add(v.node)
             stack.append((v, True))
             stack.extend((x, False) for x in reversed(v.node.inputs))

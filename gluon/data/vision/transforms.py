@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 
-from ....engine.error import OperatorError
+from ....engine.error import InvalidType, InvalidValue, OperatorError
 from ....ndarray import functions as nd
 from ....ndarray.ndarray import NDArray, from_memory
 from ...block import Block
@@ -298,12 +298,12 @@ def _rotated(x: NDArray, degrees: float, zoom_in: bool, zoom_out: bool) -> NDArr
 
 def _check_rotation(block, zoom_in, zoom_out):
     if zoom_in and zoom_out:
-        raise ValueError(f"{type(block).__name__}: `zoom_in` and `zoom_out` cannot be both True")
+        raise InvalidValue(f"{type(block).__name__}: `zoom_in` and `zoom_out` cannot be both True")
 
 
 def _check_float(block, x):
     if np.dtype(x.dtype) != np.float32:
-        raise TypeError(f"{type(block).__name__}: images must be float32 (C, H, W), got {np.dtype(x.dtype)}\n"
+        raise InvalidType(f"{type(block).__name__}: images must be float32 (C, H, W), got {np.dtype(x.dtype)}\n"
                         "  fix: put ToTensor() or Cast() before it")
 
 
@@ -331,9 +331,9 @@ class RandomRotation(_Transform):
         _check_rotation(self, zoom_in, zoom_out)
         low, high = angle_limits
         if low >= high:
-            raise ValueError("`angle_limits` must be an ordered tuple")
+            raise InvalidValue("`angle_limits` must be an ordered tuple")
         if not 0 <= rotate_with_proba <= 1:
-            raise ValueError("Probability of rotating the image should be between 0 and 1")
+            raise InvalidValue("Probability of rotating the image should be between 0 and 1")
         self._limits, self._zoom_in, self._zoom_out = (low, high), zoom_in, zoom_out
         self._probability = rotate_with_proba
 

@@ -1,9 +1,10 @@
 """AlexNet (Krizhevsky et al. 2012) and VGG (Simonyan and Zisserman 2014)."""
 from __future__ import annotations
 
+from ....engine.error import InvalidValue
+from ... import nn
 from ...hybrid import HybridBlock
 from ...initializer import Xavier
-from ... import nn
 from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["AlexNet", "alexnet", "VGG", "get_vgg"]
@@ -51,7 +52,7 @@ class VGG(HybridBlock):
     def __init__(self, layers, filters, classes=1000, batch_norm=False, **kwargs):
         super().__init__(**kwargs)
         if len(layers) != len(filters):
-            raise ValueError(f"VGG: layers and filters must be of one length, got {len(layers)} and {len(filters)}")
+            raise InvalidValue(f"VGG: layers and filters must be of one length, got {len(layers)} and {len(filters)}")
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
             for n, channels in zip(layers, filters):
@@ -81,7 +82,7 @@ def get_vgg(num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, batch_norm, prefix.
     """
     if num_layers not in SPEC:
-        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {list(SPEC)}")
+        raise InvalidValue(f"Invalid number of layers: {num_layers}. Options are {list(SPEC)}")
     net = VGG(SPEC[num_layers], [64, 128, 256, 512, 512], **kwargs)
     return load_pretrained(net, f"vgg{num_layers}{'_bn' if kwargs.get('batch_norm') else ''}", pretrained, ctx, root)
 

@@ -1,9 +1,10 @@
 """DenseNet (Huang et al. 2016)."""
 from __future__ import annotations
 
+from ....engine.error import InvalidValue
+from ... import nn
 from ...contrib.nn import HybridConcurrent, Identity
 from ...hybrid import HybridBlock
-from ... import nn
 from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["DenseNet"]
@@ -65,7 +66,7 @@ SPEC = {121: (64, 32, [6, 12, 24, 16]), 161: (96, 48, [6, 12, 36, 24]), 169: (64
 def get_densenet(num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     """DenseNet with 121, 161, 169 or 201 layers. pretrained: load its parameters from the folder `root` to ctx."""
     if num_layers not in SPEC:
-        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {list(SPEC)}")
+        raise InvalidValue(f"Invalid number of layers: {num_layers}. Options are {list(SPEC)}")
     return load_pretrained(DenseNet(*SPEC[num_layers], **kwargs), f"densenet{num_layers}", pretrained, ctx, root)
 
 

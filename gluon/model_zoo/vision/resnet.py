@@ -1,8 +1,9 @@
 """ResNet v1 (He et al. 2015) and v2 (He et al. 2016)."""
 from __future__ import annotations
 
-from ...hybrid import HybridBlock
+from ....engine.error import InvalidValue
 from ... import nn
+from ...hybrid import HybridBlock
 from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["ResNetV1", "ResNetV2", "BasicBlockV1", "BasicBlockV2", "BottleneckV1", "BottleneckV2", "get_resnet"]
@@ -102,7 +103,7 @@ class _ResNet(HybridBlock):
 
     def _stages(self, block, layers, channels):
         if len(layers) != len(channels) - 1:
-            raise ValueError(f"{type(self).__name__}: channels must have one entry more than layers, got "
+            raise InvalidValue(f"{type(self).__name__}: channels must have one entry more than layers, got "
                              f"{len(channels)} and {len(layers)}")
         for i, n in enumerate(layers):
             stage = nn.HybridSequential(prefix=f"stage{i + 1}_")
@@ -165,9 +166,9 @@ def get_resnet(version, num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwar
     pretrained: load its parameters from the folder `root` to ctx. kwargs: of ResNetV1 (classes, thumbnail, prefix).
     """
     if num_layers not in SPEC:
-        raise ValueError(f"Invalid number of layers: {num_layers}. Options are {list(SPEC)}")
+        raise InvalidValue(f"Invalid number of layers: {num_layers}. Options are {list(SPEC)}")
     if version not in NETS:
-        raise ValueError(f"Invalid resnet version: {version}. Options are 1 and 2.")
+        raise InvalidValue(f"Invalid resnet version: {version}. Options are 1 and 2.")
     kind, layers, channels = SPEC[num_layers]
     net = NETS[version](BLOCKS[version][kind], layers, channels, **kwargs)
     return load_pretrained(net, f"resnet{num_layers}_v{version}", pretrained, ctx, root)

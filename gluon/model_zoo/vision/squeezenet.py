@@ -1,9 +1,10 @@
 """SqueezeNet 1.0 and 1.1 (Iandola et al. 2016)."""
 from __future__ import annotations
 
+from ....engine.error import InvalidValue
+from ... import nn
 from ...contrib.nn import HybridConcurrent
 from ...hybrid import HybridBlock
-from ... import nn
 from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["SqueezeNet", "squeezenet1_0", "squeezenet1_1"]
@@ -35,7 +36,7 @@ class SqueezeNet(HybridBlock):
     def __init__(self, version, classes=1000, **kwargs):
         super().__init__(**kwargs)
         if version not in VERSIONS:
-            raise ValueError(f"Unsupported SqueezeNet version {version}: 1.0 or 1.1 expected")
+            raise InvalidValue(f"Unsupported SqueezeNet version {version}: 1.0 or 1.1 expected")
         (channels, kernel), modules = VERSIONS[version]
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
