@@ -46,9 +46,8 @@ def positive(text: str) -> int:
 def load_images(name: str, train: bool) -> ArrayDataset:
     """A named data set as (image, label): images float32 (1, H, W) in [0, 1], labels float32."""
     dataset = DATASETS[name](train=train)
-    images, labels = zip(*((np.asarray(x), float(y)) for x, y in dataset))
-    images = np.stack(images).astype(np.float32).transpose(0, 3, 1, 2) / 255
-    return ArrayDataset(images, np.array(labels, np.float32))
+    images = dataset._data.astype(np.float32).transpose(0, 3, 1, 2) / 255
+    return ArrayDataset(images, dataset._label.astype(np.float32))
 
 
 def mlp(classes: int = 10) -> nn.HybridSequential:
@@ -82,26 +81,26 @@ def build(name: str, image_size: int, classes: int = 10):
 class Progress:
     """A tqdm bar on a terminal, a plain line per epoch elsewhere.
 
-    The loss shown is the one of some steps ago: it is ready, so showing it does not stop the engine.
+    The loss shown is the one of EVERY steps ago: it is ready or nearly so, and waiting for it keeps this loop from
+    running further ahead of the engine than that, which would only hold memory.
     """
     EVERY = 20
 
     def __init__(self, total: int, label: str):
-        self._bar, self._pending, self._shown = None, None, float("nan")
+        self._bar, self._pending, self._count = None, None, 0
         if sys.stderr.isatty() and not os.environ.get("CI") and not os.environ.get("NO_COLOR"):
             from tqdm import tqdm
             self._bar = tqdm(total=total, desc=label, leave=False, unit="batch")
-        self._count = 0
 
     def step(self, loss) -> None:
         self._count += 1
-        if self._bar is None:
-            return
-        self._bar.update()
+        if self._bar is not None:
+            self._bar.update()
         if self._count % self.EVERY == 0:
             if self._pending is not None:
-                self._shown = float(self._pending.asnumpy().mean())
-                self._bar.set_postfix(loss=f"{self._shown:.4f}")
+                shown = float(self._pending.asnumpy().mean())
+                if self._bar is not None:
+                    self._bar.set_postfix(loss=f"{shown:.4f}")
             self._pending = loss
 
     def close(self) -> None:

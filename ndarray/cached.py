@@ -17,7 +17,7 @@ from ..symbol.program import lower
 from . import autograd
 from .invoke import run_all
 from .ndarray import NDArray, state
-from .tape import TapeNode, next_seq, record, shadow
+from .tape import TapeNode, entries_of, next_seq, record, shadow
 
 MAX_ENTRIES = 256
 
@@ -74,10 +74,8 @@ class CachedGraph:
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Runs the graph. Returns one array for each output. Raises what inference raises for wrong shapes."""
-        recording = state.recording
-        wanted = tuple([a._tape is not None for a in arrays]) if recording else ()
-        if True not in wanted:
-            recording, wanted = False, ()
+        entries = entries_of(arrays) if state.recording else None
+        wanted = () if entries is None else tuple([e is not None for e in entries])
         key = (state.training, wanted, *[a._spec for a in arrays])
         entry = self.entries.get(key)
         if entry is None:
@@ -89,10 +87,10 @@ class CachedGraph:
         program = entry.program
         made = program.run(arrays, (), location.capture() if program.can_fail else -1)
         outs = made[:entry.n_out]
-        if recording:
+        if entries is not None:
             node = TapeNode()
             node.plan, node.inputs, node.scalars = entry, tuple(arrays), ()
-            node.entries = tuple([a._tape for a in arrays])
+            node.entries = entries
             node.seq = next_seq()
             node.saved = {i: shadow(outs[i]) for i in entry.saved}
             node.saved.update((i, a) for i, a in enumerate(made[entry.n_out:], entry.n_out))

@@ -18,7 +18,7 @@ from ..kernels.record import lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, spec
 from .invoke import copy_into, invoke, launch
 from .ndarray import NDArray, from_memory, make, state
-from .tape import record
+from .tape import record, spent
 
 NEW_AXIS = None
 MAX_PARTS = 4096
@@ -417,11 +417,11 @@ def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
     """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one into a part."""
     if not state.recording:
         return
-    if target._tape is not None:
+    if target._tape is not None and not spent(target._tape):
         raise MXNetError(compose(
             "Assigning to NDArrays that are already in a computational graph will cause undefined behavior when "
             "evaluating gradients", fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()"))
-    if not whole and isinstance(value, NDArray) and value._tape is not None:
+    if not whole and isinstance(value, NDArray) and value._tape is not None and not spent(value._tape):
         raise MXNetError(compose(
             "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd: a recorded array "
             "cannot be written into part of another", fix="build the array with nd.concat, nd.stack or nd.where"))

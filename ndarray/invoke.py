@@ -12,7 +12,7 @@ from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from .ndarray import NDArray, check_nd, state
-from .tape import record
+from .tape import record, spent
 
 MAX_KEYS = 8192
 
@@ -99,7 +99,7 @@ def _targets(plan: Plan, out) -> list[NDArray]:
         if target._spec.shape != s.shape or target._spec.dtype != s.dtype:
             raise OperatorError(plan.op.name, f"out must have shape {s.shape} and dtype {s.dtype}, got "
                                 f"{target._spec.shape} and {target._spec.dtype}")
-        if state.recording and target._tape.__class__ is tuple:
+        if state.recording and target._tape.__class__ is tuple and not spent(target._tape):
             raise OperatorError(plan.op.name, "cannot write into an array that autograd has recorded: assigning to "
                                 "NDArrays that are already in a computational graph would change its gradients",
                                 fix="use out-of-place operations inside autograd.record()")

@@ -29,12 +29,29 @@ class TapeNode:
     __slots__ = ("plan", "scalars", "inputs", "entries", "saved", "seq")
 
 
+def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
+    """Where arrays came from; None if from no variable. What backward has used up counts as a constant, as in MXNet:
+    a state carried from one truncated sequence to the next needs no detach."""
+    entries = tuple([a._tape for a in arrays])
+    wanted = False
+    for e in entries:
+        if e is not None:
+            if e.__class__ is tuple and e[0].entries is None:
+                entries = tuple([None if spent(e) else e for e in entries])
+                return entries if any(e is not None for e in entries) else None
+            wanted = True
+    return entries if wanted else None
+
+
+def spent(entry) -> bool:
+    """Has a backward used up the call that this tape entry names?"""
+    return entry.__class__ is tuple and entry[0].entries is None
+
+
 def record(plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]) -> None:
     """Notes a call whose inputs depend on a variable; the outputs then know where they came from."""
-    for a in inputs:
-        if a._tape is not None:
-            break
-    else:
+    entries = entries_of(inputs)
+    if entries is None:
         return
     saved = plan.saved
     if saved is None:
@@ -48,7 +65,7 @@ def record(plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: S
         node.inputs = plan.unread
     else:
         node.inputs = tuple([a if i not in plan.unread else None for i, a in enumerate(inputs)])
-    node.entries = tuple([a._tape for a in inputs])
+    node.entries = entries
     node.seq = next_seq()
     node.saved = {i: shadow(outputs[i]) for i in saved} if saved else None
     index = 0

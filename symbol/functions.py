@@ -1,6 +1,7 @@
 """The sym namespace: a function for every operator record, made when first used, and the functions on top of them."""
 from __future__ import annotations
 
+import difflib
 import sys
 from numbers import Number
 
@@ -107,7 +108,8 @@ def histogram(a, bins=10, range=None, **kwargs) -> Symbol:
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        raise MissingName(f"module 'sym' has no function {name!r}")
+        near = difflib.get_close_matches(name, REGISTRY, 1) if not name.startswith("_") else ()
+        raise MissingName(f"module 'sym' has no function {name!r}" + (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
     function = symbol_function(op, name)
     setattr(sys.modules[__name__], name, function)
     return function

@@ -29,8 +29,8 @@ class NotImplementedForSymbol(MXNetError):
     """A method that only arrays with values have."""
 
     def __init__(self, function):
-        super().__init__(f"{function} is not available for a Symbol, which has no values\n"
-                         "  fix: bind or eval it first; inside hybrid_forward use F.where, or do not hybridize")
+        super().__init__(f"{function} is not available for a Symbol, which has no values"
+                         "\n  fix: in a hybridized block compute with F (F.where instead of if); elsewhere bind or eval it first")
 
 
 class UntypedError(MXNetError, AttributeError):

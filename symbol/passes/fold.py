@@ -13,7 +13,7 @@ from ...kernels.spec import spec
 from ..effects import Effects
 from ..graph import Node, Value, rewrite, topological, variable
 
-LIMIT_BYTES = 1 << 20         # a larger constant costs more memory for good than its computation costs time
+LIMIT_BYTES = 1 << 16         # a larger constant costs more memory, for good, than its computation costs time
 
 
 def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any]]:

@@ -103,6 +103,27 @@ def test_backward_twice_needs_retain_graph():
         y.backward()
 
 
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_what_backward_used_up_is_a_constant_afterwards(hybrid):
+    """As in MXNet 1.9.1, whose recurrent scripts carry a state from step to step without using detach's result."""
+    x, state = variable([2.0]), nd.array([1.0])
+    step = mx.gluon.nn.HybridLambda(lambda F, state, x: state * x)
+    step.hybridize(hybrid)
+    for expected in (1.0, 2.0, 4.0):
+        with autograd.record():
+            state = step(state, x)
+        state.backward()
+        assert x.grad.asscalar() == expected
+    with autograd.record():
+        state[:] = 3.0
+        state += 1
+        y = state * x
+    y.backward()
+    assert x.grad.asscalar() == 4.0
+    with pytest.raises(mx.MXNetError, match="Cannot differentiate"):
+        y.backward()
+
+
 def test_heads_that_are_variables_or_not_recorded():
     x = variable([1, 2])
     x.backward()
