@@ -37,6 +37,13 @@ DATASETS = {"digits": Digits, "mnist": MNIST, "fashion-mnist": FashionMNIST}
 
 # ---- data and models ------------------------------------------------------------------------------------------
 
+def positive(text: str) -> int:
+    """A whole number above 0, for argparse. Raises ValueError."""
+    value = int(text)
+    if value < 1:
+        raise ValueError
+    return value
+
 
 def load_images(name: str, train: bool) -> ArrayDataset:
     """A named data set as (image, label): images float32 (1, H, W) in [0, 1], labels float32."""
@@ -189,8 +196,8 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--data", choices=sorted(DATASETS), default="digits", help="data set")
     p.add_argument("--model", default="lenet", help="mlp, lenet, or a name of the model zoo")
-    p.add_argument("--epochs", type=int, default=15, help="passes over the training data")
-    p.add_argument("--batch-size", type=int, default=64, help="images a step")
+    p.add_argument("--epochs", type=positive, default=15, help="passes over the training data")
+    p.add_argument("--batch-size", type=positive, default=64, help="images a step")
     p.add_argument("--optimizer", default="adam", help="name of an optimizer")
     p.add_argument(
         "--lr", type=float, default=2e-3, help="learning rate at the start; it falls along a cosine"
