@@ -72,7 +72,7 @@ ffi.set_source(
     "plait.engine._core", "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers),
     sources=[str(s.relative_to(ROOT)) for s in sources],
     depends=[str(h.relative_to(ROOT)) for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated")
-             for h in sorted((ROOT / folder).glob("*.[hi]*"))],
+             for h in sorted((ROOT / folder).glob("*.[chi]*"))],
     include_dirs=[".", "engine/core", "kernels/cpu", *onednn_headers()],
     define_macros=[("_GNU_SOURCE", None)],
     extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-Wall", "-Wextra",
