@@ -14,7 +14,7 @@ next_seq = itertools.count().__next__
 
 class Variable:
     """An array whose gradient is wanted: what attach_grad puts on its `_tape`."""
-    __slots__ = ("grad", "req", "fresh", "array")
+    __slots__ = ("array", "fresh", "grad", "req")
 
     def __init__(self, array: NDArray, grad: NDArray | None, req: str):
         self.array, self.grad, self.req, self.fresh = array._spec, grad, req, False
@@ -26,7 +26,7 @@ class TapeNode:
     inputs, saved: the arrays that the gradient reads, so that the others can be freed before backward: inputs has None
     for those it does not read, saved maps indices of outputs. All three are None once backward has used the tape.
     """
-    __slots__ = ("plan", "scalars", "inputs", "entries", "saved", "seq")
+    __slots__ = ("entries", "inputs", "plan", "saved", "scalars", "seq")
 
 
 def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
