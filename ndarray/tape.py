@@ -33,14 +33,11 @@ def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
     """Where arrays came from; None if from no variable. What backward has used up counts as a constant, as in MXNet:
     a state carried from one truncated sequence to the next needs no detach."""
     entries = tuple([a._tape for a in arrays])
-    wanted = False
     for e in entries:
-        if e is not None:
-            if e.__class__ is tuple and e[0].entries is None:
-                entries = tuple([None if spent(e) else e for e in entries])
-                return entries if any(e is not None for e in entries) else None
-            wanted = True
-    return entries if wanted else None
+        if e.__class__ is tuple and e[0].entries is None:
+            entries = tuple([None if spent(e) else e for e in entries])
+            break
+    return entries if entries.count(None) < len(entries) else None
 
 
 def spent(entry) -> bool:
@@ -50,6 +47,11 @@ def spent(entry) -> bool:
 
 def record(plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]) -> None:
     """Notes a call whose inputs depend on a variable; the outputs then know where they came from."""
+    for a in inputs:
+        if a._tape is not None:
+            break
+    else:
+        return
     entries = entries_of(inputs)
     if entries is None:
         return
