@@ -252,6 +252,9 @@ class Block:
             if value is not None:
                 present.update((n, value) for n in names)
         check_names(params, present, f"file '{filename}'", allow_missing, ignore_extra)
+        for name, value in given.items():        # nothing is written unless all of it fits
+            if name in params:
+                params[name]._check_load(value, cast_dtype)
         for name, value in given.items():
             if name in params:
                 params[name]._load_init(value, ctx, cast_dtype=cast_dtype, dtype_source=dtype_source)

@@ -189,25 +189,28 @@ class Parameter:
         self._grad = [functions.zeros(a.shape, ctx=a.context, dtype=a.dtype) for a in self._data]
         autograd.mark_variables(self._data, self._grad, self.grad_req)
 
+    def _check_load(self, data, cast_dtype=False) -> None:
+        """Raises ParameterError if loaded data has not this parameter's shape and dtype. Changes nothing."""
+        if self._shape is not None and (len(self._shape) != len(data.shape) or any(
+                a not in (0, -1) and a != b for a, b in zip(self._shape, data.shape))):
+            raise ParameterError(f"Failed loading Parameter '{self.name}' from saved params: shape incompatible "
+                                 f"expected {self._shape} vs saved {data.shape}")
+        if dtype_name(self.dtype) != dtype_name(data.dtype) and not cast_dtype:
+            raise ParameterError(
+                f"Failed loading Parameter '{self.name}' from saved params: dtype incompatible expected "
+                f"{dtype_name(self.dtype)} vs saved {dtype_name(data.dtype)}. "
+                "Set cast_dtype=True to cast the dtype of saved params.")
+
     def _load_init(self, data: NDArray, ctx, cast_dtype=False, dtype_source="current") -> None:
         """Takes loaded data: checks shape and dtype, then becomes initialized with it on ctx."""
         if not isinstance(data, NDArray):
             data = from_memory(np.asarray(data))
+        self._check_load(data, cast_dtype)
         if self._shape is not None:
-            unknown_ok = len(self._shape) == len(data.shape) and all(
-                a in (0, -1) or a == b for a, b in zip(self._shape, data.shape))
-            if not unknown_ok:
-                raise ParameterError(f"Failed loading Parameter '{self.name}' from saved params: shape incompatible "
-                                     f"expected {self._shape} vs saved {data.shape}")
             self._shape = tuple(a if a > 0 else b for a, b in zip(self._shape, data.shape))
         else:
             self._shape = tuple(data.shape)
         if dtype_name(self.dtype) != data._spec.dtype:
-            if not cast_dtype:
-                raise ParameterError(
-                    f"Failed loading Parameter '{self.name}' from saved params: dtype incompatible expected "
-                    f"{dtype_name(self.dtype)} vs saved {data._spec.dtype}. "
-                    "Set cast_dtype=True to cast the dtype of saved params.")
             if dtype_source == "current":
                 data = data.astype(self.dtype)
             elif dtype_source == "saved":

@@ -178,6 +178,9 @@ class ParameterDict:
                               "\n  fix: write it with save_parameters or export")
         given = {restore_prefix + re.sub("^(arg|aux):", "", k): v for k, v in param_dict.items()}
         check_names(self.keys(), given, where, allow_missing, ignore_extra)
+        for name, value in given.items():        # nothing is written unless all of it fits
+            if name in self._params:
+                self._params[name]._check_load(value, cast_dtype)
         for name, value in given.items():
             if name in self._params:
                 self._params[name]._load_init(value, ctx, cast_dtype=cast_dtype, dtype_source=dtype_source)

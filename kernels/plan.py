@@ -142,10 +142,11 @@ def _native(op: Operator, ins, outs, attrs):
     try:
         found = choose(op, ins, outs, attrs)
         return found, found and _native_params(found)
-    except OverflowError:
-        names = op.names_in(attrs, len(ins))
-        raise OperatorError(op.name, f"sizes and attributes must fit its kernel's numbers, got "
-                            f"{_given(ins, names, attrs)}") from None
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, MXNetError):
+            raise
+        raise OperatorError(op.name, f"its sizes and attributes do not fit its kernel, got "
+                            f"{_given(ins, op.names_in(attrs, len(ins)), attrs)} ({error})") from error
 
 
 def _native_params(found):

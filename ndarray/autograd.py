@@ -329,7 +329,7 @@ def _deliver(order, grads) -> None:
 
 class _Absent:
     """An array that the gradient does not read: only its shape and dtype are known."""
-    __slots__ = ("shape", "dtype")
+    __slots__ = ("dtype", "shape")
 
     def __init__(self, s):
         self.shape, self.dtype = s.shape, s.dtype

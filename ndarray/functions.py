@@ -11,7 +11,7 @@ from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
 from .creation import *  # noqa: F403
 from .invoke import _device_of, _remember, invoke, run
-from .ndarray import NDArray, state
+from .ndarray import state
 
 NAN = float("nan")
 
@@ -20,11 +20,11 @@ def operator_function(op: Operator, name: str):
     """The eager function of an operator: looks up its plan by the attributes as given and the inputs' specs."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and p.kind.startswith("floats") for p in op.params)
-    train_aware = op.train_aware
+    train_aware, variadic = op.train_aware, op.variadic
     plans: dict = {}
 
     def call(inputs, static, dynamic, out, name, kwargs):
-        while inputs and inputs[-1] is None:
+        while inputs and inputs[-1] is None and not variadic:
             inputs = inputs[:-1]
         if not inputs or kwargs:
             return slow(inputs, static, dynamic, out, kwargs)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..engine import Context, current_context, is_naive, lib, location, wait
+from ..engine import Context, current_context, is_naive, location, wait
 from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
 from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError

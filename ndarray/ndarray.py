@@ -7,8 +7,8 @@ import numpy as np
 
 from ..engine import current_context, lib, wait
 from ..engine._array import Array, make, set_class  # noqa: F401
-from ..engine.error import InvalidType, MXNetError, OutOfMemory
-from ..kernels.plan import view_as_numpy
+from ..engine.error import InvalidType, OutOfMemory
+from ..kernels.plan import MAX_BYTES, view_as_numpy
 from ..kernels.record import dtype_name
 from ..kernels.spec import NUMPY_DTYPES, Spec, spec
 
@@ -81,7 +81,7 @@ set_class(NDArray)
 def empty_like_spec(s: Spec) -> NDArray:
     """Uninitialised memory of a spec. Raises MemoryError."""
     s.device.check()
-    handle = lib.pl_array_new(s.nbytes)
+    handle = lib.pl_array_new(s.nbytes) if s.nbytes <= MAX_BYTES else 0
     if not handle:
         raise OutOfMemory(f"no memory for an array of shape {s.shape} and dtype {s.dtype} ({s.nbytes} bytes)")
     return make(handle, s)

@@ -106,6 +106,9 @@ def _types(x, lay, mode, use_sequence_length, p, train):
     return ins + [Type((lay.batch,), "int32")] * use_sequence_length, outs
 
 
+MAX_LAYERS = 1 << 12            # a plan lists every cell
+
+
 def _check(ins, mode, state_size, num_layers, p, projection_size, **_):
     x = ins[0]
     if len(x.shape) != 3:
@@ -114,6 +117,8 @@ def _check(ins, mode, state_size, num_layers, p, projection_size, **_):
                              ("projection_size", projection_size or 1, 1)):
         if value < low:
             raise OperatorError("RNN", f"{name} must be at least {low}, got {value}")
+    if num_layers > MAX_LAYERS:
+        raise OperatorError("RNN", f"num_layers must be at most {MAX_LAYERS}, got {num_layers}")
     if projection_size and mode != "lstm":
         raise OperatorError("RNN", f"projection_size is only for mode='lstm', got mode={mode!r}")
     if projection_size and projection_size >= state_size:

@@ -42,7 +42,8 @@ def reshape_shape(shape, target, reverse=False) -> tuple[int, ...]:
     source = tuple(reversed(shape)) if reverse else tuple(shape)
     if reverse:
         words = [(w[0], w[2], w[1]) if len(w) == 3 else w for w in reversed(words)]
-    out, at = [], 0
+    out: list[int] = []
+    at = 0
 
     def take(code, n=1):
         nonlocal at

@@ -196,10 +196,15 @@ def _split_parts(op, shape, axis, starts, squeeze_axis):
     return axis, spans, shapes
 
 
+MAX_PARTS = 1 << 16             # each is an array
+
+
 def _even_starts(op, shape, axis, parts):
     n = shape[one_axis(op, axis, len(shape))]
     if parts < 1 or n % parts:
         raise ShapeError(op, f"axis {axis} of size {n} must be divisible into {parts} equal parts, got data {shape}")
+    if parts > MAX_PARTS:
+        raise OperatorError(op, f"at most {MAX_PARTS} parts can be made, got {parts}")
     return tuple(range(0, n, n // parts)) if n else (0,) * parts
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import math
 
-from ...engine.error import DTypeError, ShapeError
+from ...engine.error import DTypeError, OperatorError, ShapeError
 from .. import special
 from ..pointwise import pointwise
 from ..record import DTYPES, FLOATS, REQUIRED, Param, Type, operator, same_fill, same_type, sample
@@ -96,7 +96,13 @@ unary("gamma", "gamma(x)", special.gamma, lambda F, dy, x, y: dy * y * F._polyga
       aliases=("_npx_gamma", "_sparse_gamma"), doc="Gamma function. Source: DLMF 5.2.1.")
 unary("gammaln", "gammaln(x)", special.gammaln, lambda F, dy, x, y: dy * F._polygamma(x, n=0), domain=(0.5, 4),
       aliases=("_npx_gammaln", "_sparse_gammaln"), doc="Logarithm of |gamma(x)|.")
-operator("_polygamma", infer=same_type, fill=same_fill, params=(Param("n", "int", 0),),
+def _polygamma_infer(ins, n):
+    if not 0 <= n <= 100:
+        raise OperatorError("_polygamma", f"n must be in [0, 100], got {n}")
+    return [ins[0]]
+
+
+operator("_polygamma", infer=_polygamma_infer, fill=same_fill, params=(Param("n", "int", 0),),
          ref=lambda xp, x, n: special.polygamma(xp, x, n),
          grad=lambda F, dys, xs, ys, n: [dys[0] * F._polygamma(xs[0], n=n + 1)],
          samples=(sample(("uniform", (3, 4), 0.5, 4.0)), sample(("uniform", (2, 3), -2.8, -2.2), n=0),

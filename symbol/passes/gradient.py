@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...engine.error import ShapeError
 from ..graph import Builder, Value, topological
 
 FLOATING = ("float32", "float64", "float16", "bfloat16")
@@ -49,6 +50,7 @@ def gradient(heads: Sequence[Value], head_grads: Sequence[Value | None], wrt: Se
         for v, g in zip(node.inputs, grads):
             if g is None or v.node not in reached or v.dtype not in FLOATING:
                 continue
-            assert g.shape == v.shape, f"gradient of {node.op.name}: {g.shape} for an input of shape {v.shape}"
+            if g.shape != v.shape:
+                raise ShapeError(node.op.name, f"its gradient must have its input's shape {v.shape}, got {g.shape}")
             sums.setdefault(v, []).append(g)
     return [total(v) for v in wrt]
