@@ -131,7 +131,7 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     plan.handle = lib.pl_plan_new(
         kernel, params if params is not None else ffi.NULL, nbytes, plan.n_in, plan.n_out,
         [s.nbytes for s in plan.out_specs], ffi.from_buffer("uint8_t *", mutates) if any(mutates) else ffi.NULL,
-        len(plan.scalars), flags, lib.PL_LANE_CPU, device.device_id, plan.cost_us, op.name.encode())
+        len(plan.scalars), flags, lib.PL_LANE_CPU, device.device_id, op.name.encode())
     if not plan.handle:
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return plan

@@ -60,7 +60,7 @@ static pl_var *var_make(void *data, size_t bytes)
     return var;
 }
 
-pl_var *pl_var_new(size_t bytes)
+static pl_var *var_new(size_t bytes)
 {
     void *data = pl_storage_alloc(bytes);
     pl_var *var = data ? var_make(data, bytes) : NULL;
@@ -72,7 +72,7 @@ pl_var *pl_var_new(size_t bytes)
 uintptr_t pl_array_new(size_t bytes)
 {
     pl_enter();
-    pl_var *var = pl_var_new(bytes);
+    pl_var *var = var_new(bytes);
     pl_leave();
     return var ? (uintptr_t)&var->first : 0;
 }
@@ -163,7 +163,7 @@ int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, 
         pl_array *a = (pl_array *)out[i];
         fresh[i] = !a;
         if (!a) {
-            pl_var *var = pl_var_new(out_bytes[i]);
+            pl_var *var = var_new(out_bytes[i]);
             if (!var) {
                 pl_outputs_undo(i, out, fresh);
                 return PL_ENOMEM;

@@ -35,7 +35,7 @@ typedef struct pl_array { pl_var *var; char *data; } pl_array;
 struct pl_var {
     pl_object object;           /* refs: arrays and requests that hold it */
     int32_t n_readers;          /* granted reads */
-    int32_t n_sleepers;         /* threads asleep in pl_wait_var */
+    int32_t n_sleepers;         /* threads asleep in wait_var */
     bool writing;               /* a granted write */
     atomic_int n_users;         /* requests pushed and not finished; read without the lock by spinning waiters */
     pl_request *head, *tail;    /* requests not granted yet, in the order of pushing */
@@ -112,7 +112,6 @@ static inline void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
 
 /* wait.c */
 void pl_announce(void);                                          /* what some waiter waits for may have happened */
-int pl_wait_var(pl_var *var, bool for_write, int timeout_ms);    /* without the lock */
 void pl_wait_finished(const bool *finished);
 void pl_wait_room(int64_t max_queued, size_t max_held_bytes);
 int pl_wait_queue(int patience_ms);                              /* PL_AGAIN: nothing finished for so long */
@@ -127,13 +126,11 @@ void pl_lane_block(pl_lane *lane, int change);                   /* one thread m
 void pl_lane_wake_held(void);
 void pl_lane_stop_all(void);                                     /* without the lock, nothing queued */
 void pl_lane_forget_all(void);                                   /* in a forked child */
-bool pl_lane_has_team(void);                                     /* this thread may use several OpenMP threads */
 
 /* Waits a moment, without the lock, until done(arg): long enough for a hand-over, too short to burn. */
 void pl_spin(bool (*done)(const void *arg), const void *arg);
 
 /* array.c */
-pl_var *pl_var_new(size_t bytes);                                /* refs 1: its first array */
 /* Claims outputs; out[i] == 0 makes one and sets fresh[i].  Failure: made ones are freed, out is as before. */
 int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, char **data, uint8_t *fresh);
 void pl_outputs_undo(int n, uintptr_t *out, const uint8_t *fresh);
@@ -147,7 +144,6 @@ typedef struct pl_plan {
     uint8_t *mutates;
     const char *name, *label;
     int n_in, n_out, n_scalars, flags, lane, device;
-    double cost_us;
 } pl_plan;
 int pl_kernel_run(const pl_plan *plan, void *const *bufs, const double *scalars);   /* without the lock */
 void *pl_copied(const void *data, size_t n, size_t item_bytes);  /* new, at least one byte; NULL: no memory */

@@ -92,7 +92,7 @@ enum { PL_PLAN_INLINE = 1,   /* cheaper than a hand-over: run on the caller when
 /* params: borrowed, copied.  mutates: n_in bytes, 1 = that input is written in place (may be NULL). */
 uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes, int n_in, int n_out,
                       const size_t *out_bytes, const uint8_t *mutates, int n_scalars, int flags, int lane, int device,
-                      double cost_us, const char *name);
+                      const char *name);
 void pl_plan_free(uintptr_t plan);            /* pending ops and programs keep it until they are done */
 int pl_plan_label(uintptr_t plan, const char *label);   /* shown by the profiler, e.g. "(64,128)x(128,10)" */
 /* Runs a plan. out[i]: 0 asks for a new array, whose handle is stored there; otherwise that array is written.

@@ -26,7 +26,7 @@ static void plan_destroy(pl_object *object)
 
 uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes, int n_in, int n_out,
                       const size_t *out_bytes, const uint8_t *mutates, int n_scalars, int flags, int lane,
-                      int device, double cost_us, const char *name)
+                      int device, const char *name)
 {
     pl_plan *plan = calloc(1, sizeof *plan);
     if (plan) {
@@ -36,7 +36,7 @@ uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes,
             .out_bytes = pl_copied(out_bytes, (size_t)n_out, sizeof *out_bytes),
             .mutates = mutates ? pl_copied(mutates, (size_t)n_in, 1) : NULL, .name = pl_name(name),
             .n_in = n_in, .n_out = n_out, .n_scalars = n_scalars, .flags = flags, .lane = lane,
-            .device = device, .cost_us = cost_us};
+            .device = device};
         if (plan->params && plan->out_bytes && (!mutates || plan->mutates) && plan->name)
             return (uintptr_t)plan;
         plan_destroy(&plan->object);

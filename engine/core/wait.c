@@ -105,7 +105,7 @@ static const pl_request *own_claim(const pl_var *var)
     return NULL;
 }
 
-int pl_wait_var(pl_var *var, bool for_write, int timeout_ms)
+static int wait_var(pl_var *var, bool for_write, int timeout_ms)
 {
     int status = PL_OK;
     pl_enter();
@@ -197,10 +197,10 @@ int pl_wait_all(int timeout_ms)
 
 int pl_wait_read(uintptr_t array, int timeout_ms)
 {
-    return pl_wait_var(((pl_array *)array)->var, false, timeout_ms);
+    return wait_var(((pl_array *)array)->var, false, timeout_ms);
 }
 
 int pl_wait_write(uintptr_t array, int timeout_ms)
 {
-    return pl_wait_var(((pl_array *)array)->var, true, timeout_ms);
+    return wait_var(((pl_array *)array)->var, true, timeout_ms);
 }

@@ -5,6 +5,9 @@
 /* cffi reads from here on: */
 enum { PLK_MAX_CHANNELS = 4 };
 typedef struct { int64_t n_images, n_pixels, n_channels; } plk_image;         /* (n_images, n_pixels, n_channels) */
-typedef struct { int64_t n_images, n_pixels, n_channels; float mean[4], std[4]; } plk_image_normalize;
+typedef struct {
+    int64_t n_images, n_pixels, n_channels;
+    float mean[PLK_MAX_CHANNELS], std[PLK_MAX_CHANNELS];
+} plk_image_normalize;
 /* cffi stops reading here */
 #endif

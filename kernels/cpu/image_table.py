@@ -3,10 +3,9 @@ from __future__ import annotations
 
 from math import prod
 
+from ...engine import lib
 from ..native import Native, native
 from .layout import cost
-
-MAX_CHANNELS = 4
 
 
 @native("_image_to_tensor")
@@ -15,7 +14,7 @@ def to_tensor_entry(op, ins, outs, attrs):
     if x.dtype != "uint8":
         return None
     *n, h, w, c = x.shape
-    fields = dict(n_images=prod(n), n_pixels=h * w, n_channels=c)
+    fields = {"n_images": prod(n), "n_pixels": h * w, "n_channels": c}
     return Native("plk_to_tensor_run", ("plk_image", fields), cost(x, *outs, steps=prod(x.shape)))
 
 
@@ -23,8 +22,8 @@ def to_tensor_entry(op, ins, outs, attrs):
 def normalize_entry(op, ins, outs, attrs):
     x = ins[0]
     *n, c, h, w = x.shape
-    if x.dtype != "float32" or c > MAX_CHANNELS:
+    if x.dtype != "float32" or c > lib.PLK_MAX_CHANNELS:
         return None
     mean, std = (list(v if len(v) == c else v[:1] * c) for v in (attrs["mean"], attrs["std"]))
-    fields = dict(n_images=prod(n), n_pixels=h * w, n_channels=c, mean=mean, std=std)
+    fields = {"n_images": prod(n), "n_pixels": h * w, "n_channels": c, "mean": mean, "std": std}
     return Native("plk_image_normalize_run", ("plk_image_normalize", fields), cost(x, *outs, steps=prod(x.shape)))

@@ -4,10 +4,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ...engine import lib
 from ..record import DTYPES, Type
+from ..spec import ITEM_BYTES
 
-MAX_DIMS = 8                  # PLK_MAX_DIMS
-ITEM_BYTES = dict(zip(DTYPES, (4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2)))
+MAX_DIMS = lib.PLK_MAX_DIMS
 BYTES_PER_US = 10_000.0       # one core: 10 GB/s
 FLOPS_PER_US = 50_000.0       # one core: 50 GFLOP/s in matrix products
 

@@ -6,10 +6,9 @@ from math import prod
 from ...engine import lib
 from ..loops import LOOPS
 from ..native import TABLE, Native, native
-from ..record import REGISTRY
+from ..record import FLOATS, REGISTRY
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
 
-FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("uint8", "int8", "int32", "int64", "bool")
 CALL_STEPS = 4                # a math function costs about as much as this many additions
 

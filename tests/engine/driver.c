@@ -202,7 +202,7 @@ static uintptr_t plan_of(pl_kernel kernel, int n_in, int n_scalars, int flags)
 {
     static const double offset = 0.5;
     return pl_plan_new(kernel, &offset, sizeof offset, n_in, 1, flags & PL_PLAN_RANDOM ? two_doubles : one_double,
-                       NULL, n_scalars, flags, PL_LANE_CPU, 0, 1.0, "kernel");
+                       NULL, n_scalars, flags, PL_LANE_CPU, 0, "kernel");
 }
 
 static uintptr_t array_of(double value)
@@ -526,7 +526,7 @@ static void rule_fork(void)
 
 static void rule_bad_calls(void)
 {
-    uintptr_t var = pl_array_new(0), plan = pl_plan_new(add_run, NULL, 0, 0, 1, one_double, NULL, 0, 0, 99, 0, 1, "x");
+    uintptr_t var = pl_array_new(0), plan = pl_plan_new(add_run, NULL, 0, 0, 1, one_double, NULL, 0, 0, 99, 0, "x");
     uintptr_t out = 0;
     CHECK(pl_push(pl_noop, NULL, NULL, &var, 1, &var, 1, PL_LANE_COUNT, 0, 0, "x", -1) == PL_FAILED);
     CHECK(pl_invoke(plan, NULL, &out, NULL, -1) == PL_FAILED && out == 0);

@@ -77,7 +77,7 @@ def test_more_events_than_a_buffer_holds(trace):
 def test_programs_record_their_instructions_inside(trace):
     noop = ffi.callback("pl_kernel", lambda *_: 0)
     out_bytes = [4096]
-    plan = lib.pl_plan_new(noop, ffi.NULL, 0, 0, 1, out_bytes, ffi.NULL, 0, 0, 0, 0, 1.0, b"inner")
+    plan = lib.pl_plan_new(noop, ffi.NULL, 0, 0, 1, out_bytes, ffi.NULL, 0, 0, 0, 0, b"inner")
     assert lib.pl_plan_label(plan, b"(8,128)") == 0
     program = lib.pl_program_new(
         0,
