@@ -1,4 +1,5 @@
 """The command line: python -m plait info | draw | train | bench | docs."""
+
 from __future__ import annotations
 
 import argparse
@@ -20,16 +21,26 @@ def info() -> int:
     from . import __version__
     from .engine import num_gpus, settings
     from .kernels.cpu import onednn
-    rows = [("plait", __version__), ("python", f"{platform.python_version()} on {platform.platform()}"),
-            ("numpy", numpy.__version__)]
+
+    rows = [
+        ("plait", __version__),
+        ("python", f"{platform.python_version()} on {platform.platform()}"),
+        ("numpy", numpy.__version__),
+    ]
     for package in ("cffi", "graphviz", "tqdm", "scikit-learn", "graphviz-pure", "cupy-cuda13x"):
         try:
             rows.append((package, importlib.metadata.version(package)))
         except importlib.metadata.PackageNotFoundError:
             rows.append((package, "not installed"))
     version = onednn.version()
-    rows += [("oneDNN", version or "not found: plain C kernels serve, slower. pip install onednn-cpu-gomp"),
-             ("cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"), ("gpus", str(num_gpus()))]
+    rows += [
+        (
+            "oneDNN",
+            version or "not found: plain C kernels serve, slower. pip install onednn-cpu-gomp",
+        ),
+        ("cores", f"{len(os.sched_getaffinity(0))} usable of {os.cpu_count()}"),
+        ("gpus", str(num_gpus())),
+    ]
     for name, setting in settings.SETTINGS.items():
         rows.append((name, f"{settings.get(name)}  ({setting.doc})"))
     width = max(len(name) for name, _ in rows)
@@ -41,6 +52,7 @@ def info() -> int:
 def draw(args) -> int:
     """Draws a -symbol.json file."""
     from .symbol import viz
+
     shape = {}
     for item in args.shape:
         name, _, dims = item.partition("=")
@@ -64,6 +76,7 @@ def draw(args) -> int:
 def docs(folder: str) -> int:
     """Writes the reference of operators."""
     from .kernels import reference
+
     for path in reference.write(Path(folder)):
         print(path)
     return 0
@@ -75,15 +88,27 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("info", help="versions, devices, oneDNN: what an issue report needs")
     p = commands.add_parser("draw", help="draw a graph file")
     p.add_argument("file", help="X-symbol.json")
-    p.add_argument("-o", "--out", help=f"picture to write: .{', .'.join(PICTURES)} (default: X.svg)")
-    p.add_argument("--shape", action="append", default=[], metavar="NAME=1,3,224,224",
-                   help="shape of an input, to show shapes on the edges; may be repeated")
-    p.add_argument("--collapse", action="store_true", help="draw equal blocks that follow each other once")
+    p.add_argument(
+        "-o", "--out", help=f"picture to write: .{', .'.join(PICTURES)} (default: X.svg)"
+    )
+    p.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="NAME=1,3,224,224",
+        help="shape of an input, to show shapes on the edges; may be repeated",
+    )
+    p.add_argument(
+        "--collapse", action="store_true", help="draw equal blocks that follow each other once"
+    )
     p = commands.add_parser("docs", help="write the reference of operators")
     p.add_argument("folder", help="where operators.md goes")
     commands.add_parser("train", help="train an image classifier: train --help", add_help=False)
-    commands.add_parser("bench", help="time the workloads, beside torch when it is installed: bench --help",
-                        add_help=False)
+    commands.add_parser(
+        "bench",
+        help="time the workloads, beside torch when it is installed: bench --help",
+        add_help=False,
+    )
     return top
 
 
@@ -94,14 +119,18 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if args.command == "train":
             from .gluon import training
+
             training.main(rest)
             return 0
         if args.command == "bench":
             from .gluon import benchmark
+
             return benchmark.main(rest)
         if rest:
             top.error(f"unrecognized arguments: {' '.join(rest)}")
-        return {"info": info, "draw": lambda: draw(args), "docs": lambda: docs(args.folder)}[args.command]()
+        return {"info": info, "draw": lambda: draw(args), "docs": lambda: docs(args.folder)}[
+            args.command
+        ]()
     except (MXNetError, OSError, ValueError) as error:
         print(f"plait {args.command}: {error}", file=sys.stderr)
         return 1

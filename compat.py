@@ -2,6 +2,7 @@
 
 `plait.compat.install()`, or `python -m plait.compat script.py arguments ...` for a script as it is.
 """
+
 from __future__ import annotations
 
 import importlib
@@ -14,18 +15,43 @@ import types
 
 from . import MODULES
 
-MXNET_VERSION = "1.9.1"       # what mxnet.__version__ says: the API that plait follows
+MXNET_VERSION = "1.9.1"  # what mxnet.__version__ says: the API that plait follows
 _PACKAGE = __package__
 
 
 def _numpy_aliases() -> dict:
     import numpy as np
-    return {"int": int, "float": float, "bool": bool, "complex": complex, "object": object, "str": str, "long": int,
-            "unicode": str, "float_": np.float64, "complex_": np.complex128, "string_": np.bytes_,
-            "unicode_": np.str_, "NaN": np.nan, "NAN": np.nan, "Inf": np.inf, "Infinity": np.inf, "infty": np.inf,
-            "PINF": np.inf, "NINF": -np.inf, "product": np.prod, "cumproduct": np.cumprod, "alltrue": np.all,
-            "sometrue": np.any, "round_": np.round, "row_stack": np.vstack, "mat": np.asmatrix,
-            "asscalar": lambda a: a.item(), "msort": lambda a: np.sort(a, axis=0)}
+
+    return {
+        "int": int,
+        "float": float,
+        "bool": bool,
+        "complex": complex,
+        "object": object,
+        "str": str,
+        "long": int,
+        "unicode": str,
+        "float_": np.float64,
+        "complex_": np.complex128,
+        "string_": np.bytes_,
+        "unicode_": np.str_,
+        "NaN": np.nan,
+        "NAN": np.nan,
+        "Inf": np.inf,
+        "Infinity": np.inf,
+        "infty": np.inf,
+        "PINF": np.inf,
+        "NINF": -np.inf,
+        "product": np.prod,
+        "cumproduct": np.cumprod,
+        "alltrue": np.all,
+        "sometrue": np.any,
+        "round_": np.round,
+        "row_stack": np.vstack,
+        "mat": np.asmatrix,
+        "asscalar": lambda a: a.item(),
+        "msort": lambda a: np.sort(a, axis=0),
+    }
 
 
 class _Package(types.ModuleType):
@@ -60,7 +86,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module):
         alias = module.__spec__
         if alias.loader_state is not None:
-            module.__spec__ = alias.loader_state     # the module keeps its own identity
+            module.__spec__ = alias.loader_state  # the module keeps its own identity
 
 
 def _target(fullname: str) -> str | None:
@@ -79,25 +105,32 @@ def _target(fullname: str) -> str | None:
 def install() -> None:
     """Makes `import mxnet` and its submodules resolve to plait and restores NumPy's removed aliases. Idempotent."""
     import numpy as np
+
     if not any(isinstance(f, _Finder) for f in sys.meta_path):
         if "mxnet" in sys.modules and not isinstance(sys.modules["mxnet"], _Package):
-            raise ImportError("compat: the real mxnet is already imported in this process"
-                              "\n  fix: call plait.compat.install() before anything imports mxnet")
+            raise ImportError(
+                "compat: the real mxnet is already imported in this process"
+                "\n  fix: call plait.compat.install() before anything imports mxnet"
+            )
         sys.meta_path.insert(0, _Finder())
     for name, value in _numpy_aliases().items():
         if name not in np.__dict__:
             setattr(np, name, value)
     if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
         from .engine import set_naive
+
         set_naive(True)
 
 
 def main(argv: list[str]) -> None:
     """python -m plait.compat script.py arguments ...: runs a script in compatibility mode."""
     import runpy
+
     if not argv or argv[0] in ("-h", "--help"):
-        print("usage: python -m plait.compat SCRIPT [ARGUMENTS ...]\n\nRuns a script written for MXNet: `import mxnet` "
-              "means plait, and NumPy's removed aliases are back.")
+        print(
+            "usage: python -m plait.compat SCRIPT [ARGUMENTS ...]\n\nRuns a script written for MXNet: `import mxnet` "
+            "means plait, and NumPy's removed aliases are back."
+        )
         sys.exit(0 if argv else 2)
     if not os.path.exists(argv[0]):
         sys.exit(f"compat: no such script: {argv[0]}")

@@ -22,15 +22,6 @@ def declarations(header: Path) -> str:
     return re.sub(r"^#.*$", "", body.group(1), flags=re.MULTILINE)
 
 
-def onednn_headers() -> list[str]:
-    """The folder of oneDNN's headers, wherever pip put them (an isolated build has a prefix of its own); else none."""
-    try:
-        files = importlib.metadata.files("onednn-devel-cpu-gomp") or ()
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    return [str(Path(str(f.locate())).resolve().parents[2]) for f in files if f.name == "dnnl.h" and "oneapi" in f.parts]
-
-
 def generate() -> None:
     """Writes what is made from the operator records, without importing the package's root: C kernels and stubs."""
     skeleton = {"plait": ROOT, "plait.engine": ROOT / "engine"}     # their __init__ needs the module built here
@@ -81,7 +72,7 @@ ffi.set_source(
     "plait.engine._core", "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers),
     sources=[str(s.relative_to(ROOT)) for s in sources],
     depends=[str(h.relative_to(ROOT)) for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated")
-             for h in sorted((ROOT / folder).glob("*.[hi]*"))],
+             for h in sorted((ROOT / folder).glob("*.[chi]*"))],
     include_dirs=[".", "engine/core", "kernels/cpu", *onednn_headers()],
     define_macros=[("_GNU_SOURCE", None)],
     extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-Wall", "-Wextra",

@@ -27,8 +27,8 @@ __all__ = [
 ]
 
 
-def _weighted(F, loss, weight=None, sample_weight=None):
-    """loss times a number and times weights that broadcast against it."""
+def _apply_weighting(F, loss, weight=None, sample_weight=None):
+    """loss times a number and times weights that broadcast against it. Losses in scripts call it by this name."""
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)
     if weight is not None:
@@ -70,7 +70,7 @@ class L2Loss(Loss):
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         loss = F.square(F.reshape_like(label, pred) - pred)
-        return self._mean(F, _weighted(F, loss, self._weight, sample_weight)) / 2
+        return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight)) / 2
 
 
 class L1Loss(Loss):
@@ -81,7 +81,7 @@ class L1Loss(Loss):
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         loss = F.abs(F.reshape_like(label, pred) - pred)
-        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+        return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
 class SigmoidBinaryCrossEntropyLoss(Loss):
@@ -110,7 +110,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
             else:
                 factor = 1 + F.broadcast_mul(pos_weight - 1, label)
                 loss = pred - pred * label + factor * (tail + F.relu(-pred))
-        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+        return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
 class SoftmaxCrossEntropyLoss(Loss):
@@ -132,7 +132,7 @@ class SoftmaxCrossEntropyLoss(Loss):
             loss = -F.pick(pred, label, axis=self._axis, keepdims=True)
         else:
             loss = -F.sum(pred * F.reshape_like(label, pred), axis=self._axis, keepdims=True)
-        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+        return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
 SigmoidBCELoss = SigmoidBinaryCrossEntropyLoss
@@ -149,7 +149,7 @@ class KLDivLoss(Loss):
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         if not self._from_logits:
             pred = F.log_softmax(pred, self._axis)
-        loss = _weighted(F, label * (F.log(label + 1e-12) - pred), self._weight, sample_weight)
+        loss = _apply_weighting(F, label * (F.log(label + 1e-12) - pred), self._weight, sample_weight)
         return F.sum(loss, axis=self._batch_axis, exclude=True)
 
 
@@ -177,7 +177,7 @@ class CTCLoss(Loss):
         lengths = {k: v for k, v in (("data_lengths", pred_lengths), ("label_lengths", label_lengths)) if v is not None}
         loss = F.CTCLoss(pred, label, use_data_lengths=pred_lengths is not None,
                          use_label_lengths=label_lengths is not None, blank_label="last", **lengths)
-        return _weighted(F, loss, self._weight, sample_weight)
+        return _apply_weighting(F, loss, self._weight, sample_weight)
 
 
 class HuberLoss(Loss):
@@ -190,7 +190,7 @@ class HuberLoss(Loss):
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         error = F.abs(F.reshape_like(label, pred) - pred)
         loss = F.where(error > self._rho, error - 0.5 * self._rho, (0.5 / self._rho) * F.square(error))
-        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+        return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
 class HingeLoss(Loss):
@@ -202,7 +202,7 @@ class HingeLoss(Loss):
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         loss = F.relu(self._margin - pred * F.reshape_like(label, pred))
-        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+        return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
 class SquaredHingeLoss(Loss):
@@ -214,7 +214,7 @@ class SquaredHingeLoss(Loss):
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         loss = F.square(F.relu(self._margin - pred * F.reshape_like(label, pred)))
-        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+        return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
 class LogisticLoss(Loss):
@@ -231,7 +231,7 @@ class LogisticLoss(Loss):
         if self._label_format == "signed":
             label = (label + 1.0) / 2.0
         loss = F.relu(pred) - pred * label + F.Activation(-F.abs(pred), act_type="softrelu")
-        return self._mean(F, _weighted(F, loss, self._weight, sample_weight))
+        return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
 class TripletLoss(Loss):
@@ -244,7 +244,7 @@ class TripletLoss(Loss):
     def hybrid_forward(self, F, pred, positive, negative, sample_weight=None):
         positive, negative = F.reshape_like(positive, pred), F.reshape_like(negative, pred)
         loss = F.sum(F.square(positive - pred) - F.square(negative - pred), axis=self._batch_axis, exclude=True)
-        return _weighted(F, F.relu(loss + self._margin), self._weight, sample_weight)
+        return _apply_weighting(F, F.relu(loss + self._margin), self._weight, sample_weight)
 
 
 class PoissonNLLLoss(Loss):
@@ -263,7 +263,7 @@ class PoissonNLLLoss(Loss):
         if self._compute_full:
             factorial = target * F.log(target) - target + 0.5 * F.log(2 * target * np.pi)
             loss = loss + factorial * (target > 1)
-        return F.mean(_weighted(F, loss, self._weight, sample_weight))
+        return F.mean(_apply_weighting(F, loss, self._weight, sample_weight))
 
 
 class CosineEmbeddingLoss(Loss):
@@ -280,7 +280,7 @@ class CosineEmbeddingLoss(Loss):
         cosine = dot / F.broadcast_maximum(norms, F.full((1, 1), 1e-12))
         label = F.reshape(label, (-1, 1))
         loss = F.where(label == 1, 1 - cosine, F.relu(cosine - self._margin))
-        return _weighted(F, loss, self._weight, sample_weight)
+        return _apply_weighting(F, loss, self._weight, sample_weight)
 
 
 class SDMLLoss(Loss):

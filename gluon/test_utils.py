@@ -1,4 +1,5 @@
 """mx.test_utils: comparisons, random arrays and gradient checks that test-suites written for MXNet start with."""
+
 from __future__ import annotations
 
 import contextlib
@@ -22,6 +23,7 @@ _context: list[Context] = []
 
 
 # ---- defaults -------------------------------------------------------------------------------------------------
+
 
 def default_context() -> Context:
     """The device that tests use."""
@@ -65,8 +67,10 @@ def get_tolerance(dat, tol, default_tol):
 
 def get_tols(x, y, rtol=None, atol=None):
     """The looser of two arrays' tolerances."""
-    return (max(get_tolerance(x, rtol, default_rtols()), get_tolerance(y, rtol, default_rtols())),
-            max(get_tolerance(x, atol, default_atols()), get_tolerance(y, atol, default_atols())))
+    return (
+        max(get_tolerance(x, rtol, default_rtols()), get_tolerance(y, rtol, default_rtols())),
+        max(get_tolerance(x, atol, default_atols()), get_tolerance(y, atol, default_atols())),
+    )
 
 
 def get_rtol(rtol=None, dtype=np.dtype("float64")):
@@ -78,6 +82,7 @@ def get_atol(atol=None, dtype=np.dtype("float64")):
 
 
 # ---- comparing ------------------------------------------------------------------------------------------------
+
 
 def _numpy(x):
     return x.asnumpy() if isinstance(x, NDArray) else np.asarray(x)
@@ -107,8 +112,16 @@ def almost_equal(a, b, rtol=None, atol=None, equal_nan=False, use_broadcast=True
     return bool(np.allclose(a.astype(np.float64), b.astype(np.float64), rtol, atol, equal_nan))
 
 
-def assert_almost_equal(a, b, rtol=None, atol=None, names=("a", "b"), equal_nan=False, use_broadcast=True,
-                        mismatches=(10, 10)) -> None:
+def assert_almost_equal(
+    a,
+    b,
+    rtol=None,
+    atol=None,
+    names=("a", "b"),
+    equal_nan=False,
+    use_broadcast=True,
+    mismatches=(10, 10),
+) -> None:
     """Raises AssertionError with the worst elements unless |a - b| <= atol + rtol * |b| everywhere."""
     a, b = _numpy(a), _numpy(b)
     if almost_equal(a, b, rtol, atol, equal_nan, use_broadcast):
@@ -119,11 +132,15 @@ def assert_almost_equal(a, b, rtol=None, atol=None, names=("a", "b"), equal_nan=
     x, y = np.broadcast_arrays(a.astype(np.float64), b.astype(np.float64))
     with np.errstate(all="ignore"):
         excess = np.abs(x - y) / (atol + rtol * np.abs(y) + 1e-300)
-    excess = np.where(np.isnan(excess), np.where(np.isnan(x) & np.isnan(y) & equal_nan, 0, np.inf), excess)
+    excess = np.where(
+        np.isnan(excess), np.where(np.isnan(x) & np.isnan(y) & equal_nan, 0, np.inf), excess
+    )
     bad = np.argwhere(excess > 1)
     lines = [f"{len(bad)} of {x.size} elements differ by more than rtol {rtol} and atol {atol}"]
-    for place in sorted(map(tuple, bad), key=lambda p: -excess[p])[:mismatches[0]]:
-        lines.append(f"  {tuple(int(i) for i in place)}: {names[0]} {x[place]:.8g}  {names[1]} {y[place]:.8g}")
+    for place in sorted(map(tuple, bad), key=lambda p: -excess[p])[: mismatches[0]]:
+        lines.append(
+            f"  {tuple(int(i) for i in place)}: {names[0]} {x[place]:.8g}  {names[1]} {y[place]:.8g}"
+        )
     raise AssertionError("\n".join(lines))
 
 
@@ -150,6 +167,7 @@ def assert_exception(f, exception_type, *args, **kwargs) -> None:
 
 # ---- random arrays --------------------------------------------------------------------------------------------
 
+
 def rand_shape_2d(dim0=10, dim1=10, allow_zero_size=False):
     return rand_shape_nd(2, (dim0, dim1), allow_zero_size)
 
@@ -166,8 +184,12 @@ def rand_shape_nd(num_dim, dim=10, allow_zero_size=False):
 
 def random_arrays(*shapes):
     """Normal float64 NumPy arrays (numbers for empty shapes); one, or a list."""
-    arrays = [np.array(np.random.randn(), dtype=default_dtype()) if len(s) == 0 else
-              np.random.randn(*s).astype(default_dtype()) for s in shapes]
+    arrays = [
+        np.array(np.random.randn(), dtype=default_dtype())
+        if len(s) == 0
+        else np.random.randn(*s).astype(default_dtype())
+        for s in shapes
+    ]
     return arrays[0] if len(arrays) == 1 else arrays
 
 
@@ -176,8 +198,16 @@ def random_sample(population, k):
     return random.sample(list(population), k)
 
 
-def rand_ndarray(shape, stype="default", density=None, dtype=None, modifier_func=None, shuffle_csr_indices=False,
-                 distribution=None, ctx=None) -> NDArray:
+def rand_ndarray(
+    shape,
+    stype="default",
+    density=None,
+    dtype=None,
+    modifier_func=None,
+    shuffle_csr_indices=False,
+    distribution=None,
+    ctx=None,
+) -> NDArray:
     """A dense array of uniform numbers in [-1, 1)."""
     if stype != "default":
         raise InvalidValue(f"rand_ndarray: stype must be 'default', got {stype!r}")
@@ -188,6 +218,7 @@ def rand_ndarray(shape, stype="default", density=None, dtype=None, modifier_func
 
 
 # ---- symbols --------------------------------------------------------------------------------------------------
+
 
 def simple_forward(symbol, ctx=None, is_train=False, **inputs):
     """Outputs of a symbol for NumPy inputs given by name, as NumPy; one, or a list."""
@@ -203,16 +234,31 @@ def _arrays(names, location, ctx, dtype):
     if isinstance(location, dict):
         unknown = set(location) - set(names)
         if unknown:
-            raise InvalidValue(f"symbol arguments and keys of location do not match: {sorted(unknown)} not in {names}")
+            raise InvalidValue(
+                f"symbol arguments and keys of location do not match: {sorted(unknown)} not in {names}"
+            )
         pairs = {n: location[n] for n in names if n in location}
     else:
         pairs = dict(zip(names, location or ()))
-    return {n: v if isinstance(v, NDArray) else nd.array(v, ctx, v.dtype if dtype == "asnumpy" else dtype)
-            for n, v in pairs.items()}
+    return {
+        n: v
+        if isinstance(v, NDArray)
+        else nd.array(v, ctx, v.dtype if dtype == "asnumpy" else dtype)
+        for n, v in pairs.items()
+    }
 
 
-def check_symbolic_forward(sym, location, expected, rtol=None, atol=None, aux_states=None, ctx=None, equal_nan=False,
-                           dtype=np.float32):
+def check_symbolic_forward(
+    sym,
+    location,
+    expected,
+    rtol=None,
+    atol=None,
+    aux_states=None,
+    ctx=None,
+    equal_nan=False,
+    dtype=np.float32,
+):
     """Compares a symbol's outputs (predict mode) with expected ones. Returns them as NumPy."""
     ctx = ctx or default_context()
     args = _arrays(sym.list_arguments(), location, ctx, dtype)
@@ -221,43 +267,76 @@ def check_symbolic_forward(sym, location, expected, rtol=None, atol=None, aux_st
     outputs = executor.forward(is_train=False)
     expected = [expected[k] for k in sym.list_outputs()] if isinstance(expected, dict) else expected
     for name, want, got in zip(sym.list_outputs(), expected, outputs):
-        assert_almost_equal(want, got, rtol, atol, (f"EXPECTED_{name}", f"FORWARD_{name}"), equal_nan)
+        assert_almost_equal(
+            want, got, rtol, atol, (f"EXPECTED_{name}", f"FORWARD_{name}"), equal_nan
+        )
     return [o.asnumpy() for o in outputs]
 
 
-def check_symbolic_backward(sym, location, out_grads, expected, rtol=None, atol=None, aux_states=None,
-                            grad_req="write", ctx=None, grad_stypes=None, equal_nan=False, dtype=np.float32):
+def check_symbolic_backward(
+    sym,
+    location,
+    out_grads,
+    expected,
+    rtol=None,
+    atol=None,
+    aux_states=None,
+    grad_req="write",
+    ctx=None,
+    grad_stypes=None,
+    equal_nan=False,
+    dtype=np.float32,
+):
     """Compares a symbol's gradients with expected ones (a list, or by argument name). Returns them by name."""
     ctx = ctx or default_context()
     names = sym.list_arguments()
     args = _arrays(names, location, ctx, dtype)
     aux = _arrays(sym.list_auxiliary_states(), aux_states, ctx, dtype)
     expected = dict(zip(names, expected)) if isinstance(expected, (list, tuple)) else expected
-    before = {k: np.random.normal(size=_numpy(v).shape).astype(np.float32) for k, v in expected.items()}
+    before = {
+        k: np.random.normal(size=_numpy(v).shape).astype(np.float32) for k, v in expected.items()
+    }
     grads = {k: nd.array(v, ctx, args[k].dtype) for k, v in before.items()}
-    reqs = {n: grad_req if isinstance(grad_req, str) else (dict(zip(names, grad_req)) if isinstance(
-        grad_req, (list, tuple)) else grad_req).get(n, "null") for n in grads}
+    reqs = {
+        n: grad_req
+        if isinstance(grad_req, str)
+        else (dict(zip(names, grad_req)) if isinstance(grad_req, (list, tuple)) else grad_req).get(
+            n, "null"
+        )
+        for n in grads
+    }
     executor = sym.bind(ctx, args, grads, {n: reqs.get(n, "null") for n in names}, aux)
     outputs = executor.forward(is_train=True)
     if out_grads is not None:
-        given = [out_grads[k] for k in sym.list_outputs()] if isinstance(out_grads, dict) else out_grads
-        out_grads = [g if isinstance(g, NDArray) else nd.array(g, ctx, o.dtype) for g, o in zip(given, outputs)]
+        given = (
+            [out_grads[k] for k in sym.list_outputs()] if isinstance(out_grads, dict) else out_grads
+        )
+        out_grads = [
+            g if isinstance(g, NDArray) else nd.array(g, ctx, o.dtype)
+            for g, o in zip(given, outputs)
+        ]
     executor.backward(out_grads)
     for name, want in expected.items():
         got = executor.grad_dict[name]
         if reqs[name] == "add":
             want = _numpy(want) + before[name]
         if reqs[name] != "null":
-            assert_almost_equal(want, got, rtol, atol, (f"EXPECTED_{name}", f"BACKWARD_{name}"), equal_nan)
+            assert_almost_equal(
+                want, got, rtol, atol, (f"EXPECTED_{name}", f"BACKWARD_{name}"), equal_nan
+            )
     return {name: None if g is None else g.asnumpy() for name, g in executor.grad_dict.items()}
 
 
-def numeric_grad(executor, location, aux_states=None, eps=1e-4, use_forward_train=True, dtype=np.float32):
+def numeric_grad(
+    executor, location, aux_states=None, eps=1e-4, use_forward_train=True, dtype=np.float32
+):
     """Central differences of the sum of an executor's first output. Returns NumPy gradients by argument name."""
+
     def evaluate():
         for name, value in (aux_states or {}).items():
             executor.aux_dict[name][:] = value
         return executor.forward(is_train=use_forward_train)[0].asnumpy().sum(dtype=np.float64)
+
     location = {k: _numpy(v).astype(dtype) for k, v in location.items()}
     for name, value in location.items():
         executor.arg_dict[name][:] = value
@@ -280,10 +359,22 @@ def numeric_grad(executor, location, aux_states=None, eps=1e-4, use_forward_trai
     return grads
 
 
-def check_numeric_gradient(sym, location, aux_states=None, numeric_eps=None, rtol=None, atol=None, grad_nodes=None,
-                           use_forward_train=True, ctx=None, grad_stype_dict=None, dtype=np.float32) -> None:
+def check_numeric_gradient(
+    sym,
+    location,
+    aux_states=None,
+    numeric_eps=None,
+    rtol=None,
+    atol=None,
+    grad_nodes=None,
+    use_forward_train=True,
+    ctx=None,
+    grad_stype_dict=None,
+    dtype=np.float32,
+) -> None:
     """Compares a symbol's gradients, projected on a random direction, with numeric ones."""
     from ..symbol import functions as F
+
     ctx = ctx or default_context()
     eps = numeric_eps or default_numeric_eps()[np.dtype(dtype)]
     args = _arrays(sym.list_arguments(), location, ctx, dtype)
@@ -294,25 +385,53 @@ def check_numeric_gradient(sym, location, aux_states=None, numeric_eps=None, rto
     projected = F.make_loss(F.sum(F.broadcast_mul(sym, _variable("__random_proj"))))
     grads = {n: nd.zeros(args[n].shape, ctx, dtype) for n in names}
     everything = {**args, "__random_proj": direction}
-    executor = projected.bind(ctx, everything, grads, {n: "write" if n in names else "null" for n in everything},
-                              {k: v.copy() for k, v in aux.items()})
+    executor = projected.bind(
+        ctx,
+        everything,
+        grads,
+        {n: "write" if n in names else "null" for n in everything},
+        {k: v.copy() for k, v in aux.items()},
+    )
     executor.forward(is_train=True)
     executor.backward()
     analytic = {n: executor.grad_dict[n].asnumpy() for n in names}
-    numeric = numeric_grad(executor, {n: args[n] for n in names}, {k: v.asnumpy() for k, v in aux.items()}, eps,
-                           use_forward_train, dtype)
+    numeric = numeric_grad(
+        executor,
+        {n: args[n] for n in names},
+        {k: v.asnumpy() for k, v in aux.items()},
+        eps,
+        use_forward_train,
+        dtype,
+    )
     for name in names:
-        assert_almost_equal(numeric[name], analytic[name], rtol or 1e-2, atol or 1e-3,
-                            (f"NUMERICAL_{name}", f"BACKWARD_{name}"))
+        assert_almost_equal(
+            numeric[name],
+            analytic[name],
+            rtol or 1e-2,
+            atol or 1e-3,
+            (f"NUMERICAL_{name}", f"BACKWARD_{name}"),
+        )
 
 
 def _variable(name):
     return sym.var(name)
 
 
-def check_consistency(sym, ctx_list, scale=1.0, grad_req="write", arg_params=None, aux_params=None, rtol=None,
-                      atol=None, raise_on_err=True, ground_truth=None, equal_nan=False, use_uniform=False,
-                      rand_type=np.float64):
+def check_consistency(
+    sym,
+    ctx_list,
+    scale=1.0,
+    grad_req="write",
+    arg_params=None,
+    aux_params=None,
+    rtol=None,
+    atol=None,
+    raise_on_err=True,
+    ground_truth=None,
+    equal_nan=False,
+    use_uniform=False,
+    rand_type=np.float64,
+):
     """Runs a symbol under several contexts and dtypes and compares outputs and gradients with the most exact one.
 
     ctx_list: dictionaries with `ctx`, shapes by argument name and optionally `type_dict`. Returns the outputs.
@@ -323,7 +442,11 @@ def check_consistency(sym, ctx_list, scale=1.0, grad_req="write", arg_params=Non
     arg_params = dict(arg_params or {})
     for name, array in first.arg_dict.items():
         if name not in arg_params:
-            draw = np.random.uniform(-0.92, 0.92, array.shape) if use_uniform else np.random.normal(size=array.shape)
+            draw = (
+                np.random.uniform(-0.92, 0.92, array.shape)
+                if use_uniform
+                else np.random.normal(size=array.shape)
+            )
             arg_params[name] = (draw * scale).astype(rand_type)
     results = []
     for ex in executors:
@@ -343,15 +466,23 @@ def check_consistency(sym, ctx_list, scale=1.0, grad_req="write", arg_params=Non
         tolerance = {2: 1e-1, 4: 1e-3, 8: 1e-5}.get(width, 0)
         for key, value in got.items():
             try:
-                assert_almost_equal(value, truth[key], rtol or tolerance, atol or tolerance, (key, "truth"), equal_nan)
+                assert_almost_equal(
+                    value,
+                    truth[key],
+                    rtol or tolerance,
+                    atol or tolerance,
+                    (key, "truth"),
+                    equal_nan,
+                )
             except AssertionError:
                 if raise_on_err:
                     raise
     return [r[k] for r in results for k in r if k.startswith("output_")]
 
 
-def check_gluon_hybridize_consistency(net_builder, data_l, numpy_func=None, test_grad=True, rtol=1e-4,
-                                      atol=1e-4) -> None:
+def check_gluon_hybridize_consistency(
+    net_builder, data_l, numpy_func=None, test_grad=True, rtol=1e-4, atol=1e-4
+) -> None:
     """Compares outputs and gradients of a block eager and hybridized (and with a NumPy function)."""
     saved_outputs, saved_grads = None, None
     for hybridize in (False, True):
@@ -384,6 +515,7 @@ def check_gluon_hybridize_consistency(net_builder, data_l, numpy_func=None, test
 
 # ---- surroundings ---------------------------------------------------------------------------------------------
 
+
 @contextlib.contextmanager
 def environment(*args):
     """Sets environment variables (a name and a value, or a dictionary; None removes one) and restores them."""
@@ -396,6 +528,7 @@ def environment(*args):
                 os.environ.pop(k, None)
             else:
                 os.environ[k] = str(v)
+
     put(wanted)
     try:
         yield
@@ -405,6 +538,7 @@ def environment(*args):
 
 def retry(n):
     """Decorator: runs a test up to n times until it does not fail."""
+
     def decorate(test):
         @functools.wraps(test)
         def run(*args, **kwargs):
@@ -414,7 +548,9 @@ def retry(n):
                 except AssertionError:
                     if not left:
                         raise
+
         return run
+
     return decorate
 
 
@@ -434,4 +570,5 @@ def discard_stderr():
 def list_gpus() -> list[int]:
     """Numbers of the usable GPUs."""
     from ..engine import num_gpus
+
     return list(range(num_gpus()))

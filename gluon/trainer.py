@@ -109,9 +109,13 @@ class Trainer:
         if not isinstance(batch_size, numbers.Real) or batch_size <= 0:
             raise TrainerError(f"step: batch_size must be a number above 0, got {batch_size!r}")
         self._optimizer.rescale_grad = self._scale / batch_size
-        if len(self._contexts) > 1:
+        if len(self._contexts) < 2:
+            self._update(ignore_stale_grad)
+        elif self._kvstore_params["update_on_kvstore"] is False:
             self._allreduce_grads()
-        self._update(ignore_stale_grad)
+            self._update(ignore_stale_grad)
+        else:                      # as MXNet's stores do by default: each device keeps its own gradient
+            self._update(ignore_stale_grad, self._sums())
 
     def allreduce_grads(self) -> None:
         """Sums gradients over devices; for use with `update`, when gradients are looked at between."""
@@ -123,17 +127,21 @@ class Trainer:
         self._update(ignore_stale_grad)
 
     def _allreduce_grads(self) -> None:
-        with autograd.pause():
-            for p in self._params:
-                if p.grad_req == "null" or p._grad is None or len(p._grad) < 2:
-                    continue
-                grads = p._grad
-                first = grads[0].context
-                total = functions.add_n(*[g.as_in_context(first) for g in grads])
-                for g in grads:
-                    copy_into(total, g)
+        for i, total in self._sums().items():
+            for g in self._params[i]._grad:
+                copy_into(total, g)
 
-    def _update(self, ignore_stale_grad=False) -> None:
+    def _sums(self) -> dict:
+        """The gradients of parameters that live on several devices, summed, on the first of them: by index."""
+        sums = {}
+        with autograd.pause():
+            for i, p in enumerate(self._params):
+                if p.grad_req != "null" and p._grad is not None and len(p._grad) > 1:
+                    first = p._grad[0].context
+                    sums[i] = functions.add_n(*[g.as_in_context(first) for g in p._grad])
+        return sums
+
+    def _update(self, ignore_stale_grad=False, sums=None) -> None:
         n_devices = len(self._contexts) or 1
         if len(self._updaters) < n_devices:
             self._updaters = [opt.get_updater(self._optimizer) for _ in range(n_devices)]
@@ -155,7 +163,7 @@ class Trainer:
                             "with stale gradient")
                     continue
                 indices.append(i)
-                grads.append(grad)
+                grads.append(sums[i].as_in_context(grad.context) if sums and i in sums else grad)
                 weights.append(array)
         for updater, (indices, grads, weights) in zip(self._updaters, jobs):
             updater(indices, grads, weights)

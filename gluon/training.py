@@ -2,6 +2,7 @@
 
 Data and model are chosen by name; progress is shown without waiting for the engine at every step.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -25,11 +26,12 @@ from .data import ArrayDataset, DataLoader
 from .data.vision import MNIST, Digits, FashionMNIST
 from .initializer import Xavier
 from .loss import SoftmaxCrossEntropyLoss
+from .lr_scheduler import CosineScheduler
 from .metric import Accuracy
 from .model_zoo import vision as zoo
 from .trainer import Trainer
 
-TRAIN_SAMPLE = 10_000        # training images that the accuracy after an epoch is measured on, at most
+TRAIN_SAMPLE = 10_000  # training images that the accuracy after an epoch is measured on, at most
 DATASETS = {"digits": Digits, "mnist": MNIST, "fashion-mnist": FashionMNIST}
 
 
@@ -61,9 +63,14 @@ def lenet(image_size: int, classes: int = 10) -> nn.HybridSequential:
     """LeNet (LeCun et al. 1998) with ReLU and max pooling; 3x3 filters for images under 16 pixels, else 5x5."""
     kernel, pad = (3, 1) if image_size < 16 else (5, 0)
     net = nn.HybridSequential()
-    net.add(nn.Conv2D(20, kernel, padding=pad, activation="relu"), nn.MaxPool2D(2, 2),
-            nn.Conv2D(50, kernel, padding=pad, activation="relu"), nn.MaxPool2D(2, 2),
-            nn.Dense(500, activation="relu"), nn.Dense(classes))
+    net.add(
+        nn.Conv2D(20, kernel, padding=pad, activation="relu"),
+        nn.MaxPool2D(2, 2),
+        nn.Conv2D(50, kernel, padding=pad, activation="relu"),
+        nn.MaxPool2D(2, 2),
+        nn.Dense(500, activation="relu"),
+        nn.Dense(classes),
+    )
     return net
 
 
@@ -78,18 +85,21 @@ def build(name: str, image_size: int, classes: int = 10):
 
 # ---- the loop -------------------------------------------------------------------------------------------------
 
+
 class Progress:
     """A tqdm bar on a terminal, a plain line per epoch elsewhere.
 
     The loss shown is the one of EVERY steps ago: it is ready or nearly so, and waiting for it keeps this loop from
     running further ahead of the engine than that, which would only hold memory.
     """
+
     EVERY = 20
 
     def __init__(self, total: int, label: str):
         self._bar, self._pending, self._count = None, None, 0
         if sys.stderr.isatty() and not os.environ.get("CI") and not os.environ.get("NO_COLOR"):
             from tqdm import tqdm
+
             self._bar = tqdm(total=total, desc=label, leave=False, unit="batch")
 
     def step(self, loss) -> None:
@@ -138,7 +148,7 @@ def seconds_per_epoch(net, loader, loss_of, batches: int = 30) -> dict[str, floa
     for mode, active in (("eager", False), ("hybridized", True)):
         net.hybridize(active, static_alloc=active, static_shape=active)
         loss_of.hybridize(active)
-        for _ in range(2):                          # the first round plans and compiles
+        for _ in range(2):  # the first round plans and compiles
             waitall()
             start = time.perf_counter()
             for x, y in sample:
@@ -158,12 +168,19 @@ def save_curve(history: list[dict], path: Path) -> bool:
         return False
     matplotlib.use("Agg")
     from matplotlib import pyplot
+
     epochs = [h["epoch"] for h in history]
     figure, left = pyplot.subplots(figsize=(6, 3.5), layout="constrained")
     left.plot(epochs, [h["loss"] for h in history], "o-", color="tab:blue", label="training loss")
     left.set(xlabel="epoch", ylabel="training loss")
     right = left.twinx()
-    right.plot(epochs, [100 * h["valid"] for h in history], "s-", color="tab:orange", label="validation accuracy")
+    right.plot(
+        epochs,
+        [100 * h["valid"] for h in history],
+        "s-",
+        color="tab:orange",
+        label="validation accuracy",
+    )
     right.set(ylabel="validation accuracy (%)")
     figure.legend(loc="outside upper center", ncols=2)
     figure.savefig(path)
@@ -172,18 +189,29 @@ def save_curve(history: list[dict], path: Path) -> bool:
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="plait train", description="Trains an image classifier.",
-                                formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    p = argparse.ArgumentParser(
+        prog="plait train",
+        description="Trains an image classifier.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
     p.add_argument("--data", choices=sorted(DATASETS), default="digits", help="data set")
     p.add_argument("--model", default="lenet", help="mlp, lenet, or a name of the model zoo")
     p.add_argument("--epochs", type=positive, default=15, help="passes over the training data")
-    p.add_argument("--batch-size", type=int, default=64, help="images a step")
+    p.add_argument("--batch-size", type=positive, default=64, help="images a step")
     p.add_argument("--optimizer", default="adam", help="name of an optimizer")
-    p.add_argument("--lr", type=float, default=1e-3, help="learning rate")
-    p.add_argument("--hybridize", action=argparse.BooleanOptionalAction, default=True,
-                   help="run the network as a cached graph")
+    p.add_argument(
+        "--lr", type=float, default=2e-3, help="learning rate at the start; it falls along a cosine"
+    )
+    p.add_argument(
+        "--hybridize",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="run the network as a cached graph",
+    )
     p.add_argument("--seed", type=int, default=1, help="seed of weights and shuffling")
-    p.add_argument("--out", type=Path, default=Path("out"), help="folder for checkpoint, graph and curve")
+    p.add_argument(
+        "--out", type=Path, default=Path("out"), help="folder for checkpoint, graph and curve"
+    )
     return p
 
 
@@ -199,20 +227,38 @@ def main(argv: list[str] | None = None) -> list[dict]:
         net.hybridize(static_alloc=True, static_shape=True)
     loss_of = SoftmaxCrossEntropyLoss()
     loss_of.hybridize(args.hybridize)
-    trainer = Trainer(net.collect_params(), args.optimizer, {"learning_rate": args.lr})
     train_loader = DataLoader(train, args.batch_size, shuffle=True, last_batch="keep")
+    schedule = CosineScheduler(
+        args.epochs * len(train_loader), base_lr=args.lr, final_lr=args.lr / 50
+    )
+    trainer = Trainer(
+        net.collect_params(), args.optimizer, {"learning_rate": args.lr, "lr_scheduler": schedule}
+    )
     valid_loader = DataLoader(valid, 256)
-    print(f"{args.model} on {args.data}: {len(train)} training and {len(valid)} validation images "
-          f"{'x'.join(map(str, image.shape))}, {'hybridized' if args.hybridize else 'eager'}", flush=True)
+    print(
+        f"{args.model} on {args.data}: {len(train)} training and {len(valid)} validation images "
+        f"{'x'.join(map(str, image.shape))}, {'hybridized' if args.hybridize else 'eager'}",
+        flush=True,
+    )
     history = []
     for epoch in range(1, args.epochs + 1):
         start = time.perf_counter()
         loss = train_epoch(net, train_loader, trainer, loss_of, f"epoch {epoch}/{args.epochs}")
         seconds = time.perf_counter() - start
-        history.append({"epoch": epoch, "loss": loss, "train": evaluate(net, train_loader, TRAIN_SAMPLE // args.batch_size),
-                        "valid": evaluate(net, valid_loader), "seconds": seconds})
-        print(f"epoch {epoch:3d}  loss {loss:.4f}  train {history[-1]['train']:.2%}  "
-              f"validation {history[-1]['valid']:.2%}  {seconds:.2f} s", flush=True)
+        history.append(
+            {
+                "epoch": epoch,
+                "loss": loss,
+                "train": evaluate(net, train_loader, TRAIN_SAMPLE // args.batch_size),
+                "valid": evaluate(net, valid_loader),
+                "seconds": seconds,
+            }
+        )
+        print(
+            f"epoch {epoch:3d}  loss {loss:.4f}  train {history[-1]['train']:.2%}  "
+            f"validation {history[-1]['valid']:.2%}  {seconds:.2f} s",
+            flush=True,
+        )
     args.out.mkdir(parents=True, exist_ok=True)
     name = args.out / f"{args.model}-{args.data}"
     net.hybridize(static_alloc=True, static_shape=True)
@@ -222,15 +268,18 @@ def main(argv: list[str] | None = None) -> list[dict]:
     Path(f"{name}-history.json").write_text(json.dumps(history, indent=1))
     try:
         viz.plot_network(f"{name}-symbol.json", shape={"data": (1, *image.shape)}).render(
-            str(name), format="svg", cleanup=True)
+            str(name), format="svg", cleanup=True
+        )
         written.append(".svg")
-    except MXNetError as error:                     # nothing on this machine draws: the text of the graph stays
+    except MXNetError as error:  # nothing on this machine draws: the text of the graph stays
         print(error)
     if save_curve(history, Path(f"{name}-curve.png")):
         written.append("-curve.png")
     else:
         print("no curve: matplotlib is not installed\n  fix: pip install 'plait[examples]'")
     times = seconds_per_epoch(net, train_loader, loss_of)
-    print(f"seconds per epoch, forward and backward: eager {times['eager']:.2f}, hybridized {times['hybridized']:.2f}")
+    print(
+        f"seconds per epoch, forward and backward: eager {times['eager']:.2f}, hybridized {times['hybridized']:.2f}"
+    )
     print("written:", ", ".join(written))
     return history

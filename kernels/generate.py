@@ -42,7 +42,7 @@ def tokens(text: str):
         match = TOKEN.match(text, at)
         if not match:
             raise ValueError(f"expression {text!r}: cannot read {text[at:]!r}")
-        yield match.lastgroup, match.group(match.lastgroup)
+        yield match.lastgroup, match[match.lastgroup or 0]
         at = match.end()
 
 
@@ -181,7 +181,9 @@ plk_loop plk_pointwise_loop(int op, int dtype)
 def kernel_files() -> dict[str, str]:
     """Wrappers and dispatchers of the kernel files; the kernels are those that PLK_KERNEL defines."""
     signature = "(const void *params, void *const *bufs, const double *scalars)"
-    files, declared, dispatch = {}, [], []
+    files: dict[str, str] = {}
+    declared: list[str] = []
+    dispatch: list[str] = []
     for source in sorted(CPU.glob("*.c")):
         text = source.read_text()
         kernels = dict.fromkeys(re.findall(r"^PLK_KERNEL\((\w+)\)", text, re.MULTILINE))

@@ -205,7 +205,7 @@ class Operator:
     def names_in(self, attrs: dict[str, Any], n_given: int | None = None) -> tuple[str, ...]:
         """Names of the inputs this call uses."""
         if self.variadic:
-            n = n_given if n_given is not None else attrs[self.variadic_key]
+            n = n_given if n_given is not None else attrs[str(self.variadic_key)]
             return tuple(f"arg{i}" for i in range(n))
         return tuple(self.input_names(**attrs)) if self.input_names else self.inputs
 

@@ -1,4 +1,5 @@
 """The operator reference, docs/reference/operators.md, made from the records."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,7 +11,8 @@ from .record import REGISTRY, REQUIRED, Operator, Param
 HEAD = """# Operators
 
 Made by `make docs` from the operator records; {count} operators. Each is `nd.name(...)` and `sym.name(...)`, and `help(nd.name)`
-prints its documentation. `_contrib_x`, `_linalg_x` and `_image_x` are `nd.contrib.x`, `nd.linalg.x` and `nd.image.x`.
+prints its documentation.
+`_contrib_x`, `_linalg_x` and `_image_x` are `nd.contrib.x`, `nd.linalg.x` and `nd.image.x`.
 
 - **gradient**: *yes*, or *zero*, where there is nothing to differentiate.
 - **kernel**: *C*, for the types that have a C kernel; else *NumPy*, the reference, which serves all others as well.
@@ -34,8 +36,20 @@ def row(op: Operator) -> str:
     names = [op.name, *op.aliases]
     inputs = ", ".join(op.inputs).replace("*", "\\*")
     params = ", ".join(parameter(p) for p in op.params if p.name != op.variadic_key)
-    return "| " + " | ".join([", ".join(f"`{n}`" for n in names), inputs, cell(params), "yes" if op.grad else "zero",
-                              "C" if op.name in TABLE else "NumPy", cell(op.doc)]) + " |\n"
+    return (
+        "| "
+        + " | ".join(
+            [
+                ", ".join(f"`{n}`" for n in names),
+                inputs,
+                cell(params),
+                "yes" if op.grad else "zero",
+                "C" if op.name in TABLE else "NumPy",
+                cell(op.doc),
+            ]
+        )
+        + " |\n"
+    )
 
 
 def write(folder: Path) -> list[Path]:

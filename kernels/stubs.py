@@ -1,6 +1,7 @@
-"""Type stubs of the nd and sym namespaces, made from the operator records when the package is built."""
+"""Type stubs of the nd and sym namespaces, made from the operator records, and of the root, made from its tables of names."""
 from __future__ import annotations
 
+import ast
 import keyword
 from pathlib import Path
 
@@ -24,12 +25,24 @@ NAMESPACES = {       # package: (array type, what its __init__ offers besides op
 
 
 def write(root: Path) -> None:
-    """Writes ndarray/__init__.pyi and symbol/__init__.pyi."""
+    """Writes ndarray/__init__.pyi, symbol/__init__.pyi and __init__.pyi, when the package is built."""
+    (root / "__init__.pyi").write_text(HEADER.format(imports=root_imports((root / "__init__.py").read_text())))
     for package, (array, imports) in NAMESPACES.items():
         text = HEADER.format(imports=imports) + "".join(
             signature(op, name, array) for name, op in sorted(REGISTRY.items())
             if not name.startswith("_") and name.isidentifier() and not keyword.iskeyword(name))
         (root / package / "__init__.pyi").write_text(text)
+
+
+def root_imports(source: str) -> str:
+    """Imports that say what the root's __getattr__ loads on first use; source: the text of the root's __init__.py."""
+    tables = {node.targets[0].id: ast.literal_eval(node.value) for node in ast.parse(source).body
+              if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and
+              node.targets[0].id in ("MODULES", "NAMES")}
+    places = [(name, *path.rpartition(".")[::2]) for name, path in tables["MODULES"].items()]
+    places += [(name, *place) for name, place in tables["NAMES"].items()]
+    return "\n".join(["__version__: str",
+                      *(f"from .{module} import {attribute} as {name}" for name, module, attribute in places)])
 
 
 def signature(op: Operator, name: str, array: str) -> str:

@@ -24,7 +24,7 @@ MAX_ENTRIES = 256
 
 class _Entry:
     """A graph compiled for one signature. On the tape it stands where a Plan stands for an operator."""
-    __slots__ = ("program", "in_specs", "out_specs", "outputs", "variables", "kept", "n_out", "saved", "hits")
+    __slots__ = ("hits", "in_specs", "kept", "n_out", "out_specs", "outputs", "program", "saved", "variables")
 
     def expand(self, inputs: Sequence[Value], scalars):
         """The graph with its variables replaced: (outputs, what TapeNode.saved numbers)."""

@@ -14,7 +14,7 @@ next_seq = itertools.count().__next__
 
 class Variable:
     """An array whose gradient is wanted: what attach_grad puts on its `_tape`."""
-    __slots__ = ("grad", "req", "fresh", "array")
+    __slots__ = ("array", "fresh", "grad", "req")
 
     def __init__(self, array: NDArray, grad: NDArray | None, req: str):
         self.array, self.grad, self.req, self.fresh = array._spec, grad, req, False
@@ -26,21 +26,18 @@ class TapeNode:
     inputs, saved: the arrays that the gradient reads, so that the others can be freed before backward: inputs has None
     for those it does not read, saved maps indices of outputs. All three are None once backward has used the tape.
     """
-    __slots__ = ("plan", "scalars", "inputs", "entries", "saved", "seq")
+    __slots__ = ("entries", "inputs", "plan", "saved", "scalars", "seq")
 
 
 def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
     """Where arrays came from; None if from no variable. What backward has used up counts as a constant, as in MXNet:
     a state carried from one truncated sequence to the next needs no detach."""
     entries = tuple([a._tape for a in arrays])
-    wanted = False
     for e in entries:
-        if e is not None:
-            if e.__class__ is tuple and e[0].entries is None:
-                entries = tuple([None if spent(e) else e for e in entries])
-                return entries if any(e is not None for e in entries) else None
-            wanted = True
-    return entries if wanted else None
+        if e.__class__ is tuple and e[0].entries is None:
+            entries = tuple([None if spent(e) else e for e in entries])
+            break
+    return entries if entries.count(None) < len(entries) else None
 
 
 def spent(entry) -> bool:
@@ -50,6 +47,11 @@ def spent(entry) -> bool:
 
 def record(plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]) -> None:
     """Notes a call whose inputs depend on a variable; the outputs then know where they came from."""
+    for a in inputs:
+        if a._tape is not None:
+            break
+    else:
+        return
     entries = entries_of(inputs)
     if entries is None:
         return

@@ -46,14 +46,13 @@ class Program:
         Returns every output array. Raises MemoryError."""
         if self.constants:
             inputs = [*inputs, *self.constants]
-        if outputs and not all(self._may_share(i, j, same) for i, j, same in shared(inputs, outputs)):
-            made = run(self.handle, self.out_specs, inputs, (), location)
+        apart = outputs and not all(self._may_share(i, j, same) for i, j, same in shared(inputs, outputs))
+        made = run(self.handle, self.out_specs, inputs, () if apart else outputs, location)
+        if apart:
             for j, target in enumerate(outputs):
                 plan = make_plan(lookup("_copy"), {}, [self.out_specs[j]], self.out_specs[j].device)
                 invoke(plan.handle, plan.out_specs, [made[j]], [target], (), -1)
                 made[j] = target
-            return made
-        made = run(self.handle, self.out_specs, inputs, outputs, location)
         if self.can_fail and is_naive():
             for a in [*made, *(inputs[i] for i in self.mutated)]:
                 wait(a._handle)
@@ -70,110 +69,125 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
 
     Operators that mutate inputs write into the given arrays. An output that is an input or appears twice is copied.
     """
-    outputs, cut_inputs = cut(outputs, inputs)
+    outputs, variables = cut(outputs, inputs)
     outputs, constants = optimize(outputs, device)
-    given = {v: i for i, v in enumerate([*cut_inputs, *constants])}
-    order = live(outputs, given)
-    # an output must own its memory: copy inputs, views of inputs and repeated outputs
-    copy = lookup("_copy")
-    effects = Effects(order)
-    # a view of memory that is written is a copy, made when the graph looks
-    aliased = {Value(n) for n in order if n.op.view and effects.base(Value(n)) not in effects.written}
-
-    def root(v: Value) -> Value:
-        return effects.base(v) if v in aliased else v
-    taken: set[Value] = set()
-    final: list[Value] = []
-    for v in outputs:
-        r = root(v)
-        if r in given or r in taken:
-            made = Node(copy, {}, (v,), "copy", (v.type,))
-            order.append(made)
-            v = r = Value(made)
-        taken.add(r)
-        final.append(v)
-    out_index = {root(v): j for j, v in enumerate(final)}
-
-    steps = [n for n in order if Value(n) not in aliased]
-    last: dict[Value, int] = {}
-    for step, node in enumerate(steps):
-        for v in node.inputs:
-            last[root(v)] = step
-        for i in range(len(node.types)):
-            last.setdefault(Value(node, i), step)
-    place: dict[Value, tuple[int, int]] = {v: (lib.PL_SLOT_INPUT, i) for v, i in given.items()}
-    place.update({r: (lib.PL_SLOT_OUTPUT, j) for r, j in out_index.items()})
-    buffers: list[list[int]] = []                # [nbytes, first, last] of arena buffers
+    layout = _Layout(outputs, [*variables, *constants], device)
     plans, slots, scalars = [], [], []
-    first_write, inplace = [0] * len(final), set()
-    in_modes = bytearray(max(1, len(given)))
-    for step, node in enumerate(steps):
+    in_modes = bytearray(max(1, len(layout.given)))
+    for node in layout.steps:
         plan = make_plan(node.op, node.attrs, [_spec(v, device) for v in node.inputs], device)
         plans.append(plan)
         scalars.extend(scalars_of(node.op, node.attrs))
+        slots.extend(layout.slot(v) for v in node.inputs)
+        slots.extend(layout.slot(Value(node, i)) for i in range(len(node.types)))
         for i in plan.mutated:
-            kind, index = place[root(node.inputs[i])]
+            kind, index, _ = layout.slot(node.inputs[i])
             if kind == lib.PL_SLOT_INPUT:
                 in_modes[index] = READWRITE
-        taken_over: set[int] = set()
-        for i, s in enumerate(plan.out_specs):
-            v = Value(node, i)
-            if v in place:
-                first_write[place[v][1]] = step
-                inplace.update((place[x][1], place[v][1]) for x in
-                               (root(node.inputs[a]) for a, b in node.op.inplace if b == i and a < len(node.inputs))
-                               if x in given and _once(node, x, root) and _spec(x, device).nbytes == s.nbytes)
-                continue
-            reuse = next((place[root(node.inputs[a])][1] for a, b in node.op.inplace
-                          if b == i and a < len(node.inputs) and _reusable(node, a, s, place, root, last, step, device)
-                          and place[root(node.inputs[a])][1] not in taken_over), None)
-            if reuse is not None:
-                buffers[reuse][2] = last[v]
-                place[v] = (lib.PL_SLOT_ARENA, reuse)
-                taken_over.add(reuse)
-            else:
-                place[v] = (lib.PL_SLOT_ARENA, len(buffers))
-                buffers.append([s.nbytes, step, last[v]])
-        slots.extend(place[root(v)] for v in node.inputs)
-        slots.extend(place[Value(node, i)] for i in range(len(node.types)))
-    offsets, arena_bytes = plan_memory([Buffer(*b) for b in buffers])
 
     program = Program.__new__(Program)
     program.handle = 0
-    program.plans, program.arena_bytes = plans, arena_bytes
-    program.naive_bytes = sum(rounded(b[0]) for b in buffers)
+    program.plans, program.arena_bytes = plans, layout.arena_bytes
+    program.naive_bytes = sum(rounded(b.nbytes) for b in layout.buffers)
     program.constants = tuple(constants.values())
-    program._last_read = [last.get(v, -1) for v in given]
-    program._first_write, program._inplace = first_write, inplace
-    program.n_in, program.n_out = len(inputs), len(final)
-    program.out_specs = tuple(_spec(v, device) for v in final)
+    program._last_read = [layout.last.get(v, -1) for v in layout.given]
+    program._first_write, program._inplace = layout.first_write, layout.inplace
+    program.n_in, program.n_out = len(inputs), len(outputs)
+    program.out_specs = tuple(_spec(v, device) for v in outputs)
     program.in_modes = bytes(in_modes)
     program.mutated = [i for i, m in enumerate(in_modes) if m]
     program.cost_us = sum(p.cost_us for p in plans)
     program.can_fail = any(p.can_fail for p in plans)
-    c_slots = ffi.new("pl_slot[]", [(k, 0 if k == lib.PL_SLOT_ARENA else i, offsets[i] if k == lib.PL_SLOT_ARENA else 0)
-                                    for k, i in slots] or 1)
     program.handle = lib.pl_program_new(
-        program.n_in + len(constants), ffi.from_buffer("uint8_t *", in_modes), program.n_out, [s.nbytes for s in program.out_specs],
-        len(plans), [p.handle for p in plans], c_slots, scalars, arena_bytes,
+        len(layout.given), ffi.from_buffer("uint8_t *", in_modes), program.n_out, [s.nbytes for s in program.out_specs],
+        len(plans), [p.handle for p in plans], ffi.new("pl_slot[]", slots or 1), scalars, program.arena_bytes,
         lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0, lib.PL_LANE_CPU, device.device_id, name.encode())
     if not program.handle:
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return program
 
 
+class _Layout:
+    """The steps of a program and where every value lives: in an input, an output, or a buffer of the arena.
+
+    last: the last step that reads a value. first_write: the step that writes each output. inplace: pairs (input, output)
+    that may be the same memory although the step that writes the one reads the other.
+    """
+
+    def __init__(self, outputs: Sequence[Value], given: Sequence[Value], device):
+        self.given = {v: i for i, v in enumerate(given)}
+        self._device = device
+        order = live(outputs, given)
+        effects = Effects(order)
+        # views take no step; but a view of memory that is written is a copy, made when the graph looks
+        self._bases = {Value(n): effects.base(Value(n)) for n in order
+                       if n.op.view and effects.base(Value(n)) not in effects.written}
+        owned = self._owned(outputs, order)
+        self.steps = [n for n in order if Value(n) not in self._bases]
+        self.last: dict[Value, int] = {}
+        for step, node in enumerate(self.steps):
+            self.last.update((self.base(v), step) for v in node.inputs)
+            for i in range(len(node.types)):
+                self.last.setdefault(Value(node, i), step)
+        self._place = {v: (lib.PL_SLOT_INPUT, i) for v, i in self.given.items()}
+        self._place.update((self.base(v), (lib.PL_SLOT_OUTPUT, j)) for j, v in enumerate(owned))
+        self.buffers: list[Buffer] = []
+        self.first_write, self.inplace = [0] * len(owned), set()
+        for step, node in enumerate(self.steps):
+            self._place_outputs(step, node)
+        self._offsets, self.arena_bytes = plan_memory(self.buffers)
+
+    def base(self, v: Value) -> Value:
+        """The value in whose memory v lies."""
+        return self._bases.get(v, v)
+
+    def slot(self, v: Value) -> tuple[int, int, int]:
+        """(kind, index, byte offset) as the core wants it."""
+        kind, index = self._place[self.base(v)]
+        return (kind, 0, self._offsets[index]) if kind == lib.PL_SLOT_ARENA else (kind, index, 0)
+
+    def _owned(self, outputs: Sequence[Value], order: list[Node]) -> list[Value]:
+        """The outputs, each in memory of its own: inputs, views of them and repeated ones are copied at the end."""
+        taken: set[Value] = set()
+        owned = []
+        for v in outputs:
+            if self.base(v) in self.given or self.base(v) in taken:
+                order.append(Node(lookup("_copy"), {}, (v,), "copy", (v.type,)))
+                v = Value(order[-1])
+            taken.add(self.base(v))
+            owned.append(v)
+        return owned
+
+    def _place_outputs(self, step: int, node: Node) -> None:
+        taken_over: set[int] = set()
+        for i in range(len(node.types)):
+            v = Value(node, i)
+            sources = self._overwritable(node, i)
+            if v in self._place:
+                output = self._place[v][1]
+                self.first_write[output] = step
+                self.inplace.update((self.given[x], output) for x in sources if x in self.given)
+                continue
+            dying = [self._place[x][1] for x in sources
+                     if self._place[x][0] == lib.PL_SLOT_ARENA and self.last[x] == step]
+            reuse = next((b for b in dying if b not in taken_over), None)
+            if reuse is None:
+                reuse = len(self.buffers)
+                self.buffers.append(Buffer(_spec(v, self._device).nbytes, step, self.last[v]))
+            else:
+                self.buffers[reuse] = self.buffers[reuse]._replace(last=self.last[v])
+                taken_over.add(reuse)
+            self._place[v] = (lib.PL_SLOT_ARENA, reuse)
+
+    def _overwritable(self, node: Node, i: int) -> list[Value]:
+        """Bases of the inputs that output i may overwrite element by element: of its size, read by no other input."""
+        if not node.op.inplace:
+            return []
+        bases = [self.base(v) for v in node.inputs]
+        nbytes = _spec(Value(node, i), self._device).nbytes
+        return [bases[a] for a, b in node.op.inplace if b == i and a < len(bases) and bases.count(bases[a]) == 1
+                and _spec(bases[a], self._device).nbytes == nbytes]
+
+
 def _spec(v: Value, device) -> Spec:
     return spec(v.shape, v.dtype, device)
-
-
-def _reusable(node, a, s, place, root, last, step, device) -> bool:
-    """May the output of spec `s` overwrite input `a`? Its buffer must die here and be read by no other input."""
-    r = root(node.inputs[a])
-    kind, _ = place[r]
-    return (kind == lib.PL_SLOT_ARENA and last[r] == step and _spec(node.inputs[a], device).nbytes == s.nbytes
-            and _once(node, r, root))
-
-
-def _once(node: Node, base: Value, root) -> bool:
-    """Does only one input of the node lie in this memory?"""
-    return sum(root(v) == base for v in node.inputs) == 1

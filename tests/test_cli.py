@@ -1,19 +1,24 @@
 """python -m plait: every command, its help, and what it says about wrong arguments."""
+
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import plait
+import pytest
 from plait import __main__ as cli
 
 FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def plait_command(*arguments, cwd=None):
-    return subprocess.run([sys.executable, "-m", "plait", *map(str, arguments)], capture_output=True, text=True, cwd=cwd)
+    return subprocess.run(
+        [sys.executable, "-m", "plait", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+    )
 
 
 def test_info(capsys):
@@ -46,7 +51,19 @@ def test_draw(tmp_path, suffix, head, capsys):
 
 def test_draw_puts_shapes_on_edges(tmp_path):
     out = tmp_path / "net.dot"
-    assert cli.main(["draw", str(FIXTURES / "lenet-symbol.json"), "-o", str(out), "--shape", "data=2,1,28,28"]) == 0
+    assert (
+        cli.main(
+            [
+                "draw",
+                str(FIXTURES / "lenet-symbol.json"),
+                "-o",
+                str(out),
+                "--shape",
+                "data=2,1,28,28",
+            ]
+        )
+        == 0
+    )
     assert "2\u00d71\u00d728\u00d728" in out.read_text()
 
 
@@ -56,23 +73,41 @@ def test_draw_is_beside_the_file_by_default(tmp_path):
     assert (tmp_path / "net.svg").exists()
 
 
-@pytest.mark.parametrize("arguments, rule", [
-    (["draw", "missing-symbol.json"], "missing-symbol.json"),
-    (["draw", str(FIXTURES / "lenet-symbol.json"), "-o", "x.tiff"], "--out must end in .svg, .png, .pdf, .dot, got x.tiff"),
-    (["draw", str(FIXTURES / "lenet-symbol.json"), "--shape", "data=wide"], "--shape must be NAME=1,3,224,224, got 'data=wide'"),
-    (["draw", str(FIXTURES / "lenet-symbol.json"), "--shape", "dat=1,1,28,28"], "'dat' is no variable"),
-    (["draw", str(FIXTURES / "lenet-0003.params")], "lenet-0003.params"),
-])
+@pytest.mark.parametrize(
+    "arguments, rule",
+    [
+        (["draw", "missing-symbol.json"], "missing-symbol.json"),
+        (
+            ["draw", str(FIXTURES / "lenet-symbol.json"), "-o", "x.tiff"],
+            "--out must end in .svg, .png, .pdf, .dot, got x.tiff",
+        ),
+        (
+            ["draw", str(FIXTURES / "lenet-symbol.json"), "--shape", "data=wide"],
+            "--shape must be NAME=1,3,224,224, got 'data=wide'",
+        ),
+        (
+            ["draw", str(FIXTURES / "lenet-symbol.json"), "--shape", "dat=1,1,28,28"],
+            "'dat' is no variable",
+        ),
+        (["draw", str(FIXTURES / "lenet-0003.params")], "lenet-0003.params"),
+    ],
+)
 def test_wrong_files_and_values_are_one_message(arguments, rule, capsys):
     assert cli.main(arguments) == 1
     said = capsys.readouterr()
     assert said.err.startswith("plait draw: ") and rule in said.err and not said.out
 
 
-@pytest.mark.parametrize("arguments, rule", [
-    (["dance"], "invalid choice: 'dance'"), ([], "required: command"), (["info", "--loud"], "unrecognized arguments: --loud"),
-    (["train", "--data", "cats"], "invalid choice: 'cats'"), (["bench", "dance"], "unknown workloads dance"),
-])
+@pytest.mark.parametrize(
+    "arguments, rule",
+    [
+        (["dance"], "invalid choice: 'dance'"),
+        ([], "required: command"),
+        (["info", "--loud"], "unrecognized arguments: --loud"),
+        (["train", "--data", "cats"], "invalid choice: 'cats'"),
+        (["bench", "dance"], "unknown workloads dance"),
+    ],
+)
 def test_wrong_arguments_are_usage_errors(arguments, rule, capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(arguments)
@@ -81,15 +116,23 @@ def test_wrong_arguments_are_usage_errors(arguments, rule, capsys):
 
 
 def test_train_writes_checkpoint_graph_and_curve(tmp_path, capsys):
-    assert cli.main(["train", "--model", "mlp", "--epochs", "2", "--lr", "0.003", "--out", str(tmp_path)]) == 0
+    assert (
+        cli.main(
+            ["train", "--model", "mlp", "--epochs", "2", "--lr", "0.003", "--out", str(tmp_path)]
+        )
+        == 0
+    )
     text = capsys.readouterr().out
     assert "mlp on digits: 1437 training and 360 validation images 1x8x8, hybridized" in text
     assert "epoch   2  loss" in text and "seconds per epoch, forward and backward: eager" in text
-    assert (tmp_path / "mlp-digits-symbol.json").exists() and (tmp_path / "mlp-digits-0002.params").exists()
+    assert (tmp_path / "mlp-digits-symbol.json").exists() and (
+        tmp_path / "mlp-digits-0002.params"
+    ).exists()
     assert b"<svg" in (tmp_path / "mlp-digits.svg").read_bytes()
     assert (tmp_path / "mlp-digits-curve.png").read_bytes().startswith(b"\x89PNG")
-    net = plait.gluon.SymbolBlock.imports(str(tmp_path / "mlp-digits-symbol.json"), ["data"],
-                                          str(tmp_path / "mlp-digits-0002.params"))
+    net = plait.gluon.SymbolBlock.imports(
+        str(tmp_path / "mlp-digits-symbol.json"), ["data"], str(tmp_path / "mlp-digits-0002.params")
+    )
     assert net(plait.nd.zeros((3, 1, 8, 8))).shape == (3, 10)
 
 
@@ -106,6 +149,7 @@ def test_bench_times_one_workload(capsys):
 
 def test_docs_has_a_row_for_every_operator(tmp_path):
     from plait.kernels.record import REGISTRY
+
     assert cli.main(["docs", str(tmp_path)]) == 0
     text = (tmp_path / "operators.md").read_text()
     assert not [name for name in REGISTRY if f"`{name}`" not in text]

@@ -1,4 +1,5 @@
 """Compatibility mode: scripts written for MXNet run as they are, in a process that asked for it."""
+
 import subprocess
 import sys
 import textwrap
@@ -35,32 +36,56 @@ SCRIPT = """
     assert_almost_equal(x, x.asnumpy())
     print("done")
 """
-SAME = [("mxnet.nd", "plait.ndarray"), ("mxnet.ndarray", "plait.ndarray"), ("mxnet.ndarray.ndarray", "plait.ndarray.ndarray"),
-        ("mxnet.ndarray.random", "plait.ndarray.random"), ("mxnet.sym", "plait.symbol"), ("mxnet.symbol", "plait.symbol"),
-        ("mxnet.autograd", "plait.ndarray.autograd"), ("mxnet.random", "plait.ndarray.random"),
-        ("mxnet.context", "plait.engine.device"), ("mxnet.base", "plait.engine.error"),
-        ("mxnet.profiler", "plait.engine.profiler"), ("mxnet.initializer", "plait.gluon.initializer"),
-        ("mxnet.init", "plait.gluon.initializer"), ("mxnet.metric", "plait.gluon.metric"),
-        ("mxnet.optimizer", "plait.gluon.optimizer"), ("mxnet.optimizer.optimizer", "plait.gluon.optimizer.optimizer"),
-        ("mxnet.lr_scheduler", "plait.gluon.lr_scheduler"), ("mxnet.callback", "plait.gluon.callback"),
-        ("mxnet.recordio", "plait.gluon.data.recordio"), ("mxnet.visualization", "plait.symbol.viz"),
-        ("mxnet.test_utils", "plait.gluon.test_utils"), ("mxnet.engine", "plait.engine"),
-        ("mxnet.name", "plait.symbol.name"), ("mxnet.attribute", "plait.symbol.attribute"),
-        ("mxnet.executor", "plait.symbol.executor"), ("mxnet.gluon", "plait.gluon"), ("mxnet.gluon.nn", "plait.gluon.nn"),
-        ("mxnet.gluon.rnn", "plait.gluon.rnn"), ("mxnet.gluon.loss", "plait.gluon.loss"),
-        ("mxnet.gluon.utils", "plait.gluon.utils"), ("mxnet.gluon.data", "plait.gluon.data"),
-        ("mxnet.gluon.data.vision", "plait.gluon.data.vision"),
-        ("mxnet.gluon.data.vision.transforms", "plait.gluon.data.vision.transforms"),
-        ("mxnet.gluon.block", "plait.gluon.block"), ("mxnet.gluon.parameter", "plait.gluon.parameter"),
-        ("mxnet.gluon.trainer", "plait.gluon.trainer"), ("mxnet.gluon.model_zoo", "plait.gluon.model_zoo"),
-        ("mxnet.gluon.model_zoo.vision", "plait.gluon.model_zoo.vision"),
-        ("mxnet.gluon.model_zoo.model_store", "plait.gluon.model_zoo.model_store"),
-        ("mxnet.gluon.contrib", "plait.gluon.contrib"), ("mxnet.gluon.contrib.nn", "plait.gluon.contrib.nn"),
-        ("mxnet.gluon.contrib.data", "plait.gluon.contrib.data")]
+SAME = [
+    ("mxnet.nd", "plait.ndarray"),
+    ("mxnet.ndarray", "plait.ndarray"),
+    ("mxnet.ndarray.ndarray", "plait.ndarray.ndarray"),
+    ("mxnet.ndarray.random", "plait.ndarray.random"),
+    ("mxnet.sym", "plait.symbol"),
+    ("mxnet.symbol", "plait.symbol"),
+    ("mxnet.autograd", "plait.ndarray.autograd"),
+    ("mxnet.random", "plait.ndarray.random"),
+    ("mxnet.context", "plait.engine.device"),
+    ("mxnet.base", "plait.engine.error"),
+    ("mxnet.profiler", "plait.engine.profiler"),
+    ("mxnet.initializer", "plait.gluon.initializer"),
+    ("mxnet.init", "plait.gluon.initializer"),
+    ("mxnet.metric", "plait.gluon.metric"),
+    ("mxnet.optimizer", "plait.gluon.optimizer"),
+    ("mxnet.optimizer.optimizer", "plait.gluon.optimizer.optimizer"),
+    ("mxnet.lr_scheduler", "plait.gluon.lr_scheduler"),
+    ("mxnet.callback", "plait.gluon.callback"),
+    ("mxnet.recordio", "plait.gluon.data.recordio"),
+    ("mxnet.visualization", "plait.symbol.viz"),
+    ("mxnet.test_utils", "plait.gluon.test_utils"),
+    ("mxnet.engine", "plait.engine"),
+    ("mxnet.name", "plait.symbol.name"),
+    ("mxnet.attribute", "plait.symbol.attribute"),
+    ("mxnet.executor", "plait.symbol.executor"),
+    ("mxnet.gluon", "plait.gluon"),
+    ("mxnet.gluon.nn", "plait.gluon.nn"),
+    ("mxnet.gluon.rnn", "plait.gluon.rnn"),
+    ("mxnet.gluon.loss", "plait.gluon.loss"),
+    ("mxnet.gluon.utils", "plait.gluon.utils"),
+    ("mxnet.gluon.data", "plait.gluon.data"),
+    ("mxnet.gluon.data.vision", "plait.gluon.data.vision"),
+    ("mxnet.gluon.data.vision.transforms", "plait.gluon.data.vision.transforms"),
+    ("mxnet.gluon.block", "plait.gluon.block"),
+    ("mxnet.gluon.parameter", "plait.gluon.parameter"),
+    ("mxnet.gluon.trainer", "plait.gluon.trainer"),
+    ("mxnet.gluon.model_zoo", "plait.gluon.model_zoo"),
+    ("mxnet.gluon.model_zoo.vision", "plait.gluon.model_zoo.vision"),
+    ("mxnet.gluon.model_zoo.model_store", "plait.gluon.model_zoo.model_store"),
+    ("mxnet.gluon.contrib", "plait.gluon.contrib"),
+    ("mxnet.gluon.contrib.nn", "plait.gluon.contrib.nn"),
+    ("mxnet.gluon.contrib.data", "plait.gluon.contrib.data"),
+]
 
 
 def python(*arguments, **options):
-    return subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, text=True, **options)
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)], capture_output=True, text=True, **options
+    )
 
 
 def test_a_script_runs_as_it_is(tmp_path):
@@ -79,25 +104,31 @@ def test_a_script_finds_the_modules_beside_it(tmp_path):
 
 
 def test_modules_are_the_very_same_objects():
-    code = ("import importlib, plait, plait.compat\nplait.compat.install()\n"
-            f"for old, new in {SAME!r}:\n"
-            "    a, b = importlib.import_module(old), importlib.import_module(new)\n"
-            "    assert a is b, (old, new)\n"
-            "    assert b.__name__ == new and b.__spec__.name == new, (b.__name__, b.__spec__.name)\n"
-            "plait.compat.install()\nimport mxnet\nassert mxnet.nd is plait.nd and mxnet.cpu is plait.cpu")
+    code = (
+        "import importlib, plait, plait.compat\nplait.compat.install()\n"
+        f"for old, new in {SAME!r}:\n"
+        "    a, b = importlib.import_module(old), importlib.import_module(new)\n"
+        "    assert a is b, (old, new)\n"
+        "    assert b.__name__ == new and b.__spec__.name == new, (b.__name__, b.__spec__.name)\n"
+        "plait.compat.install()\nimport mxnet\nassert mxnet.nd is plait.nd and mxnet.cpu is plait.cpu"
+    )
     run = python("-c", code)
     assert run.returncode == 0, run.stderr
 
 
 def test_plait_first_or_mxnet_first_is_one_copy():
-    code = ("import plait.compat; plait.compat.install()\nimport mxnet.gluon.nn\nimport plait.gluon.nn, plait\n"
-            "assert mxnet.gluon.nn.Dense is plait.gluon.nn.Dense")
+    code = (
+        "import plait.compat; plait.compat.install()\nimport mxnet.gluon.nn\nimport plait.gluon.nn, plait\n"
+        "assert mxnet.gluon.nn.Dense is plait.gluon.nn.Dense"
+    )
     assert python("-c", code).returncode == 0
 
 
 def test_nothing_is_active_unasked():
-    code = ("import sys, numpy, plait, plait.gluon\nassert not hasattr(numpy, 'float_')\n"
-            "assert not any('compat' in type(f).__module__ for f in sys.meta_path)")
+    code = (
+        "import sys, numpy, plait, plait.gluon\nassert not hasattr(numpy, 'float_')\n"
+        "assert not any('compat' in type(f).__module__ for f in sys.meta_path)"
+    )
     run = python("-c", code)
     assert run.returncode == 0, run.stderr
 
@@ -125,8 +156,10 @@ def test_the_real_mxnet_is_not_replaced_behind_its_users_back(tmp_path):
 
 
 def test_naive_engine_is_honoured():
-    code = ("import os; os.environ['MXNET_ENGINE_TYPE'] = 'NaiveEngine'\nimport plait.compat; plait.compat.install()\n"
-            "import threading, mxnet as mx\nseen = []\n"
-            "mx.engine.push(lambda: seen.append(threading.get_ident()))\nassert seen == [threading.get_ident()]")
+    code = (
+        "import os; os.environ['MXNET_ENGINE_TYPE'] = 'NaiveEngine'\nimport plait.compat; plait.compat.install()\n"
+        "import threading, mxnet as mx\nseen = []\n"
+        "mx.engine.push(lambda: seen.append(threading.get_ident()))\nassert seen == [threading.get_ident()]"
+    )
     run = python("-c", code)
     assert run.returncode == 0, run.stderr

@@ -1,4 +1,5 @@
 """README, guides and docstrings: every Python block and every example in them runs and prints what it says."""
+
 import contextlib
 import doctest
 import importlib
@@ -8,17 +9,19 @@ import re
 from pathlib import Path
 
 import numpy as np
-import pytest
-
 import plait
+import pytest
 from plait import autograd, gluon, nd
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
-SAID = re.compile(r"^\s*print\(.*\)  # (.*)$", re.M)             # print(1 + 1)  # 2
-MODULES = [m.name for m in pkgutil.walk_packages(plait.__path__, "plait.", onerror=lambda name: None)
-           if not re.search(r"\.(tests|docs|build|setup|__main__|_core|_array)|ffi_build", m.name)]
+SAID = re.compile(r"^\s*print\(.*\)  # (.*)$", re.M)  # print(1 + 1)  # 2
+MODULES = [
+    m.name
+    for m in pkgutil.walk_packages(plait.__path__, "plait.", onerror=lambda name: None)
+    if not re.search(r"\.(tests|docs|build|setup|__main__|_core|_array)|ffi_build", m.name)
+]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
@@ -31,7 +34,7 @@ def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     plait.seed_all(0)
     for block in blocks:
         said = io.StringIO()
-        line = text[:text.index(block)].count("\n") + 1
+        line = text[: text.index(block)].count("\n") + 1
         with contextlib.redirect_stdout(said):
             exec(compile("\n" * (line - 1) + block, str(page), "exec"), scope)
         expected = SAID.findall(block)
@@ -50,8 +53,17 @@ def test_links_of_a_page_lead_somewhere(page):
 def test_docstring_examples(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
-    scope = {**vars(module), "plait": plait, "mx": plait, "nd": nd, "sym": plait.sym, "gluon": gluon, "nn": gluon.nn, "np": np,
-              "autograd": autograd}
+    scope = {
+        **vars(module),
+        "plait": plait,
+        "mx": plait,
+        "nd": nd,
+        "sym": plait.sym,
+        "gluon": gluon,
+        "nn": gluon.nn,
+        "np": np,
+        "autograd": autograd,
+    }
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
     failures = io.StringIO()
     for test in doctest.DocTestFinder(exclude_empty=True).find(module, name, globs=scope):

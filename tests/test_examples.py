@@ -1,4 +1,5 @@
 """The three examples, short, each as a user starts it: a process of its own."""
+
 import json
 import re
 import subprocess
@@ -9,8 +10,12 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "docs" / "examples"
 
 
 def run(name, *arguments, cwd):
-    done = subprocess.run([sys.executable, "-W", "error", str(EXAMPLES / name), *map(str, arguments)], capture_output=True,
-                          text=True, cwd=cwd)
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / name), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -25,20 +30,54 @@ def test_digits_learn(tmp_path):
 def test_eager_and_hybridized_learn_the_same(tmp_path):
     history = {}
     for mode in ("--hybridize", "--no-hybridize"):
-        run("train_digits.py", "--model", "mlp", "--epochs", 2, mode, "--out", mode[2:], cwd=tmp_path)
+        run(
+            "train_digits.py",
+            "--model",
+            "mlp",
+            "--epochs",
+            2,
+            mode,
+            "--out",
+            mode[2:],
+            cwd=tmp_path,
+        )
         history[mode] = json.loads((tmp_path / mode[2:] / "mlp-digits-history.json").read_text())
     for a, b in zip(*history.values()):
         assert abs(a["loss"] - b["loss"]) < 1e-3 * a["loss"]
 
 
 def test_language_model_learns(tmp_path):
-    text = run("train_language_model.py", "--epochs", 2, "--characters", 20000, "--hidden", 64, "--lr", 0.01, cwd=tmp_path)
+    text = run(
+        "train_language_model.py",
+        "--epochs",
+        2,
+        "--characters",
+        20000,
+        "--hidden",
+        64,
+        "--lr",
+        0.01,
+        cwd=tmp_path,
+    )
     first, second = map(float, re.findall(r"perplexity ([\d.]+)", text))
     assert second < 0.9 * first and second < 25
     assert "'The " in text or '"The ' in text
 
 
 def test_transformer_learns(tmp_path):
-    text = run("train_transformer.py", "--steps", 150, "--length", 6, "--vocabulary", 10, "--units", 32, "--lr", 0.005, cwd=tmp_path)
+    text = run(
+        "train_transformer.py",
+        "--steps",
+        150,
+        "--length",
+        6,
+        "--vocabulary",
+        10,
+        "--units",
+        32,
+        "--lr",
+        0.005,
+        cwd=tmp_path,
+    )
     right = [float(r) for r in re.findall(r"right ([\d.]+)%", text)]
-    assert right[-1] > 70                                # by chance: 10
+    assert right[-1] > 70  # by chance: 10

@@ -1,4 +1,5 @@
 """The package as it is installed: what it imports, what it ships, which version it has."""
+
 import importlib.metadata
 import json
 import subprocess
@@ -7,17 +8,31 @@ import sysconfig
 from pathlib import Path
 
 import numpy as np
-import pytest
-
 import plait
+import pytest
 from plait.kernels.cpu import onednn
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = {"sklearn", "matplotlib", "tqdm", "torch", "cupy", "PIL", "graphviz", "onnx", "mpi4py", "asyncio", "multiprocessing"}
+HEAVY = {
+    "sklearn",
+    "matplotlib",
+    "tqdm",
+    "torch",
+    "cupy",
+    "PIL",
+    "graphviz",
+    "onnx",
+    "mpi4py",
+    "asyncio",
+    "multiprocessing",
+}
 
 
 def modules_after(statement: str) -> list[str]:
-    code = f"import json, sys, numpy\nbefore = set(sys.modules)\n{statement}\nprint(json.dumps(sorted(set(sys.modules) - before)))"
+    code = (
+        f"import json, sys, numpy\nbefore = set(sys.modules)\n{statement}\n"
+        "print(json.dumps(sorted(set(sys.modules) - before)))"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return json.loads(run.stdout)
 
@@ -39,7 +54,9 @@ def test_no_second_copy():
 
 def test_numpy_aliases_stay_removed_unasked():
     assert not hasattr(np, "float_")
-    assert "mxnet" not in sys.modules or "mxnet" in getattr(sys.modules["mxnet"], "__file__", "mxnet")
+    assert "mxnet" not in sys.modules or "mxnet" in getattr(
+        sys.modules["mxnet"], "__file__", "mxnet"
+    )
 
 
 def test_version_is_the_distribution_version():
@@ -62,23 +79,36 @@ def test_dir_lists_what_there_is():
         plait.nosuch  # noqa: B018
 
 
-@pytest.mark.skipif(sysconfig.get_platform() != "linux-x86_64", reason="oneDNN's wheels are for x86-64 Linux")
+@pytest.mark.skipif(
+    sysconfig.get_platform() != "linux-x86_64", reason="oneDNN's wheels are for x86-64 Linux"
+)
 def test_onednn_is_built_in_and_found():
     assert onednn.version() and onednn.version() >= "3.2"
 
 
 def packages() -> list[str]:
     """What setup.py hands to setuptools, found by running it with a setup() that only prints."""
-    code = ("import json, setuptools\nsetuptools.setup = lambda **k: print(json.dumps(k['packages']))\n"
-            "__file__ = 'setup.py'\nexec(open('setup.py').read())")
+    code = (
+        "import json, setuptools\nsetuptools.setup = lambda **k: print(json.dumps(k['packages']))\n"
+        "__file__ = 'setup.py'\nexec(open('setup.py').read())"
+    )
     pytest.importorskip("setuptools")
-    return json.loads(subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
-                                     check=True).stdout)
+    return json.loads(
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+    )
 
 
 def test_every_folder_of_the_package_is_shipped():
     shipped = packages()
-    assert {"plait", "plait.engine", "plait.kernels.ops", "plait.symbol.passes", "plait.gluon.model_zoo.vision"} <= set(shipped)
+    assert {
+        "plait",
+        "plait.engine",
+        "plait.kernels.ops",
+        "plait.symbol.passes",
+        "plait.gluon.model_zoo.vision",
+    } <= set(shipped)
     assert not [p for p in shipped if p.split(".")[1:2] in (["tests"], ["docs"], ["build"])]
 
 

@@ -1,18 +1,18 @@
 """The whole API in one file: what a user of plait does, in the order in which it is learnt."""
-import numpy as np
 
+import numpy as np
 import plait as mx
 from plait import autograd, gluon, nd, sym
 from plait.gluon import nn
 
 
 def test_arrays():
-    a = nd.array([[1, 2], [3, 4]])                       # float32, whatever comes in
+    a = nd.array([[1, 2], [3, 4]])  # float32, whatever comes in
     b = a * 2 + nd.ones((2, 2))
     assert b.shape == (2, 2) and b.dtype == np.float32 and b.context == mx.cpu()
     assert b.asnumpy().tolist() == [[3, 5], [7, 9]]
     assert b.sum().asscalar() == 24
-    a[0] = 0                                             # rows are views
+    a[0] = 0  # rows are views
     assert a[1, :].asnumpy().tolist() == [3, 4] and a.sum().asscalar() == 7
     assert nd.concat(a, b, dim=0).reshape((-1, 4)).shape == (2, 4)
     assert nd.dot(a, b).asnumpy().tolist() == (a.asnumpy() @ b.asnumpy()).tolist()
@@ -36,14 +36,14 @@ def test_gradients():
     x = nd.array([1.0, 2.0])
     x.attach_grad()
     with autograd.record():
-        y = (x ** 3).sum()
+        y = (x**3).sum()
     y.backward()
     assert x.grad.asnumpy().tolist() == [3, 12]
     with autograd.record():
-        first = autograd.grad((x ** 3).sum(), x, create_graph=True)[0]
+        first = autograd.grad((x**3).sum(), x, create_graph=True)[0]
         y = first.sum()
     y.backward()
-    assert x.grad.asnumpy().tolist() == [6, 12]          # the second order
+    assert x.grad.asnumpy().tolist() == [6, 12]  # the second order
 
 
 def test_the_engine():
@@ -63,7 +63,9 @@ def test_symbols(tmp_path):
     executor = sym.load(str(tmp_path / "net-symbol.json")).simple_bind(mx.cpu(), data=(3, 4))
     executor.arg_dict["fc_weight"][:] = 1
     executor.arg_dict["fc_bias"][:] = 5
-    assert executor.forward(is_train=True, data=nd.ones((3, 4)))[0].asnumpy().tolist() == [[9, 9]] * 3
+    assert (
+        executor.forward(is_train=True, data=nd.ones((3, 4)))[0].asnumpy().tolist() == [[9, 9]] * 3
+    )
     executor.backward(nd.ones((3, 2)))
     assert executor.grad_dict["fc_bias"].asnumpy().tolist() == [3, 3]
     assert "FullyConnected" in mx.viz.plot_network(out, shape={"data": (3, 4)}).source
@@ -108,9 +110,11 @@ def test_training(tmp_path):
             metric.update([y], [out])
     assert metric.get()[1] > 0.9
 
-    net.save_parameters(str(tmp_path / "net.params"))                    # weights
-    net.export(str(tmp_path / "net"), epoch=8)                           # graph and weights
-    again = gluon.SymbolBlock.imports(str(tmp_path / "net-symbol.json"), ["data"], str(tmp_path / "net-0008.params"))
+    net.save_parameters(str(tmp_path / "net.params"))  # weights
+    net.export(str(tmp_path / "net"), epoch=8)  # graph and weights
+    again = gluon.SymbolBlock.imports(
+        str(tmp_path / "net-symbol.json"), ["data"], str(tmp_path / "net-0008.params")
+    )
     np.testing.assert_allclose(again(x).asnumpy(), net(x).asnumpy(), rtol=1e-5, atol=1e-6)
 
 

@@ -2,7 +2,7 @@
 
     python docs/examples/train_digits.py                                    # LeNet, hybridized, under a minute
     python docs/examples/train_digits.py --model mlp --no-hybridize         # an MLP, eagerly
-    python docs/examples/train_digits.py --data fashion-mnist --epochs 5    # after apt-get install dataset-fashion-mnist
+    python docs/examples/train_digits.py --data fashion-mnist --epochs 5    # apt-get install dataset-fashion-mnist
 
 Writes a checkpoint, the drawn graph and the loss curve to out/. The loop is plait.gluon.training.train_epoch:
 
@@ -12,6 +12,7 @@ Writes a checkpoint, the drawn graph and the loss curve to out/. The loop is pla
         loss.backward()
         trainer.step(x.shape[0])
 """
+
 from plait.gluon import training
 
 if __name__ == "__main__":

@@ -5,13 +5,13 @@
 
 Perplexity (exp of the mean loss a character, dimensionless) falls; then the model writes a line of its own.
 """
+
 import argparse
 import math
 import pydoc_data.topics
 import time
 
 import numpy as np
-
 import plait as mx
 from plait import autograd, gluon, nd
 from plait.gluon import nn, rnn
@@ -35,10 +35,10 @@ class LanguageModel(gluon.HybridBlock):
 def batches(codes: np.ndarray, steps: int, batch_size: int):
     """Pieces of `batch_size` parallel streams: inputs and targets (T, N), the target one character later."""
     n = (len(codes) - 1) // batch_size
-    x = codes[:n * batch_size].reshape(batch_size, n).T
-    y = codes[1:n * batch_size + 1].reshape(batch_size, n).T
+    x = codes[: n * batch_size].reshape(batch_size, n).T
+    y = codes[1 : n * batch_size + 1].reshape(batch_size, n).T
     for start in range(0, n - steps + 1, steps):
-        yield nd.array(x[start:start + steps]), nd.array(y[start:start + steps])
+        yield nd.array(x[start : start + steps]), nd.array(y[start : start + steps])
 
 
 def write(net, characters: str, start: str, length: int) -> str:
@@ -53,7 +53,9 @@ def write(net, characters: str, start: str, length: int) -> str:
 
 
 def main(argv=None) -> list[float]:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--text", help="a text file (default: Python's documentation topics)")
     p.add_argument("--characters", type=int, default=200_000, help="how much of the text to use")
     p.add_argument("--epochs", type=int, default=3)
@@ -63,8 +65,12 @@ def main(argv=None) -> list[float]:
     p.add_argument("--lr", type=float, default=0.003)
     args = p.parse_args(argv)
     mx.seed_all(1)
-    text = open(args.text, encoding="utf-8").read() if args.text else "".join(pydoc_data.topics.topics.values())
-    text = text[:args.characters]
+    text = (
+        open(args.text, encoding="utf-8").read()
+        if args.text
+        else "".join(pydoc_data.topics.topics.values())
+    )
+    text = text[: args.characters]
     characters = "".join(sorted(set(text)))
     index = {c: i for i, c in enumerate(characters)}
     codes = np.array([index[c] for c in text], np.float32)
@@ -84,13 +90,17 @@ def main(argv=None) -> list[float]:
                 scores, states = net(x, states)
                 loss = loss_of(scores.reshape((-1, len(characters))), y.reshape((-1,)))
             loss.backward()
-            gluon.utils.clip_global_norm([q.grad() for q in net.collect_params().values()],
-                                         args.batch_size * args.steps)
+            gluon.utils.clip_global_norm(
+                [q.grad() for q in net.collect_params().values()], args.batch_size * args.steps
+            )
             trainer.step(args.batch_size * args.steps)
             total += loss.sum()
             count += loss.size
         history.append(math.exp(float(total.asscalar()) / count))
-        print(f"epoch {epoch}  perplexity {history[-1]:.2f}  {time.perf_counter() - start:.1f} s", flush=True)
+        print(
+            f"epoch {epoch}  perplexity {history[-1]:.2f}  {time.perf_counter() - start:.1f} s",
+            flush=True,
+        )
     print(repr(write(net, characters, "The ", 60)))
     return history
 

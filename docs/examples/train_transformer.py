@@ -1,12 +1,12 @@
-"""Trains a small transformer to sort numbers: it reads a sequence and says, at each place, the number that belongs there.
+"""Trains a small transformer to sort numbers: it says, at each place of a sequence, the number that belongs there.
 
-    python docs/examples/train_transformer.py --steps 300
+python docs/examples/train_transformer.py --steps 300
 """
+
 import argparse
 import time
 
 import numpy as np
-
 import plait as mx
 from plait import autograd, gluon, nd
 from plait.gluon import nn
@@ -24,7 +24,10 @@ class Encoder(gluon.HybridBlock):
             self.grow = nn.Dense(4 * units, flatten=False, in_units=units)
             self.shrink = nn.Dense(units, flatten=False, in_units=4 * units)
             self.gelu = nn.GELU()
-            self.norm1, self.norm2 = nn.LayerNorm(in_channels=units), nn.LayerNorm(in_channels=units)
+            self.norm1, self.norm2 = (
+                nn.LayerNorm(in_channels=units),
+                nn.LayerNorm(in_channels=units),
+            )
 
     def split(self, F, x):
         """(N, T, units) -> (N * heads, T, units / heads)."""
@@ -47,7 +50,9 @@ class Sorter(gluon.HybridBlock):
         super().__init__(**kwargs)
         with self.name_scope():
             self.embedding = nn.Embedding(vocabulary, units)
-            self.place = self.params.get("place", shape=(1, length, units), init=mx.init.Normal(0.1))
+            self.place = self.params.get(
+                "place", shape=(1, length, units), init=mx.init.Normal(0.1)
+            )
             self.body = nn.HybridSequential()
             for _ in range(layers):
                 self.body.add(Encoder(units, heads))
@@ -58,7 +63,9 @@ class Sorter(gluon.HybridBlock):
 
 
 def main(argv=None) -> list[float]:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     p.add_argument("--steps", type=int, default=400)
     p.add_argument("--batch-size", type=int, default=64)
     p.add_argument("--length", type=int, default=10, help="numbers in a sequence")
@@ -85,8 +92,11 @@ def main(argv=None) -> list[float]:
         if step % 100 == 0 or step == args.steps:
             right = float((scores.argmax(axis=-1) == y).mean().asscalar())
             history.append(right)
-            print(f"step {step}  loss {float(loss.mean().asscalar()):.3f}  right {right:.1%}  "
-                  f"{time.perf_counter() - start:.1f} s", flush=True)
+            print(
+                f"step {step}  loss {float(loss.mean().asscalar()):.3f}  right {right:.1%}  "
+                f"{time.perf_counter() - start:.1f} s",
+                flush=True,
+            )
     return history
 
 

@@ -38,6 +38,10 @@ class RecordFileError(MXNetError, FileNotFoundError):
     """A record file that cannot be opened."""
 
 
+class MissingRecordFile(RecordFileError, FileNotFoundError):
+    """A record file that does not exist."""
+
+
 class MXRecordIO:
     """A file of records, read or written one after the other.
 
@@ -61,7 +65,8 @@ class MXRecordIO:
         try:
             self._file = open(self.uri, self.flag + "b")
         except OSError as error:
-            raise RecordFileError(f"MXRecordIO: cannot open {self.uri!r}: {error.strerror}") from error
+            kind = MissingRecordFile if isinstance(error, FileNotFoundError) else RecordFileError
+            raise kind(f"MXRecordIO: cannot open {self.uri!r}: {error.strerror}") from error
         self._pid = os.getpid()
 
     @property

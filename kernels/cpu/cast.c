@@ -86,7 +86,7 @@ static void floats_to_halves(int64_t n, const float *x, uint16_t *y)
     case PLK_I8: LOOP(T, int8_t, whole, IDENTITY) \
     case PLK_I16: LOOP(T, int16_t, whole, IDENTITY) \
     case PLK_U16: LOOP(T, uint16_t, whole, IDENTITY) \
-    case PLK_I32: LOOP(T, int32_t, whole, IDENTITY) \
+    case PLK_I32: LOOP(T, int32_t, IDENTITY, IDENTITY) /* not by way of int64: NumPy's result for NaN */ \
     case PLK_U32: LOOP(T, uint32_t, whole, IDENTITY) \
     case PLK_I64: LOOP(T, int64_t, whole, IDENTITY) \
     case PLK_U64: LOOP(T, uint64_t, whole, IDENTITY) \

@@ -7,10 +7,12 @@ import numpy as np
 
 from ...engine import lib
 from ..native import Native, native
+from ..ops.slicing import slices
 from ..shapes import one_axis
 from .layout import ITEM_BYTES, MAX_DIMS, code, collapse, contiguous, cost
 
-MAX_PARTS = lib.PLK_MAX_PARTS
+# the second input only tells a shape
+LIKE = ("reshape_like", "broadcast_like", "slice_like", "_identity_with_attr_like_rhs")
 
 
 def _strides(view, like, item_bytes):
@@ -36,8 +38,8 @@ def _probe(t):
     return np.empty(t.shape, f"V{ITEM_BYTES[t.dtype]}")
 
 
-@native("Reshape", "reshape_to", "reshape_like", "Flatten", "expand_dims", "squeeze", "transpose", "SwapAxis", "reverse",
-        "broadcast_to", "broadcast_axis", "broadcast_like", "slice", "slice_axis", "slice_like", "diag", "_identity_with_attr_like_rhs")
+@native("Reshape", "reshape_to", "Flatten", "expand_dims", "squeeze", "transpose", "SwapAxis", "reverse", "broadcast_to",
+        "broadcast_axis", "slice", "slice_axis", "diag", *LIKE)
 def move_entry(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if x.dtype != y.dtype or len(outs) != 1:
@@ -48,25 +50,15 @@ def move_entry(op, ins, outs, attrs):
     if found is None or view.shape != y.shape:
         return None
     offset, strides = found
-    if len(ins) > 1 and op.name != "_identity_with_attr_like_rhs" and op.name not in LIKE:
-        return None
-    function = "plk_copy_run" if len(ins) == 1 else "plk_copy_like"
+    function = "plk_copy_like" if op.name in LIKE else "plk_copy_run"
     return copy_native(function, y.shape, strides, contiguous(y.shape), offset, 0, x.dtype, prod(y.shape), (x, y))
-
-
-LIKE = ("reshape_like", "broadcast_like", "slice_like")
-
-
-def _slices(begin, end, step, **_):
-    return tuple(slice(*t) for t in zip(begin, end, step or (None,) * len(begin)))
 
 
 @native("_slice_grad")
 def slice_grad_entry(op, ins, outs, attrs):
     dy, dx = ins[0], outs[0]
     probe = _probe(dx)
-    found = _strides(probe[_slices(**attrs)], probe,
-                     ITEM_BYTES[dx.dtype])
+    found = _strides(probe[slices(op.name, **attrs)], probe, ITEM_BYTES[dx.dtype])
     return found and copy_native("plk_copy_into_zeros", dy.shape, contiguous(dy.shape), found[1], 0, found[0], dx.dtype,
                                  prod(dx.shape), (dx, dx))
 
@@ -75,7 +67,7 @@ def slice_grad_entry(op, ins, outs, attrs):
 def slice_assign_entry(op, ins, outs, attrs):
     lhs, rhs = ins
     probe, source = _probe(lhs), _probe(rhs)
-    view = probe[_slices(**attrs)]
+    view = probe[slices(op.name, lhs.shape, **attrs)]
     found = _strides(view, probe, ITEM_BYTES[lhs.dtype])
     spread = _strides(np.broadcast_to(source, view.shape), source, ITEM_BYTES[rhs.dtype])
     if found is None or spread is None or lhs.dtype != rhs.dtype:
@@ -85,7 +77,7 @@ def slice_assign_entry(op, ins, outs, attrs):
 
 
 def _join(function, parts, whole, axis, types):
-    if len(parts) > MAX_PARTS:
+    if len(parts) > lib.PLK_MAX_PARTS:
         return None
     item = ITEM_BYTES[whole.dtype]
     outer = prod(whole.shape[:axis])

@@ -16,6 +16,16 @@ static int64_t index_at(const void *indices, int dtype, int64_t i)
     }
 }
 
+/* An index that need not be whole: a length. */
+static double length_at(const void *lengths, int dtype, int64_t i)
+{
+    switch (dtype) {
+    case PLK_F32: return (double)((const float *)lengths)[i];
+    case PLK_F64: return ((const double *)lengths)[i];
+    default: return (double)index_at(lengths, dtype, i);
+    }
+}
+
 static int64_t bounded(const plk_take *p, const void *indices, int64_t i)
 {
     int64_t k = index_at(indices, p->index_dtype, i);
@@ -38,7 +48,7 @@ PLK_KERNEL(plk_take_run)
         int64_t from = r / p->n_indices * p->n + bounded(p, bufs[1], r % p->n_indices);
         const char *x = (const char *)bufs[0] + from * row_bytes;
         char *y = (char *)bufs[2] + r * row_bytes;
-        if (row_bytes == 4)
+        if (row_bytes == 4)                        /* a copy of known size is one instruction */
             memcpy(y, x, 4);
         else
             memcpy(y, x, (size_t)row_bytes);
@@ -146,9 +156,7 @@ PLK_KERNEL(plk_sequence_mask_run)
         int64_t step = p->batch_first ? r % p->steps : r / p->batch, b = p->batch_first ? r / p->steps : r % p->batch;
         const char *x = (const char *)bufs[0] + r * row_bytes;
         char *y = (char *)bufs[2] + r * row_bytes;
-        double length = p->length_dtype == PLK_F32 ? (double)((const float *)bufs[1])[b]
-                                                   : (double)index_at(bufs[1], p->length_dtype, b);
-        if ((double)step >= length)
+        if ((double)step >= length_at(bufs[1], p->length_dtype, b))
             for (int64_t i = 0; i < p->inner; i++)
                 memcpy(y + i * p->size, &value, (size_t)p->size);
         else if (x != y)

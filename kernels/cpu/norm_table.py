@@ -4,7 +4,7 @@ from __future__ import annotations
 from math import prod
 
 from ..native import Native, native
-from ..shapes import one_axis
+from ..shapes import many_axes, one_axis
 from .layout import cost
 
 STEPS = 0.6                   # per element: three passes of a few operations
@@ -38,13 +38,8 @@ def group_norm_entry(op, ins, outs, attrs):
     return _rows("plk_row_norm_run", ins, outs, n * groups, channels // groups * prod(space), groups, False, attrs["eps"])
 
 
-def _channels(shape, axis):
-    """(n, channels, space) of a shape, or None where the channels stand in the middle of nothing to fold."""
-    return prod(shape[:axis]), shape[axis], prod(shape[axis + 1:])
-
-
 def _batch(function, ins, outs, shape, axis, **fields):
-    n, channels, space = _channels(shape, axis)
+    n, channels, space = prod(shape[:axis]), shape[axis], prod(shape[axis + 1:])
     if n * channels * space == 0:
         return None
     fields |= {"n": n, "channels": channels, "space": space}
@@ -64,12 +59,12 @@ def batch_norm_entry(op, ins, outs, attrs):
 @native("_norm_grad")
 def norm_grad_entry(op, ins, outs, attrs):
     _dy, x, gamma, _mean, _ = ins
-    shape, axes = x.shape, sorted(attrs["axes"])
+    shape, axes = x.shape, list(many_axes(op.name, attrs["axes"], len(x.shape)))
     if not _float32(ins) or not shape:
         return None
     others = [a for a in range(len(shape)) if a not in axes]
     held = [a for a, n in enumerate(gamma.shape) if n != 1]
-    if len(others) == 1 and held in ([], others):                  # statistics by channel
+    if len(others) == 1 and held in ([], others) and gamma.shape[others[0]] == shape[others[0]]:    # by channel
         return _batch("plk_batch_norm_backward", ins, outs, shape, others[0], eps=attrs["eps"])
     if axes != list(range(len(shape) - len(axes), len(shape))):
         return None

@@ -42,6 +42,9 @@ static double row_exps(const float *x, float *y, int64_t n, float scale, float t
     return total;
 }
 
+/* 1 / total; where lengths leave nothing but zeros they stay zeros */
+static double inverse(const plk_softmax *p, double total) { return p->length_bytes && total == 0 ? 1 : 1 / total; }
+
 static void row_forward(const plk_softmax *p, const float *x, float *y, int64_t valid)
 {
     float scale = (float)p->scale, top = row_max(x, valid, scale);
@@ -50,7 +53,7 @@ static void row_forward(const plk_softmax *p, const float *x, float *y, int64_t 
         for (int64_t i = 0; i < valid; i++)
             y[i] = x[i] * scale - shift;
     } else {
-        float f = (float)(1 / row_exps(x, y, valid, scale, isinf(top) ? 0 : top));
+        float f = (float)inverse(p, row_exps(x, y, valid, scale, isinf(top) ? 0 : top));
         for (int64_t i = 0; i < valid; i++)
             y[i] *= f;
     }
@@ -110,7 +113,7 @@ static void columns_forward(const plk_softmax *p, const float *x, float *y, int 
                 y[k * p->inner + j] = e;
         }
     for (int j = 0; j < width; j++)
-        sum[j] = p->log ? top[j] + logf(sum[j]) : sum[j] == 0 ? 1 : 1 / sum[j];
+        sum[j] = p->log ? top[j] + logf(sum[j]) : (float)inverse(p, (double)sum[j]);
     for (int64_t k = 0; k < p->n; k++)
         for (int j = 0; j < width; j++)
             y[k * p->inner + j] = p->log ? x[k * p->inner + j] * scale - sum[j] : y[k * p->inner + j] * sum[j];

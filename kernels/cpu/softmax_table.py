@@ -24,9 +24,9 @@ def softmax_entry(op, ins, outs, attrs):
     if x.dtype != "float32" or outs[0].dtype != "float32" or not x.shape:
         return None
     lengths = LENGTH_BYTES.get(ins[1].dtype) if attrs["use_length"] and len(ins) > 1 else 0
-    if lengths is None:
+    if lengths is None or attrs["temperature"] == 0:
         return None
-    scale = 1.0 / (attrs["temperature"] or 1.0)
+    scale = 1.0 / (1.0 if attrs["temperature"] is None else attrs["temperature"])
     return _native("plk_softmax_run", ins, outs, one_axis(op.name, attrs["axis"], len(x.shape)),
                    op.name == "log_softmax", -scale if op.name == "softmin" else scale, lengths)
 

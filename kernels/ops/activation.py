@@ -277,6 +277,7 @@ operator("SoftmaxActivation", params=(Param("mode", ("channel", "instance"), "in
 
 
 def _pair_infer(ins, axis):
+    one_axis("softmax", axis, len(ins[0].shape))
     if ins[0].shape != ins[1].shape:
         raise ShapeError("softmax", f"gradient and output must have equal shapes, got {ins[0].shape} and {ins[1].shape}")
     return [ins[0]]

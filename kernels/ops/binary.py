@@ -235,10 +235,10 @@ SCALAR = (
            lambda F, dy, x, y, scalar: dy * x / y, "sqrt(data^2 + scalar^2).", dtypes="float"),
 )
 
-for row in SCALAR:
-    pointwise(row.names[0], row.text, params=NUMBER, aliases=row.names[1:], ref=_on_number(row.ref, row.swapped),
-              native=True, dtypes=row.dtypes, out_dtype=_scalar_dtype, samples=_scalar_samples(row.domain), doc=row.doc,
-              grad=lambda F, dy, x, y, scalar, is_int, _grad=row.grad: _grad(F, dy, x, y, scalar))
+for scalar in SCALAR:
+    pointwise(scalar.names[0], scalar.text, params=NUMBER, aliases=scalar.names[1:], ref=_on_number(scalar.ref, scalar.swapped),
+              native=True, dtypes=scalar.dtypes, out_dtype=_scalar_dtype, samples=_scalar_samples(scalar.domain), doc=scalar.doc,
+              grad=lambda F, dy, x, y, scalar, is_int, _grad=scalar.grad: _grad(F, dy, x, y, scalar))
 
 
 # a power's derivatives of every order; 0 (not 0 * inf) at x = 0 once the factor has vanished

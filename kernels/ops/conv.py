@@ -294,8 +294,8 @@ def _deconv_geometry(space, kernel, stride, dilate, pad, adj, target_shape, num_
     adj = tuple(adj or ()) or (0,) * len(g.kernel)
     full = tuple(s * (n - 1) + r for s, n, r in zip(g.stride, space, g.reach))
     if any(target_shape or ()):
-        if len(target_shape) != len(full) or any(f < t for f, t in zip(full, target_shape)):
-            raise ShapeError(op, f"target_shape must be at most stride (size - 1) + kernel extent = {full}, "
+        if len(target_shape) != len(full) or any(not 0 < t <= f for f, t in zip(full, target_shape)):
+            raise ShapeError(op, f"target_shape must be positive and at most stride (size - 1) + kernel extent = {full}, "
                              f"got {target_shape}")
         extra = [f - t for f, t in zip(full, target_shape)]
         if any(e % 2 >= t for e, t in zip(extra, g.stride)):

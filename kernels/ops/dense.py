@@ -160,7 +160,7 @@ def _batch_dot_grad(F, dys, xs, ys, transpose_a, transpose_b, forward_stype):
     return _product_grads(F.batch_dot, *xs, dys[0], transpose_a, transpose_b)
 
 
-_STACKED = (((2, 3, 4), (2, 4, 5), {}), ((2, 4, 3), (2, 4, 5), {"transpose_a": True}),
+_STACKED: tuple = (((2, 3, 4), (2, 4, 5), {}), ((2, 4, 3), (2, 4, 5), {"transpose_a": True}),
             ((2, 3, 4), (2, 5, 4), {"transpose_b": True}),
             ((2, 2, 4, 3), (2, 2, 5, 4), {"transpose_a": True, "transpose_b": True}))
 

@@ -352,7 +352,7 @@ def _ctc_loss_grad(F, dys, xs, ys, **attrs):
     return [F.broadcast_mul(F._ctc_grad(*xs, **attrs), dy)] + [None] * (len(xs) - 1)
 
 
-_CTC_SAMPLES = (((5, 2, 4), values([[1, 2], [3, 0]]), {}), ((6, 2, 4), values([[1, 1, 2], [3, 0, 0]]), {}),
+_CTC_SAMPLES: tuple = (((5, 2, 4), values([[1, 2], [3, 0]]), {}), ((6, 2, 4), values([[1, 1, 2], [3, 0, 0]]), {}),
                 ((5, 2, 4), values([[0, 2], [1, -1]]), {"blank_label": "last"}))
 _CTC_ALL = tuple(sample(x, label, **kw) for x, label, kw in _CTC_SAMPLES) + (
     sample((5, 2, 4), values([[1, 2], [3, 2]]), values([5, 3]), values([2, 1]), use_data_lengths=True,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
+from ..shapes import must_be
 from .conv import LAYOUTS
 
 
@@ -192,6 +193,8 @@ def _grad_infer(ins, pool_type, data_shape, **attrs):
     if ins[0].shape != _join(w := windows(data_shape, pool_type=pool_type, **attrs), data_shape, w.out):
         raise ShapeError("_pool_grad", f"dy must have the shape of the output, got dy {ins[0].shape} "
                          f"for data {data_shape}")
+    if pool_type == "max":
+        must_be("_pool_grad", "data", ins[1], data_shape)
     return [Type(data_shape, ins[0].dtype)]
 
 

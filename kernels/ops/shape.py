@@ -42,7 +42,8 @@ def reshape_shape(shape, target, reverse=False) -> tuple[int, ...]:
     source = tuple(reversed(shape)) if reverse else tuple(shape)
     if reverse:
         words = [(w[0], w[2], w[1]) if len(w) == 3 else w for w in reversed(words)]
-    out, at = [], 0
+    out: list[int] = []
+    at = 0
 
     def take(code, n=1):
         nonlocal at
@@ -291,7 +292,7 @@ def _spread_shape(op, shape, target):
         raise ShapeError(op, f"shape must have at least data's {len(shape)} axes, got {target}")
     source = (1,) * (len(target) - len(shape)) + tuple(shape)
     out = tuple(s if t == 0 else t for s, t in zip(source, target))
-    if any(s not in (1, t) for s, t in zip(source, out)):
+    if any(s not in (1, t) or t < 0 for s, t in zip(source, out)):
         raise ShapeError(op, f"each axis must be equal or 1 in data, got data {shape} and shape {target}",
                          fix="broadcasting aligns the last axes: reshape data first")
     return out

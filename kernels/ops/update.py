@@ -8,6 +8,7 @@ import math
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
+from ..shapes import must_be
 
 FUSED = 256          # weights of one multi-tensor call that may be written over themselves
 
@@ -132,6 +133,9 @@ def multi(name, group, mutated, ref, params, doc, preloaded=False):
             for t, n in zip(types, group):
                 if t.shape != types[0].shape:
                     raise ShapeError(name, f"{n} {i} must have its weight's shape {types[0].shape}, got {t.shape}")
+        if preloaded:
+            for key, rates in zip(("lrs", "wds"), ins[-2:]):
+                must_be(name, key, rates, (num_weights,))
         return [ins[i * size] for i in range(num_weights)]
 
     def run(xp, *arrays, num_weights, **attrs):

@@ -132,6 +132,7 @@ class Plain(nn.HybridBlock):
 
 
 def test_plain_forward_is_traced_for_each_shape():
+    mx.random.seed(1)                # some weights make every gradient cancel
     net = Plain()
     net.initialize()
     inputs = [nd.array(np.random.RandomState(n).randn(n, 3)) for n in (2, 5)]

@@ -48,6 +48,19 @@ def test_sdml_prefers_matching_pairs():
     assert block(nd.array(a), nd.array(a)).sum().asscalar() < block(nd.array(a), nd.array(b)).sum().asscalar()
 
 
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_losses_of_users_weight_as_ours(hybrid):
+    class Power(L.Loss):
+        def hybrid_forward(self, F, pred, label, sample_weight=None):
+            loss = L._apply_weighting(F, F.abs(pred - label) ** 1.5, self._weight, sample_weight)
+            return F.mean(loss, axis=self._batch_axis, exclude=True)
+
+    loss = Power(2.0, 0)
+    loss.hybridize(hybrid)
+    out = loss(nd.array([[1, 2], [3, 5]]), nd.array([[0, 0], [3, 1]]), nd.array([[0.5], [2]]))
+    np.testing.assert_allclose(out.asnumpy(), [1.9142135, 16.0], rtol=1e-6)
+
+
 def test_wrong_arguments():
     with pytest.raises(ValueError, match="signed or binary"):
         L.LogisticLoss(label_format="x")

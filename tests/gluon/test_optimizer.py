@@ -136,6 +136,21 @@ def test_two_devices_equal_one():
             np.testing.assert_allclose(a.data().asnumpy(), array.asnumpy(), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("update_on_kvstore, kept", [(None, [1, 2]), (True, [1, 2]), (False, [3, 3])])
+def test_step_leaves_each_device_its_gradient(update_on_kvstore, kept):
+    contexts = [mx.cpu(0), mx.cpu(1)]
+    p = gluon.Parameter("w", shape=(2,), init="ones")
+    p.initialize(ctx=contexts)
+    trainer = gluon.Trainer([p], "sgd", {"learning_rate": 0.1}, update_on_kvstore=update_on_kvstore)
+    with autograd.record():
+        losses = [(p.data(c) * (k + 1)).sum() for k, c in enumerate(contexts)]
+    autograd.backward(losses)
+    trainer.step(1)
+    assert [g.asnumpy().tolist() for g in p.list_grad()] == [[k, k] for k in kept]
+    for array in p.list_data():
+        np.testing.assert_allclose(array.asnumpy(), 0.7, rtol=1e-6)
+
+
 def test_multi_precision_keeps_a_float32_copy():
     w = nd.ones((4,), dtype="float16")
     o = opt.create("sgd", learning_rate=1e-4, momentum=0.9, multi_precision=True)

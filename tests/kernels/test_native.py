@@ -397,3 +397,80 @@ def test_random_numbers_on_the_lane():
     lane, = on_lane("_random_uniform", [], [], attrs)
     serial = [random_call("_random_uniform", float(call), 11.0, **attrs)[0] for call in range(3)]
     assert any(np.array_equal(lane, s) for s in serial)
+
+
+# ---- found by test_random_calls.py -------------------------------
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("name", ["softmax", "softmin", "log_softmax"])
+def test_softmax_of_infinities(name, axis):
+    """Rows and columns agree: a row of -inf has no softmax, also where other columns stand beside it."""
+    x = np.array([[-np.inf, 1, np.inf, np.nan], [-np.inf, -np.inf, 2, 3], [-np.inf, 3, 4, 5]], np.float32)
+    check(name, [x], axis=axis)
+    check(name, [x.reshape(3, 2, 2)], axis=axis)
+
+
+def test_softmax_temperature_zero():
+    """Division by zero, as the reference does; the kernel multiplies by the inverse, so it does not serve here."""
+    op, x = REGISTRY["softmax"], [Type((2, 3))]
+    attrs = complete(op, {"temperature": 0.0})
+    assert choose(op, x, infer(op, attrs, x), attrs) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_lengths_that_are_not_whole(dtype):
+    check("SequenceMask", [normal(4, 2, 3), np.array([2.5, 1.0], dtype)], use_sequence_length=True, value=-1.0)
+
+
+@pytest.mark.parametrize("shape, axes", [((4, 1), (1,)), ((4, 1), (-1,)), ((1, 5), (0, -1)), ((3, 4), ()), ((4, 1, 1), (0, 2))])
+def test_norm_gradient_of_single_elements(shape, axes):
+    """gamma has one element here, which is not one for each of the four rows."""
+    op, at = REGISTRY["_norm_grad"], {a % len(shape) for a in axes or range(len(shape))}
+    stats = [1 if a in at else n for a, n in enumerate(shape)]
+    gamma = [n if a == len(shape) - 1 else 1 for a, n in enumerate(shape)]
+    arrays = [normal(*shape), normal(*shape), normal(*gamma), normal(*stats), abs(normal(*stats))]
+    attrs = complete(op, {"axes": axes, "eps": 1e-3})
+    got, outs = run_native(op, arrays, ["float32"] * 5, attrs)
+    if got is not None:
+        compare(op, got, expected(op, arrays, attrs, outs), "float32")
+
+
+def test_layer_norm_over_one_element():
+    """The gradient reached beyond gamma: a row's only element is not a channel."""
+    op = REGISTRY["_norm_grad"]
+    x, gamma, stats = Type((4, 1)), Type((1, 1)), Type((4, 1))
+    attrs = complete(op, {"axes": (1,), "eps": 1e-5})
+    found = choose(op, [x, x, gamma, stats, stats], infer(op, attrs, [x, x, gamma, stats, stats]), attrs)
+    assert found is not None and found.params[1].get("channels") is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_cast_of_what_an_integer_cannot_hold(dtype):
+    x = np.array([np.nan, np.inf, -np.inf, 6e4, -1.5] * 5, dtype)
+    op = REGISTRY["Cast"]
+    attrs = op.parse({"dtype": "int32"})
+    got, outs = run_native(op, [x], [dtype], attrs)
+    compare(op, got, expected(op, [x], attrs, outs), "int32")
+
+
+WRONG_SHAPES = [          # kernels trust shapes, so inference must refuse these: a graph read from a file may hold them
+    ("_take_grad", [(2, 5), (2,)], {"shape": (3, 4)}), ("_pick_grad", [(7,), (3,)], {"shape": (3, 4)}),
+    ("_pick_grad", [(3,), (7,)], {"shape": (3, 4)}), ("_softmax_grad", [(3, 4), (3, 4)], {"axis": 2}),
+    ("_norm_grad", [(4, 3), (4, 3), (1, 3), (1, 1), (4, 1)], {"axes": (1,), "eps": 1e-5}),
+    ("_norm_grad", [(4, 3), (4, 3), (1, 2), (4, 1), (4, 1)], {"axes": (1,), "eps": 1e-5}),
+    ("_norm_grad", [(1, 3), (4, 3), (1, 3), (4, 1), (4, 1)], {"axes": (1,), "eps": 1e-5}),
+    ("_conv_grad_data", [(2, 4, 3), (4, 3, 3)], {"kernel": (3,), "data_shape": (2, 2, 5)}),
+    ("_conv_grad_weight", [(3, 4, 3), (2, 2, 5)], {"kernel": (3,), "weight_shape": (4, 2, 3)}),
+    ("_pool_grad", [(1, 2, 3, 2), (1, 1, 6, 5)], {"kernel": (2, 2), "stride": (2, 2), "data_shape": (1, 2, 6, 5)}),
+    ("_rnn_grad", [(3, 2, 5), (1, 2, 4), (3, 2, 6), (48,), (1, 2, 4), (0,)], {"mode": "rnn_tanh", "state_size": 4, "num_layers": 1}),
+    ("_rnn_grad", [(3, 2, 4), (1, 2, 4), (3, 2, 6), (48,), (1, 2, 4), (3,)], {"mode": "rnn_tanh", "state_size": 4, "num_layers": 1}),
+    ("preloaded_multi_sgd_update", [(3,), (3,), (2,), (2,), (1,), (2,)], {"num_weights": 2}),
+    ("broadcast_to", [(1, 3)], {"shape": (-1, 3)}),
+    ("Deconvolution", [(1, 2, 5, 5), (2, 1, 3, 3)], {"kernel": (3, 3), "num_filter": 1, "target_shape": (2, -2)})]
+
+
+@pytest.mark.parametrize("name, shapes, attrs", WRONG_SHAPES)
+def test_shapes_that_do_not_belong_together(name, shapes, attrs):
+    op = REGISTRY[name]
+    with pytest.raises(plait.engine.error.ShapeError):
+        infer(op, complete(op, attrs), [Type(s) for s in shapes])

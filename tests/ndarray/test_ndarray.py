@@ -82,7 +82,7 @@ def test_dtypes_do_not_mix(f):
 
 def test_comparing_with_other_things():
     x = nd.array([1, 2])
-    assert (x == None) is False and (x != None) is True
+    assert (x == None) is False and (x != None) is True  # noqa: E711
     for other in ("x", [1, 2], {}):
         for compare in (operator.eq, operator.ne, operator.lt):
             with pytest.raises(TypeError):
