@@ -34,7 +34,7 @@ def split_at_magic(record: bytes) -> list[bytes]:
     return parts
 
 
-class RecordFileError(MXNetError, OSError):
+class RecordFileError(MXNetError, FileNotFoundError):
     """A record file that cannot be opened."""
 
 
