@@ -144,14 +144,14 @@ class EvalMetric:
     def get(self) -> tuple:
         """(name, value) of the local statistics; NaN before the first update."""
         n = self.num_inst
-        return self.name, self.result(self.sum_metric, n) if n else math.nan
+        return self.name, float(self.result(self.sum_metric, n)) if n else math.nan
 
     def get_global(self) -> tuple:
         """(name, value) since the last `reset`."""
         if not self._has_global_stats:
             return self.get()
         n = self.global_num_inst
-        return self.name, self.result(self.global_sum_metric, n) if n else math.nan
+        return self.name, float(self.result(self.global_sum_metric, n)) if n else math.nan
 
     def get_name_value(self) -> list[tuple]:
         """[(name, value), ...]"""

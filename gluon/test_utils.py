@@ -9,11 +9,11 @@ import random
 
 import numpy as np
 
+from .. import ndarray as nd
 from .. import symbol as sym
 from ..engine import Context, cpu, current_context
 from ..engine.error import InvalidValue
 from ..ndarray import autograd
-from ..ndarray import functions as nd
 from ..ndarray.ndarray import NDArray
 from ..ndarray.random import seed as seed_engine
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from ..engine import lib, location
 from ..engine.error import InvalidValue, MXNetError
-from ..symbol.graph import Builder, Value, variable
+from ..symbol.graph import Builder, Value, reads, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.program import lower
 from .ndarray import NDArray, check_nd, make, state
 from .tape import TapeNode, Variable, plan_node
 
-MAX_PROGRAMS = 512
+MAX_PROGRAMS, MAX_VARIANTS = 512, 16
 
 
 # ---- scopes ---------------------------------------------------------------------------------------------------
@@ -122,13 +122,14 @@ class _TapeGraph:
         self.number = {n: i for i, n in enumerate(self.nodes)}
         self.variables: dict[Variable, int] = {}
         parts: list = []
+        scalars: list = []
         for node in self.nodes:
             parts.append(node.plan)
             if node.scalars:
-                parts.append(node.scalars)
+                scalars.append(node.scalars)
             parts.append(tuple([self._ref(e) for e in node.entries]))
         parts.append(tuple([self._ref(e) for e in entries]))
-        self.key = tuple(parts)
+        self.structure, self.scalars = tuple(parts), tuple(scalars)
 
     def _ref(self, entry):
         if entry is None:
@@ -185,7 +186,25 @@ class _Backward:
     __slots__ = ("program", "sources", "written")
 
 
-_programs: dict[tuple, _Backward] = {}
+_programs: dict[tuple, dict[tuple, _Backward]] = {}      # by structure, then by the scalars of the calls
+
+
+def _program_of(tape: _TapeGraph, given: tuple, reqs: list[str], device) -> _Backward | None:
+    """The cached program of this tape, made when new; None where numbers change from step to step.
+
+    Numbers of calls (x * 0.3) are constants of a program. A loss weight that is annealed would compile one at each
+    step: from the MAX_VARIANTS-th set of numbers on, gradients of that structure are computed call by call.
+    """
+    key = (tape.structure, given, tuple(reqs))
+    variants = _programs.get(key)
+    if variants is None:
+        if len(_programs) >= MAX_PROGRAMS:
+            _programs.clear()
+        variants = _programs[key] = {}
+    found = variants.get(tape.scalars)
+    if found is None and len(variants) < MAX_VARIANTS:
+        found = variants[tape.scalars] = _compile(tape, given, reqs, device)
+    return found
 
 
 def _compile(tape: _TapeGraph, given: tuple, reqs: list[str], device) -> _Backward:
@@ -214,26 +233,10 @@ def _compile(tape: _TapeGraph, given: tuple, reqs: list[str], device) -> _Backwa
             g = F.broadcast_add(before, g)
         out.written.append(i)
         outputs.append(g)
-    used = _used(outputs, sources)
+    used = reads(outputs, sources)
     out.program = lower(outputs, used, device, "backward")
     out.sources = [sources[v] for v in used]
     return out
-
-
-def _used(outputs, sources) -> list[Value]:
-    """The given values that a graph cut at them really reads."""
-    found: dict[Value, None] = {}
-    seen, stack = set(), list(outputs)
-    while stack:
-        v = stack.pop()
-        if v in seen:
-            continue
-        seen.add(v)
-        if v in sources:
-            found[v] = None
-        else:
-            stack.extend(v.node.inputs)
-    return list(found)
 
 
 def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: bool = True) -> None:
@@ -247,19 +250,12 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
     _check_heads(heads)
     device = heads[0]._spec.device
     order = list(tape.variables)
-    if any(getattr(n.plan, "python", False) for n in tape.nodes):
-        grads = interpret(heads, head_grads, order, create_graph=False)
-        _deliver(order, grads)
+    found = None
+    if not any(getattr(n.plan, "python", False) for n in tape.nodes):
+        found = _program_of(tape, tuple([g is not None for g in head_grads]), [v.req for v in order], device)
+    if found is None:
+        _deliver(order, interpret(heads, head_grads, order, create_graph=False))
     else:
-        given = tuple(g is not None for g in head_grads)
-        reqs = [v.req for v in order]
-        key = (tape.key, given, tuple(reqs))
-        found = _programs.get(key)
-        if found is None:
-            found = _compile(tape, given, reqs, device)
-            if len(_programs) >= MAX_PROGRAMS:
-                _programs.clear()
-            _programs[key] = found
         ins = [_source(s, tape, heads, head_grads, order) for s in found.sources]
         targets = [order[i].grad for i in found.written]
         found.program.run(ins, targets, location.capture() if found.program.can_fail else -1)
@@ -316,13 +312,14 @@ def _free(nodes) -> None:
 
 
 def _deliver(order, grads) -> None:
+    from . import functions
     from .invoke import copy_into
     for v, g in zip(order, grads):
         if v.req == "add":
             if g is not None:
                 copy_into(v.grad + g, v.grad)
         else:
-            copy_into(g if g is not None else v.grad * 0, v.grad)
+            copy_into(g if g is not None else functions.zeros_like(v.grad), v.grad)
 
 
 # ---- gradients one call at a time: for create_graph, and for Python functions -----------------------------------

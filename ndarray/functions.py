@@ -52,11 +52,7 @@ def operator_function(op: Operator, name: str):
             inputs = (*inputs[:index], kwargs.pop(alias), *inputs[index + 1:])
         if not op.variadic:
             inputs = [a for a in inputs if a is not None]
-        attrs = attributes(inputs, static, dynamic, kwargs)
-        if any(hasattr(a, "_outputs") for a in inputs):      # Symbols: a plain forward is being traced
-            from ..symbol import functions as symbolic
-            return symbolic.apply(op, name.lower().lstrip("_"), inputs, attrs, None, None)
-        return invoke(op, inputs, attrs, out, ctx)
+        return invoke(op, inputs, attributes(inputs, static, dynamic, kwargs), out, ctx)
 
     def attributes(inputs, static, dynamic, kwargs):
         attrs = dict(zip(static_keys, static)) | dict(zip(dynamic_keys, dynamic)) | kwargs

@@ -16,7 +16,7 @@ from ..ndarray.cached import residuals
 from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into, run_all
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
-from .graph import Builder, Node, Value, as_python, topological, variable
+from .graph import Builder, Node, Value, as_python, reads, topological, variable
 from .inference import typed_graph
 from .passes.gradient import FLOATING, gradient
 from .program import Program, lower
@@ -96,24 +96,8 @@ class _Backward:
             outputs.append(F._zeros(shape=v.shape, dtype=v.dtype) if g is None else g)
             self.written.append(i)
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
-        self.inputs = _cut(outputs, known)
+        self.inputs = reads(outputs, known)
         self.program = lower(outputs, self.inputs, forward.device, "backward")
-
-
-def _cut(outputs: Sequence[Value], known: set[Value]) -> list[Value]:
-    """The known values that a graph reads, cut there."""
-    found: dict[Value, None] = {}
-    seen, stack = set(), list(outputs)
-    while stack:
-        v = stack.pop()
-        if v in seen:
-            continue
-        seen.add(v)
-        if v in known:
-            found[v] = None
-        else:
-            stack.extend(v.node.inputs)
-    return list(found)
 
 
 class Executor:

@@ -34,8 +34,12 @@ def split_at_magic(record: bytes) -> list[bytes]:
     return parts
 
 
-class RecordFileError(MXNetError, OSError):
+class RecordFileError(MXNetError, FileNotFoundError):
     """A record file that cannot be opened."""
+
+
+class MissingRecordFile(RecordFileError, FileNotFoundError):
+    """A record file that does not exist."""
 
 
 class MXRecordIO:
@@ -61,7 +65,8 @@ class MXRecordIO:
         try:
             self._file = open(self.uri, self.flag + "b")
         except OSError as error:
-            raise RecordFileError(f"MXRecordIO: cannot open {self.uri!r}: {error.strerror}") from error
+            kind = MissingRecordFile if isinstance(error, FileNotFoundError) else RecordFileError
+            raise kind(f"MXRecordIO: cannot open {self.uri!r}: {error.strerror}") from error
         self._pid = os.getpid()
 
     @property

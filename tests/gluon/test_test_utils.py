@@ -19,6 +19,14 @@ def test_equal_arrays_pass_and_different_ones_fail():
         tu.assert_almost_equal(a, nd.array([1.0, 3.0]), names=("mine", "other"))
 
 
+def test_a_star_import_leaves_the_names_that_scripts_use():
+    """`from mxnet.test_utils import *` comes after `from mxnet import nd` in most test-suites."""
+    names = {name: value for name, value in vars(tu).items() if not name.startswith("_")}
+    ours = {"nd": nd, "sym": sym, "gluon": gluon, "autograd": mx.autograd, "np": np, "mx": mx, "init": mx.init}
+    assert {k: names[k] for k in ours.keys() & names.keys() if names[k] is not ours[k]} == {}
+    assert names["nd"].NDArray is nd.NDArray
+
+
 def test_nan_is_equal_only_when_asked():
     a = np.array([np.nan, 1.0])
     tu.assert_almost_equal(a, a, equal_nan=True)
