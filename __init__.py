@@ -1,28 +1,56 @@
-"""plait: eager arrays and symbolic graphs on one threaded engine, with the API of MXNet 1.9. `import plait as mx`.
+"""plait: eager arrays and symbolic graphs on one threaded engine, with the API of MXNet 1.9.
+`import plait as mx`.
 
-Names that MXNet has at its top level come from where they live, on first use: MODULES and NAMES say where.
+Names that MXNet has at its top level come from where they live, on first use: MODULES and NAMES say
+where.
 """
+
 import importlib
 
 __version__ = "0.1.0"
 
-MODULES = {                  # attribute of mx -> module of this package
-    "nd": "ndarray", "ndarray": "ndarray", "sym": "symbol", "symbol": "symbol", "gluon": "gluon", "engine": "engine",
-    "kernels": "kernels", "compat": "compat",
-    "autograd": "ndarray.autograd", "random": "ndarray.random", "rnd": "ndarray.random",
-    "context": "engine.device", "base": "engine.error", "profiler": "engine.profiler",
-    "name": "symbol.name", "attribute": "symbol.attribute", "executor": "symbol.executor",
-    "viz": "symbol.viz", "visualization": "symbol.viz",
-    "init": "gluon.initializer", "initializer": "gluon.initializer", "metric": "gluon.metric",
-    "opt": "gluon.optimizer", "optimizer": "gluon.optimizer", "lr_scheduler": "gluon.lr_scheduler",
-    "callback": "gluon.callback", "recordio": "gluon.data.recordio", "test_utils": "gluon.test_utils",
+MODULES = {  # attribute of mx -> module of this package
+    "nd": "ndarray",
+    "ndarray": "ndarray",
+    "sym": "symbol",
+    "symbol": "symbol",
+    "gluon": "gluon",
+    "engine": "engine",
+    "kernels": "kernels",
+    "compat": "compat",
+    "autograd": "ndarray.autograd",
+    "random": "ndarray.random",
+    "rnd": "ndarray.random",
+    "context": "engine.device",
+    "base": "engine.error",
+    "profiler": "engine.profiler",
+    "name": "symbol.name",
+    "attribute": "symbol.attribute",
+    "executor": "symbol.executor",
+    "viz": "symbol.viz",
+    "visualization": "symbol.viz",
+    "init": "gluon.initializer",
+    "initializer": "gluon.initializer",
+    "metric": "gluon.metric",
+    "opt": "gluon.optimizer",
+    "optimizer": "gluon.optimizer",
+    "lr_scheduler": "gluon.lr_scheduler",
+    "callback": "gluon.callback",
+    "recordio": "gluon.data.recordio",
+    "test_utils": "gluon.test_utils",
 }
-NAMES = {                    # attribute of mx -> (module, name there)
-    "Context": ("engine.device", "Context"), "cpu": ("engine.device", "cpu"), "gpu": ("engine.device", "gpu"),
-    "cpu_pinned": ("engine.device", "cpu_pinned"), "current_context": ("engine.device", "current_context"),
-    "num_gpus": ("engine.device", "num_gpus"), "gpu_memory_info": ("engine.device", "gpu_memory_info"),
-    "MXNetError": ("engine.error", "MXNetError"), "AttrScope": ("symbol.attribute", "AttrScope"),
-    "NDArray": ("ndarray.ndarray", "NDArray"), "Symbol": ("symbol.symbol", "Symbol"),
+NAMES = {  # attribute of mx -> (module, name there)
+    "Context": ("engine.device", "Context"),
+    "cpu": ("engine.device", "cpu"),
+    "gpu": ("engine.device", "gpu"),
+    "cpu_pinned": ("engine.device", "cpu_pinned"),
+    "current_context": ("engine.device", "current_context"),
+    "num_gpus": ("engine.device", "num_gpus"),
+    "gpu_memory_info": ("engine.device", "gpu_memory_info"),
+    "MXNetError": ("engine.error", "MXNetError"),
+    "AttrScope": ("symbol.attribute", "AttrScope"),
+    "NDArray": ("ndarray.ndarray", "NDArray"),
+    "Symbol": ("symbol.symbol", "Symbol"),
     "seed_all": ("ndarray.random", "seed_all"),
 }
 

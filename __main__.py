@@ -113,7 +113,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command. Returns the exit status: 0, or 1 with one message where a file or a value is wrong."""
+    """Runs one command. Returns the exit status: 0, or 1 with one message where a file or a value
+    is wrong."""
     top = parser()
     args, rest = top.parse_known_args(sys.argv[1:] if argv is None else argv)
     try:

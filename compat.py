@@ -1,4 +1,5 @@
-"""Compatibility mode: `import mxnet` means plait, and NumPy's removed aliases come back, in this process only.
+"""Compatibility mode: `import mxnet` means plait, and NumPy's removed aliases come back, in this
+process only.
 
 `plait.compat.install()`, or `python -m plait.compat script.py arguments ...` for a script as it is.
 """
@@ -103,7 +104,8 @@ def _target(fullname: str) -> str | None:
 
 
 def install() -> None:
-    """Makes `import mxnet` and its submodules resolve to plait and restores NumPy's removed aliases. Idempotent."""
+    """Makes `import mxnet` and its submodules resolve to plait and restores NumPy's removed
+    aliases. Idempotent."""
     import numpy as np
 
     if not any(isinstance(f, _Finder) for f in sys.meta_path):
@@ -128,8 +130,8 @@ def main(argv: list[str]) -> None:
 
     if not argv or argv[0] in ("-h", "--help"):
         print(
-            "usage: python -m plait.compat SCRIPT [ARGUMENTS ...]\n\nRuns a script written for MXNet: `import mxnet` "
-            "means plait, and NumPy's removed aliases are back."
+            "usage: python -m plait.compat SCRIPT [ARGUMENTS ...]\n\nRuns a script written for"
+            " MXNet: `import mxnet` means plait, and NumPy's removed aliases are back."
         )
         sys.exit(0 if argv else 2)
     if not os.path.exists(argv[0]):

@@ -1,4 +1,5 @@
-"""The C core is built by cffi, the array type by hand; packages are the root's folders of Python files."""
+"""The C core is built by cffi, the array type by hand; packages are the root's folders of Python
+files."""
 
 from pathlib import Path
 

@@ -1,4 +1,8 @@
-"""The C type under NDArray as a type checker sees it: arithmetic gives arrays; methods come from the operator records."""
+"""The C type under NDArray as a type checker sees it: arithmetic gives arrays.
+
+Methods come from the operator records.
+"""
+
 from collections.abc import Callable
 from typing import Any, Self
 

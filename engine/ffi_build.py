@@ -1,4 +1,6 @@
-"""Builds plait.engine._core: the engine and the CPU kernels behind one cffi module. setuptools calls `ffi`."""
+"""Builds plait.engine._core: the engine and the CPU kernels behind one cffi module. setuptools
+calls `ffi`."""
+
 from __future__ import annotations
 
 import importlib
@@ -16,15 +18,19 @@ ROOT = Path(__file__).resolve().parent.parent
 def declarations(header: Path) -> str:
     """The part of a header that cffi reads: between its two marks."""
     text = header.read_text()
-    body = re.search(r"/\* cffi reads from here on: \*/(.*)/\* cffi stops reading here \*/", text, re.DOTALL)
+    body = re.search(
+        r"/\* cffi reads from here on: \*/(.*)/\* cffi stops reading here \*/", text, re.DOTALL
+    )
     if not body:
         raise ValueError(f"{header}: the marks for cffi are missing")
     return re.sub(r"^#.*$", "", body.group(1), flags=re.MULTILINE)
 
 
 def generate() -> None:
-    """Writes what is made from the operator records, without importing the package's root: C kernels and stubs."""
-    skeleton = {"plait": ROOT, "plait.engine": ROOT / "engine"}     # their __init__ needs the module built here
+    """Writes what is made from the operator records, without importing the package's root: C
+    kernels and stubs."""
+    # their __init__ needs the module built here
+    skeleton = {"plait": ROOT, "plait.engine": ROOT / "engine"}
     saved = {k: v for k, v in sys.modules.items() if k == "plait" or k.startswith("plait.")}
     for k in saved:
         del sys.modules[k]
@@ -33,7 +39,9 @@ def generate() -> None:
         sys.modules[name].__path__ = [str(path)]
     try:
         importlib.import_module("plait.kernels.ops")
-        importlib.import_module("plait.kernels.generate").write(ROOT / "kernels" / "cpu" / "generated")
+        importlib.import_module("plait.kernels.generate").write(
+            ROOT / "kernels" / "cpu" / "generated"
+        )
         importlib.import_module("plait.kernels.stubs").write(ROOT)
     finally:
         for k in [k for k in sys.modules if k == "plait" or k.startswith("plait.")]:
@@ -42,7 +50,8 @@ def generate() -> None:
 
 
 def onednn_headers() -> list[str]:
-    """Where the wheel of oneDNN's headers put them (in an isolated build that is not sys.prefix); empty: built without."""
+    """Where the wheel of oneDNN's headers put them (in an isolated build that is not sys.prefix);
+    empty: built without."""
     try:
         files = importlib.metadata.files("onednn-devel-cpu-gomp") or ()
     except importlib.metadata.PackageNotFoundError:
@@ -52,12 +61,20 @@ def onednn_headers() -> list[str]:
 
 
 generate()
-headers = [ROOT / "engine/core/plait.h", ROOT / "kernels/cpu/kernel.h",
-           *sorted((ROOT / "kernels/cpu").glob("[!k]*.h")),
-           *sorted((ROOT / "kernels/cpu/generated").glob("*.h"))]
+headers = [
+    ROOT / "engine/core/plait.h",
+    ROOT / "kernels/cpu/kernel.h",
+    *sorted((ROOT / "kernels/cpu").glob("[!k]*.h")),
+    *sorted((ROOT / "kernels/cpu/generated").glob("*.h")),
+]
 headers = [h for h in headers if "cffi reads from here on" in h.read_text()]
-sources = [*sorted((ROOT / "engine/core").glob("*.c")), *sorted((ROOT / "kernels/cpu/generated").glob("*.c")),
-           *sorted(c for c in (ROOT / "kernels/cpu").glob("*.c") if '#include "simd.h"' not in c.read_text())]
+sources = [
+    *sorted((ROOT / "engine/core").glob("*.c")),
+    *sorted((ROOT / "kernels/cpu/generated").glob("*.c")),
+    *sorted(
+        c for c in (ROOT / "kernels/cpu").glob("*.c") if '#include "simd.h"' not in c.read_text()
+    ),
+]
 # a file with simd.h is compiled by its wrappers in generated/, once for each instruction set
 
 ffi = FFI()
@@ -69,12 +86,28 @@ extern "Python" int plpy_call(void *arg);
 extern "Python" void plpy_release(void *arg);
 """)
 ffi.set_source(
-    "plait.engine._core", "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers),
+    "plait.engine._core",
+    "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers),
     sources=[str(s.relative_to(ROOT)) for s in sources],
-    depends=[str(h.relative_to(ROOT)) for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated")
-             for h in sorted((ROOT / folder).glob("*.[chi]*"))],
+    depends=[
+        str(h.relative_to(ROOT))
+        for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated")
+        for h in sorted((ROOT / folder).glob("*.[chi]*"))
+    ],
     include_dirs=[".", "engine/core", "kernels/cpu", *onednn_headers()],
     define_macros=[("_GNU_SOURCE", None)],
-    extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-Wall", "-Wextra",
-                        "-Wno-unused-parameter"],
-    extra_link_args=["-fopenmp"], libraries=["dl", "m"], py_limited_api=True)
+    extra_compile_args=[
+        "-std=gnu11",
+        "-O3",
+        "-fopenmp",
+        "-fno-math-errno",
+        "-fno-trapping-math",
+        "-fwrapv",
+        "-Wall",
+        "-Wextra",
+        "-Wno-unused-parameter",
+    ],
+    extra_link_args=["-fopenmp"],
+    libraries=["dl", "m"],
+    py_limited_api=True,
+)

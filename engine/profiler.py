@@ -308,7 +308,7 @@ def dumps(
     return "\n".join(lines)
 
 
-# ---- the user's own marks -----------------------------------------------------------------------
+# ---- the user's own marks ------------------------------------------------------------------------
 
 
 class Domain:
@@ -446,7 +446,7 @@ class Marker:
             )
 
 
-# ---- MXNet's older names ------------------------------------------------------------------------
+# ---- MXNet's older names -------------------------------------------------------------------------
 
 
 def profiler_set_config(mode: str = "symbolic", filename: str = "profile.json") -> None:

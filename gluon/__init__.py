@@ -1,4 +1,5 @@
 """gluon: blocks, layers, losses, optimizers and training loops."""
+
 import importlib
 
 from . import block, loss, nn, parameter, utils  # noqa: F401
@@ -10,9 +11,14 @@ from .symbol_block import SymbolBlock  # noqa: F401
 from .trainer import Trainer  # noqa: F401
 
 # MXNet keeps these classes in fewer modules: gluon.block.HybridBlock is what scripts import
-block.HybridBlock, block.SymbolBlock, parameter.ParameterDict = HybridBlock, SymbolBlock, ParameterDict
+block.HybridBlock, block.SymbolBlock, parameter.ParameterDict = (
+    HybridBlock,
+    SymbolBlock,
+    ParameterDict,
+)
 
-_ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")       # so that importing gluon stays quick
+# so that importing gluon stays quick
+_ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")
 
 
 def __getattr__(name):

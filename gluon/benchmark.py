@@ -1,7 +1,9 @@
-"""`python -m plait bench`: the workloads of the speed table, side by side with torch when it is installed.
+"""`python -m plait bench`: the workloads of the speed table, side by side with torch when it is
+installed.
 
-Every measurement runs in a process of its own; plait and torch take turns, and the ratio is formed round by round,
-because machines drift. `--torch PYTHON` names another environment's interpreter that has torch.
+Every measurement runs in a process of its own; plait and torch take turns, and the ratio is formed
+round by round, because machines drift. `--torch PYTHON` names another environment's interpreter
+that has torch.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def workload(name: str, torch: Callable | None = None):
     return add
 
 
-# ---- torch's side ---------------------------------------------------------------------------------------------
+# ---- torch's side --------------------------------------------------------------------------------
 
 
 def torch_add(n):
@@ -137,7 +139,7 @@ def torch_lstm():
     )
 
 
-# ---- plait's side ---------------------------------------------------------------------------------------------
+# ---- plait's side --------------------------------------------------------------------------------
 
 
 def _add(n):
@@ -310,11 +312,12 @@ def _push():
     return step, 1000
 
 
-# ---- measuring ------------------------------------------------------------------------------------------------
+# ---- measuring -----------------------------------------------------------------------------------
 
 
 def measure(name: str, framework: str, seconds: float) -> dict:
-    """Seconds per call (median over repeats) and peak resident memory (MiB) of one workload in this process."""
+    """Seconds per call (median over repeats) and peak resident memory (MiB) of one workload in this
+    process."""
     make = WORKLOADS[name][framework == "torch"]
     step, calls = make()
     if framework == "plait":
@@ -358,6 +361,12 @@ def _in_process(python: str, name: str, framework: str, seconds: float) -> dict 
     return json.loads(result.stdout.strip().splitlines()[-1])
 
 
+def _figures(rounds: list[dict]) -> str:
+    """Columns of the table: median time (ms) and peak memory (MiB)."""
+    milliseconds = 1e3 * statistics.median(r["seconds"] for r in rounds)
+    return f"{milliseconds:12.4f}{rounds[-1]['peak_mib']:7.0f}"
+
+
 def has_torch(python: str) -> bool:
     return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
 
@@ -398,13 +407,10 @@ def main(argv: list[str] | None = None) -> int:
                 theirs.append(_in_process(args.torch, name, "torch", args.seconds))
         if None in ours:
             continue
-        line = f"{name:24}{1e3 * statistics.median(o['seconds'] for o in ours):12.4f}{ours[-1]['peak_mib']:7.0f}"
+        line = f"{name:24}{_figures(ours)}"
         if theirs and None not in theirs:
             ratio = statistics.median(t["seconds"] / o["seconds"] for t, o in zip(theirs, ours))
-            line += (
-                f"{1e3 * statistics.median(t['seconds'] for t in theirs):12.4f}{theirs[-1]['peak_mib']:7.0f}"
-                f"{ratio:13.2f}"
-            )
+            line += f"{_figures(theirs)}{ratio:13.2f}"
         print(line, flush=True)
     return 0
 

@@ -1,4 +1,5 @@
 """Block: the base class of layers and networks: children, parameters, names, hooks, files."""
+
 from __future__ import annotations
 
 import re
@@ -15,11 +16,12 @@ from .scope import BlockScope
 
 
 class Block:
-    """Base class of neural network layers and models. Subclasses make children and parameters in `__init__` and define
-    `forward`.
+    """Base class of neural network layers and models. Subclasses make children and parameters in
+    `__init__` and define `forward`.
 
     Args:
-        prefix: text before the names of parameters and children; by default the class's name and a counter, `dense0_`.
+        prefix: text before the names of parameters and children; by default the class's name and a
+            counter, `dense0_`.
         params: ParameterDict of another block whose parameters this one shares.
 
     >>> class Net(nn.Block):
@@ -31,7 +33,8 @@ class Block:
     ...         return self.dense(x)
     """
 
-    size_argument: str | None = None        # the constructor's argument that gives an unknown dimension
+    # the constructor's argument that gives an unknown dimension
+    size_argument: str | None = None
 
     def __init__(self, prefix=None, params=None):
         self._empty_prefix = prefix == ""
@@ -50,28 +53,39 @@ class Block:
         """In Jupyter: the drawn graph once the block is hybridized and has run, else the text."""
         if getattr(self, "_traces", None):
             from ..symbol import viz
+
             return viz.plot_network(self, collapse=True)._repr_mimebundle_(include, exclude)
         return {"text/plain": repr(self)}
 
     def __repr__(self):
-        lines = [f"  ({key}): {_indent(repr(value))}" for key, value in self.__dict__.items()
-                 if isinstance(value, Block)]
+        lines = [
+            f"  ({key}): {_indent(repr(value))}"
+            for key, value in self.__dict__.items()
+            if isinstance(value, Block)
+        ]
         return f"{type(self).__name__}(\n" + "\n".join(lines) + "\n)"
 
-    # ---- children and parameters ---------------------------------------------------------------------------
+    # ---- children and parameters -----------------------------------------------------------------
 
     def __setattr__(self, name, value):
         old = self.__dict__.get(name)
-        if isinstance(old, (Parameter, Block)) and not isinstance(value, type(old)) \
-                and not isinstance(old, type(value)):
-            raise InvalidType(f"Changing attribute type for {name} from {type(old)} to {type(value)} is not allowed.")
+        if (
+            isinstance(old, (Parameter, Block))
+            and not isinstance(value, type(old))
+            and not isinstance(old, type(value))
+        ):
+            raise InvalidType(
+                f"Changing attribute type for {name} from {type(old)} to {type(value)} is not"
+                " allowed."
+            )
         if isinstance(value, Block):
             self.register_child(value, name)
         elif isinstance(value, Parameter):
             if self._reg_params.get(name, value) is not value:
                 raise MXNetError(
-                    f"Overriding Parameter attribute {name} is not allowed.\n  fix: to share parameters between blocks, "
-                    "give the block `params=` when it is made")
+                    f"Overriding Parameter attribute {name} is not allowed.\n  fix: to share"
+                    " parameters between blocks, give the block `params=` when it is made"
+                )
             self._reg_params[name] = value
             owned(value, self)
         object.__setattr__(self, name, value)
@@ -79,14 +93,18 @@ class Block:
     def register_child(self, block, name=None) -> None:
         """Makes block a child; attribute assignment does this by itself."""
         if not isinstance(block, Block):
-            raise InvalidType(f"{type(self).__name__}: a child must be a Block, got {type(block).__name__}")
+            raise InvalidType(
+                f"{type(self).__name__}: a child must be a Block, got {type(block).__name__}"
+            )
         children = self._children
         children[str(len(children)) if name is None else name] = block
 
     def __getattr__(self, name):
         if name in ("_children", "_reg_params", "_params", "_forward_pre_hooks", "_active"):
-            raise MissingName(f"{type(self).__name__}: Block's own __init__ must run first, it has no {name} yet"
-                              "\n  fix: call super().__init__(**kwargs) at the head of __init__")
+            raise MissingName(
+                f"{type(self).__name__}: Block's own __init__ must run first, it has no {name} yet"
+                "\n  fix: call super().__init__(**kwargs) at the head of __init__"
+            )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
@@ -117,12 +135,20 @@ class Block:
             if isinstance(value, dict):
                 return any(map(unregistered, value.values()))
             return isinstance(value, Block) and value not in children
+
         for key, value in self.__dict__.items():
-            if isinstance(value, (list, tuple, dict)) and not key.startswith("_") and unregistered(value):
-                warnings.warn(f'"{type(self).__name__}.{key}" is an unregistered container with Blocks. Note that Blocks '
-                              "inside the list, tuple or dict will not be registered automatically. Make sure to "
-                              "register them using register_child() or switching to nn.Sequential/nn.HybridSequential "
-                              "instead.", stacklevel=4)
+            if (
+                isinstance(value, (list, tuple, dict))
+                and not key.startswith("_")
+                and unregistered(value)
+            ):
+                warnings.warn(
+                    f'"{type(self).__name__}.{key}" is an unregistered container with Blocks. Note'
+                    " that Blocks inside the list, tuple or dict will not be registered"
+                    " automatically. Make sure to register them using register_child() or"
+                    " switching to nn.Sequential/nn.HybridSequential instead.",
+                    stacklevel=4,
+                )
 
     def collect_params(self, select=None) -> ParameterDict:
         """Parameters of this block and of everything below it, by full name.
@@ -156,7 +182,8 @@ class Block:
         return self
 
     def initialize(self, init=None, ctx=None, verbose=False, force_reinit=False) -> None:
-        """Initializes all parameters. init: default initializer (Uniform); ctx: device or list of devices."""
+        """Initializes all parameters. init: default initializer (Uniform); ctx: device or list of
+        devices."""
         init = initializer.Uniform() if init is None else init
         self.collect_params().initialize(init, ctx, verbose, force_reinit)
 
@@ -172,7 +199,7 @@ class Block:
         for parameter in self.params.values():
             parameter.cast(dtype)
 
-    # ---- calling -------------------------------------------------------------------------------------------
+    # ---- calling ---------------------------------------------------------------------------------
 
     def __call__(self, *args):
         """Runs forward, with the hooks around it."""
@@ -190,7 +217,8 @@ class Block:
         raise MissingMethod(f"{type(self).__name__} must define forward(self, x, ...)")
 
     def register_forward_hook(self, hook) -> HookHandle:
-        """Calls `hook(block, inputs, output)` after each forward. Returns a handle with `detach()`."""
+        """Calls `hook(block, inputs, output)` after each forward. Returns a handle with
+        `detach()`."""
         return HookHandle().attach(self._forward_hooks, hook)
 
     def register_forward_pre_hook(self, hook) -> HookHandle:
@@ -198,7 +226,8 @@ class Block:
         return HookHandle().attach(self._forward_pre_hooks, hook)
 
     def register_op_hook(self, callback, monitor_all=False) -> None:
-        """Calls `callback(output name, operator name, array)` for each operator of hybridized blocks below.
+        """Calls `callback(output name, operator name, array)` for each operator of hybridized
+        blocks below.
 
         monitor_all: for the operators' inputs, too.
         """
@@ -206,14 +235,16 @@ class Block:
             child.register_op_hook(callback, monitor_all)
 
     def summary(self, *inputs, style: str = "mxnet") -> None:
-        """Prints layers, output shapes and numbers of parameters for the given inputs. The block must be initialized.
+        """Prints layers, output shapes and numbers of parameters for the given inputs. The block
+        must be initialized.
 
         style: "mxnet" (a flat table), or "tree" (indented, with multiply-accumulates and bytes).
         """
         from .summary import print_summary
+
         print_summary(self, inputs, style)
 
-    # ---- files ---------------------------------------------------------------------------------------------
+    # ---- files -----------------------------------------------------------------------------------
 
     def save_parameters(self, filename, deduplicate=False) -> None:
         """Writes all parameters to a .params file under structural names (`0.weight`).
@@ -230,37 +261,51 @@ class Block:
             arrays[name] = parameter._reduce()
         serialization.save(filename, arrays)
 
-    def load_parameters(self, filename, ctx=None, allow_missing=False, ignore_extra=False, cast_dtype=False,
-                        dtype_source="current") -> None:
-        """Reads parameters from a file with structural names (`0.weight`), full names (`net0_dense0_weight`, with or
-        without this block's prefix), or those of `export` (`arg:...`, `aux:...`).
+    def load_parameters(
+        self,
+        filename,
+        ctx=None,
+        allow_missing=False,
+        ignore_extra=False,
+        cast_dtype=False,
+        dtype_source="current",
+    ) -> None:
+        """Reads parameters from a file with structural names (`0.weight`), full names
+        (`net0_dense0_weight`, with or without this block's prefix), or those of `export`
+        (`arg:...`, `aux:...`).
 
-        Raises ParameterError with the differing and the nearest names when file and block do not match.
+        Raises ParameterError with the differing and the nearest names when file and block do not
+        match.
         """
         loaded = serialization.load(filename)
         if not isinstance(loaded, dict):
-            raise MXNetError(f"load_parameters: file '{filename}' holds arrays without names\n"
-                                "  fix: write it with save_parameters")
+            raise MXNetError(
+                f"load_parameters: file '{filename}' holds arrays without names\n"
+                "  fix: write it with save_parameters"
+            )
         loaded = {re.sub("^(arg|aux):", "", k): v for k, v in loaded.items()}
         params, given = self._match_names(loaded)
         shared: dict[Parameter, list[str]] = {}
         for name, parameter in params.items():
             shared.setdefault(parameter, []).append(name)
         present = dict(given)
-        for names in shared.values():            # one name of a shared parameter is enough
+        for names in shared.values():  # one name of a shared parameter is enough
             value = next((given[n] for n in names if n in given), None)
             if value is not None:
                 present.update((n, value) for n in names)
         check_names(params, present, f"file '{filename}'", allow_missing, ignore_extra)
-        for name, value in given.items():        # nothing is written unless all of it fits
+        for name, value in given.items():  # nothing is written unless all of it fits
             if name in params:
                 params[name]._check_load(value, cast_dtype)
         for name, value in given.items():
             if name in params:
-                params[name]._load_init(value, ctx, cast_dtype=cast_dtype, dtype_source=dtype_source)
+                params[name]._load_init(
+                    value, ctx, cast_dtype=cast_dtype, dtype_source=dtype_source
+                )
 
     def _match_names(self, loaded):
-        """The naming style that fits most names of a file: (parameters by it, the file's arrays by it)."""
+        """The naming style that fits most names of a file: (parameters by it, the file's arrays by
+        it)."""
         structural = self._collect_params_with_prefix()
         full = {p.name: p for p in structural.values()}
         full.update(self.collect_params().items())
@@ -283,11 +328,13 @@ class Block:
     def save(self, prefix) -> None:
         """Writes `prefix-model.json` (structure and traced graphs) and `prefix-model.params`."""
         from .model_file import save_model
+
         save_model(self, prefix)
 
     def load(self, prefix) -> None:
         """Reads what `save` wrote into a block of the same structure."""
         from .model_file import load_model
+
         load_model(self, prefix)
 
 

@@ -1,4 +1,5 @@
 """Callbacks of training loops: speed, checkpoints, logs, a progress bar."""
+
 from __future__ import annotations
 
 import logging
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 class BatchEndParam(NamedTuple):
     """What a callback is called with after a batch."""
+
     epoch: int
     nbatch: int
     eval_metric: Any
@@ -17,7 +19,8 @@ class BatchEndParam(NamedTuple):
 
 
 def do_checkpoint(prefix: str, period: int = 1):
-    """An epoch-end callback (epoch, symbol, arg_params, aux_params) that saves every `period` epochs.
+    """An epoch-end callback (epoch, symbol, arg_params, aux_params) that saves every `period`
+    epochs.
 
     Files: prefix-symbol.json and prefix-0001.params, ...
     """
@@ -26,6 +29,7 @@ def do_checkpoint(prefix: str, period: int = 1):
     def callback(iter_no, sym, arg, aux):
         if (iter_no + 1) % period == 0:
             save_checkpoint(prefix, iter_no + 1, sym, arg, aux)
+
     return callback
 
 
@@ -36,19 +40,29 @@ def module_checkpoint(mod, prefix: str, period: int = 1, save_optimizer_states: 
     def callback(iter_no, sym=None, arg=None, aux=None):
         if (iter_no + 1) % period == 0:
             mod.save_checkpoint(prefix, iter_no + 1, save_optimizer_states)
+
     return callback
 
 
-def save_checkpoint(prefix: str, epoch: int, symbol, arg_params: dict, aux_params: dict,
-                    remove_amp_cast: bool = True) -> None:
+def save_checkpoint(
+    prefix: str,
+    epoch: int,
+    symbol,
+    arg_params: dict,
+    aux_params: dict,
+    remove_amp_cast: bool = True,
+) -> None:
     """Writes prefix-symbol.json (if there is a symbol) and prefix-EPOCH.params.
 
     arg_params, aux_params: names -> NDArrays.
     """
     from .. import ndarray as nd
+
     if symbol is not None:
         symbol.save(f"{prefix}-symbol.json", remove_amp_cast=remove_amp_cast)
-    named = {f"arg:{k}": v for k, v in arg_params.items()} | {f"aux:{k}": v for k, v in aux_params.items()}
+    named = {f"arg:{k}": v for k, v in arg_params.items()} | {
+        f"aux:{k}": v for k, v in aux_params.items()
+    }
     nd.save(f"{prefix}-{epoch:04d}.params", named)
 
 
@@ -58,12 +72,16 @@ def _values(metric) -> list[tuple]:
 
 def log_train_metric(period: int, auto_reset: bool = False):
     """A batch-end callback that logs the metric every `period` batches."""
+
     def callback(param):
         if param.nbatch % period == 0 and param.eval_metric is not None:
             for name, value in _values(param.eval_metric):
-                logging.info("Iter[%d] Batch[%d] Train-%s=%f", param.epoch, param.nbatch, name, value)
+                logging.info(
+                    "Iter[%d] Batch[%d] Train-%s=%f", param.epoch, param.nbatch, name, value
+                )
             if auto_reset:
                 param.eval_metric.reset_local()
+
     return callback
 
 
@@ -100,13 +118,19 @@ class Speedometer:
             if self.auto_reset:
                 param.eval_metric.reset_local()
             batches = f"{count - self.frequent}-{count}" if self.auto_reset else f"0-{count}"
-            logging.info("Epoch[%d] Batch [%s]\tSpeed: %.2f samples/sec%s", param.epoch, batches, speed,
-                         "".join(f"\t{name}={value:f}" for name, value in pairs))
+            logging.info(
+                "Epoch[%d] Batch [%s]\tSpeed: %.2f samples/sec%s",
+                param.epoch,
+                batches,
+                speed,
+                "".join(f"\t{name}={value:f}" for name, value in pairs),
+            )
         self.tic = time.perf_counter()
 
 
 class ProgressBar:
-    """A batch-end callback that draws a bar of `length` characters; `total` batches are all of it."""
+    """A batch-end callback that draws a bar of `length` characters; `total` batches are all of
+    it."""
 
     def __init__(self, total: int, length: int = 80):
         self.total, self.bar_len = total, length
@@ -114,7 +138,9 @@ class ProgressBar:
     def __call__(self, param) -> None:
         part = param.nbatch / self.total
         filled = int(round(self.bar_len * part))
-        sys.stdout.write(f"[{'=' * filled}{'-' * (self.bar_len - filled)}] {math.ceil(100 * part)}%\r")
+        sys.stdout.write(
+            f"[{'=' * filled}{'-' * (self.bar_len - filled)}] {math.ceil(100 * part)}%\r"
+        )
 
 
 class LogValidationMetricsCallback:

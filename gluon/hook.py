@@ -1,4 +1,5 @@
 """HookHandle: what registering a hook returns; `detach` takes the hook away."""
+
 from __future__ import annotations
 
 import itertools
@@ -8,7 +9,8 @@ _next = itertools.count().__next__
 
 
 class HookHandle:
-    """Attaches a hook to a dict of hooks; detaches on `detach()` or at the end of a `with` block."""
+    """Attaches a hook to a dict of hooks; detaches on `detach()` or at the end of a `with`
+    block."""
 
     def __init__(self):
         self._hooks, self._id = None, None

@@ -1,4 +1,6 @@
-"""HybridBlock: a block that can run as a graph; traced at its first call, then one program a call."""
+"""HybridBlock: a block that can run as a graph; traced at its first call, then one program a
+call."""
+
 from __future__ import annotations
 
 import warnings
@@ -12,15 +14,25 @@ from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .trace import StructureError, Trace, arrays_only, compare, flatten, monitored
 
 MAX_TRACES = 256
-FLAGS = ("static_alloc", "static_shape", "inline_limit", "forward_bulk_size", "backward_bulk_size", "backend",
-         "backend_opts", "clear", "partition_if_dynamic")
+FLAGS = (
+    "static_alloc",
+    "static_shape",
+    "inline_limit",
+    "forward_bulk_size",
+    "backward_bulk_size",
+    "backend",
+    "backend_opts",
+    "clear",
+    "partition_if_dynamic",
+)
 
 
 class HybridBlock(Block):
-    """A block whose forward can become a graph: `hybrid_forward(F, x, ..., **parameters)` runs with F = nd or F = sym;
-    or a plain `forward(x, ...)`, which is traced as it is.
+    """A block whose forward can become a graph: `hybrid_forward(F, x, ..., **parameters)` runs with
+    F = nd or F = sym; or a plain `forward(x, ...)`, which is traced as it is.
 
-    After `hybridize()` the first call with given shapes traces the block; later calls run the graph as one program.
+    After `hybridize()` the first call with given shapes traces the block; later calls run the graph
+    as one program.
     """
 
     def __init__(self, prefix=None, params=None):
@@ -38,30 +50,42 @@ class HybridBlock(Block):
     def register_child(self, block, name=None):
         """Makes block, which must be a HybridBlock, a child. Raises ValueError."""
         if not isinstance(block, HybridBlock):
-            raise ChildError(f"Children of HybridBlock must also be HybridBlock, but {block} has type {type(block)}. "
-                             "If you are using Sequential, please try HybridSequential instead.")
+            raise ChildError(
+                f"Children of HybridBlock must also be HybridBlock, but {block} has type"
+                f" {type(block)}. If you are using Sequential, please try HybridSequential instead."
+            )
         super().register_child(block, name)
         self._clear_traces()
 
     def _clear_traces(self):
         self.__dict__["_traces"], self.__dict__["_structure"] = {}, None
 
-    def hybridize(self, active=True, backend=None, backend_opts=None, clear=True, check=False, **kwargs):
+    def hybridize(
+        self, active=True, backend=None, backend_opts=None, clear=True, check=False, **kwargs
+    ):
         """Switches graph execution on or off, for the children too.
 
-        static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size, backend: accepted as MXNet has
-        them; plait plans memory for every graph. check: compares eager and graph outputs at the first call.
+        static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size, backend:
+            accepted as MXNet has
+        them; plait plans memory for every graph. check: compares eager and graph outputs at the
+        first call.
         """
         unknown = [k for k in kwargs if k not in FLAGS]
         if unknown:
-            raise MXNetError(f"hybridize: flag {unknown[0]!r} is unknown, the flags are {', '.join(FLAGS)}, check")
+            raise MXNetError(
+                f"hybridize: flag {unknown[0]!r} is unknown, the flags are {', '.join(FLAGS)},"
+                " check"
+            )
         if kwargs.get("static_shape") and not kwargs.get("static_alloc"):
             raise MXNetError("hybridize: static_shape=True requires static_alloc=True")
         self._active, self._flags, self._check = active, dict(kwargs), check
         self._clear_traces()
         if self._forward_hooks or self._forward_pre_hooks:
-            warnings.warn(f'"{self.name}" is being hybridized while still having forward hook/pre-hook. If "{self.name}" '
-                          "is a child of HybridBlock, the hooks will not take effect.", stacklevel=2)
+            warnings.warn(
+                f'"{self.name}" is being hybridized while still having forward hook/pre-hook. If'
+                f' "{self.name}" is a child of HybridBlock, the hooks will not take effect.',
+                stacklevel=2,
+            )
         super().hybridize(active, **kwargs)
 
     def cast(self, dtype):
@@ -70,10 +94,11 @@ class HybridBlock(Block):
         super().cast(dtype)
 
     def register_op_hook(self, callback, monitor_all=False):
-        """Calls `callback(output name, operator name, array)` for each operator of the hybridized graph."""
+        """Calls `callback(output name, operator name, array)` for each operator of the hybridized
+        graph."""
         self._op_hooks.append((callback, monitor_all))
 
-    # ---- calling -------------------------------------------------------------------------------------------
+    # ---- calling ---------------------------------------------------------------------------------
 
     def __call__(self, *args):
         """Runs forward, as a graph when hybridized, with the hooks around it."""
@@ -113,27 +138,33 @@ class HybridBlock(Block):
 
     @staticmethod
     def _kind(x, args):
-        """(is there a Symbol, the first NDArray) among nested inputs. Raises StructureError without either."""
+        """(is there a Symbol, the first NDArray) among nested inputs. Raises StructureError without
+        either."""
         flat: list = []
         flatten((x, *args), object_with_data(), "input", flat)
         for leaf in flat:
             if not isinstance(leaf, NDArray):
                 return True, None
         if not flat:
-            raise StructureError("In HybridBlock, there must be one NDArray or one Symbol in the input. Please check the "
-                                 f"type of the args: {type(x).__name__}")
+            raise StructureError(
+                "In HybridBlock, there must be one NDArray or one Symbol in the input. Please"
+                f" check the type of the args: {type(x).__name__}"
+            )
         return False, flat[0]
 
     def hybrid_forward(self, F, x, *args, **kwargs):
-        """The computation, to be defined by subclasses. F: nd or sym; kwargs: the parameters by attribute name."""
-        raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...) or "
-                                  "forward(self, x, ...)")
+        """The computation, to be defined by subclasses. F: nd or sym; kwargs: the parameters by
+        attribute name."""
+        raise MissingMethod(
+            f"{type(self).__name__} must define hybrid_forward(self, F, x, ...) or "
+            "forward(self, x, ...)"
+        )
 
     def _call_graph(self, args):
         try:
             trace = self._traces.get((state.training, *[a._spec for a in args]))
             flat = args
-        except AttributeError:               # nested inputs, or None
+        except AttributeError:  # nested inputs, or None
             trace = None
         if trace is None:
             flat = []
@@ -141,8 +172,10 @@ class HybridBlock(Block):
             if any(not isinstance(a, NDArray) for a in flat):
                 return self.forward(*args)
             if not flat:
-                raise StructureError("In HybridBlock, there must be one NDArray or one Symbol in the input. Please check "
-                                     f"the type of the args: {', '.join(type(a).__name__ for a in args)}")
+                raise StructureError(
+                    "In HybridBlock, there must be one NDArray or one Symbol in the input. Please"
+                    f" check the type of the args: {', '.join(type(a).__name__ for a in args)}"
+                )
             plain = structure == (0,) * len(args)
             key = (state.training, *[a._spec for a in flat], *(() if plain else (structure,)))
             trace = self._traces.get(key) or self._trace(key, args, structure)
@@ -155,8 +188,10 @@ class HybridBlock(Block):
 
     def _trace(self, key, args, structure) -> Trace:
         if self._structure is not None and arrays_only(structure) != arrays_only(self._structure):
-            raise StructureError("The argument structure of HybridBlock does not match the cached version. Stored format "
-                                 f"= {arrays_only(self._structure)}, input format = {arrays_only(structure)}")
+            raise StructureError(
+                "The argument structure of HybridBlock does not match the cached version. Stored"
+                f" format = {arrays_only(self._structure)}, input format = {arrays_only(structure)}"
+            )
         trace = Trace(self, args, state.training)
         trace.finish_parameters()
         if self._structure is None:
@@ -186,7 +221,7 @@ class HybridBlock(Block):
         finally:
             tracing_state.eager = False
 
-    # ---- shapes, dtypes ------------------------------------------------------------------------------------
+    # ---- shapes, dtypes --------------------------------------------------------------------------
 
     def infer_shape(self, *args):
         """Finds the unknown shapes of parameters from inputs of known shape."""
@@ -200,16 +235,19 @@ class HybridBlock(Block):
         for p, v in zip(trace.params, trace.param_values):
             p.dtype = dtype_name(v.dtype)
 
-    # ---- files ---------------------------------------------------------------------------------------------
+    # ---- files -----------------------------------------------------------------------------------
 
     def _any_trace(self) -> Trace:
         if not self._traces:
-            raise MXNetError("Please first call block.hybridize() and then run forward with this block at least once "
-                             "before calling export.")
+            raise MXNetError(
+                "Please first call block.hybridize() and then run forward with this block at least"
+                " once before calling export."
+            )
         return next(iter(self._traces.values()))
 
     def export(self, path, epoch=0, remove_amp_cast=True):
-        """Writes `path-symbol.json` and `path-%04d.params` (epoch), which SymbolBlock.imports and MXNet read.
+        """Writes `path-symbol.json` and `path-%04d.params` (epoch), which SymbolBlock.imports and
+        MXNet read.
 
         The block must be hybridized and have run once.
         """
@@ -225,7 +263,8 @@ class HybridBlock(Block):
         serialization.save(f"{path}-{epoch:04d}.params", arrays)
 
     def optimize_for(self, x, *args, backend=None, backend_opts=None, clear=True, **kwargs):
-        """Hybridizes for the given inputs: traces and compiles now, and runs once. backend: accepted."""
+        """Hybridizes for the given inputs: traces and compiles now, and runs once. backend:
+        accepted."""
         self.hybridize(True, backend, backend_opts, clear, **kwargs)
         return self(x, *args)
 
@@ -236,6 +275,7 @@ class ChildError(MXNetError, ValueError):
 
 def _sym():
     from .. import symbol
+
     return symbol
 
 
@@ -247,6 +287,7 @@ def object_with_data():
     global _leaf_classes
     if len(_leaf_classes) < 2:
         import sys
+
         module = sys.modules.get(f"{__package__.rpartition('.')[0]}.symbol.symbol")
         _leaf_classes = (NDArray, module.Symbol) if module is not None else (NDArray,)
     return _leaf_classes

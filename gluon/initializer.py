@@ -1,4 +1,5 @@
 """Initializers: how parameters get their first values (mx.init)."""
+
 from __future__ import annotations
 
 import json
@@ -22,7 +23,8 @@ class InitializerError(MXNetError, ValueError, AssertionError):
 class InitDesc(str):
     """A parameter's name with what decides its initialization.
 
-    attrs: the variable's attributes; `__init__` holds an initializer (or its JSON text) that overrides the rules.
+    attrs: the variable's attributes; `__init__` holds an initializer (or its JSON text) that
+        overrides the rules.
     global_init: the initializer that composite ones fall back to.
     """
 
@@ -43,15 +45,20 @@ def register(klass):
 
 def alias(*aliases):
     """Class decorator: further names of an initializer."""
+
     def add(klass):
         _registry.update((name.lower(), klass) for name in aliases)
         return klass
+
     return add
 
 
 def create(init, **kwargs):
-    """An initializer from an initializer, a name, or the JSON text of `dumps`. Raises InitializerError."""
-    if isinstance(init, (Initializer, Load, Mixed)) or (callable(init) and not isinstance(init, type)):
+    """An initializer from an initializer, a name, or the JSON text of `dumps`. Raises
+    InitializerError."""
+    if isinstance(init, (Initializer, Load, Mixed)) or (
+        callable(init) and not isinstance(init, type)
+    ):
         return init
     if isinstance(init, type):
         return init(**kwargs)
@@ -62,9 +69,12 @@ def create(init, **kwargs):
     klass = _registry.get(init.lower())
     if klass is None:
         import difflib
+
         near = difflib.get_close_matches(init.lower(), _registry, 1)
-        raise InitializerError(f"{init} is not registered. Please register with initializer.register first"
-                               + (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
+        raise InitializerError(
+            f"{init} is not registered. Please register with initializer.register first"
+            + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
+        )
     return klass(**kwargs)
 
 
@@ -92,14 +102,24 @@ def _draw(sample, a: float, b: float, arr: NDArray) -> None:
 
 
 class Initializer:
-    """Base class. Override `_init_weight(name, arr)`; other kinds of parameters have rules by the end of their name."""
+    """Base class. Override `_init_weight(name, arr)`; other kinds of parameters have rules by the
+    end of their name."""
 
     # end of the name -> method
     RULES: ClassVar[dict[str, str]] = {
-        "weight": "_init_weight", "bias": "_init_bias", "gamma": "_init_gamma", "beta": "_init_beta",
-        "min": "_init_zero", "max": "_init_one", "weight_quantize": "_init_quantized_weight",
-        "bias_quantize": "_init_quantized_bias", "running_mean": "_init_zero", "running_var": "_init_one",
-        "moving_mean": "_init_zero", "moving_var": "_init_one", "moving_inv_var": "_init_zero",
+        "weight": "_init_weight",
+        "bias": "_init_bias",
+        "gamma": "_init_gamma",
+        "beta": "_init_beta",
+        "min": "_init_zero",
+        "max": "_init_one",
+        "weight_quantize": "_init_quantized_weight",
+        "bias_quantize": "_init_quantized_bias",
+        "running_mean": "_init_zero",
+        "running_var": "_init_one",
+        "moving_mean": "_init_zero",
+        "moving_var": "_init_one",
+        "moving_inv_var": "_init_zero",
         "moving_avg": "_init_zero",
     }
 
@@ -109,12 +129,16 @@ class Initializer:
     def set_verbosity(self, verbose=False, print_func=None):
         """Prints a line (with `print_func`) for each array that is initialized."""
         self._verbose = verbose
-        self._print_func = print_func or (lambda x: f"|x| / sqrt(n) = {float(np.linalg.norm(x.asnumpy()) / x.size**.5)}")
+        self._print_func = print_func or (
+            lambda x: f"|x| / sqrt(n) = {float(np.linalg.norm(x.asnumpy()) / x.size**0.5)}"
+        )
         return self
 
     def _verbose_print(self, desc, init, arr):
         if self._verbose and self._print_func:
-            logging.getLogger(__name__).info("Initialized %s as %s: %s", desc, init, self._print_func(arr))
+            logging.getLogger(__name__).info(
+                "Initialized %s as %s: %s", desc, init, self._print_func(arr)
+            )
 
     def dumps(self) -> str:
         """JSON text from which `create` makes this initializer again."""
@@ -129,7 +153,8 @@ class Initializer:
     __hash__ = object.__hash__
 
     def __call__(self, desc, arr: NDArray) -> None:
-        """Fills arr. desc: an InitDesc or a name. Raises InitializerError when no rule fits the name."""
+        """Fills arr. desc: an InitDesc or a name. Raises InitializerError when no rule fits the
+        name."""
         if not isinstance(desc, str):
             raise InvalidType(f"name must be string, got {type(desc).__name__}")
         if not isinstance(desc, InitDesc):
@@ -137,7 +162,11 @@ class Initializer:
             if desc.startswith("upsampling"):
                 return self._init_bilinear(desc, arr)
             if desc.startswith("stn_loc") and desc.endswith(("weight", "bias")):
-                return self._init_zero(desc, arr) if desc.endswith("weight") else self._init_loc_bias(desc, arr)
+                return (
+                    self._init_zero(desc, arr)
+                    if desc.endswith("weight")
+                    else self._init_loc_bias(desc, arr)
+                )
         if desc.global_init is None:
             desc.global_init = self
         own = desc.attrs.get("__init__", "")
@@ -173,9 +202,11 @@ class Initializer:
         raise MissingMethod(f"{type(self).__name__} must override _init_weight(name, arr)")
 
     def _init_default(self, name, _):
-        raise InitializerError(f"Unknown initialization pattern for {name}: its name must end with one of "
-                               f"{', '.join(self.RULES)}\n  fix: give it an initializer of its own, "
-                               "init=mx.init.Normal()")
+        raise InitializerError(
+            f"Unknown initialization pattern for {name}: its name must end with one of "
+            f"{', '.join(self.RULES)}\n  fix: give it an initializer of its own, "
+            "init=mx.init.Normal()"
+        )
 
 
 def bilinear_kernel(shape) -> np.ndarray:
@@ -215,10 +246,14 @@ class Constant(Initializer):
 
     def dumps(self):
         value = self.value
-        return json.dumps(["constant", {"value": value if np.isscalar(value) else np.asarray(value).tolist()}])
+        return json.dumps(
+            ["constant", {"value": value if np.isscalar(value) else np.asarray(value).tolist()}]
+        )
 
     def __eq__(self, other):
-        return type(self) is type(other) and np.array_equal(np.asarray(self.value), np.asarray(other.value))
+        return type(self) is type(other) and np.array_equal(
+            np.asarray(self.value), np.asarray(other.value)
+        )
 
     __hash__ = object.__hash__
 
@@ -253,7 +288,8 @@ class Normal(Initializer):
 
 @register
 class Orthogonal(Initializer):
-    """scale times a matrix (first dimension, product of the others) with orthonormal rows or columns.
+    """scale times a matrix (first dimension, product of the others) with orthonormal rows or
+    columns.
 
     Source: Saxe et al. 2013, arXiv:1312.6120.
     """
@@ -269,7 +305,9 @@ class Orthogonal(Initializer):
         elif self.rand_type == "normal":
             _normal(matrix, 1.0)
         else:
-            raise InitializerError(f"Orthogonal: rand_type must be uniform or normal, got {self.rand_type!r}")
+            raise InitializerError(
+                f"Orthogonal: rand_type must be uniform or normal, got {self.rand_type!r}"
+            )
         u, _, v = np.linalg.svd(matrix.asnumpy(), full_matrices=False)
         _fill(arr, self.scale * (u if u.shape == matrix.shape else v).reshape(arr.shape))
 
@@ -278,7 +316,8 @@ class Orthogonal(Initializer):
 class Xavier(Initializer):
     """Random with variance set by the number of inputs and outputs.
 
-    rnd_type: uniform in [-c, c] or gaussian with standard deviation c, where c = sqrt(magnitude / n);
+    rnd_type: uniform in [-c, c] or gaussian with standard deviation c, where c = sqrt(magnitude /
+        n);
     factor_type: n is the mean ("avg") of inputs and outputs, or one of them ("in", "out").
     Source: Glorot and Bengio 2010, AISTATS.
     """
@@ -290,20 +329,26 @@ class Xavier(Initializer):
     def _init_weight(self, name, arr):
         shape = arr.shape
         if len(shape) < 2:
-            raise InitializerError(f"Xavier initializer cannot be applied to vector {name}. It requires at least 2D, "
-                                   f"got shape {shape}")
+            raise InitializerError(
+                f"Xavier initializer cannot be applied to vector {name}. It requires at least 2D, "
+                f"got shape {shape}"
+            )
         window = math.prod(shape[2:])
         n_in, n_out = shape[1] * window, shape[0] * window
         factors = {"avg": (n_in + n_out) / 2.0, "in": n_in, "out": n_out}
         if self.factor_type not in factors:
-            raise InitializerError(f"Incorrect factor type: must be avg, in or out, got {self.factor_type!r}")
+            raise InitializerError(
+                f"Incorrect factor type: must be avg, in or out, got {self.factor_type!r}"
+            )
         scale = math.sqrt(self.magnitude / factors[self.factor_type])
         if self.rnd_type == "uniform":
             _uniform(arr, -scale, scale)
         elif self.rnd_type == "gaussian":
             _normal(arr, scale)
         else:
-            raise InitializerError(f"Unknown random type: must be uniform or gaussian, got {self.rnd_type!r}")
+            raise InitializerError(
+                f"Unknown random type: must be uniform or gaussian, got {self.rnd_type!r}"
+            )
 
 
 @register
@@ -314,7 +359,7 @@ class MSRAPrelu(Xavier):
     """
 
     def __init__(self, factor_type="avg", slope=0.25):
-        super().__init__("gaussian", factor_type, 2.0 / (1 + slope ** 2))
+        super().__init__("gaussian", factor_type, 2.0 / (1 + slope**2))
         self._kwargs = {"factor_type": factor_type, "slope": slope}
 
 
@@ -337,24 +382,36 @@ class LSTMBias(Initializer):
     def _init_weight(self, name, arr):
         n = arr.shape[0] // 4
         values = np.zeros(arr.shape, np.float32)
-        values[n:2 * n] = self.forget_bias
+        values[n : 2 * n] = self.forget_bias
         _fill(arr, values)
 
 
 @register
 class FusedRNN(Initializer):
-    """Initializes the one parameter vector of the RNN operator: weights by `init`, biases zero, forget gates.
+    """Initializes the one parameter vector of the RNN operator: weights by `init`, biases zero,
+    forget gates.
 
     init: an initializer, or None for the global one.
     """
 
-    GATES: ClassVar[dict[str, tuple]] = {"rnn_relu": ("",), "rnn_tanh": ("",), "lstm": ("_i", "_f", "_c", "_o"), "gru": ("_r", "_z", "_o")}
+    GATES: ClassVar[dict[str, tuple]] = {
+        "rnn_relu": ("",),
+        "rnn_tanh": ("",),
+        "lstm": ("_i", "_f", "_c", "_o"),
+        "gru": ("_r", "_z", "_o"),
+    }
 
     def __init__(self, init, num_hidden, num_layers, mode, bidirectional=False, forget_bias=1.0):
         if isinstance(init, str):
             init = create(init)
-        super().__init__(init=init.dumps() if init is not None else None, num_hidden=num_hidden,
-                         num_layers=num_layers, mode=mode, bidirectional=bidirectional, forget_bias=forget_bias)
+        super().__init__(
+            init=init.dumps() if init is not None else None,
+            num_hidden=num_hidden,
+            num_layers=num_layers,
+            mode=mode,
+            bidirectional=bidirectional,
+            forget_bias=forget_bias,
+        )
         self.init, self.num_hidden, self.num_layers = init, num_hidden, num_layers
         self.mode, self.bidirectional, self.forget_bias = mode, bidirectional, forget_bias
 
@@ -369,24 +426,34 @@ class FusedRNN(Initializer):
         pieces = []
         for layer in range(self.num_layers):
             width = n_input if layer == 0 else len(dirs) * h
-            pieces += [(f"{d}{layer}_{k}{g}_weight", (h, w)) for d in dirs for k, w in (("i2h", width), ("h2h", h))
-                       for g in gates]
-        pieces += [(f"{d}{layer}_{k}{g}_bias", (h,)) for layer in range(self.num_layers) for d in dirs
-                   for k in ("i2h", "h2h") for g in gates]
+            pieces += [
+                (f"{d}{layer}_{k}{g}_weight", (h, w))
+                for d in dirs
+                for k, w in (("i2h", width), ("h2h", h))
+                for g in gates
+            ]
+        pieces += [
+            (f"{d}{layer}_{k}{g}_bias", (h,))
+            for layer in range(self.num_layers)
+            for d in dirs
+            for k in ("i2h", "h2h")
+            for g in gates
+        ]
         for name, shape in pieces:
             piece = functions.zeros(shape)
             if self.mode == "lstm" and name.endswith("_f_bias"):
                 _fill(piece, self.forget_bias)
             else:
                 init(InitDesc(name, global_init=global_init), piece)
-            flat[at:at + piece.size] = piece.asnumpy().reshape(-1)
+            flat[at : at + piece.size] = piece.asnumpy().reshape(-1)
             at += piece.size
         _fill(arr, flat.reshape(arr.shape))
 
 
 @register
 class Load:
-    """Takes values from saved arrays, by name (`arg:` and `aux:` are stripped); default_init serves the rest.
+    """Takes values from saved arrays, by name (`arg:` and `aux:` are stripped); default_init serves
+    the rest.
 
     param: dict of NDArrays, or the name of a file.
     """
@@ -400,12 +467,16 @@ class Load:
     def __call__(self, name, arr):
         if name in self.param:
             if arr.shape != self.param[name].shape:
-                raise InitializerError(f"Parameter {name} cannot be initialized from loading. Shape mismatch, target "
-                                       f"{arr.shape} vs loaded {self.param[name].shape}")
+                raise InitializerError(
+                    f"Parameter {name} cannot be initialized from loading. Shape mismatch, target "
+                    f"{arr.shape} vs loaded {self.param[name].shape}"
+                )
             self.param[name].copyto(arr)
         elif self.default_init is None:
-            raise InitializerError(f"Cannot Initialize {name}. Not found in loaded param and no default Initializer "
-                                   "is provided.\n  fix: Load(param, default_init=mx.init.Xavier())")
+            raise InitializerError(
+                f"Cannot Initialize {name}. Not found in loaded param and no default Initializer "
+                "is provided.\n  fix: Load(param, default_init=mx.init.Xavier())"
+            )
         else:
             self.default_init(name, arr)
 
@@ -416,13 +487,17 @@ class Mixed:
 
     def __init__(self, patterns, initializers):
         if len(patterns) != len(initializers):
-            raise InitializerError(f"Mixed: needs as many patterns as initializers, got {len(patterns)} and "
-                                   f"{len(initializers)}")
+            raise InitializerError(
+                f"Mixed: needs as many patterns as initializers, got {len(patterns)} and "
+                f"{len(initializers)}"
+            )
         self.map = [(re.compile(p), create(i)) for p, i in zip(patterns, initializers)]
 
     def __call__(self, name, arr):
         for pattern, init in self.map:
             if pattern.match(name):
                 return init(name, arr)
-        raise InitializerError(f"Parameter name {name} did not match any pattern of Mixed\n  fix: add a \".*\" pattern "
-                               "at the end with a default initializer")
+        raise InitializerError(
+            f'Parameter name {name} did not match any pattern of Mixed\n  fix: add a ".*" pattern '
+            "at the end with a default initializer"
+        )

@@ -1,4 +1,5 @@
 """Losses: blocks of predictions and labels that give one number for each sample."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -28,7 +29,8 @@ __all__ = [
 
 
 def _apply_weighting(F, loss, weight=None, sample_weight=None):
-    """loss times a number and times weights that broadcast against it. Losses in scripts call it by this name."""
+    """loss times a number and times weights that broadcast against it. Losses in scripts call it by
+    this name."""
     if sample_weight is not None:
         loss = F.broadcast_mul(loss, sample_weight)
     if weight is not None:
@@ -59,7 +61,9 @@ class Loss(HybridBlock):
         return F.mean(loss, axis=self._batch_axis, exclude=True)
 
     def hybrid_forward(self, F, x, *args, **kwargs):
-        raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, pred, label, ...)")
+        raise MissingMethod(
+            f"{type(self).__name__} must define hybrid_forward(self, F, pred, label, ...)"
+        )
 
 
 class L2Loss(Loss):
@@ -87,7 +91,8 @@ class L1Loss(Loss):
 class SigmoidBinaryCrossEntropyLoss(Loss):
     """Cross entropy of independent yes/no labels in [0, 1].
 
-    from_sigmoid: pred holds probabilities, else logits. Input pos_weight: factor on the positive term.
+    from_sigmoid: pred holds probabilities, else logits. Input pos_weight: factor on the positive
+        term.
     """
 
     def __init__(self, from_sigmoid=False, weight=None, batch_axis=0, **kwargs):
@@ -118,10 +123,13 @@ class SoftmaxCrossEntropyLoss(Loss):
 
     Args:
         axis: of the classes. from_logits: pred holds log probabilities already.
-        sparse_label: labels are class indices, pred's shape without `axis`; else distributions of pred's shape.
+        sparse_label: labels are class indices, pred's shape without `axis`; else distributions of
+            pred's shape.
     """
 
-    def __init__(self, axis=-1, sparse_label=True, from_logits=False, weight=None, batch_axis=0, **kwargs):
+    def __init__(
+        self, axis=-1, sparse_label=True, from_logits=False, weight=None, batch_axis=0, **kwargs
+    ):
         super().__init__(weight, batch_axis, **kwargs)
         self._axis, self._sparse_label, self._from_logits = axis, sparse_label, from_logits
 
@@ -140,7 +148,8 @@ SoftmaxCELoss = SoftmaxCrossEntropyLoss
 
 
 class KLDivLoss(Loss):
-    """Kullback-Leibler divergence: sum of label * (log label - pred). pred: log probabilities (from_logits), else logits."""
+    """Kullback-Leibler divergence: sum of label * (log label - pred). pred: log probabilities
+    (from_logits), else logits."""
 
     def __init__(self, from_logits=True, axis=-1, weight=None, batch_axis=0, **kwargs):
         super().__init__(weight, batch_axis, **kwargs)
@@ -149,7 +158,9 @@ class KLDivLoss(Loss):
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         if not self._from_logits:
             pred = F.log_softmax(pred, self._axis)
-        loss = _apply_weighting(F, label * (F.log(label + 1e-12) - pred), self._weight, sample_weight)
+        loss = _apply_weighting(
+            F, label * (F.log(label + 1e-12) - pred), self._weight, sample_weight
+        )
         return F.sum(loss, axis=self._batch_axis, exclude=True)
 
 
@@ -158,25 +169,42 @@ class CTCLoss(Loss):
 
     Args:
         layout: of pred, NTC or TNC. label_layout: NT or TN; labels are padded with -1.
-    Inputs: pred_lengths, label_lengths (N,), both optional. Output: (N,). Source: Graves et al. 2006, ICML.
+    Inputs: pred_lengths, label_lengths (N,), both optional. Output: (N,). Source: Graves et al.
+        2006, ICML.
     """
 
     def __init__(self, layout="NTC", label_layout="NT", weight=None, **kwargs):
         if layout not in ("NTC", "TNC"):
-            raise InvalidValue(f"Only 'NTC' and 'TNC' layouts for pred are supported, got {layout!r}")
+            raise InvalidValue(
+                f"Only 'NTC' and 'TNC' layouts for pred are supported, got {layout!r}"
+            )
         if label_layout not in ("NT", "TN"):
-            raise InvalidValue(f"Only 'NT' and 'TN' layouts for label are supported, got {label_layout!r}")
+            raise InvalidValue(
+                f"Only 'NT' and 'TN' layouts for label are supported, got {label_layout!r}"
+            )
         self._layout, self._label_layout = layout, label_layout
         super().__init__(weight, label_layout.find("N"), **kwargs)
 
-    def hybrid_forward(self, F, pred, label, pred_lengths=None, label_lengths=None, sample_weight=None):
+    def hybrid_forward(
+        self, F, pred, label, pred_lengths=None, label_lengths=None, sample_weight=None
+    ):
         if self._layout == "NTC":
             pred = F.swapaxes(pred, 0, 1)
         if self._batch_axis == 1:
             label = F.swapaxes(label, 0, 1)
-        lengths = {k: v for k, v in (("data_lengths", pred_lengths), ("label_lengths", label_lengths)) if v is not None}
-        loss = F.CTCLoss(pred, label, use_data_lengths=pred_lengths is not None,
-                         use_label_lengths=label_lengths is not None, blank_label="last", **lengths)
+        lengths = {
+            k: v
+            for k, v in (("data_lengths", pred_lengths), ("label_lengths", label_lengths))
+            if v is not None
+        }
+        loss = F.CTCLoss(
+            pred,
+            label,
+            use_data_lengths=pred_lengths is not None,
+            use_label_lengths=label_lengths is not None,
+            blank_label="last",
+            **lengths,
+        )
         return _apply_weighting(F, loss, self._weight, sample_weight)
 
 
@@ -189,7 +217,9 @@ class HuberLoss(Loss):
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
         error = F.abs(F.reshape_like(label, pred) - pred)
-        loss = F.where(error > self._rho, error - 0.5 * self._rho, (0.5 / self._rho) * F.square(error))
+        loss = F.where(
+            error > self._rho, error - 0.5 * self._rho, (0.5 / self._rho) * F.square(error)
+        )
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
@@ -223,7 +253,9 @@ class LogisticLoss(Loss):
     def __init__(self, weight=None, batch_axis=0, label_format="signed", **kwargs):
         super().__init__(weight, batch_axis, **kwargs)
         if label_format not in ("signed", "binary"):
-            raise InvalidValue(f"label_format can only be signed or binary, recieved {label_format}.")
+            raise InvalidValue(
+                f"label_format can only be signed or binary, recieved {label_format}."
+            )
         self._label_format = label_format
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
@@ -243,14 +275,19 @@ class TripletLoss(Loss):
 
     def hybrid_forward(self, F, pred, positive, negative, sample_weight=None):
         positive, negative = F.reshape_like(positive, pred), F.reshape_like(negative, pred)
-        loss = F.sum(F.square(positive - pred) - F.square(negative - pred), axis=self._batch_axis, exclude=True)
+        loss = F.sum(
+            F.square(positive - pred) - F.square(negative - pred),
+            axis=self._batch_axis,
+            exclude=True,
+        )
         return _apply_weighting(F, F.relu(loss + self._margin), self._weight, sample_weight)
 
 
 class PoissonNLLLoss(Loss):
     """Negative log likelihood of Poisson counts; one number, the mean over everything.
 
-    from_logits: pred is the log of the rate. compute_full: adds Stirling's approximation of log(target!).
+    from_logits: pred is the log of the rate. compute_full: adds Stirling's approximation of
+        log(target!).
     """
 
     def __init__(self, weight=None, from_logits=True, batch_axis=0, compute_full=False, **kwargs):
@@ -259,7 +296,11 @@ class PoissonNLLLoss(Loss):
 
     def hybrid_forward(self, F, pred, target, sample_weight=None, epsilon=1e-08):
         target = F.reshape_like(target, pred)
-        loss = F.exp(pred) - target * pred if self._from_logits else pred - target * F.log(pred + epsilon)
+        loss = (
+            F.exp(pred) - target * pred
+            if self._from_logits
+            else pred - target * F.log(pred + epsilon)
+        )
         if self._compute_full:
             factorial = target * F.log(target) - target + 0.5 * F.log(2 * target * np.pi)
             loss = loss + factorial * (target > 1)
@@ -284,9 +325,11 @@ class CosineEmbeddingLoss(Loss):
 
 
 class SDMLLoss(Loss):
-    """Smoothed deep metric learning: x1[i] and x2[i] belong together, all other pairs of the batch do not.
+    """Smoothed deep metric learning: x1[i] and x2[i] belong together, all other pairs of the batch
+    do not.
 
-    smoothing_parameter: probability spread over the wrong pairs. Source: Bonadiman et al. 2019, arXiv:1905.12786.
+    smoothing_parameter: probability spread over the wrong pairs. Source: Bonadiman et al. 2019,
+        arXiv:1905.12786.
     """
 
     def __init__(self, smoothing_parameter=0.3, weight=1.0, batch_axis=0, **kwargs):
@@ -301,5 +344,7 @@ class SDMLLoss(Loss):
 
     def hybrid_forward(self, F, x1, x2):
         n = x1.shape[0]
-        distances = F.sum(F.square(F.broadcast_sub(F.expand_dims(x1, 1), F.expand_dims(x2, 0))), axis=2)
+        distances = F.sum(
+            F.square(F.broadcast_sub(F.expand_dims(x1, 1), F.expand_dims(x2, 0))), axis=2
+        )
         return self.kl_loss(F.log_softmax(-distances, axis=1), self._labels(F, n))

@@ -1,4 +1,5 @@
 """Learning rate schedules: the rate as a function of the number of updates (mx.lr_scheduler)."""
+
 from __future__ import annotations
 
 import itertools
@@ -21,25 +22,38 @@ class LRScheduler:
 
     Args:
         base_lr: the rate after warmup.
-        warmup_steps, warmup_begin_lr, warmup_mode: for the first updates the rate rises from warmup_begin_lr to base_lr
-            ("linear") or stays at warmup_begin_lr ("constant").
+        warmup_steps, warmup_begin_lr, warmup_mode: for the first updates the rate rises from
+            warmup_begin_lr to base_lr ("linear") or stays at warmup_begin_lr ("constant").
     """
 
     def __init__(self, base_lr=0.01, warmup_steps=0, warmup_begin_lr=0, warmup_mode="linear"):
-        _require(isinstance(warmup_steps, int), f"warmup_steps must be an int, got {warmup_steps!r}")
+        _require(
+            isinstance(warmup_steps, int), f"warmup_steps must be an int, got {warmup_steps!r}"
+        )
         self.base_lr, self.warmup_final_lr = base_lr, base_lr
-        self.warmup_steps, self.warmup_begin_lr, self.warmup_mode = warmup_steps, warmup_begin_lr, warmup_mode
-        _require(warmup_begin_lr <= base_lr, "Base lr has to be higher than warmup_begin_lr, got "
-                 f"{base_lr} and {warmup_begin_lr}")
+        self.warmup_steps, self.warmup_begin_lr, self.warmup_mode = (
+            warmup_steps,
+            warmup_begin_lr,
+            warmup_mode,
+        )
+        _require(
+            warmup_begin_lr <= base_lr,
+            f"Base lr has to be higher than warmup_begin_lr, got {base_lr} and {warmup_begin_lr}",
+        )
         _require(warmup_steps >= 0, f"Warmup steps has to be positive or 0, got {warmup_steps}")
-        _require(warmup_mode in ("linear", "constant"), "Supports only linear and constant modes of warmup, got "
-                 f"{warmup_mode!r}")
+        _require(
+            warmup_mode in ("linear", "constant"),
+            f"Supports only linear and constant modes of warmup, got {warmup_mode!r}",
+        )
 
     def get_warmup_lr(self, num_update):
         """The rate during warmup."""
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
-        return self.warmup_begin_lr + (self.warmup_final_lr - self.warmup_begin_lr) * num_update / self.warmup_steps
+        return (
+            self.warmup_begin_lr
+            + (self.warmup_final_lr - self.warmup_begin_lr) * num_update / self.warmup_steps
+        )
 
     def __call__(self, num_update):
         raise MissingMethod(f"{type(self).__name__} must define __call__(self, num_update)")
@@ -48,8 +62,16 @@ class LRScheduler:
 class FactorScheduler(LRScheduler):
     """Multiplies the rate by `factor` every `step` updates, down to stop_factor_lr."""
 
-    def __init__(self, step, factor=1, stop_factor_lr=1e-8, base_lr=0.01, warmup_steps=0, warmup_begin_lr=0,
-                 warmup_mode="linear"):
+    def __init__(
+        self,
+        step,
+        factor=1,
+        stop_factor_lr=1e-8,
+        base_lr=0.01,
+        warmup_steps=0,
+        warmup_begin_lr=0,
+        warmup_mode="linear",
+    ):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         _require(step >= 1, f"Schedule step must be greater or equal than 1 round, got {step}")
         _require(factor <= 1.0, f"Factor must be no more than 1 to make lr reduce, got {factor}")
@@ -65,12 +87,18 @@ class FactorScheduler(LRScheduler):
 
 
 class MultiFactorScheduler(LRScheduler):
-    """Multiplies the rate by `factor` after each number of updates in the increasing list `step`."""
+    """Multiplies the rate by `factor` after each number of updates in the increasing list
+    `step`."""
 
-    def __init__(self, step, factor=1, base_lr=0.01, warmup_steps=0, warmup_begin_lr=0, warmup_mode="linear"):
+    def __init__(
+        self, step, factor=1, base_lr=0.01, warmup_steps=0, warmup_begin_lr=0, warmup_mode="linear"
+    ):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         _require(isinstance(step, list) and step, f"step must be a list of ints, got {step!r}")
-        _require(all(a < b for a, b in itertools.pairwise(step)), f"Schedule step must be an increasing integer list, got {step}")
+        _require(
+            all(a < b for a, b in itertools.pairwise(step)),
+            f"Schedule step must be an increasing integer list, got {step}",
+        )
         _require(step[0] >= 1, f"Schedule step must be greater or equal than 1 round, got {step}")
         _require(factor <= 1.0, f"Factor must be no more than 1 to make lr reduce, got {factor}")
         self.step, self.factor, self.cur_step_ind, self.count = step, factor, 0, 0
@@ -91,7 +119,10 @@ class _Decay(LRScheduler):
     def __init__(self, max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode):
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         _require(isinstance(max_update, int), f"max_update must be an int, got {max_update!r}")
-        _require(max_update >= 1, f"maximum number of updates must be strictly positive, got {max_update}")
+        _require(
+            max_update >= 1,
+            f"maximum number of updates must be strictly positive, got {max_update}",
+        )
         self.max_update, self.final_lr = max_update, final_lr
         self.base_lr_orig, self.max_steps = self.base_lr, max_update - warmup_steps
 
@@ -111,8 +142,16 @@ class _Decay(LRScheduler):
 class PolyScheduler(_Decay):
     """Falls to final_lr as (1 - t / max_update) ** pwr."""
 
-    def __init__(self, max_update, base_lr=0.01, pwr=2, final_lr=0, warmup_steps=0, warmup_begin_lr=0,
-                 warmup_mode="linear"):
+    def __init__(
+        self,
+        max_update,
+        base_lr=0.01,
+        pwr=2,
+        final_lr=0,
+        warmup_steps=0,
+        warmup_begin_lr=0,
+        warmup_mode="linear",
+    ):
         super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
         self.power = pwr
 
@@ -121,9 +160,18 @@ class PolyScheduler(_Decay):
 
 
 class CosineScheduler(_Decay):
-    """Falls to final_lr along half a cosine. Source: Loshchilov and Hutter 2016, arXiv:1608.03983."""
+    """Falls to final_lr along half a cosine. Source: Loshchilov and Hutter 2016,
+    arXiv:1608.03983."""
 
-    def __init__(self, max_update, base_lr=0.01, final_lr=0, warmup_steps=0, warmup_begin_lr=0, warmup_mode="linear"):
+    def __init__(
+        self,
+        max_update,
+        base_lr=0.01,
+        final_lr=0,
+        warmup_steps=0,
+        warmup_begin_lr=0,
+        warmup_mode="linear",
+    ):
         super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
 
     def _decay(self, done):

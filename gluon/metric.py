@@ -1,4 +1,5 @@
 """Metrics: running averages over a data set. update() queues work; get() waits for it."""
+
 from __future__ import annotations
 
 import math
@@ -11,30 +12,37 @@ from ..engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
 from ..ndarray import functions
 from ..ndarray.ndarray import NDArray
 
-MAX_PENDING = 64        # batches whose sums have not been fetched; a longer queue is fetched, oldest first
+# batches whose sums have not been fetched; a longer queue is fetched, oldest first
+MAX_PENDING = 64
 
 REGISTRY: dict[str, type] = {}
 
 
 def register(klass, name: str | None = None):
-    """Makes a subclass of EvalMetric known to `create` by its class name in lower case (or `name`); a decorator."""
+    """Makes a subclass of EvalMetric known to `create` by its class name in lower case (or `name`);
+    a decorator."""
     if not issubclass(klass, EvalMetric):
-        raise InvalidType(f"metric.register: the class must derive from EvalMetric, got {klass.__name__}")
+        raise InvalidType(
+            f"metric.register: the class must derive from EvalMetric, got {klass.__name__}"
+        )
     REGISTRY[(name or klass.__name__).lower()] = klass
     return klass
 
 
 def alias(*aliases: str):
     """Decorator: further names of a metric for `create`."""
+
     def add(klass):
         for name in aliases:
             register(klass, name)
         return klass
+
     return add
 
 
 def create(metric, *args, **kwargs) -> EvalMetric:
-    """A metric from its name, a function (label, pred) -> value, a list of these, or a metric (returned as it is).
+    """A metric from its name, a function (label, pred) -> value, a list of these, or a metric
+    (returned as it is).
 
     Raises: MXNetError (also a ValueError) for an unknown name, TypeError for anything else.
     """
@@ -44,11 +52,15 @@ def create(metric, *args, **kwargs) -> EvalMetric:
         return CompositeEvalMetric([create(m, *args, **kwargs) for m in metric])
     if isinstance(metric, str):
         if metric.lower() not in REGISTRY:
-            raise UnknownMetric(f"metric {metric!r} is unknown, expected one of {', '.join(sorted(REGISTRY))}")
+            raise UnknownMetric(
+                f"metric {metric!r} is unknown, expected one of {', '.join(sorted(REGISTRY))}"
+            )
         return REGISTRY[metric.lower()](*args, **kwargs)
     if callable(metric):
         return CustomMetric(metric, *args, **kwargs)
-    raise InvalidType(f"metric must be a name, a function, a list or an EvalMetric, got {type(metric).__name__}")
+    raise InvalidType(
+        f"metric must be a name, a function, a list or an EvalMetric, got {type(metric).__name__}"
+    )
 
 
 class UnknownMetric(MXNetError, ValueError):
@@ -72,9 +84,10 @@ def check_label_shapes(labels, preds, wrap: bool = False, shape: bool = False):
 class EvalMetric:
     """Base of all metrics: a sum over instances divided by their number.
 
-    Two statistics run side by side: the local one, which `reset_local` clears, and the global one, which only `reset`
-    clears. A subclass defines `update(labels, preds)`; there it adds to `sum_metric` and `num_inst` (then the metric
-    has local statistics only), or calls `add(sum, count)`, where either may be an NDArray that is not computed yet.
+    Two statistics run side by side: the local one, which `reset_local` clears, and the global one,
+    which only `reset` clears. A subclass defines `update(labels, preds)`; there it adds to
+    `sum_metric` and `num_inst` (then the metric has local statistics only), or calls `add(sum,
+    count)`, where either may be an NDArray that is not computed yet.
 
     Args:
         name: shown in reports.
@@ -93,10 +106,14 @@ class EvalMetric:
 
     def get_config(self) -> dict:
         """The arguments that `create` makes this metric from."""
-        return self._kwargs | {"metric": type(self).__name__, "name": self.name, "output_names": self.output_names,
-                               "label_names": self.label_names}
+        return self._kwargs | {
+            "metric": type(self).__name__,
+            "name": self.name,
+            "output_names": self.output_names,
+            "label_names": self.label_names,
+        }
 
-    # ---- statistics ------------------------------------------------------------------------------------------
+    # ---- statistics ------------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Clears everything."""
@@ -109,7 +126,8 @@ class EvalMetric:
         self._local = [0.0, 0]
 
     def add(self, total, count) -> None:
-        """Adds to both statistics; an NDArray is fetched when somebody asks for the result, or after a while."""
+        """Adds to both statistics; an NDArray is fetched when somebody asks for the result, or
+        after a while."""
         self._pending.append((total, count, True))
         if len(self._pending) > MAX_PENDING:
             self._fetch(MAX_PENDING // 2)
@@ -132,10 +150,18 @@ class EvalMetric:
             self._fetch()
         getattr(self, statistic)[place] = value
 
-    sum_metric = property(lambda self: self._value("_local", 0), lambda self, v: self._assign("_local", 0, v))
-    num_inst = property(lambda self: self._value("_local", 1), lambda self, v: self._assign("_local", 1, v))
-    global_sum_metric = property(lambda self: self._value("_global", 0), lambda self, v: self._assign("_global", 0, v))
-    global_num_inst = property(lambda self: self._value("_global", 1), lambda self, v: self._assign("_global", 1, v))
+    sum_metric = property(
+        lambda self: self._value("_local", 0), lambda self, v: self._assign("_local", 0, v)
+    )
+    num_inst = property(
+        lambda self: self._value("_local", 1), lambda self, v: self._assign("_local", 1, v)
+    )
+    global_sum_metric = property(
+        lambda self: self._value("_global", 0), lambda self, v: self._assign("_global", 0, v)
+    )
+    global_num_inst = property(
+        lambda self: self._value("_global", 1), lambda self, v: self._assign("_global", 1, v)
+    )
 
     def result(self, total: float, count: float) -> float:
         """The metric of a statistic with count > 0."""
@@ -161,7 +187,7 @@ class EvalMetric:
         """[(name, value), ...] since the last `reset`."""
         return _pairs(self.get_global()) if self._has_global_stats else self.get_name_value()
 
-    # ---- input ------------------------------------------------------------------------------------------------
+    # ---- input -----------------------------------------------------------------------------------
 
     def update(self, labels, preds) -> None:
         """Takes one batch: lists of arrays, or single arrays."""
@@ -169,10 +195,16 @@ class EvalMetric:
 
     def update_dict(self, label: dict, pred: dict) -> None:
         """Takes one batch from dicts, picking label_names and output_names."""
-        preds = list(pred.values()) if self.output_names is None else \
-            [pred[name] for name in self.output_names if name in pred]
-        labels = list(label.values()) if self.label_names is None else \
-            [label[name] for name in self.label_names if name in label]
+        preds = (
+            list(pred.values())
+            if self.output_names is None
+            else [pred[name] for name in self.output_names if name in pred]
+        )
+        labels = (
+            list(label.values())
+            if self.label_names is None
+            else [label[name] for name in self.label_names if name in label]
+        )
         self.update(labels, preds)
 
 
@@ -259,7 +291,8 @@ class CompositeEvalMetric(EvalMetric):
         return super().get_config() | {"metrics": [m.get_config() for m in self.metrics]}
 
 
-# ---- classification -------------------------------------------------------------------------------------------
+# ---- classification ------------------------------------------------------------------------------
+
 
 @register
 @alias("acc")
@@ -277,8 +310,10 @@ class Accuracy(EvalMetric):
         for label, pred in _arrays(labels, preds):
             if pred.shape != label.shape:
                 if not -pred.ndim <= self.axis < pred.ndim:
-                    raise InvalidValue(f"Accuracy: predictions must have shape {label.shape} as labels, or classes on "
-                                     f"axis {self.axis}, got shape {pred.shape}")
+                    raise InvalidValue(
+                        f"Accuracy: predictions must have shape {label.shape} as labels, or classes"
+                        f" on axis {self.axis}, got shape {pred.shape}"
+                    )
                 pred = functions.argmax(pred, axis=self.axis)
             label, pred = _flat(label, "int32"), _flat(pred, "int32")
             check_label_shapes(label, pred, shape=True)
@@ -292,11 +327,15 @@ def _equal(a: NDArray, b: NDArray) -> NDArray:
 @register
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
-    """The part of labels that are among the top_k (> 1) most likely classes; predictions are (N, classes)."""
+    """The part of labels that are among the top_k (> 1) most likely classes; predictions are (N,
+    classes)."""
 
     def __init__(self, top_k=1, name="top_k_accuracy", output_names=None, label_names=None):
         if top_k <= 1:
-            raise InvalidValue(f"TopKAccuracy: top_k must be above 1, got {top_k}\n  fix: use Accuracy for top_k = 1")
+            raise InvalidValue(
+                f"TopKAccuracy: top_k must be above 1, got {top_k}\n  fix: use Accuracy for"
+                " top_k = 1"
+            )
         super().__init__(name, output_names, label_names, top_k=top_k, has_global_stats=True)
         self.top_k = top_k
         self.name += f"_{top_k}"
@@ -307,7 +346,10 @@ class TopKAccuracy(EvalMetric):
     def update(self, labels, preds):
         for label, pred in _arrays(labels, preds):
             if pred.ndim > 2:
-                raise InvalidValue(f"TopKAccuracy: predictions should be no more than 2 dims, got shape {pred.shape}")
+                raise InvalidValue(
+                    "TopKAccuracy: predictions should be no more than 2 dims, got shape"
+                    f" {pred.shape}"
+                )
             label = _flat(label, "int32")
             if pred.ndim == 1:
                 self.add(functions.sum(_equal(label, _flat(pred, "int32"))), pred.size)
@@ -318,11 +360,14 @@ class TopKAccuracy(EvalMetric):
 
 
 class _Confusion(EvalMetric):
-    """Metrics of a confusion matrix (labels x predictions); macro: their mean over batches, micro: of all together."""
+    """Metrics of a confusion matrix (labels x predictions); macro: their mean over batches, micro:
+    of all together."""
 
     def __init__(self, name, average, output_names, label_names):
         if average not in ("macro", "micro"):
-            raise InvalidValue(f"{type(self).__name__}: average must be 'macro' or 'micro', got {average!r}")
+            raise InvalidValue(
+                f"{type(self).__name__}: average must be 'macro' or 'micro', got {average!r}"
+            )
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
@@ -341,7 +386,9 @@ class _Confusion(EvalMetric):
                 self.add(self.score(matrix), 1)
                 continue
             for which, total in self._matrices.items():
-                total = self._matrices[which] = _padded(total, len(matrix)) + _padded(matrix, len(total))
+                total = self._matrices[which] = _padded(total, len(matrix)) + _padded(
+                    matrix, len(total)
+                )
                 statistic = getattr(self, which)
                 n = self.weight(total, statistic[1])
                 statistic[:] = self.score(total) * n, n
@@ -349,7 +396,9 @@ class _Confusion(EvalMetric):
     def confusion(self, label: numpy.ndarray, pred: numpy.ndarray) -> numpy.ndarray:
         classes = pred.argmax(axis=1) if pred.ndim > 1 else (pred > 0.5).astype(int)
         if len(label) != len(classes):
-            raise InvalidValue(f"Shape of labels {len(label)} does not match shape of predictions {len(classes)}")
+            raise InvalidValue(
+                f"Shape of labels {len(label)} does not match shape of predictions {len(classes)}"
+            )
         n = 1 + max(label.max(initial=1), classes.max(initial=1))
         matrix = numpy.zeros((n, n))
         numpy.add.at(matrix, (label, classes), 1)
@@ -368,8 +417,10 @@ def _padded(matrix: numpy.ndarray, n: int) -> numpy.ndarray:
 class _Binary(_Confusion):
     def confusion(self, label, pred):
         if label.size and (label.min() < 0 or label.max() > 1):
-            raise InvalidValue(f"{type(self).__name__} currently only supports binary classification: labels must be 0 "
-                             f"or 1, got values from {label.min()} to {label.max()}")
+            raise InvalidValue(
+                f"{type(self).__name__} currently only supports binary classification: labels must"
+                f" be 0 or 1, got values from {label.min()} to {label.max()}"
+            )
         matrix = super().confusion(label, pred)
         return numpy.stack([matrix[:2, 0], matrix[:2, 1:].sum(axis=1)], axis=1)
 
@@ -378,7 +429,8 @@ class _Binary(_Confusion):
 class F1(_Binary):
     """Harmonic mean of precision and recall of class 1.
 
-    average: "macro", the mean of the batches' values, or "micro", the value of all batches together.
+    average: "macro", the mean of the batches' values, or "micro", the value of all batches
+        together.
     """
 
     def __init__(self, name="f1", output_names=None, label_names=None, average="macro"):
@@ -398,13 +450,18 @@ class MCC(_Binary):
 
     def score(self, matrix):
         margins = [m for m in (*matrix.sum(axis=0), *matrix.sum(axis=1)) if m]
-        return (matrix[1, 1] * matrix[0, 0] - matrix[0, 1] * matrix[1, 0]) / math.sqrt(math.prod(margins)) \
-            if matrix.any() else 0.0
+        return (
+            (matrix[1, 1] * matrix[0, 0] - matrix[0, 1] * matrix[1, 0])
+            / math.sqrt(math.prod(margins))
+            if matrix.any()
+            else 0.0
+        )
 
 
 @register
 class PCC(_Confusion):
-    """Correlation of labels and predictions for any number of classes: MCC's generalisation. Source: Gorodkin 2004."""
+    """Correlation of labels and predictions for any number of classes: MCC's generalisation.
+    Source: Gorodkin 2004."""
 
     def __init__(self, name="pcc", output_names=None, label_names=None, has_global_stats=True):
         super().__init__(name, "micro", output_names, label_names)
@@ -412,13 +469,18 @@ class PCC(_Confusion):
     def score(self, matrix):
         n, rows, columns = matrix.sum(), matrix.sum(axis=1), matrix.sum(axis=0)
         both = numpy.sum(rows * (n - rows)) * numpy.sum(columns * (n - columns))
-        return float((n * numpy.trace(matrix) - rows @ columns) / math.sqrt(both)) if both else math.nan
+        return (
+            float((n * numpy.trace(matrix) - rows @ columns) / math.sqrt(both))
+            if both
+            else math.nan
+        )
 
     def weight(self, matrix, batches):
         return batches + 1
 
 
-# ---- regression -----------------------------------------------------------------------------------------------
+# ---- regression ----------------------------------------------------------------------------------
+
 
 class _Regression(EvalMetric):
     """The mean over batches of a mean over elements."""
@@ -429,7 +491,9 @@ class _Regression(EvalMetric):
     def update(self, labels, preds):
         for label, pred in _arrays(labels, preds):
             label, pred = _column(label), _column(pred)
-            label = label if label._spec.dtype == pred._spec.dtype else label.astype(pred._spec.dtype)
+            label = (
+                label if label._spec.dtype == pred._spec.dtype else label.astype(pred._spec.dtype)
+            )
             self.add(self.error(label - pred), 1)
 
 
@@ -473,11 +537,14 @@ class RMSE(_Regression):
 @register
 @alias("pearsonr")
 class PearsonCorrelation(EvalMetric):
-    """Pearson's correlation of labels and predictions. average: "macro", the batches' mean, or "micro", of all."""
+    """Pearson's correlation of labels and predictions. average: "macro", the batches' mean, or
+    "micro", of all."""
 
     def __init__(self, name="pearsonr", output_names=None, label_names=None, average="macro"):
         if average not in ("macro", "micro"):
-            raise InvalidValue(f"PearsonCorrelation: average must be 'macro' or 'micro', got {average!r}")
+            raise InvalidValue(
+                f"PearsonCorrelation: average must be 'macro' or 'micro', got {average!r}"
+            )
         self.average = average
         super().__init__(name, output_names, label_names, has_global_stats=True)
 
@@ -496,7 +563,10 @@ class PearsonCorrelation(EvalMetric):
     def update(self, labels, preds):
         for label, pred in _arrays(labels, preds):
             check_label_shapes(label, pred, shape=True)
-            x, y = label.asnumpy().ravel().astype(numpy.float64), pred.asnumpy().ravel().astype(numpy.float64)
+            x, y = (
+                label.asnumpy().ravel().astype(numpy.float64),
+                pred.asnumpy().ravel().astype(numpy.float64),
+            )
             if self.average == "macro":
                 self.add(float(numpy.corrcoef(y, x)[0, 1]), 1)
                 continue
@@ -507,7 +577,8 @@ class PearsonCorrelation(EvalMetric):
 
 
 class _Moments:
-    """Count, means and central second moments of pairs, batch by batch. Source: Chan et al. 1979."""
+    """Count, means and central second moments of pairs, batch by batch. Source: Chan et al.
+    1979."""
 
     def __init__(self):
         self.n, self.mean, self.second = 0, numpy.zeros(2), numpy.zeros((2, 2))
@@ -525,12 +596,14 @@ class _Moments:
         return float(self.second[0, 1] / both) if both else math.nan
 
 
-# ---- likelihoods and losses -----------------------------------------------------------------------------------
+# ---- likelihoods and losses ----------------------------------------------------------------------
+
 
 @register
 @alias("ce")
 class CrossEntropy(EvalMetric):
-    """Mean of -log(probability of the right class); predictions are (N, classes) probabilities. eps: added to them."""
+    """Mean of -log(probability of the right class); predictions are (N, classes) probabilities.
+    eps: added to them."""
 
     def __init__(self, eps=1e-12, name="cross-entropy", output_names=None, label_names=None):
         super().__init__(name, output_names, label_names, eps=eps, has_global_stats=True)
@@ -540,8 +613,10 @@ class CrossEntropy(EvalMetric):
         for label, pred in _arrays(labels, preds):
             label = label.reshape((-1,))
             if pred.ndim != 2 or label.size != pred.shape[0]:
-                raise InvalidValue(f"{type(self).__name__}: predictions must be (labels, classes), got shape {pred.shape} "
-                                 f"for {label.size} labels")
+                raise InvalidValue(
+                    f"{type(self).__name__}: predictions must be (labels, classes), got shape"
+                    f" {pred.shape} for {label.size} labels"
+                )
             chosen = functions.pick(pred, _flat(label), axis=1)
             self.add(functions.sum(functions.log(chosen + self.eps)) * -1.0, label.size)
 
@@ -562,18 +637,29 @@ class Perplexity(EvalMetric):
     ignore_label: labels that do not count, or None. axis: where the classes stand.
     """
 
-    def __init__(self, ignore_label, axis=-1, name="perplexity", output_names=None, label_names=None):
-        super().__init__(name, output_names, label_names, ignore_label=ignore_label, has_global_stats=True)
+    def __init__(
+        self, ignore_label, axis=-1, name="perplexity", output_names=None, label_names=None
+    ):
+        super().__init__(
+            name, output_names, label_names, ignore_label=ignore_label, has_global_stats=True
+        )
         self.ignore_label, self.axis = ignore_label, axis
 
     def update(self, labels, preds):
         if len(labels) != len(preds):
-            raise InvalidValue(f"Perplexity: needs as many labels as predictions, got {len(labels)} and {len(preds)}")
+            raise InvalidValue(
+                f"Perplexity: needs as many labels as predictions, got {len(labels)} and"
+                f" {len(preds)}"
+            )
         for label, pred in _arrays(labels, preds):
             if label.size * pred.shape[-1] != pred.size:
-                raise InvalidValue(f"Perplexity: labels {label.shape} do not fit predictions {pred.shape}")
+                raise InvalidValue(
+                    f"Perplexity: labels {label.shape} do not fit predictions {pred.shape}"
+                )
             label = _flat(label)
-            chosen = functions.pick(pred, label.reshape(pred.shape[:-1]), axis=self.axis).reshape((-1,))
+            chosen = functions.pick(pred, label.reshape(pred.shape[:-1]), axis=self.axis).reshape(
+                (-1,)
+            )
             logs = functions.log(functions._maximum_scalar(chosen, scalar=1e-10))
             if self.ignore_label is None:
                 self.add(functions.sum(logs) * -1.0, label.size)
@@ -623,12 +709,25 @@ class CustomMetric(EvalMetric):
         allow_extra_outputs: there may be more predictions than labels.
     """
 
-    def __init__(self, feval: Callable, name=None, allow_extra_outputs=False, output_names=None, label_names=None):
+    def __init__(
+        self,
+        feval: Callable,
+        name=None,
+        allow_extra_outputs=False,
+        output_names=None,
+        label_names=None,
+    ):
         if name is None:
             name = feval.__name__
             name = f"custom({name})" if "<" in name else name
-        super().__init__(name, output_names, label_names, feval=feval, allow_extra_outputs=allow_extra_outputs,
-                         has_global_stats=True)
+        super().__init__(
+            name,
+            output_names,
+            label_names,
+            feval=feval,
+            allow_extra_outputs=allow_extra_outputs,
+            has_global_stats=True,
+        )
         self._feval, self._allow_extra_outputs = feval, allow_extra_outputs
 
     def update(self, labels, preds):
@@ -645,7 +744,9 @@ class CustomMetric(EvalMetric):
 
 def np(numpy_feval: Callable, name=None, allow_extra_outputs: bool = False) -> CustomMetric:
     """A metric from a function of NumPy arrays (label, pred)."""
+
     def feval(label, pred):
         return numpy_feval(label, pred)
+
     feval.__name__ = numpy_feval.__name__
     return CustomMetric(feval, name, allow_extra_outputs)

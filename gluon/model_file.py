@@ -1,4 +1,5 @@
 """Block.save and Block.load: `-model.json` (structure and traced graphs) beside `-model.params`."""
+
 from __future__ import annotations
 
 import json
@@ -18,8 +19,12 @@ def _describe(block, counter) -> dict:
     found: dict = {"orig_name": block.name}
     trace = next(iter(getattr(block, "_traces", {}).values()), None)
     if trace is not None:
-        found.update(in_format=_format(trace.in_structure), out_format=_format(trace.structure),
-                     inputs=[s.tojson() for s in trace.data], symbol=trace.symbol.tojson())
+        found.update(
+            in_format=_format(trace.in_structure),
+            out_format=_format(trace.structure),
+            inputs=[s.tojson() for s in trace.data],
+            symbol=trace.symbol.tojson(),
+        )
     found["hybridized"] = trace is not None
     found["children"] = {child.name: attribute for attribute, child in block._children.items()}
     for child in block._children.values():
@@ -28,12 +33,18 @@ def _describe(block, counter) -> dict:
 
 
 def _format(structure):
-    return [_format(s) for s in structure] if isinstance(structure, tuple) else structure if structure in (0, -1) else \
-        structure.value
+    return (
+        [_format(s) for s in structure]
+        if isinstance(structure, tuple)
+        else structure
+        if structure in (0, -1)
+        else structure.value
+    )
 
 
 def load_model(block, prefix) -> None:
-    """Checks that the structure is that of the file, then loads the parameters. Raises MXNetError."""
+    """Checks that the structure is that of the file, then loads the parameters. Raises
+    MXNetError."""
     name = f"{prefix}-model.json"
     with open(name) as f:
         try:
@@ -50,11 +61,15 @@ def _check(block, entry, file) -> None:
     key, saved = entry
     kind = key.rstrip("0123456789")
     if kind != type(block).__name__.lower():
-        raise MXNetError(f"load: {file} has a {kind} where the block has {type(block).__name__} {block.name!r}")
+        raise MXNetError(
+            f"load: {file} has a {kind} where the block has {type(block).__name__} {block.name!r}"
+        )
     parts = [(k, v) for k, v in saved.items() if isinstance(v, dict) and k != "children"]
     attributes = list(saved.get("children", {}).values())
     if attributes != list(block._children):
-        raise MXNetError(f"load: {file} has the children {', '.join(attributes) or 'none'} where {block.name!r} has "
-                         f"{', '.join(block._children) or 'none'}")
+        raise MXNetError(
+            f"load: {file} has the children {', '.join(attributes) or 'none'} where {block.name!r}"
+            f" has {', '.join(block._children) or 'none'}"
+        )
     for child, part in zip(block._children.values(), parts):
         _check(child, part, file)

@@ -1,4 +1,6 @@
-"""Parameter and Constant: an array that a block learns (or keeps), its copies on each device, and its gradient."""
+"""Parameter and Constant: an array that a block learns (or keeps), its copies on each device, and
+its gradient."""
+
 from __future__ import annotations
 
 import threading
@@ -25,7 +27,8 @@ class ParameterError(MXNetError, ValueError, AssertionError):
 
 
 def shape_is_known(shape) -> bool:
-    """Are all dimensions of a shape known? 0 and -1 stand for unknown ones; so does an empty or missing shape."""
+    """Are all dimensions of a shape known? 0 and -1 stand for unknown ones; so does an empty or
+    missing shape."""
     return bool(shape) and all(n > 0 for n in shape)
 
 
@@ -33,7 +36,13 @@ def context_list(ctx) -> list[Context]:
     """ctx (a Context, several, or None for the current one) as a list."""
     if ctx is None:
         return [current_context()]
-    contexts = [ctx] if isinstance(ctx, Context) else list(ctx) if isinstance(ctx, (list, tuple)) else [ctx]
+    contexts = (
+        [ctx]
+        if isinstance(ctx, Context)
+        else list(ctx)
+        if isinstance(ctx, (list, tuple))
+        else [ctx]
+    )
     odd = [c for c in contexts if not isinstance(c, Context)]
     if odd or not contexts:
         raise InvalidType(f"ctx must be a Context or a list of them, got {ctx!r}\n  fix: mx.cpu()")
@@ -50,23 +59,39 @@ class Parameter:
         init: initializer (or its name) of this parameter alone.
     """
 
-    def __init__(self, name, grad_req="write", shape=None, dtype=np.float32, lr_mult=1.0, wd_mult=1.0, init=None,
-                 allow_deferred_init=False, differentiable=True, stype="default", grad_stype="default"):
+    def __init__(
+        self,
+        name,
+        grad_req="write",
+        shape=None,
+        dtype=np.float32,
+        lr_mult=1.0,
+        wd_mult=1.0,
+        init=None,
+        allow_deferred_init=False,
+        differentiable=True,
+        stype="default",
+        grad_stype="default",
+    ):
         for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
             if value not in ("default", "row_sparse", "csr"):
-                raise ParameterError(f"Parameter '{name}': {kind} must be default, row_sparse or csr, got {value!r}")
+                raise ParameterError(
+                    f"Parameter '{name}': {kind} must be default, row_sparse or csr, got {value!r}"
+                )
         self.name, self.dtype, self.init = name, dtype, init
         self.lr_mult, self.wd_mult = lr_mult, wd_mult
         self._stype, self._grad_stype = stype, grad_stype
-        self._shape = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
+        self._shape = (
+            (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
+        )
         self._allow_deferred_init, self._differentiable = allow_deferred_init, differentiable
         self._var = None
         self._data: list[NDArray] | None = None
         self._grad: list[NDArray] | None = None
         self._ctx_list: list[Context] | None = None
-        self._deferred_init: tuple = ()           # (init, contexts, default init, data or None)
+        self._deferred_init: tuple = ()  # (init, contexts, default init, data or None)
         self._trainer = None
-        self._owner = None                        # weak reference to the block that made it
+        self._owner = None  # weak reference to the block that made it
         self._grad_req = None
         self.grad_req = grad_req
 
@@ -74,14 +99,25 @@ class Parameter:
         return f"{type(self).__name__} {self.name} (shape={self.shape}, dtype={self.dtype})"
 
     def __reduce__(self):
-        return _rebuild, (type(self), self._attributes(), None if self._data is None else self._reduce().asnumpy())
+        return _rebuild, (
+            type(self),
+            self._attributes(),
+            None if self._data is None else self._reduce().asnumpy(),
+        )
 
     def _attributes(self) -> dict:
-        return {"name": self.name, "grad_req": self.grad_req, "shape": self._shape, "dtype": dtype_name(self.dtype),
-                "lr_mult": self.lr_mult, "wd_mult": self.wd_mult,
-                "allow_deferred_init": self._allow_deferred_init, "differentiable": self._differentiable}
+        return {
+            "name": self.name,
+            "grad_req": self.grad_req,
+            "shape": self._shape,
+            "dtype": dtype_name(self.dtype),
+            "lr_mult": self.lr_mult,
+            "wd_mult": self.wd_mult,
+            "allow_deferred_init": self._allow_deferred_init,
+            "differentiable": self._differentiable,
+        }
 
-    # ---- attributes ----------------------------------------------------------------------------------------
+    # ---- attributes ------------------------------------------------------------------------------
 
     @property
     def grad_req(self) -> str:
@@ -90,7 +126,9 @@ class Parameter:
     @grad_req.setter
     def grad_req(self, req):
         if req not in ("write", "add", "null"):
-            raise ParameterError(f"grad_req must be one of 'write', 'add', or 'null', but got '{req}'")
+            raise ParameterError(
+                f"grad_req must be one of 'write', 'add', or 'null', but got '{req}'"
+            )
         if not self._differentiable:
             req = "null"
         if req == self._grad_req:
@@ -118,8 +156,10 @@ class Parameter:
             self._shape = new
             return
         if len(self._shape) != len(new) or any(a > 0 and a != b for a, b in zip(self._shape, new)):
-            raise ParameterError(f"Parameter '{self.name}': Expected shape {new} is incompatible with given shape "
-                                 f"{self._shape}.")
+            raise ParameterError(
+                f"Parameter '{self.name}': Expected shape {new} is incompatible with given shape "
+                f"{self._shape}."
+            )
         self._shape = new
 
     @property
@@ -130,30 +170,38 @@ class Parameter:
     def grad_stype(self) -> str:
         return self._grad_stype
 
-    # ---- initialization ------------------------------------------------------------------------------------
+    # ---- initialization --------------------------------------------------------------------------
 
     def initialize(self, init=None, ctx=None, default_init=None, force_reinit=False) -> None:
-        """Creates the data on each device of ctx and fills it: by init, else self.init, else default_init.
+        """Creates the data on each device of ctx and fills it: by init, else self.init, else
+        default_init.
 
-        With an unknown shape the work is deferred to the first forward pass (allow_deferred_init), or
-        ParameterError is raised. An initialized parameter stays as it is unless force_reinit.
+        With an unknown shape the work is deferred to the first forward pass (allow_deferred_init),
+        or ParameterError is raised. An initialized parameter stays as it is unless force_reinit.
         """
         if self._data is not None and not force_reinit:
-            warnings.warn(f"Parameter '{self.name}' is already initialized, ignoring. Set force_reinit=True to "
-                          "re-initialize.", stacklevel=2)
+            warnings.warn(
+                f"Parameter '{self.name}' is already initialized, ignoring. Set force_reinit=True"
+                " to re-initialize.",
+                stacklevel=2,
+            )
             return
         self._data = self._grad = None
         contexts = context_list(ctx)
         for c in contexts:
             c.check()
         if len(set(contexts)) != len(contexts):
-            raise ParameterError(f"Parameter '{self.name}': each context must be given once, got {contexts}")
+            raise ParameterError(
+                f"Parameter '{self.name}': each context must be given once, got {contexts}"
+            )
         default_init = initializer.Uniform() if default_init is None else default_init
         if init is None:
             init = default_init if self.init is None else self.init
         if not shape_is_known(self._shape) and not self._allow_deferred_init:
-            raise ParameterError(f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
-                                 f"{self._shape}.\n  fix: {self._shape_fix()}")
+            raise ParameterError(
+                f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
+                f"{self._shape}.\n  fix: {self._shape_fix()}"
+            )
         self._deferred_init = (init, contexts, default_init, None)
         if shape_is_known(self._shape):
             self._finish_deferred_init()
@@ -163,21 +211,27 @@ class Parameter:
             return
         init, contexts, default_init, data = self._deferred_init
         if not shape_is_known(self._shape):
-            raise ParameterError(f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
-                                 f"{self._shape}.\n  fix: {self._shape_fix()}")
+            raise ParameterError(
+                f"Cannot initialize Parameter '{self.name}' because it has invalid shape: "
+                f"{self._shape}.\n  fix: {self._shape_fix()}"
+            )
         self._deferred_init = ()
         with autograd.pause():
             if data is None:
                 data = functions.zeros(self._shape, ctx=cpu(), dtype=self.dtype)
-                own = isinstance(init, (str, initializer.Initializer))      # Mixed and Load look at the name
+                # Mixed and Load look at the name
+                own = isinstance(init, (str, initializer.Initializer))
                 initializer.create(default_init if own else init)(
-                    initializer.InitDesc(self.name, {"__init__": init} if own else {}), data)
+                    initializer.InitDesc(self.name, {"__init__": init} if own else {}), data
+                )
             self._init_impl(data, contexts)
 
     def _init_impl(self, data: NDArray, contexts) -> None:
         self._ctx_list = list(contexts)
-        self._data = [data.copyto(c) if c != data.context or i or self._grad_req is None else data.copy()
-                      for i, c in enumerate(contexts)]
+        self._data = [
+            data.copyto(c) if c != data.context or i or self._grad_req is None else data.copy()
+            for i, c in enumerate(contexts)
+        ]
         self._init_grad()
 
     def _init_grad(self) -> None:
@@ -190,16 +244,22 @@ class Parameter:
         autograd.mark_variables(self._data, self._grad, self.grad_req)
 
     def _check_load(self, data, cast_dtype=False) -> None:
-        """Raises ParameterError if loaded data has not this parameter's shape and dtype. Changes nothing."""
-        if self._shape is not None and (len(self._shape) != len(data.shape) or any(
-                a not in (0, -1) and a != b for a, b in zip(self._shape, data.shape))):
-            raise ParameterError(f"Failed loading Parameter '{self.name}' from saved params: shape incompatible "
-                                 f"expected {self._shape} vs saved {data.shape}")
+        """Raises ParameterError if loaded data has not this parameter's shape and dtype. Changes
+        nothing."""
+        if self._shape is not None and (
+            len(self._shape) != len(data.shape)
+            or any(a not in (0, -1) and a != b for a, b in zip(self._shape, data.shape))
+        ):
+            raise ParameterError(
+                f"Failed loading Parameter '{self.name}' from saved params: shape incompatible "
+                f"expected {self._shape} vs saved {data.shape}"
+            )
         if dtype_name(self.dtype) != dtype_name(data.dtype) and not cast_dtype:
             raise ParameterError(
-                f"Failed loading Parameter '{self.name}' from saved params: dtype incompatible expected "
-                f"{dtype_name(self.dtype)} vs saved {dtype_name(data.dtype)}. "
-                "Set cast_dtype=True to cast the dtype of saved params.")
+                f"Failed loading Parameter '{self.name}' from saved params: dtype incompatible"
+                f" expected {dtype_name(self.dtype)} vs saved {dtype_name(data.dtype)}. Set"
+                " cast_dtype=True to cast the dtype of saved params."
+            )
 
     def _load_init(self, data: NDArray, ctx, cast_dtype=False, dtype_source="current") -> None:
         """Takes loaded data: checks shape and dtype, then becomes initialized with it on ctx."""
@@ -216,7 +276,9 @@ class Parameter:
             elif dtype_source == "saved":
                 self.cast(data.dtype)
             else:
-                raise ParameterError(f"dtype_source must be 'current' or 'saved', got {dtype_source!r}")
+                raise ParameterError(
+                    f"dtype_source must be 'current' or 'saved', got {dtype_source!r}"
+                )
         ctx = None if ctx is None else context_list(ctx)
         if self._data is None:
             if self._deferred_init:
@@ -224,15 +286,18 @@ class Parameter:
             self._deferred_init = ()
             self._init_impl(data, ctx or [cpu()])
         elif ctx is not None and set(ctx) != set(self._ctx_list):
-            raise ParameterError(f"Failed to load Parameter '{self.name}' on {ctx} because it was previous initialized "
-                                 f"on {self.list_ctx()}.\n  fix: reset_ctx() first")
+            raise ParameterError(
+                f"Failed to load Parameter '{self.name}' on {ctx} because it was previous"
+                f" initialized on {self.list_ctx()}.\n  fix: reset_ctx() first"
+            )
         else:
             self.set_data(data)
 
-    # ---- access --------------------------------------------------------------------------------------------
+    # ---- access ----------------------------------------------------------------------------------
 
     def data(self, ctx=None) -> NDArray:
-        """The array on ctx (default: the only one, or the current device's). While tracing: the Symbol.
+        """The array on ctx (default: the only one, or the current device's). While tracing: the
+        Symbol.
 
         Raises DeferredInitializationError, or MXNetError when not initialized (there).
         """
@@ -252,8 +317,11 @@ class Parameter:
             device = array._spec.device
             if device is ctx or device == ctx:
                 return array
-        raise MXNetError(f"Parameter '{self.name}' was not initialized on context {ctx}. It was only initialized on "
-                         f"{self._ctx_list}.\n  fix: net.initialize(ctx=[...]) or net.collect_params().reset_ctx(...)")
+        raise MXNetError(
+            f"Parameter '{self.name}' was not initialized on context {ctx}. It was only initialized"
+            f" on {self._ctx_list}.\n  fix: net.initialize(ctx=[...]) or"
+            " net.collect_params().reset_ctx(...)"
+        )
 
     def list_data(self) -> list[NDArray]:
         """The arrays on all devices, in the order of initialization."""
@@ -271,8 +339,10 @@ class Parameter:
         if self._data is None:
             raise self._not_initialized()
         if self._grad is None:
-            raise MXNetError(f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'\n"
-                             "  fix: set its grad_req to 'write' or 'add' before training")
+            raise MXNetError(
+                f"Cannot get gradient array for Parameter '{self.name}' because grad_req='null'\n"
+                "  fix: set its grad_req to 'write' or 'add' before training"
+            )
         return list(self._grad)
 
     def list_ctx(self) -> list[Context]:
@@ -285,8 +355,10 @@ class Parameter:
 
     def row_sparse_data(self, row_id):
         """Rows of a row_sparse parameter; this one is dense."""
-        raise MXNetError(f"Cannot return a copy of Parameter '{self.name}' via row_sparse_data() because its storage "
-                         f"type is {self._stype}. Please use data() instead.")
+        raise MXNetError(
+            f"Cannot return a copy of Parameter '{self.name}' via row_sparse_data() because its"
+            f" storage type is {self._stype}. Please use data() instead."
+        )
 
     def list_row_sparse_data(self, row_id):
         """See row_sparse_data."""
@@ -296,27 +368,43 @@ class Parameter:
         if self._deferred_init:
             unknown = [i for i, n in enumerate(self._shape or ()) if n <= 0]
             return DeferredInitializationError(
-                f"Parameter '{self.name}' has not been initialized yet because initialization was deferred: "
-                f"{'dimension ' + ', '.join(map(str, unknown)) if unknown else 'the rank'} of its shape {self._shape} "
-                f"is unknown until data has passed through the network\n  at: {self._where()}\n  fix: {self._shape_fix()}")
+                f"Parameter '{self.name}' has not been initialized yet because initialization was"
+                " deferred:"
+                f" {'dimension ' + ', '.join(map(str, unknown)) if unknown else 'the rank'} of its"
+                f" shape {self._shape} is unknown until data has passed through the network\n  at:"
+                f" {self._where()}\n  fix: {self._shape_fix()}"
+            )
         return MXNetError(
-            f"Parameter '{self.name}' has not been initialized. Note that you should initialize parameters and create "
-            "Trainer with Block.collect_params() instead of Block.params because the later does not include "
-            f"Parameters of nested child Blocks\n  at: {self._where()}\n  fix: net.initialize()")
+            f"Parameter '{self.name}' has not been initialized. Note that you should initialize"
+            " parameters and create Trainer with Block.collect_params() instead of Block.params"
+            " because the later does not include Parameters of nested child Blocks\n  at:"
+            f" {self._where()}\n  fix: net.initialize()"
+        )
 
     def _block(self):
         return self._owner() if self._owner is not None else None
 
     def _where(self) -> str:
         block = self._block()
-        return f'{type(block).__name__} "{block.name}"' if block is not None else f'parameter "{self.name}"'
+        return (
+            f'{type(block).__name__} "{block.name}"'
+            if block is not None
+            else f'parameter "{self.name}"'
+        )
 
     def _shape_fix(self) -> str:
         argument = getattr(self._block(), "size_argument", None)
-        say = f"{argument}=... in the layer {self._where()}" if argument else "the whole shape, shape=(...)"
-        return f"pass one batch of data through the network (or call net.infer_shape(x)), or give {say}"
+        say = (
+            f"{argument}=... in the layer {self._where()}"
+            if argument
+            else "the whole shape, shape=(...)"
+        )
+        return (
+            "pass one batch of data through the network (or call net.infer_shape(x)), or give"
+            f" {say}"
+        )
 
-    # ---- changes -------------------------------------------------------------------------------------------
+    # ---- changes ---------------------------------------------------------------------------------
 
     def set_data(self, data) -> None:
         """Sets the value on every device. data: array of the parameter's shape."""
@@ -350,8 +438,10 @@ class Parameter:
             init, _, default_init, data = self._deferred_init
             self._deferred_init = (init, contexts, default_init, data)
         else:
-            raise MXNetError(f"Cannot reset context for Parameter '{self.name}' because it has not been initialized."
-                             "\n  fix: net.initialize()")
+            raise MXNetError(
+                f"Cannot reset context for Parameter '{self.name}' because it has not been"
+                " initialized.\n  fix: net.initialize()"
+            )
 
     def cast(self, dtype) -> None:
         """Changes the dtype of data and gradient."""
@@ -363,7 +453,8 @@ class Parameter:
             self._init_grad()
 
     def var(self):
-        """The Symbol variable that stands for this parameter in graphs; while tracing, that of the trace."""
+        """The Symbol variable that stands for this parameter in graphs; while tracing, that of the
+        trace."""
         if tracing_state.tracer is not None:
             return tracing_state.tracer.var(self)
         if self._var is None:
@@ -372,8 +463,16 @@ class Parameter:
 
     def _make_var(self):
         from ..symbol import symbol
-        return symbol.var(self.name, shape=self.shape, dtype=self.dtype, lr_mult=self.lr_mult, wd_mult=self.wd_mult,
-                          init=self.init, stype=self._stype)
+
+        return symbol.var(
+            self.name,
+            shape=self.shape,
+            dtype=self.dtype,
+            lr_mult=self.lr_mult,
+            wd_mult=self.wd_mult,
+            init=self.init,
+            stype=self._stype,
+        )
 
     def _reduce(self) -> NDArray:
         """The value on cpu; the mean over devices, so that statistics kept apart come together."""
@@ -385,7 +484,9 @@ class Parameter:
 
 
 class _TracingState(threading.local):
-    """What this thread traces, so that parameters stand as Symbols; `eager`: hybridized blocks run as if they were not."""
+    """What this thread traces, so that parameters stand as Symbols; `eager`: hybridized blocks run
+    as if they were not."""
+
     tracer = None
     eager = False
 
@@ -410,10 +511,19 @@ class Constant(Parameter):
         if not isinstance(value, NDArray):
             value = functions.array(value)
         self.value = value
-        klass = type(f"Constant_{name}", (initializer.Initializer,), {
-            "_init_weight": lambda self, _, arr: copy_into(value, arr)})
-        super().__init__(name, grad_req="null", shape=value.shape, dtype=value.dtype, init=klass(),
-                         differentiable=False)
+        klass = type(
+            f"Constant_{name}",
+            (initializer.Initializer,),
+            {"_init_weight": lambda self, _, arr: copy_into(value, arr)},
+        )
+        super().__init__(
+            name,
+            grad_req="null",
+            shape=value.shape,
+            dtype=value.dtype,
+            init=klass(),
+            differentiable=False,
+        )
 
     @property
     def grad_req(self):
@@ -422,8 +532,11 @@ class Constant(Parameter):
     @grad_req.setter
     def grad_req(self, req):
         if req != "null":
-            warnings.warn(f"Constant parameter {self.name} does not support grad_req other than 'null', and new value "
-                          f"{req} is ignored.", stacklevel=2)
+            warnings.warn(
+                f"Constant parameter {self.name} does not support grad_req other than 'null', and"
+                f" new value {req} is ignored.",
+                stacklevel=2,
+            )
 
 
 def owned(parameter: Parameter, block) -> None:

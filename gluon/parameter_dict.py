@@ -1,4 +1,6 @@
-"""ParameterDict: parameters by full name, in order; made, shared, initialized, saved and loaded together."""
+"""ParameterDict: parameters by full name, in order; made, shared, initialized, saved and loaded
+together."""
+
 from __future__ import annotations
 
 import difflib
@@ -13,7 +15,8 @@ from .parameter import Constant, Parameter, ParameterError
 
 
 class ParameterDict:
-    """An ordered dict of Parameters whose names start with `prefix`. shared: where `get` looks before it makes one."""
+    """An ordered dict of Parameters whose names start with `prefix`. shared: where `get` looks
+    before it makes one."""
 
     def __init__(self, prefix="", shared=None):
         self._prefix, self._shared = prefix, shared
@@ -48,7 +51,7 @@ class ParameterDict:
     def prefix(self) -> str:
         return self._prefix
 
-    # ---- making --------------------------------------------------------------------------------------------
+    # ---- making ----------------------------------------------------------------------------------
 
     def _find(self, name) -> Parameter | None:
         if name in self._params:
@@ -61,7 +64,8 @@ class ParameterDict:
     def get(self, name, **kwargs) -> Parameter:
         """The parameter `prefix + name`, made with kwargs when it does not exist.
 
-        Raises ParameterError when it exists with other attributes; unknown dimensions are completed.
+        Raises ParameterError when it exists with other attributes; unknown dimensions are
+        completed.
         """
         name = self._prefix + name
         found = self._find(name)
@@ -83,7 +87,9 @@ class ParameterDict:
     @staticmethod
     def _merge_shape(found: Parameter, shape) -> None:
         known = found.shape
-        if len(known) != len(shape) or any(a > 0 and b > 0 and a != b for a, b in zip(known, shape)):
+        if len(known) != len(shape) or any(
+            a > 0 and b > 0 and a != b for a, b in zip(known, shape)
+        ):
             raise _conflict(found.name, "shape", shape, known)
         found._shape = tuple(a if a > 0 else b for a, b in zip(known, shape))
 
@@ -93,8 +99,10 @@ class ParameterDict:
         found = self._find(name)
         if found is None:
             if value is None:
-                raise MissingKey(f"No constant named '{name}'. Please specify value if you want to create a new "
-                               "constant.")
+                raise MissingKey(
+                    f"No constant named '{name}'. Please specify value if you want to create a new "
+                    "constant."
+                )
             self._params[name] = made = Constant(name, value)
             return made
         if not isinstance(found, Constant):
@@ -102,18 +110,23 @@ class ParameterDict:
         if value is not None:
             value = value if isinstance(value, NDArray) else functions.array(value)
             if value.shape != found.shape or (value.asnumpy() != found.value.asnumpy()).any():
-                raise ParameterError(f"Constant '{name}' already exists but its value doesn't match new value")
+                raise ParameterError(
+                    f"Constant '{name}' already exists but its value doesn't match new value"
+                )
         return found
 
     def update(self, other: ParameterDict) -> None:
-        """Takes in the parameters of another dict. Raises ParameterError for different ones of the same name."""
+        """Takes in the parameters of another dict. Raises ParameterError for different ones of the
+        same name."""
         for name, parameter in other.items():
             if self._params.get(name, parameter) is not parameter:
-                raise ParameterError("Cannot update self with other because they have different Parameters with the "
-                                     f"same name '{name}'")
+                raise ParameterError(
+                    "Cannot update self with other because they have different Parameters with the "
+                    f"same name '{name}'"
+                )
         self._params.update(other._params)
 
-    # ---- all of them ---------------------------------------------------------------------------------------
+    # ---- all of them -----------------------------------------------------------------------------
 
     def initialize(self, init=None, ctx=None, verbose=False, force_reinit=False) -> None:
         """Initializes every parameter; see Parameter.initialize."""
@@ -143,51 +156,88 @@ class ParameterDict:
         for parameter in self.values():
             setattr(parameter, name, value)
 
-    # ---- files ---------------------------------------------------------------------------------------------
+    # ---- files -----------------------------------------------------------------------------------
 
     def save(self, filename, strip_prefix="") -> None:
         """Writes a .params file with full names, less strip_prefix."""
         arrays = {}
         for name, parameter in self.items():
             if not name.startswith(strip_prefix):
-                raise ParameterError(f"Prefix '{strip_prefix}' is to be striped before saving, but Parameter's name "
-                                     f"'{name}' does not start with '{strip_prefix}'\n  fix: save(filename)")
-            arrays[name[len(strip_prefix):]] = parameter._reduce() if parameter._data is not None else \
-                parameter.data()
+                raise ParameterError(
+                    f"Prefix '{strip_prefix}' is to be striped before saving, but Parameter's name "
+                    f"'{name}' does not start with '{strip_prefix}'\n  fix: save(filename)"
+                )
+            arrays[name[len(strip_prefix) :]] = (
+                parameter._reduce() if parameter._data is not None else parameter.data()
+            )
         serialization.save(filename, arrays)
 
-    def load(self, filename, ctx=None, allow_missing=False, ignore_extra=False, restore_prefix="", cast_dtype=False,
-             dtype_source="current") -> None:
+    def load(
+        self,
+        filename,
+        ctx=None,
+        allow_missing=False,
+        ignore_extra=False,
+        restore_prefix="",
+        cast_dtype=False,
+        dtype_source="current",
+    ) -> None:
         """Reads a .params file. restore_prefix: put before each of its names.
 
-        Raises ParameterError with the differing and the nearest names when file and dict do not match.
+        Raises ParameterError with the differing and the nearest names when file and dict do not
+        match.
         """
         for name in self.keys():
             if not name.startswith(restore_prefix):
-                raise ParameterError(f"restore_prefix is '{restore_prefix}' but Parameters name '{name}' does not start "
-                                     f"with '{restore_prefix}'")
-        self.load_dict(serialization.load(filename), ctx, allow_missing, ignore_extra, restore_prefix, filename, cast_dtype,
-                       dtype_source)
+                raise ParameterError(
+                    f"restore_prefix is '{restore_prefix}' but Parameters name '{name}' does not"
+                    f" start with '{restore_prefix}'"
+                )
+        self.load_dict(
+            serialization.load(filename),
+            ctx,
+            allow_missing,
+            ignore_extra,
+            restore_prefix,
+            filename,
+            cast_dtype,
+            dtype_source,
+        )
 
-    def load_dict(self, param_dict, ctx=None, allow_missing=False, ignore_extra=False, restore_prefix="",
-                  filename=None, cast_dtype=False, dtype_source="current") -> None:
-        """Takes values from a dict of arrays; `arg:` and `aux:` before names are dropped. See load."""
+    def load_dict(
+        self,
+        param_dict,
+        ctx=None,
+        allow_missing=False,
+        ignore_extra=False,
+        restore_prefix="",
+        filename=None,
+        cast_dtype=False,
+        dtype_source="current",
+    ) -> None:
+        """Takes values from a dict of arrays; `arg:` and `aux:` before names are dropped. See
+        load."""
         where = f"file '{filename}'" if filename else "param_dict"
         if not isinstance(param_dict, dict):
-            raise InvalidType(f"{where} must hold arrays by name, got {type(param_dict).__name__}"
-                              "\n  fix: write it with save_parameters or export")
+            raise InvalidType(
+                f"{where} must hold arrays by name, got {type(param_dict).__name__}"
+                "\n  fix: write it with save_parameters or export"
+            )
         given = {restore_prefix + re.sub("^(arg|aux):", "", k): v for k, v in param_dict.items()}
         check_names(self.keys(), given, where, allow_missing, ignore_extra)
-        for name, value in given.items():        # nothing is written unless all of it fits
+        for name, value in given.items():  # nothing is written unless all of it fits
             if name in self._params:
                 self._params[name]._check_load(value, cast_dtype)
         for name, value in given.items():
             if name in self._params:
-                self._params[name]._load_init(value, ctx, cast_dtype=cast_dtype, dtype_source=dtype_source)
+                self._params[name]._load_init(
+                    value, ctx, cast_dtype=cast_dtype, dtype_source=dtype_source
+                )
 
 
 def check_names(wanted, given, where: str, allow_missing: bool, ignore_extra: bool) -> None:
-    """Raises ParameterError with a diff of names and the nearest ones when a file does not hold what is wanted."""
+    """Raises ParameterError with a diff of names and the nearest ones when a file does not hold
+    what is wanted."""
     missing = [] if allow_missing else [n for n in wanted if n not in given]
     extra = [] if ignore_extra else [n for n in given if n not in wanted]
     if not missing and not extra:
@@ -204,16 +254,23 @@ def check_names(wanted, given, where: str, allow_missing: bool, ignore_extra: bo
         lines.append(f"    + {name}" + (f"   (nearest in the block: {near[0]})" if near else ""))
     lines += [f"    ... {len(extra) - 20} more"] * (len(extra) > 20)
     said = [f"Parameter '{missing[0]}' is missing in {where}"] if missing else []
-    said += [f"Parameter '{extra[0]}' loaded from {where} is not present in the block"] if extra else []
+    said += (
+        [f"Parameter '{extra[0]}' loaded from {where} is not present in the block"] if extra else []
+    )
     fixes = (["allow_missing=True"] if missing else []) + (["ignore_extra=True"] if extra else [])
-    raise ParameterError(f"{'; '.join(said)} ({len(missing)} missing, {len(extra)} unknown of {len(list(wanted))}):\n"
-                         + "\n".join(lines) + f"\n  fix: load the file that belongs to this network, or pass "
-                         f"{' and '.join(fixes)}")
+    raise ParameterError(
+        f"{'; '.join(said)} ({len(missing)} missing, {len(extra)} unknown of"
+        f" {len(list(wanted))}):\n"
+        + "\n".join(lines)
+        + f"\n  fix: load the file that belongs to this network, or pass {' and '.join(fixes)}"
+    )
 
 
 def _conflict(name, key, value, known):
-    return ParameterError(f"Cannot retrieve Parameter '{name}' because desired attribute does not match with stored "
-                          f"for attribute '{key}': desired '{value}' vs stored '{known}'.")
+    return ParameterError(
+        f"Cannot retrieve Parameter '{name}' because desired attribute does not match with stored "
+        f"for attribute '{key}': desired '{value}' vs stored '{known}'."
+    )
 
 
 __all__ = ["ParameterDict", "check_names"]

@@ -1,4 +1,6 @@
-"""Name scopes: the prefixes of blocks, their counters, and the parameters that nested blocks share."""
+"""Name scopes: the prefixes of blocks, their counters, and the parameters that nested blocks
+share."""
+
 from __future__ import annotations
 
 import threading
@@ -16,7 +18,8 @@ _current = _Current()
 
 
 class BlockScope:
-    """The scope of one block: blocks made inside get prefixes below its own. Keeps no block alive."""
+    """The scope of one block: blocks made inside get prefixes below its own. Keeps no block
+    alive."""
 
     def __init__(self, block):
         self._block = weakref.ref(block) if block is not None else None
@@ -30,7 +33,9 @@ class BlockScope:
         if scope is None:
             if prefix is None:
                 prefix = naming.current().get(None, hint) + "_"
-            return prefix, ParameterDict(prefix) if params is None else ParameterDict(params.prefix, params)
+            return prefix, (
+                ParameterDict(prefix) if params is None else ParameterDict(params.prefix, params)
+            )
         if prefix is None:
             count = scope._counter.get(hint, 0)
             scope._counter[hint] = count + 1

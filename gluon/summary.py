@@ -1,4 +1,5 @@
 """Block.summary: a table of layers, output shapes and numbers of parameters."""
+
 from __future__ import annotations
 
 from math import prod
@@ -21,7 +22,8 @@ class _Row:
 
     def __init__(self, block, depth, begin, macs, shape, n_params, n_trainable, n_shared):
         self.block, self.depth, self.macs, self.shape = block, depth, macs, shape
-        self.begin = begin                       # rows[begin:own index] belong to calls inside this one
+        # rows[begin:own index] belong to calls inside this one
+        self.begin = begin
         self.n_params, self.n_trainable, self.n_shared = n_params, n_trainable, n_shared
 
 
@@ -38,6 +40,7 @@ def _shape_text(value) -> str:
         if isinstance(v, NDArray):
             return v.shape
         return [shapes(a) for a in v] if isinstance(v, (list, tuple)) else None
+
     found = shapes(value)
     while isinstance(found, list) and len(found) == 1:
         found = found[0]
@@ -46,6 +49,7 @@ def _shape_text(value) -> str:
 
 def _collect(block, inputs) -> list[_Row]:
     from .nn import HybridSequential, Sequential
+
     rows: list[_Row] = []
     seen: set = set()
     handles: list = []
@@ -53,25 +57,40 @@ def _collect(block, inputs) -> list[_Row]:
 
     def watch(b, depth):
         if getattr(b, "_active", False):
-            raise SummaryError(f'"{b.name}" must not be hybridized to print summary.\n  fix: net.hybridize(False), or call '
-                               "summary first")
+            raise SummaryError(
+                f'"{b.name}" must not be hybridized to print summary.\n  fix: net.hybridize(False),'
+                " or call summary first"
+            )
 
         def before(called, args):
             begins.append(len(rows))
 
         def hook(called, args, out):
             begin = begins.pop()
-            if tracing_state.tracer is not None or isinstance(called, (Sequential, HybridSequential)):
+            if tracing_state.tracer is not None or isinstance(
+                called, (Sequential, HybridSequential)
+            ):
                 return
             own = list(called.params.values())
             count = {p: prod(p.shape) for p in own}
-            rows.append(_Row(called, depth, begin, _macs(called, args, out), _shape_text(out), sum(count.values()),
-                             sum(n for p, n in count.items() if p.grad_req != "null"),
-                             sum(n for p, n in count.items() if p in seen)))
+            rows.append(
+                _Row(
+                    called,
+                    depth,
+                    begin,
+                    _macs(called, args, out),
+                    _shape_text(out),
+                    sum(count.values()),
+                    sum(n for p, n in count.items() if p.grad_req != "null"),
+                    sum(n for p, n in count.items() if p in seen),
+                )
+            )
             seen.update(own)
+
         handles.extend([b.register_forward_pre_hook(before), b.register_forward_hook(hook)])
         for child in b._children.values():
             watch(child, depth + 1)
+
     try:
         watch(block, 0)
         with autograd.pause():
@@ -86,6 +105,7 @@ def _macs(block, args, out) -> int:
     """Multiply-accumulates of a Dense or convolution layer; 0 for others."""
     from .nn import Dense
     from .nn.conv_layers import _Conv
+
     if not isinstance(out, NDArray):
         return 0
     if isinstance(block, Dense):
@@ -99,22 +119,33 @@ def _macs(block, args, out) -> int:
 
 
 def _flat(block, inputs, rows) -> str:
-    lines = ["-" * WIDTH, ROW.format("Layer (type)", "Output Shape", "Param #"), "=" * WIDTH,
-             ROW.format("Input", _shape_text(inputs), 0)]
+    lines = [
+        "-" * WIDTH,
+        ROW.format("Layer (type)", "Output Shape", "Param #"),
+        "=" * WIDTH,
+        ROW.format("Input", _shape_text(inputs), 0),
+    ]
     for i, row in enumerate(rows, 1):
         lines.append(ROW.format(f"{type(row.block).__name__}-{i}", row.shape, row.n_params))
     total, trainable = sum(r.n_params for r in rows), sum(r.n_trainable for r in rows)
     shared = sum(r.n_shared for r in rows)
     unique = sum(prod(p.shape) for p in {p for r in rows for p in r.block.params.values()})
-    lines += ["=" * WIDTH, "Parameters in forward computation graph, duplicate included", f"   Total params: {total}",
-              f"   Trainable params: {trainable}", f"   Non-trainable params: {total - trainable}",
-              f"Shared params in forward computation graph: {shared}", f"Unique parameters in model: {unique}",
-              "-" * WIDTH]
+    lines += [
+        "=" * WIDTH,
+        "Parameters in forward computation graph, duplicate included",
+        f"   Total params: {total}",
+        f"   Trainable params: {trainable}",
+        f"   Non-trainable params: {total - trainable}",
+        f"Shared params in forward computation graph: {shared}",
+        f"Unique parameters in model: {unique}",
+        "-" * WIDTH,
+    ]
     return "\n".join(lines)
 
 
 def _tree(rows) -> str:
-    """Layers below each other, children indented, with multiply-accumulates and the bytes of parameters (float32)."""
+    """Layers below each other, children indented, with multiply-accumulates and the bytes of
+    parameters (float32)."""
     row_text = "{:<40} {:>24} {:>12} {:>14} {:>12}"
     lines = [row_text.format("Layer", "Output Shape", "Param #", "MACs", "Bytes")]
     lines.append("-" * len(lines[0]))
@@ -122,13 +153,21 @@ def _tree(rows) -> str:
         name = "  " * row.depth + f"{type(row.block).__name__} ({row.block.name})"
         lines.append(row_text.format(name, row.shape, row.n_params, row.macs, 4 * row.n_params))
     n = sum(r.n_params - r.n_shared for r in rows)
-    lines += ["-" * len(lines[0]), row_text.format("Total", "", n, sum(r.macs for r in rows), 4 * n)]
+    lines += [
+        "-" * len(lines[0]),
+        row_text.format("Total", "", n, sum(r.macs for r in rows), 4 * n),
+    ]
     return "\n".join(lines)
 
 
 def _parents_first(rows, begin, end):
-    """Rows come in the order in which calls end; here the row of a call stands before those of the calls inside it."""
+    """Rows come in the order in which calls end; here the row of a call stands before those of the
+    calls inside it."""
     if begin == end:
         return []
     last = rows[end - 1]
-    return [*_parents_first(rows, begin, last.begin), last, *_parents_first(rows, last.begin, end - 1)]
+    return [
+        *_parents_first(rows, begin, last.begin),
+        last,
+        *_parents_first(rows, last.begin, end - 1),
+    ]

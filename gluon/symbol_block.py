@@ -1,4 +1,5 @@
 """SymbolBlock: a Symbol as a block, and networks read from `-symbol.json` and `.params` files."""
+
 from __future__ import annotations
 
 import json
@@ -17,7 +18,8 @@ from .trace import StructureError, flatten, monitored, unflatten
 
 
 class SymbolBlock(HybridBlock):
-    """A block that computes a Symbol (or list of them) from its input variables; all other variables are parameters.
+    """A block that computes a Symbol (or list of them) from its input variables; all other
+    variables are parameters.
 
     Args:
         outputs: Symbol or list. inputs: Symbol or (nested) list of variables.
@@ -27,14 +29,20 @@ class SymbolBlock(HybridBlock):
 
     def __init__(self, outputs, inputs, params=None):
         super().__init__(prefix=None, params=None)
-        self._prefix, self._params = "", ParameterDict("", params if isinstance(params, ParameterDict) else None)
+        self._prefix, self._params = (
+            "",
+            ParameterDict("", params if isinstance(params, ParameterDict) else None),
+        )
         if isinstance(params, dict):
             self._params._params.update(params)
         self._name = ""
         from ..symbol import symbol as sym
+
         self.__dict__["_symbols"] = sym
         flat_out: list = []
-        outputs = outputs[0] if isinstance(outputs, (list, tuple)) and len(outputs) == 1 else outputs
+        outputs = (
+            outputs[0] if isinstance(outputs, (list, tuple)) and len(outputs) == 1 else outputs
+        )
         if isinstance(outputs, sym.Symbol) and len(outputs.list_outputs()) > 1:
             outputs = [outputs[i] for i in range(len(outputs.list_outputs()))]
         out_structure = flatten(outputs, sym.Symbol, "output", flat_out)
@@ -43,7 +51,9 @@ class SymbolBlock(HybridBlock):
         in_structure = flatten(inputs, sym.Symbol, "input", flat_in)
         for s in flat_in:
             if len(s._outputs) != 1 or s._outputs[0].node.op is not None:
-                raise StructureError(f"Input symbols must be variable, but {s!r} is an output of operators")
+                raise StructureError(
+                    f"Input symbols must be variable, but {s!r} is an output of operators"
+                )
         group = sym.Group(flat_out)
         names = [s.name for s in flat_in]
         variables = {n: None for n in group.list_inputs()}
@@ -52,9 +62,18 @@ class SymbolBlock(HybridBlock):
         attrs = group.attr_dict()
         for name in variables:
             if name not in names:
-                self.params.get(name, allow_deferred_init=True, **_declared(attrs.get(name, {})),
-                                **({"grad_req": "null"} if name in auxiliary else {}))
-        self.__dict__.update(_group=group, _out_structure=out_structure, _in_structure=in_structure, _graph_cache=None)
+                self.params.get(
+                    name,
+                    allow_deferred_init=True,
+                    **_declared(attrs.get(name, {})),
+                    **({"grad_req": "null"} if name in auxiliary else {}),
+                )
+        self.__dict__.update(
+            _group=group,
+            _out_structure=out_structure,
+            _in_structure=in_structure,
+            _graph_cache=None,
+        )
         for name in self.params:
             self._reg_params[name] = self.params[name]
 
@@ -62,15 +81,19 @@ class SymbolBlock(HybridBlock):
     def imports(symbol_file, input_names, param_file=None, ctx=None) -> SymbolBlock:
         """A network from files that `export` (or MXNet) wrote.
 
-        input_names: names of the data variables. Parameters are on ctx (default: cpu). Raises MXNetError, OSError.
+        input_names: names of the data variables. Parameters are on ctx (default: cpu). Raises
+            MXNetError, OSError.
         """
         from ..symbol import symbol as sym
+
         graph = sym.load(os.fspath(symbol_file))
         input_names = [input_names] if isinstance(input_names, str) else list(input_names)
         for name in input_names:
             if name not in graph.list_inputs():
-                raise MXNetError(f"imports: {symbol_file} has no variable {name!r}, those are "
-                                 f"{', '.join(graph.list_inputs())}")
+                raise MXNetError(
+                    f"imports: {symbol_file} has no variable {name!r}, those are "
+                    f"{', '.join(graph.list_inputs())}"
+                )
         block = SymbolBlock(graph, [sym.var(n) for n in input_names])
         if param_file is not None:
             block._load_saved(os.fspath(param_file), ctx or cpu())
@@ -100,7 +123,7 @@ class SymbolBlock(HybridBlock):
         for p in self.params.values():
             p.cast(dtype)
 
-    # ---- calling -------------------------------------------------------------------------------------------
+    # ---- calling ---------------------------------------------------------------------------------
 
     def __call__(self, *args):
         for hook in list(self._forward_pre_hooks.values()):
@@ -116,14 +139,20 @@ class SymbolBlock(HybridBlock):
         given = x if isinstance(self._in_structure, tuple) and not args else (x, *args)
         flatten(given, (NDArray, self._symbols.Symbol), "input", flat)
         if len(flat) != len(self._data_names):
-            raise StructureError(f"SymbolBlock: needs {len(self._data_names)} inputs ({', '.join(self._data_names)}), got "
-                                 f"{len(flat)}")
+            raise StructureError(
+                f"SymbolBlock: needs {len(self._data_names)} inputs"
+                f" ({', '.join(self._data_names)}), got {len(flat)}"
+            )
         if not all(isinstance(a, NDArray) for a in flat):
             return self._compose(flat)
         graph, params = self._graph_of(flat)
         ctx = flat[0]._spec.device
         arrays = [*flat, *[p._data_on(ctx) for p in params]]
-        made = monitored(_Monitored(self, flat, params), arrays, self._op_hooks) if self._op_hooks else graph(arrays)
+        made = (
+            monitored(_Monitored(self, flat, params), arrays, self._op_hooks)
+            if self._op_hooks
+            else graph(arrays)
+        )
         return made[0] if self._out_structure == 0 else unflatten(self._out_structure, iter(made))
 
     def _variables(self):
@@ -143,8 +172,11 @@ class SymbolBlock(HybridBlock):
             absent = [n for n in self._data_names if n not in nodes]
             if absent:
                 raise MXNetError(f"SymbolBlock: the graph does not use its input {absent[0]!r}")
-            graph = CachedGraph(self._group._outputs, [*(nodes[n] for n in self._data_names),
-                                                       *(nodes[p.name] for p in params)], "symbolblock")
+            graph = CachedGraph(
+                self._group._outputs,
+                [*(nodes[n] for n in self._data_names), *(nodes[p.name] for p in params)],
+                "symbolblock",
+            )
             self.__dict__["_graph_cache"] = graph, params
         return self._graph_cache
 
@@ -152,7 +184,12 @@ class SymbolBlock(HybridBlock):
         given = dict(zip(self._data_names, (a.shape for a in flat)))
         given.update((n, p.shape) for n, p in self.params.items() if p._data is not None)
         arguments, _, auxiliary = self._group.infer_shape_partial(**given)
-        found = dict(zip([*self._group.list_arguments(), *self._group.list_auxiliary_states()], [*arguments, *auxiliary]))
+        found = dict(
+            zip(
+                [*self._group.list_arguments(), *self._group.list_auxiliary_states()],
+                [*arguments, *auxiliary],
+            )
+        )
         for name, p in self.params.items():
             if p._data is None:
                 if not shape_is_known(p.shape) and shape_is_known(found.get(name)):
@@ -169,28 +206,47 @@ class SymbolBlock(HybridBlock):
         """The graph on other Symbols; typed when a block around it is traced."""
         from ..symbol.compose import _type, active
         from ..symbol.graph import Node, Value, rewrite
+
         nodes = self._variables()
-        start = {nodes[n].node: [s._outputs[0]] for n, s in zip(self._data_names, flat) if n in nodes}
-        start.update({nodes[n].node: [p.var()._outputs[0]] for n, p in self.params.items() if n in nodes})
+        start = {
+            nodes[n].node: [s._outputs[0]] for n, s in zip(self._data_names, flat) if n in nodes
+        }
+        start.update(
+            {nodes[n].node: [p.var()._outputs[0]] for n, p in self.params.items() if n in nodes}
+        )
         scope = active()
 
         def replace(node, inputs):
             if node.op is None:
                 return None
-            attrs = dict(node.attrs, train=scope.train) if scope is not None and node.op.train_aware else node.attrs
+            attrs = (
+                dict(node.attrs, train=scope.train)
+                if scope is not None and node.op.train_aware
+                else node.attrs
+            )
             made = Node(node.op, attrs, inputs, node.name, None, node.extra, node.source)
             if scope is not None:
                 _type(made)
             return [Value(made, i) for i in range(made.n_outputs)]
+
         outputs = [self._symbols.Symbol([v]) for v in rewrite(self._group._outputs, replace, start)]
-        return outputs[0] if self._out_structure == 0 else unflatten(self._out_structure, iter(outputs))
+        return (
+            outputs[0]
+            if self._out_structure == 0
+            else unflatten(self._out_structure, iter(outputs))
+        )
 
     def export(self, path, epoch=0, remove_amp_cast=True):
         """Writes `path-symbol.json` and `path-%04d.params` (epoch)."""
         self._group.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)
         auxiliary = set(self._group.list_auxiliary_states())
-        serialization.save(f"{path}-{epoch:04d}.params", {
-            f"{'aux' if n in auxiliary else 'arg'}:{n}": p._reduce() for n, p in self.params.items()})
+        serialization.save(
+            f"{path}-{epoch:04d}.params",
+            {
+                f"{'aux' if n in auxiliary else 'arg'}:{n}": p._reduce()
+                for n, p in self.params.items()
+            },
+        )
 
 
 class _Monitored:
@@ -198,6 +254,7 @@ class _Monitored:
 
     def __init__(self, block, flat, params):
         from ..symbol.graph import typed
+
         nodes = block._variables()
         values = [*(nodes[n] for n in block._data_names), *(nodes[p.name] for p in params)]
         arrays = [*flat, *[p._data_on(flat[0].context) for p in params]]
@@ -205,14 +262,16 @@ class _Monitored:
         done = typed([*block._group._outputs, *values], types, state.training)
         n = len(block._group._outputs)
         self.symbol = block._symbols.Symbol(done[:n])
-        self.data_values, self.param_values = done[n:n + len(flat)], done[n + len(flat):]
+        self.data_values, self.param_values = done[n : n + len(flat)], done[n + len(flat) :]
 
 
 def _declared(attrs: dict) -> dict:
     """Arguments of a Parameter from the attributes of its variable."""
     found: dict = {}
     if attrs.get("__shape__"):
-        shape = json.loads(attrs["__shape__"].replace("(", "[").replace(")", "]").replace(",]", "]"))
+        shape = json.loads(
+            attrs["__shape__"].replace("(", "[").replace(")", "]").replace(",]", "]")
+        )
         found["shape"] = tuple(max(n, 0) for n in shape)
     if attrs.get("__dtype__", "-1") != "-1":
         found["dtype"] = dtype_name(attrs["__dtype__"])

@@ -1,4 +1,5 @@
-"""mx.test_utils: comparisons, random arrays and gradient checks that test-suites written for MXNet start with."""
+"""mx.test_utils: comparisons, random arrays and gradient checks that test-suites written for MXNet
+start with."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ _ATOL = {np.dtype(np.float16): 1e-1, np.dtype(np.float32): 1e-3, np.dtype(np.flo
 _context: list[Context] = []
 
 
-# ---- defaults -------------------------------------------------------------------------------------------------
+# ---- defaults ------------------------------------------------------------------------------------
 
 
 def default_context() -> Context:
@@ -81,7 +82,7 @@ def get_atol(atol=None, dtype=np.dtype("float64")):
     return default_atols()[np.dtype(dtype)] if atol is None else atol
 
 
-# ---- comparing ------------------------------------------------------------------------------------------------
+# ---- comparing -----------------------------------------------------------------------------------
 
 
 def _numpy(x):
@@ -122,7 +123,8 @@ def assert_almost_equal(
     use_broadcast=True,
     mismatches=(10, 10),
 ) -> None:
-    """Raises AssertionError with the worst elements unless |a - b| <= atol + rtol * |b| everywhere."""
+    """Raises AssertionError with the worst elements unless |a - b| <= atol + rtol * |b|
+    everywhere."""
     a, b = _numpy(a), _numpy(b)
     if almost_equal(a, b, rtol, atol, equal_nan, use_broadcast):
         return
@@ -139,7 +141,8 @@ def assert_almost_equal(
     lines = [f"{len(bad)} of {x.size} elements differ by more than rtol {rtol} and atol {atol}"]
     for place in sorted(map(tuple, bad), key=lambda p: -excess[p])[: mismatches[0]]:
         lines.append(
-            f"  {tuple(int(i) for i in place)}: {names[0]} {x[place]:.8g}  {names[1]} {y[place]:.8g}"
+            f"  {tuple(int(i) for i in place)}: {names[0]} {x[place]:.8g}  {names[1]}"
+            f" {y[place]:.8g}"
         )
     raise AssertionError("\n".join(lines))
 
@@ -165,7 +168,7 @@ def assert_exception(f, exception_type, *args, **kwargs) -> None:
     raise AssertionError(f"{getattr(f, '__name__', f)} did not raise {exception_type.__name__}")
 
 
-# ---- random arrays --------------------------------------------------------------------------------------------
+# ---- random arrays -------------------------------------------------------------------------------
 
 
 def rand_shape_2d(dim0=10, dim1=10, allow_zero_size=False):
@@ -185,9 +188,11 @@ def rand_shape_nd(num_dim, dim=10, allow_zero_size=False):
 def random_arrays(*shapes):
     """Normal float64 NumPy arrays (numbers for empty shapes); one, or a list."""
     arrays = [
-        np.array(np.random.randn(), dtype=default_dtype())
-        if len(s) == 0
-        else np.random.randn(*s).astype(default_dtype())
+        (
+            np.array(np.random.randn(), dtype=default_dtype())
+            if len(s) == 0
+            else np.random.randn(*s).astype(default_dtype())
+        )
         for s in shapes
     ]
     return arrays[0] if len(arrays) == 1 else arrays
@@ -217,7 +222,7 @@ def rand_ndarray(
     return nd.array(values, ctx or default_context(), dtype or default_dtype())
 
 
-# ---- symbols --------------------------------------------------------------------------------------------------
+# ---- symbols -------------------------------------------------------------------------------------
 
 
 def simple_forward(symbol, ctx=None, is_train=False, **inputs):
@@ -235,15 +240,18 @@ def _arrays(names, location, ctx, dtype):
         unknown = set(location) - set(names)
         if unknown:
             raise InvalidValue(
-                f"symbol arguments and keys of location do not match: {sorted(unknown)} not in {names}"
+                f"symbol arguments and keys of location do not match: {sorted(unknown)} not in"
+                f" {names}"
             )
         pairs = {n: location[n] for n in names if n in location}
     else:
         pairs = dict(zip(names, location or ()))
     return {
-        n: v
-        if isinstance(v, NDArray)
-        else nd.array(v, ctx, v.dtype if dtype == "asnumpy" else dtype)
+        n: (
+            v
+            if isinstance(v, NDArray)
+            else nd.array(v, ctx, v.dtype if dtype == "asnumpy" else dtype)
+        )
         for n, v in pairs.items()
     }
 
@@ -287,7 +295,8 @@ def check_symbolic_backward(
     equal_nan=False,
     dtype=np.float32,
 ):
-    """Compares a symbol's gradients with expected ones (a list, or by argument name). Returns them by name."""
+    """Compares a symbol's gradients with expected ones (a list, or by argument name). Returns them
+    by name."""
     ctx = ctx or default_context()
     names = sym.list_arguments()
     args = _arrays(names, location, ctx, dtype)
@@ -298,10 +307,12 @@ def check_symbolic_backward(
     }
     grads = {k: nd.array(v, ctx, args[k].dtype) for k, v in before.items()}
     reqs = {
-        n: grad_req
-        if isinstance(grad_req, str)
-        else (dict(zip(names, grad_req)) if isinstance(grad_req, (list, tuple)) else grad_req).get(
-            n, "null"
+        n: (
+            grad_req
+            if isinstance(grad_req, str)
+            else (
+                dict(zip(names, grad_req)) if isinstance(grad_req, (list, tuple)) else grad_req
+            ).get(n, "null")
         )
         for n in grads
     }
@@ -330,7 +341,8 @@ def check_symbolic_backward(
 def numeric_grad(
     executor, location, aux_states=None, eps=1e-4, use_forward_train=True, dtype=np.float32
 ):
-    """Central differences of the sum of an executor's first output. Returns NumPy gradients by argument name."""
+    """Central differences of the sum of an executor's first output. Returns NumPy gradients by
+    argument name."""
 
     def evaluate():
         for name, value in (aux_states or {}).items():
@@ -432,9 +444,11 @@ def check_consistency(
     use_uniform=False,
     rand_type=np.float64,
 ):
-    """Runs a symbol under several contexts and dtypes and compares outputs and gradients with the most exact one.
+    """Runs a symbol under several contexts and dtypes and compares outputs and gradients with the
+    most exact one.
 
-    ctx_list: dictionaries with `ctx`, shapes by argument name and optionally `type_dict`. Returns the outputs.
+    ctx_list: dictionaries with `ctx`, shapes by argument name and optionally `type_dict`. Returns
+        the outputs.
     """
     symbols = sym if isinstance(sym, (list, tuple)) else [sym] * len(ctx_list)
     executors = [s.simple_bind(grad_req=grad_req, **c) for s, c in zip(symbols, ctx_list)]
@@ -483,7 +497,8 @@ def check_consistency(
 def check_gluon_hybridize_consistency(
     net_builder, data_l, numpy_func=None, test_grad=True, rtol=1e-4, atol=1e-4
 ) -> None:
-    """Compares outputs and gradients of a block eager and hybridized (and with a NumPy function)."""
+    """Compares outputs and gradients of a block eager and hybridized (and with a NumPy
+    function)."""
     saved_outputs, saved_grads = None, None
     for hybridize in (False, True):
         np.random.seed(1)
@@ -513,12 +528,13 @@ def check_gluon_hybridize_consistency(
             assert_almost_equal(numpy_func(*[x.asnumpy() for x in inputs]), out, rtol, atol)
 
 
-# ---- surroundings ---------------------------------------------------------------------------------------------
+# ---- surroundings --------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def environment(*args):
-    """Sets environment variables (a name and a value, or a dictionary; None removes one) and restores them."""
+    """Sets environment variables (a name and a value, or a dictionary; None removes one) and
+    restores them."""
     wanted = args[0] if len(args) == 1 else {args[0]: args[1]}
     before = {k: os.environ.get(k) for k in wanted}
 

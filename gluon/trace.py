@@ -1,4 +1,6 @@
-"""Tracing: one run of a block on Symbols gives its graph; nested inputs and outputs; Symbols that escape."""
+"""Tracing: one run of a block on Symbols gives its graph; nested inputs and outputs; Symbols that
+escape."""
+
 from __future__ import annotations
 
 import warnings
@@ -21,13 +23,18 @@ class LeakedSymbolError(MXNetError):
 
 class Static:
     """A number, text or other constant among the inputs: part of the structure, not of the data."""
+
     __slots__ = ("value",)
 
     def __init__(self, value):
         self.value = value
 
     def __eq__(self, other):
-        return isinstance(other, Static) and type(self.value) is type(other.value) and self.value == other.value
+        return (
+            isinstance(other, Static)
+            and type(self.value) is type(other.value)
+            and self.value == other.value
+        )
 
     def __hash__(self):
         return hash(self.value)
@@ -37,7 +44,8 @@ class Static:
 
 
 def flatten(value, leaf: type, what: str, flat: list):
-    """Appends the leaves of nested lists to `flat`; returns the structure: 0 a leaf, -1 None, a tuple a list."""
+    """Appends the leaves of nested lists to `flat`; returns the structure: 0 a leaf, -1 None, a
+    tuple a list."""
     if isinstance(value, leaf):
         flat.append(value)
         return 0
@@ -47,8 +55,10 @@ def flatten(value, leaf: type, what: str, flat: list):
         return tuple([flatten(v, leaf, what, flat) for v in value])
     if isinstance(value, (bool, int, float, str)):
         return Static(value)
-    raise StructureError(f"In HybridBlock, {what} must be (nested) list of Symbol or NDArray, but got "
-                         f"{value!r} of type {type(value).__name__}")
+    raise StructureError(
+        f"In HybridBlock, {what} must be (nested) list of Symbol or NDArray, but got "
+        f"{value!r} of type {type(value).__name__}"
+    )
 
 
 def unflatten(structure, leaves):
@@ -68,10 +78,12 @@ def arrays_only(structure):
 
 
 class Tracer:
-    """What a block under trace asks for: the variable of each parameter, typed where its shape is known."""
+    """What a block under trace asks for: the variable of each parameter, typed where its shape is
+    known."""
 
     def __init__(self, training: bool):
         from ..symbol import symbol
+
         self.symbol = symbol
         self.params: dict[Parameter, object] = {}
         self._scope = symbol.tracing(training)
@@ -97,18 +109,21 @@ class Tracer:
 class Trace:
     """A block as a graph.
 
-    symbol: Group of the outputs. structure: how they are nested. data: the input Symbols. params: in order of use.
+    symbol: Group of the outputs. structure: how they are nested. data: the input Symbols. params:
+        in order of use.
     """
 
     def __init__(self, block, args, training: bool):
-        """args: as the block was called. Raises what operators raise when shapes do not fit, StructureError."""
+        """args: as the block was called. Raises what operators raise when shapes do not fit,
+        StructureError."""
         flat: list[NDArray] = []
         self.in_structure = flatten(args, NDArray, "input", flat)
         with Tracer(training) as tracer, autograd.pause(training):
             sym = tracer.symbol
             names = ["data"] if len(flat) == 1 else [f"data{i}" for i in range(len(flat))]
             self.data = [sym.var(n) for n in names]
-            for s, a in zip(self.data, flat):        # typed, but without attributes: an export is for any shape
+            # typed, but without attributes: an export is for any shape
+            for s, a in zip(self.data, flat):
                 s._outputs[0].node.types = (a._spec.type,)
             before = symbols_of(block, sym.Symbol)
             out = block.forward(*unflatten(self.in_structure, iter(self.data)))
@@ -125,7 +140,8 @@ class Trace:
         self.graph: CachedGraph | None = None
 
     def finish_parameters(self) -> None:
-        """Gives parameters of unknown shape the one that tracing found, and completes their initialization."""
+        """Gives parameters of unknown shape the one that tracing found, and completes their
+        initialization."""
         for p, v in zip(self.params, self.param_values):
             if p._data is None:
                 if not shape_is_known(p.shape) and v.node.types is not None:
@@ -133,16 +149,24 @@ class Trace:
                 p._finish_deferred_init()
 
     def compile(self, name: str) -> None:
-        self.graph = CachedGraph(self.symbol._outputs, [*self.data_values, *self.param_values], name)
+        self.graph = CachedGraph(
+            self.symbol._outputs, [*self.data_values, *self.param_values], name
+        )
 
     def warn_of_unused(self, block) -> None:
         for name in self.unused:
-            warnings.warn(f"The input {name!r} to {type(block).__name__} {block.name!r} is not used by any computation. "
-                          "Is this intended?", stacklevel=4)
+            warnings.warn(
+                f"The input {name!r} to {type(block).__name__} {block.name!r} is not used by any"
+                " computation. Is this intended?",
+                stacklevel=4,
+            )
         used = set(self.params)
         for p in block.collect_params().values():
             if p not in used:
-                warnings.warn(f"Parameter {p.name} is not used by any computation. Is this intended?", stacklevel=4)
+                warnings.warn(
+                    f"Parameter {p.name} is not used by any computation. Is this intended?",
+                    stacklevel=4,
+                )
 
     def outputs(self, arrays: Sequence[NDArray]):
         """Arrays of the graph's outputs, nested as the block nests them."""
@@ -151,6 +175,7 @@ class Trace:
 
 def nodes_of(values):
     from ..symbol.graph import topological
+
     return topological(values)
 
 
@@ -161,18 +186,22 @@ def flatten_symbols(value, symbol_class, block, flat: list):
         return (0,) * len(value._outputs)
     if isinstance(value, NDArray):
         raise StructureError(
-            f"{type(block).__name__} {block.name!r}: hybridized code must compute its outputs from its inputs, but it "
-            "returned an NDArray that was not computed by the graph\n  fix: use F (or methods of the inputs) "
-            "instead of nd, and Parameters or Constants instead of arrays")
+            f"{type(block).__name__} {block.name!r}: hybridized code must compute its outputs from"
+            " its inputs, but it returned an NDArray that was not computed by the graph\n  fix:"
+            " use F (or methods of the inputs) instead of nd, and Parameters or Constants instead"
+            " of arrays"
+        )
     if isinstance(value, (list, tuple)):
         return tuple([flatten_symbols(v, symbol_class, block, flat) for v in value])
     return flatten(value, symbol_class, "output", flat)
 
 
-# ---- Symbols that escape into attributes --------------------------------------------------------------------------
+# ---- Symbols that escape into attributes ---------------------------------------------------------
+
 
 class Leaked:
     """Stands where a traced Symbol was left in an attribute; any use raises LeakedSymbolError."""
+
     __slots__ = ("_text",)
 
     def __init__(self, text: str):
@@ -190,8 +219,34 @@ class Leaked:
         return "<a Symbol of a finished trace>"
 
 
-for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "mod", "rmod", "pow", "rpow", "neg",
-              "matmul", "getitem", "len", "iter", "bool", "float", "int", "call", "array", "gt", "ge", "lt", "le"):
+for _name in (
+    "add",
+    "radd",
+    "sub",
+    "rsub",
+    "mul",
+    "rmul",
+    "truediv",
+    "rtruediv",
+    "mod",
+    "rmod",
+    "pow",
+    "rpow",
+    "neg",
+    "matmul",
+    "getitem",
+    "len",
+    "iter",
+    "bool",
+    "float",
+    "int",
+    "call",
+    "array",
+    "gt",
+    "ge",
+    "lt",
+    "le",
+):
     setattr(Leaked, f"__{_name}__", Leaked._fail)
 
 
@@ -212,32 +267,52 @@ def _holds(value, symbol_class) -> bool:
 
 def symbols_of(block, symbol_class) -> set[tuple]:
     """(block, attribute) pairs that hold Symbols."""
-    return {(b, key) for b in _walk(block, set()) for key, value in b.__dict__.items()
-            if not key.startswith("__") and _holds(value, symbol_class)}
+    return {
+        (b, key)
+        for b in _walk(block, set())
+        for key, value in b.__dict__.items()
+        if not key.startswith("__") and _holds(value, symbol_class)
+    }
 
 
 def seal_leaks(block, symbol_class, before: set[tuple]) -> None:
-    """Replaces Symbols that a trace left in attributes, so that a later use tells which attribute it was."""
+    """Replaces Symbols that a trace left in attributes, so that a later use tells which attribute
+    it was."""
     for b, key in symbols_of(block, symbol_class) - before:
         value = b.__dict__[key]
-        lines = {v.node.source for s in (value if isinstance(value, (list, tuple)) else [value])
-                 if isinstance(s, symbol_class) for v in s._outputs if v.node.source}
+        lines = {
+            v.node.source
+            for s in (value if isinstance(value, (list, tuple)) else [value])
+            if isinstance(s, symbol_class)
+            for v in s._outputs
+            if v.node.source
+        }
         b.__dict__[key] = Leaked(
-            f'{type(b).__name__} "{b.name}": the attribute self.{key} holds a Symbol of a trace, not an array: values that '
-            f"hybridized code stores exist only inside its graph\n  at: {', '.join(sorted(lines)) or 'its forward'}"
-            f"\n  fix: return it as an output, or do not hybridize this block")
+            f'{type(b).__name__} "{b.name}": the attribute self.{key} holds a Symbol of a trace,'
+            " not an array: values that "
+            "hybridized code stores exist only inside its graph\n  at:"
+            f" {', '.join(sorted(lines)) or 'its forward'}"
+            f"\n  fix: return it as an output, or do not hybridize this block"
+        )
 
 
 def compare(block, eager, graph) -> None:
     """Raises MXNetError where the outputs of the two modes differ."""
     import numpy as np
+
     for i, (a, b) in enumerate(zip(_leaves(eager), _leaves(graph))):
         x, y = a.asnumpy().astype(np.float64), b.asnumpy().astype(np.float64)
         if x.shape != y.shape or not np.allclose(x, y, rtol=1e-3, atol=1e-5, equal_nan=True):
-            worst = np.nanmax(np.abs(x - y)) if x.shape == y.shape else f"shapes {x.shape} and {y.shape}"
-            raise MXNetError(f"hybridize(check=True): {type(block).__name__} {block.name!r}: output {i} differs between "
-                             f"eager and hybridized mode (largest difference {worst})\n  fix: look for Python state, "
-                             "randomness or values that the trace froze")
+            worst = (
+                np.nanmax(np.abs(x - y))
+                if x.shape == y.shape
+                else f"shapes {x.shape} and {y.shape}"
+            )
+            raise MXNetError(
+                f"hybridize(check=True): {type(block).__name__} {block.name!r}: output {i} differs"
+                f" between eager and hybridized mode (largest difference {worst})\n  fix: look for"
+                " Python state, randomness or values that the trace froze"
+            )
 
 
 def _leaves(value):
@@ -252,6 +327,7 @@ def monitored(trace: Trace, arrays, hooks) -> list[NDArray]:
     from ..ndarray.invoke import run_all
     from ..symbol.executor import output_name
     from ..symbol.graph import Value
+
     found = dict(zip([*trace.data_values, *trace.param_values], arrays))
     for node in nodes_of(trace.symbol._outputs):
         if node.op is None:
@@ -261,7 +337,12 @@ def monitored(trace: Trace, arrays, hooks) -> list[NDArray]:
         for callback, with_inputs in hooks:
             for n, a in zip(names, ins) if with_inputs else ():
                 callback(f"{node.name}_{n}", node.op.name, a)
-        plan = make_plan(node.op, node.attrs, [a._spec for a in ins], ins[0]._spec.device if ins else arrays[0].context)
+        plan = make_plan(
+            node.op,
+            node.attrs,
+            [a._spec for a in ins],
+            ins[0]._spec.device if ins else arrays[0].context,
+        )
         made = run_all(plan, ins, scalars_of(node.op, node.attrs))
         for i, array in enumerate(made):
             found[Value(node, i)] = array

@@ -1,4 +1,5 @@
 """Trainer: applies an optimizer to parameters after backward; sums gradients over devices."""
+
 from __future__ import annotations
 
 import numbers
@@ -20,8 +21,10 @@ class Trainer:
 
     Args:
         params: ParameterDict (net.collect_params()), dict or list of Parameters.
-        optimizer: name or Optimizer. optimizer_params: its arguments, e.g. {"learning_rate": 0.1, "momentum": 0.9}.
-        kvstore: how gradients of several devices are summed: "device", "local" or None are all done in this process.
+        optimizer: name or Optimizer. optimizer_params: its arguments, e.g. {"learning_rate": 0.1,
+            "momentum": 0.9}.
+        kvstore: how gradients of several devices are summed: "device", "local" or None are all done
+            in this process.
         compression_params, update_on_kvstore: accepted for one process.
 
     >>> net, loss_fn = gluon.nn.Dense(2), gluon.loss.L2Loss()
@@ -33,15 +36,26 @@ class Trainer:
     >>> trainer.step(4)
     """
 
-    def __init__(self, params, optimizer, optimizer_params=None, kvstore="device", compression_params=None,
-                 update_on_kvstore=None):
+    def __init__(
+        self,
+        params,
+        optimizer,
+        optimizer_params=None,
+        kvstore="device",
+        compression_params=None,
+        update_on_kvstore=None,
+    ):
         if isinstance(params, (dict, ParameterDict)):
             params = [params[key] for key in sorted(params.keys())]
         if not isinstance(params, (list, tuple)):
-            raise TrainerError(f"First argument must be a list or dict of Parameters, got {type(params)}.")
+            raise TrainerError(
+                f"First argument must be a list or dict of Parameters, got {type(params)}."
+            )
         for p in params:
             if not isinstance(p, Parameter):
-                raise TrainerError(f"First argument must be a list or dict of Parameters, got list of {type(p)}.")
+                raise TrainerError(
+                    f"First argument must be a list or dict of Parameters, got list of {type(p)}."
+                )
         self._params: list[Parameter] = list(params)
         self._param2idx = {p.name: i for i, p in enumerate(self._params)}
         for p in self._params:
@@ -53,8 +67,10 @@ class Trainer:
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._kvstore, self._update_on_kvstore = None, False
         if isinstance(kvstore, str) and "dist" in kvstore:
-            raise TrainerError(f"kvstore={kvstore!r}: this build of plait has no distributed stores\n"
-                               "  fix: kvstore='device', or one process")
+            raise TrainerError(
+                f"kvstore={kvstore!r}: this build of plait has no distributed stores\n"
+                "  fix: kvstore='device', or one process"
+            )
 
     def _check_contexts(self):
         contexts = None
@@ -63,9 +79,11 @@ class Trainer:
                 continue
             found = p.list_ctx()
             if contexts is not None and contexts != found:
-                raise TrainerError(f"All Parameters must be initialized on the same set of contexts, but Parameter "
-                                   f"{p.name} is initialized on {found} while previous Parameters are initialized on "
-                                   f"{contexts}.")
+                raise TrainerError(
+                    "All Parameters must be initialized on the same set of contexts, but Parameter"
+                    f" {p.name} is initialized on {found} while previous Parameters are initialized"
+                    f" on {contexts}."
+                )
             contexts = found
         return contexts or []
 
@@ -73,7 +91,10 @@ class Trainer:
         by_index = dict(enumerate(self._params))
         if isinstance(optimizer, opt.Optimizer):
             if params:
-                raise TrainerError("optimizer_params must be None if optimizer is an instance of Optimizer instead of str")
+                raise TrainerError(
+                    "optimizer_params must be None if optimizer is an instance of Optimizer instead"
+                    " of str"
+                )
             self._optimizer = optimizer
             optimizer.param_dict = by_index
         else:
@@ -81,9 +102,10 @@ class Trainer:
         self._updaters = [opt.get_updater(self._optimizer) for _ in self._contexts or [None]]
 
     def _parameter_was_set(self, parameter) -> None:
-        """set_data on a parameter of this trainer: nothing is kept elsewhere that would have to follow."""
+        """set_data on a parameter of this trainer: nothing is kept elsewhere that would have to
+        follow."""
 
-    # ---- the optimizer -------------------------------------------------------------------------------------
+    # ---- the optimizer ---------------------------------------------------------------------------
 
     @property
     def optimizer(self):
@@ -99,12 +121,13 @@ class Trainer:
         """Sets the learning rate. Raises UserWarning when a scheduler decides it."""
         self._optimizer.set_learning_rate(lr)
 
-    # ---- steps ---------------------------------------------------------------------------------------------
+    # ---- steps -----------------------------------------------------------------------------------
 
     def step(self, batch_size, ignore_stale_grad=False) -> None:
         """Sums gradients over devices, scales them by 1 / batch_size, and updates the parameters.
 
-        Raises UserWarning when a gradient was not computed since the last step (ignore_stale_grad: skips it).
+        Raises UserWarning when a gradient was not computed since the last step (ignore_stale_grad:
+        skips it).
         """
         if not isinstance(batch_size, numbers.Real) or batch_size <= 0:
             raise TrainerError(f"step: batch_size must be a number above 0, got {batch_size!r}")
@@ -114,11 +137,13 @@ class Trainer:
         elif self._kvstore_params["update_on_kvstore"] is False:
             self._allreduce_grads()
             self._update(ignore_stale_grad)
-        else:                      # as MXNet's stores do by default: each device keeps its own gradient
+        # as MXNet's stores do by default: each device keeps its own gradient
+        else:
             self._update(ignore_stale_grad, self._sums())
 
     def allreduce_grads(self) -> None:
-        """Sums gradients over devices; for use with `update`, when gradients are looked at between."""
+        """Sums gradients over devices; for use with `update`, when gradients are looked at
+        between."""
         self._allreduce_grads()
 
     def update(self, batch_size, ignore_stale_grad=False) -> None:
@@ -132,7 +157,8 @@ class Trainer:
                 copy_into(total, g)
 
     def _sums(self) -> dict:
-        """The gradients of parameters that live on several devices, summed, on the first of them: by index."""
+        """The gradients of parameters that live on several devices, summed, on the first of them:
+        by index."""
         sums = {}
         with autograd.pause():
             for i, p in enumerate(self._params):
@@ -156,11 +182,13 @@ class Trainer:
                 if not variable.fresh:
                     if not ignore_stale_grad:
                         raise UserWarning(
-                            f"Gradient of Parameter `{p.name}` on context {array.context} has not been updated by backward "
-                            "since last `step`. This could mean a bug in your model that made it only use a subset of the "
-                            "Parameters (Blocks) for this iteration. If you are intentionally only using a subset, call "
-                            "step with ignore_stale_grad=True to suppress this warning and skip updating of Parameters "
-                            "with stale gradient")
+                            f"Gradient of Parameter `{p.name}` on context {array.context} has not"
+                            " been updated by backward since last `step`. This could mean a bug in"
+                            " your model that made it only use a subset of the Parameters (Blocks)"
+                            " for this iteration. If you are intentionally only using a subset,"
+                            " call step with ignore_stale_grad=True to suppress this warning and"
+                            " skip updating of Parameters with stale gradient"
+                        )
                     continue
                 indices.append(i)
                 grads.append(sums[i].as_in_context(grad.context) if sums and i in sums else grad)
@@ -174,13 +202,16 @@ class Trainer:
         if len(parameter._data) > len(jobs):
             self._contexts = parameter.list_ctx()
             jobs += [([], [], []) for _ in range(len(parameter._data) - len(jobs))]
-            self._updaters += [opt.get_updater(self._optimizer) for _ in range(len(jobs) - len(self._updaters))]
+            self._updaters += [
+                opt.get_updater(self._optimizer) for _ in range(len(jobs) - len(self._updaters))
+            ]
         return jobs
 
-    # ---- files ---------------------------------------------------------------------------------------------
+    # ---- files -----------------------------------------------------------------------------------
 
     def save_states(self, fname) -> None:
-        """Writes the optimizer's states (momentum ...), counts and numbers to a file of arrays and JSON."""
+        """Writes the optimizer's states (momentum ...), counts and numbers to a file of arrays and
+        JSON."""
         with open(fname, "wb") as f:
             f.write(self._updaters[0].get_states(dump_optimizer=True))
 

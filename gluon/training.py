@@ -35,7 +35,8 @@ TRAIN_SAMPLE = 10_000  # training images that the accuracy after an epoch is mea
 DATASETS = {"digits": Digits, "mnist": MNIST, "fashion-mnist": FashionMNIST}
 
 
-# ---- data and models ------------------------------------------------------------------------------------------
+# ---- data and models -----------------------------------------------------------------------------
+
 
 def positive(text: str) -> int:
     """A whole number above 0, for argparse. Raises ValueError."""
@@ -60,7 +61,8 @@ def mlp(classes: int = 10) -> nn.HybridSequential:
 
 
 def lenet(image_size: int, classes: int = 10) -> nn.HybridSequential:
-    """LeNet (LeCun et al. 1998) with ReLU and max pooling; 3x3 filters for images under 16 pixels, else 5x5."""
+    """LeNet (LeCun et al. 1998) with ReLU and max pooling; 3x3 filters for images under 16 pixels,
+    else 5x5."""
     kernel, pad = (3, 1) if image_size < 16 else (5, 0)
     net = nn.HybridSequential()
     net.add(
@@ -83,14 +85,14 @@ def build(name: str, image_size: int, classes: int = 10):
     return zoo.get_model(name, classes=classes)
 
 
-# ---- the loop -------------------------------------------------------------------------------------------------
+# ---- the loop ------------------------------------------------------------------------------------
 
 
 class Progress:
     """A tqdm bar on a terminal, a plain line per epoch elsewhere.
 
-    The loss shown is the one of EVERY steps ago: it is ready or nearly so, and waiting for it keeps this loop from
-    running further ahead of the engine than that, which would only hold memory.
+    The loss shown is the one of EVERY steps ago: it is ready or nearly so, and waiting for it keeps
+    this loop from running further ahead of the engine than that, which would only hold memory.
     """
 
     EVERY = 20
@@ -142,7 +144,8 @@ def evaluate(net, loader, batches: int | None = None) -> float:
 
 
 def seconds_per_epoch(net, loader, loss_of, batches: int = 30) -> dict[str, float]:
-    """Time of an epoch eager and hybridized (s), from a few batches of each; the weights stay as they are."""
+    """Time of an epoch eager and hybridized (s), from a few batches of each; the weights stay as
+    they are."""
     sample = [batch for batch, _ in zip(loader, range(batches))]
     times = {}
     for mode, active in (("eager", False), ("hybridized", True)):
@@ -161,7 +164,8 @@ def seconds_per_epoch(net, loader, loss_of, batches: int = 30) -> dict[str, floa
 
 
 def save_curve(history: list[dict], path: Path) -> bool:
-    """The loss and accuracy curves as an image (PNG or SVG by the suffix). Returns False where matplotlib is absent."""
+    """The loss and accuracy curves as an image (PNG or SVG by the suffix). Returns False where
+    matplotlib is absent."""
     try:
         import matplotlib
     except ImportError:
@@ -216,7 +220,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> list[dict]:
-    """Trains as the arguments say; writes checkpoint, graph and curve to --out. Returns the history by epoch."""
+    """Trains as the arguments say; writes checkpoint, graph and curve to --out. Returns the history
+    by epoch."""
     args = parser().parse_args(argv)
     seed_all(args.seed)
     train, valid = load_images(args.data, True), load_images(args.data, False)
@@ -279,7 +284,8 @@ def main(argv: list[str] | None = None) -> list[dict]:
         print("no curve: matplotlib is not installed\n  fix: pip install 'plait[examples]'")
     times = seconds_per_epoch(net, train_loader, loss_of)
     print(
-        f"seconds per epoch, forward and backward: eager {times['eager']:.2f}, hybridized {times['hybridized']:.2f}"
+        f"seconds per epoch, forward and backward: eager {times['eager']:.2f}, hybridized"
+        f" {times['hybridized']:.2f}"
     )
     print("written:", ", ".join(written))
     return history

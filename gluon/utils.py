@@ -1,4 +1,6 @@
-"""gluon.utils: spreading data over devices, clipping gradients, downloads (the module's name is MXNet's)."""
+"""gluon.utils: spreading data over devices, clipping gradients, downloads (the module's name is
+MXNet's)."""
+
 from __future__ import annotations
 
 import hashlib
@@ -18,26 +20,38 @@ from .parameter import shape_is_known  # noqa: F401
 
 
 def split_data(data, num_slice, batch_axis=0, even_split=True) -> list[NDArray]:
-    """data cut into num_slice parts along batch_axis. Raises ValueError when parts would be uneven (even_split)."""
+    """data cut into num_slice parts along batch_axis. Raises ValueError when parts would be uneven
+    (even_split)."""
     if num_slice < 1:
-        raise InvalidValue(f"split_data: num_slice must be at least 1, got {num_slice}\n  fix: give one or more contexts")
+        raise InvalidValue(
+            f"split_data: num_slice must be at least 1, got {num_slice}\n  fix: give one or more"
+            " contexts"
+        )
     size = data.shape[batch_axis]
     if size < num_slice:
-        raise InvalidValue(f"Too many slices for data with shape {data.shape}. Arguments are num_slice={num_slice} and "
-                         f"batch_axis={batch_axis}.")
+        raise InvalidValue(
+            f"Too many slices for data with shape {data.shape}. Arguments are num_slice={num_slice}"
+            f" and batch_axis={batch_axis}."
+        )
     if even_split and size % num_slice:
-        raise InvalidValue(f"data with shape {data.shape} cannot be evenly split into {num_slice} slices along axis "
-                         f"{batch_axis}. Use a batch size that's multiple of {num_slice} or set even_split=False to allow "
-                         "uneven partitioning of data.")
+        raise InvalidValue(
+            f"data with shape {data.shape} cannot be evenly split into {num_slice} slices along"
+            f" axis {batch_axis}. Use a batch size that's multiple of {num_slice} or set"
+            " even_split=False to allow uneven partitioning of data."
+        )
     step = size // num_slice
     if even_split or not size % num_slice:
         bounds = [i * step for i in range(num_slice + 1)]
-    else:                                        # the first parts are one longer, as numpy.array_split has them
+    # the first parts are one longer, as numpy.array_split has them
+    else:
         extra = size - step * num_slice
         bounds = [i * (step + 1) if i < extra else i * step + extra for i in range(num_slice + 1)]
     if batch_axis == 0:
         return [data[a:b] for a, b in itertools.pairwise(bounds)]
-    return [functions.slice_axis(data, axis=batch_axis, begin=a, end=b) for a, b in itertools.pairwise(bounds)]
+    return [
+        functions.slice_axis(data, axis=batch_axis, begin=a, end=b)
+        for a, b in itertools.pairwise(bounds)
+    ]
 
 
 def split_and_load(data, ctx_list, batch_axis=0, even_split=True) -> list[NDArray]:
@@ -46,24 +60,39 @@ def split_and_load(data, ctx_list, batch_axis=0, even_split=True) -> list[NDArra
         data = functions.array(data, ctx=ctx_list[0])
     if len(ctx_list) == 1:
         return [data.as_in_context(ctx_list[0])]
-    return [part.as_in_context(c) for part, c in zip(split_data(data, len(ctx_list), batch_axis, even_split), ctx_list)]
+    return [
+        part.as_in_context(c)
+        for part, c in zip(split_data(data, len(ctx_list), batch_axis, even_split), ctx_list)
+    ]
 
 
 def clip_global_norm(arrays, max_norm, check_isfinite=True):
-    """Scales arrays in place so that the norm of all of them together is at most max_norm. Returns the norm before.
+    """Scales arrays in place so that the norm of all of them together is at most max_norm. Returns
+    the norm before.
 
-    check_isfinite: waits for the norm, warns when it is not finite, and returns a float; else an NDArray.
+    check_isfinite: waits for the norm, warns when it is not finite, and returns a float; else an
+        NDArray.
     """
     if not arrays:
         raise InvalidValue("clip_global_norm: needs at least one array")
     ctx = arrays[0].context
-    total = functions.add_n(*[functions.sum(functions.square(a.astype("float32", copy=False))).reshape((1,))
-                              .as_in_context(ctx) for a in arrays])
+    total = functions.add_n(
+        *[
+            functions.sum(functions.square(a.astype("float32", copy=False)))
+            .reshape((1,))
+            .as_in_context(ctx)
+            for a in arrays
+        ]
+    )
     norm = functions.sqrt(total)
     if check_isfinite:
         norm = float(norm.asscalar())
         if not math.isfinite(norm):
-            warnings.warn("nan or inf is detected. Clipping results will be undefined.", UserWarning, stacklevel=2)
+            warnings.warn(
+                "nan or inf is detected. Clipping results will be undefined.",
+                UserWarning,
+                stacklevel=2,
+            )
         scale = max_norm / (norm + 1e-8)
         if scale < 1.0:
             for a in arrays:
@@ -71,7 +100,10 @@ def clip_global_norm(arrays, max_norm, check_isfinite=True):
         return norm
     scale = functions.broadcast_minimum(max_norm / (norm + 1e-8), functions.ones((1,), ctx))
     for a in arrays:
-        copy_into(functions.broadcast_mul(a, scale.as_in_context(a.context).astype(a.dtype, copy=False)), a)
+        copy_into(
+            functions.broadcast_mul(a, scale.as_in_context(a.context).astype(a.dtype, copy=False)),
+            a,
+        )
     return norm
 
 
@@ -90,7 +122,8 @@ def replace_file(src, dst) -> None:
 
 
 def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_ssl=True) -> str:
-    """Fetches a URL into a file (a path, or a folder) unless it is there already. Returns the file's name.
+    """Fetches a URL into a file (a path, or a folder) unless it is there already. Returns the
+    file's name.
 
     Raises MXNetError after `retries` failed attempts, or when the content does not have sha1_hash.
     """
@@ -102,20 +135,31 @@ def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_
         target = os.path.join(path, name) if os.path.isdir(path) else path
     if not target:
         raise MXNetError(f"download: {url!r} does not end with a file name\n  fix: path='name'")
-    if not overwrite and os.path.exists(target) and (not sha1_hash or check_sha1(target, sha1_hash)):
+    if (
+        not overwrite
+        and os.path.exists(target)
+        and (not sha1_hash or check_sha1(target, sha1_hash))
+    ):
         return target
     folder = os.path.dirname(os.path.abspath(target))
     os.makedirs(folder, exist_ok=True)
     context = None
     if not verify_ssl:
         import ssl
-        warnings.warn("Unverified HTTPS request is being made (verify_ssl=False). Adding certificate verification is "
-                      "strongly advised.", stacklevel=2)
+
+        warnings.warn(
+            "Unverified HTTPS request is being made (verify_ssl=False). Adding certificate"
+            " verification is strongly advised.",
+            stacklevel=2,
+        )
         context = ssl._create_unverified_context()
     for attempt in range(1, retries + 1):
         handle, partial = tempfile.mkstemp(dir=folder, prefix=os.path.basename(target))
         try:
-            with os.fdopen(handle, "wb") as out, urllib.request.urlopen(url, context=context) as source:
+            with (
+                os.fdopen(handle, "wb") as out,
+                urllib.request.urlopen(url, context=context) as source,
+            ):
                 while block := source.read(1 << 20):
                     out.write(block)
             if sha1_hash and not check_sha1(partial, sha1_hash):
@@ -126,5 +170,5 @@ def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_
             os.unlink(partial)
             if attempt == retries:
                 raise MXNetError(f"download: {url} failed {retries} times: {error}") from error
-            time.sleep(min(2 ** attempt, 10))
+            time.sleep(min(2**attempt, 10))
     raise MXNetError(f"download: retries must be at least 1, got {retries}")

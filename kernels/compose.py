@@ -1,8 +1,11 @@
-"""Reverse differentiation of a composition of operators: how a fused backward operator gets its own gradient.
+"""Reverse differentiation of a composition of operators: how a fused backward operator gets its own
+gradient.
 
-`vjp(F, fn, xs, dys)` runs fn on a recording F and walks back through the records' gradients. Because it only
-uses the F it is given (nd, a graph builder, or another recorder), it nests: that is second and third order.
+`vjp(F, fn, xs, dys)` runs fn on a recording F and walks back through the records' gradients.
+Because it only uses the F it is given (nd, a graph builder, or another recorder), it nests: that is
+second and third order.
 """
+
 from __future__ import annotations
 
 from .record import lookup
@@ -10,6 +13,7 @@ from .record import lookup
 
 class Traced:
     """A value on a tape, with the operators that gradients are written in."""
+
     __slots__ = ("dtype", "shape", "tape", "value")
 
     def __init__(self, tape, value):
@@ -21,19 +25,44 @@ class Traced:
             return getattr(self.tape, scalar)(self, scalar=float(other))
         return getattr(self.tape, both)(self, other)
 
-    def __add__(self, other): return self._with(other, "broadcast_add", "_plus_scalar")
-    def __sub__(self, other): return self._with(other, "broadcast_sub", "_minus_scalar")
-    def __mul__(self, other): return self._with(other, "broadcast_mul", "_mul_scalar")
-    def __truediv__(self, other): return self._with(other, "broadcast_div", "_div_scalar")
-    def __pow__(self, other): return self._with(other, "broadcast_power", "_power_scalar")
-    def __gt__(self, other): return self._with(other, "broadcast_greater", "_greater_scalar")
-    def __ge__(self, other): return self._with(other, "broadcast_greater_equal", "_greater_equal_scalar")
-    def __lt__(self, other): return self._with(other, "broadcast_lesser", "_lesser_scalar")
-    def __le__(self, other): return self._with(other, "broadcast_lesser_equal", "_lesser_equal_scalar")
-    def __neg__(self): return self.tape._mul_scalar(self, scalar=-1.0)
-    def __rsub__(self, other): return self.tape._rminus_scalar(self, scalar=float(other))
-    def __rtruediv__(self, other): return self.tape._rdiv_scalar(self, scalar=float(other))
-    def __rpow__(self, other): return self.tape._rpower_scalar(self, scalar=float(other))
+    def __add__(self, other):
+        return self._with(other, "broadcast_add", "_plus_scalar")
+
+    def __sub__(self, other):
+        return self._with(other, "broadcast_sub", "_minus_scalar")
+
+    def __mul__(self, other):
+        return self._with(other, "broadcast_mul", "_mul_scalar")
+
+    def __truediv__(self, other):
+        return self._with(other, "broadcast_div", "_div_scalar")
+
+    def __pow__(self, other):
+        return self._with(other, "broadcast_power", "_power_scalar")
+
+    def __gt__(self, other):
+        return self._with(other, "broadcast_greater", "_greater_scalar")
+
+    def __ge__(self, other):
+        return self._with(other, "broadcast_greater_equal", "_greater_equal_scalar")
+
+    def __lt__(self, other):
+        return self._with(other, "broadcast_lesser", "_lesser_scalar")
+
+    def __le__(self, other):
+        return self._with(other, "broadcast_lesser_equal", "_lesser_equal_scalar")
+
+    def __neg__(self):
+        return self.tape._mul_scalar(self, scalar=-1.0)
+
+    def __rsub__(self, other):
+        return self.tape._rminus_scalar(self, scalar=float(other))
+
+    def __rtruediv__(self, other):
+        return self.tape._rdiv_scalar(self, scalar=float(other))
+
+    def __rpow__(self, other):
+        return self.tape._rpower_scalar(self, scalar=float(other))
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -61,14 +90,16 @@ class Tape:
                     attrs.setdefault(op.variadic_key, len(xs))
                 self.nodes.append((op, op.parse(attrs), xs, ys))
             return ys if many else ys[0]
+
         return call
 
 
 def vjp(F, fn, xs, dys):
-    """Gradients of sum(dy * y) over the outputs of fn(F, *xs) with respect to every x; None where there is none.
+    """Gradients of sum(dy * y) over the outputs of fn(F, *xs) with respect to every x; None where
+    there is none.
 
-    fn must use operators without hidden outputs, and every array it differentiates must come in through xs.
-    A None in xs is passed on; a None in dys counts as zero.
+    fn must use operators without hidden outputs, and every array it differentiates must come in
+    through xs. A None in xs is passed on; a None in dys counts as zero.
     """
     tape = Tape(F)
     leaves = [x if x is None else Traced(tape, x) for x in xs]
@@ -85,8 +116,12 @@ def vjp(F, fn, xs, dys):
     for op, attrs, ins, ys in reversed(tape.nodes):
         if op.grad is None or not any(id(y) in grads for y in ys):
             continue
-        dy = [grads[id(y)] if id(y) in grads else F._zeros(shape=y.shape, dtype=y.dtype) for y in ys]
-        gs = op.grad(F, dy, [x.value if tape._own(x) else x for x in ins], [y.value for y in ys], **attrs)
+        dy = [
+            grads[id(y)] if id(y) in grads else F._zeros(shape=y.shape, dtype=y.dtype) for y in ys
+        ]
+        gs = op.grad(
+            F, dy, [x.value if tape._own(x) else x for x in ins], [y.value for y in ys], **attrs
+        )
         for x, g in zip(ins, gs):
             give(x, g)
     return [None if x is None else grads.get(id(x)) for x in leaves]

@@ -1,4 +1,6 @@
-"""Loops of operators that are no single expression themselves: attributes choose one, as Activation's act_type does."""
+"""Loops of operators that are no single expression themselves: attributes choose one, as
+Activation's act_type does."""
+
 from __future__ import annotations
 
 from .pointwise import Expression
@@ -12,7 +14,9 @@ LOOPS = {
     "LeakyReLU:leaky": Expression("x > 0 ? x : slope * x", 1, ("slope",), "float"),
     "LeakyReLU:prelu": Expression("a > 0 ? a : b * a", 2, (), "float"),
     "LeakyReLU:elu": Expression("x > 0 ? x : slope * expm1(x)", 1, ("slope",), "float"),
-    "LeakyReLU:selu": Expression("1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * expm1(x))", 1, (), "float"),
+    "LeakyReLU:selu": Expression(
+        "1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * expm1(x))", 1, (), "float"
+    ),
     "LeakyReLU:gelu": Expression("x * 0.5 * (1 + erf(x * 0.7071067811865476))", 1, (), "float"),
     "where": Expression("a != 0 ? b : c", 3, (), "all"),
     "add_n:2": Expression("a + b", 2, (), "all"),

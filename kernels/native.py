@@ -1,8 +1,10 @@
 """The table of native CPU kernels: which C function, if any, runs an operator on given types.
 
-An entry is a function that looks at one call and returns a Native, or None when it has no kernel for it (then the
-reference on NumPy runs). Entries are made with `@native("name", ...)`; there is no other place that chooses.
+An entry is a function that looks at one call and returns a Native, or None when it has no kernel
+for it (then the reference on NumPy runs). Entries are made with `@native("name", ...)`; there is no
+other place that chooses.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -13,27 +15,34 @@ from .record import Operator, Type
 
 class Native(NamedTuple):
     """One C kernel, ready for a plan."""
-    function: str                     # name of a pl_kernel in the core module
-    params: tuple[str, dict] | None = None   # C struct type and its fields
-    cost_us: float = 1.0              # estimate on one core; below plan.INLINE_US it runs on the caller
-    openmp: bool = False              # enters OpenMP by itself (oneDNN)
-    setup: Callable[[Any, Any], Any] | None = None   # (ffi, lib) -> cdata params, instead of `params`; kept alive
+
+    function: str  # name of a pl_kernel in the core module
+    params: tuple[str, dict] | None = None  # C struct type and its fields
+    # estimate on one core; below plan.INLINE_US it runs on the caller
+    cost_us: float = 1.0
+    openmp: bool = False  # enters OpenMP by itself (oneDNN)
+    # (ffi, lib) -> cdata params, instead of `params`; kept alive
+    setup: Callable[[Any, Any], Any] | None = None
 
 
-TABLE: dict[str, list[Callable]] = {}     # operator name -> entries, first match wins
+TABLE: dict[str, list[Callable]] = {}  # operator name -> entries, first match wins
 
 
 def native(*names: str):
-    """Registers an entry under operators' own names (not aliases): (op, ins: list[Type], outs: list[Type], attrs: dict) -> Native | None."""
+    """Registers an entry under operators' own names (not aliases): (op, ins: list[Type], outs:
+    list[Type], attrs: dict) -> Native | None."""
+
     def add(entry):
         for name in names:
             TABLE.setdefault(name, []).append(entry)
         return entry
+
     return add
 
 
 def choose(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native | None:
-    """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware operators."""
+    """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware
+    operators."""
     for entry in TABLE.get(op.name, ()):
         found = entry(op, ins, outs, attrs)
         if found is not None:

@@ -1,7 +1,10 @@
-"""Plans: one operator on given types with everything known but the arrays, as a C struct of the core.
+"""Plans: one operator on given types with everything known but the arrays, as a C struct of the
+core.
 
-A plan runs a native kernel when the table has one, else the operator's reference on NumPy (a callback from the lane).
+A plan runs a native kernel when the table has one, else the operator's reference on NumPy (a
+callback from the lane).
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,16 +19,35 @@ from .native import choose
 from .record import Operator, Type
 from .spec import BFLOAT16, ITEM_BYTES, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16, spec
 
-INLINE_US = 10.0              # below this estimate a kernel costs less than handing it to a lane
-FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0    # cost of a reference kernel: call, then throughput
-MAX_BYTES = 1 << 46            # of one array: what the storage pool can name
-MAX_PLANS = 4096              # per operator, before its cache starts anew
+INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
+# cost of a reference kernel: call, then throughput
+FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0
+MAX_BYTES = 1 << 46  # of one array: what the storage pool can name
+MAX_PLANS = 4096  # per operator, before its cache starts anew
 
 
 class Plan:
     """What invoke, the tape and programs need to know of one operator call."""
-    __slots__ = ("handle", "op", "attrs", "in_specs", "out_specs", "out_spec", "n_in", "n_out", "n_visible",
-                 "scalars", "can_fail", "cost_us", "saved", "unread", "views", "mutated", "_keep")
+
+    __slots__ = (
+        "handle",
+        "op",
+        "attrs",
+        "in_specs",
+        "out_specs",
+        "out_spec",
+        "n_in",
+        "n_out",
+        "n_visible",
+        "scalars",
+        "can_fail",
+        "cost_us",
+        "saved",
+        "unread",
+        "views",
+        "mutated",
+        "_keep",
+    )
 
     def __repr__(self):
         return f"<Plan {self.op.name} {list(self.in_specs)} -> {list(self.out_specs)}>"
@@ -58,9 +80,12 @@ def mutated_inputs(op: Operator, attrs: dict[str, Any], n_inputs: int) -> tuple[
 
 
 def make_plan(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
-    """The plan for complete parsed attributes (with `train` for train-aware operators). Raises what `infer` raises."""
-    static = tuple((attrs[p.name] if not p.dynamic else type(attrs[p.name]) is tuple and len(attrs[p.name]))
-                   for p in op.params)
+    """The plan for complete parsed attributes (with `train` for train-aware operators). Raises what
+    `infer` raises."""
+    static = tuple(
+        (attrs[p.name] if not p.dynamic else type(attrs[p.name]) is tuple and len(attrs[p.name]))
+        for p in op.params
+    )
     key = (static, attrs.get("train"), device, *in_specs)
     plan = op.plans.get(key)
     if plan is None:
@@ -75,26 +100,44 @@ def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> list[Type
     """Output types, after checking the number of inputs. Raises OperatorError."""
     names = op.names_in(attrs, len(ins))
     if len(ins) != len(names):
-        raise OperatorError(op.name, f"needs {len(names)} inputs ({', '.join(names)}), got {len(ins)}")
+        raise OperatorError(
+            op.name, f"needs {len(names)} inputs ({', '.join(names)}), got {len(ins)}"
+        )
     try:
         outs = list(op.infer(list(ins), **attrs))
     except MXNetError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        raise OperatorError(op.name, f"its inputs and attributes do not fit together, got {_given(ins, names, attrs)} "
-                            f"({type(error).__name__}: {error})") from error
+        raise OperatorError(
+            op.name,
+            f"its inputs and attributes do not fit together, got {_given(ins, names, attrs)} "
+            f"({type(error).__name__}: {error})",
+        ) from error
     for t in outs:
         if any(n < 0 for n in t.shape):
-            raise ShapeError(op.name, f"the size of every axis must be at least 0, got the shape {tuple(t.shape)} for "
-                             f"{_given(ins, names, attrs)}")
+            raise ShapeError(
+                op.name,
+                f"the size of every axis must be at least 0, got the shape {tuple(t.shape)} for "
+                f"{_given(ins, names, attrs)}",
+            )
         if prod(t.shape) * ITEM_BYTES[t.dtype] > MAX_BYTES:
-            raise OutOfMemory(f"{op.name}: no machine has the memory for shape {tuple(t.shape)} and dtype {t.dtype}")
+            raise OutOfMemory(
+                f"{op.name}: no machine has the memory for shape {tuple(t.shape)} and dtype"
+                f" {t.dtype}"
+            )
     return outs
 
 
 def _given(ins: Sequence[Type], names: Sequence[str], attrs: dict[str, Any]) -> str:
-    return ", ".join([*(f"{n} {t.dtype} {t.shape}" for n, t in zip(names, ins)),
-                      *(f"{k}={v!r}" for k, v in attrs.items())]) or "no inputs"
+    return (
+        ", ".join(
+            [
+                *(f"{n} {t.dtype} {t.shape}" for n, t in zip(names, ins)),
+                *(f"{k}={v!r}" for k, v in attrs.items()),
+            ]
+        )
+        or "no inputs"
+    )
 
 
 def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
@@ -107,7 +150,7 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     plan.out_spec = plan.out_specs[0] if plan.out_specs else None
     plan.n_in, plan.n_out, plan.n_visible = len(ins), len(outs), op.visible(attrs)
     plan.scalars = scalars_of(op, attrs)
-    plan.saved = plan.unread = None          # what the tape keeps: found at the first recording
+    plan.saved = plan.unread = None  # what the tape keeps: found at the first recording
     plan.views = op.view
     mutates = bytearray(max(1, len(ins)))
     plan.mutated = mutated_inputs(op, attrs, len(ins))
@@ -125,13 +168,25 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         plan.can_fail = True
-    flags |= (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0) | (lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0)
+    flags |= (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0) | (
+        lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0
+    )
     plan._keep = params
     nbytes = ffi.sizeof(ffi.typeof(params).item) if params is not None else 0
     plan.handle = lib.pl_plan_new(
-        kernel, params if params is not None else ffi.NULL, nbytes, plan.n_in, plan.n_out,
-        [s.nbytes for s in plan.out_specs], ffi.from_buffer("uint8_t *", mutates) if any(mutates) else ffi.NULL,
-        len(plan.scalars), flags, lib.PL_LANE_CPU, device.device_id, op.name.encode())
+        kernel,
+        params if params is not None else ffi.NULL,
+        nbytes,
+        plan.n_in,
+        plan.n_out,
+        [s.nbytes for s in plan.out_specs],
+        ffi.from_buffer("uint8_t *", mutates) if any(mutates) else ffi.NULL,
+        len(plan.scalars),
+        flags,
+        lib.PL_LANE_CPU,
+        device.device_id,
+        op.name.encode(),
+    )
     if not plan.handle:
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return plan
@@ -145,8 +200,11 @@ def _native(op: Operator, ins, outs, attrs):
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, MXNetError):
             raise
-        raise OperatorError(op.name, f"its sizes and attributes do not fit its kernel, got "
-                            f"{_given(ins, op.names_in(attrs, len(ins)), attrs)} ({error})") from error
+        raise OperatorError(
+            op.name,
+            "its sizes and attributes do not fit its kernel, got "
+            f"{_given(ins, op.names_in(attrs, len(ins)), attrs)} ({error})",
+        ) from error
 
 
 def _native_params(found):
@@ -158,7 +216,7 @@ def _native_params(found):
     return ffi.new(struct + " *", fields)
 
 
-# ---- the reference as a kernel ------------------------------------------------------------------------------
+# ---- the reference as a kernel -------------------------------------------------------------------
 
 _fallbacks: dict[int, tuple] = {}
 
@@ -177,10 +235,21 @@ def view_as_numpy(address, s: Spec) -> np.ndarray:
     return np.frombuffer(ffi.buffer(address, s.nbytes), NUMPY_DTYPES[s.dtype]).reshape(s.shape)
 
 
-def run_reference(op: Operator, attrs: dict[str, Any], arrays: Sequence[np.ndarray], rng=None) -> list[np.ndarray]:
-    """Evaluates `ref` on NumPy arrays; 16-bit floats are computed in float32. Returns outputs, then mutated inputs."""
-    wide = [from_bfloat16(a) if a.dtype == BFLOAT16 else a.astype(np.float32) if a.dtype == np.float16 else a
-            for a in arrays]
+def run_reference(
+    op: Operator, attrs: dict[str, Any], arrays: Sequence[np.ndarray], rng=None
+) -> list[np.ndarray]:
+    """Evaluates `ref` on NumPy arrays; 16-bit floats are computed in float32. Returns outputs, then
+    mutated inputs."""
+    wide = [
+        (
+            from_bfloat16(a)
+            if a.dtype == BFLOAT16
+            else a.astype(np.float32)
+            if a.dtype == np.float16
+            else a
+        )
+        for a in arrays
+    ]
     extra = {"rng": rng} if op.random else {}
     with np.errstate(all="ignore"):
         result = op.ref(np, *wide, **attrs, **extra)
@@ -191,7 +260,9 @@ def store(target: np.ndarray, value) -> None:
     """Writes a reference's result, rounded or wrapped to the target's dtype."""
     with np.errstate(all="ignore"):
         if target.dtype == BFLOAT16:
-            target[...] = round_to_bfloat16(np.broadcast_to(np.asarray(value, np.float32), target.shape))
+            target[...] = round_to_bfloat16(
+                np.broadcast_to(np.asarray(value, np.float32), target.shape)
+            )
         else:
             target[...] = np.asarray(value).astype(target.dtype, copy=False)
 
@@ -211,20 +282,30 @@ def _run_fallback(params, bufs, scalars):
             if p.dynamic:
                 count = len(call[p.name]) if isinstance(call[p.name], tuple) else None
                 if count is None:
-                    call[p.name] = None if scalars[at] != scalars[at] and p.kind.endswith("?") else scalars[at]
+                    call[p.name] = (
+                        None if scalars[at] != scalars[at] and p.kind.endswith("?") else scalars[at]
+                    )
                 else:
                     call[p.name] = tuple(scalars[at + i] for i in range(count))
                 at += 1 if count is None else count
         rng = generator(scalars[at], scalars[at + 1]) if op.is_random(call) else None
         arrays = [view_as_numpy(bufs[i], s) for i, s in enumerate(in_specs)]
         results = run_reference(op, call, arrays, rng)
-        targets = [view_as_numpy(bufs[n + i], s) for i, s in enumerate(out_specs)] + [arrays[i] for i in mutated]
+        targets = [view_as_numpy(bufs[n + i], s) for i, s in enumerate(out_specs)] + [
+            arrays[i] for i in mutated
+        ]
         if len(results) != len(targets):
-            raise OperatorError(op.name, f"its reference must give {len(targets)} arrays, got {len(results)}")
+            raise OperatorError(
+                op.name, f"its reference must give {len(targets)} arrays, got {len(results)}"
+            )
         for target, value in zip(targets, results):
             if np.shape(value) != target.shape:
-                raise OperatorError(op.name, f"inferred shape {target.shape}, its reference gives {np.shape(value)}")
-        results = [np.array(v) if np.may_share_memory(v, t) else v for v, t in zip(results, targets)]
+                raise OperatorError(
+                    op.name, f"inferred shape {target.shape}, its reference gives {np.shape(value)}"
+                )
+        results = [
+            np.array(v) if np.may_share_memory(v, t) else v for v, t in zip(results, targets)
+        ]
         for target, value in zip(targets, results):
             store(target, value)
         return lib.PL_OK

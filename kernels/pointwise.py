@@ -1,4 +1,6 @@
-"""Pointwise operators: one C-like expression is the CPU loop, the CUDA kernel and the piece of a fused kernel."""
+"""Pointwise operators: one C-like expression is the CPU loop, the CUDA kernel and the piece of a
+fused kernel."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -7,43 +9,74 @@ from typing import NamedTuple
 from .record import REQUIRED, Operator, Param, Type, operator, same_fill, sample
 from .shapes import broadcast_shapes, same_dtype
 
-VARIABLES = ("a", "b", "c", "d")        # the inputs' names inside an expression; a single input is called x
+# the inputs' names inside an expression; a single input is called x
+VARIABLES = ("a", "b", "c", "d")
 
 
 class Expression(NamedTuple):
-    """What the generator needs. `text` may use the inputs, the dynamic parameters and C math names (vecmath.h)."""
+    """What the generator needs. `text` may use the inputs, the dynamic parameters and C math names
+    (vecmath.h)."""
+
     text: str
     n_inputs: int
     scalars: tuple[str, ...]
-    dtypes: str                          # "float": f32 f64 natively; "all": also u8 i8 i32 i64 (bool runs as u8)
+    # "float": f32 f64 natively; "all": also u8 i8 i32 i64 (bool runs as u8)
+    dtypes: str
 
     @property
     def variables(self) -> tuple[str, ...]:
-        return ("x",) if self.n_inputs == 1 else VARIABLES[:self.n_inputs]
+        return ("x",) if self.n_inputs == 1 else VARIABLES[: self.n_inputs]
 
 
-def pointwise(name: str, text: str, *, ref: Callable, grad: Callable | None = None, inputs=("data",), params=None,
-              dtypes: str = "float", domain: tuple[float, float] = (-3, 3), doc: str = "",
-              out_dtype: Callable | None = None, native: bool = False, **fields) -> Operator:
-    """Registers a pointwise operator; its inputs broadcast against each other (a single rule for nd and sym).
+def pointwise(
+    name: str,
+    text: str,
+    *,
+    ref: Callable,
+    grad: Callable | None = None,
+    inputs=("data",),
+    params=None,
+    dtypes: str = "float",
+    domain: tuple[float, float] = (-3, 3),
+    doc: str = "",
+    out_dtype: Callable | None = None,
+    native: bool = False,
+    **fields,
+) -> Operator:
+    """Registers a pointwise operator; its inputs broadcast against each other (a single rule for nd
+    and sym).
 
-    text: the expression, e.g. "x > 0 ? x : alpha * expm1(x)". Besides the names of math.h it may use `div` (integers:
-          towards zero, x / 0 = 0), `mod` (the divisor's sign, x mod 0 = 0), `gammaln`, `gamma` and `erfinv`.
-          With dtypes="all" a scalar is converted to the arrays' dtype before the expression.
-    ref:  (xp, *inputs, **params) -> array.  grad: (F, dy, *inputs, y, **params) -> gradient, or a tuple with one for
-          each input; a gradient has the *broadcast* shape, it is summed to the input's shape here.
+    text: the expression, e.g. "x > 0 ? x : alpha * expm1(x)". Besides the names of math.h it may
+        use `div` (integers:
+          towards zero, x / 0 = 0), `mod` (the divisor's sign, x mod 0 = 0), `gammaln`, `gamma` and
+          `erfinv`. With dtypes="all" a scalar is converted to the arrays' dtype before the
+          expression.
+    ref:  (xp, *inputs, **params) -> array.  grad: (F, dy, *inputs, y, **params) -> gradient, or a
+          tuple with one for each input; a gradient has the *broadcast* shape, it is summed to the
+          input's shape here.
     params: {name: default} of float parameters (dynamic: they do not enter the plan), or Params.
     domain: range of the default samples' inputs.
-    out_dtype: (dtype, **params) -> dtype of the result, where it may differ; kernels serve equal dtypes only.
-    native: `ref` takes integers and bools as they are; else they reach it as float64 ("float") or bools as uint8 ("all").
+    out_dtype: (dtype, **params) -> dtype of the result, where it may differ; kernels serve equal
+        dtypes only.
+    native: `ref` takes integers and bools as they are; else they reach it as float64 ("float") or
+        bools as uint8 ("all").
     """
-    given = tuple(p if isinstance(p, Param) else Param(p, "float", default, dynamic=True)
-                  for p, default in (params.items() if isinstance(params, dict) else ((p, None) for p in params or ())))
+    given = tuple(
+        p if isinstance(p, Param) else Param(p, "float", default, dynamic=True)
+        for p, default in (
+            params.items() if isinstance(params, dict) else ((p, None) for p in params or ())
+        )
+    )
     expression = Expression(text, len(inputs), tuple(p.name for p in given if p.dynamic), dtypes)
 
     def infer(ins, **attrs):
         dtype = same_dtype(name, ins, inputs)
-        return [Type(broadcast_shapes(name, ins, inputs), out_dtype(dtype, **attrs) if out_dtype else dtype)]
+        return [
+            Type(
+                broadcast_shapes(name, ins, inputs),
+                out_dtype(dtype, **attrs) if out_dtype else dtype,
+            )
+        ]
 
     def promoting_ref(xp, *xs, **attrs):
         return ref(xp, *(_promote(xp, x, dtypes) for x in xs), **attrs)
@@ -56,8 +89,17 @@ def pointwise(name: str, text: str, *, ref: Callable, grad: Callable | None = No
     fields.setdefault("fill", same_fill)
     fields.setdefault("samples", default_samples(len(inputs), domain, given))
     fields.setdefault("inplace", tuple((i, 0) for i in range(len(inputs))))
-    return operator(name, infer=infer, ref=ref if native else promoting_ref, grad=all_grads if grad else None, inputs=tuple(inputs), params=given,
-                    pointwise=expression, doc=doc, **fields)
+    return operator(
+        name,
+        infer=infer,
+        ref=ref if native else promoting_ref,
+        grad=all_grads if grad else None,
+        inputs=tuple(inputs),
+        params=given,
+        pointwise=expression,
+        doc=doc,
+        **fields,
+    )
 
 
 def _promote(xp, x, dtypes: str):
@@ -71,17 +113,25 @@ def sum_to(F, g, shape):
     if tuple(g.shape) == tuple(shape):
         return g
     lead = len(g.shape) - len(shape)
-    axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1)
-    return F.reshape_to(F.sum(g, axis=axes, keepdims=True), shape=tuple(shape)) if axes else \
-        F.reshape_to(g, shape=tuple(shape))
+    axes = tuple(range(lead)) + tuple(
+        i + lead for i, n in enumerate(shape) if n == 1 and g.shape[i + lead] != 1
+    )
+    return (
+        F.reshape_to(F.sum(g, axis=axes, keepdims=True), shape=tuple(shape))
+        if axes
+        else F.reshape_to(g, shape=tuple(shape))
+    )
 
 
 def default_samples(n_inputs: int, domain, params):
     from .record import uniform
+
     attrs = {p.name: 1.5 for p in params if p.default is REQUIRED}
     draw = lambda *shape: uniform(shape, *domain)
     if n_inputs == 1:
         return (sample(draw(3, 4), **attrs), sample(draw(2, 1, 5), **attrs))
-    return (sample(*[draw(3, 4)] * n_inputs, **attrs),
-            sample(draw(2, 3, 4), *[draw(3, 1)] * (n_inputs - 1), **attrs),
-            sample(draw(1, 4), *[draw(2, 3, 1)] * (n_inputs - 1), **attrs))
+    return (
+        sample(*[draw(3, 4)] * n_inputs, **attrs),
+        sample(draw(2, 3, 4), *[draw(3, 1)] * (n_inputs - 1), **attrs),
+        sample(draw(1, 4), *[draw(2, 3, 1)] * (n_inputs - 1), **attrs),
+    )

@@ -1,7 +1,9 @@
 """The operator record: everything plait knows about one operator, in one place.
 
-`nd.f`, `sym.f`, methods, docs, stubs, JSON form, plans, gradients and tests are all derived from it.
+`nd.f`, `sym.f`, methods, docs, stubs, JSON form, plans, gradients and tests are all derived from
+it.
 """
+
 from __future__ import annotations
 
 import ast
@@ -12,30 +14,48 @@ from typing import Any, NamedTuple
 
 from ..engine.error import InvalidType, MXNetError, OperatorError
 
-REQUIRED = object()      # the default of a parameter that must be given
+REQUIRED = object()  # the default of a parameter that must be given
 
-DTYPES = ("float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool",
-          "int16", "uint16", "uint32", "uint64", "bfloat16")   # index = MXNet's type flag
+DTYPES = (
+    "float32",
+    "float64",
+    "float16",
+    "uint8",
+    "int32",
+    "int8",
+    "int64",
+    "bool",
+    "int16",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bfloat16",
+)  # index = MXNet's type flag
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 class Type(NamedTuple):
     """Shape and dtype name of one array: what inference works on."""
+
     shape: tuple[int, ...]
     dtype: str = "float32"
 
 
 class Param(NamedTuple):
     """One attribute of an operator. `kind` is a key of PARSERS or a tuple of allowed strings."""
+
     name: str
     kind: str | tuple
     default: Any = REQUIRED
-    dynamic: bool = False    # a number that may change from call to call: handed to the kernel, not part of the plan
+    # a number that may change from call to call: handed to the kernel, not part of the plan
+    dynamic: bool = False
     doc: str = ""
 
 
 class Sample(NamedTuple):
-    """One test case of a record. An input is a shape (normal floats) or a draw: see `uniform`, `ints`, `values`."""
+    """One test case of a record. An input is a shape (normal floats) or a draw: see `uniform`,
+    `ints`, `values`."""
+
     inputs: tuple
     attrs: dict
 
@@ -89,17 +109,21 @@ def _parse_int(value):
 
 def _parse_bool(value):
     if isinstance(value, str):
-        return {"True": True, "true": True, "1": True, "False": False, "false": False, "0": False}[value]
+        return {"True": True, "true": True, "1": True, "False": False, "false": False, "0": False}[
+            value
+        ]
     return bool(value)
 
 
 def dtype_name(value) -> str:
-    """The name in DTYPES of a dtype given as a name, a NumPy dtype or type, or MXNet's type flag."""
+    """The name in DTYPES of a dtype given as a name, a NumPy dtype or type, or MXNet's type
+    flag."""
     if isinstance(value, str) and value in DTYPES:
         return value
     if isinstance(value, (int, str)) and str(value).isdigit() and int(value) < len(DTYPES):
         return DTYPES[int(value)]
     import numpy as np
+
     try:
         dtype = np.dtype(value)
         name = dtype.names[0] if dtype.names else dtype.name
@@ -107,8 +131,10 @@ def dtype_name(value) -> str:
         name = ""
     if name not in DTYPES:
         near = difflib.get_close_matches(str(value), DTYPES, 1)
-        raise InvalidType(f"dtype: {value!r} is not supported, expected one of {', '.join(DTYPES)}" +
-                          (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
+        raise InvalidType(
+            f"dtype: {value!r} is not supported, expected one of {', '.join(DTYPES)}"
+            + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
+        )
     return name
 
 
@@ -117,45 +143,58 @@ def _optional(parse):
 
 
 PARSERS: dict[str, Callable] = {
-    "int": _parse_int, "float": lambda v: float(v), "bool": _parse_bool, "shape": _parse_shape,
-    "str": str, "dtype": dtype_name, "floats": lambda v: tuple(float(x) for x in _literal(v)),
+    "int": _parse_int,
+    "float": lambda v: float(v),
+    "bool": _parse_bool,
+    "shape": _parse_shape,
+    "str": str,
+    "dtype": dtype_name,
+    "floats": lambda v: tuple(float(x) for x in _literal(v)),
 }
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 
 
 @dataclasses.dataclass(eq=False, slots=True, kw_only=True)
 class Operator:
-    """One operator. Calls use keywords: `infer(ins, **attrs)`, `ref(xp, *ins, **attrs)`, `grad(F, dys, xs, ys, **attrs)`.
+    """One operator. Its functions are called with the attributes as keywords.
 
-    infer:   (list[Type], **attrs) -> list[Type]: all outputs, hidden ones too. Raises OperatorError (or `fail`).
-    fill:    (list[Type | None], **attrs) -> list[Type | None]: completes unknown inputs (parameters) from known ones.
-    ref:     (xp, *arrays, **attrs) -> array or tuple: the oracle and the fallback kernel, against the array API.
-             Arrays of 16-bit floats arrive as float32; results are cast to the inferred dtypes.
-             After the outputs come the new values of `mutates` inputs. `rng` is added for random operators
-             (a numpy Generator, None where the call draws nothing) and `train` for `train_aware` ones.
-    grad:    (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written in operators;
-             every array has .shape and .dtype. No `grad` at all means: gradients are zero (not differentiable).
+    infer: (list[Type], **attrs) -> list[Type]: all outputs, hidden ones too. Raises OperatorError.
+    fill:  (list[Type | None], **attrs) -> list[Type | None]: completes unknown inputs (parameters)
+           from known ones.
+    ref:   (xp, *arrays, **attrs) -> array or tuple: the oracle and the fallback kernel, against the
+           array API. Arrays of 16-bit floats arrive as float32; results are cast to the inferred
+           dtypes. After the outputs come the new values of `mutates` inputs. `rng` is added for
+           random operators (a numpy Generator, None where the call draws nothing) and `train` for
+           `train_aware` ones.
+    grad:  (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written
+           in operators; every array has .shape and .dtype. Without `grad` gradients are zero.
     """
+
     name: str
     infer: Callable
     ref: Callable
-    inputs: tuple[str, ...] = ("data",)      # ("*data",): any number
+    inputs: tuple[str, ...] = ("data",)  # ("*data",): any number
     params: tuple[Param, ...] = ()
     grad: Callable | None = None
     fill: Callable | None = None
     aliases: tuple[str, ...] = ()
-    input_names: Callable | None = None      # (**attrs) -> names of the inputs in use, where attributes decide
-    n_outputs: int | Callable = 1            # or (**attrs) -> int
+    # (**attrs) -> names of the inputs in use, where attributes decide
+    input_names: Callable | None = None
+    n_outputs: int | Callable = 1  # or (**attrs) -> int
     n_visible: int | Callable | None = None  # outputs the user sees; default: all
     output_names: tuple[str, ...] = ()
-    variadic_key: str | None = None          # the parameter that counts variadic inputs ("num_args")
-    mutates: tuple[str, ...] | Callable = ()  # inputs written in place: names, or (n_inputs, **attrs) -> indices
-    random: bool | Callable = False          # draws random numbers; or (**attrs) -> bool, where attributes decide
-    train_aware: bool = False                # `train` is part of the plan and handed to infer/ref/grad
+    # the parameter that counts variadic inputs ("num_args")
+    variadic_key: str | None = None
+    # inputs written in place: names, or (n_inputs, **attrs) -> indices
+    mutates: tuple[str, ...] | Callable = ()
+    # draws random numbers; or (**attrs) -> bool, where attributes decide
+    random: bool | Callable = False
+    # `train` is part of the plan and handed to infer/ref/grad
+    train_aware: bool = False
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
-    view: bool = False                       # output 0 is input 0's bytes under another shape
-    pointwise: Any = None                    # the Expression, for pointwise operators
-    no_head_grad: Callable | bool = False    # a loss layer: gradient does not depend on dys
+    view: bool = False  # output 0 is input 0's bytes under another shape
+    pointwise: Any = None  # the Expression, for pointwise operators
+    no_head_grad: Callable | bool = False  # a loss layer: gradient does not depend on dys
     samples: tuple[Sample, ...] = ()
     doc: str = ""
     plans: dict = dataclasses.field(default_factory=dict, repr=False)
@@ -172,13 +211,17 @@ class Operator:
         return self.inputs[:1] != () and self.inputs[0].startswith("*")
 
     def parse(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Attributes given by a caller or a JSON file -> a complete dict in the record's order. Raises MXNetError."""
+        """Attributes given by a caller or a JSON file -> a complete dict in the record's order.
+        Raises MXNetError."""
         unknown = [k for k in attrs if k not in self.param_index]
         if unknown:
             near = difflib.get_close_matches(unknown[0], self.param_index, 1)
-            raise OperatorError(self.name, f"has no parameter {unknown[0]!r}, its parameters are "
-                                f"{', '.join(self.param_index) or 'none'}",
-                                fix=f"did you mean {near[0]!r}?" if near else None)
+            raise OperatorError(
+                self.name,
+                f"has no parameter {unknown[0]!r}, its parameters are "
+                f"{', '.join(self.param_index) or 'none'}",
+                fix=f"did you mean {near[0]!r}?" if near else None,
+            )
         full = {}
         for p in self.params:
             value = attrs.get(p.name, p.default)
@@ -192,8 +235,11 @@ class Operator:
             value = "None" if value is None else str(value)
             if value not in p.kind:
                 near = difflib.get_close_matches(value, p.kind, 1)
-                raise OperatorError(self.name, f"{p.name} must be one of {', '.join(p.kind)}, got {value!r}",
-                                    fix=f"did you mean {near[0]!r}?" if near else None)
+                raise OperatorError(
+                    self.name,
+                    f"{p.name} must be one of {', '.join(p.kind)}, got {value!r}",
+                    fix=f"did you mean {near[0]!r}?" if near else None,
+                )
             return None if value == "None" else value
         try:
             return PARSERS[p.kind](value)
@@ -210,7 +256,8 @@ class Operator:
         return tuple(self.input_names(**attrs)) if self.input_names else self.inputs
 
     def is_random(self, attrs: dict[str, Any]) -> bool:
-        """Does a call with these attributes (complete, with `train` for train-aware operators) draw random numbers?"""
+        """Does a call with these attributes (complete, with `train` for train-aware operators) draw
+        random numbers?"""
         return bool(self.random(**attrs)) if callable(self.random) else self.random
 
     def outputs(self, attrs: dict[str, Any]) -> int:
@@ -222,7 +269,7 @@ class Operator:
         return self.n_visible(**attrs) if callable(self.n_visible) else self.n_visible
 
 
-REGISTRY: dict[str, Operator] = {}       # every name and alias -> its record
+REGISTRY: dict[str, Operator] = {}  # every name and alias -> its record
 
 
 def operator(name: str, **fields) -> Operator:
@@ -241,8 +288,10 @@ def lookup(name: str) -> Operator:
         return REGISTRY[name]
     except KeyError:
         near = difflib.get_close_matches(name, REGISTRY, 3)
-        raise MXNetError(f"operator {name!r} is unknown" +
-                         (f"\n  fix: did you mean {', '.join(near)}?" if near else "")) from None
+        raise MXNetError(
+            f"operator {name!r} is unknown"
+            + (f"\n  fix: did you mean {', '.join(near)}?" if near else "")
+        ) from None
 
 
 def same_type(ins: Sequence[Type], **_) -> list[Type]:

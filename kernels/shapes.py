@@ -1,4 +1,6 @@
-"""Rules on shapes, axes and dtypes that operators share; each raises an error that names the rule and the operands."""
+"""Rules on shapes, axes and dtypes that operators share; each raises an error that names the rule
+and the operands."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -19,7 +21,11 @@ def broadcast_shapes(op: str, ins: Sequence, names: Sequence[str]) -> tuple[int,
     for axis in range(1, max(len(t.shape) for t in ins) + 1):
         sizes = {t.shape[-axis] for t in ins if len(t.shape) >= axis} - {1}
         if len(sizes) > 1:
-            raise ShapeError(op, f"shapes must be equal or broadcast (each axis equal, or 1), got {describe(ins, names)}")
+            raise ShapeError(
+                op,
+                "shapes must be equal or broadcast (each axis equal, or 1), got"
+                f" {describe(ins, names)}",
+            )
         out.append(sizes.pop() if sizes else 1)
     return tuple(reversed(out))
 
@@ -29,8 +35,11 @@ def same_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
     first = ins[0].dtype
     for t, n in zip(ins, names):
         if t.dtype != first:
-            raise DTypeError(op, f"dtypes must be equal, got {names[0]} {first} and {n} {t.dtype}",
-                             fix=f"convert one: x.astype('{first}')")
+            raise DTypeError(
+                op,
+                f"dtypes must be equal, got {names[0]} {first} and {n} {t.dtype}",
+                fix=f"convert one: x.astype('{first}')",
+            )
     return first
 
 
@@ -44,12 +53,15 @@ def one_axis(op: str, axis: int, ndim: int, extra: int = 0) -> int:
     """A possibly negative axis as 0 <= axis < ndim + extra. Raises ShapeError."""
     n = ndim + extra
     if not -n <= axis < n:
-        raise ShapeError(op, f"axis must be in [{-n}, {n}) for an array of {ndim} dimensions, got {axis}")
+        raise ShapeError(
+            op, f"axis must be in [{-n}, {n}) for an array of {ndim} dimensions, got {axis}"
+        )
     return axis % n if n else 0
 
 
 def many_axes(op: str, axis, ndim: int, exclude: bool = False) -> tuple[int, ...]:
-    """None (all), an axis or axes -> sorted axes; `exclude` takes the others instead. Raises ShapeError."""
+    """None (all), an axis or axes -> sorted axes; `exclude` takes the others instead. Raises
+    ShapeError."""
     if axis is None or axis == ():
         axes = tuple(range(ndim))
         return () if exclude and axis is not None and axis != () else axes

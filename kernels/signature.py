@@ -1,4 +1,6 @@
-"""Functions with real signatures from operator records: `nd.f` and `sym.f` are made here, from one template."""
+"""Functions with real signatures from operator records: `nd.f` and `sym.f` are made here, from one
+template."""
+
 from __future__ import annotations
 
 import keyword
@@ -6,20 +8,23 @@ from collections.abc import Callable
 
 from .record import REQUIRED, Operator
 
-TEMPLATE = '''def {name}({signature}):
+TEMPLATE = """def {name}({signature}):
     return _call({inputs}, {static}, {dynamic}, out, name, kwargs)
-'''
+"""
 
 
 def make_function(op: Operator, name: str, call: Callable, module: str) -> Callable:
     """A function `name` with the record's inputs and parameters as its signature.
 
-    call: (inputs, static values, dynamic values, out, name, kwargs) -> result; values stand in the record's order.
+    call: (inputs, static values, dynamic values, out, name, kwargs) -> result; values stand in the
+        record's order.
     """
     used = {"out", "name", "kwargs"}
     inputs = [] if op.variadic else [_safe(i, used) for i in op.inputs]
     params = [(p, _safe(p.name, used)) for p in op.params if p.name != op.variadic_key]
-    signature = [f"*{_safe(op.inputs[0][1:], used)}"] if op.variadic else [f"{i}=None" for i in inputs]
+    signature = (
+        [f"*{_safe(op.inputs[0][1:], used)}"] if op.variadic else [f"{i}=None" for i in inputs]
+    )
     defaults = {}
     for p, argument in params:
         defaults[f"_default_{argument}"] = p.default
@@ -28,9 +33,13 @@ def make_function(op: Operator, name: str, call: Callable, module: str) -> Calla
     static = [a for p, a in params if not p.dynamic]
     dynamic = [a for p, a in params if p.dynamic]
     source = TEMPLATE.format(
-        name=name, signature=", ".join(signature), inputs=_tuple(inputs) if not op.variadic else op.inputs[0][1:],
-        static=_tuple(static), dynamic=_tuple(dynamic))
-    scope = dict(defaults, _call=call, __name__=__name__)    # the package, for locations of calls
+        name=name,
+        signature=", ".join(signature),
+        inputs=_tuple(inputs) if not op.variadic else op.inputs[0][1:],
+        static=_tuple(static),
+        dynamic=_tuple(dynamic),
+    )
+    scope = dict(defaults, _call=call, __name__=__name__)  # the package, for locations of calls
     exec(compile(source, f"<plait operator {name}>", "exec"), scope)
     function = scope[name]
     function.__doc__ = document(op)
@@ -62,8 +71,14 @@ def _tuple(names) -> str:
 def document(op: Operator) -> str:
     """The docstring of an operator: what it computes, its inputs and parameters."""
     lines = [op.doc or op.name, "", "Args:"]
-    lines += [f"    {i}: array" + (" (written in place)" if i in (op.mutates or ()) else "")
-              for i in op.inputs] if not callable(op.mutates) else [f"    {i}: array" for i in op.inputs]
+    lines += (
+        [
+            f"    {i}: array" + (" (written in place)" if i in (op.mutates or ()) else "")
+            for i in op.inputs
+        ]
+        if not callable(op.mutates)
+        else [f"    {i}: array" for i in op.inputs]
+    )
     for p in op.params:
         kind = " | ".join(map(repr, p.kind)) if isinstance(p.kind, tuple) else p.kind
         default = "required" if p.default is REQUIRED else f"default {p.default!r}"

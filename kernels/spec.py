@@ -1,4 +1,5 @@
 """Specs: shape, dtype and device of an array, interned so that plans are found by identity."""
+
 from __future__ import annotations
 
 from math import prod
@@ -7,13 +8,15 @@ import numpy as np
 
 from .record import DTYPES, Type
 
-BFLOAT16 = np.dtype([("bfloat16", np.uint16)])       # as MXNet shows it to NumPy
+BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet shows it to NumPy
 NUMPY_DTYPES = {name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in DTYPES}
 ITEM_BYTES = {name: dtype.itemsize for name, dtype in NUMPY_DTYPES.items()}
 
 
 class Spec:
-    """Interned: two arrays of the same shape, dtype and device have the same Spec object. Made by `spec`."""
+    """Interned: two arrays of the same shape, dtype and device have the same Spec object. Made by
+    `spec`."""
+
     __slots__ = ("shape", "dtype", "device", "size", "nbytes", "type")
 
     def __repr__(self):

@@ -1,7 +1,10 @@
-"""Special functions in float64, written against the array API: erf, erfc, erfinv, gammaln, gamma, polygamma.
+"""Special functions in float64, written against the array API: erf, erfc, erfinv, gammaln, gamma,
+polygamma.
 
-Relative error about 1e-13. They are references and fallbacks; the C kernels have versions of their own.
+Relative error about 1e-13. They are references and fallbacks; the C kernels have versions of their
+own.
 """
+
 from __future__ import annotations
 
 import functools
@@ -10,16 +13,20 @@ import math
 SQRT_PI = math.sqrt(math.pi)
 # B(2k) / (2k (2k - 1)): the terms of Stirling's series
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
-BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)      # B(2), B(4), ...
-SHIFT = 12                                      # the asymptotic series are used from here on
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)  # B(2), B(4), ...
+SHIFT = 12  # the asymptotic series are used from here on
 
 
 def _chebyshev(f, low: float, high: float, n: int) -> tuple[float, ...]:
     """Coefficients of f on [low, high], from its values at the n Chebyshev nodes."""
     nodes = [math.cos(math.pi * (k + 0.5) / n) for k in range(n)]
     fs = [f(0.5 * (high - low) * t + 0.5 * (high + low)) for t in nodes]
-    return tuple((1 if j == 0 else 2) / n * math.fsum(fs[k] * math.cos(math.pi * j * (k + 0.5) / n) for k in range(n))
-                 for j in range(n))
+    return tuple(
+        (1 if j == 0 else 2)
+        / n
+        * math.fsum(fs[k] * math.cos(math.pi * j * (k + 0.5) / n) for k in range(n))
+        for j in range(n)
+    )
 
 
 def _clenshaw(coefficients, t):
@@ -34,12 +41,14 @@ def _clenshaw(coefficients, t):
 def _erf_series():
     # erf(x) / x in x^2 on [0, 1]; log(erfc(x) / t) + x^2 in t = 2 / (2 + x) for x in [0, 26]
     near = _chebyshev(lambda u: math.erf(math.sqrt(u)) / math.sqrt(u), 0.0, 1.0, 20)
-    far = _chebyshev(lambda t: math.log(math.erfc(2 / t - 2) / t) + (2 / t - 2) ** 2, 2 / 28, 1.0, 40)
+    far = _chebyshev(
+        lambda t: math.log(math.erfc(2 / t - 2) / t) + (2 / t - 2) ** 2, 2 / 28, 1.0, 40
+    )
     return near, far
 
 
 def _erfc_positive(xp, x):
-    x = xp.minimum(x, 27.0)                     # erfc(27) < 1e-318
+    x = xp.minimum(x, 27.0)  # erfc(27) < 1e-318
     t = 2 / (2 + x)
     low = 2 / 28
     s = _clenshaw(_erf_series()[1], xp.maximum((2 * t - 1 - low) / (1 - low), -1.0))
@@ -60,11 +69,12 @@ def erfinv(xp, x):
     a = xp.abs(x)
     inside = a < 1
     p = xp.where(inside, a, 0.0)
-    # Source of the start (within 0.2 %): Winitzki 2008, "A handy approximation for the error function".
+    # Source of the start (within 0.2 %): Winitzki 2008, "A handy approximation for the error
+    # function".
     log = xp.log1p(-p * p)
     half = 2 / (math.pi * 0.147) + log / 2
     y = xp.sqrt(xp.maximum(xp.sqrt(half * half - log / 0.147) - half, 0.0))
-    for _ in range(3):                          # Halley's method on erf(y) - p
+    for _ in range(3):  # Halley's method on erf(y) - p
         error = xp.where(p < 0.5, erf(xp, y) - p, (1 - p) - _erfc_positive(xp, y))
         step = error * SQRT_PI / 2 * xp.exp(y * y)
         y = y - step / (1 + y * step)
@@ -120,7 +130,8 @@ def gamma(xp, x):
 
 
 def polygamma(xp, x, n: int):
-    """The n-th derivative of the digamma function. Any shape; float64; NaN or inf at 0, -1, -2, ..."""
+    """The n-th derivative of the digamma function. Any shape; float64; NaN or inf at 0, -1, -2,
+    ..."""
     x = x.astype(xp.float64)
     if n == 0:
         low = x < 0.5
@@ -143,7 +154,7 @@ def polygamma(xp, x, n: int):
     for k in range(terms):
         total = total + (x + k) ** -s
     z = x + terms
-    total = total + z ** (1 - s) / (s - 1) + 0.5 * z ** -s
+    total = total + z ** (1 - s) / (s - 1) + 0.5 * z**-s
     factor = float(s)
     for k, b in enumerate(BERNOULLI, 1):
         total = total + b / math.factorial(2 * k) * factor * z ** (1 - s - 2 * k)

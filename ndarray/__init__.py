@@ -1,5 +1,16 @@
-"""nd: imperative arrays. `nd.relu(x)`, `nd.zeros(shape)`; every operator record is a function here."""
-from . import _internal, contrib, functions, image, linalg, methods, op, random  # noqa: F401  # noqa: F401
+"""nd: imperative arrays. `nd.relu(x)`, `nd.zeros(shape)`; every operator record is a function
+here."""
+
+from . import (
+    _internal,
+    contrib,
+    functions,
+    image,
+    linalg,
+    methods,
+    op,
+    random,
+)  # noqa: F401  # noqa: F401
 from .arithmetic import *  # noqa: F403
 from .function import Function  # noqa: F401
 from .interop import from_dlpack, from_numpy, to_dlpack_for_read, to_dlpack_for_write  # noqa: F401

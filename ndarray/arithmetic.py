@@ -1,4 +1,6 @@
-"""nd.add, nd.maximum, nd.greater ...: two-sided functions whose operands are NDArrays or numbers, on either side."""
+"""nd.add, nd.maximum, nd.greater ...: two-sided functions whose operands are NDArrays or numbers,
+on either side."""
+
 from __future__ import annotations
 
 import operator as python
@@ -19,17 +21,46 @@ TABLE = {
     "power": ("broadcast_power", "_power_scalar", "_rpower_scalar", python.pow),
     "maximum": ("broadcast_maximum", "_maximum_scalar", "_maximum_scalar", max),
     "minimum": ("broadcast_minimum", "_minimum_scalar", "_minimum_scalar", min),
-    "hypot": ("broadcast_hypot", "_hypot_scalar", "_hypot_scalar", lambda a, b: (a * a + b * b) ** 0.5),
+    "hypot": (
+        "broadcast_hypot",
+        "_hypot_scalar",
+        "_hypot_scalar",
+        lambda a, b: (a * a + b * b) ** 0.5,
+    ),
     "equal": ("broadcast_equal", "_equal_scalar", "_equal_scalar", python.eq),
     "not_equal": ("broadcast_not_equal", "_not_equal_scalar", "_not_equal_scalar", python.ne),
     "greater": ("broadcast_greater", "_greater_scalar", "_lesser_scalar", python.gt),
-    "greater_equal": ("broadcast_greater_equal", "_greater_equal_scalar", "_lesser_equal_scalar", python.ge),
+    "greater_equal": (
+        "broadcast_greater_equal",
+        "_greater_equal_scalar",
+        "_lesser_equal_scalar",
+        python.ge,
+    ),
     "lesser": ("broadcast_lesser", "_lesser_scalar", "_greater_scalar", python.lt),
-    "lesser_equal": ("broadcast_lesser_equal", "_lesser_equal_scalar", "_greater_equal_scalar", python.le),
-    "logical_and": ("broadcast_logical_and", "_logical_and_scalar", "_logical_and_scalar", lambda a, b: bool(a and b)),
-    "logical_or": ("broadcast_logical_or", "_logical_or_scalar", "_logical_or_scalar", lambda a, b: bool(a or b)),
-    "logical_xor": ("broadcast_logical_xor", "_logical_xor_scalar", "_logical_xor_scalar",
-                    lambda a, b: bool(a) != bool(b)),
+    "lesser_equal": (
+        "broadcast_lesser_equal",
+        "_lesser_equal_scalar",
+        "_greater_equal_scalar",
+        python.le,
+    ),
+    "logical_and": (
+        "broadcast_logical_and",
+        "_logical_and_scalar",
+        "_logical_and_scalar",
+        lambda a, b: bool(a and b),
+    ),
+    "logical_or": (
+        "broadcast_logical_or",
+        "_logical_or_scalar",
+        "_logical_or_scalar",
+        lambda a, b: bool(a or b),
+    ),
+    "logical_xor": (
+        "broadcast_logical_xor",
+        "_logical_xor_scalar",
+        "_logical_xor_scalar",
+        lambda a, b: bool(a) != bool(b),
+    ),
 }
 __all__ = list(TABLE)
 
@@ -38,8 +69,14 @@ def _number(name: str, value) -> float:
     try:
         return as_number(value)
     except (TypeError, ValueError):
-        fix = "\n  fix: nd.array(x)" if hasattr(value, "__array__") or isinstance(value, (list, tuple)) else ""
-        raise InvalidType(f"{name}: operands must be NDArrays or numbers, got {type(value).__name__}{fix}") from None
+        fix = (
+            "\n  fix: nd.array(x)"
+            if hasattr(value, "__array__") or isinstance(value, (list, tuple))
+            else ""
+        )
+        raise InvalidType(
+            f"{name}: operands must be NDArrays or numbers, got {type(value).__name__}{fix}"
+        ) from None
 
 
 def _function(name: str, both: str, right: str, left: str, numbers):
@@ -53,8 +90,12 @@ def _function(name: str, both: str, right: str, left: str, numbers):
         _number(name, lhs), _number(name, rhs)
         result = numbers(lhs, rhs)
         return int(result) if isinstance(result, bool) else result
+
     call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"{name} of two operands, each an NDArray or a number; arrays broadcast. See the operator {both}."
+    call.__doc__ = (
+        f"{name} of two operands, each an NDArray or a number; arrays broadcast. See the operator"
+        f" {both}."
+    )
     return call
 
 

@@ -1,4 +1,6 @@
-"""autograd: recording scopes, and backward, which turns the tape into a graph and runs its cached gradient program."""
+"""autograd: recording scopes, and backward, which turns the tape into a graph and runs its cached
+gradient program."""
+
 from __future__ import annotations
 
 import importlib
@@ -15,7 +17,8 @@ from .tape import TapeNode, Variable, plan_node
 MAX_PROGRAMS, MAX_VARIANTS = 512, 16
 
 
-# ---- scopes ---------------------------------------------------------------------------------------------------
+# ---- scopes --------------------------------------------------------------------------------------
+
 
 def is_recording() -> bool:
     """Is this thread recording operations for backward?"""
@@ -76,27 +79,35 @@ def predict_mode() -> _Scope:
 
 
 def mark_variables(variables, gradients, grad_reqs="write") -> None:
-    """Makes arrays variables whose gradients go to the given arrays. grad_reqs: write, add or null, one or a list."""
+    """Makes arrays variables whose gradients go to the given arrays. grad_reqs: write, add or null,
+    one or a list."""
     variables = variables if isinstance(variables, (list, tuple)) else [variables]
     gradients = gradients if isinstance(gradients, (list, tuple)) else [gradients]
     reqs = [grad_reqs] * len(variables) if isinstance(grad_reqs, (str, int)) else list(grad_reqs)
     if not len(variables) == len(gradients) == len(reqs):
-        raise MXNetError(f"mark_variables: needs as many gradients and requests as variables, got {len(variables)}, "
-                         f"{len(gradients)} and {len(reqs)}")
+        raise MXNetError(
+            "mark_variables: needs as many gradients and requests as variables, got"
+            f" {len(variables)}, {len(gradients)} and {len(reqs)}"
+        )
     for array, grad, req in zip(variables, gradients, reqs):
         check_nd(array, "mark_variables: every variable")
         req = {0: "null", 1: "write", 3: "add"}.get(req, req)
         if req not in ("write", "add", "null"):
             raise MXNetError(f"grad_req must be write, add or null, got {req!r}")
         if grad is not None and grad._spec is not array._spec and grad.shape != array.shape:
-            raise MXNetError(f"mark_variables: gradient must have the variable's shape {array.shape}, got {grad.shape}")
+            raise MXNetError(
+                f"mark_variables: gradient must have the variable's shape {array.shape}, got"
+                f" {grad.shape}"
+            )
         array._tape = None if req == "null" else Variable(array, grad, req)
 
 
-# ---- from the tape to a graph ---------------------------------------------------------------------------------
+# ---- from the tape to a graph --------------------------------------------------------------------
+
 
 def reachable(entries, since: int = -1) -> list[TapeNode]:
-    """Nodes below tape entries recorded after `since`, in their order. Raises MXNetError where a tape was freed."""
+    """Nodes below tape entries recorded after `since`, in their order. Raises MXNetError where a
+    tape was freed."""
     seen: set[TapeNode] = set()
     stack = [e[0] for e in entries if e.__class__ is tuple and e[0].seq > since]
     while stack:
@@ -105,8 +116,11 @@ def reachable(entries, since: int = -1) -> list[TapeNode]:
             continue
         seen.add(node)
         if node.entries is None:
-            raise MXNetError("Cannot differentiate node because it is not in a computational graph: its graph was "
-                             "already used by an earlier backward\n  fix: backward(retain_graph=True) the first time")
+            raise MXNetError(
+                "Cannot differentiate node because it is not in a computational graph: its graph"
+                " was already used by an earlier backward\n  fix: backward(retain_graph=True) the"
+                " first time"
+            )
         for e in node.entries:
             if e.__class__ is tuple and e[0] not in seen and e[0].seq > since:
                 stack.append(e[0])
@@ -139,9 +153,11 @@ class _TapeGraph:
         return self.variables.setdefault(entry, len(self.variables))
 
     def translate(self):
-        """Returns (values of the entries, of the variables by Variable, sources: value -> where its array is).
+        """Returns (values of the entries, of the variables by Variable, sources: value -> where its
+        array is).
 
-        A source is ("input", node number, input index), ("saved", node number, output index) or ("head", i).
+        A source is ("input", node number, input index), ("saved", node number, output index) or
+        ("head", i).
         """
         sources: dict[Value, tuple] = {}
         variables: dict[Variable, Value] = {}
@@ -155,11 +171,14 @@ class _TapeGraph:
                     value = variables.get(e) or variable(f"v{k}_{j}", node.plan.in_specs[j].type)
                     if e is not None:
                         variables[e] = value
-                if a is not None:            # never computed again, nor its side effects
+                if a is not None:  # never computed again, nor its side effects
                     sources.setdefault(value, ("input", k, j))
                 inputs.append(value)
-            made, saved = node.plan.expand(inputs, node.scalars) if hasattr(node.plan, "expand") else \
-                _expand(node.plan, inputs, node.scalars)
+            made, saved = (
+                node.plan.expand(inputs, node.scalars)
+                if hasattr(node.plan, "expand")
+                else _expand(node.plan, inputs, node.scalars)
+            )
             outputs.append(made)
             for i in node.saved or ():
                 sources[saved[i]] = ("saved", k, i)
@@ -183,17 +202,21 @@ def _expand(plan, inputs, scalars):
 
 class _Backward:
     """A cached gradient program and where its inputs are found on a tape of the same structure."""
+
     __slots__ = ("program", "sources", "written")
 
 
-_programs: dict[tuple, dict[tuple, _Backward]] = {}      # by structure, then by the scalars of the calls
+# by structure, then by the scalars of the calls
+_programs: dict[tuple, dict[tuple, _Backward]] = {}
 
 
 def _program_of(tape: _TapeGraph, given: tuple, reqs: list[str], device) -> _Backward | None:
     """The cached program of this tape, made when new; None where numbers change from step to step.
 
-    Numbers of calls (x * 0.3) are constants of a program. A loss weight that is annealed would compile one at each
-    step: from the MAX_VARIANTS-th set of numbers on, gradients of that structure are computed call by call.
+    Numbers of calls (x * 0.3) are constants of a program. A loss weight that is annealed would
+    compile one at each
+    step: from the MAX_VARIANTS-th set of numbers on, gradients of that structure are computed call
+        by call.
     """
     key = (tape.structure, given, tuple(reqs))
     variants = _programs.get(key)
@@ -240,9 +263,11 @@ def _compile(tape: _TapeGraph, given: tuple, reqs: list[str], device) -> _Backwa
 
 
 def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: bool = True) -> None:
-    """Computes the gradients of heads with respect to every variable they depend on, into its .grad.
+    """Computes the gradients of heads with respect to every variable they depend on, into its
+    .grad.
 
-    head_grads: gradients of some scalar with respect to the heads (None: ones). Raises MXNetError for a head that was
+    head_grads: gradients of some scalar with respect to the heads (None: ones). Raises MXNetError
+        for a head that was
     not recorded. The tape is freed unless retain_graph.
     """
     heads, head_grads = _lists(heads, head_grads)
@@ -252,7 +277,9 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
     order = list(tape.variables)
     found = None
     if not any(getattr(n.plan, "python", False) for n in tape.nodes):
-        found = _program_of(tape, tuple([g is not None for g in head_grads]), [v.req for v in order], device)
+        found = _program_of(
+            tape, tuple([g is not None for g in head_grads]), [v.req for v in order], device
+        )
     if found is None:
         _deliver(order, interpret(heads, head_grads, order, create_graph=False))
     else:
@@ -268,29 +295,43 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
 def _lists(heads, head_grads):
     if isinstance(heads, NDArray):
         heads = [heads]
-        head_grads = None if head_grads is None else [head_grads] if isinstance(head_grads, NDArray) else head_grads
+        head_grads = (
+            None
+            if head_grads is None
+            else [head_grads]
+            if isinstance(head_grads, NDArray)
+            else head_grads
+        )
     if not isinstance(heads, (list, tuple)) or not heads:
         raise InvalidValue(f"backward: heads must be one or more NDArrays, got {heads!r}")
     heads = list(heads)
     head_grads = [None] * len(heads) if head_grads is None else list(head_grads)
     if len(head_grads) != len(heads):
-        raise MXNetError(f"backward: needs as many head gradients as heads, got {len(head_grads)} and {len(heads)}")
+        raise MXNetError(
+            f"backward: needs as many head gradients as heads, got {len(head_grads)} and"
+            f" {len(heads)}"
+        )
     for h, g in zip(heads, head_grads):
         check_nd(h, "backward: every head")
         if g is None:
             continue
         check_nd(g, "backward: every head gradient")
         if g.shape != h.shape:
-            raise MXNetError(f"backward: a head gradient must have its head's shape {h.shape}, got {g.shape}")
+            raise MXNetError(
+                f"backward: a head gradient must have its head's shape {h.shape}, got {g.shape}"
+            )
     return heads, head_grads
 
 
 def _check_heads(heads):
     for h in heads:
         if h._tape is None:
-            raise MXNetError("Cannot differentiate node because it is not in a computational graph. You need to set "
-                             "is_recording to true or use autograd.record() to save computational graphs for backward"
-                             "\n  fix: compute it inside `with autograd.record():` from arrays with attach_grad()")
+            raise MXNetError(
+                "Cannot differentiate node because it is not in a computational graph. You need to"
+                " set is_recording to true or use autograd.record() to save computational graphs"
+                " for backward\n  fix: compute it inside `with autograd.record():` from arrays with"
+                " attach_grad()"
+            )
 
 
 def _source(source, tape, heads, head_grads, order) -> NDArray:
@@ -314,6 +355,7 @@ def _free(nodes) -> None:
 def _deliver(order, grads) -> None:
     from . import functions
     from .invoke import copy_into
+
     for v, g in zip(order, grads):
         if v.req == "add":
             if g is not None:
@@ -322,22 +364,27 @@ def _deliver(order, grads) -> None:
             copy_into(g if g is not None else functions.zeros_like(v.grad), v.grad)
 
 
-# ---- gradients one call at a time: for create_graph, and for Python functions -----------------------------------
+# ---- gradients one call at a time: for create_graph, and for Python functions --------------------
+
 
 class _Absent:
     """An array that the gradient does not read: only its shape and dtype are known."""
+
     __slots__ = ("dtype", "shape")
 
     def __init__(self, s):
         self.shape, self.dtype = s.shape, s.dtype
 
 
-def interpret(heads, head_grads, wanted, create_graph: bool, since: int = -1) -> list[NDArray | None]:
+def interpret(
+    heads, head_grads, wanted, create_graph: bool, since: int = -1
+) -> list[NDArray | None]:
     """Gradients by calling operators eagerly; recorded themselves when create_graph.
 
     wanted: tape entries (None gives None). since: nodes recorded before are not entered.
     """
     from . import functions as F
+
     sums: dict = {}
 
     def key_of(entry):
@@ -347,6 +394,7 @@ def interpret(heads, head_grads, wanted, create_graph: bool, since: int = -1) ->
         if entry is not None and g is not None:
             before = sums.get(key_of(entry))
             sums[key_of(entry)] = g if before is None else before + g
+
     keep = {key_of(w) for w in wanted if w is not None}
     with _Scope(create_graph, None):
         for h, g in zip(heads, head_grads):
@@ -357,7 +405,10 @@ def interpret(heads, head_grads, wanted, create_graph: bool, since: int = -1) ->
             dys = [sums.get(k) if k in keep else sums.pop(k, None) for k in keys]
             if all(d is None for d in dys):
                 continue
-            dys = [F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d for d, s in zip(dys, outs)]
+            dys = [
+                F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d
+                for d, s in zip(dys, outs)
+            ]
             for e, g in zip(node.entries, _node_grads(F, node, dys, create_graph)):
                 add(e, g)
     return [None if w is None else sums.get(key_of(w)) for w in wanted]
@@ -378,7 +429,9 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
     op = node.plan.op
     if op.grad is None:
         return [None] * len(node.inputs)
-    graph_node = plan_node(node.plan, [variable("x", s.type) for s in node.plan.in_specs], node.scalars)
+    graph_node = plan_node(
+        node.plan, [variable("x", s.type) for s in node.plan.in_specs], node.scalars
+    )
     ys = []
     for i, s in enumerate(node.plan.out_specs):
         y = (node.saved or {}).get(i)
@@ -386,16 +439,25 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
             ys.append(_Absent(s))
         else:
             ys.append(with_entry(y, (node, i)))
-    xs = [_Absent(s) if a is None else with_entry(a, e)
-          for a, e, s in zip(node.inputs, node.entries, node.plan.in_specs)]
-    device = node.plan.in_specs[0].device          # where a gradient makes its constants
+    xs = [
+        _Absent(s) if a is None else with_entry(a, e)
+        for a, e, s in zip(node.inputs, node.entries, node.plan.in_specs)
+    ]
+    device = node.plan.in_specs[0].device  # where a gradient makes its constants
     with device, _Scope(None, bool(graph_node.attrs.get("train", state.training))):
         return op.grad(F, dys, xs, ys, **graph_node.attrs)
 
 
-def grad(heads, variables, head_grads=None, retain_graph: bool | None = None, create_graph: bool = False,
-         train_mode: bool = True):
-    """A list with the gradients of heads with respect to variables, as new arrays; .grad stays as it is.
+def grad(
+    heads,
+    variables,
+    head_grads=None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    train_mode: bool = True,
+):
+    """A list with the gradients of heads with respect to variables, as new arrays; .grad stays as
+    it is.
 
     create_graph: record the gradient's own computation, so that it can be differentiated again.
     Raises MXNetError for a variable that the heads do not depend on.
@@ -405,14 +467,18 @@ def grad(heads, variables, head_grads=None, retain_graph: bool | None = None, cr
     for v in variables:
         check_nd(v, "grad: every variable")
         if v._tape is None:
-            raise MXNetError("grad: a variable must have been marked with attach_grad(), or be recorded"
-                             "\n  fix: x.attach_grad() before autograd.record()")
+            raise MXNetError(
+                "grad: a variable must have been marked with attach_grad(), or be recorded"
+                "\n  fix: x.attach_grad() before autograd.record()"
+            )
     _check_heads(heads)
     found = interpret(heads, head_grads, [v._tape for v in variables], create_graph)
     for v, g in zip(variables, found):
         if g is None:
-            raise MXNetError("grad: the heads do not depend on one of the variables (shape "
-                             f"{v.shape})\n  fix: leave it out, or use it inside autograd.record()")
+            raise MXNetError(
+                "grad: the heads do not depend on one of the variables (shape "
+                f"{v.shape})\n  fix: leave it out, or use it inside autograd.record()"
+            )
     if not (create_graph if retain_graph is None else retain_graph):
         _free(reachable([h._tape for h in heads]))
     return found
@@ -422,5 +488,6 @@ def get_symbol(x: NDArray):
     """The recorded computation of x as a Symbol. Raises MXNetError when x was not recorded."""
     check_nd(x, "get_symbol: x")
     _check_heads([x])
-    from_tape = importlib.import_module("..symbol.from_tape", __package__)     # it stands above this module
+    # it stands above this module
+    from_tape = importlib.import_module("..symbol.from_tape", __package__)
     return from_tape.symbol_of(_TapeGraph([x._tape]))

@@ -1,8 +1,10 @@
 """CachedGraph: a graph called like a function on arrays; what hybridize, and nothing else, runs.
 
-One entry per signature (input specs, training, which inputs want gradients) holds a lowered program. While recording,
-the program also returns the residuals that the backward graph reads, and the call is one node of the tape.
+One entry per signature (input specs, training, which inputs want gradients) holds a lowered
+program. While recording, the program also returns the residuals that the backward graph reads, and
+the call is one node of the tape.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,17 +25,30 @@ MAX_ENTRIES = 256
 
 
 class _Entry:
-    """A graph compiled for one signature. On the tape it stands where a Plan stands for an operator."""
-    __slots__ = ("hits", "in_specs", "kept", "n_out", "out_specs", "outputs", "program", "saved", "variables")
+    """A graph compiled for one signature. On the tape it stands where a Plan stands for an
+    operator."""
+
+    __slots__ = (
+        "hits",
+        "in_specs",
+        "kept",
+        "n_out",
+        "out_specs",
+        "outputs",
+        "program",
+        "saved",
+        "variables",
+    )
 
     def expand(self, inputs: Sequence[Value], scalars):
         """The graph with its variables replaced: (outputs, what TapeNode.saved numbers)."""
         start = {v.node: [x] for v, x in zip(self.variables, inputs)}
         values = rewrite([*self.outputs, *self.kept], lambda node, new: None, start)
-        return values[:self.n_out], values
+        return values[: self.n_out], values
 
     def eager_grads(self, node: TapeNode, dys, create_graph: bool):
-        """Gradients by replaying the graph operator by operator, so that they can be differentiated again."""
+        """Gradients by replaying the graph operator by operator, so that they can be differentiated
+        again."""
         since = next_seq()
         inputs = [autograd.with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
         with autograd.record():
@@ -54,7 +69,8 @@ class _Entry:
             plan = make_plan(node.op, node.attrs, [a._spec for a in ins], device)
             scalars = scalars_of(node.op, node.attrs)
             if node.op.is_random(node.attrs) and all(v in fixed for v in values):
-                outs = [shadow(fixed[v]) for v in values]        # not drawn again, but on the tape as if they were
+                # not drawn again, but on the tape as if they were
+                outs = [shadow(fixed[v]) for v in values]
                 record(plan, ins, scalars, outs)
             else:
                 outs = run_all(plan, ins, scalars)
@@ -65,7 +81,8 @@ class _Entry:
 class CachedGraph:
     """Calls a graph on arrays.
 
-    outputs: values of a typed or untyped graph. inputs: its variables, in the order in which arrays will be given.
+    outputs: values of a typed or untyped graph. inputs: its variables, in the order in which arrays
+        will be given.
     """
 
     def __init__(self, outputs: Sequence[Value], inputs: Sequence[Value], name: str = "graph"):
@@ -73,7 +90,8 @@ class CachedGraph:
         self.entries: dict[tuple, _Entry] = {}
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
-        """Runs the graph. Returns one array for each output. Raises what inference raises for wrong shapes."""
+        """Runs the graph. Returns one array for each output. Raises what inference raises for wrong
+        shapes."""
         entries = entries_of(arrays) if state.recording else None
         wanted = () if entries is None else tuple([e is not None for e in entries])
         key = (state.training, wanted, *[a._spec for a in arrays])
@@ -86,14 +104,14 @@ class CachedGraph:
         entry.hits += 1
         program = entry.program
         made = program.run(arrays, (), location.capture() if program.can_fail else -1)
-        outs = made[:entry.n_out]
+        outs = made[: entry.n_out]
         if entries is not None:
             node = TapeNode()
             node.plan, node.inputs, node.scalars = entry, tuple(arrays), ()
             node.entries = entries
             node.seq = next_seq()
             node.saved = {i: shadow(outs[i]) for i in entry.saved}
-            node.saved.update((i, a) for i, a in enumerate(made[entry.n_out:], entry.n_out))
+            node.saved.update((i, a) for i, a in enumerate(made[entry.n_out :], entry.n_out))
             for i, out in enumerate(outs):
                 out._tape = (node, i)
         return outs
@@ -102,15 +120,28 @@ class CachedGraph:
         device = arrays[0]._spec.device if arrays else current_context()
         for a in arrays:
             if a._spec.device != device:
-                raise MXNetError(f"{self.name}: all inputs must be on one device, got {device} and {a._spec.device}")
-        variables = [variable(v.node.name, a._spec.type, v.node.extra) for v, a in zip(self.inputs, arrays)]
-        named = rewrite(self.outputs, lambda node, new: None,
-                        {v.node: [x] for v, x in zip(self.inputs, variables)})
+                raise MXNetError(
+                    f"{self.name}: all inputs must be on one device, got {device} and"
+                    f" {a._spec.device}"
+                )
+        variables = [
+            variable(v.node.name, a._spec.type, v.node.extra) for v, a in zip(self.inputs, arrays)
+        ]
+        named = rewrite(
+            self.outputs,
+            lambda node, new: None,
+            {v.node: [x] for v, x in zip(self.inputs, variables)},
+        )
         fixed = {x.node: x.type for x in variables}
         retyped = typed_graph([*named, *variables], fixed, state.training)
-        outputs, variables = retyped[:len(named)], retyped[len(named):]
+        outputs, variables = retyped[: len(named)], retyped[len(named) :]
         entry = _Entry()
-        entry.outputs, entry.variables, entry.n_out, entry.hits = outputs, variables, len(outputs), 0
+        entry.outputs, entry.variables, entry.n_out, entry.hits = (
+            outputs,
+            variables,
+            len(outputs),
+            0,
+        )
         entry.in_specs = tuple(a._spec for a in arrays)
         entry.kept, entry.saved = [], ()
         if wanted:
@@ -118,12 +149,13 @@ class CachedGraph:
             entry.kept = [v for v in needed if v not in outputs]
             entry.saved = tuple(i for i, v in enumerate(outputs) if v in needed)
         entry.program = lower([*outputs, *entry.kept], variables, device, self.name)
-        entry.out_specs = entry.program.out_specs[:entry.n_out]
+        entry.out_specs = entry.program.out_specs[: entry.n_out]
         return entry
 
 
 def residuals(outputs: Sequence[Value], wrt: Sequence[Value]) -> list[Value]:
-    """Forward results that the gradient of a graph reads: what must be kept between forward and backward.
+    """Forward results that the gradient of a graph reads: what must be kept between forward and
+    backward.
 
     Results of random operators are always kept: they cannot be computed again.
     """

@@ -1,4 +1,6 @@
-"""Creation functions of nd: array, zeros, ones, full, empty, arange, linspace, eye and their kin."""
+"""Creation functions of nd: array, zeros, ones, full, empty, arange, linspace, eye and their
+kin."""
+
 from __future__ import annotations
 
 import builtins
@@ -43,9 +45,13 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
             raise ValueError(f"got {source_array!r}")
         values = np.asarray(source_array)
         if values.dtype == object:
-            values = np.asarray([v.asnumpy() if isinstance(v, NDArray) else v for v in source_array])
+            values = np.asarray(
+                [v.asnumpy() if isinstance(v, NDArray) else v for v in source_array]
+            )
     except ValueError as error:
-        raise InvalidType(f"array: the source must be an array or a regular nesting of sequences: {error}") from None
+        raise InvalidType(
+            f"array: the source must be an array or a regular nesting of sequences: {error}"
+        ) from None
     if ctx is not None:
         _device(ctx)
     if values.dtype.kind not in "biufV":
@@ -55,9 +61,15 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
 
 def _shape(shape) -> tuple[int, ...]:
     try:
-        sizes = (shape.__index__(),) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+        sizes = (
+            (shape.__index__(),)
+            if hasattr(shape, "__index__")
+            else tuple(n.__index__() for n in shape)
+        )
     except (TypeError, AttributeError):
-        raise InvalidType(f"creation: shape must be an int or a tuple of ints, got {shape!r}") from None
+        raise InvalidType(
+            f"creation: shape must be an int or a tuple of ints, got {shape!r}"
+        ) from None
     if any(n < 0 for n in sizes):
         raise InvalidValue(f"creation: shape must not be negative, got {sizes}")
     return sizes
@@ -80,12 +92,24 @@ def empty(shape, ctx=None, dtype=None) -> NDArray:
 
 def zeros(shape, ctx=None, dtype=None, out=None, stype=None, **_) -> NDArray:
     """Zeros of a shape."""
-    return invoke(lookup("_zeros"), (), {"shape": _shape(shape), "dtype": dtype_name(dtype or "float32")}, out, ctx)
+    return invoke(
+        lookup("_zeros"),
+        (),
+        {"shape": _shape(shape), "dtype": dtype_name(dtype or "float32")},
+        out,
+        ctx,
+    )
 
 
 def ones(shape, ctx=None, dtype=None, out=None, **_) -> NDArray:
     """Ones of a shape."""
-    return invoke(lookup("_ones"), (), {"shape": _shape(shape), "dtype": dtype_name(dtype or "float32")}, out, ctx)
+    return invoke(
+        lookup("_ones"),
+        (),
+        {"shape": _shape(shape), "dtype": dtype_name(dtype or "float32")},
+        out,
+        ctx,
+    )
 
 
 def full(shape, val, ctx=None, dtype="float32", out=None) -> NDArray:
@@ -94,27 +118,63 @@ def full(shape, val, ctx=None, dtype="float32", out=None) -> NDArray:
         val = float(val)
     except (TypeError, ValueError):
         raise InvalidType(f"full: val must be a number, got {val!r}") from None
-    return invoke(lookup("_full"), (), {"shape": _shape(shape), "value": val,
-                                        "dtype": dtype_name(dtype or "float32")}, out, ctx)
+    return invoke(
+        lookup("_full"),
+        (),
+        {"shape": _shape(shape), "value": val, "dtype": dtype_name(dtype or "float32")},
+        out,
+        ctx,
+    )
 
 
-def arange(start, stop=None, step=1.0, repeat=1, infer_range=None, ctx=None, dtype="float32") -> NDArray:
-    """start, start + step, ... below stop (start counts from 0 when stop is None), each `repeat` times."""
+def arange(
+    start, stop=None, step=1.0, repeat=1, infer_range=None, ctx=None, dtype="float32"
+) -> NDArray:
+    """start, start + step, ... below stop (start counts from 0 when stop is None), each `repeat`
+    times."""
     if infer_range is not None:
         raise MXNetError("arange: infer_range is only for symbols")
-    return invoke(lookup("_arange"), (), {"start": start, "stop": stop, "step": step, "repeat": repeat,
-                                          "dtype": dtype_name(dtype or "float32")}, None, ctx)
+    return invoke(
+        lookup("_arange"),
+        (),
+        {
+            "start": start,
+            "stop": stop,
+            "step": step,
+            "repeat": repeat,
+            "dtype": dtype_name(dtype or "float32"),
+        },
+        None,
+        ctx,
+    )
 
 
 def linspace(start, stop, num, endpoint=True, ctx=None, dtype="float32") -> NDArray:
     """`num` evenly spaced numbers from start to stop."""
-    return invoke(lookup("_linspace"), (), {"start": start, "stop": stop, "num": num, "endpoint": endpoint,
-                                            "dtype": dtype_name(dtype or "float32")}, None, ctx)
+    return invoke(
+        lookup("_linspace"),
+        (),
+        {
+            "start": start,
+            "stop": stop,
+            "num": num,
+            "endpoint": endpoint,
+            "dtype": dtype_name(dtype or "float32"),
+        },
+        None,
+        ctx,
+    )
 
 
 def eye(N, M=0, k=0, ctx=None, dtype="float32") -> NDArray:
     """Ones on diagonal k of an (N, M) array (M = 0: N), zeros elsewhere."""
-    return invoke(lookup("_eye"), (), {"N": N, "M": M, "k": k, "dtype": dtype_name(dtype or "float32")}, None, ctx)
+    return invoke(
+        lookup("_eye"),
+        (),
+        {"N": N, "M": M, "k": k, "dtype": dtype_name(dtype or "float32")},
+        None,
+        ctx,
+    )
 
 
 def concatenate(arrays, axis=0, always_copy=True) -> NDArray:
@@ -128,7 +188,8 @@ def concatenate(arrays, axis=0, always_copy=True) -> NDArray:
 
 
 def histogram(a, bins=10, range=None):
-    """(counts, edges) of values. bins: a number of equal bins over range (default: of the values), or the edges."""
+    """(counts, edges) of values. bins: a number of equal bins over range (default: of the values),
+    or the edges."""
     if isinstance(bins, NDArray):
         return invoke(lookup("_histogram"), (a, bins), {})
     if range is None:
@@ -137,16 +198,22 @@ def histogram(a, bins=10, range=None):
 
 
 def moveaxis(tensor: NDArray, source, destination) -> NDArray:
-    """Moves axes to other places; the others keep their order. Raises ValueError for axes that are not there."""
+    """Moves axes to other places; the others keep their order. Raises ValueError for axes that are
+    not there."""
     n = tensor.ndim
     moves = []
     for name, axes in (("source", source), ("destination", destination)):
         axes = [axes] if hasattr(axes, "__index__") else list(axes)
         if any(not -n <= a < n for a in axes) or len({a % n for a in axes}) != len(axes):
-            raise InvalidValue(f"moveaxis: {name} must be different axes in [{-n}, {n}), got {axes}")
+            raise InvalidValue(
+                f"moveaxis: {name} must be different axes in [{-n}, {n}), got {axes}"
+            )
         moves.append([a % n for a in axes])
     if len(moves[0]) != len(moves[1]):
-        raise InvalidValue(f"moveaxis: source and destination must have as many axes, got {source} and {destination}")
+        raise InvalidValue(
+            f"moveaxis: source and destination must have as many axes, got {source} and"
+            f" {destination}"
+        )
     order = [a for a in builtins.range(n) if a not in moves[0]]
     for to, a in sorted(zip(moves[1], moves[0])):
         order.insert(to, a)
@@ -165,10 +232,13 @@ def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False):
         attrs = {"indices": (), "sections": int(indices_or_sections)}
     else:
         attrs = {"indices": (0, *indices_or_sections)}
-    return invoke(lookup("_split_v2"), (ary,), {**attrs, "axis": axis, "squeeze_axis": squeeze_axis})
+    return invoke(
+        lookup("_split_v2"), (ary,), {**attrs, "axis": axis, "squeeze_axis": squeeze_axis}
+    )
 
 
 def waitall() -> None:
     """Waits for every operation. Raises errors of operations that nobody was told yet."""
     from ..engine import waitall as wait_for_all
+
     wait_for_all()

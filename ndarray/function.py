@@ -1,4 +1,5 @@
 """autograd.Function: an operation whose forward and backward are Python methods."""
+
 from __future__ import annotations
 
 from ..engine.error import MXNetError, compose
@@ -12,11 +13,13 @@ class UsedFunction(MXNetError, AssertionError):
 
 
 class Function:
-    """Base of operations with their own gradient. A subclass defines forward and backward; an instance is called once.
+    """Base of operations with their own gradient. A subclass defines forward and backward; an
+    instance is called once.
 
-    forward(*inputs) computes the outputs from NDArrays, unrecorded. backward(*output gradients) returns a gradient for
-    each input (None: zero). Both see the attributes of the instance; `save_for_backward(*arrays)` keeps arrays for
-    backward, which finds them in `saved_tensors`. With create_graph, backward itself is recorded.
+    forward(*inputs) computes the outputs from NDArrays, unrecorded. backward(*output gradients)
+    returns a gradient for each input (None: zero). Both see the attributes of the instance;
+    `save_for_backward(*arrays)` keeps arrays for backward, which finds them in `saved_tensors`.
+    With create_graph, backward itself is recorded.
 
     >>> class Sigmoid(autograd.Function):
     ...     def forward(self, x):
@@ -27,6 +30,7 @@ class Function:
     ...         y, = self.saved_tensors
     ...         return dy * y * (1 - y)
     """
+
     _saved: tuple = ()
     _used = False
 
@@ -41,8 +45,12 @@ class Function:
 
     def __call__(self, *inputs):
         if self._used:
-            raise UsedFunction(compose(f"{type(self).__name__}: a Function instance can only be called once",
-                                       fix="make another instance for each call"))
+            raise UsedFunction(
+                compose(
+                    f"{type(self).__name__}: a Function instance can only be called once",
+                    fix="make another instance for each call",
+                )
+            )
         self._used = True
         with autograd.pause(train_mode=state.training):
             outputs = self.forward(*inputs)
@@ -57,7 +65,8 @@ class Function:
             check_nd(a, f"{name}: every input of a recorded Function")
         for r in results:
             check_nd(r, f"{name}: every output of forward")
-        # the user gets other objects than those that forward may have saved: no cycle from them through the tape
+        # the user gets other objects than those that forward may have saved: no cycle from them
+        # through the tape
         made = [shadow(r) for r in results]
         call = _Call(self, results, made)
         record(call, inputs, (), made)
@@ -69,41 +78,60 @@ class Function:
 
     def backward(self, *output_grads):
         """Computes the gradients of the inputs: an NDArray, or a tuple of them."""
-        raise MXNetError(f"{type(self).__name__}: a Function must define backward(self, *output_grads)")
+        raise MXNetError(
+            f"{type(self).__name__}: a Function must define backward(self, *output_grads)"
+        )
 
 
 class _Call:
     """Stands on the tape where other nodes have a Plan."""
+
     python = True
     saved = unread = ()
 
     def __init__(self, function: Function, results, made):
         self.function = function
         self.out_specs = tuple(m._spec for m in made)
-        self.saved_outputs = {k: i for k, s in enumerate(function.saved_tensors)
-                              for i, r in enumerate(results) if s is r}
+        self.saved_outputs = {
+            k: i
+            for k, s in enumerate(function.saved_tensors)
+            for i, r in enumerate(results)
+            if s is r
+        }
 
     def eager_grads(self, node, dys, create_graph: bool):
         """Gradients of the inputs. Called with recording on exactly if create_graph."""
         function, name = self.function, type(self.function).__name__
         kept = function._saved
-        if create_graph:                     # outputs kept by forward stand on the tape now
-            function._saved = tuple(autograd.with_entry(s, (node, self.saved_outputs[k])) if k in self.saved_outputs
-                                    else s for k, s in enumerate(kept))
+        if create_graph:  # outputs kept by forward stand on the tape now
+            function._saved = tuple(
+                (
+                    autograd.with_entry(s, (node, self.saved_outputs[k]))
+                    if k in self.saved_outputs
+                    else s
+                )
+                for k, s in enumerate(kept)
+            )
         try:
             grads = function.backward(*dys)
         finally:
             function._saved = kept
         grads = list(grads) if isinstance(grads, (list, tuple)) else [grads]
         if len(grads) != len(node.inputs):
-            raise MXNetError(f"{name}.backward must return a gradient for each of the {len(node.inputs)} "
-                             f"inputs of forward, got {len(grads)}")
+            raise MXNetError(
+                f"{name}.backward must return a gradient for each of the {len(node.inputs)} "
+                f"inputs of forward, got {len(grads)}"
+            )
         for i, (g, x) in enumerate(zip(grads, node.inputs)):
             if g is not None and not isinstance(g, NDArray):
-                raise MXNetError(f"{name}.backward must return NDArrays, got {type(g).__name__} for input {i}")
+                raise MXNetError(
+                    f"{name}.backward must return NDArrays, got {type(g).__name__} for input {i}"
+                )
             if g is not None and g.shape != x.shape:
-                raise MXNetError(f"{name}.backward: the gradient of input {i} must have its shape "
-                                 f"{x.shape}, got {g.shape}")
+                raise MXNetError(
+                    f"{name}.backward: the gradient of input {i} must have its shape "
+                    f"{x.shape}, got {g.shape}"
+                )
         return grads
 
 

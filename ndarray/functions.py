@@ -1,4 +1,6 @@
-"""The nd namespace: a function for every operator record, made when first used, and the creation functions."""
+"""The nd namespace: a function for every operator record, made when first used, and the creation
+functions."""
+
 from __future__ import annotations
 
 import difflib
@@ -17,7 +19,8 @@ NAN = float("nan")
 
 
 def operator_function(op: Operator, name: str):
-    """The eager function of an operator: looks up its plan by the attributes as given and the inputs' specs."""
+    """The eager function of an operator: looks up its plan by the attributes as given and the
+    inputs' specs."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and p.kind.startswith("floats") for p in op.params)
     train_aware, variadic = op.train_aware, op.variadic
@@ -29,10 +32,15 @@ def operator_function(op: Operator, name: str):
         if not inputs or kwargs:
             return slow(inputs, static, dynamic, out, kwargs)
         try:
-            lengths = tuple([len(d) if d.__class__ in (tuple, list) else 0 for d in dynamic]) if lists else ()
+            lengths = (
+                tuple([len(d) if d.__class__ in (tuple, list) else 0 for d in dynamic])
+                if lists
+                else ()
+            )
             key = (static, state.training if train_aware else lengths, *[a._spec for a in inputs])
             plan = plans.get(key)
-        except (TypeError, AttributeError):           # a list among the attributes, or an input that is no array
+        # a list among the attributes, or an input that is no array
+        except (TypeError, AttributeError):
             return slow(inputs, static, dynamic, out, kwargs)
         if plan is None:
             plan = first(key, inputs, static, dynamic)
@@ -49,7 +57,7 @@ def operator_function(op: Operator, name: str):
     def slow(inputs, static, dynamic, out, kwargs):
         ctx = kwargs.pop("ctx", None) if "ctx" not in op.param_index else None
         for alias, index in ((n, i) for i, n in enumerate(op.inputs) if n in kwargs):
-            inputs = (*inputs[:index], kwargs.pop(alias), *inputs[index + 1:])
+            inputs = (*inputs[:index], kwargs.pop(alias), *inputs[index + 1 :])
         if not op.variadic:
             inputs = [a for a in inputs if a is not None]
         return invoke(op, inputs, attributes(inputs, static, dynamic, kwargs), out, ctx)
@@ -59,6 +67,7 @@ def operator_function(op: Operator, name: str):
         if op.variadic_key:
             attrs[op.variadic_key] = len(inputs)
         return {k: list_to_tuple(v) for k, v in attrs.items() if v is not REQUIRED}
+
     return make_function(op, name, call, __name__)
 
 
@@ -83,7 +92,10 @@ def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
         near = [] if name.startswith("_") else difflib.get_close_matches(name, REGISTRY, 1)
-        raise MissingName(f"module 'nd' has no function {name!r}" + (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
+        raise MissingName(
+            f"module 'nd' has no function {name!r}"
+            + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
+        )
     function = operator_function(op, name if name.isidentifier() else op.name)
     setattr(sys.modules[__name__], name, function)
     return function

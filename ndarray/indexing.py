@@ -1,8 +1,11 @@
-"""Indexing: x[key] and x[key] = value. Basic keys give views of the memory where they can, arrays of indices copies.
+"""Indexing: x[key] and x[key] = value. Basic keys give views of the memory where they can, arrays
+of indices copies.
 
-A key is taken apart into items, one for each axis of the array and one for each new axis. Boolean arrays and True count
-as the integers 0 and 1, as in MXNet. An element is an array of shape (1,), as in MXNet.
+A key is taken apart into items, one for each axis of the array and one for each new axis. Boolean
+arrays and True count as the integers 0 and 1, as in MXNet. An element is an array of shape (1,), as
+in MXNet.
 """
+
 from __future__ import annotations
 
 from math import prod
@@ -22,11 +25,13 @@ from .tape import record, spent
 
 NEW_AXIS = None
 MAX_PARTS = 4096
-EXACT_FLOAT = 2 ** 53          # whole numbers beyond it do not survive the trip through a double
+EXACT_FLOAT = 2**53  # whole numbers beyond it do not survive the trip through a double
 
 
 class Span(NamedTuple):
-    """Part of one axis: `count` places from `start` on. An int key is a Span of one whose axis is dropped."""
+    """Part of one axis: `count` places from `start` on. An int key is a Span of one whose axis is
+    dropped."""
+
     start: int
     count: int
     step: int
@@ -41,7 +46,8 @@ class ShapeMismatch(MXNetError, ValueError):
     """Index arrays that do not broadcast, or a value that does not fit where it is assigned."""
 
 
-# ---- taking a key apart ---------------------------------------------------------------------------------------
+# ---- taking a key apart --------------------------------------------------------------------------
+
 
 def parse(key, shape: tuple[int, ...]) -> list:
     """A key as items in order: Span, NEW_AXIS, or an array of indices (NumPy int64, or NDArray).
@@ -56,7 +62,7 @@ def parse(key, shape: tuple[int, ...]) -> list:
     if len(dots) > 1:
         raise OutOfBounds("an index can only have a single Ellipsis ('...')")
     at = dots[0] if dots else len(keys)
-    keys[at:at + 1] = [slice(None)] * (len(shape) - n_used)
+    keys[at : at + 1] = [slice(None)] * (len(shape) - n_used)
     items, axis = [], 0
     for k in keys:
         if k is None:
@@ -74,15 +80,22 @@ def _item(k, axis: int, n: int):
         return Span(start, count, step) if count else Span(0, 0, 1)
     if isinstance(k, NDArray):
         if k._spec.dtype == "bool":
-            raise InvalidValue(compose("indexing: a boolean NDArray is no index in mx.nd, which has integer indices only",
-                                     fix="nd.contrib.boolean_mask(x, mask), or nd.where"))
+            raise InvalidValue(
+                compose(
+                    "indexing: a boolean NDArray is no index in mx.nd, which has integer indices"
+                    " only",
+                    fix="nd.contrib.boolean_mask(x, mask), or nd.where",
+                )
+            )
         return k
     if isinstance(k, (list, tuple, range, np.ndarray)):
         return _checked(_index_array(k), axis, n)
     try:
         i = as_int(k)
     except TypeError:
-        raise InvalidValue(f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}") from None
+        raise InvalidValue(
+            f"indexing: NDArray does not support a key of type {type(k).__name__}: {k!r}"
+        ) from None
     if not -n <= i < n:
         raise OutOfBounds(f"index {i} is out of bounds for axis {axis} with size {n}")
     return Span(i % n, 1, 1, True)
@@ -110,16 +123,21 @@ def _is_basic(items) -> bool:
     return all(i is NEW_AXIS or type(i) is Span for i in items)
 
 
-# ---- basic keys -----------------------------------------------------------------------------------------------
+# ---- basic keys ----------------------------------------------------------------------------------
+
 
 class Part:
-    """What a basic key picks of a shape. offset: of its first element, None where it is not contiguous."""
+    """What a basic key picks of a shape. offset: of its first element, None where it is not
+    contiguous."""
+
     __slots__ = ("offset", "result", "sliced", "spans", "whole")
 
     def __init__(self, items, shape: tuple[int, ...]):
         self.spans = [i for i in items if i is not NEW_AXIS]
-        self.sliced = tuple(s.count for s in self.spans)          # with an axis for each span
-        kept = tuple(1 if i is NEW_AXIS else i.count for i in items if i is NEW_AXIS or not i.dropped)
+        self.sliced = tuple(s.count for s in self.spans)  # with an axis for each span
+        kept = tuple(
+            1 if i is NEW_AXIS else i.count for i in items if i is NEW_AXIS or not i.dropped
+        )
         self.result = kept or ((1,) if self.spans else ())
         self.offset = _flat_offset(self.spans, shape) if prod(self.sliced) else 0
         self.whole = self.sliced == shape and self.offset == 0
@@ -127,8 +145,11 @@ class Part:
     def attrs(self) -> dict:
         """Attributes of the operator `slice`."""
         ends = [s.start + s.count * s.step for s in self.spans]
-        return {"begin": tuple(s.start for s in self.spans), "end": tuple(None if e < 0 else e for e in ends),
-                "step": tuple(s.step for s in self.spans)}
+        return {
+            "begin": tuple(s.start for s in self.spans),
+            "end": tuple(None if e < 0 else e for e in ends),
+            "step": tuple(s.step for s in self.spans),
+        }
 
 
 _parts: dict[tuple, Part] = {}
@@ -139,7 +160,7 @@ def _part_of(key, shape) -> Part | None:
     try:
         signature = tuple(_signature(k) for k in key) if type(key) is tuple else (_signature(key),)
         found = _parts.get((signature, shape))
-    except TypeError:                        # not one of the plain kinds
+    except TypeError:  # not one of the plain kinds
         return None
     if found is None:
         found = Part(parse(key, shape), shape)
@@ -159,7 +180,8 @@ def _signature(k):
 
 
 def _flat_offset(spans, shape) -> int | None:
-    """Offset in elements of a contiguous part, or None: single places, then one run, then whole axes."""
+    """Offset in elements of a contiguous part, or None: single places, then one run, then whole
+    axes."""
     offset, stride, whole, runs = 0, 1, True, True
     for s, n in zip(reversed(spans), reversed(shape)):
         if s.count != 1:
@@ -174,13 +196,16 @@ def _flat_offset(spans, shape) -> int | None:
 
 
 def view(array: NDArray, name: str, attrs: dict, offset: int = 0) -> NDArray:
-    """The output of a shape operator or contiguous slice without a copy: shares memory, and is recorded.
+    """The output of a shape operator or contiguous slice without a copy: shares memory, and is
+    recorded.
 
     offset: of its first element, in elements.
     """
     op = lookup(name)
     plan = make_plan(op, op.parse(attrs), [array._spec], array._spec.device)
-    out = make(lib.pl_array_view(array._handle, offset * ITEM_BYTES[array._spec.dtype]), plan.out_spec)
+    out = make(
+        lib.pl_array_view(array._handle, offset * ITEM_BYTES[array._spec.dtype]), plan.out_spec
+    )
     if state.recording:
         record(plan, (array,), (), (out,))
     return out
@@ -193,7 +218,10 @@ def _reshaped(array: NDArray, shape) -> NDArray:
 def _memory(self, offset: int, shape) -> NDArray:
     """Contiguous memory of self under a shape, not recorded."""
     s = self._spec
-    return make(lib.pl_array_view(self._handle, offset * ITEM_BYTES[s.dtype]), spec(shape, s.dtype, s.device))
+    return make(
+        lib.pl_array_view(self._handle, offset * ITEM_BYTES[s.dtype]),
+        spec(shape, s.dtype, s.device),
+    )
 
 
 def _basic_get(self, part: Part) -> NDArray:
@@ -210,7 +238,8 @@ def _basic_set(self, part: Part, value) -> None:
     if not prod(part.sliced):
         return
     if part.whole and isinstance(value, NDArray):
-        copy_into(_reshaped(value, self.shape), self)          # recorded: the array is the value from now on
+        # recorded: the array is the value from now on
+        copy_into(_reshaped(value, self.shape), self)
     elif part.offset is not None:
         target = _memory(self, part.offset, part.sliced)
         if isinstance(value, NDArray):
@@ -232,34 +261,49 @@ def fill(target: NDArray, value: float) -> None:
     plan = _fills.get(s)
     if plan is None:
         op = lookup("_full")
-        plan = make_plan(op, op.parse({"shape": s.shape, "value": value, "dtype": s.dtype}), (), s.device)
+        plan = make_plan(
+            op, op.parse({"shape": s.shape, "value": value, "dtype": s.dtype}), (), s.device
+        )
         if len(_fills) >= MAX_PARTS:
             _fills.clear()
         _fills[s] = plan
     launch(plan, (), (value,), [target])
 
 
-# ---- arrays of indices ----------------------------------------------------------------------------------------
+# ---- arrays of indices ---------------------------------------------------------------------------
+
 
 def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
-    """Indices for gather_nd, (axes, ...), the shape they pick (last axes whole), and the shape of the result.
+    """Indices for gather_nd, (axes, ...), the shape they pick (last axes whole), and the shape of
+    the result.
 
-    Spans among arrays become arrays themselves. Dropped ones (ints) count as arrays when the place of the broadcast
-    axes is decided: where the arrays stand when they are neighbours, else in front, as in NumPy.
+    Spans among arrays become arrays themselves. Dropped ones (ints) count as arrays when the place
+    of the broadcast axes is decided: where the arrays stand when they are neighbours, else in
+    front, as in NumPy.
     """
     shape, device = self.shape, self._spec.device
-    at = [i for i, item in enumerate(items) if item is not NEW_AXIS and (type(item) is not Span or item.dropped)]
+    at = [
+        i
+        for i, item in enumerate(items)
+        if item is not NEW_AXIS and (type(item) is not Span or item.dropped)
+    ]
     arrays = [i for i in at if type(items[i]) is not Span]
     try:
         block = np.broadcast_shapes(*[tuple(items[i].shape) for i in arrays])
     except ValueError:
-        raise ShapeMismatch("indexing: arrays of indices must broadcast together, got shapes "
-                        + " and ".join(str(tuple(items[i].shape)) for i in arrays)) from None
+        raise ShapeMismatch(
+            "indexing: arrays of indices must broadcast together, got shapes "
+            + " and ".join(str(tuple(items[i].shape)) for i in arrays)
+        ) from None
     first = at[0] if at[-1] - at[0] == len(at) - 1 else 0
     axis_of = [sum(j is not NEW_AXIS for j in items[:i]) for i in range(len(items))]
-    n_lead = 1 + max(axis_of[i] for i, item in enumerate(items) if item is not NEW_AXIS
-                     and (i in arrays or item != Span(0, shape[axis_of[i]], 1)))
-    result: list[int] = []              # of the picked part, and where each axis of the array stands in it
+    n_lead = 1 + max(
+        axis_of[i]
+        for i, item in enumerate(items)
+        if item is not NEW_AXIS and (i in arrays or item != Span(0, shape[axis_of[i]], 1))
+    )
+    # of the picked part, and where each axis of the array stands in it
+    result: list[int] = []
     final: list[int] = []
     position: dict[int, int] = {}
     start = None
@@ -276,7 +320,7 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
             position[axis_of[i]] = len(result)
             result.append(items[i].count)
             final.append(items[i].count)
-    lead = result[:len(result) - (len(shape) - n_lead)]
+    lead = result[: len(result) - (len(shape) - n_lead)]
     parts = []
     for i, item in enumerate(items):
         axis = axis_of[i]
@@ -293,10 +337,12 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
 
 
 def _stacked(parts, lead, device) -> NDArray:
-    if not prod(lead):                        # nothing is picked, whatever the indices are
+    if not prod(lead):  # nothing is picked, whatever the indices are
         return from_memory(np.zeros((len(parts), *lead), np.int64), device)
     if not any(isinstance(v, NDArray) for v, _ in parts):
-        host = np.stack([np.broadcast_to(np.reshape(v, aligned), lead) for v, aligned in parts]).astype(np.int64)
+        host = np.stack(
+            [np.broadcast_to(np.reshape(v, aligned), lead) for v, aligned in parts]
+        ).astype(np.int64)
         return from_memory(host, device)
     rows = []
     for values, aligned in parts:
@@ -305,15 +351,21 @@ def _stacked(parts, lead, device) -> NDArray:
             aligned = (1,) * (len(lead) - len(aligned)) + aligned
             row = invoke(lookup("broadcast_to"), (_reshaped(row, aligned),), {"shape": lead})
         else:
-            row = from_memory(np.broadcast_to(np.reshape(values, aligned), lead).astype(np.int64), device)
+            row = from_memory(
+                np.broadcast_to(np.reshape(values, aligned), lead).astype(np.int64), device
+            )
         rows.append(row)
     return invoke(lookup("stack"), rows, {"axis": 0})
 
 
 def _advanced_get(self, items) -> NDArray:
     arrays = [i for i in items if type(i) is not Span]
-    if len(arrays) == 1 and isinstance(arrays[0], np.ndarray) and self.size and all(
-            i is arrays[0] or i == Span(0, n, 1) for i, n in zip(items, self.shape)):
+    if (
+        len(arrays) == 1
+        and isinstance(arrays[0], np.ndarray)
+        and self.size
+        and all(i is arrays[0] or i == Span(0, n, 1) for i, n in zip(items, self.shape))
+    ):
         axis = next(a for a, i in enumerate(items) if i is arrays[0])
         return invoke(lookup("take"), (self, from_memory(arrays[0], self.context)), {"axis": axis})
     indices, _, final = _places(self, items)
@@ -326,12 +378,23 @@ def _advanced_set(self, items, value) -> None:
     if not prod(picked):
         return
     if not isinstance(value, NDArray):
-        value = invoke(lookup("_full"), (), {"shape": picked, "value": value, "dtype": self._spec.dtype}, None,
-                       self._spec.device)
-    invoke(lookup("_scatter_set_nd"), (self, _reshaped(value, picked), indices), {"shape": self.shape}, self)
+        value = invoke(
+            lookup("_full"),
+            (),
+            {"shape": picked, "value": value, "dtype": self._spec.dtype},
+            None,
+            self._spec.device,
+        )
+    invoke(
+        lookup("_scatter_set_nd"),
+        (self, _reshaped(value, picked), indices),
+        {"shape": self.shape},
+        self,
+    )
 
 
-# ---- values ---------------------------------------------------------------------------------------------------
+# ---- values --------------------------------------------------------------------------------------
+
 
 def _fitted(value, shape, target: NDArray):
     """A value to assign: a float, or an NDArray of the shape, and of target's dtype and device.
@@ -351,9 +414,13 @@ def _fitted(value, shape, target: NDArray):
     have = value.shape
     while len(have) > len(shape) and have[0] == 1:
         have = have[1:]
-    if len(have) > len(shape) or any(h not in (1, n) for h, n in zip(reversed(have), reversed(shape))):
-        raise ShapeMismatch(f"assignment: cannot broadcast a value of shape {value.shape} to the indexed part of shape "
-                            f"{shape}")
+    if len(have) > len(shape) or any(
+        h not in (1, n) for h, n in zip(reversed(have), reversed(shape))
+    ):
+        raise ShapeMismatch(
+            f"assignment: cannot broadcast a value of shape {value.shape} to the indexed part of"
+            f" shape {shape}"
+        )
     value = _reshaped(value, (1,) * (len(shape) - len(have)) + have)
     if value.shape == shape or not prod(shape):
         return value
@@ -373,16 +440,23 @@ def _numbers(value) -> np.ndarray:
             value = [v.asnumpy() if isinstance(v, NDArray) else v for v in value]
         values = np.asarray(value)
     except ValueError as error:
-        raise InvalidType(f"assignment: the value must be a number, an array or a regular list: {error}") from None
+        raise InvalidType(
+            f"assignment: the value must be a number, an array or a regular list: {error}"
+        ) from None
     if values.dtype.kind not in "biuf" and values.dtype != NUMPY_DTYPES["bfloat16"]:
-        raise InvalidType(f"assignment: the value must hold numbers, got {type(value).__name__} of dtype {values.dtype}")
+        raise InvalidType(
+            f"assignment: the value must hold numbers, got {type(value).__name__} of dtype"
+            f" {values.dtype}"
+        )
     return values
 
 
-# ---- the methods ----------------------------------------------------------------------------------------------
+# ---- the methods ---------------------------------------------------------------------------------
+
 
 def getitem(self: NDArray, key) -> NDArray:
-    """x[key]. Whole ranges, ints and contiguous slices give views; steps and arrays of indices give copies."""
+    """x[key]. Whole ranges, ints and contiguous slices give views; steps and arrays of indices give
+    copies."""
     if type(key) is int and self.shape and not (state.recording and self._tape is not None):
         n, rest = self.shape[0], self.shape[1:]
         if not -n <= key < n:
@@ -400,7 +474,8 @@ def getitem(self: NDArray, key) -> NDArray:
 def setitem(self: NDArray, key, value) -> None:
     """x[key] = value; the value broadcasts and is converted to x's dtype.
 
-    Raises IndexError, ValueError or TypeError with x as it was, and MXNetError for arrays that autograd has recorded.
+    Raises IndexError, ValueError or TypeError with x as it was, and MXNetError for arrays that
+    autograd has recorded.
     """
     part = _part_of(key, self.shape)
     if part is None:
@@ -414,17 +489,31 @@ def setitem(self: NDArray, key, value) -> None:
 
 
 def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
-    """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one into a part."""
+    """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one
+    into a part."""
     if not state.recording:
         return
     if target._tape is not None and not spent(target._tape):
-        raise MXNetError(compose(
-            "Assigning to NDArrays that are already in a computational graph will cause undefined behavior when "
-            "evaluating gradients", fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()"))
-    if not whole and isinstance(value, NDArray) and value._tape is not None and not spent(value._tape):
-        raise MXNetError(compose(
-            "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with autograd: a recorded array "
-            "cannot be written into part of another", fix="build the array with nd.concat, nd.stack or nd.where"))
+        raise MXNetError(
+            compose(
+                "Assigning to NDArrays that are already in a computational graph will cause"
+                " undefined behavior when evaluating gradients",
+                fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()",
+            )
+        )
+    if (
+        not whole
+        and isinstance(value, NDArray)
+        and value._tape is not None
+        and not spent(value._tape)
+    ):
+        raise MXNetError(
+            compose(
+                "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with"
+                " autograd: a recorded array cannot be written into part of another",
+                fix="build the array with nd.concat, nd.stack or nd.where",
+            )
+        )
 
 
 def iterate(self: NDArray):

@@ -1,4 +1,6 @@
-"""Exchange with NumPy and other libraries: zero-copy through DLPack and from_numpy, copies through __array__."""
+"""Exchange with NumPy and other libraries: zero-copy through DLPack and from_numpy, copies through
+__array__."""
+
 from __future__ import annotations
 
 import ctypes
@@ -15,7 +17,8 @@ KDL_CPU = 1
 ENTERED_BY_US = (b"dltensor", b"dltensor_versioned")
 
 
-# ---- out -------------------------------------------------------------------------------------------------------
+# ---- out -----------------------------------------------------------------------------------------
+
 
 class _Memory:
     """An array's memory as NumPy sees it; keeps the array alive, without its place on the tape."""
@@ -23,20 +26,29 @@ class _Memory:
     def __init__(self, array: NDArray):
         self.array = array.detach()
         s = array._spec
-        self.__array_interface__ = {"version": 3, "shape": s.shape, "typestr": np.dtype(s.dtype).str,
-                                    "data": (int(ffi.cast("uintptr_t", lib.pl_array_data(array._handle))), False)}
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": s.shape,
+            "typestr": np.dtype(s.dtype).str,
+            "data": (int(ffi.cast("uintptr_t", lib.pl_array_data(array._handle))), False),
+        }
 
 
 def _shared(array: NDArray) -> np.ndarray:
     """A NumPy array on the same memory; the caller has waited. Raises BufferError for bfloat16."""
     if array._spec.dtype == "bfloat16":
-        raise BufferError(compose("DLPack: bfloat16 arrays cannot be shared, since NumPy has no such dtype",
-                                  fix="x.astype('float32')"))
+        raise BufferError(
+            compose(
+                "DLPack: bfloat16 arrays cannot be shared, since NumPy has no such dtype",
+                fix="x.astype('float32')",
+            )
+        )
     return np.asarray(_Memory(array)) if array.size else np.empty(array.shape, array._spec.dtype)
 
 
 def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-    """A capsule on this array's memory, for from_dlpack of other libraries. Waits until nobody writes it.
+    """A capsule on this array's memory, for from_dlpack of other libraries. Waits until nobody
+    writes it.
 
     Later operations of plait on the array do not wait for the other library, nor it for them.
     Raises BufferError for bfloat16, for another device, or with a stream.
@@ -67,15 +79,21 @@ def to_dlpack_for_write(data: NDArray):
 
 
 def __array__(self, dtype=None, copy=None) -> np.ndarray:
-    """A copy of the values for NumPy. Raises ValueError if copy is False: operations could still write the memory."""
+    """A copy of the values for NumPy. Raises ValueError if copy is False: operations could still
+    write the memory."""
     if copy is False:
-        raise InvalidValue(compose("an NDArray cannot be seen by NumPy without a copy",
-                                 fix="np.from_dlpack(x) shares the memory"))
+        raise InvalidValue(
+            compose(
+                "an NDArray cannot be seen by NumPy without a copy",
+                fix="np.from_dlpack(x) shares the memory",
+            )
+        )
     values = self.asnumpy()
     return values if dtype is None else values.astype(dtype, copy=False)
 
 
-# ---- in --------------------------------------------------------------------------------------------------------
+# ---- in ------------------------------------------------------------------------------------------
+
 
 class _Capsule:
     """A bare capsule as NumPy's from_dlpack wants it."""
@@ -95,25 +113,35 @@ def _is_capsule(value) -> bool:
 
 
 def from_dlpack(dlpack) -> NDArray:
-    """An NDArray on the memory of another library's array (anything with __dlpack__), or of a capsule.
+    """An NDArray on the memory of another library's array (anything with __dlpack__), or of a
+    capsule.
 
-    Memory that is read-only or not contiguous is copied. The other array stays alive as long as the NDArray needs it.
-    Raises TypeError for other objects and used capsules, DeviceError for arrays that are not on the CPU.
+    Memory that is read-only or not contiguous is copied. The other array stays alive as long as the
+    NDArray needs it. Raises TypeError for other objects and used capsules, DeviceError for arrays
+    that are not on the CPU.
     """
     writable = False
     if _is_capsule(dlpack):
         name = _capsule_name(dlpack)
         if name not in ENTERED_BY_US:
-            raise InvalidType(f"from_dlpack: the capsule was used before or is no DLPack capsule (its name is {name!r})")
-        producer, writable = _Capsule(dlpack), name == b"dltensor"        # old capsules have no read-only mark
+            raise InvalidType(
+                "from_dlpack: the capsule was used before or is no DLPack capsule (its name is"
+                f" {name!r})"
+            )
+        # old capsules have no read-only mark
+        producer, writable = _Capsule(dlpack), name == b"dltensor"
     elif hasattr(dlpack, "__dlpack__"):
         producer = dlpack
         kind, number = dlpack.__dlpack_device__()
         if kind != KDL_CPU:
-            raise DeviceError(f"from_dlpack: the array is on DLPack device ({kind}, {number}), only the CPU (1, 0) is "
-                              "usable here\n  fix: move it to the CPU first")
+            raise DeviceError(
+                f"from_dlpack: the array is on DLPack device ({kind}, {number}), only the CPU (1,"
+                " 0) is usable here\n  fix: move it to the CPU first"
+            )
     else:
-        raise InvalidType(f"from_dlpack: needs an array with __dlpack__ or a capsule, got {type(dlpack).__name__}")
+        raise InvalidType(
+            f"from_dlpack: needs an array with __dlpack__ or a capsule, got {type(dlpack).__name__}"
+        )
     try:
         values = np.from_dlpack(producer)
     except (RuntimeError, BufferError, ValueError) as error:
@@ -131,10 +159,11 @@ def _capsule_name(capsule) -> bytes | None:
 
 
 def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
-    """An NDArray of a NumPy array's dtype; with zero_copy on its memory, which NumPy must not write any more.
+    """An NDArray of a NumPy array's dtype; with zero_copy on its memory, which NumPy must not write
+    any more.
 
-    Raises ValueError when zero_copy is asked for an array that is not C-contiguous. The NumPy array becomes read-only
-    with zero_copy, as in MXNet.
+    Raises ValueError when zero_copy is asked for an array that is not C-contiguous. The NumPy array
+    becomes read-only with zero_copy, as in MXNet.
     """
     if not isinstance(ndarray, np.ndarray):
         raise InvalidType(f"from_numpy: needs a numpy.ndarray, got {type(ndarray).__name__}")
@@ -142,15 +171,21 @@ def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
     if not zero_copy:
         return from_memory(ndarray, current_context(), name)
     if not ndarray.flags.c_contiguous:
-        raise InvalidValue(compose(f"from_numpy: zero_copy needs a C-contiguous array, got strides {ndarray.strides} for "
-                                 f"shape {ndarray.shape}", fix="zero_copy=False, or np.ascontiguousarray(x)"))
+        raise InvalidValue(
+            compose(
+                f"from_numpy: zero_copy needs a C-contiguous array, got strides {ndarray.strides}"
+                f" for shape {ndarray.shape}",
+                fix="zero_copy=False, or np.ascontiguousarray(x)",
+            )
+        )
     out = _wrapped(ndarray, current_context())
     ndarray.flags.writeable = False
     return out
 
 
 def _wrapped(values: np.ndarray, device: Context) -> NDArray:
-    """An NDArray on `values`' memory; the core lets go of `values` when the last user of the memory is done."""
+    """An NDArray on `values`' memory; the core lets go of `values` when the last user of the memory
+    is done."""
     number = callback.keep(values)
     data = ffi.cast("void *", values.ctypes.data)
     handle = lib.pl_array_wrap(data, values.nbytes, lib.plpy_release, callback.pointer_to(number))
@@ -162,4 +197,5 @@ def _wrapped(values: np.ndarray, device: Context) -> NDArray:
 
 for _method in (__dlpack__, __dlpack_device__, __array__, to_dlpack_for_read, to_dlpack_for_write):
     setattr(NDArray, _method.__name__, _method)
-NDArray.__array_ufunc__ = None      # np.add(x, y) is a TypeError, and a NumPy number times x is left to x
+# np.add(x, y) is a TypeError, and a NumPy number times x is left to x
+NDArray.__array_ufunc__ = None

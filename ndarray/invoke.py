@@ -1,4 +1,6 @@
-"""invoke: the life of one eager call. Look up the plan, make one call into the core, note it on the tape."""
+"""invoke: the life of one eager call. Look up the plan, make one call into the core, note it on the
+tape."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -18,12 +20,14 @@ MAX_KEYS = 8192
 
 
 def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None):
-    """Applies an operator. attrs: as a caller gives them. Returns an NDArray, or a list for several visible outputs.
+    """Applies an operator. attrs: as a caller gives them. Returns an NDArray, or a list for several
+    visible outputs.
 
     out: array(s) to write the visible outputs into. ctx: device of operators without inputs.
     Raises OperatorError and its kin at once when shapes, dtypes or attributes are wrong.
     """
-    for a in inputs:                     # a Symbol: a forward that calls nd functions is being traced
+    # a Symbol: a forward that calls nd functions is being traced
+    for a in inputs:
         if a.__class__ is not NDArray and hasattr(a, "_compose_operator"):
             return a._compose_operator(op, inputs, attrs)
     if op.variadic_key and op.variadic_key not in attrs:
@@ -45,21 +49,27 @@ def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
         return device
     for a in inputs:
         if op.variadic and isinstance(a, (list, tuple)):
-            raise InvalidType(f"{op.name}: every input must be an NDArray, got {type(a).__name__}\n  fix: nd.{op.name}(*arrays)")
+            raise InvalidType(
+                f"{op.name}: every input must be an NDArray, got {type(a).__name__}\n  fix:"
+                f" nd.{op.name}(*arrays)"
+            )
         check_nd(a, f"{op.name}: every input")
     device = inputs[0]._spec.device
     for a in inputs:
         if a._spec.device is not device and a._spec.device != device:
-            raise DeviceError(f"{op.name}: all inputs must be on one device, got {device} and {a._spec.device}"
-                              f"\n  fix: x.as_in_context({device})")
+            raise DeviceError(
+                f"{op.name}: all inputs must be on one device, got {device} and {a._spec.device}"
+                f"\n  fix: x.as_in_context({device})"
+            )
     return device
 
 
 def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out=None):
-    """Runs a plan on arrays: one call into the core; then the tape. Returns the visible output(s), or `out`."""
+    """Runs a plan on arrays: one call into the core; then the tape. Returns the visible output(s),
+    or `out`."""
     if out is None:
         made = launch(plan, inputs, scalars, ())
-        return made[0] if plan.n_visible == 1 else made[:plan.n_visible]
+        return made[0] if plan.n_visible == 1 else made[: plan.n_visible]
     targets = _targets(plan, out)
     if _overlap(plan, inputs, targets):
         results = run(plan, inputs, scalars)
@@ -72,7 +82,14 @@ def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), ou
 
 def launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
     """One call into the core, noted on the tape. Returns every output."""
-    made = call(plan.handle, plan.out_specs, inputs, targets, scalars, location.capture() if plan.can_fail else -1)
+    made = call(
+        plan.handle,
+        plan.out_specs,
+        inputs,
+        targets,
+        scalars,
+        location.capture() if plan.can_fail else -1,
+    )
     if plan.can_fail and is_naive():
         for a in [*made, *(inputs[i] for i in plan.mutated)]:
             wait(a._handle)
@@ -93,27 +110,40 @@ def _targets(plan: Plan, out) -> list[NDArray]:
     """The arrays of `out`, checked against the plan. Raises OperatorError."""
     targets = list(out) if isinstance(out, (list, tuple)) else [out]
     if len(targets) != plan.n_visible:
-        raise OperatorError(plan.op.name, f"out must have {plan.n_visible} arrays, got {len(targets)}")
+        raise OperatorError(
+            plan.op.name, f"out must have {plan.n_visible} arrays, got {len(targets)}"
+        )
     for target, s in zip(targets, plan.out_specs):
         check_nd(target, f"{plan.op.name}: out")
         if target._spec.shape != s.shape or target._spec.dtype != s.dtype:
-            raise OperatorError(plan.op.name, f"out must have shape {s.shape} and dtype {s.dtype}, got "
-                                f"{target._spec.shape} and {target._spec.dtype}")
+            raise OperatorError(
+                plan.op.name,
+                f"out must have shape {s.shape} and dtype {s.dtype}, got "
+                f"{target._spec.shape} and {target._spec.dtype}",
+            )
         if state.recording and target._tape.__class__ is tuple and not spent(target._tape):
-            raise OperatorError(plan.op.name, "cannot write into an array that autograd has recorded: assigning to "
-                                "NDArrays that are already in a computational graph would change its gradients",
-                                fix="use out-of-place operations inside autograd.record()")
+            raise OperatorError(
+                plan.op.name,
+                "cannot write into an array that autograd has recorded: assigning to "
+                "NDArrays that are already in a computational graph would change its gradients",
+                fix="use out-of-place operations inside autograd.record()",
+            )
     return targets
 
 
 def _overlap(plan: Plan, inputs, targets) -> bool:
     """Does an output share memory with an input that the kernel must not overwrite?"""
-    return any(not (same and (i, j) in plan.op.inplace and inputs[i]._spec.nbytes == targets[j]._spec.nbytes)
-               for i, j, same in shared(inputs, targets))
+    return any(
+        not (
+            same and (i, j) in plan.op.inplace and inputs[i]._spec.nbytes == targets[j]._spec.nbytes
+        )
+        for i, j, same in shared(inputs, targets)
+    )
 
 
 def binary_method(both: str, right: str):
-    """The method for `array <op> array` and `array <op> number`: the shortest way through a plan."""
+    """The method for `array <op> array` and `array <op> number`: the shortest way through a
+    plan."""
     op, scalar_op = lookup(both), lookup(right)
     pairs: dict = {}
     singles: dict = {}
@@ -149,10 +179,13 @@ def binary_method(both: str, right: str):
 
     def first_scalar(self, other):
         value = as_number(other)
-        plan = make_plan(scalar_op, scalar_op.parse({"scalar": value}), (self._spec,), self._spec.device)
+        plan = make_plan(
+            scalar_op, scalar_op.parse({"scalar": value}), (self._spec,), self._spec.device
+        )
         if not plan.can_fail:
             _remember(singles, self._spec, plan)
         return run(plan, (self,), (value,))
+
     return method
 
 
@@ -168,6 +201,7 @@ def scalar_method(left: str):
                 raise
             return not_a_number(self, other, op)
         return invoke(op, (self,), {"scalar": value})
+
     return method
 
 
@@ -178,24 +212,34 @@ def _remember(cache: dict, key, plan: Plan) -> None:
 
 
 def as_number(value) -> float:
-    """A scalar operand. Raises TypeError, also for NumPy arrays of one element and numbers in strings."""
+    """A scalar operand. Raises TypeError, also for NumPy arrays of one element and numbers in
+    strings."""
     if isinstance(value, (str, bytes, np.ndarray)):
         raise TypeError("not a number")
     return float(value)
 
 
 def not_a_number(self, other, op):
-    """NotImplemented, or TypeError where Python's own answer would mislead: NumPy arrays, and x == [1, 2]."""
+    """NotImplemented, or TypeError where Python's own answer would mislead: NumPy arrays, and x ==
+    [1, 2]."""
     compares = "equal" in op.name and other is not None
     if compares or hasattr(other, "__array__") or isinstance(other, (list, tuple)):
-        raise InvalidType(f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with nd.array(x)")
+        raise InvalidType(
+            f"{op.name}: cannot mix NDArray and {type(other).__name__}\n  fix: convert it with"
+            " nd.array(x)"
+        )
     return NotImplemented
 
 
 def copy_into(source: NDArray, target: NDArray) -> None:
     """Writes source into target: same shape, any device; the dtype is converted."""
     if source._spec.dtype == target._spec.dtype:
-        run(make_plan(_COPY, _COPY.parse({}), [source._spec], target._spec.device), [source], (), target)
+        run(
+            make_plan(_COPY, _COPY.parse({}), [source._spec], target._spec.device),
+            [source],
+            (),
+            target,
+        )
     else:
         cast = lookup("Cast")
         attrs = cast.parse({"dtype": target._spec.dtype})

@@ -1,4 +1,5 @@
 """NDArray's methods: Python operators, operator records as methods, and what only arrays can do."""
+
 from __future__ import annotations
 
 import html
@@ -36,11 +37,12 @@ def _in_place(both: str, right: str):
             return not_a_number(self, other, array_op)
         refuse_recorded(self)
         return invoke(number_op, (self,), {"scalar": value}, self)
+
     return assign
 
 
 for _operator, (_both, _right, _) in BINARY.items():
-    if _operator != "pow":                # x **= 2 makes a new array, as in MXNet
+    if _operator != "pow":  # x **= 2 makes a new array, as in MXNet
         setattr(NDArray, f"__i{_operator}__", _in_place(_both, _right))
 NDArray.__idiv__ = NDArray.__itruediv__
 
@@ -57,9 +59,15 @@ class _OperatorMethod:
         return function if instance is None else function.__get__(instance)
 
 
-ALSO = ("broadcast_like", "one_hot", "reshape_like", "take")       # their first input has another name than `data`
-for _name, _op in REGISTRY.items():       # every public operator whose first input is `data` is a method
-    if (_op.inputs[:1] == ("data",) or _name in ALSO) and _name[0].islower() and _name not in NDArray.__dict__:
+# their first input has another name than `data`
+ALSO = ("broadcast_like", "one_hot", "reshape_like", "take")
+# every public operator whose first input is `data` is a method
+for _name, _op in REGISTRY.items():
+    if (
+        (_op.inputs[:1] == ("data",) or _name in ALSO)
+        and _name[0].islower()
+        and _name not in NDArray.__dict__
+    ):
         setattr(NDArray, _name, _OperatorMethod(_name))
 NDArray.__abs__ = lambda self: functions.abs(self)
 
@@ -74,7 +82,8 @@ def asscalar(self):
 
 @method
 def attach_grad(self, grad_req: str = "write", stype=None) -> None:
-    """Makes this array a variable: backward stores (or adds) its gradient in `.grad`. Detaches it from the tape."""
+    """Makes this array a variable: backward stores (or adds) its gradient in `.grad`. Detaches it
+    from the tape."""
     autograd.mark_variables([self], [functions.zeros_like(self.detach())], grad_req)
 
 
@@ -107,7 +116,8 @@ def copy(self) -> NDArray:
 
 @method
 def copyto(self, other):
-    """Copies into an array of the same shape, or to a device (a new array); converts the dtype. Returns the target."""
+    """Copies into an array of the same shape, or to a device (a new array); converts the dtype.
+    Returns the target."""
     if isinstance(other, Context):
         other.check()
         target = functions.empty(self.shape, other, self._spec.dtype)
@@ -115,11 +125,14 @@ def copyto(self, other):
         target = other
         if target.shape != self.shape:
             raise InvalidValue(f"copyto: shapes must be equal, got {self.shape} and {target.shape}")
-        if lib.pl_array_shares(target._handle, self._handle) and \
-                lib.pl_array_data(target._handle) == lib.pl_array_data(self._handle):
+        if lib.pl_array_shares(target._handle, self._handle) and lib.pl_array_data(
+            target._handle
+        ) == lib.pl_array_data(self._handle):
             return target
     else:
-        raise InvalidType(f"copyto: the target must be an NDArray or a Context, got {type(other).__name__}")
+        raise InvalidType(
+            f"copyto: the target must be an NDArray or a Context, got {type(other).__name__}"
+        )
     copy_into(self, target)
     return target
 
@@ -153,7 +166,9 @@ def reshape(self, *shape, **kwargs) -> NDArray:
         shape = _sizes(shape[0])
     elif not shape:
         if "shape" not in kwargs:
-            raise MXNetError("reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)")
+            raise MXNetError(
+                "reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)"
+            )
         shape = kwargs["shape"]
         shape = (shape,) if hasattr(shape, "__index__") else _sizes(shape)
     return view(self, "Reshape", {"shape": _sizes(shape), "reverse": kwargs.get("reverse", False)})
@@ -178,8 +193,10 @@ def __bool__(self):
     if self.size == 0:
         return False
     if self.size != 1:
-        raise InvalidValue("The truth value of an NDArray with multiple elements is ambiguous\n  fix: x.sum() > 0, "
-                         "x.asnumpy().any()")
+        raise InvalidValue(
+            "The truth value of an NDArray with multiple elements is ambiguous\n  fix: x.sum() > 0,"
+            " x.asnumpy().any()"
+        )
     return bool(self.asscalar())
 
 
@@ -198,13 +215,17 @@ def __repr__(self):
 def _repr_html_(self):
     """Jupyter's view: the values and what they are."""
     shape = " x ".join(map(str, self.shape)) or "0-d"
-    return (f"<pre>{html.escape(_text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
-            f"{html.escape(str(self.context))}</small>")
+    return (
+        f"<pre>{html.escape(_text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
+        f"{html.escape(str(self.context))}</small>"
+    )
 
 
 def _one(self, what: str):
     if self.size != 1:
-        raise InvalidType(f"{what}: only an array of one element can be converted, got shape {self.shape}")
+        raise InvalidType(
+            f"{what}: only an array of one element can be converted, got shape {self.shape}"
+        )
     value = self.asnumpy().reshape(-1)
     return (from_bfloat16(value) if self._spec.dtype == "bfloat16" else value)[0]
 
@@ -223,24 +244,34 @@ def __int__(self):
 def __index__(self):
     value = _one(self, "index")
     if value.dtype.kind not in "iu":
-        raise InvalidType("index: only an integer array can be an index of Python sequences, got dtype "
-                        f"{self._spec.dtype}")
+        raise InvalidType(
+            "index: only an integer array can be an index of Python sequences, got dtype "
+            f"{self._spec.dtype}"
+        )
     return int(value)
 
 
 @method
 def slice_assign(self, rhs, begin, end, step) -> NDArray:
-    """Writes rhs into self[begin:end:step] (tuples with a number or None for each axis); returns self."""
+    """Writes rhs into self[begin:end:step] (tuples with a number or None for each axis); returns
+    self."""
     refuse_recorded(self, rhs)
-    return invoke(lookup("_slice_assign"), (self, rhs), {"begin": begin, "end": end, "step": step or ()}, self)
+    return invoke(
+        lookup("_slice_assign"), (self, rhs), {"begin": begin, "end": end, "step": step or ()}, self
+    )
 
 
 @method
 def slice_assign_scalar(self, value, begin, end, step) -> NDArray:
-    """Writes a number into self[begin:end:step] (tuples with a number or None for each axis); returns self."""
+    """Writes a number into self[begin:end:step] (tuples with a number or None for each axis);
+    returns self."""
     refuse_recorded(self)
-    return invoke(lookup("_slice_assign_scalar"), (self,),
-                  {"scalar": value, "begin": begin, "end": end, "step": step or ()}, self)
+    return invoke(
+        lookup("_slice_assign_scalar"),
+        (self,),
+        {"scalar": value, "begin": begin, "end": end, "step": step or ()},
+        self,
+    )
 
 
 @method
@@ -266,8 +297,10 @@ def as_nd_ndarray(self) -> NDArray:
 @method
 def as_np_ndarray(self):
     """Raises MXNetError: there are no arrays with NumPy's semantics here."""
-    raise MXNetError("as_np_ndarray: arrays with NumPy's semantics (mx.np) do not exist here"
-                     "\n  fix: stay with mx.nd, or x.asnumpy()")
+    raise MXNetError(
+        "as_np_ndarray: arrays with NumPy's semantics (mx.np) do not exist here"
+        "\n  fix: stay with mx.nd, or x.asnumpy()"
+    )
 
 
 def _fresh(self) -> bool:

@@ -1,4 +1,5 @@
 """Namespaces that follow from operator names: nd.linalg.gemm is the operator _linalg_gemm."""
+
 from __future__ import annotations
 
 import sys
@@ -10,6 +11,7 @@ from . import functions
 
 def derive(module: str, *prefixes: str):
     """(__getattr__, __dir__) of a module whose functions are the operators `prefix + name`."""
+
     def get(name: str):
         for prefix in prefixes:
             if prefix + name in REGISTRY and not name.startswith("__"):
@@ -19,6 +21,13 @@ def derive(module: str, *prefixes: str):
         raise MissingName(f"module {module!r} has no function {name!r}")
 
     def names():
-        return sorted({n.removeprefix(p) for p in prefixes for n in REGISTRY
-                       if n.startswith(p) and (p == "_" or not n.removeprefix(p).startswith("_"))})
+        return sorted(
+            {
+                n.removeprefix(p)
+                for p in prefixes
+                for n in REGISTRY
+                if n.startswith(p) and (p == "_" or not n.removeprefix(p).startswith("_"))
+            }
+        )
+
     return get, names

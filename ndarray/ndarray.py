@@ -1,4 +1,6 @@
-"""NDArray: an array whose contents the engine computes; a handle of the core and an interned Spec."""
+"""NDArray: an array whose contents the engine computes; a handle of the core and an interned
+Spec."""
+
 from __future__ import annotations
 
 import threading
@@ -16,12 +18,14 @@ from ..kernels.spec import NUMPY_DTYPES, Spec, spec
 class NDArray(Array):
     """A multi-dimensional array of one dtype on one device; operations on it run asynchronously.
 
-    Made by `nd.array`, `nd.zeros` ..., not by calling the class. Reading values (asnumpy, printing) waits for them.
+    Made by `nd.array`, `nd.zeros` ..., not by calling the class. Reading values (asnumpy, printing)
+    waits for them.
     """
+
     __slots__ = ()
     __array_priority__ = 1000.0
 
-    # ---- what it is ----------------------------------------------------------------------------------------
+    # ---- what it is ------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -55,10 +59,11 @@ class NDArray(Array):
     def handle(self) -> int:
         return self._handle
 
-    # ---- values --------------------------------------------------------------------------------------------
+    # ---- values ----------------------------------------------------------------------------------
 
     def wait_to_read(self) -> None:
-        """Blocks until the contents are computed. Raises the MXNetError of the operation that failed, if one did."""
+        """Blocks until the contents are computed. Raises the MXNetError of the operation that
+        failed, if one did."""
         wait(self._handle)
 
     def wait_to_write(self) -> None:
@@ -83,7 +88,9 @@ def empty_like_spec(s: Spec) -> NDArray:
     s.device.check()
     handle = lib.pl_array_new(s.nbytes) if s.nbytes <= MAX_BYTES else 0
     if not handle:
-        raise OutOfMemory(f"no memory for an array of shape {s.shape} and dtype {s.dtype} ({s.nbytes} bytes)")
+        raise OutOfMemory(
+            f"no memory for an array of shape {s.shape} and dtype {s.dtype} ({s.nbytes} bytes)"
+        )
     return make(handle, s)
 
 
@@ -92,12 +99,15 @@ def from_memory(values: np.ndarray, ctx=None, dtype: str | None = None) -> NDArr
     name = dtype or dtype_name(values.dtype)
     out = empty_like_spec(spec(tuple(values.shape), name, ctx or current_context()))
     if values.size:
-        out._memory()[...] = values if NUMPY_DTYPES[name] == values.dtype else _converted(values, name)
+        out._memory()[...] = (
+            values if NUMPY_DTYPES[name] == values.dtype else _converted(values, name)
+        )
     return out
 
 
 def _converted(values: np.ndarray, name: str) -> np.ndarray:
     from ..kernels.spec import BFLOAT16, from_bfloat16, round_to_bfloat16
+
     if values.dtype == BFLOAT16:
         values = from_bfloat16(values)
     if name == "bfloat16":
@@ -108,6 +118,7 @@ def _converted(values: np.ndarray, name: str) -> np.ndarray:
 
 class _State(threading.local):
     """What autograd's scopes switch, for each thread."""
+
     recording = False
     training = False
 
@@ -117,4 +128,6 @@ state = _State()
 
 def check_nd(value, what: str):
     if not isinstance(value, NDArray):
-        raise InvalidType(f"{what} must be an NDArray, got {type(value).__name__}\n  fix: nd.array(x)")
+        raise InvalidType(
+            f"{what} must be an NDArray, got {type(value).__name__}\n  fix: nd.array(x)"
+        )

@@ -1,8 +1,9 @@
 """nd.random, mx.random: arrays of random numbers.
 
-Parameters are all numbers, or all NDArrays: then `shape` samples are drawn for each element of the parameters.
-The stream depends on the seed alone, not on the number of threads.
+Parameters are all numbers, or all NDArrays: then `shape` samples are drawn for each element of the
+parameters. The stream depends on the seed alone, not on the number of threads.
 """
+
 from __future__ import annotations
 
 from ..engine import lib
@@ -28,7 +29,8 @@ __all__ = [
 
 
 def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
-    """Samples of a distribution: the operator `_random_<name>` for numbers, `_sample_<name>` for NDArrays."""
+    """Samples of a distribution: the operator `_random_<name>` for numbers, `_sample_<name>` for
+    NDArrays."""
     attrs = {k: v for k, v in kwargs.items() if v is not None}
     if shape is not None:
         attrs["shape"] = shape
@@ -40,7 +42,9 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
             try:
                 attrs[key] = float(value)
             except TypeError:
-                raise InvalidValue(f"{name}: {key} must be a number or an NDArray, got {type(value).__name__}") from None
+                raise InvalidValue(
+                    f"{name}: {key} must be a number or an NDArray, got {type(value).__name__}"
+                ) from None
         if shape is None and out is None:
             attrs["shape"] = (1,)
         elif shape is None:
@@ -50,8 +54,12 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
         return invoke(lookup(f"_random_{name}"), (), attrs, out, ctx)
     if len(arrays) < len(params):
         kinds = ", ".join(f"{k} {type(v).__name__}" for k, v in params.items())
-        raise InvalidValue(compose(f"{name}: parameters must be all NDArrays or all numbers, got {kinds}",
-                                 fix="nd.full(shape, x) makes an array of a number"))
+        raise InvalidValue(
+            compose(
+                f"{name}: parameters must be all NDArrays or all numbers, got {kinds}",
+                fix="nd.full(shape, x) makes an array of a number",
+            )
+        )
     return invoke(lookup(f"_sample_{name}"), arrays, attrs, out)
 
 
@@ -78,7 +86,7 @@ def randint(low, high, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> 
 
 def exponential(scale=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
     """Exponential with mean scale."""
-    rate = scale ** -1.0
+    rate = scale**-1.0
     return _draw("exponential", {"lam": rate}, shape, dtype, ctx, out, kwargs)
 
 
@@ -97,13 +105,18 @@ def negative_binomial(k=1, p=1, shape=None, dtype=None, ctx=None, out=None, **kw
     return _draw("negative_binomial", {"k": k, "p": p}, shape, dtype, ctx, out, kwargs)
 
 
-def generalized_negative_binomial(mu=1, alpha=1, shape=None, dtype=None, ctx=None, out=None, **kwargs) -> NDArray:
+def generalized_negative_binomial(
+    mu=1, alpha=1, shape=None, dtype=None, ctx=None, out=None, **kwargs
+) -> NDArray:
     """Poisson whose mean is Gamma distributed: mean mu, dispersion alpha."""
-    return _draw("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out, kwargs)
+    return _draw(
+        "generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, ctx, out, kwargs
+    )
 
 
 def multinomial(data, shape=None, get_prob=False, out=None, dtype="int32", **kwargs):
-    """Indices drawn with the probabilities of data's last axis; with their log likelihoods if get_prob."""
+    """Indices drawn with the probabilities of data's last axis; with their log likelihoods if
+    get_prob."""
     attrs = {"get_prob": get_prob, "dtype": dtype_name(dtype), **kwargs}
     if shape is not None:
         attrs["shape"] = shape
@@ -120,8 +133,10 @@ def seed(seed_state, ctx="all") -> None:
     try:
         state = seed_state.__index__()
     except AttributeError:
-        raise InvalidValue(f"seed: seed_state must be an int, got {type(seed_state).__name__}") from None
-    lib.pl_seed(state % 2 ** 53)        # the seed travels to kernels in a double
+        raise InvalidValue(
+            f"seed: seed_state must be an int, got {type(seed_state).__name__}"
+        ) from None
+    lib.pl_seed(state % 2**53)  # the seed travels to kernels in a double
 
 
 def seed_all(n: int) -> None:
@@ -129,19 +144,25 @@ def seed_all(n: int) -> None:
     import random
 
     import numpy
+
     seed(n)
     random.seed(n)
-    numpy.random.seed(n % 2 ** 32)
+    numpy.random.seed(n % 2**32)
 
 
 def __getattr__(name: str):
     """The operators `_random_<name>_like`: as many samples as an array has elements."""
     if not name.startswith("_") and f"_random_{name}" in REGISTRY:
         from . import functions
+
         return getattr(functions, f"_random_{name}")
     raise MissingName(f"module 'nd.random' has no function {name!r}")
 
 
 def __dir__():
-    like = (n.removeprefix("_random_") for n in REGISTRY if n.startswith("_random_") and n.endswith("_like"))
+    like = (
+        n.removeprefix("_random_")
+        for n in REGISTRY
+        if n.startswith("_random_") and n.endswith("_like")
+    )
     return sorted({*__all__, *like})

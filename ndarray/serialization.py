@@ -1,9 +1,11 @@
 """nd.save and nd.load: MXNet's binary format for lists and dicts of arrays, byte for byte.
 
-A file is: magic, 0, number of arrays, the arrays, number of names (0 or as many), the names; little-endian.
-An array of version 2 (3: 0-d arrays) is: magic, storage type, shape, device, dtype, values. Version 1 has no storage
-type; version 0 has 32-bit dimensions and its number of dimensions where the others have a magic.
+A file is: magic, 0, number of arrays, the arrays, number of names (0 or as many), the names;
+little-endian. An array of version 2 (3: 0-d arrays) is: magic, storage type, shape, device, dtype,
+values. Version 1 has no storage type; version 0 has 32-bit dimensions and its number of dimensions
+where the others have a magic.
 """
+
 from __future__ import annotations
 
 import os
@@ -24,7 +26,7 @@ LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 DENSE, ROW_SPARSE, CSR = 0, 1, 2
 MAX_DIMS = 64
-MAX_ITEMS = 1 << 40           # above any real file: such a count means that this is none
+MAX_ITEMS = 1 << 40  # above any real file: such a count means that this is none
 
 
 class FileError(MXNetError, ValueError):
@@ -32,20 +34,24 @@ class FileError(MXNetError, ValueError):
 
 
 class Record(NamedTuple):
-    """One array of a file: dense values (a view of the file's bytes) and whether they were stored sparse."""
+    """One array of a file: dense values (a view of the file's bytes) and whether they were stored
+    sparse."""
+
     values: np.ndarray
     sparse: bool
 
 
-# ---- writing --------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
+
 
 def save(fname, data) -> None:
     """Writes an array, a list of arrays or a dict of name -> array to a file.
 
-    The file appears whole or not at all. Raises ValueError or TypeError for other data, MXNetError where it
-    cannot write.
+    The file appears whole or not at all. Raises ValueError or TypeError for other data, MXNetError
+    where it cannot write.
     """
-    chunks = _chunks(data)                   # everything is checked and computed before a file is touched
+    # everything is checked and computed before a file is touched
+    chunks = _chunks(data)
     path = _path(fname, "save")
     part = f"{path}.{os.getpid()}.part"
     try:
@@ -80,16 +86,22 @@ def _chunks(data) -> list:
     elif isinstance(data, list):
         arrays = data
     else:
-        raise InvalidValue(f"save: data must be an NDArray, a list of NDArrays or a dict of str to NDArray, got "
-                         f"{type(data).__name__}")
+        raise InvalidValue(
+            "save: data must be an NDArray, a list of NDArrays or a dict of str to NDArray, got "
+            f"{type(data).__name__}"
+        )
     for name in names:
         if not isinstance(name, str):
             raise InvalidType(f"save: names must be str, got {type(name).__name__} {name!r}")
     for i, array in enumerate(arrays):
         if not isinstance(array, NDArray):
             at = repr(names[i]) if names else f"number {i}"
-            raise InvalidType(compose(f"save: every value must be an NDArray, got {type(array).__name__} for {at}",
-                                    fix="nd.array(x)"))
+            raise InvalidType(
+                compose(
+                    f"save: every value must be an NDArray, got {type(array).__name__} for {at}",
+                    fix="nd.array(x)",
+                )
+            )
     chunks = [struct.pack("<QQQ", LIST_MAGIC, 0, len(arrays))]
     for array in arrays:
         chunks += _record(array)
@@ -104,26 +116,33 @@ def _record(array: NDArray) -> list:
     s = array._spec
     n = len(s.shape)
     device_id = s.device.device_id if s.device.device_type == "cpu" else 0
-    head = struct.pack(f"<Iii{n}qiii", V2 if n else V3, DENSE, n, *s.shape, 1, device_id, DTYPES.index(s.dtype))
+    head = struct.pack(
+        f"<Iii{n}qiii", V2 if n else V3, DENSE, n, *s.shape, 1, device_id, DTYPES.index(s.dtype)
+    )
     return [head, array.asnumpy().tobytes()]
 
 
-# ---- reading --------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
+
 
 def load(fname):
     """The arrays of a file: a list, or a dict if they have names.
 
-    Every version of MXNet's format is read, sparse arrays as dense ones with a warning. Raises FileError where the file
-    is foreign, truncated or damaged, MXNetError where it cannot be read; nothing is loaded then.
+    Every version of MXNet's format is read, sparse arrays as dense ones with a warning. Raises
+    FileError where the file is foreign, truncated or damaged, MXNetError where it cannot be read;
+    nothing is loaded then.
     """
     path = _path(fname, "load")
     try:
         with open(path, "rb") as file:
             content = file.read()
     except OSError as error:
-        raise MXNetError(compose(f"load: cannot read {path!r}: {error.strerror}",
-                                 fix=f"the working directory is {os.getcwd()}" if not os.path.isabs(path) else None)
-                         ) from error
+        raise MXNetError(
+            compose(
+                f"load: cannot read {path!r}: {error.strerror}",
+                fix=f"the working directory is {os.getcwd()}" if not os.path.isabs(path) else None,
+            )
+        ) from error
     return _load(content, f"load: {path!r}")
 
 
@@ -149,13 +168,18 @@ class _Reader:
         self.content, self.what, self.at = content, what, 0
 
     def fail(self, rule: str):
-        raise FileError(f"{self.what} is no whole MXNet array file: {rule} (Invalid NDArray file format)")
+        raise FileError(
+            f"{self.what} is no whole MXNet array file: {rule} (Invalid NDArray file format)"
+        )
 
     def take(self, n_bytes: int, field: str) -> memoryview:
         end = self.at + n_bytes
         if n_bytes < 0 or end > len(self.content):
-            self.fail(f"{field} needs {n_bytes} bytes at offset {self.at}, the file ends at {len(self.content)}")
-        part = memoryview(self.content)[self.at:end]
+            self.fail(
+                f"{field} needs {n_bytes} bytes at offset {self.at}, the file ends at"
+                f" {len(self.content)}"
+            )
+        part = memoryview(self.content)[self.at : end]
         self.at = end
         return part
 
@@ -164,19 +188,22 @@ class _Reader:
 
     def read_list(self) -> tuple[list[Record], list[str]]:
         if len(self.content) >= 8 and struct.unpack_from("<Q", self.content)[0] != LIST_MAGIC:
-            self.fail(f"it must start with the number {LIST_MAGIC:#x}, got the bytes {self.content[:8].hex(' ')}")
+            self.fail(
+                f"it must start with the number {LIST_MAGIC:#x}, got the bytes"
+                f" {self.content[:8].hex(' ')}"
+            )
         _, _, n = self.numbers("QQQ", "the header")
         if n > MAX_ITEMS:
             self.fail(f"it claims {n} arrays")
         records = []
         for i in range(n):
             records.append(self.record(f"array {i} of {n}"))
-        n_names, = self.numbers("Q", "the number of names")
+        (n_names,) = self.numbers("Q", "the number of names")
         if n_names not in (0, n):
             self.fail(f"it has {n} arrays and {n_names} names")
         names = []
         for i in range(n_names):
-            length, = self.numbers("Q", f"the length of name {i}")
+            (length,) = self.numbers("Q", f"the length of name {i}")
             try:
                 names.append(str(self.take(length, f"name {i}"), "utf-8"))
             except UnicodeDecodeError:
@@ -184,9 +211,9 @@ class _Reader:
         return records, names
 
     def record(self, which: str) -> Record:
-        magic, = self.numbers("I", which)
+        (magic,) = self.numbers("I", which)
         if magic in (V2, V3):
-            stype, = self.numbers("i", f"the storage type of {which}")
+            (stype,) = self.numbers("i", f"the storage type of {which}")
             if stype in (ROW_SPARSE, CSR):
                 return Record(self.sparse(which, stype), True)
             if stype != DENSE:
@@ -202,7 +229,7 @@ class _Reader:
         return Record(self.dense(which, shape, empty=not shape), False)
 
     def shape(self, which: str) -> tuple[int, ...]:
-        n, = self.numbers("i", f"the shape of {which}")
+        (n,) = self.numbers("i", f"the shape of {which}")
         if not 0 <= n <= MAX_DIMS:
             self.fail(f"{which} has {n} dimensions")
         shape = self.numbers(f"{n}q", f"the shape of {which}")
@@ -211,19 +238,22 @@ class _Reader:
         return shape
 
     def dtype(self, which: str) -> str:
-        flag, = self.numbers("i", f"the dtype of {which}")
+        (flag,) = self.numbers("i", f"the dtype of {which}")
         if not 0 <= flag < len(DTYPES):
             self.fail(f"{which} has the unknown dtype number {flag}")
         return DTYPES[flag]
 
     def values(self, which: str, shape, dtype: str) -> np.ndarray:
-        part = self.take(prod(shape) * ITEM_BYTES[dtype], f"the values of {which}, {dtype} {tuple(shape)},")
+        part = self.take(
+            prod(shape) * ITEM_BYTES[dtype], f"the values of {which}, {dtype} {tuple(shape)},"
+        )
         if dtype == "bool":
             return (np.frombuffer(part, np.uint8) != 0).reshape(shape)
         return np.frombuffer(part, NUMPY_DTYPES[dtype]).reshape(shape)
 
     def dense(self, which: str, shape, empty: bool) -> np.ndarray:
-        if empty:                                   # an array that never got memory: the record ends here
+        # an array that never got memory: the record ends here
+        if empty:
             return np.empty((0,), np.float32)
         self.numbers("ii", f"the device of {which}")
         return self.values(which, shape, self.dtype(which))
@@ -250,16 +280,17 @@ class _Reader:
         return dense
 
 
-# ---- pickling and copying ---------------------------------------------------------------------------------------
+# ---- pickling and copying ------------------------------------------------------------------------
+
 
 def _unpickle(content: bytes, device_type: str, device_id: int) -> NDArray:
-    array, = load_frombuffer(content)
+    (array,) = load_frombuffer(content)
     device = Context(device_type, device_id)
     if device == array.context:
         return array
     try:
         device.check()
-    except MXNetError:                              # pickled where there was a GPU
+    except MXNetError:  # pickled where there was a GPU
         return array
     return array.as_in_context(device)
 

@@ -1,4 +1,5 @@
 """The tape: what autograd records of each call. It is a graph, kept until backward has used it."""
+
 from __future__ import annotations
 
 import itertools
@@ -14,6 +15,7 @@ next_seq = itertools.count().__next__
 
 class Variable:
     """An array whose gradient is wanted: what attach_grad puts on its `_tape`."""
+
     __slots__ = ("array", "fresh", "grad", "req")
 
     def __init__(self, array: NDArray, grad: NDArray | None, req: str):
@@ -21,17 +23,22 @@ class Variable:
 
 
 class TapeNode:
-    """One recorded call. entries: where each input came from: None, a Variable, or (TapeNode, output index).
+    """One recorded call. entries: where each input came from: None, a Variable, or (TapeNode,
+    output index).
 
-    inputs, saved: the arrays that the gradient reads, so that the others can be freed before backward: inputs has None
-    for those it does not read, saved maps indices of outputs. All three are None once backward has used the tape.
+    inputs, saved: the arrays that the gradient reads, so that the others can be freed before
+        backward: inputs has None
+    for those it does not read, saved maps indices of outputs. All three are None once backward has
+    used the tape.
     """
+
     __slots__ = ("entries", "inputs", "plan", "saved", "scalars", "seq")
 
 
 def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
-    """Where arrays came from; None if from no variable. What backward has used up counts as a constant, as in MXNet:
-    a state carried from one truncated sequence to the next needs no detach."""
+    """Where arrays came from; None if from no variable. What backward has used up counts as a
+    constant, as in MXNet: a state carried from one truncated sequence to the next needs no
+    detach."""
     entries = tuple([a._tape for a in arrays])
     for e in entries:
         if e.__class__ is tuple and e[0].entries is None:
@@ -45,8 +52,11 @@ def spent(entry) -> bool:
     return entry.__class__ is tuple and entry[0].entries is None
 
 
-def record(plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]) -> None:
-    """Notes a call whose inputs depend on a variable; the outputs then know where they came from."""
+def record(
+    plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]
+) -> None:
+    """Notes a call whose inputs depend on a variable; the outputs then know where they came
+    from."""
     for a in inputs:
         if a._tape is not None:
             break
@@ -77,22 +87,27 @@ def record(plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: S
 
 
 def shadow(array: NDArray) -> NDArray:
-    """The same memory under a handle of its own, not on the tape: no reference cycle through the tape."""
+    """The same memory under a handle of its own, not on the tape: no reference cycle through the
+    tape."""
     return make(lib.pl_array_view(array._handle, 0), array._spec)
 
 
 def unread_and_saved(plan: Plan) -> tuple[tuple, tuple[int, ...]]:
-    """What the operator's gradient reads, found by writing it down once: indices of the inputs that it does not read
-    (Nones where it reads none at all, ready to stand for them) and of the outputs that it reads."""
+    """What the operator's gradient reads, found by writing it down once: indices of the inputs that
+    it does not read (Nones where it reads none at all, ready to stand for them) and of the outputs
+    that it reads."""
     nothing = (None,) * plan.n_in
     if plan.op.grad is None:
         return nothing, ()
     xs = [variable(f"x{i}", s.type) for i, s in enumerate(plan.in_specs)]
     node = plan_node(plan, xs, plan.scalars)
     from ..symbol.graph import Builder, topological
+
     ys = [Value(node, i) for i in range(len(node.types))]
     dys = [variable(f"dy{i}", y.type) for i, y in enumerate(ys)]
-    grads = plan.op.grad(Builder(bool(plan.attrs.get("train"))), dys, list(node.inputs), ys, **node.attrs)
+    grads = plan.op.grad(
+        Builder(bool(plan.attrs.get("train"))), dys, list(node.inputs), ys, **node.attrs
+    )
     grads = [g for g in grads if g is not None]
     # what `node` itself reads does not count: its results are kept
     read = {v for n in topological(grads) if n is not node for v in n.inputs} | set(grads)
@@ -107,7 +122,7 @@ def plan_node(plan: Plan, inputs: Sequence[Value], scalars: Sequence[float]):
         if p.dynamic:
             if isinstance(attrs[p.name], tuple):
                 n = len(attrs[p.name])
-                attrs[p.name] = tuple(scalars[at:at + n])
+                attrs[p.name] = tuple(scalars[at : at + n])
                 at += n
             else:
                 value = scalars[at]

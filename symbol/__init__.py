@@ -1,4 +1,6 @@
-"""sym: graphs. `sym.var("data")`, `sym.FullyConnected(...)`; everything above the graph is loaded when first used."""
+"""sym: graphs. `sym.var("data")`, `sym.FullyConnected(...)`; everything above the graph is loaded
+when first used."""
+
 from __future__ import annotations
 
 import importlib
@@ -7,7 +9,14 @@ import types
 from ..engine.error import MissingName
 
 # a namespace of operators: what their names start with in the registry
-NAMESPACES = {"contrib": "_contrib_", "linalg": "_linalg_", "sparse": "_sparse_", "image": "_image_", "_internal": "_", "op": ""}
+NAMESPACES = {
+    "contrib": "_contrib_",
+    "linalg": "_linalg_",
+    "sparse": "_sparse_",
+    "image": "_image_",
+    "_internal": "_",
+    "op": "",
+}
 
 
 class _Namespace(types.ModuleType):
@@ -22,7 +31,9 @@ class _Namespace(types.ModuleType):
             raise AttributeError(name)
         symbol = importlib.import_module(".symbol", __package__)
         registry = symbol.REGISTRY
-        op = registry.get(self._prefix + name) or (registry.get(name) if self._prefix == "_" else None)
+        op = registry.get(self._prefix + name) or (
+            registry.get(name) if self._prefix == "_" else None
+        )
         if op is None:
             raise MissingName(f"{self.__name__} has no operator {name!r}")
         function = symbol.symbol_function(op, name)
@@ -31,7 +42,7 @@ class _Namespace(types.ModuleType):
 
     def __dir__(self):
         registry = importlib.import_module(".symbol", __package__).REGISTRY
-        return sorted(n[len(self._prefix):] for n in registry if n.startswith(self._prefix))
+        return sorted(n[len(self._prefix) :] for n in registry if n.startswith(self._prefix))
 
 
 def __getattr__(name: str):

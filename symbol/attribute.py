@@ -1,4 +1,6 @@
-"""mx.attribute: AttrScope, attributes that every node made in a scope receives; and which attributes are legal."""
+"""mx.attribute: AttrScope, attributes that every node made in a scope receives; and which
+attributes are legal."""
+
 from __future__ import annotations
 
 import threading
@@ -28,7 +30,10 @@ def check_text(attrs: dict, what: str) -> None:
     """Raises ValueError where an attribute is not text."""
     for key, value in attrs.items():
         if not isinstance(value, str):
-            raise InvalidValue(f"{what}: attributes must be strings, got {key}={value!r}\n  fix: {key}={str(value)!r}")  # noqa: TRY004 - as MXNet
+            raise InvalidValue(
+                f"{what}: attributes must be strings, got {key}={value!r}\n  fix:"
+                f" {key}={str(value)!r}"
+            )  # noqa: TRY004 - as MXNet
 
 
 class _ClassProperty:
@@ -37,10 +42,12 @@ class _ClassProperty:
 
 
 class AttrScope:
-    """`with mx.AttrScope(ctx_group="a"):` gives these attributes to every node made inside. Scopes nest.
+    """`with mx.AttrScope(ctx_group="a"):` gives these attributes to every node made inside. Scopes
+    nest.
 
     Raises ValueError for values that are not strings.
     """
+
     current = _ClassProperty()
 
     def __init__(self, **kwargs: str):

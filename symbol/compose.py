@@ -1,4 +1,6 @@
-"""Composition: one new node from an operator, inputs and attributes as a user gives them; and the tracing scope."""
+"""Composition: one new node from an operator, inputs and attributes as a user gives them; and the
+tracing scope."""
+
 from __future__ import annotations
 
 import threading
@@ -19,9 +21,10 @@ INITIAL = {"moving_mean": '["zero", {}]', "moving_var": '["one", {}]'}
 class tracing:
     """Scope in which every composed node is typed at once.
 
-    Variables of known shape are typed when made, others (deferred parameters) at their first use; nodes of train-aware
-    operators learn `train`.
+    Variables of known shape are typed when made, others (deferred parameters) at their first use;
+    nodes of train-aware operators learn `train`.
     """
+
     _state = threading.local()
 
     def __init__(self, train: bool = False):
@@ -63,12 +66,20 @@ def as_text(kind, value, parsed) -> str:
     return str(value)
 
 
-def compose(op: Operator, hint: str, inputs: Sequence[Value | None], given: dict[str, Any], name: str | None = None,
-            attr: dict[str, str] | None = None) -> Node:
+def compose(
+    op: Operator,
+    hint: str,
+    inputs: Sequence[Value | None],
+    given: dict[str, Any],
+    name: str | None = None,
+    attr: dict[str, str] | None = None,
+) -> Node:
     """A new node. Missing inputs become variables called <node>_<input>.
 
-    given: parameters, and attributes of the user (`__x__`). attr: more attributes; AttrScope adds its own.
-    Raises OperatorError for wrong parameters, too many inputs and, when tracing, types that do not fit.
+    given: parameters, and attributes of the user (`__x__`). attr: more attributes; AttrScope adds
+        its own.
+    Raises OperatorError for wrong parameters, too many inputs and, when tracing, types that do not
+    fit.
     """
     user = {k: v for k, v in given.items() if attribute.is_user_key(k) and k not in op.param_index}
     params = {k: v for k, v in given.items() if k not in user}
@@ -88,7 +99,9 @@ def compose(op: Operator, hint: str, inputs: Sequence[Value | None], given: dict
     name = naming.current().get(name, hint)
     names = op.names_in(full, len(inputs))
     if len(inputs) > len(names):
-        raise OperatorError(op.name, f"takes {len(names)} inputs ({', '.join(names)}), got {len(inputs)}", at=source)
+        raise OperatorError(
+            op.name, f"takes {len(names)} inputs ({', '.join(names)}), got {len(inputs)}", at=source
+        )
     values = list(inputs) + [None] * (len(names) - len(inputs))
     for i, v in enumerate(values):
         if v is None:
@@ -120,7 +133,8 @@ def variable_attrs(op: Operator, extra: dict[str, str], input_name: str) -> dict
 
 
 def _type(node: Node) -> None:
-    """Gives a node its output types, and untyped variables below it theirs. Raises OperatorError."""
+    """Gives a node its output types, and untyped variables below it theirs. Raises
+    OperatorError."""
     if source_shape(node) is not None:
         return
     ins = [None if v.node.types is None else v.type for v in node.inputs]
@@ -134,19 +148,27 @@ def _type(node: Node) -> None:
 
 
 def _complete(node: Node, t: Type | None, user: Node) -> None:
-    """Gives the type that its first user infers to a variable, or to a source of partly unknown shape."""
+    """Gives the type that its first user infers to a variable, or to a source of partly unknown
+    shape."""
     if node.op is None:
         shape, dtype = declared(node)
     else:
         shape, dtype = source_shape(node), node.attrs.get("dtype")
     if t is None:
-        raise OperatorError(user.op.name, f"the shape of {node.name!r} is {shape or 'unknown'} and cannot be inferred",
-                            fix="give it a complete shape", at=f'{user.source}, node "{user.name}"')
+        raise OperatorError(
+            user.op.name,
+            f"the shape of {node.name!r} is {shape or 'unknown'} and cannot be inferred",
+            fix="give it a complete shape",
+            at=f'{user.source}, node "{user.name}"',
+        )
     try:
         shape = merge_shapes(shape, tuple(t.shape))
     except ValueError as error:
-        raise OperatorError(user.op.name, f"{node.name!r} has a shape that contradicts the inferred one: {error}",
-                            at=f'{user.source}, node "{user.name}"') from None
+        raise OperatorError(
+            user.op.name,
+            f"{node.name!r} has a shape that contradicts the inferred one: {error}",
+            at=f'{user.source}, node "{user.name}"',
+        ) from None
     if node.op is not None:
         node.attrs = dict(node.attrs, shape=shape)
     node.types = (Type(shape, dtype or t.dtype),)
@@ -159,12 +181,20 @@ def dtype_flag(dtype) -> str:
     return str(DTYPES.index(dtype_name(dtype)))
 
 
-# ---- graphs made from graphs ------------------------------------------------------------------------------------
+# ---- graphs made from graphs ---------------------------------------------------------------------
+
 
 def twin(node: Node, inputs: list[Value]) -> list[Value]:
     """A copy of a node; variables are copied too, so that their attributes can be set apart."""
-    made = Node(node.op, node.attrs, inputs, node.name, node.types, None if node.extra is None else dict(node.extra),
-                node.source)
+    made = Node(
+        node.op,
+        node.attrs,
+        inputs,
+        node.name,
+        node.types,
+        None if node.extra is None else dict(node.extra),
+        node.source,
+    )
     return [Value(made, i) for i in range(node.n_outputs)]
 
 
@@ -172,7 +202,9 @@ def renamed(outputs: list[Value], name: str) -> list[Value]:
     """The graph with another name on the node of its first output."""
     last = outputs[0].node
     made = Node(last.op, last.attrs, last.inputs, name, last.types, last.extra, last.source)
-    return rewrite(outputs, lambda node, ins: None, {last: [Value(made, i) for i in range(last.n_outputs)]})
+    return rewrite(
+        outputs, lambda node, ins: None, {last: [Value(made, i) for i in range(last.n_outputs)]}
+    )
 
 
 def named(outputs: list[Value]) -> list[Value]:
@@ -187,6 +219,14 @@ def named(outputs: list[Value]) -> list[Value]:
             n = counter.get(node.op.name, 0)
             counter[node.op.name] = n + 1
             name = f"{node.op.name.lower()}_grad{n}"
-        made = Node(node.op, {k: v for k, v in node.attrs.items() if k != "train"}, inputs, name, None, node.extra)
+        made = Node(
+            node.op,
+            {k: v for k, v in node.attrs.items() if k != "train"},
+            inputs,
+            name,
+            None,
+            node.extra,
+        )
         return [Value(made, i) for i in range(node.n_outputs)]
+
     return rewrite(outputs, replace)

@@ -1,4 +1,6 @@
-"""Drawing: a graph as DOT, and pictures of it through `dot`, else the wheel graphviz-pure, else a hint and the text."""
+"""Drawing: a graph as DOT, and pictures of it through `dot`, else the wheel graphviz-pure, else a
+hint and the text."""
+
 from __future__ import annotations
 
 import html
@@ -23,27 +25,63 @@ TIMEOUT_S = 120
 MAX_ATTRIBUTES = 5
 
 # fill colour by the family of the operator: the module its record stands in
-COLORS = {"conv": "#fb8072", "dense": "#fb8072", "recurrent": "#bc80bd", "norm": "#bebada", "activation": "#ffffb3",
-          "pool": "#80b1d3", "loss": "#b3de69", "shape": "#fdb462", "index": "#fdb462", "sequence": "#fdb462",
-          "reduce": "#ccebc5", "dropout": "#d9d9d9", "create": "#eeeeee", "sample": "#eeeeee"}
+COLORS = {
+    "conv": "#fb8072",
+    "dense": "#fb8072",
+    "recurrent": "#bc80bd",
+    "norm": "#bebada",
+    "activation": "#ffffb3",
+    "pool": "#80b1d3",
+    "loss": "#b3de69",
+    "shape": "#fdb462",
+    "index": "#fdb462",
+    "sequence": "#fdb462",
+    "reduce": "#ccebc5",
+    "dropout": "#d9d9d9",
+    "create": "#eeeeee",
+    "sample": "#eeeeee",
+}
 OTHER, VARIABLE = "#fccde5", "#8dd3c7"
-WEIGHT_SUFFIXES = ("_weight", "_bias", "_gamma", "_beta", "_moving_mean", "_moving_var", "_running_mean", "_running_var",
-                   "_parameters")
+WEIGHT_SUFFIXES = (
+    "_weight",
+    "_bias",
+    "_gamma",
+    "_beta",
+    "_moving_mean",
+    "_moving_var",
+    "_running_mean",
+    "_running_var",
+    "_parameters",
+)
 
 
 class Drawing(graphviz.Digraph):
-    """A graphviz.Digraph that is rendered without Graphviz too; shows itself in Jupyter. `source` is the DOT text."""
+    """A graphviz.Digraph that is rendered without Graphviz too; shows itself in Jupyter. `source`
+    is the DOT text."""
 
-    def pipe(self, format=None, renderer=None, formatter=None, neato_no_op=None, quiet=False, *, engine=None,
-             encoding=None):
-        """The picture as bytes (text with an encoding). format: svg, png ... Raises MXNetError with the hint."""
+    def pipe(
+        self,
+        format=None,
+        renderer=None,
+        formatter=None,
+        neato_no_op=None,
+        quiet=False,
+        *,
+        engine=None,
+        encoding=None,
+    ):
+        """The picture as bytes (text with an encoding). format: svg, png ... Raises MXNetError with
+        the hint."""
         made = run_dot(self.source, format or self.format, engine or self.engine)
         return made.decode(encoding) if encoding else made
 
-    def render(self, filename=None, directory=None, view=False, cleanup=False, format=None, **kwargs) -> str:
+    def render(
+        self, filename=None, directory=None, view=False, cleanup=False, format=None, **kwargs
+    ) -> str:
         """Writes the DOT text to `filename` and the picture beside it. Returns the picture's path.
 
-        cleanup: removes the text. Where nothing can draw, the text stays, and MXNetError tells the hint.
+        cleanup: removes the text. Where nothing can draw, the text stays, and MXNetError tells the
+            hint.
         """
         text_file = self.save(filename, directory=directory)
         format = format or self.format
@@ -68,9 +106,14 @@ class Drawing(graphviz.Digraph):
 
 
 def command() -> str | None:
-    """The program that draws: dot on PATH, else graphviz-pure on PATH or beside this Python; None without one."""
+    """The program that draws: dot on PATH, else graphviz-pure on PATH or beside this Python; None
+    without one."""
     beside = os.pathsep.join([sysconfig.get_path("scripts"), os.path.dirname(sys.executable)])
-    return shutil.which("dot") or shutil.which("graphviz-pure") or shutil.which("graphviz-pure", path=beside)
+    return (
+        shutil.which("dot")
+        or shutil.which("graphviz-pure")
+        or shutil.which("graphviz-pure", path=beside)
+    )
 
 
 def run_dot(source: str, format: str, engine: str = "dot") -> bytes:
@@ -79,26 +122,43 @@ def run_dot(source: str, format: str, engine: str = "dot") -> bytes:
     if program is None:
         raise MXNetError(f"nothing that draws DOT files was found\n  fix: {HINT}")
     try:
-        done = subprocess.run([program, f"-K{engine}", f"-T{format}"], input=source.encode(), capture_output=True,
-                              timeout=TIMEOUT_S, check=False)
+        done = subprocess.run(
+            [program, f"-K{engine}", f"-T{format}"],
+            input=source.encode(),
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MXNetError(f"{program} failed: {error}") from None
     if done.returncode or not done.stdout:
         reason = done.stderr.decode(errors="replace").strip()
-        raise MXNetError(f"{program} cannot make format {format!r}: {reason}\n  fix: format='svg' or format='png'")
+        raise MXNetError(
+            f"{program} cannot make format {format!r}: {reason}\n  fix: format='svg' or"
+            " format='png'"
+        )
     return done.stdout
 
 
-# ---- what to draw ----------------------------------------------------------------------------------------------
+# ---- what to draw --------------------------------------------------------------------------------
 
-def shapes_of(outputs: Sequence[Value], shapes: dict[str, tuple] | None, dtypes: dict[str, str] | None = None) -> dict:
-    """Known shapes by value, from shapes of variables by name. Raises OperatorError where given ones do not fit."""
+
+def shapes_of(
+    outputs: Sequence[Value], shapes: dict[str, tuple] | None, dtypes: dict[str, str] | None = None
+) -> dict:
+    """Known shapes by value, from shapes of variables by name. Raises OperatorError where given
+    ones do not fit."""
     variables = {n.name: n for n in topological(outputs) if n.op is None}
     if unknown := [n for n in shapes or () if n not in variables]:
-        raise InvalidValue(f"shape: {unknown[0]!r} is no variable of the graph, there are {', '.join(variables)}")
+        raise InvalidValue(
+            f"shape: {unknown[0]!r} is no variable of the graph, there are {', '.join(variables)}"
+        )
     try:
-        found = Inference(outputs, {variables[k]: tuple(s) for k, s in (shapes or {}).items()},
-                          {variables[k]: d for k, d in (dtypes or {}).items() if k in variables})
+        found = Inference(
+            outputs,
+            {variables[k]: tuple(s) for k, s in (shapes or {}).items()},
+            {variables[k]: d for k, d in (dtypes or {}).items() if k in variables},
+        )
     except MXNetError:
         if shapes:
             raise
@@ -107,10 +167,15 @@ def shapes_of(outputs: Sequence[Value], shapes: dict[str, tuple] | None, dtypes:
 
 
 def hidden_nodes(outputs: Sequence[Value]) -> set[Node]:
-    """Weights: variables that operators write or that are called like one, and what is computed from them alone."""
+    """Weights: variables that operators write or that are called like one, and what is computed
+    from them alone."""
     order = topological(outputs)
-    written = {n.inputs[i].node for n in order if n.op is not None and n.op.mutates
-               for i in mutated_inputs(n.op, n.attrs, len(n.inputs))}
+    written = {
+        n.inputs[i].node
+        for n in order
+        if n.op is not None and n.op.mutates
+        for i in mutated_inputs(n.op, n.attrs, len(n.inputs))
+    }
     heads = {v.node for v in outputs}
     hidden: set[Node] = set()
     for node in order:
@@ -123,19 +188,23 @@ def hidden_nodes(outputs: Sequence[Value]) -> set[Node]:
 
 
 def label(node: Node) -> str:
-    """A node's label, in DOT's HTML: the operator, its name, the parameters that are not the default."""
+    """A node's label, in DOT's HTML: the operator, its name, the parameters that are not the
+    default."""
     if node.op is None:
         return f"<{html.escape(node.name)}>"
     shown = shown_attributes(node)
     lines = [f"<B>{html.escape(node.op.name.lstrip('_'))}</B>"]
     if shown:
-        lines.append(f'<FONT POINT-SIZE="10">{html.escape(", ".join(shown[:MAX_ATTRIBUTES]))}</FONT>')
+        lines.append(
+            f'<FONT POINT-SIZE="10">{html.escape(", ".join(shown[:MAX_ATTRIBUTES]))}</FONT>'
+        )
     lines.append(f'<FONT POINT-SIZE="9" COLOR="#555555">{html.escape(node.name)}</FONT>')
     return f"<{'<BR/>'.join(lines)}>"
 
 
 def shown_attributes(node: Node) -> list[str]:
-    """Parameters worth showing, required ones first: given, not the default, and no neutral (1, 1) or (0, 0)."""
+    """Parameters worth showing, required ones first: given, not the default, and no neutral (1, 1)
+    or (0, 0)."""
     texts, found = text_attrs(node), []
     for p in sorted(node.op.params, key=lambda p: p.default is not REQUIRED):
         value = node.attrs.get(p.name)
@@ -151,31 +220,38 @@ def shown_attributes(node: Node) -> list[str]:
 
 
 def color(node: Node) -> str:
-    return VARIABLE if node.op is None else COLORS.get(node.op.ref.__module__.rpartition(".")[2], OTHER)
+    return (
+        VARIABLE
+        if node.op is None
+        else COLORS.get(node.op.ref.__module__.rpartition(".")[2], OTHER)
+    )
 
 
 class Repeat:
-    """`times` equal units of `length` nodes, one after another, from `first` in the list of drawn nodes."""
+    """`times` equal units of `length` nodes, one after another, from `first` in the list of drawn
+    nodes."""
 
     def __init__(self, first: int, length: int, times: int):
         self.first, self.length, self.times = first, length, times
 
 
 def find_repeats(nodes: Sequence[Node], shapes: dict, least: int = 3) -> list[Repeat]:
-    """Runs of equal units of at least `least` nodes: same operators, parameters, shapes and wiring."""
+    """Runs of equal units of at least `least` nodes: same operators, parameters, shapes and
+    wiring."""
     place = {n: i for i, n in enumerate(nodes)}
 
     def token(i):
         node = nodes[i]
         wiring = tuple((i - place[v.node], v.index) for v in node.inputs if v.node in place)
         return (node.op, repr(node.attrs), wiring, shapes.get(Value(node)))
+
     tokens = [token(i) if n.op is not None else (n,) for i, n in enumerate(nodes)]
     found, i = [], 0
     while i < len(tokens):
         best = None
         for length in range(least, (len(tokens) - i) // 2 + 1):
             times = 1
-            while tokens[i + times * length:i + (times + 1) * length] == tokens[i:i + length]:
+            while tokens[i + times * length : i + (times + 1) * length] == tokens[i : i + length]:
                 times += 1
             if times > 1 and (best is None or times * length > best.times * best.length):
                 best = Repeat(i, length, times)
@@ -187,36 +263,72 @@ def find_repeats(nodes: Sequence[Node], shapes: dict, least: int = 3) -> list[Re
     return found
 
 
-def draw(outputs: Sequence[Value], shapes: dict[str, tuple] | None = None, title: str = "plot", save_format: str = "svg",
-         dtypes: dict[str, str] | None = None, node_attrs: dict[str, str] | None = None, hide_weights: bool = True,
-         collapse: bool = False) -> Drawing:
+def draw(
+    outputs: Sequence[Value],
+    shapes: dict[str, tuple] | None = None,
+    title: str = "plot",
+    save_format: str = "svg",
+    dtypes: dict[str, str] | None = None,
+    node_attrs: dict[str, str] | None = None,
+    hide_weights: bool = True,
+    collapse: bool = False,
+) -> Drawing:
     """A drawing of a graph, inputs above outputs, with shapes on the edges where they are known.
 
-    node_attrs: DOT attributes of every node. collapse: equal blocks that follow each other are drawn once, "x 3".
+    node_attrs: DOT attributes of every node. collapse: equal blocks that follow each other are
+        drawn once, "x 3".
     """
     known = shapes_of(outputs, shapes, dtypes)
     hidden = hidden_nodes(outputs) if hide_weights else set()
     nodes = [n for n in topological(outputs) if n not in hidden]
     repeats = find_repeats(nodes, known) if collapse else []
     number = {n: i for i, n in enumerate(nodes)}
-    stand_in: dict[int, int] = {}                # a node that is not drawn -> the equal one that is
+    stand_in: dict[int, int] = {}  # a node that is not drawn -> the equal one that is
     for r in repeats:
         for i in range(r.first + r.length, r.first + r.length * r.times):
             stand_in[i] = r.first + (i - r.first) % r.length
-    picture = Drawing(title, format=save_format, graph_attr={"rankdir": "TB", "nodesep": "0.3", "ranksep": "0.45"},
-                      node_attr={"shape": "box", "style": "filled,rounded", "fontname": "Helvetica", "penwidth": "0.8",
-                                 "fontsize": "12", "margin": "0.15,0.07", **(node_attrs or {})},
-                      edge_attr={"fontname": "Helvetica", "fontsize": "9", "fontcolor": "#555555", "color": "#666666",
-                                 "arrowsize": "0.6"})
+    picture = Drawing(
+        title,
+        format=save_format,
+        graph_attr={"rankdir": "TB", "nodesep": "0.3", "ranksep": "0.45"},
+        node_attr={
+            "shape": "box",
+            "style": "filled,rounded",
+            "fontname": "Helvetica",
+            "penwidth": "0.8",
+            "fontsize": "12",
+            "margin": "0.15,0.07",
+            **(node_attrs or {}),
+        },
+        edge_attr={
+            "fontname": "Helvetica",
+            "fontsize": "9",
+            "fontcolor": "#555555",
+            "color": "#666666",
+            "arrowsize": "0.6",
+        },
+    )
 
     def add(where, i):
         shape = {"shape": "oval"} if nodes[i].op is None else {}
-        where.node(f"n{i}", label(nodes[i]), fillcolor=color(nodes[i]), tooltip=tooltip(nodes[i], known), **shape)
+        where.node(
+            f"n{i}",
+            label(nodes[i]),
+            fillcolor=color(nodes[i]),
+            tooltip=tooltip(nodes[i], known),
+            **shape,
+        )
+
     inside: set[int] = set(stand_in)
     for k, r in enumerate(repeats):
         with picture.subgraph(name=f"cluster_{k}") as cluster:
-            cluster.attr(label=f"\u00d7 {r.times}", labeljust="r", fontname="Helvetica-Bold", color="#999999",
-                         style="dashed,rounded")
+            cluster.attr(
+                label=f"\u00d7 {r.times}",
+                labeljust="r",
+                fontname="Helvetica-Bold",
+                color="#999999",
+                style="dashed,rounded",
+            )
             for i in range(r.first, r.first + r.length):
                 add(cluster, i)
                 inside.add(i)
@@ -242,4 +354,6 @@ def tooltip(node: Node, shapes: dict) -> str:
     """What a pointer over the node shows: name, parameters, output shape."""
     parts = [node.name, *(f"{k}={v}" for k, v in text_attrs(node).items())]
     shape = shapes.get(Value(node))
-    return "\n".join([*parts, f"output {shape}"] if shape is not None else parts).replace("\\", "\\\\")
+    return "\n".join([*parts, f"output {shape}"] if shape is not None else parts).replace(
+        "\\", "\\\\"
+    )

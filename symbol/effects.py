@@ -1,7 +1,10 @@
-"""What a typed graph writes in place: which values share memory, and which memory changes while the graph runs.
+"""What a typed graph writes in place: which values share memory, and which memory changes while the
+graph runs.
 
-Passes ask it before they merge, move or drop a node: a read of memory that some operator writes must stay where it is.
+Passes ask it before they merge, move or drop a node: a read of memory that some operator writes
+must stay where it is.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,13 +15,18 @@ from .graph import Node, Value
 
 def mutated(node: Node) -> tuple[int, ...]:
     """Indices of the inputs that a node writes."""
-    return mutated_inputs(node.op, node.attrs, len(node.inputs)) if node.op is not None and node.op.mutates else ()
+    return (
+        mutated_inputs(node.op, node.attrs, len(node.inputs))
+        if node.op is not None and node.op.mutates
+        else ()
+    )
 
 
 class Effects:
     """The effects of nodes in their order (inputs first).
 
-    written: values whose memory an operator writes in place. held: nodes that make, read or write such memory.
+    written: values whose memory an operator writes in place. held: nodes that make, read or write
+        such memory.
     """
 
     def __init__(self, order: Sequence[Node]):
@@ -34,15 +42,18 @@ class Effects:
         self._after: set[Node] | None = None
         if self.written:
             self.held = {v.node for v in self.written if v.node.op is not None}
-            self.held.update(n for n in order if any(self.base(v) in self.written for v in n.inputs))
+            self.held.update(
+                n for n in order if any(self.base(v) in self.written for v in n.inputs)
+            )
 
     def base(self, v: Value) -> Value:
         """The value whose memory v is a view of; v itself where it has its own."""
         return self._bases.get(v, v)
 
     def droppable(self, v: Value) -> bool:
-        """May everything that only v needs be left out? Not where memory is written below it: others would see that,
-        and the order of reads and writes elsewhere is the order of the graph with v in it."""
+        """May everything that only v needs be left out? Not where memory is written below it:
+        others would see that, and the order of reads and writes elsewhere is the order of the graph
+        with v in it."""
         if not self.held:
             return True
         if self._after is None:

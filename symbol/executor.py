@@ -1,5 +1,7 @@
-"""Executor: a graph bound to arrays. It runs programs: one to predict, one forward that keeps what backward reads, one
+"""Executor: a graph bound to arrays. It runs programs: one to predict, one forward that keeps what
+backward reads, one
 backward. A monitor makes it run operator by operator."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -37,14 +39,21 @@ def output_name(v: Value) -> str:
     names = node.op.output_names
     if v.index < len(names):
         return f"{node.name}_{names[v.index]}"
-    return f"{node.name}_output" + (str(v.index) if node.n_outputs > 1 and node.n_visible > 1 else "")
+    return f"{node.name}_output" + (
+        str(v.index) if node.n_outputs > 1 and node.n_visible > 1 else ""
+    )
 
 
 def variables_of(outputs: Sequence[Value]) -> tuple[list[Node], list[Node]]:
-    """(arguments, auxiliary states): variables in the graph's order; those that an operator writes are auxiliary."""
+    """(arguments, auxiliary states): variables in the graph's order; those that an operator writes
+    are auxiliary."""
     order = topological(outputs)
-    written = {node.inputs[i].node for node in order if node.op is not None and node.op.mutates
-               for i in mutated_inputs(node.op, node.attrs, len(node.inputs))}
+    written = {
+        node.inputs[i].node
+        for node in order
+        if node.op is not None and node.op.mutates
+        for i in mutated_inputs(node.op, node.attrs, len(node.inputs))
+    }
     nodes = [n for n in order if n.op is None]
     return [n for n in nodes if n not in written], [n for n in nodes if n in written]
 
@@ -74,17 +83,29 @@ class _Training:
 
 
 class _Backward:
-    """A backward program. inputs: values of the forward graph, head gradients and, to add to, gradients of arguments.
+    """A backward program. inputs: values of the forward graph, head gradients and, to add to,
+    gradients of arguments.
     written: indices of the arguments whose gradients it writes, in the order of its outputs."""
 
     def __init__(self, forward: _Training, with_grad: tuple[bool, ...]):
         F = Builder()
-        pairs = [(i, v, variable(f"dy{i}", v.type) if has else None)
-                 for i, (v, has) in enumerate(zip(forward.values, with_grad)) if v.dtype in FLOATING]
+        pairs = [
+            (i, v, variable(f"dy{i}", v.type) if has else None)
+            for i, (v, has) in enumerate(zip(forward.values, with_grad))
+            if v.dtype in FLOATING
+        ]
         self.head_grads = {g: i for i, _, g in pairs if g is not None}
-        self.before = {variable(f"grad{i}", forward.given[i].type): i for i in forward.wanted if forward.requests[i] == "add"}
+        self.before = {
+            variable(f"grad{i}", forward.given[i].type): i
+            for i in forward.wanted
+            if forward.requests[i] == "add"
+        }
         before = {i: v for v, i in self.before.items()}
-        results = gradient([v for _, v, _ in pairs], [g for _, _, g in pairs], [forward.given[i] for i in forward.wanted])
+        results = gradient(
+            [v for _, v, _ in pairs],
+            [g for _, _, g in pairs],
+            [forward.given[i] for i in forward.wanted],
+        )
         outputs: list[Value] = []
         self.written: list[int] = []
         for i, g in zip(forward.wanted, results):
@@ -103,29 +124,41 @@ class _Backward:
 class Executor:
     """A Symbol bound to arrays; made by Symbol.bind and simple_bind.
 
-    arg_arrays, grad_arrays (None where none is wanted), aux_arrays: in the order of list_arguments and
-    list_auxiliary_states. outputs: the arrays that the last forward wrote.
+    arg_arrays, grad_arrays (None where none is wanted), aux_arrays: in the order of list_arguments
+    and list_auxiliary_states. outputs: the arrays that the last forward wrote.
     """
 
-    def __init__(self, symbol, ctx, args: list[NDArray], grads: list[NDArray | None] | None, requests: list[str],
-                 aux: list[NDArray], group2ctx=None):
+    def __init__(
+        self,
+        symbol,
+        ctx,
+        args: list[NDArray],
+        grads: list[NDArray | None] | None,
+        requests: list[str],
+        aux: list[NDArray],
+        group2ctx=None,
+    ):
         self._symbol, self._ctx, self._group2ctx = symbol, ctx, group2ctx
         self._values = list(symbol._outputs)
         self._arguments, self._auxiliary = variables_of(self._values)
         self._nodes = self._arguments + self._auxiliary
         self.arg_arrays, self.aux_arrays = list(args), list(aux)
         self.grad_arrays = None if grads is None else list(grads)
-        self._requests = [r if grads is not None and grads[i] is not None else "null" for i, r in enumerate(requests)]
+        self._requests = [
+            r if grads is not None and grads[i] is not None else "null"
+            for i, r in enumerate(requests)
+        ]
         self._monitor: Callable | None = None
         self._monitor_all = False
-        self._plain: dict[bool, Program] = {}        # without residuals, by `train`
+        self._plain: dict[bool, Program] = {}  # without residuals, by `train`
         self._training: dict[bool, _Training] = {}
-        self._known: dict[Value, NDArray] | None = None      # what backward may read of the last training forward
+        # what backward may read of the last training forward
+        self._known: dict[Value, NDArray] | None = None
         self._train = False
         self._ran = False
         self._result = [empty_like_spec(spec(v.shape, v.dtype, ctx)) for v in self._typed(False)]
 
-    # ---- what it holds ---------------------------------------------------------------------------------------
+    # ---- what it holds ---------------------------------------------------------------------------
 
     @property
     def outputs(self) -> list[NDArray]:
@@ -139,7 +172,10 @@ class Executor:
     @property
     def grad_dict(self) -> dict[str, NDArray | None]:
         if self.grad_arrays is None:
-            raise InvalidType("grad_dict: the executor was bound without gradients\n  fix: bind(..., args_grad=...)")
+            raise InvalidType(
+                "grad_dict: the executor was bound without gradients\n  fix: bind(...,"
+                " args_grad=...)"
+            )
         return self._named([n.name for n in self._arguments], self.grad_arrays, "arguments")
 
     @property
@@ -154,23 +190,29 @@ class Executor:
     def _named(names, arrays, what):
         if len(set(names)) != len(names):
             double = next(n for n in names if names.count(n) > 1)
-            raise InvalidValue(f"the {what} must have different names, got {double!r} twice in {names}")
+            raise InvalidValue(
+                f"the {what} must have different names, got {double!r} twice in {names}"
+            )
         return dict(zip(names, arrays))
 
     def _typed(self, train: bool) -> list[Value]:
         arrays = self.arg_arrays + self.aux_arrays
-        return typed_graph(self._values, {n: a._spec.type for n, a in zip(self._nodes, arrays)}, train)
+        return typed_graph(
+            self._values, {n: a._spec.type for n, a in zip(self._nodes, arrays)}, train
+        )
 
     def _inputs(self, values: list[Value]) -> list[Value]:
-        """The variables of a typed form of the graph, in the order of arguments and auxiliary states."""
+        """The variables of a typed form of the graph, in the order of arguments and auxiliary
+        states."""
         plain = (n for n in topological(self._values) if n.op is None)
         twin = dict(zip(plain, (n for n in topological(values) if n.op is None)))
         return [Value(twin[n]) for n in self._nodes]
 
-    # ---- running ---------------------------------------------------------------------------------------------
+    # ---- running ---------------------------------------------------------------------------------
 
     def forward(self, is_train: bool = False, **kwargs) -> list[NDArray]:
-        """Computes the outputs. kwargs: new values of arguments, NDArray or NumPy of the bound shape.
+        """Computes the outputs. kwargs: new values of arguments, NDArray or NumPy of the bound
+        shape.
 
         Raises TypeError for an unknown argument, ValueError for a wrong shape.
         """
@@ -186,7 +228,9 @@ class Executor:
             program = self._plain.get(self._train)
             if program is None:
                 values = self._typed(self._train)
-                program = self._plain[self._train] = lower(values, self._inputs(values), self._ctx, "forward")
+                program = self._plain[self._train] = lower(
+                    values, self._inputs(values), self._ctx, "forward"
+                )
             program.run(arrays, self._result, location.capture() if program.can_fail else -1)
         return self.outputs
 
@@ -194,11 +238,20 @@ class Executor:
         arguments = self.arg_dict
         for name, value in values.items():
             if name not in arguments:
-                raise InvalidType(f"forward: unknown argument {name}, the arguments are {', '.join(arguments)}")
+                raise InvalidType(
+                    f"forward: unknown argument {name}, the arguments are {', '.join(arguments)}"
+                )
             target = arguments[name]
-            value = value if isinstance(value, NDArray) else array(np.asarray(value), self._ctx, target._spec.dtype)
+            value = (
+                value
+                if isinstance(value, NDArray)
+                else array(np.asarray(value), self._ctx, target._spec.dtype)
+            )
             if value.shape != target.shape:
-                raise InvalidValue(f"Shape not match! Argument {name}, need: {target.shape}, received: {value.shape}")
+                raise InvalidValue(
+                    f"Shape not match! Argument {name}, need: {target.shape}, received:"
+                    f" {value.shape}"
+                )
             with pause():
                 copy_into(value, target)
 
@@ -217,7 +270,8 @@ class Executor:
     def backward(self, out_grads=None, is_train: bool = True) -> None:
         """Computes the gradients of the arguments into grad_arrays, as grad_req says.
 
-        out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name; may be left out for loss
+        out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name; may be
+            left out for loss
         outputs only. Raises MXNetError where one is missing, ShapeError where its shape is wrong.
         """
         if not self._ran:
@@ -225,13 +279,19 @@ class Executor:
         grads = self._head_grads(out_grads)
         if all(r == "null" for r in self._requests):
             return
-        if self._known is None:                # the last forward was a prediction
+        if self._known is None:  # the last forward was a prediction
             self._run_training(self.arg_arrays + self.aux_arrays)
         back = self._graphs().backward(tuple(g is not None for g in grads))
-        known = self._known | {v: grads[i] for v, i in back.head_grads.items()} | \
-            {v: self.grad_arrays[i] for v, i in back.before.items()}
-        back.program.run([known[v] for v in back.inputs], [self.grad_arrays[i] for i in back.written],
-                         location.capture() if back.program.can_fail else -1)
+        known = (
+            self._known
+            | {v: grads[i] for v, i in back.head_grads.items()}
+            | {v: self.grad_arrays[i] for v, i in back.before.items()}
+        )
+        back.program.run(
+            [known[v] for v in back.inputs],
+            [self.grad_arrays[i] for i in back.written],
+            location.capture() if back.program.can_fail else -1,
+        )
 
     def _head_grads(self, out_grads) -> list[NDArray | None]:
         if isinstance(out_grads, NDArray):
@@ -241,24 +301,34 @@ class Executor:
         grads = list(out_grads or ())
         grads += [None] * (len(self._values) - len(grads))
         if len(grads) > len(self._values):
-            raise MXNetError(f"backward: needs at most {len(self._values)} head gradients, got {len(grads)}")
+            raise MXNetError(
+                f"backward: needs at most {len(self._values)} head gradients, got {len(grads)}"
+            )
         for v, g, out in zip(self._values, grads, self._result):
             if g is None and not is_loss(v):
-                raise MXNetError(f"backward: Because the last operator is not Loss function, head_gradient is required "
-                                 f"when calling backward; {output_name(v)} has none\n  fix: backward(out_grads=...), or "
-                                 "pass the output through make_loss")
+                raise MXNetError(
+                    "backward: Because the last operator is not Loss function, head_gradient is"
+                    f" required when calling backward; {output_name(v)} has none\n  fix:"
+                    " backward(out_grads=...), or pass the output through make_loss"
+                )
             if g is not None and g.shape != out.shape:
-                raise ShapeError("backward", f"a head gradient must have its output's shape {out.shape}, got {g.shape}")
+                raise ShapeError(
+                    "backward",
+                    f"a head gradient must have its output's shape {out.shape}, got {g.shape}",
+                )
         return grads
 
-    # ---- the monitor -----------------------------------------------------------------------------------------
+    # ---- the monitor -----------------------------------------------------------------------------
 
     def set_monitor_callback(self, callback: Callable | None, monitor_all: bool = False) -> None:
-        """Calls callback(name, NDArray) for the outputs of every operator (monitor_all: its inputs too) at forward."""
+        """Calls callback(name, NDArray) for the outputs of every operator (monitor_all: its inputs
+        too) at forward."""
         self._monitor, self._monitor_all = callback, monitor_all
 
     def _run_monitored(self, arrays: list[NDArray]):
-        graphs = self._graphs() if self._train and any(r != "null" for r in self._requests) else None
+        graphs = (
+            self._graphs() if self._train and any(r != "null" for r in self._requests) else None
+        )
         values = graphs.values if graphs else self._typed(self._train)
         known = dict(zip(self._inputs(values), arrays))
         for node in topological(values):
@@ -268,7 +338,9 @@ class Executor:
             if self._monitor_all:
                 names = node.op.names_in(node.attrs, len(inputs))
                 for name, v in zip(names, node.inputs):
-                    self._monitor(v.node.name if v.node.op is None else f"{node.name}_{name}", known[v])
+                    self._monitor(
+                        v.node.name if v.node.op is None else f"{node.name}_{name}", known[v]
+                    )
             plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], self._ctx)
             with pause(self._train):
                 outputs = run_all(plan, inputs, scalars_of(node.op, node.attrs))
@@ -280,25 +352,36 @@ class Executor:
         if graphs:
             self._known = known
 
-    # ---- parameters and shapes -------------------------------------------------------------------------------
+    # ---- parameters and shapes -------------------------------------------------------------------
 
-    def copy_params_from(self, arg_params: dict, aux_params: dict | None = None,
-                         allow_extra_params: bool = False) -> None:
-        """Copies named arrays into the arguments and auxiliary states. Raises ValueError for an unknown name."""
-        for given, known, what in ((arg_params, self.arg_dict, "arguments"), (aux_params, self.aux_dict, "auxiliary states")):
+    def copy_params_from(
+        self, arg_params: dict, aux_params: dict | None = None, allow_extra_params: bool = False
+    ) -> None:
+        """Copies named arrays into the arguments and auxiliary states. Raises ValueError for an
+        unknown name."""
+        for given, known, what in (
+            (arg_params, self.arg_dict, "arguments"),
+            (aux_params, self.aux_dict, "auxiliary states"),
+        ):
             for name, value in (given or {}).items():
                 if name in known:
                     value = value if isinstance(value, NDArray) else array(value, self._ctx)
                     if value.shape != known[name].shape:
-                        raise InvalidValue(f"copy_params_from: {name} must have shape {known[name].shape}, got {value.shape}")
+                        raise InvalidValue(
+                            f"copy_params_from: {name} must have shape {known[name].shape}, got"
+                            f" {value.shape}"
+                        )
                     copy_into(value, known[name])
                 elif not allow_extra_params:
                     raise InvalidValue(f'Find name "{name}" that is not in the {what}')
 
-    def reshape(self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs) -> Executor:
+    def reshape(
+        self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs
+    ) -> Executor:
         """An executor for other input shapes that shares the memory of this one.
 
-        partial_shaping: shapes of arguments not named may change too. allow_up_sizing: larger arrays are made anew.
+        partial_shaping: shapes of arguments not named may change too. allow_up_sizing: larger
+            arrays are made anew.
         Raises MXNetError.
         """
         arg_shapes, _, aux_shapes = self._symbol.infer_shape(**kwargs)
@@ -307,21 +390,32 @@ class Executor:
         args, grads = [], None if self.grad_arrays is None else []
         for i, (node, old, shape) in enumerate(zip(self._arguments, self.arg_arrays, arg_shapes)):
             if old.shape != shape and node.name not in kwargs and not partial_shaping:
-                raise MXNetError(f"reshape: the shape of unspecified array arg:{node.name} changes from {old.shape} to "
-                                 f"{shape}\n  fix: give its shape, or partial_shaping=True")
+                raise MXNetError(
+                    f"reshape: the shape of unspecified array arg:{node.name} changes from"
+                    f" {old.shape} to {shape}\n  fix: give its shape, or partial_shaping=True"
+                )
             args.append(_reshaped(node.name, old, shape, allow_up_sizing))
             if grads is not None:
                 g = self.grad_arrays[i]
                 grads.append(None if g is None else _reshaped(node.name, g, shape, allow_up_sizing))
-        aux = [_reshaped(n.name, a, s, allow_up_sizing) for n, a, s in zip(self._auxiliary, self.aux_arrays, aux_shapes)]
+        aux = [
+            _reshaped(n.name, a, s, allow_up_sizing)
+            for n, a, s in zip(self._auxiliary, self.aux_arrays, aux_shapes)
+        ]
         return Executor(self._symbol, self._ctx, args, grads, self._requests, aux, self._group2ctx)
 
     def debug_str(self) -> str:
         """The graph, and the memory that its programs plan."""
-        programs = [*self._plain.values(), *(p for t in self._training.values() for p in t.programs())]
+        programs = [
+            *self._plain.values(),
+            *(p for t in self._training.values() for p in t.programs()),
+        ]
         total = sum(p.arena_bytes for p in programs)
-        return f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train))}\n" \
-               f"Total {total / 2**20:.3f} MB allocated, {sum(p.naive_bytes for p in programs) / 2**20:.3f} MB without sharing"
+        return (
+            f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train))}\nTotal"
+            f" {total / 2**20:.3f} MB allocated, {sum(p.naive_bytes for p in programs) / 2**20:.3f}"
+            " MB without sharing"
+        )
 
     def get_optimized_symbol(self):
         """The Symbol that is executed."""
@@ -333,7 +427,11 @@ def is_loss(v: Value) -> bool:
     if v.node.op is None:
         return False
     rule = v.node.op.no_head_grad
-    return bool(rule(**{k: x for k, x in v.node.attrs.items() if k != "train"})) if callable(rule) else bool(rule)
+    return (
+        bool(rule(**{k: x for k, x in v.node.attrs.items() if k != "train"}))
+        if callable(rule)
+        else bool(rule)
+    )
 
 
 def _view(a: NDArray, s) -> NDArray:
@@ -348,13 +446,16 @@ def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: 
     if s.size <= old.size:
         return _view(old, s)
     if not allow_up_sizing:
-        raise MXNetError(f"reshape: New shape of arg: {name} is larger than original: {shape} and {old.shape}. First "
-                         "making a big executor and then down sizing it is more efficient than the reverse\n"
-                         "  fix: allow_up_sizing=True")
+        raise MXNetError(
+            f"reshape: New shape of arg: {name} is larger than original: {shape} and {old.shape}."
+            " First making a big executor and then down sizing it is more efficient than the"
+            " reverse\n  fix: allow_up_sizing=True"
+        )
     return zeros(shape, s.device, s.dtype)
 
 
-# ---- binding ---------------------------------------------------------------------------------------------------
+# ---- binding -------------------------------------------------------------------------------------
+
 
 def requests_of(grad_req, names: Sequence[str]) -> list[str]:
     """grad_req as one string for each argument: from a string, a list, or a dict (absent: null)."""
@@ -365,11 +466,16 @@ def requests_of(grad_req, names: Sequence[str]) -> list[str]:
     else:
         reqs = list(grad_req)
     if len(reqs) != len(names) or any(r not in REQUESTS for r in reqs):
-        raise InvalidValue(f"grad_req must be write, add or null for each of the {len(names)} arguments, got {grad_req!r}")
+        raise InvalidValue(
+            f"grad_req must be write, add or null for each of the {len(names)} arguments, got"
+            f" {grad_req!r}"
+        )
     return reqs
 
 
-def arrays_in_order(given, names: Sequence[str], what: str, partial: bool = False) -> list[NDArray | None]:
+def arrays_in_order(
+    given, names: Sequence[str], what: str, partial: bool = False
+) -> list[NDArray | None]:
     """Arrays given as a list or dict, in the order of names. Raises ValueError, TypeError."""
     if isinstance(given, dict):
         missing = [n for n in names if n not in given]
@@ -379,16 +485,22 @@ def arrays_in_order(given, names: Sequence[str], what: str, partial: bool = Fals
     else:
         found = list(given or ())
         if len(found) != len(names):
-            raise InvalidValue(f"Length of {what} does not match the number of arguments: {len(found)} for "
-                             f"{len(names)} ({', '.join(names)})")
+            raise InvalidValue(
+                f"Length of {what} does not match the number of arguments: {len(found)} for "
+                f"{len(names)} ({', '.join(names)})"
+            )
     for n, a in zip(names, found):
         if a is not None and not isinstance(a, NDArray):
-            raise InvalidType(f"{what}: only accept a list of NDArrays or a dict of str to NDArray, "
-                            f"got {type(a).__name__} for {n}")
+            raise InvalidType(
+                f"{what}: only accept a list of NDArrays or a dict of str to NDArray, "
+                f"got {type(a).__name__} for {n}"
+            )
     return found
 
 
-def bind(symbol, ctx, args, args_grad=None, grad_req="write", aux_states=None, group2ctx=None) -> Executor:
+def bind(
+    symbol, ctx, args, args_grad=None, grad_req="write", aux_states=None, group2ctx=None
+) -> Executor:
     """An executor on given arrays; see Symbol.bind."""
     ctx = ctx or current_context()
     arguments, auxiliary = variables_of(symbol._outputs)
@@ -396,15 +508,21 @@ def bind(symbol, ctx, args, args_grad=None, grad_req="write", aux_states=None, g
     arrays = arrays_in_order(args, names, "args")
     if None in [a if a is None else 0 for a in arrays]:
         raise InvalidType("args: every argument must have an NDArray, got None")
-    grads = None if args_grad is None else arrays_in_order(args_grad, names, "args_grad", partial=True)
+    grads = (
+        None if args_grad is None else arrays_in_order(args_grad, names, "args_grad", partial=True)
+    )
     aux = arrays_in_order(aux_states or {}, aux_names, "aux_states")
     for n, a, g in zip(names, arrays, grads or ()):
         if g is not None and g.shape != a.shape:
-            raise ShapeError("bind", f"the gradient of {n} must have its shape {a.shape}, got {g.shape}")
+            raise ShapeError(
+                "bind", f"the gradient of {n} must have its shape {a.shape}, got {g.shape}"
+            )
     return Executor(symbol, ctx, arrays, grads, requests_of(grad_req, names), aux, group2ctx)
 
 
-def simple_bind(symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared_exec=None) -> Executor:
+def simple_bind(
+    symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared_exec=None
+) -> Executor:
     """An executor on new arrays of inferred shapes; see Symbol.simple_bind."""
     ctx = ctx or current_context()
     arguments, auxiliary = variables_of(symbol._outputs)
@@ -413,8 +531,11 @@ def simple_bind(symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared
         types = symbol._infer_types(shapes, type_dict or {})
         unknown = [n for n in arguments + auxiliary if types[n] is None]
         if unknown:
-            raise MXNetError("the shapes of these arguments cannot be inferred: " + ", ".join(n.name for n in unknown) +
-                             "\n  fix: give them as keywords")
+            raise MXNetError(
+                "the shapes of these arguments cannot be inferred: "
+                + ", ".join(n.name for n in unknown)
+                + "\n  fix: give them as keywords"
+            )
     except MXNetError as error:
         raise _bind_error(error, given) from None
     names = [n.name for n in arguments]
@@ -426,13 +547,20 @@ def simple_bind(symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared
     def new(node: Node, what: str) -> NDArray:
         t: Type = types[node]
         if shared_exec is not None:
-            shared = (shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict).get(node.name)
+            shared = (shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict).get(
+                node.name
+            )
             if shared is not None and shared.shape == t.shape and shared._spec.dtype == t.dtype:
                 return shared
         return zeros(t.shape, ctx, NUMPY_DTYPES[t.dtype] if t.dtype != "bfloat16" else "bfloat16")
+
     args = [new(n, "arg") for n in arguments]
-    grads = [None if r == "null" else zeros(a.shape, ctx, a._spec.dtype) for a, r in zip(args, requests)]
-    return Executor(symbol, ctx, args, grads, requests, [new(n, "aux") for n in auxiliary], group2ctx)
+    grads = [
+        None if r == "null" else zeros(a.shape, ctx, a._spec.dtype) for a, r in zip(args, requests)
+    ]
+    return Executor(
+        symbol, ctx, args, grads, requests, [new(n, "aux") for n in auxiliary], group2ctx
+    )
 
 
 def _bind_error(error: MXNetError, given: str) -> MXNetError:

@@ -1,4 +1,5 @@
 """From the tape to a Symbol: what autograd.get_symbol gives."""
+
 from __future__ import annotations
 
 from ..engine.error import MXNetError
@@ -7,12 +8,16 @@ from .symbol import Symbol
 
 
 def symbol_of(tape) -> Symbol:
-    """The Symbol of a tape (ndarray.autograd's _TapeGraph): variables are var0, var1 ... in the order of their use.
+    """The Symbol of a tape (ndarray.autograd's _TapeGraph): variables are var0, var1 ... in the
+    order of their use.
 
     Raises MXNetError where a Python function stands on the tape.
     """
     if any(getattr(node.plan, "python", False) for node in tape.nodes):
-        raise MXNetError("get_symbol: a Function with a Python backward has no Symbol\n  fix: write it in operators")
+        raise MXNetError(
+            "get_symbol: a Function with a Python backward has no Symbol\n  fix: write it in"
+            " operators"
+        )
     values, _, _ = tape.translate()
     counts = {"var": 0, "node": 0}
 
@@ -26,4 +31,5 @@ def symbol_of(tape) -> Symbol:
         attrs = {k: v for k, v in node.attrs.items() if k != "train"}
         made = Node(node.op, attrs, inputs, fresh("node"))
         return [Value(made, i) for i in range(made.n_outputs)]
+
     return Symbol(rewrite(values, replace))

@@ -1,4 +1,6 @@
-"""The sym namespace: a function for every operator record, made when first used, and the functions on top of them."""
+"""The sym namespace: a function for every operator record, made when first used, and the functions
+on top of them."""
+
 from __future__ import annotations
 
 import difflib
@@ -49,16 +51,32 @@ def full(shape, val, dtype=None, **kwargs) -> Symbol:
     return _creation("_full", {"shape": _shape(shape), "value": float(val), "dtype": dtype}, kwargs)
 
 
-def arange(start, stop=None, step=1.0, repeat=1, infer_range=False, name=None, dtype=None) -> Symbol:
-    """start, start + step, ... below stop (from 0 to start when stop is None), each `repeat` times."""
-    return _creation("_arange", {"start": start, "stop": stop, "step": step, "repeat": repeat,
-                                 "infer_range": infer_range, "dtype": dtype}, {"name": name})
+def arange(
+    start, stop=None, step=1.0, repeat=1, infer_range=False, name=None, dtype=None
+) -> Symbol:
+    """start, start + step, ... below stop (from 0 to start when stop is None), each `repeat`
+    times."""
+    return _creation(
+        "_arange",
+        {
+            "start": start,
+            "stop": stop,
+            "step": step,
+            "repeat": repeat,
+            "infer_range": infer_range,
+            "dtype": dtype,
+        },
+        {"name": name},
+    )
 
 
 def linspace(start, stop, num, endpoint=True, name=None, dtype=None) -> Symbol:
     """`num` evenly spaced numbers from start to stop."""
-    return _creation("_linspace", {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": dtype},
-                     {"name": name})
+    return _creation(
+        "_linspace",
+        {"start": start, "stop": stop, "num": num, "endpoint": endpoint, "dtype": dtype},
+        {"name": name},
+    )
 
 
 def eye(N, M=0, k=0, dtype=None, **kwargs) -> Symbol:
@@ -82,6 +100,7 @@ def _pair(name: str):
         if isinstance(left_, Number) and isinstance(right_, Number):
             return of_numbers(left_, right_)
         return binary(both, f"broadcast_{name}", right, left, left_, right_)
+
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{name} of two Symbols, or of a Symbol and a number."
     return function
@@ -97,23 +116,34 @@ def split_v2(ary, indices_or_sections, axis=0, squeeze_axis=False) -> Symbol:
 
 
 def histogram(a, bins=10, range=None, **kwargs) -> Symbol:
-    """(counts, edges) of values: `bins` equal bins over `range` (a pair), or the edges as a Symbol."""
+    """(counts, edges) of values: `bins` equal bins over `range` (a pair), or the edges as a
+    Symbol."""
     if isinstance(bins, Symbol):
         return apply(lookup("_histogram"), "_histogram", [a, bins], {}, **kwargs)
     if range is None:
-        raise OperatorError("histogram", "null range is not supported in symbol mode", fix="range=(low, high)")
-    return apply(lookup("_histogram"), "_histogram", [a], {"bin_cnt": bins, "range": tuple(range)}, **kwargs)
+        raise OperatorError(
+            "histogram", "null range is not supported in symbol mode", fix="range=(low, high)"
+        )
+    return apply(
+        lookup("_histogram"), "_histogram", [a], {"bin_cnt": bins, "range": tuple(range)}, **kwargs
+    )
 
 
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
         near = difflib.get_close_matches(name, REGISTRY, 1) if not name.startswith("_") else ()
-        raise MissingName(f"module 'sym' has no function {name!r}" + (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
+        raise MissingName(
+            f"module 'sym' has no function {name!r}"
+            + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
+        )
     function = symbol_function(op, name)
     setattr(sys.modules[__name__], name, function)
     return function
 
 
 def __dir__():
-    return sorted({n for n in globals() if not n.startswith("_")} | {n for n in REGISTRY if not n.startswith("_")})
+    return sorted(
+        {n for n in globals() if not n.startswith("_")}
+        | {n for n in REGISTRY if not n.startswith("_")}
+    )

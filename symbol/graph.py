@@ -1,8 +1,11 @@
-"""The graph: immutable nodes (operator, inputs, attributes, name) and values (one output of a node).
+"""The graph: immutable nodes (operator, inputs, attributes, name) and values (one output of a
+node).
 
-A graph is given by its output values. A *typed* node knows the Type of each output; passes and programs work on typed
-graphs, Symbols may be untyped. Attributes of typed train-aware nodes hold `train`.
+A graph is given by its output values. A *typed* node knows the Type of each output; passes and
+programs work on typed graphs, Symbols may be untyped. Attributes of typed train-aware nodes hold
+`train`.
 """
+
 from __future__ import annotations
 
 import sys
@@ -16,10 +19,19 @@ from ..kernels.record import Operator, Type, lookup
 
 class Node:
     """One operator applied to values, or a variable (op is None)."""
+
     __slots__ = ("__weakref__", "attrs", "extra", "inputs", "name", "op", "source", "types")
 
-    def __init__(self, op: Operator | None, attrs: dict[str, Any], inputs: Sequence[Value], name: str = "",
-                 types: Sequence[Type] | None = None, extra: dict[str, str] | None = None, source: str | None = None):
+    def __init__(
+        self,
+        op: Operator | None,
+        attrs: dict[str, Any],
+        inputs: Sequence[Value],
+        name: str = "",
+        types: Sequence[Type] | None = None,
+        extra: dict[str, str] | None = None,
+        source: str | None = None,
+    ):
         self.op, self.attrs, self.inputs, self.name = op, attrs, tuple(inputs), name
         self.types = tuple(types) if types is not None else None
         self.extra, self.source = extra, source
@@ -41,7 +53,9 @@ def _without_train(attrs):
 
 
 class Value:
-    """One output of a node. Has shape and dtype when typed, and Python's operators (see operators.py)."""
+    """One output of a node. Has shape and dtype when typed, and Python's operators (see
+    operators.py)."""
+
     __slots__ = ("index", "node")
 
     def __init__(self, node: Node, index: int = 0):
@@ -73,13 +87,16 @@ def variable(name: str, type: Type | None = None, extra: dict[str, str] | None =
     return Value(Node(None, {}, (), name, None if type is None else (type,), extra))
 
 
-def typed_node(op: Operator, attrs: dict[str, Any], inputs: Sequence[Value], name: str = "", source=None) -> Node:
+def typed_node(
+    op: Operator, attrs: dict[str, Any], inputs: Sequence[Value], name: str = "", source=None
+) -> Node:
     """A node whose output types are inferred now. attrs: complete. Raises what inference raises."""
     return Node(op, attrs, inputs, name, infer(op, attrs, [v.type for v in inputs]), None, source)
 
 
 def topological(outputs: Iterable[Value]) -> list[Node]:
-    """Every node below the outputs, inputs first; the order of a depth-first walk (no recursion)."""
+    """Every node below the outputs, inputs first; the order of a depth-first walk (no
+    recursion)."""
     order: list[Node] = []
     seen: set[Node] = set()
     for value in outputs:
@@ -123,9 +140,13 @@ def reads(outputs: Sequence[Value], known) -> list[Value]:
     return list(found)
 
 
-def rewrite(outputs: Sequence[Value], replace: Callable[[Node, list[Value]], Sequence[Value] | None],
-            start: dict[Node, Sequence[Value]] | None = None) -> list[Value]:
-    """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None to keep it.
+def rewrite(
+    outputs: Sequence[Value],
+    replace: Callable[[Node, list[Value]], Sequence[Value] | None],
+    start: dict[Node, Sequence[Value]] | None = None,
+) -> list[Value]:
+    """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None
+    to keep it.
 
     start: nodes replaced from the outset (substitution of variables).
     """
@@ -137,7 +158,9 @@ def rewrite(outputs: Sequence[Value], replace: Callable[[Node, list[Value]], Seq
         made = replace(node, inputs)
         if made is None:
             kept = with_inputs(node, inputs)
-            made = [Value(kept, i) for i in range(len(kept.types) if kept.types else kept.n_outputs)]
+            made = [
+                Value(kept, i) for i in range(len(kept.types) if kept.types else kept.n_outputs)
+            ]
         new[node] = made
     return [new[v.node][v.index] for v in outputs]
 
@@ -147,13 +170,19 @@ def verify(outputs: Sequence[Value]) -> None:
     for node in topological(outputs):
         assert node.types is not None, f"{node!r} is not typed"
         for v in node.inputs:
-            assert isinstance(v, Value) and v.index < len(v.node.types), f"{node!r} reads a missing output {v!r}"
+            assert isinstance(v, Value) and v.index < len(v.node.types), (
+                f"{node!r} reads a missing output {v!r}"
+            )
         if node.op is None:
             assert not node.inputs and len(node.types) == 1
         else:
             again = infer(node.op, node.attrs, [v.type for v in node.inputs])
-            assert list(again) == list(node.types), f"{node!r} has types {node.types}, inference gives {again}"
-            assert not node.op.train_aware or "train" in node.attrs, f"{node!r} does not know `train`"
+            assert list(again) == list(node.types), (
+                f"{node!r} has types {node.types}, inference gives {again}"
+            )
+            assert not node.op.train_aware or "train" in node.attrs, (
+                f"{node!r} does not know `train`"
+            )
 
 
 def as_python(outputs: Sequence[Value], name: str = "graph") -> str:
@@ -170,32 +199,49 @@ def as_python(outputs: Sequence[Value], name: str = "graph") -> str:
         names[node] = base
 
     def text(v: Value) -> str:
-        return names[v.node] if v.node.op is None or v.node.n_visible == 1 and v.index == 0 else \
-            f"{names[v.node]}[{v.index}]"
+        return (
+            names[v.node]
+            if v.node.op is None or v.node.n_visible == 1 and v.index == 0
+            else f"{names[v.node]}[{v.index}]"
+        )
+
     lines = [f"def {name}(F, {', '.join(names[n] for n in order if n.op is None)}):"]
     for node in order:
         if node.op is None:
             continue
-        attrs = [f"{p.name}={node.attrs[p.name]!r}" for p in node.op.params if node.attrs[p.name] != p.default]
-        comment = f"  # {', '.join(f'{t.dtype}{list(t.shape)}' for t in node.types)}" if node.types else ""
-        lines.append(f"    {names[node]} = F.{node.op.name}({', '.join([*map(text, node.inputs), *attrs])}){comment}")
+        attrs = [
+            f"{p.name}={node.attrs[p.name]!r}"
+            for p in node.op.params
+            if node.attrs[p.name] != p.default
+        ]
+        comment = (
+            f"  # {', '.join(f'{t.dtype}{list(t.shape)}' for t in node.types)}"
+            if node.types
+            else ""
+        )
+        lines.append(
+            f"    {names[node]} ="
+            f" F.{node.op.name}({', '.join([*map(text, node.inputs), *attrs])}){comment}"
+        )
     lines.append(f"    return {', '.join(map(text, outputs))}")
     return "\n".join(lines)
 
 
 class Builder:
-    """`F` for typed graphs: F.relu(value), F.sum(value, axis=1) ... add nodes; used by gradients and passes."""
+    """`F` for typed graphs: F.relu(value), F.sum(value, axis=1) ... add nodes; used by gradients
+    and passes."""
 
     def __init__(self, train: bool = False):
         self._train = train
 
     def __getattr__(self, name: str):
-        if name.startswith("__"):                # not an operator, and Python asks for some
+        if name.startswith("__"):  # not an operator, and Python asks for some
             raise AttributeError(name)
         op = lookup(name)
 
         def apply(*inputs, **attrs):
             return self.apply(op, inputs, attrs)
+
         self.__dict__[name] = apply
         return apply
 
@@ -215,7 +261,7 @@ class Builder:
 
 
 def caller_line() -> str | None:
-    """"file:line" of the first frame outside the package."""
+    """ "file:line" of the first frame outside the package."""
     frame = sys._getframe(1)
     root = __package__.split(".")[0] + "."
     while frame is not None and (frame.f_globals.get("__name__", "") + ".").startswith(root):
@@ -225,6 +271,7 @@ def caller_line() -> str | None:
 
 def _value_operators():
     from .operators import add_operators
+
     F = Builder()
 
     def binary(both, right):
@@ -232,13 +279,16 @@ def _value_operators():
             if isinstance(other, Value):
                 return getattr(F, both)(self, other)
             return getattr(F, right)(self, scalar=float(other))
+
         return method
 
     def scalar(left):
         return lambda self, other: getattr(F, left)(self, scalar=float(other))
+
     add_operators(Value, binary, scalar, lambda self: F.negative(self), compare=False)
     from .operators import COMPARE
-    for method in ("gt", "ge", "lt", "le"):        # == and != keep their meaning of identity
+
+    for method in ("gt", "ge", "lt", "le"):  # == and != keep their meaning of identity
         setattr(Value, f"__{method}__", binary(*COMPARE[method]))
 
 

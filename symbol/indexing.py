@@ -1,4 +1,6 @@
-"""Basic indexing of arrays of known shape, as NDArrays do it: what to slice, and the shape that is left."""
+"""Basic indexing of arrays of known shape, as NDArrays do it: what to slice, and the shape that is
+left."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,14 +15,19 @@ def slice_of(shape: Sequence[int], key) -> tuple[dict | None, tuple[int, ...]]:
     Raises TypeError for other keys, IndexError for places outside.
     """
     keys = list(key) if isinstance(key, tuple) else [key]
-    if any(not (k is None or k is Ellipsis or isinstance(k, slice) or hasattr(k, "__index__")) for k in keys):
-        raise InvalidType(f"a traced array is indexed by ints, slices, None and ..., got {key!r}\n"
-                        "  fix: take, gather_nd or pick")
+    if any(
+        not (k is None or k is Ellipsis or isinstance(k, slice) or hasattr(k, "__index__"))
+        for k in keys
+    ):
+        raise InvalidType(
+            f"a traced array is indexed by ints, slices, None and ..., got {key!r}\n"
+            "  fix: take, gather_nd or pick"
+        )
     n_axes = sum(k is not None and k is not Ellipsis for k in keys)
     if n_axes > len(shape):
         raise InvalidIndex(f"too many indices: the array has {len(shape)} dimensions, got {n_axes}")
     at = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
-    keys[at:at + 1] = [slice(None)] * (len(shape) - n_axes)
+    keys[at : at + 1] = [slice(None)] * (len(shape) - n_axes)
     spans, result = [], []
     axes = iter(shape)
     for k in keys:

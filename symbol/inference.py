@@ -1,8 +1,9 @@
 """Shapes and dtypes of untyped graphs: what the variables' are, found from a few given ones.
 
-An unknown dimension is 0, an unknown shape or dtype None. Records infer forward and fill in their own unknown inputs;
-sweeps over the graph repeat until nothing new is found.
+An unknown dimension is 0, an unknown shape or dtype None. Records infer forward and fill in their
+own unknown inputs; sweeps over the graph repeat until nothing new is found.
 """
+
 from __future__ import annotations
 
 import ast
@@ -13,7 +14,7 @@ from ..kernels.plan import infer
 from ..kernels.record import Type, dtype_name, same_type
 from .graph import Node, Value, rewrite, topological
 
-TRIAL_SHAPES = ((2, 3, 8, 8), (2, 3, 8), (2, 3), (6,))      # for dtypes where no shape is known
+TRIAL_SHAPES = ((2, 3, 8, 8), (2, 3, 8), (2, 3), (6,))  # for dtypes where no shape is known
 
 
 def is_known(shape) -> bool:
@@ -22,7 +23,8 @@ def is_known(shape) -> bool:
 
 
 def merge_shapes(a, b):
-    """One shape from two that may be partly unknown. Raises ValueError where they contradict each other."""
+    """One shape from two that may be partly unknown. Raises ValueError where they contradict each
+    other."""
     if a is None or b is None:
         return b if a is None else a
     if len(a) != len(b) or any(x != y and x and y for x, y in zip(a, b)):
@@ -33,11 +35,17 @@ def merge_shapes(a, b):
 def explain(error: Exception, node: Node, ins: Sequence[Type | None]) -> OperatorError:
     """The error of a rule, with the node, its inputs and the line that made it."""
     names = node.op.names_in(node.attrs, len(ins))
-    inputs = ", ".join(f"{n} {'unknown' if t is None else f'{t.dtype} {t.shape}'}" for n, t in zip(names, ins))
-    at = ", ".join(filter(None, [node.source, f'node "{node.name}"', f"inputs {inputs}" if inputs else ""]))
+    inputs = ", ".join(
+        f"{n} {'unknown' if t is None else f'{t.dtype} {t.shape}'}" for n, t in zip(names, ins)
+    )
+    at = ", ".join(
+        filter(None, [node.source, f'node "{node.name}"', f"inputs {inputs}" if inputs else ""])
+    )
     if isinstance(error, OperatorError):
         return type(error)(error.operator, error.rule, error.fix, at)
-    return OperatorError(node.op.name, f"its inputs do not fit together ({type(error).__name__}: {error})", at=at)
+    return OperatorError(
+        node.op.name, f"its inputs do not fit together ({type(error).__name__}: {error})", at=at
+    )
 
 
 def infer_node(node: Node, ins: Sequence[Type]) -> list[Type]:
@@ -49,17 +57,21 @@ def infer_node(node: Node, ins: Sequence[Type]) -> list[Type]:
 
 
 def fill_node(node: Node, ins: Sequence[Type | None]) -> list[Type | None]:
-    """The input types of a node with unknown ones completed where its record can. Raises OperatorError."""
+    """The input types of a node with unknown ones completed where its record can. Raises
+    OperatorError."""
     if node.op.fill is None or None not in ins or all(t is None for t in ins):
         return list(ins)
     try:
-        return list(node.op.fill(list(ins), **{k: v for k, v in node.attrs.items() if k != "train"}))
+        return list(
+            node.op.fill(list(ins), **{k: v for k, v in node.attrs.items() if k != "train"})
+        )
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise explain(error, node, ins) from None
 
 
 def source_shape(node: Node):
-    """The partly unknown shape of a node like _zeros(shape=(0, 3)), whose users decide it; else None."""
+    """The partly unknown shape of a node like _zeros(shape=(0, 3)), whose users decide it; else
+    None."""
     if node.op is None or node.inputs or node.op.inputs:
         return None
     shape = node.attrs.get("shape")
@@ -67,7 +79,8 @@ def source_shape(node: Node):
 
 
 def declared(node: Node) -> tuple:
-    """(shape, dtype name) that a variable's attributes __shape__ and __dtype__ tell; None where they do not."""
+    """(shape, dtype name) that a variable's attributes __shape__ and __dtype__ tell; None where
+    they do not."""
     extra = node.extra or {}
     shape, dtype = extra.get("__shape__"), extra.get("__dtype__")
     if node.types is not None:
@@ -77,8 +90,10 @@ def declared(node: Node) -> tuple:
         shape = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
         dtype = None if dtype in (None, "-1", "None") else dtype_name(dtype)
     except (ValueError, SyntaxError, TypeError) as error:
-        raise MXNetError(f"variable {node.name!r}: its attributes __shape__ and __dtype__ must be a shape and a dtype, "
-                         f"got {extra.get('__shape__')!r} and {extra.get('__dtype__')!r}") from error
+        raise MXNetError(
+            f"variable {node.name!r}: its attributes __shape__ and __dtype__ must be a shape and a"
+            f" dtype, got {extra.get('__shape__')!r} and {extra.get('__dtype__')!r}"
+        ) from error
     if shape is not None and any(n < 0 for n in shape):
         shape = tuple(max(n, 0) for n in shape)
     return shape, dtype
@@ -90,8 +105,13 @@ class Inference:
     shapes, dtypes: given ones of variables, by node. Raises OperatorError where rules are broken.
     """
 
-    def __init__(self, outputs: Iterable[Value], shapes: dict[Node, tuple], dtypes: dict[Node, str],
-                 default_dtype: bool = True):
+    def __init__(
+        self,
+        outputs: Iterable[Value],
+        shapes: dict[Node, tuple],
+        dtypes: dict[Node, str],
+        default_dtype: bool = True,
+    ):
         self.order = topological(outputs)
         self.shape: dict[Value, tuple | None] = {}
         self.dtype: dict[Value, str | None] = {}
@@ -105,8 +125,10 @@ class Inference:
                 try:
                     self.shape[v] = merge_shapes(shape, shapes.get(node))
                 except ValueError as error:
-                    raise MXNetError(f"variable {node.name!r}: the declared and the given shape must agree, "
-                                     f"got {error}") from None
+                    raise MXNetError(
+                        f"variable {node.name!r}: the declared and the given shape must agree, "
+                        f"got {error}"
+                    ) from None
             elif source_shape(node) is not None:
                 self.shape[Value(node)] = source_shape(node)
                 self.dtype[Value(node)] = node.attrs.get("dtype") or "float32"
@@ -125,12 +147,20 @@ class Inference:
     def sweep(self) -> None:
         """Forward and backward over the graph until nothing changes."""
         while True:
-            before = len(self.done), sum(map(is_known, self.shape.values())), sum(d is not None for d in self.dtype.values())
+            before = (
+                len(self.done),
+                sum(map(is_known, self.shape.values())),
+                sum(d is not None for d in self.dtype.values()),
+            )
             for node in self.order:
                 self._visit(node)
             for node in reversed(self.order):
                 self._visit(node)
-            after = len(self.done), sum(map(is_known, self.shape.values())), sum(d is not None for d in self.dtype.values())
+            after = (
+                len(self.done),
+                sum(map(is_known, self.shape.values())),
+                sum(d is not None for d in self.dtype.values()),
+            )
             if after == before:
                 return
 
@@ -147,7 +177,8 @@ class Inference:
         ins = [self.type(v) for v in node.inputs]
         for v, t in zip(node.inputs, fill_node(node, ins)):
             if t is not None and is_known(self.shape[v]):
-                self.dtype[v] = self.dtype[v] or t.dtype      # its shape is the rule's to judge, it may broadcast
+                # its shape is the rule's to judge, it may broadcast
+                self.dtype[v] = self.dtype[v] or t.dtype
             elif t is not None:
                 self._learn(v, t, node, ins)
         ins = [self.type(v) for v in node.inputs]
@@ -163,11 +194,14 @@ class Inference:
         return getattr(node, "origin", node)
 
     def _from_output(self, node: Node, ins) -> None:
-        """An operator that keeps the shape of its only unknown kind of input tells it from its output."""
+        """An operator that keeps the shape of its only unknown kind of input tells it from its
+        output."""
         out = Value(self._original(node))
         if not is_known(self.shape[out]):
             return
-        unary = len(node.inputs) == 1 and (node.op.pointwise is not None or node.op.infer is same_type)
+        unary = len(node.inputs) == 1 and (
+            node.op.pointwise is not None or node.op.infer is same_type
+        )
         if unary or node.op.pointwise is not None and all(t is None for t in ins):
             dtype = self.dtype[out] or "float32"
             for v in node.inputs:
@@ -179,14 +213,20 @@ class Inference:
             self.shape[v] = merge_shapes(self.shape[v], tuple(t.shape))
         except ValueError as error:
             what = f"{v.node.name}" if v.node.op is None else f"output of {v.node.name}"
-            raise explain(OperatorError(node.op.name, f"{what} has a shape that contradicts the inferred one: {error}"),
-                          node, ins) from None
+            raise explain(
+                OperatorError(
+                    node.op.name, f"{what} has a shape that contradicts the inferred one: {error}"
+                ),
+                node,
+                ins,
+            ) from None
         if self.dtype[v] is None:
             self.dtype[v] = t.dtype
 
 
 class _Trained(Node):
     """A node with `train` among its attributes, which remembers the node it stands for."""
+
     __slots__ = ("origin",)
 
 
@@ -230,27 +270,39 @@ def _trial(node: Node, known, first):
     if node.op.train_aware:
         node = _with_attrs(node, dict(node.attrs, train=False))
     for shape in TRIAL_SHAPES if node.inputs else ((),):
-        ins = [Type(shape, d) if d is not None and (i == 0 or node.op.fill is None) else None for i, d in enumerate(known)]
+        ins = [
+            Type(shape, d) if d is not None and (i == 0 or node.op.fill is None) else None
+            for i, d in enumerate(known)
+        ]
         try:
             ins = fill_node(node, ins)
             if None in ins:
                 continue
             ins = [t if d is None else Type(t.shape, d) for t, d in zip(ins, known)]
             return [t.dtype for t in ins], [t.dtype for t in infer(node.op, node.attrs, ins)]
-        except (ArithmeticError, LookupError, TypeError, ValueError):     # another shape may suit the operator
+        # another shape may suit the operator
+        except (ArithmeticError, LookupError, TypeError, ValueError):
             continue
     dtype = node.attrs.get("dtype")
-    return [d or first for d in known], [dtype if isinstance(dtype, str) else first] * node.n_outputs
+    return [d or first for d in known], [
+        dtype if isinstance(dtype, str) else first
+    ] * node.n_outputs
 
 
 def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) -> list[Value]:
-    """The graph with types on every node. types: of each variable, by node. Raises OperatorError, MXNetError.
+    """The graph with types on every node. types: of each variable, by node. Raises OperatorError,
+    MXNetError.
 
     Sources of partly unknown shape, _zeros(shape=(0, 3)), get the shape that their users need.
     """
     partial = [n for n in topological(outputs) if source_shape(n) is not None]
-    found = Inference(outputs, {n: t.shape for n, t in types.items()}, {n: t.dtype for n, t in types.items()}) \
-        if partial else None
+    found = (
+        Inference(
+            outputs, {n: t.shape for n, t in types.items()}, {n: t.dtype for n, t in types.items()}
+        )
+        if partial
+        else None
+    )
 
     def replace(node, inputs):
         if node.op is None:
@@ -265,4 +317,5 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
         made = Node(node.op, attrs, inputs, node.name, None, node.extra, node.source)
         made.types = tuple(infer_node(made, [v.type for v in inputs]))
         return [Value(made, i) for i in range(len(made.types))]
+
     return rewrite(outputs, replace)

@@ -1,4 +1,6 @@
-"""Graphs as MXNet's JSON, both ways: what 1.9.1 writes, letter by letter, and what any version since 0.8 wrote."""
+"""Graphs as MXNet's JSON, both ways: what 1.9.1 writes, letter by letter, and what any version
+since 0.8 wrote."""
+
 from __future__ import annotations
 
 import json
@@ -12,29 +14,42 @@ from . import attribute
 from .compose import variable_attrs
 from .graph import Node, Value, rewrite, topological
 
-VERSION = 10901                    # MXNet 1.9.1
-OLDEST = 800                       # files without a version
+VERSION = 10901  # MXNet 1.9.1
+OLDEST = 800  # files without a version
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"})
-INLINE_ITEMS = 10                  # longer lists take a line for each item
+INLINE_ITEMS = 10  # longer lists take a line for each item
 
 
 class Foreign(Operator):
-    """An operator of a file that has graphs inside (_foreach ...): kept as it is, drawn and saved, not executed."""
+    """An operator of a file that has graphs inside (_foreach ...): kept as it is, drawn and saved,
+    not executed."""
 
 
 def foreign(name: str, n_inputs: int, attrs: dict[str, str], subgraphs: list) -> Foreign:
     """The stand-in for a node with subgraphs."""
+
     def refuse(*_, **__):
-        raise OperatorError(name, "a control flow operator from a file cannot be executed",
-                            fix="build the loop in Python, or cut it off with get_internals()")
-    op = Foreign(name=name, infer=refuse, ref=refuse, inputs=tuple(f"input{i}" for i in range(n_inputs)),
-                 n_outputs=int(attrs.get("num_outputs", 1)), params=(Param("subgraphs", "str", ""),),
-                 doc="Control flow of a file, kept verbatim.")
+        raise OperatorError(
+            name,
+            "a control flow operator from a file cannot be executed",
+            fix="build the loop in Python, or cut it off with get_internals()",
+        )
+
+    op = Foreign(
+        name=name,
+        infer=refuse,
+        ref=refuse,
+        inputs=tuple(f"input{i}" for i in range(n_inputs)),
+        n_outputs=int(attrs.get("num_outputs", 1)),
+        params=(Param("subgraphs", "str", ""),),
+        doc="Control flow of a file, kept verbatim.",
+    )
     op.plans["subgraphs"] = subgraphs
     return op
 
 
-# ---- writing ---------------------------------------------------------------------------------------------------
+# ---- writing -------------------------------------------------------------------------------------
+
 
 def to_json(outputs: Sequence[Value]) -> str:
     """The JSON text of a graph."""
@@ -47,7 +62,11 @@ def to_json(outputs: Sequence[Value]) -> str:
         attrs = text_attrs(node)
         if attrs:
             entry["attrs"] = dict(sorted(attrs.items()))
-        mutated = mutated_inputs(node.op, node.attrs, len(node.inputs)) if node.op is not None and node.op.mutates else ()
+        mutated = (
+            mutated_inputs(node.op, node.attrs, len(node.inputs))
+            if node.op is not None and node.op.mutates
+            else ()
+        )
         for i in mutated:
             versions[node.inputs[i].node] = versions.get(node.inputs[i].node, 0) + 1
         entry["inputs"] = [[number[v.node], v.index, versions.get(v.node, 0)] for v in node.inputs]
@@ -57,9 +76,13 @@ def to_json(outputs: Sequence[Value]) -> str:
     ends = [0]
     for node in order:
         ends.append(ends[-1] + node.n_outputs)
-    graph = {"nodes": nodes, "arg_nodes": [i for i, node in enumerate(order) if node.op is None], "node_row_ptr": ends,
-             "heads": [[number[v.node], v.index, versions.get(v.node, 0)] for v in outputs],
-             "attrs": {"mxnet_version": ["int", VERSION]}}
+    graph = {
+        "nodes": nodes,
+        "arg_nodes": [i for i, node in enumerate(order) if node.op is None],
+        "node_row_ptr": ends,
+        "heads": [[number[v.node], v.index, versions.get(v.node, 0)] for v in outputs],
+        "attrs": {"mxnet_version": ["int", VERSION]},
+    }
     return _write(graph, 0)
 
 
@@ -67,12 +90,16 @@ def text_attrs(node: Node) -> dict[str, str]:
     """A node's attributes as text: as they were given, or those that differ from their defaults."""
     if node.extra is not None or node.op is None:
         return node.extra or {}
-    return {p.name: str(node.attrs[p.name]) for p in node.op.params
-            if p.name in node.attrs and node.attrs[p.name] != p.default}
+    return {
+        p.name: str(node.attrs[p.name])
+        for p in node.op.params
+        if p.name in node.attrs and node.attrs[p.name] != p.default
+    }
 
 
 def _write(value, depth: int) -> str:
-    """A value in the layout of MXNet's writer: `, ` between items, lines for graphs, nodes and long lists."""
+    """A value in the layout of MXNet's writer: `, ` between items, lines for graphs, nodes and long
+    lists."""
     if isinstance(value, str):
         return f'"{value.translate(ESCAPES)}"'
     if isinstance(value, dict):
@@ -94,11 +121,18 @@ def _join(parts: list[str], brackets: str, lines: bool, depth: int) -> str:
 
 def without_amp_cast(outputs: Sequence[Value]) -> list[Value]:
     """The graph without the casts that mixed precision put in."""
-    return rewrite(outputs, lambda node, inputs: list(inputs) if node.op is not None and node.op.name in (
-        "amp_cast", "amp_multicast") else None)
+    return rewrite(
+        outputs,
+        lambda node, inputs: (
+            list(inputs)
+            if node.op is not None and node.op.name in ("amp_cast", "amp_multicast")
+            else None
+        ),
+    )
 
 
-# ---- reading ---------------------------------------------------------------------------------------------------
+# ---- reading -------------------------------------------------------------------------------------
+
 
 def from_json(text: str, where: str = "JSON text") -> list[Value]:
     """The graph of a JSON text. Raises MXNetError that says what is wrong, and names the node.
@@ -109,8 +143,12 @@ def from_json(text: str, where: str = "JSON text") -> list[Value]:
         graph = json.loads(text)
     except ValueError as error:
         raise MXNetError(f"{where}: is no symbol, its JSON is broken: {error}") from None
-    if not isinstance(graph, dict) or not isinstance(graph.get("nodes"), list) or not isinstance(graph.get("heads"), list):
-        raise MXNetError(f"{where}: is no symbol, the lists \"nodes\" and \"heads\" must be there")
+    if (
+        not isinstance(graph, dict)
+        or not isinstance(graph.get("nodes"), list)
+        or not isinstance(graph.get("heads"), list)
+    ):
+        raise MXNetError(f'{where}: is no symbol, the lists "nodes" and "heads" must be there')
     version = _version(graph)
     nodes: list[Node] = []
     try:
@@ -120,9 +158,12 @@ def from_json(text: str, where: str = "JSON text") -> list[Value]:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, MXNetError):
             raise
-        raise MXNetError(f"{where}: is no symbol, node {len(nodes)} is malformed ({type(error).__name__}: {error})") from None
+        raise MXNetError(
+            f"{where}: is no symbol, node {len(nodes)} is malformed ({type(error).__name__}:"
+            f" {error})"
+        ) from None
     if not heads:
-        raise MXNetError(f"{where}: is no symbol, \"heads\" must not be empty")
+        raise MXNetError(f'{where}: is no symbol, "heads" must not be empty')
     return heads
 
 
@@ -136,7 +177,9 @@ def _version(graph: dict) -> int:
 def _value(nodes: list[Node], at: Sequence[int], where: str, who: str) -> Value:
     node, index = int(at[0]), int(at[1])
     if not 0 <= node < len(nodes) or not 0 <= index < nodes[node].n_outputs:
-        raise MXNetError(f"{where}: {who} reads output {index} of node {node}, which is not there before it")
+        raise MXNetError(
+            f"{where}: {who} reads output {index} of node {node}, which is not there before it"
+        )
     return Value(nodes[node], index)
 
 
@@ -148,7 +191,14 @@ def _node(entry: dict, nodes: list[Node], version: int, where: str) -> Node:
         return Node(None, {}, (), name, None, extra or None)
     inputs = [_value(nodes, at, where, f"node {name!r}") for at in entry["inputs"]]
     if op_name not in REGISTRY and entry.get("subgraphs"):
-        return Node(foreign(op_name, len(inputs), extra, entry["subgraphs"]), {"subgraphs": ""}, inputs, name, None, extra)
+        return Node(
+            foreign(op_name, len(inputs), extra, entry["subgraphs"]),
+            {"subgraphs": ""},
+            inputs,
+            name,
+            None,
+            extra,
+        )
     try:
         op = lookup(op_name)
     except MXNetError as error:
@@ -158,17 +208,28 @@ def _node(entry: dict, nodes: list[Node], version: int, where: str) -> Node:
     try:
         attrs = op.parse({k: v for k, v in extra.items() if k in op.param_index})
     except OperatorError as error:
-        raise type(error)(error.operator, error.rule, error.fix, f"{where}, node {name!r}") from None
+        raise type(error)(
+            error.operator, error.rule, error.fix, f"{where}, node {name!r}"
+        ) from None
     _upgrade(op, op.names_in(attrs, len(inputs)), inputs, extra, name, version)
     return Node(op, attrs, inputs, name, None, extra)
 
 
-def _upgrade(op: Operator, names: Sequence[str], inputs: list[Value], extra: dict[str, str], name: str,
-             version: int) -> None:
-    """What changed since the file was written: inputs left out, and attributes of inputs kept on their user."""
+def _upgrade(
+    op: Operator,
+    names: Sequence[str],
+    inputs: list[Value],
+    extra: dict[str, str],
+    name: str,
+    version: int,
+) -> None:
+    """What changed since the file was written: inputs left out, and attributes of inputs kept on
+    their user."""
     if len(inputs) < len(names):
-        inputs += [Value(Node(None, {}, (), f"{name}_{n}", None, variable_attrs(op, extra, n)))
-                   for n in names[len(inputs):]]
+        inputs += [
+            Value(Node(None, {}, (), f"{name}_{n}", None, variable_attrs(op, extra, n)))
+            for n in names[len(inputs) :]
+        ]
     for n, v in zip(names, inputs):
         for key in attribute.HIDDEN:
             text = extra.pop(f"{n}_{key}", None)

@@ -1,4 +1,6 @@
-"""mx.name: how nodes get their names. NameManager counts per operator, Prefix puts a text before every name."""
+"""mx.name: how nodes get their names. NameManager counts per operator, Prefix puts a text before
+every name."""
+
 from __future__ import annotations
 
 import threading
@@ -10,7 +12,9 @@ class _ClassProperty:
 
 
 class NameManager:
-    """Names nodes that are given none: the operator in small letters and a counter. Use it in a `with` statement."""
+    """Names nodes that are given none: the operator in small letters and a counter. Use it in a
+    `with` statement."""
+
     current = _ClassProperty()
 
     def __init__(self):
@@ -32,7 +36,6 @@ class NameManager:
 
     def __exit__(self, *error):
         _current.value = self._outer.pop()
-
 
 
 class Prefix(NameManager):

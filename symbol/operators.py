@@ -1,4 +1,5 @@
 """Python's operators as plait operators: one table for NDArray, Symbol and graph values."""
+
 from __future__ import annotations
 
 # method: (operator for two arrays, operator for array and scalar, operator for scalar and array)
@@ -11,9 +12,12 @@ BINARY = {
     "pow": ("broadcast_power", "_power_scalar", "_rpower_scalar"),
 }
 COMPARE = {
-    "eq": ("broadcast_equal", "_equal_scalar"), "ne": ("broadcast_not_equal", "_not_equal_scalar"),
-    "gt": ("broadcast_greater", "_greater_scalar"), "ge": ("broadcast_greater_equal", "_greater_equal_scalar"),
-    "lt": ("broadcast_lesser", "_lesser_scalar"), "le": ("broadcast_lesser_equal", "_lesser_equal_scalar"),
+    "eq": ("broadcast_equal", "_equal_scalar"),
+    "ne": ("broadcast_not_equal", "_not_equal_scalar"),
+    "gt": ("broadcast_greater", "_greater_scalar"),
+    "ge": ("broadcast_greater_equal", "_greater_equal_scalar"),
+    "lt": ("broadcast_lesser", "_lesser_scalar"),
+    "le": ("broadcast_lesser_equal", "_lesser_equal_scalar"),
 }
 
 

@@ -1,4 +1,6 @@
-"""Programs: a typed graph lowered to C instructions over one arena. One run is one call and one engine operation."""
+"""Programs: a typed graph lowered to C instructions over one arena. One run is one call and one
+engine operation."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ READ, WRITE, READWRITE = 0, 1, 2
 
 class Program:
     """A lowered graph. Inputs and outputs are array handles in the order given to `lower`."""
+
     __slots__ = (
         "_first_write",
         "_inplace",
@@ -42,11 +45,13 @@ class Program:
         lib.pl_program_free(self.handle)
 
     def run(self, inputs: Sequence, outputs: Sequence = (), location: int = -1) -> list:
-        """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing: all are made new.
-        Returns every output array. Raises MemoryError."""
+        """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
+        all are made new. Returns every output array. Raises MemoryError."""
         if self.constants:
             inputs = [*inputs, *self.constants]
-        apart = outputs and not all(self._may_share(i, j, same) for i, j, same in shared(inputs, outputs))
+        apart = outputs and not all(
+            self._may_share(i, j, same) for i, j, same in shared(inputs, outputs)
+        )
         made = run(self.handle, self.out_specs, inputs, () if apart else outputs, location)
         if apart:
             for j, target in enumerate(outputs):
@@ -59,15 +64,20 @@ class Program:
         return made
 
     def _may_share(self, i: int, j: int, same_address: bool) -> bool:
-        """May output j lie in the memory of input i? Not if it is written before the last read of the input."""
+        """May output j lie in the memory of input i? Not if it is written before the last read of
+        the input."""
         read, write = self._last_read[i], self._first_write[j]
         return read < write or read == write and same_address and (i, j) in self._inplace
 
 
-def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str = "program") -> Program:
-    """Lowers a typed graph. Every variable of the graph must be among `inputs` (variables, or values computed elsewhere).
+def lower(
+    outputs: Sequence[Value], inputs: Sequence[Value], device, name: str = "program"
+) -> Program:
+    """Lowers a typed graph. Every variable of the graph must be among `inputs` (variables, or
+    values computed elsewhere).
 
-    Operators that mutate inputs write into the given arrays. An output that is an input or appears twice is copied.
+    Operators that mutate inputs write into the given arrays. An output that is an input or appears
+    twice is copied.
     """
     outputs, variables = cut(outputs, inputs)
     outputs, constants = optimize(outputs, device)
@@ -99,18 +109,31 @@ def lower(outputs: Sequence[Value], inputs: Sequence[Value], device, name: str =
     program.cost_us = sum(p.cost_us for p in plans)
     program.can_fail = any(p.can_fail for p in plans)
     program.handle = lib.pl_program_new(
-        len(layout.given), ffi.from_buffer("uint8_t *", in_modes), program.n_out, [s.nbytes for s in program.out_specs],
-        len(plans), [p.handle for p in plans], ffi.new("pl_slot[]", slots or 1), scalars, program.arena_bytes,
-        lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0, lib.PL_LANE_CPU, device.device_id, name.encode())
+        len(layout.given),
+        ffi.from_buffer("uint8_t *", in_modes),
+        program.n_out,
+        [s.nbytes for s in program.out_specs],
+        len(plans),
+        [p.handle for p in plans],
+        ffi.new("pl_slot[]", slots or 1),
+        scalars,
+        program.arena_bytes,
+        lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0,
+        lib.PL_LANE_CPU,
+        device.device_id,
+        name.encode(),
+    )
     if not program.handle:
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return program
 
 
 class _Layout:
-    """The steps of a program and where every value lives: in an input, an output, or a buffer of the arena.
+    """The steps of a program and where every value lives: in an input, an output, or a buffer of
+    the arena.
 
-    last: the last step that reads a value. first_write: the step that writes each output. inplace: pairs (input, output)
+    last: the last step that reads a value. first_write: the step that writes each output. inplace:
+        pairs (input, output)
     that may be the same memory although the step that writes the one reads the other.
     """
 
@@ -119,9 +142,13 @@ class _Layout:
         self._device = device
         order = live(outputs, given)
         effects = Effects(order)
-        # views take no step; but a view of memory that is written is a copy, made when the graph looks
-        self._bases = {Value(n): effects.base(Value(n)) for n in order
-                       if n.op.view and effects.base(Value(n)) not in effects.written}
+        # views take no step; but a view of memory that is written is a copy, made when the graph
+        # looks
+        self._bases = {
+            Value(n): effects.base(Value(n))
+            for n in order
+            if n.op.view and effects.base(Value(n)) not in effects.written
+        }
         owned = self._owned(outputs, order)
         self.steps = [n for n in order if Value(n) not in self._bases]
         self.last: dict[Value, int] = {}
@@ -147,7 +174,8 @@ class _Layout:
         return (kind, 0, self._offsets[index]) if kind == lib.PL_SLOT_ARENA else (kind, index, 0)
 
     def _owned(self, outputs: Sequence[Value], order: list[Node]) -> list[Value]:
-        """The outputs, each in memory of its own: inputs, views of them and repeated ones are copied at the end."""
+        """The outputs, each in memory of its own: inputs, views of them and repeated ones are
+        copied at the end."""
         taken: set[Value] = set()
         owned = []
         for v in outputs:
@@ -168,8 +196,11 @@ class _Layout:
                 self.first_write[output] = step
                 self.inplace.update((self.given[x], output) for x in sources if x in self.given)
                 continue
-            dying = [self._place[x][1] for x in sources
-                     if self._place[x][0] == lib.PL_SLOT_ARENA and self.last[x] == step]
+            dying = [
+                self._place[x][1]
+                for x in sources
+                if self._place[x][0] == lib.PL_SLOT_ARENA and self.last[x] == step
+            ]
             reuse = next((b for b in dying if b not in taken_over), None)
             if reuse is None:
                 reuse = len(self.buffers)
@@ -180,13 +211,20 @@ class _Layout:
             self._place[v] = (lib.PL_SLOT_ARENA, reuse)
 
     def _overwritable(self, node: Node, i: int) -> list[Value]:
-        """Bases of the inputs that output i may overwrite element by element: of its size, read by no other input."""
+        """Bases of the inputs that output i may overwrite element by element: of its size, read by
+        no other input."""
         if not node.op.inplace:
             return []
         bases = [self.base(v) for v in node.inputs]
         nbytes = _spec(Value(node, i), self._device).nbytes
-        return [bases[a] for a, b in node.op.inplace if b == i and a < len(bases) and bases.count(bases[a]) == 1
-                and _spec(bases[a], self._device).nbytes == nbytes]
+        return [
+            bases[a]
+            for a, b in node.op.inplace
+            if b == i
+            and a < len(bases)
+            and bases.count(bases[a]) == 1
+            and _spec(bases[a], self._device).nbytes == nbytes
+        ]
 
 
 def _spec(v: Value, device) -> Spec:

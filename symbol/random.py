@@ -1,4 +1,6 @@
-"""sym.random: samplers whose parameters are numbers (one distribution) or Symbols (one for each element)."""
+"""sym.random: samplers whose parameters are numbers (one distribution) or Symbols (one for each
+element)."""
+
 from __future__ import annotations
 
 from numbers import Number
@@ -20,10 +22,16 @@ def _sampler(kind: str, params: dict, shape, dtype, kwargs) -> Symbol:
     arrays = [p for p in params.values() if isinstance(p, Symbol)]
     if not arrays:
         if wrong := [k for k, p in params.items() if not isinstance(p, Number)]:
-            raise MXNetError(f"random.{kind}: {wrong[0]} must be a number or a Symbol, got {params[wrong[0]]!r}")
-        return apply(lookup(f"_random_{kind}"), f"_random_{kind}", [], {**params, **given}, name, attr)
+            raise MXNetError(
+                f"random.{kind}: {wrong[0]} must be a number or a Symbol, got {params[wrong[0]]!r}"
+            )
+        return apply(
+            lookup(f"_random_{kind}"), f"_random_{kind}", [], {**params, **given}, name, attr
+        )
     if len(arrays) != len(params):
-        raise MXNetError(f"random.{kind}: {' and '.join(params)} must all be Symbols or all be numbers")
+        raise MXNetError(
+            f"random.{kind}: {' and '.join(params)} must all be Symbols or all be numbers"
+        )
     return apply(lookup(f"_sample_{kind}"), f"_sample_{kind}", arrays, given, name, attr)
 
 
@@ -42,7 +50,9 @@ def normal(loc=0, scale=1, shape=None, dtype=None, **kwargs) -> Symbol:
 
 def randn(*shape, **kwargs) -> Symbol:
     """Normal floats of a shape: randn(2, 3)."""
-    return normal(kwargs.pop("loc", 0), kwargs.pop("scale", 1), shape, kwargs.pop("dtype", None), **kwargs)
+    return normal(
+        kwargs.pop("loc", 0), kwargs.pop("scale", 1), shape, kwargs.pop("dtype", None), **kwargs
+    )
 
 
 def poisson(lam=1, shape=None, dtype=None, **kwargs) -> Symbol:
@@ -67,12 +77,17 @@ def negative_binomial(k=1, p=1, shape=None, dtype=None, **kwargs) -> Symbol:
 
 def generalized_negative_binomial(mu=1, alpha=1, shape=None, dtype=None, **kwargs) -> Symbol:
     """Negative binomial counts of mean mu and dispersion alpha."""
-    return _sampler("generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, kwargs)
+    return _sampler(
+        "generalized_negative_binomial", {"mu": mu, "alpha": alpha}, shape, dtype, kwargs
+    )
 
 
 def multinomial(data, shape=None, get_prob=True, dtype="int32", **kwargs) -> Symbol:
-    """Indices drawn with the probabilities in data's last axis; get_prob: their log probabilities too."""
-    given = {"get_prob": get_prob, "dtype": dtype, **kwargs} | ({} if shape in (None, ()) else {"shape": shape})
+    """Indices drawn with the probabilities in data's last axis; get_prob: their log probabilities
+    too."""
+    given = {"get_prob": get_prob, "dtype": dtype, **kwargs} | (
+        {} if shape in (None, ()) else {"shape": shape}
+    )
     name, attr = given.pop("name", None), given.pop("attr", None)
     return apply(lookup("_sample_multinomial"), "_sample_multinomial", [data], given, name, attr)
 
@@ -93,10 +108,12 @@ def _like(kind: str):
         name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
         op = lookup(f"_random_{kind}_like")
         return apply(op, op.name, [data], kwargs, name, attr)
+
     function.__name__ = function.__qualname__ = f"{kind}_like"
     function.__doc__ = f"As {kind}, of data's shape."
     return function
 
 
 uniform_like, normal_like, exponential_like, gamma_like, poisson_like = map(
-    _like, ("uniform", "normal", "exponential", "gamma", "poisson"))
+    _like, ("uniform", "normal", "exponential", "gamma", "poisson")
+)

@@ -1,4 +1,6 @@
-"""Symbol: one or more outputs of a graph, composed by calling operators; nothing is computed until it is bound."""
+"""Symbol: one or more outputs of a graph, composed by calling operators; nothing is computed until
+it is bound."""
+
 from __future__ import annotations
 
 import functools
@@ -16,7 +18,16 @@ from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.spec import NUMPY_DTYPES
 from . import attribute
 from . import executor as execution
-from .compose import active, compose, dtype_flag, named, new_variable, renamed, tracing, twin  # noqa: F401
+from .compose import (  # noqa: F401  (tracing is offered from here)
+    active,
+    compose,
+    dtype_flag,
+    named,
+    new_variable,
+    renamed,
+    tracing,
+    twin,
+)
 from .executor import Executor, output_name, output_names, variables_of
 from .graph import Node, Value, caller_line, rewrite, topological
 from .indexing import slice_of
@@ -29,8 +40,10 @@ class NotImplementedForSymbol(MXNetError):
     """A method that only arrays with values have."""
 
     def __init__(self, function):
-        super().__init__(f"{function} is not available for a Symbol, which has no values"
-                         "\n  fix: in a hybridized block compute with F (F.where instead of if); elsewhere bind or eval it first")
+        super().__init__(
+            f"{function} is not available for a Symbol, which has no values\n  fix: in a hybridized"
+            " block compute with F (F.where instead of if); elsewhere bind or eval it first"
+        )
 
 
 class UntypedError(MXNetError, AttributeError):
@@ -40,15 +53,17 @@ class UntypedError(MXNetError, AttributeError):
 class Symbol:
     """Outputs of a graph. Made by `sym.var`, by operators, and by `sym.Group`.
 
-    A Symbol made while a block is traced knows its shape and dtype and behaves like an array; others do not.
+    A Symbol made while a block is traced knows its shape and dtype and behaves like an array;
+    others do not.
     """
+
     __slots__ = ("__weakref__", "_outputs")
     __array_priority__ = 1000.0
 
     def __init__(self, outputs: Sequence[Value]):
         self._outputs = list(outputs)
 
-    # ---- what it is ------------------------------------------------------------------------------------------
+    # ---- what it is ------------------------------------------------------------------------------
 
     @property
     def name(self) -> str | None:
@@ -59,16 +74,23 @@ class Symbol:
     def __repr__(self):
         name = self.name
         if name is None or len(self._outputs) > 1 and len({v.node for v in self._outputs}) > 1:
-            return f"<Symbol group [{', '.join(dict.fromkeys(v.node.name for v in self._outputs))}]>"
+            return (
+                f"<Symbol group [{', '.join(dict.fromkeys(v.node.name for v in self._outputs))}]>"
+            )
         return f"<Symbol {name}>"
 
     def _type(self, what: str) -> Type:
         if len(self._outputs) != 1:
-            raise UntypedError(f"{self!r}: a Symbol with {len(self._outputs)} outputs has no {what}\n  fix: take one, s[0]")
+            raise UntypedError(
+                f"{self!r}: a Symbol with {len(self._outputs)} outputs has no {what}\n  fix: take"
+                " one, s[0]"
+            )
         value = self._outputs[0]
         if value.node.types is None:
-            raise UntypedError(f"{self!r}: has no {what}, it is not known before the Symbol is bound\n  fix: "
-                               "s.infer_shape(data=...), or hybridize a block, whose Symbols know it")
+            raise UntypedError(
+                f"{self!r}: has no {what}, it is not known before the Symbol is bound\n  fix: "
+                "s.infer_shape(data=...), or hybridize a block, whose Symbols know it"
+            )
         return value.type
 
     @property
@@ -96,7 +118,11 @@ class Symbol:
     @property
     def _is_array(self) -> bool:
         """Does it stand for one array of known shape, in a traced block?"""
-        return len(self._outputs) == 1 and self._outputs[0].node.types is not None and active() is not None
+        return (
+            len(self._outputs) == 1
+            and self._outputs[0].node.types is not None
+            and active() is not None
+        )
 
     def __len__(self):
         if self._is_array:
@@ -114,13 +140,17 @@ class Symbol:
     __hash__ = object.__hash__
 
     def __getitem__(self, key):
-        """An output by index or name, or a group by slice; in a traced block, the part of an array."""
+        """An output by index or name, or a group by slice; in a traced block, the part of an
+        array."""
         if isinstance(key, str):
             names = output_names(self._outputs)
-            found = [i for i, n in enumerate(names) if n == key] or \
-                [i for i, v in enumerate(self._outputs) if v.node.name == key]
+            found = [i for i, n in enumerate(names) if n == key] or [
+                i for i, v in enumerate(self._outputs) if v.node.name == key
+            ]
             if not found:
-                raise InvalidValue(f'Cannot find output that matches name "{key}", there are {", ".join(names)}')
+                raise InvalidValue(
+                    f'Cannot find output that matches name "{key}", there are {", ".join(names)}'
+                )
             if len(found) > 1 and names.count(key) != 1:
                 raise InvalidValue(f'There are multiple outputs with name "{key}"')
             return Symbol([self._outputs[found[0]]])
@@ -129,9 +159,13 @@ class Symbol:
         if isinstance(key, slice):
             return Symbol(self._outputs[key])
         if not hasattr(key, "__index__"):
-            raise InvalidType(f"a Symbol's outputs are indexed by int, str or slice, got {type(key).__name__}")
+            raise InvalidType(
+                f"a Symbol's outputs are indexed by int, str or slice, got {type(key).__name__}"
+            )
         if not -len(self._outputs) <= key.__index__() < len(self._outputs):
-            raise InvalidIndex(f"Index out of range: {self!r} has {len(self._outputs)} outputs, got {key}")
+            raise InvalidIndex(
+                f"Index out of range: {self!r} has {len(self._outputs)} outputs, got {key}"
+            )
         return Symbol([self._outputs[key.__index__()]])
 
     def _part(self, key) -> Symbol:
@@ -166,7 +200,7 @@ class Symbol:
         values = [v for n in dict.fromkeys(v.node for v in self._outputs) for v in n.inputs]
         return Symbol(values) if values else None
 
-    # ---- attributes ------------------------------------------------------------------------------------------
+    # ---- attributes ------------------------------------------------------------------------------
 
     def attr(self, key: str) -> str | None:
         """One attribute or parameter of its node, as text."""
@@ -175,24 +209,41 @@ class Symbol:
     def list_attr(self, recursive: bool = False) -> dict[str, str]:
         """Attributes and parameters of its node, as text."""
         if recursive:
-            return {f"{n}${k}": v for n, attrs in self.attr_dict().items() for k, v in attrs.items()}
-        return attribute.show(dict(text_attrs(self._outputs[0].node))) if self.name is not None else {}
+            return {
+                f"{n}${k}": v for n, attrs in self.attr_dict().items() for k, v in attrs.items()
+            }
+        return (
+            attribute.show(dict(text_attrs(self._outputs[0].node))) if self.name is not None else {}
+        )
 
     def attr_dict(self) -> dict[str, dict[str, str]]:
         """Attributes and parameters of every node below, by name."""
-        return {n.name: attribute.show(dict(a)) for n in topological(self._outputs) if (a := text_attrs(n))}
+        return {
+            n.name: attribute.show(dict(a))
+            for n in topological(self._outputs)
+            if (a := text_attrs(n))
+        }
 
     def _set_attr(self, **kwargs: str) -> None:
         """Sets attributes of its node. Raises ValueError for values that are not strings."""
         attribute.check_text(kwargs, "Set Attr")
         for node in {v.node for v in self._outputs}:
             extra = dict(text_attrs(node), **attribute.hide(kwargs))
-            given = {k: extra[k] for k in kwargs if node.op is not None and k in node.op.param_index}
+            given = {
+                k: extra[k] for k in kwargs if node.op is not None and k in node.op.param_index
+            }
             if given:
-                node.attrs = {**node.attrs, **{k: v for k, v in node.op.parse({**node.attrs, **given}).items() if k in given}}
+                node.attrs = {
+                    **node.attrs,
+                    **{
+                        k: v
+                        for k, v in node.op.parse({**node.attrs, **given}).items()
+                        if k in given
+                    },
+                }
             node.extra = extra
 
-    # ---- composition -----------------------------------------------------------------------------------------
+    # ---- composition -----------------------------------------------------------------------------
 
     def __call__(self, *args, **kwargs) -> Symbol:
         """The graph with variables replaced: net(data=other). A name renames the last node.
@@ -201,16 +252,23 @@ class Symbol:
         """
         name = kwargs.pop("name", None)
         if args and kwargs:
-            raise InvalidType("compose only accept input Symbols either as positional or keyword arguments, not both")
+            raise InvalidType(
+                "compose only accept input Symbols either as positional or keyword arguments, not"
+                " both"
+            )
         variables = [n for n in topological(self._outputs) if n.op is None]
         if len(args) > len(variables):
-            raise InvalidValue(f"compose: {self!r} has {len(variables)} variables, got {len(args)} Symbols")
+            raise InvalidValue(
+                f"compose: {self!r} has {len(variables)} variables, got {len(args)} Symbols"
+            )
         start: dict[Node, list[Value]] = {n: [_single(a, n.name)] for n, a in zip(variables, args)}
         for key, other in kwargs.items():
             found = [n for n in variables if n.name == key]
             if not found:
-                raise InvalidValue(f"compose: keyword argument name {key} not found, the variables are "
-                                 f"{', '.join(n.name for n in variables)}")
+                raise InvalidValue(
+                    f"compose: keyword argument name {key} not found, the variables are "
+                    f"{', '.join(n.name for n in variables)}"
+                )
             start.update({n: [_single(other, key)] for n in found})
         outputs = rewrite(self._outputs, lambda node, ins: None, start)
         if name:
@@ -220,7 +278,11 @@ class Symbol:
     def _compose_operator(self, op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Symbol:
         """The node of an eager call on Symbols: what nd functions do while a forward is traced."""
         defaults = {p.name: p.default for p in op.params}
-        given = {k: v for k, v in attrs.items() if v != defaults.get(k, REQUIRED) and k != op.variadic_key}
+        given = {
+            k: v
+            for k, v in attrs.items()
+            if v != defaults.get(k, REQUIRED) and k != op.variadic_key
+        }
         return apply(op, op.name.lower(), inputs, given)
 
     def __copy__(self) -> Symbol:
@@ -229,12 +291,14 @@ class Symbol:
     def __deepcopy__(self, memo=None) -> Symbol:
         return self.__copy__()
 
-    # ---- shapes and dtypes -----------------------------------------------------------------------------------
+    # ---- shapes and dtypes -----------------------------------------------------------------------
 
     def _given(self, args, kwargs, what: str) -> dict[Node, Any]:
         """Positional values (by argument) or keywords (by variable) as {node: value}."""
         if args and kwargs:
-            raise InvalidValue(f"Can only specify known argument {what}s either by positional or kwargs way.")
+            raise InvalidValue(
+                f"Can only specify known argument {what}s either by positional or kwargs way."
+            )
         arguments, auxiliary = variables_of(self._outputs)
         if len(args) > len(arguments):
             raise MXNetError(f"infer_{what}: there are {len(arguments)} arguments, got {len(args)}")
@@ -242,8 +306,10 @@ class Symbol:
         for key, value in kwargs.items():
             found = [n for n in arguments + auxiliary if n.name == key]
             if not found:
-                raise MXNetError(f"infer_{what}: keyword argument name {key} not found, the variables are "
-                                 f"{', '.join(n.name for n in arguments + auxiliary)}")
+                raise MXNetError(
+                    f"infer_{what}: keyword argument name {key} not found, the variables are "
+                    f"{', '.join(n.name for n in arguments + auxiliary)}"
+                )
             if value is not None:
                 pairs += [(n, value) for n in found]
         return dict(pairs)
@@ -252,15 +318,20 @@ class Symbol:
         found = {}
         for node, shape in self._given(args, kwargs, "shape").items():
             shape = (shape,) if hasattr(shape, "__index__") else shape
-            if not isinstance(shape, (tuple, list)) or not all(hasattr(n, "__index__") for n in shape):
-                raise InvalidType(f"infer_shape: the shape of {node.name} must be a tuple of ints, got {shape!r}")
+            if not isinstance(shape, (tuple, list)) or not all(
+                hasattr(n, "__index__") for n in shape
+            ):
+                raise InvalidType(
+                    f"infer_shape: the shape of {node.name} must be a tuple of ints, got {shape!r}"
+                )
             if len(shape):
                 found[node] = tuple(max(n.__index__(), 0) for n in shape)
         return found
 
     def infer_shape(self, *args, **kwargs):
-        """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None, None) if a shape
-        stays unknown. 0 is an unknown dimension. Raises OperatorError that names the node, the rule and its inputs.
+        """(shapes of arguments, of outputs, of auxiliary states) from some given ones; (None, None,
+        None) if a shape stays unknown. 0 is an unknown dimension. Raises OperatorError that names
+        the node, the rule and its inputs.
         """
         found = self._infer_shapes(args, kwargs)
         return found if all(is_known(s) for group in found for s in group) else (None, None, None)
@@ -273,11 +344,14 @@ class Symbol:
         """Shapes of arguments, outputs and auxiliary states; None for an unknown one."""
         found = Inference(self._outputs, self._shapes(args, kwargs), {})
         arguments, auxiliary = variables_of(self._outputs)
-        return tuple([found.shape[v] for v in values]
-                     for values in (map(Value, arguments), self._outputs, map(Value, auxiliary)))
+        return tuple(
+            [found.shape[v] for v in values]
+            for values in (map(Value, arguments), self._outputs, map(Value, auxiliary))
+        )
 
     def infer_type(self, *args, **kwargs):
-        """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays unknown."""
+        """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays
+        unknown."""
         found = self.infer_type_partial(*args, **kwargs)
         return (None, None, None) if any(t is None for group in found for t in group) else found
 
@@ -289,66 +363,122 @@ class Symbol:
 
         def dtypes(values):
             names = [found.dtype[v] for v in values]
-            return [None if d is None else NUMPY_DTYPES[d].type if not NUMPY_DTYPES[d].names else NUMPY_DTYPES[d]
-                    for d in names]
+            return [
+                (
+                    None
+                    if d is None
+                    else NUMPY_DTYPES[d].type
+                    if not NUMPY_DTYPES[d].names
+                    else NUMPY_DTYPES[d]
+                )
+                for d in names
+            ]
+
         return dtypes(map(Value, arguments)), dtypes(self._outputs), dtypes(map(Value, auxiliary))
 
     def _infer_types(self, shapes: dict, dtypes: dict) -> dict[Node, Type | None]:
         """The type of each variable, from shapes and dtypes by name."""
-        found = Inference(self._outputs, self._shapes((), shapes),
-                          {n: dtype_name(t) for n, t in self._given((), dtypes, "type").items()})
+        found = Inference(
+            self._outputs,
+            self._shapes((), shapes),
+            {n: dtype_name(t) for n, t in self._given((), dtypes, "type").items()},
+        )
         for v in self._outputs:
             if found.type(v) is None and v.node.op is not None:
-                unknown = [n.name for n in found.order if n.op is None and found.type(Value(n)) is None]
+                unknown = [
+                    n.name for n in found.order if n.op is None and found.type(Value(n)) is None
+                ]
                 if not unknown:
                     raise MXNetError(f"the shape of output {output_name(v)} cannot be inferred")
         return {n: found.type(Value(n)) for n in found.order if n.op is None}
 
-    # ---- running ---------------------------------------------------------------------------------------------
+    # ---- running ---------------------------------------------------------------------------------
 
-    def bind(self, ctx=None, args=None, args_grad=None, grad_req="write", aux_states=None, group2ctx=None,
-             shared_exec=None) -> Executor:
+    def bind(
+        self,
+        ctx=None,
+        args=None,
+        args_grad=None,
+        grad_req="write",
+        aux_states=None,
+        group2ctx=None,
+        shared_exec=None,
+    ) -> Executor:
         """An Executor on given arrays.
 
-        args: a list in the order of list_arguments, or a dict by name; all are needed. args_grad: arrays for gradients,
-        a list or a partial dict. grad_req: write, add or null, for all, as a list, or a dict. aux_states: like args.
-        group2ctx, shared_exec: accepted; all arrays stay on `ctx`. Raises ValueError, TypeError, OperatorError.
+        args: a list in the order of list_arguments, or a dict by name; all are needed. args_grad:
+            arrays for gradients,
+        a list or a partial dict. grad_req: write, add or null, for all, as a list, or a dict.
+        aux_states: like args.
+        group2ctx, shared_exec: accepted; all arrays stay on `ctx`. Raises ValueError, TypeError,
+            OperatorError.
         """
         return execution.bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx)
 
-    def simple_bind(self, ctx=None, grad_req="write", type_dict=None, stype_dict=None, group2ctx=None,
-                    shared_arg_names=None, shared_exec=None, shared_buffer=None, **kwargs) -> Executor:
-        """An Executor on new arrays of zeros, whose shapes are inferred from the given ones: simple_bind(data=(2, 3)).
+    def simple_bind(
+        self,
+        ctx=None,
+        grad_req="write",
+        type_dict=None,
+        stype_dict=None,
+        group2ctx=None,
+        shared_arg_names=None,
+        shared_exec=None,
+        shared_buffer=None,
+        **kwargs,
+    ) -> Executor:
+        """An Executor on new arrays of zeros, whose shapes are inferred from the given ones:
+        simple_bind(data=(2, 3)).
 
-        type_dict: dtypes by name. shared_exec: arrays of equal name, shape and dtype are taken from it.
+        type_dict: dtypes by name. shared_exec: arrays of equal name, shape and dtype are taken from
+            it.
         Raises MXNetError where a shape stays unknown or does not fit.
         """
         return execution.simple_bind(self, ctx, grad_req, type_dict, kwargs, group2ctx, shared_exec)
 
     def eval(self, ctx=None, **kwargs):
-        """The outputs for given arrays, by variable name: c.eval(a=nd.ones(2), b=nd.ones(2)). A list of NDArray."""
+        """The outputs for given arrays, by variable name: c.eval(a=nd.ones(2), b=nd.ones(2)). A
+        list of NDArray."""
         aux = set(self.list_auxiliary_states())
-        return self.bind(ctx or current_context(), {k: v for k, v in kwargs.items() if k not in aux}, None, "null",
-                         {k: v for k, v in kwargs.items() if k in aux}).forward()
+        return self.bind(
+            ctx or current_context(),
+            {k: v for k, v in kwargs.items() if k not in aux},
+            None,
+            "null",
+            {k: v for k, v in kwargs.items() if k in aux},
+        ).forward()
 
     def gradient(self, wrt: Sequence[str]) -> Symbol:
-        """Symbols of the gradients of the sum of the outputs with respect to variables; shapes must be declared."""
+        """Symbols of the gradients of the sum of the outputs with respect to variables; shapes must
+        be declared."""
         wrt = [wrt] if isinstance(wrt, str) else list(wrt)
         types = self._infer_types({}, {})
         if unknown := [n.name for n, t in types.items() if t is None]:
-            raise MXNetError(f"gradient: every variable must have a shape, {', '.join(unknown)} has none\n"
-                             "  fix: sym.var(name, shape=...)")
+            raise MXNetError(
+                f"gradient: every variable must have a shape, {', '.join(unknown)} has none\n"
+                "  fix: sym.var(name, shape=...)"
+            )
         values = typed_graph(self._outputs, types, True)
         by_name = {n.name: n for n in topological(values) if n.op is None}
         if missing := [n for n in wrt if n not in by_name]:
-            raise InvalidValue(f"gradient: {missing[0]!r} is no variable, the variables are {', '.join(by_name)}")
+            raise InvalidValue(
+                f"gradient: {missing[0]!r} is no variable, the variables are {', '.join(by_name)}"
+            )
         grads = gradient_pass(values, [None] * len(values), [Value(by_name[n]) for n in wrt])
         zero = lookup("_zeros")
-        grads = [g if g is not None else Value(Node(zero, zero.parse({"shape": by_name[n].types[0].shape}), (), f"{n}_zero"))
-                 for n, g in zip(wrt, grads)]
+        grads = [
+            (
+                g
+                if g is not None
+                else Value(
+                    Node(zero, zero.parse({"shape": by_name[n].types[0].shape}), (), f"{n}_zero")
+                )
+            )
+            for n, g in zip(wrt, grads)
+        ]
         return Symbol(named(grads))
 
-    # ---- files and text --------------------------------------------------------------------------------------
+    # ---- files and text --------------------------------------------------------------------------
 
     def tojson(self, remove_amp_cast: bool = True) -> str:
         """The graph as MXNet's JSON."""
@@ -361,29 +491,35 @@ class Symbol:
 
     def debug_str(self) -> str:
         """The graph as text, a node a paragraph."""
-        lines = ["Symbol Outputs:"] + [f"\toutput[{i}]={v.node.name}({v.index})" for i, v in enumerate(self._outputs)]
+        lines = ["Symbol Outputs:"] + [
+            f"\toutput[{i}]={v.node.name}({v.index})" for i, v in enumerate(self._outputs)
+        ]
         for node in topological(self._outputs):
             if node.op is None:
                 lines.append(f"Variable:{node.name}")
                 continue
             lines += ["--------------------", f"Op:{node.op.name}, Name={node.name}"]
             if node.inputs:
-                lines += ["Inputs:"] + [f"\targ[{i}]={v.node.name}({v.index})" for i, v in enumerate(node.inputs)]
+                lines += ["Inputs:"] + [
+                    f"\targ[{i}]={v.node.name}({v.index})" for i, v in enumerate(node.inputs)
+                ]
             if attrs := text_attrs(node):
                 lines += ["Attrs:"] + [f"\t{k}={v}" for k, v in sorted(attrs.items())]
         return "\n".join(lines) + "\n"
 
     def _repr_mimebundle_(self, include=None, exclude=None, **_):
         from .draw import draw  # imports graphviz, which only drawings need
+
         return draw(self._outputs, collapse=True)._repr_mimebundle_(include, exclude)
 
     def __reduce__(self):
         return load_json, (self.tojson(remove_amp_cast=False),)
 
-    # ---- methods with a signature of their own ---------------------------------------------------------------
+    # ---- methods with a signature of their own ---------------------------------------------------
 
     def reshape(self, *shape, **kwargs) -> Symbol:
-        """The same elements under another shape; see sym.Reshape for the codes 0, -1, -2, -3, -4."""
+        """The same elements under another shape; see sym.Reshape for the codes 0, -1, -2, -3,
+        -4."""
         if len(shape) == 1 and isinstance(shape[0], (tuple, list)):
             shape = tuple(shape[0])
         if not shape:
@@ -394,13 +530,21 @@ class Symbol:
         """Another dtype."""
         return apply(lookup("Cast"), "cast", [self], {"dtype": dtype})
 
-    def split_v2(self, indices_or_sections, axis: int = 0, squeeze_axis: bool = False, **kwargs) -> Symbol:
+    def split_v2(
+        self, indices_or_sections, axis: int = 0, squeeze_axis: bool = False, **kwargs
+    ) -> Symbol:
         """Parts along an axis: a number of equal ones, or cut before the given indices."""
         if isinstance(indices_or_sections, int):
             given = {"indices": (), "sections": indices_or_sections}
         else:
             given = {"indices": (0, *indices_or_sections)}
-        return apply(lookup("_split_v2"), "_split_v2", [self], {**given, "axis": axis, "squeeze_axis": squeeze_axis}, **kwargs)
+        return apply(
+            lookup("_split_v2"),
+            "_split_v2",
+            [self],
+            {**given, "axis": axis, "squeeze_axis": squeeze_axis},
+            **kwargs,
+        )
 
     @property
     def T(self) -> Symbol:
@@ -424,35 +568,62 @@ def _only_arrays(name: str):
         if self._is_array and name == "as_in_context":
             return self
         raise NotImplementedForSymbol(f"Function {name}")
-    method.__name__, method.__doc__ = name, "Only arrays have values: bind or eval the Symbol first."
+
+    method.__name__, method.__doc__ = (
+        name,
+        "Only arrays have values: bind or eval the Symbol first.",
+    )
     return method
 
 
-for _name in ("wait_to_read", "wait_to_write", "asnumpy", "asscalar", "copy", "copyto", "as_in_context", "detach", "backward",
-              "attach_grad"):
+for _name in (
+    "wait_to_read",
+    "wait_to_write",
+    "asnumpy",
+    "asscalar",
+    "copy",
+    "copyto",
+    "as_in_context",
+    "detach",
+    "backward",
+    "attach_grad",
+):
     setattr(Symbol, _name, _only_arrays(_name))
 
 
-# ---- making nodes ----------------------------------------------------------------------------------------------
+# ---- making nodes --------------------------------------------------------------------------------
+
 
 def _single(symbol, what: str) -> Value:
     """The only output of a Symbol. Raises TypeError, ValueError."""
     if not isinstance(symbol, Symbol):
-        raise InvalidType(f"Argument {what} must be Symbol instances, but got {type(symbol).__name__}")
+        raise InvalidType(
+            f"Argument {what} must be Symbol instances, but got {type(symbol).__name__}"
+        )
     if len(symbol._outputs) != 1:
-        raise InvalidValue(f"Argument {what}: a single output is needed, got {symbol!r} with {len(symbol._outputs)}\n"
-                         "  fix: take one, s[0]")
+        raise InvalidValue(
+            f"Argument {what}: a single output is needed, got {symbol!r} with"
+            f" {len(symbol._outputs)}\n  fix: take one, s[0]"
+        )
     return symbol._outputs[0]
 
 
-def apply(op: Operator, hint: str, inputs: Sequence[Symbol | None], given: dict[str, Any], name: str | None = None,
-          attr: dict[str, str] | None = None) -> Symbol:
+def apply(
+    op: Operator,
+    hint: str,
+    inputs: Sequence[Symbol | None],
+    given: dict[str, Any],
+    name: str | None = None,
+    attr: dict[str, str] | None = None,
+) -> Symbol:
     """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
     names = [f"arg{i}" for i in range(len(inputs))] if op.variadic else op.inputs
     values = []
     for i, s in enumerate(inputs):
         try:
-            values.append(None if s is None else _single(s, names[i] if i < len(names) else f"input {i}"))
+            values.append(
+                None if s is None else _single(s, names[i] if i < len(names) else f"input {i}")
+            )
         except (TypeError, ValueError) as error:
             kind = type(error)
             raise kind(f"{op.name}: {error}\n  at: {caller_line()}") from None
@@ -462,14 +633,23 @@ def apply(op: Operator, hint: str, inputs: Sequence[Symbol | None], given: dict[
 
 @functools.cache
 def symbol_function(op: Operator, name: str):
-    """The symbolic function of an operator, with its record's signature; knows which parameters were given."""
+    """The symbolic function of an operator, with its record's signature; knows which parameters
+    were given."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
 
     def collect(inputs, static, dynamic, out, node_name, kwargs):
         if out is not None:
-            raise InvalidType(f"{name}: takes {len(op.inputs)} Symbols ({', '.join(op.inputs)}) and has no `out`\n"
-                            f"  at: {caller_line()}")
-        return list(inputs), {**dict(zip(static_keys, static)), **dict(zip(dynamic_keys, dynamic))}, node_name, kwargs
+            raise InvalidType(
+                f"{name}: takes {len(op.inputs)} Symbols ({', '.join(op.inputs)}) and has no"
+                f" `out`\n  at: {caller_line()}"
+            )
+        return (
+            list(inputs),
+            {**dict(zip(static_keys, static)), **dict(zip(dynamic_keys, dynamic))},
+            node_name,
+            kwargs,
+        )
+
     prototype = make_function(op, name, collect, __name__)
     order = list(inspect.signature(prototype).parameters)
     n_inputs = 0 if op.variadic else len(op.inputs)
@@ -477,7 +657,12 @@ def symbol_function(op: Operator, name: str):
     @functools.wraps(prototype)
     def function(*args, **kwargs):
         inputs, params, node_name, rest = prototype(*args, **kwargs)
-        positional = set() if op.variadic else {p.rstrip("_") for p in order[n_inputs:len(args)]} | set(order[n_inputs:len(args)])
+        positional = (
+            set()
+            if op.variadic
+            else {p.rstrip("_") for p in order[n_inputs : len(args)]}
+            | set(order[n_inputs : len(args)])
+        )
         attr = rest.pop("attr", None)
         asked = positional | set(kwargs) | {k.rstrip("_") for k in kwargs}
         given = {k: v for k, v in params.items() if k in asked and v is not REQUIRED} | rest
@@ -485,10 +670,11 @@ def symbol_function(op: Operator, name: str):
             inputs = _flat(inputs)
         for i, n in enumerate(op.inputs):
             if n in given and isinstance(given[n], Symbol):
-                inputs[i:i + 1] = [given.pop(n)]
+                inputs[i : i + 1] = [given.pop(n)]
         while inputs and inputs[-1] is None:
             inputs.pop()
         return apply(op, name.lower(), inputs, given, node_name, attr)
+
     return function
 
 
@@ -503,19 +689,21 @@ def _flat(inputs) -> list:
 def _method(name: str):
     def call(self, *args, **kwargs):
         return symbol_function(REGISTRY[name], name)(self, *args, **kwargs)
+
     call.__name__ = name
     call.__doc__ = f"See sym.{name}."
     return call
 
 
-for _name, _op in REGISTRY.items():       # every public operator of a first array is a method
+for _name, _op in REGISTRY.items():  # every public operator of a first array is a method
     if _name[0].islower() and _op.inputs and not _op.variadic and not hasattr(Symbol, _name):
         setattr(Symbol, _name, _method(_name))
 
 
-# ---- Python's operators ----------------------------------------------------------------------------------------
+# ---- Python's operators --------------------------------------------------------------------------
 
-# method: (operator of two Symbols, of two whose known shapes differ, with a number on the right, on the left)
+# method: (operator of two Symbols, of two whose known shapes differ, with a number on the right, on
+# the left)
 OPERATORS = {
     "add": ("_plus", "broadcast_add", "_PlusScalar", "_PlusScalar"),
     "sub": ("_minus", "broadcast_sub", "_MinusScalar", "_RMinusScalar"),
@@ -541,15 +729,21 @@ def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b)
         return apply(lookup(name), name.lower(), [a, b], {})
     array, number, name = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
     if not isinstance(number, Number):
-        raise InvalidType(f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers\n"
-                        f"  at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant of it")
+        raise InvalidType(
+            f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers\n "
+            f" at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant"
+            " of it"
+        )
     return apply(lookup(name), name.lower(), [array], {"scalar": number})
 
 
 def _add_operators():
     def methods(both, broadcast, right, left):
-        return (lambda self, other: binary(both, broadcast, right, left, self, other),
-                lambda self, other: binary(both, broadcast, right, left, other, self))
+        return (
+            lambda self, other: binary(both, broadcast, right, left, self, other),
+            lambda self, other: binary(both, broadcast, right, left, other, self),
+        )
+
     for name, row in OPERATORS.items():
         plain, reflected = methods(*row)
         setattr(Symbol, f"__{name}__", plain)
@@ -562,10 +756,21 @@ def _add_operators():
 _add_operators()
 
 
-# ---- variables, groups, files ----------------------------------------------------------------------------------
+# ---- variables, groups, files --------------------------------------------------------------------
 
-def var(name: str, attr: dict[str, str] | None = None, shape=None, lr_mult=None, wd_mult=None, dtype=None, init=None,
-        stype=None, profiler_scope=None, **kwargs) -> Symbol:
+
+def var(
+    name: str,
+    attr: dict[str, str] | None = None,
+    shape=None,
+    lr_mult=None,
+    wd_mult=None,
+    dtype=None,
+    init=None,
+    stype=None,
+    profiler_scope=None,
+    **kwargs,
+) -> Symbol:
     """A variable: an input of the graph.
 
     shape: 0 is an unknown dimension. init: an Initializer or its name. kwargs: attributes `__x__`.
@@ -578,7 +783,11 @@ def var(name: str, attr: dict[str, str] | None = None, shape=None, lr_mult=None,
     attr = attribute.hide(attr)
     if shape is not None:
         try:
-            shape = (shape.__index__(),) if hasattr(shape, "__index__") else tuple(n.__index__() for n in shape)
+            shape = (
+                (shape.__index__(),)
+                if hasattr(shape, "__index__")
+                else tuple(n.__index__() for n in shape)
+            )
         except (AttributeError, TypeError):
             raise InvalidType(f"var: shape must be a tuple of ints, got {shape!r}") from None
         attr["__shape__"] = str(shape)
@@ -594,8 +803,10 @@ def var(name: str, attr: dict[str, str] | None = None, shape=None, lr_mult=None,
         attr["__storage_type__"] = str({"default": 0, "row_sparse": 1, "csr": 2}.get(stype, stype))
     for key, value in kwargs.items():
         if not attribute.is_user_key(key):
-            raise InvalidValue(f"Attribute name={key} is not supported. Additional attributes must start and end with "
-                             "double underscores, e.g, __yourattr__")
+            raise InvalidValue(
+                f"Attribute name={key} is not supported. Additional attributes must start and end"
+                " with double underscores, e.g, __yourattr__"
+            )
         attr[key] = str(value)
     return Symbol([new_variable(name, attr or None)])
 
@@ -619,7 +830,9 @@ def load(fname: str) -> Symbol:
         with open(fname, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise MXNetError(f"load: cannot read the symbol file {os.fspath(fname)!r}: {error}") from None
+        raise MXNetError(
+            f"load: cannot read the symbol file {os.fspath(fname)!r}: {error}"
+        ) from None
     return Symbol(from_json(text, os.fspath(fname)))
 
 

@@ -1,4 +1,5 @@
 """mx.viz: print_summary and plot_network, of a Symbol, a Block or a -symbol.json file."""
+
 from __future__ import annotations
 
 import os
@@ -12,13 +13,17 @@ from .symbol import Group, Symbol, load, tracing, var
 
 
 def _symbol(network, shape) -> Symbol:
-    """The Symbol of a Symbol, of a file's path, or of a Block called on variables. Raises TypeError."""
+    """The Symbol of a Symbol, of a file's path, or of a Block called on variables. Raises
+    TypeError."""
     if isinstance(network, Symbol):
         return network
     if isinstance(network, (str, os.PathLike)):
         return load(os.fspath(network))
     if not callable(network):
-        raise InvalidType(f"symbol must be a Symbol, a Block or the path of a -symbol.json file, got {type(network).__name__}")
+        raise InvalidType(
+            "symbol must be a Symbol, a Block or the path of a -symbol.json file, got"
+            f" {type(network).__name__}"
+        )
     if not shape:
         return _group(network(var("data")))
     with tracing(False):
@@ -39,25 +44,51 @@ def _group(outputs) -> Symbol:
 def _shapes(shape) -> dict[str, tuple[int, ...]]:
     if shape is None:
         return {}
-    return {"data": tuple(shape)} if isinstance(shape, (tuple, list)) else {k: tuple(s) for k, s in shape.items()}
+    return (
+        {"data": tuple(shape)}
+        if isinstance(shape, (tuple, list))
+        else {k: tuple(s) for k, s in shape.items()}
+    )
 
 
-def plot_network(symbol, title="plot", save_format="svg", shape=None, dtype=None, node_attrs=None, hide_weights=True,
-                 collapse=False) -> Drawing:
-    """A drawing of a network; shows itself in Jupyter, `.render("file")` writes it, `.source` is its DOT text.
+def plot_network(
+    symbol,
+    title="plot",
+    save_format="svg",
+    shape=None,
+    dtype=None,
+    node_attrs=None,
+    hide_weights=True,
+    collapse=False,
+) -> Drawing:
+    """A drawing of a network; shows itself in Jupyter, `.render("file")` writes it, `.source` is
+    its DOT text.
 
-    symbol: a Symbol, a Block, or the path of a -symbol.json file. shape: of the inputs by name, or of `data` alone;
-    puts shapes on the edges. node_attrs: DOT attributes of all nodes. hide_weights: leaves parameters out.
+    symbol: a Symbol, a Block, or the path of a -symbol.json file. shape: of the inputs by name, or
+        of `data` alone;
+    puts shapes on the edges. node_attrs: DOT attributes of all nodes. hide_weights: leaves
+    parameters out.
     collapse: draws equal blocks that follow each other once. save_format: svg or png.
-    Raises TypeError, OperatorError for shapes that do not fit, MXNetError (on rendering) where nothing can draw.
+    Raises TypeError, OperatorError for shapes that do not fit, MXNetError (on rendering) where
+    nothing can draw.
     """
     shapes = _shapes(shape)
     dtypes = {k: dtype_name(t) for k, t in dtype.items()} if isinstance(dtype, dict) else {}
-    return draw(_symbol(symbol, shapes)._outputs, shapes, title, save_format, dtypes, node_attrs, hide_weights, collapse)
+    return draw(
+        _symbol(symbol, shapes)._outputs,
+        shapes,
+        title,
+        save_format,
+        dtypes,
+        node_attrs,
+        hide_weights,
+        collapse,
+    )
 
 
 def parameters(node: Node, hidden: set[Node]) -> dict[Node, None]:
-    """The parameters that a node reads, directly or through other hidden nodes; not those that operators write."""
+    """The parameters that a node reads, directly or through other hidden nodes; not those that
+    operators write."""
     found: dict[Node, None] = {}
     stack = [v.node for v in node.inputs if v.node in hidden]
     while stack:
@@ -68,10 +99,11 @@ def parameters(node: Node, hidden: set[Node]) -> dict[Node, None]:
     return found
 
 
-def print_summary(symbol, shape=None, line_length=120, positions=(.44, .64, .74, 1.)) -> None:
+def print_summary(symbol, shape=None, line_length=120, positions=(0.44, 0.64, 0.74, 1.0)) -> None:
     """Prints a table of layers: output shape without the batch, parameters, previous layers.
 
-    symbol, shape: as in plot_network. positions: ends of the columns, as parts of line_length if at most 1.
+    symbol, shape: as in plot_network. positions: ends of the columns, as parts of line_length if at
+        most 1.
     """
     shapes = _shapes(shape)
     symbol = _symbol(symbol, shapes)
@@ -87,19 +119,33 @@ def print_summary(symbol, shape=None, line_length=120, positions=(.44, .64, .74,
         for field, end in zip(fields, positions):
             line = (line + str(field))[:end].ljust(end)
         print(line)
+
     print("_" * line_length)
     row(["Layer (type)", "Output Shape", "Param #", "Previous Layer"])
     print("=" * line_length)
     total: dict[Node, int] = {}
-    nodes = [n for n in topological(outputs) if n not in hidden and not (n.op is None and n.name.endswith("label"))]
+    nodes = [
+        n
+        for n in topological(outputs)
+        if n not in hidden and not (n.op is None and n.name.endswith("label"))
+    ]
     for i, node in enumerate(nodes):
-        sizes = {p: prod(known[Value(p)]) for p in parameters(node, hidden)
-                 if Value(p) in known and p.name not in auxiliary}
+        sizes = {
+            p: prod(known[Value(p)])
+            for p in parameters(node, hidden)
+            if Value(p) in known and p.name not in auxiliary
+        }
         total.update(sizes)
         shape_text = "x".join(map(str, known[Value(node)][1:])) if Value(node) in known else ""
         before = [v.node.name for v in node.inputs if v.node in nodes]
-        row([f"{node.name}({node.op.name if node.op else 'null'})", shape_text, sum(sizes.values()),
-             before[0] if before else ""])
+        row(
+            [
+                f"{node.name}({node.op.name if node.op else 'null'})",
+                shape_text,
+                sum(sizes.values()),
+                before[0] if before else "",
+            ]
+        )
         for name in dict.fromkeys(before[1:]):
             row(["", "", "", name])
         print(("=" if i == len(nodes) - 1 else "_") * line_length)

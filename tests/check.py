@@ -1,4 +1,5 @@
-"""make check: lint, types, C warnings and the house rules that a test-suite does not see. Prints what is wrong."""
+"""make check: lint, types, C warnings and the house rules that a test-suite does not see. Prints
+what is wrong."""
 
 import ast
 import subprocess
@@ -31,7 +32,8 @@ def run(title: str, *command, cwd=ROOT) -> bool:
 
 
 def types() -> bool:
-    """mypy on the package, found under its name through a link: the root's folder may have any other."""
+    """mypy on the package, found under its name through a link: the root's folder may have any
+    other."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "plait").symlink_to(ROOT)
         parts = sorted({p.name for p in ROOT.glob("*.py")} - {"setup.py"} | set(PACKAGES))
@@ -134,6 +136,7 @@ def main() -> int:
     ).stdout.strip()
     checks = [
         run("lint", python, "-m", "ruff", "check", "."),
+        run("format", python, "-m", "ruff", "format", "--check", "."),
         types(),
         run(
             "C warnings",

@@ -105,12 +105,11 @@ def test_a_script_finds_the_modules_beside_it(tmp_path):
 
 def test_modules_are_the_very_same_objects():
     code = (
-        "import importlib, plait, plait.compat\nplait.compat.install()\n"
-        f"for old, new in {SAME!r}:\n"
-        "    a, b = importlib.import_module(old), importlib.import_module(new)\n"
-        "    assert a is b, (old, new)\n"
-        "    assert b.__name__ == new and b.__spec__.name == new, (b.__name__, b.__spec__.name)\n"
-        "plait.compat.install()\nimport mxnet\nassert mxnet.nd is plait.nd and mxnet.cpu is plait.cpu"
+        "import importlib, plait, plait.compat\nplait.compat.install()\nfor old, new in"
+        f" {SAME!r}:\n    a, b = importlib.import_module(old), importlib.import_module(new)\n   "
+        " assert a is b, (old, new)\n    assert b.__name__ == new and b.__spec__.name == new,"
+        " (b.__name__, b.__spec__.name)\nplait.compat.install()\nimport mxnet\nassert mxnet.nd is"
+        " plait.nd and mxnet.cpu is plait.cpu"
     )
     run = python("-c", code)
     assert run.returncode == 0, run.stderr
@@ -118,8 +117,8 @@ def test_modules_are_the_very_same_objects():
 
 def test_plait_first_or_mxnet_first_is_one_copy():
     code = (
-        "import plait.compat; plait.compat.install()\nimport mxnet.gluon.nn\nimport plait.gluon.nn, plait\n"
-        "assert mxnet.gluon.nn.Dense is plait.gluon.nn.Dense"
+        "import plait.compat; plait.compat.install()\nimport mxnet.gluon.nn\nimport plait.gluon.nn,"
+        " plait\nassert mxnet.gluon.nn.Dense is plait.gluon.nn.Dense"
     )
     assert python("-c", code).returncode == 0
 
@@ -157,9 +156,9 @@ def test_the_real_mxnet_is_not_replaced_behind_its_users_back(tmp_path):
 
 def test_naive_engine_is_honoured():
     code = (
-        "import os; os.environ['MXNET_ENGINE_TYPE'] = 'NaiveEngine'\nimport plait.compat; plait.compat.install()\n"
-        "import threading, mxnet as mx\nseen = []\n"
-        "mx.engine.push(lambda: seen.append(threading.get_ident()))\nassert seen == [threading.get_ident()]"
+        "import os; os.environ['MXNET_ENGINE_TYPE'] = 'NaiveEngine'\nimport plait.compat;"
+        " plait.compat.install()\nimport threading, mxnet as mx\nseen = []\nmx.engine.push(lambda:"
+        " seen.append(threading.get_ident()))\nassert seen == [threading.get_ident()]"
     )
     run = python("-c", code)
     assert run.returncode == 0, run.stderr

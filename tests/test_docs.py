@@ -1,4 +1,5 @@
-"""README, guides and docstrings: every Python block and every example in them runs and prints what it says."""
+"""README, guides and docstrings: every Python block and every example in them runs and prints what
+it says."""
 
 import contextlib
 import doctest

@@ -1,4 +1,6 @@
-"""Scripts written for MXNet, run unchanged in compatibility mode, give the numbers that MXNet 1.9.1 gives."""
+"""Scripts written for MXNet, run unchanged in compatibility mode, give the numbers that MXNet 1.9.1
+gives."""
+
 import pathlib
 import subprocess
 import sys
@@ -16,6 +18,10 @@ MXNET_PRINTS = {
 @pytest.mark.parametrize("name", MXNET_PRINTS)
 def test_prints_what_mxnet_prints(name):
     script = pathlib.Path(__file__).parent / "scripts" / f"{name}.py"
-    run = subprocess.run([sys.executable, "-m", "plait.compat", str(script)], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "plait.compat", str(script)], capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr
-    np.testing.assert_allclose([float(line) for line in run.stdout.split()], MXNET_PRINTS[name], rtol=1e-4)
+    np.testing.assert_allclose(
+        [float(line) for line in run.stdout.split()], MXNET_PRINTS[name], rtol=1e-4
+    )

@@ -1,10 +1,12 @@
 """Trains a network on real images: scikit-learn's 8x8 digits, or Fashion-MNIST.
 
-    python docs/examples/train_digits.py                                    # LeNet, hybridized, under a minute
-    python docs/examples/train_digits.py --model mlp --no-hybridize         # an MLP, eagerly
-    python docs/examples/train_digits.py --data fashion-mnist --epochs 5    # apt-get install dataset-fashion-mnist
+    python docs/examples/train_digits.py                              # LeNet, under a minute
+    python docs/examples/train_digits.py --model mlp --no-hybridize   # an MLP, eagerly
+    apt-get install dataset-fashion-mnist
+    python docs/examples/train_digits.py --data fashion-mnist --epochs 5
 
-Writes a checkpoint, the drawn graph and the loss curve to out/. The loop is plait.gluon.training.train_epoch:
+Writes a checkpoint, the drawn graph and the loss curve to out/. The loop is
+plait.gluon.training.train_epoch:
 
     for x, y in loader:
         with autograd.record():

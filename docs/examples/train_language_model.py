@@ -1,9 +1,11 @@
-"""Trains an LSTM language model on characters: the works of the standard library's own documentation.
+"""Trains an LSTM language model on characters: the works of the standard library's own
+documentation.
 
     python docs/examples/train_language_model.py --epochs 2
     python docs/examples/train_language_model.py --text my.txt
 
-Perplexity (exp of the mean loss a character, dimensionless) falls; then the model writes a line of its own.
+Perplexity (exp of the mean loss a character, dimensionless) falls; then the model writes a line of
+its own.
 """
 
 import argparse
@@ -33,7 +35,8 @@ class LanguageModel(gluon.HybridBlock):
 
 
 def batches(codes: np.ndarray, steps: int, batch_size: int):
-    """Pieces of `batch_size` parallel streams: inputs and targets (T, N), the target one character later."""
+    """Pieces of `batch_size` parallel streams: inputs and targets (T, N), the target one character
+    later."""
     n = (len(codes) - 1) // batch_size
     x = codes[: n * batch_size].reshape(batch_size, n).T
     y = codes[1 : n * batch_size + 1].reshape(batch_size, n).T

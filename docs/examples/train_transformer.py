@@ -1,4 +1,5 @@
-"""Trains a small transformer to sort numbers: it says, at each place of a sequence, the number that belongs there.
+"""Trains a small transformer to sort numbers: it says, at each place of a sequence, the number that
+belongs there.
 
 python docs/examples/train_transformer.py --steps 300
 """

@@ -1,2 +1,3 @@
 """gluon.contrib: layers and tools outside MXNet's core list."""
+
 from . import data, nn  # noqa: F401

@@ -1,2 +1,3 @@
 """contrib.data: samplers."""
+
 from ..data.sampler import IntervalSampler  # noqa: F401

@@ -1,11 +1,19 @@
 """contrib.nn: blocks side by side, and pixel shuffling."""
+
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
 from ..hybrid import HybridBlock
 from ..nn import HybridSequential, Identity, Sequential
 
-__all__ = ["Concurrent", "HybridConcurrent", "Identity", "PixelShuffle1D", "PixelShuffle2D", "PixelShuffle3D"]
+__all__ = [
+    "Concurrent",
+    "HybridConcurrent",
+    "Identity",
+    "PixelShuffle1D",
+    "PixelShuffle2D",
+    "PixelShuffle3D",
+]
 
 
 class Concurrent(Sequential):
@@ -17,6 +25,7 @@ class Concurrent(Sequential):
 
     def forward(self, x):
         from ... import ndarray as nd
+
         return nd.concat(*[block(x) for block in self._children.values()], dim=self.axis)
 
 
@@ -36,14 +45,19 @@ class _PixelShuffle(HybridBlock):
 
     factor: number, or one number an axis. Source: Shi et al. 2016.
     """
+
     n_axes = 1
 
     def __init__(self, factor):
         super().__init__()
-        self._factors = (factor,) * self.n_axes if hasattr(factor, "__index__") else tuple(map(int, factor))
+        self._factors = (
+            (factor,) * self.n_axes if hasattr(factor, "__index__") else tuple(map(int, factor))
+        )
         if len(self._factors) != self.n_axes:
-            raise InvalidValue(f"{type(self).__name__}: wrong length {len(self._factors)} of factor, "
-                             f"expected {self.n_axes}")
+            raise InvalidValue(
+                f"{type(self).__name__}: wrong length {len(self._factors)} of factor, "
+                f"expected {self.n_axes}"
+            )
 
     def __repr__(self):
         return f"{type(self).__name__}({self._factors if self.n_axes > 1 else self._factors[0]})"
@@ -53,14 +67,17 @@ class _PixelShuffle(HybridBlock):
         channels = 1
         for factor in f:
             channels *= factor
-        x = F.reshape(x, shape=(0, -4, -1, channels, *[0] * n))                     # (N, C, prod f, *space)
-        for i in range(n - 1):                                                      # (N, C, f1, .., fn, *space)
+        # (N, C, prod f, *space)
+        x = F.reshape(x, shape=(0, -4, -1, channels, *[0] * n))
+        # (N, C, f1, .., fn, *space)
+        for i in range(n - 1):
             rest = channels = channels // f[i]
             x = F.reshape(x, shape=(*[0] * (2 + i), -4, f[i], rest, *[0] * n))
         order = [0, 1]
         for i in range(n):
             order += [2 + n + i, 2 + i]
-        x = F.transpose(x, axes=tuple(order))                                       # (N, C, s1, f1, s2, f2, ..)
+        # (N, C, s1, f1, s2, f2, ..)
+        x = F.transpose(x, axes=tuple(order))
         return F.reshape(x, shape=(0, 0, *[-3] * n))
 
 
@@ -70,9 +87,11 @@ class PixelShuffle1D(_PixelShuffle):
 
 class PixelShuffle2D(_PixelShuffle):
     """(N, C f1 f2, H, W) -> (N, C, H f1, W f2)."""
+
     n_axes = 2
 
 
 class PixelShuffle3D(_PixelShuffle):
     """(N, C f1 f2 f3, D, H, W) -> (N, C, D f1, H f2, W f3)."""
+
     n_axes = 3

@@ -1,6 +1,13 @@
 """Data: datasets, samplers and the loader that makes batches, in this process or in others."""
+
 from . import vision  # noqa: F401
 from .dataloader import DataLoader  # noqa: F401
 from .dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset  # noqa: F401
-from .sampler import (BatchSampler, FilterSampler, IntervalSampler, RandomSampler, Sampler,  # noqa: F401
-                      SequentialSampler)
+from .sampler import (  # noqa: F401
+    BatchSampler,
+    FilterSampler,
+    IntervalSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+)

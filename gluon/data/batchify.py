@@ -1,4 +1,5 @@
 """Items into a batch: default_batchify_fn."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -12,7 +13,8 @@ def default_batchify_fn(data):
     """Stacks items along a new first axis.
 
     data: list of items: NDArrays, NumPy arrays or numbers; or of tuples of them.
-    Returns: NDArray, or a list of what the places of the tuples give. NumPy's dtypes are kept (a float is float64).
+    Returns: NDArray, or a list of what the places of the tuples give. NumPy's dtypes are kept (a
+        float is float64).
     """
     if isinstance(data[0], NDArray):
         return functions.stack(*data)
@@ -22,7 +24,8 @@ def default_batchify_fn(data):
 
 
 def default_mp_batchify_fn(data):
-    """As default_batchify_fn, but stacked by NumPy, without an operation of the engine: for worker processes."""
+    """As default_batchify_fn, but stacked by NumPy, without an operation of the engine: for worker
+    processes."""
     return in_columns(data, from_memory)
 
 
@@ -30,15 +33,20 @@ def in_columns(data, make):
     """make(stacked values) for each place of the items' tuples, or for the items themselves."""
     if isinstance(data[0], tuple):
         return [in_columns(column, make) for column in zip(*data)]
-    return make(stack_values([item.asnumpy() for item in data] if isinstance(data[0], NDArray) else data))
+    return make(
+        stack_values([item.asnumpy() for item in data] if isinstance(data[0], NDArray) else data)
+    )
 
 
 def stack_values(data) -> np.ndarray:
-    """NumPy arrays or numbers along a new first axis. Raises ValueError that names the shapes that do not fit."""
+    """NumPy arrays or numbers along a new first axis. Raises ValueError that names the shapes that
+    do not fit."""
     values = [np.asarray(item) for item in data]
     shapes = dict.fromkeys(v.shape for v in values)
     if len(shapes) > 1:
-        raise InvalidValue("batchify: all items of a batch must have one shape, got "
-                         f"{', '.join(map(str, list(shapes)[:4]))}\n  fix: crop or pad them in a transform, "
-                         "or give a batchify_fn")
+        raise InvalidValue(
+            "batchify: all items of a batch must have one shape, got "
+            f"{', '.join(map(str, list(shapes)[:4]))}\n  fix: crop or pad them in a transform, "
+            "or give a batchify_fn"
+        )
     return np.stack(values)

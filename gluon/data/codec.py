@@ -1,4 +1,5 @@
 """Encoded images (JPEG, PNG, ...) to NumPy and back, by Pillow."""
+
 from __future__ import annotations
 
 import io
@@ -12,7 +13,9 @@ def _pillow():
     try:
         from PIL import Image
     except ImportError:
-        raise MXNetError("images: Pillow is needed to decode and encode images\n  fix: pip install pillow") from None
+        raise MXNetError(
+            "images: Pillow is needed to decode and encode images\n  fix: pip install pillow"
+        ) from None
     return Image
 
 
@@ -30,7 +33,9 @@ def decode(data: bytes, color: int = 1) -> np.ndarray:
             return np.asarray(image.convert("L"))
         return np.asarray(image.convert("RGB"))
     except (OSError, SyntaxError, ValueError) as error:
-        raise MXNetError(f"images: cannot decode {len(data)} bytes beginning {bytes(data[:8])!r}: {error}") from None
+        raise MXNetError(
+            f"images: cannot decode {len(data)} bytes beginning {bytes(data[:8])!r}: {error}"
+        ) from None
 
 
 def read(path, color: int = 1) -> np.ndarray:
@@ -45,10 +50,15 @@ def read(path, color: int = 1) -> np.ndarray:
 
 def encode(image: np.ndarray, extension: str = ".jpg", quality: int = 95) -> bytes:
     """A uint8 array (H, W, 3) or (H, W) as bytes. quality: JPEG 1..100, PNG compression 1..9."""
-    options = {".jpg": ("JPEG", {"quality": quality}), ".jpeg": ("JPEG", {"quality": quality}),
-               ".png": ("PNG", {"compress_level": min(quality, 9)})}
+    options = {
+        ".jpg": ("JPEG", {"quality": quality}),
+        ".jpeg": ("JPEG", {"quality": quality}),
+        ".png": ("PNG", {"compress_level": min(quality, 9)}),
+    }
     if extension.lower() not in options:
-        raise MXNetError(f"images: the format must be one of {', '.join(options)}, got {extension!r}")
+        raise MXNetError(
+            f"images: the format must be one of {', '.join(options)}, got {extension!r}"
+        )
     name, chosen = options[extension.lower()]
     target = io.BytesIO()
     _pillow().fromarray(np.ascontiguousarray(image, np.uint8)).save(target, name, **chosen)

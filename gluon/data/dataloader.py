@@ -1,4 +1,5 @@
 """DataLoader: batches of a dataset, made here, by threads or by processes, ahead of their use."""
+
 from __future__ import annotations
 
 import collections
@@ -19,7 +20,8 @@ class DataLoader:
     Args:
         dataset: anything with `__getitem__(number)` and `__len__`.
         batch_size: number of items; not with batch_sampler.
-        shuffle: random order, another one each epoch; `mx.random.seed` makes it repeat. Not with sampler.
+        shuffle: random order, another one each epoch; `mx.random.seed` makes it repeat. Not with
+            sampler.
         sampler: the order of the numbers.
         last_batch: "keep" (default), "discard" or "rollover" a last batch that is short.
         batch_sampler: gives lists of numbers, in place of the four above.
@@ -30,27 +32,50 @@ class DataLoader:
         thread_pool: workers are threads, not processes.
         timeout: seconds to wait for one batch of a worker.
         auto_reload: begin the next epoch's batches as soon as one ends.
-        multiprocessing_context: how processes start: "fork", "spawn", "forkserver" or a context. plait's addition.
-    Raises: ValueError for arguments that exclude each other. While iterating: the error of a worker with its
-        traceback as cause, MXNetError if a worker dies or is silent for `timeout` seconds.
+        multiprocessing_context: how processes start: "fork", "spawn", "forkserver" or a context.
+            plait's addition.
+    Raises: ValueError for arguments that exclude each other. While iterating: the error of a worker
+        with its traceback as cause, MXNetError if a worker dies or is silent for `timeout` seconds.
     """
 
-    def __init__(self, dataset, batch_size=None, shuffle=False, sampler=None, last_batch=None, batch_sampler=None,
-                 batchify_fn=None, num_workers=0, pin_memory=False, pin_device_id=0, prefetch=None,
-                 thread_pool=False, timeout=120, auto_reload=False, *, multiprocessing_context=None):
+    def __init__(
+        self,
+        dataset,
+        batch_size=None,
+        shuffle=False,
+        sampler=None,
+        last_batch=None,
+        batch_sampler=None,
+        batchify_fn=None,
+        num_workers=0,
+        pin_memory=False,
+        pin_device_id=0,
+        prefetch=None,
+        thread_pool=False,
+        timeout=120,
+        auto_reload=False,
+        *,
+        multiprocessing_context=None,
+    ):
         self._pool, self._next_epoch = None, None
         self._dataset, self._timeout, self._auto_reload = dataset, timeout, auto_reload
         if timeout <= 0:
             raise InvalidValue(f"timeout must be positive (seconds), got {timeout}")
-        self._batch_sampler = _batch_sampler(dataset, batch_size, shuffle, sampler, last_batch, batch_sampler)
+        self._batch_sampler = _batch_sampler(
+            dataset, batch_size, shuffle, sampler, last_batch, batch_sampler
+        )
         self._num_workers = max(0, num_workers)
         self._prefetch = max(0, int(prefetch) if prefetch is not None else 2 * self._num_workers)
         self._batchify_fn = batchify_fn
         self._threads = thread_pool
         if multiprocessing_context is None or isinstance(multiprocessing_context, str):
             import multiprocessing
-            self._context = multiprocessing.get_context(multiprocessing_context) if multiprocessing_context \
+
+            self._context = (
+                multiprocessing.get_context(multiprocessing_context)
+                if multiprocessing_context
                 else default_context()
+            )
         else:
             self._context = multiprocessing_context
         if self._num_workers and auto_reload:
@@ -72,8 +97,11 @@ class DataLoader:
 
     def _start_epoch(self):
         if self._pool is None or self._pool.broken:
-            self._pool = ThreadedPool(self._dataset, self._batchify_fn, self._num_workers) if self._threads else \
-                WorkerPool(self._dataset, self._batchify_fn, self._num_workers, self._context)
+            self._pool = (
+                ThreadedPool(self._dataset, self._batchify_fn, self._num_workers)
+                if self._threads
+                else WorkerPool(self._dataset, self._batchify_fn, self._num_workers, self._context)
+            )
         return Epoch(self)
 
     def __getstate__(self):
@@ -131,6 +159,7 @@ class Epoch:
 
 class ThreadedPool:
     """Threads with the interface of WorkerPool."""
+
     broken = False
 
     def __init__(self, dataset, batchify_fn, n_workers: int):
@@ -143,17 +172,19 @@ class ThreadedPool:
     def _make(self, indices):
         try:
             return self._batchify_fn([self._dataset[i] for i in indices])
-        except StopIteration as error:         # would end the caller's loop in silence
+        except StopIteration as error:  # would end the caller's loop in silence
             raise RuntimeError("DataLoader: the dataset raised StopIteration") from error
 
     def result(self, ticket, timeout: float):
         try:
             return ticket.result(timeout)
         except FutureTimeout:
-            if ticket.done():                  # the dataset's own TimeoutError
+            if ticket.done():  # the dataset's own TimeoutError
                 raise
-            raise MXNetError(f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout, or "
-                             "look what blocks the dataset with num_workers=0") from None
+            raise MXNetError(
+                f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout,"
+                " or look what blocks the dataset with num_workers=0"
+            ) from None
 
     def forget(self, tickets) -> None:
         for ticket in tickets:
@@ -167,8 +198,10 @@ class ThreadedPool:
 def _batch_sampler(dataset, batch_size, shuffle, sampler, last_batch, batch_sampler):
     if batch_sampler is not None:
         if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
-            raise InvalidValue("batch_size, shuffle, sampler and last_batch must not be specified if batch_sampler is "
-                             "specified.")
+            raise InvalidValue(
+                "batch_size, shuffle, sampler and last_batch must not be specified if batch_sampler"
+                " is specified."
+            )
         return batch_sampler
     if batch_size is None:
         raise InvalidValue("batch_size must be specified unless batch_sampler is specified")

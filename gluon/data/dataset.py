@@ -1,4 +1,5 @@
 """Datasets: things with a length whose items are found by number."""
+
 from __future__ import annotations
 
 import os
@@ -25,9 +26,12 @@ class Dataset:
         return _Subset(self, [i for i in range(len(self)) if fn(self[i])])
 
     def shard(self, num_shards: int, index: int) -> Dataset:
-        """Part `index` of `num_shards` parts in a row whose lengths differ by at most one (the first are longer)."""
+        """Part `index` of `num_shards` parts in a row whose lengths differ by at most one (the
+        first are longer)."""
         if not 0 <= index < num_shards:
-            raise InvalidValue(f"shard: index must be in [0, num_shards) = [0, {num_shards}), got {index}")
+            raise InvalidValue(
+                f"shard: index must be in [0, num_shards) = [0, {num_shards}), got {index}"
+            )
         length, extra = divmod(len(self), num_shards)
         start = length * index + min(index, extra)
         return _Subset(self, range(start, start + length + (index < extra)))
@@ -40,12 +44,14 @@ class Dataset:
     def sample(self, sampler) -> Dataset:
         """The items in the order that a Sampler (or any iterable of numbers) gives."""
         from .sampler import Sampler
+
         if not isinstance(sampler, Sampler):
             raise InvalidType(f"sample: sampler must be a Sampler, got {type(sampler).__name__}")
         return _Subset(self, list(sampler))
 
     def transform(self, fn: Callable, lazy: bool = True) -> Dataset:
-        """Items fn(*item), fn(item) where an item is no tuple; computed at each access if lazy, else all now."""
+        """Items fn(*item), fn(item) where an item is no tuple; computed at each access if lazy,
+        else all now."""
         lazily = _Transformed(self, fn)
         return lazily if lazy else SimpleDataset([lazily[i] for i in range(len(lazily))])
 
@@ -68,7 +74,8 @@ class SimpleDataset(Dataset):
 
 
 class ArrayDataset(Dataset):
-    """Arrays or lists of one length side by side: item i is (a[i], b[i], ...), or a[i] of a single one.
+    """Arrays or lists of one length side by side: item i is (a[i], b[i], ...), or a[i] of a single
+    one.
 
     Raises: ValueError where the lengths differ.
     """
@@ -78,7 +85,10 @@ class ArrayDataset(Dataset):
             raise InvalidValue("ArrayDataset: needs at least one array")
         lengths = [len(a) for a in args]
         if len(set(lengths)) > 1:
-            raise InvalidValue(f"ArrayDataset: all arrays must have the same length, got {', '.join(map(str, lengths))}")
+            raise InvalidValue(
+                "ArrayDataset: all arrays must have the same length, got"
+                f" {', '.join(map(str, lengths))}"
+            )
         self._length = lengths[0]
         # One-dimensional arrays give Python's side of the world: numbers, as labels are wanted.
         self._data = [a.asnumpy() if isinstance(a, NDArray) and a.ndim == 1 else a for a in args]

@@ -1,4 +1,6 @@
-"""RecordIO files (.rec, .idx): byte records with a checkable frame, and the header that image records begin with."""
+"""RecordIO files (.rec, .idx): byte records with a checkable frame, and the header that image
+records begin with."""
+
 from __future__ import annotations
 
 import os
@@ -14,13 +16,15 @@ from . import codec
 MAGIC = 0xCED7230A
 MAGIC_BYTES = struct.pack("<I", MAGIC)
 MAX_PART_BYTES = (1 << 29) - 1
-WHOLE, FIRST, MIDDLE, LAST = range(4)       # the part's kind, in the top three bits of its length word
+# the part's kind, in the top three bits of its length word
+WHOLE, FIRST, MIDDLE, LAST = range(4)
 
 
 def split_at_magic(record: bytes) -> list[bytes]:
     """The parts of a record between the magic words that stand in it at multiples of four bytes.
 
-    A reader that lost its place finds the next frame by the magic; so no record may hold one at such a place.
+    A reader that lost its place finds the next frame by the magic; so no record may hold one at
+    such a place.
     """
     parts, start, at = [], 0, record.find(MAGIC_BYTES)
     while at >= 0:
@@ -76,7 +80,8 @@ class MXRecordIO:
     def close(self) -> None:
         """Closes the file; closing twice is fine."""
         if self._file is not None:
-            if self._pid == os.getpid() or not self.writable:   # a forked child must not flush the parent's bytes
+            # a forked child must not flush the parent's bytes
+            if self._pid == os.getpid() or not self.writable:
                 self._file.close()
             self._file = None
 
@@ -97,8 +102,10 @@ class MXRecordIO:
 
     def __getstate__(self):
         if self.writable and self.is_open:
-            raise MXNetError(f"MXRecordIO: a file that is being written cannot be pickled: {self.uri}\n"
-                             "  fix: close() it first")
+            raise MXNetError(
+                f"MXRecordIO: a file that is being written cannot be pickled: {self.uri}\n"
+                "  fix: close() it first"
+            )
         state = self.__dict__ | {"_was_open": self.is_open, "_file": None}
         del state["_lock"]
         return state
@@ -115,10 +122,15 @@ class MXRecordIO:
             raise MXNetError(f"MXRecordIO: {self.uri} is closed\n  fix: open() it")
         if self.writable != writing:
             verb = "write to" if writing else "read from"
-            raise MXNetError(f"MXRecordIO: cannot {verb} {self.uri}, it was opened with flag {self.flag!r}")
-        if self._pid != os.getpid():                    # forked: the file position is shared with the parent
+            raise MXNetError(
+                f"MXRecordIO: cannot {verb} {self.uri}, it was opened with flag {self.flag!r}"
+            )
+        # forked: the file position is shared with the parent
+        if self._pid != os.getpid():
             if writing:
-                raise MXNetError(f"MXRecordIO: {self.uri} was opened for writing by another process")
+                raise MXNetError(
+                    f"MXRecordIO: {self.uri} was opened for writing by another process"
+                )
             self.reset()
         return self._file
 
@@ -127,7 +139,9 @@ class MXRecordIO:
         record = buf.encode() if isinstance(buf, str) else bytes(buf)
         parts = split_at_magic(record)
         if max(map(len, parts)) > MAX_PART_BYTES:
-            raise MXNetError(f"MXRecordIO: a record must be shorter than 512 MiB, got {len(record)} bytes")
+            raise MXNetError(
+                f"MXRecordIO: a record must be shorter than 512 MiB, got {len(record)} bytes"
+            )
         kinds = [WHOLE] if len(parts) == 1 else [FIRST] + [MIDDLE] * (len(parts) - 2) + [LAST]
         with self._lock:
             file = self._ready(writing=True)
@@ -136,7 +150,8 @@ class MXRecordIO:
                 file.write(part + bytes(-len(part) % 4))
 
     def read(self) -> bytes | None:
-        """The next record, None at the end. Raises MXNetError where the file is cut off or is none of this format."""
+        """The next record, None at the end. Raises MXNetError where the file is cut off or is none
+        of this format."""
         with self._lock:
             file = self._ready(writing=False)
             parts: list[bytes] = []
@@ -145,8 +160,17 @@ class MXRecordIO:
                 if not head and not parts:
                     return None
                 if len(head) < 8 or head[:4] != MAGIC_BYTES:
-                    self._broken(at, "is cut off" if len(head) < 8 else
-                                 f"has magic 0x{int.from_bytes(head[:4], 'little'):08x}, expected 0x{MAGIC:08x}")
+                    self._broken(
+                        at,
+                        (
+                            "is cut off"
+                            if len(head) < 8
+                            else (
+                                f"has magic 0x{int.from_bytes(head[:4], 'little'):08x}, expected"
+                                f" 0x{MAGIC:08x}"
+                            )
+                        ),
+                    )
                 word = int.from_bytes(head[4:], "little")
                 kind, n_bytes = word >> 29, word & MAX_PART_BYTES
                 part = file.read(n_bytes)
@@ -154,14 +178,20 @@ class MXRecordIO:
                     self._broken(at, f"is cut off: {n_bytes} bytes announced, {len(part)} left")
                 file.read(-n_bytes % 4)
                 if (kind in (WHOLE, FIRST)) == bool(parts) or kind > LAST:
-                    self._broken(at, f"is of kind {kind} where {'a continuation' if parts else 'a start'} must stand")
+                    self._broken(
+                        at,
+                        f"is of kind {kind} where {'a continuation' if parts else 'a start'} must"
+                        " stand",
+                    )
                 parts.append(part)
                 if kind in (WHOLE, LAST):
                     return MAGIC_BYTES.join(parts)
 
     def _broken(self, at: int, what: str):
-        raise MXNetError(f"MXRecordIO: the frame at byte {at} {what}\n  at: {self.uri}\n"
-                         "  fix: is it a .rec file, and copied as a whole?")
+        raise MXNetError(
+            f"MXRecordIO: the frame at byte {at} {what}\n  at: {self.uri}\n"
+            "  fix: is it a .rec file, and copied as a whole?"
+        )
 
     def tell(self) -> int:
         """The position in bytes of the next record."""
@@ -196,8 +226,10 @@ class MXIndexedRecordIO(MXRecordIO):
                 try:
                     self.idx[self.key_type(fields[0])] = int(fields[1])
                 except (IndexError, ValueError):
-                    raise MXNetError(f"MXIndexedRecordIO: line {n} must be key<TAB>position, got {line!r}\n"
-                                     f"  at: {self.idx_path}") from None
+                    raise MXNetError(
+                        f"MXIndexedRecordIO: line {n} must be key<TAB>position, got {line!r}\n"
+                        f"  at: {self.idx_path}"
+                    ) from None
         self.keys = list(self.idx)
 
     def close(self) -> None:
@@ -231,6 +263,7 @@ class MXIndexedRecordIO(MXRecordIO):
 
 class IRHeader(NamedTuple):
     """What an image record begins with: `label` is a number, or an array of `flag` float32."""
+
     flag: int
     label: float | np.ndarray
     id: int
@@ -250,21 +283,28 @@ def pack(header: IRHeader, s: bytes) -> bytes:
 
 
 def unpack(s: bytes) -> tuple[IRHeader, bytes]:
-    """The header of a record and the bytes after it. Raises MXNetError when the record is too short."""
+    """The header of a record and the bytes after it. Raises MXNetError when the record is too
+    short."""
     if len(s) < _HEADER.size:
-        raise MXNetError(f"recordio.unpack: a record with a header has at least {_HEADER.size} bytes, got {len(s)}")
-    header, rest = IRHeader(*_HEADER.unpack_from(s)), s[_HEADER.size:]
+        raise MXNetError(
+            f"recordio.unpack: a record with a header has at least {_HEADER.size} bytes, got"
+            f" {len(s)}"
+        )
+    header, rest = IRHeader(*_HEADER.unpack_from(s)), s[_HEADER.size :]
     if header.flag == 0:
         return header, rest
     if len(rest) < 4 * header.flag:
-        raise MXNetError(f"recordio.unpack: the header announces {header.flag} labels of 4 bytes, "
-                         f"{len(rest)} bytes follow")
+        raise MXNetError(
+            f"recordio.unpack: the header announces {header.flag} labels of 4 bytes, "
+            f"{len(rest)} bytes follow"
+        )
     label = np.frombuffer(rest, np.float32, header.flag)
-    return header._replace(label=label), rest[4 * header.flag:]
+    return header._replace(label=label), rest[4 * header.flag :]
 
 
 def unpack_img(s: bytes, iscolor: int = -1) -> tuple[IRHeader, np.ndarray]:
-    """The header and the decoded image of a record: (H, W, 3) in the order blue, green, red, or (H, W).
+    """The header and the decoded image of a record: (H, W, 3) in the order blue, green, red, or (H,
+    W).
 
     iscolor: 1 colour, 0 grey, -1 as stored.
     """
@@ -282,4 +322,6 @@ def pack_img(header: IRHeader, img: np.ndarray, quality: int = 95, img_fmt: str 
         img_fmt: ".jpg", ".jpeg" or ".png".
     """
     image = np.asarray(img)
-    return pack(header, codec.encode(image[..., ::-1] if image.ndim == 3 else image, img_fmt, quality))
+    return pack(
+        header, codec.encode(image[..., ::-1] if image.ndim == 3 else image, img_fmt, quality)
+    )

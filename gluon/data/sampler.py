@@ -1,4 +1,5 @@
 """Samplers: in which order a loader takes the items."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -8,17 +9,26 @@ import numpy as np
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import functions
 
-__all__ = ["Sampler", "SequentialSampler", "RandomSampler", "BatchSampler", "FilterSampler", "IntervalSampler"]
+__all__ = [
+    "Sampler",
+    "SequentialSampler",
+    "RandomSampler",
+    "BatchSampler",
+    "FilterSampler",
+    "IntervalSampler",
+]
 
 
 def host_generator() -> np.random.Generator:
-    """A NumPy generator keyed by the next draw of the package's random stream: `random.seed` governs it."""
+    """A NumPy generator keyed by the next draw of the package's random stream: `random.seed`
+    governs it."""
     key = functions._random_randint(low=0, high=2**31 - 1, shape=(2,), dtype="int32").asnumpy()
     return np.random.Generator(np.random.Philox(key=[int(k) for k in key]))
 
 
 class Sampler:
-    """Base of all samplers: subclasses define `__iter__` (numbers, or lists of numbers) and `__len__`."""
+    """Base of all samplers: subclasses define `__iter__` (numbers, or lists of numbers) and
+    `__len__`."""
 
     def __len__(self) -> int:
         raise InvalidType(f"{type(self).__name__} must define __len__")
@@ -41,7 +51,8 @@ class SequentialSampler(Sampler):
 
 
 class RandomSampler(Sampler):
-    """0 ... length - 1 in random order, another one at each iteration; `mx.random.seed` makes it repeat."""
+    """0 ... length - 1 in random order, another one at each iteration; `mx.random.seed` makes it
+    repeat."""
 
     def __init__(self, length: int):
         self._length = length
@@ -67,11 +78,14 @@ class FilterSampler(Sampler):
 
 
 class IntervalSampler(Sampler):
-    """0, interval, 2 interval, ...; with rollover then 1, 1 + interval, ... until all of [0, length) were there."""
+    """0, interval, 2 interval, ...; with rollover then 1, 1 + interval, ... until all of [0,
+    length) were there."""
 
     def __init__(self, length: int, interval: int, rollover: bool = True):
         if not 0 < interval <= length:
-            raise InvalidValue(f"IntervalSampler: interval must be in [1, length] = [1, {length}], got {interval}")
+            raise InvalidValue(
+                f"IntervalSampler: interval must be in [1, length] = [1, {length}], got {interval}"
+            )
         self._length, self._interval, self._rollover = length, interval, rollover
 
     def __iter__(self):
@@ -85,14 +99,16 @@ class IntervalSampler(Sampler):
 class BatchSampler(Sampler):
     """Lists of `batch_size` numbers of another sampler.
 
-    last_batch: what becomes of a shorter rest: "keep" gives it, "discard" drops it, "rollover" begins the next
-        iteration with it.
+    last_batch: what becomes of a shorter rest: "keep" gives it, "discard" drops it, "rollover"
+        begins the next iteration with it.
     """
 
     def __init__(self, sampler, batch_size: int, last_batch: str = "keep"):
         if last_batch not in ("keep", "discard", "rollover"):
-            raise InvalidValue("BatchSampler: last_batch must be one of 'keep', 'discard', or 'rollover', "
-                             f"but got {last_batch}")
+            raise InvalidValue(
+                "BatchSampler: last_batch must be one of 'keep', 'discard', or 'rollover', "
+                f"but got {last_batch}"
+            )
         if batch_size < 1:
             raise InvalidValue(f"BatchSampler: batch_size must be positive, got {batch_size}")
         self._sampler, self._batch_size, self._last_batch = sampler, batch_size, last_batch

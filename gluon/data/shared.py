@@ -1,8 +1,10 @@
 """Python objects from one process to another, their arrays through shared memory.
 
-The sender owns the segments. It copies the arrays of a message into a free one and sends its name with the pickled
-rest; the receiver copies them out and names the segment free again in its next message.
+The sender owns the segments. It copies the arrays of a message into a free one and sends its name
+with the pickled rest; the receiver copies them out and names the segment free again in its next
+message.
 """
+
 from __future__ import annotations
 
 import io
@@ -13,12 +15,13 @@ import numpy as np
 
 from ...ndarray.ndarray import NDArray, from_memory
 
-MAX_BODY_BYTES = 16384      # of a message in a pipe; a larger pickle goes through shared memory too
+MAX_BODY_BYTES = 16384  # of a message in a pipe; a larger pickle goes through shared memory too
 ALIGNMENT = 64
 
 
 class Stacked:
     """NumPy values that become an NDArray where they are received."""
+
     __slots__ = ("values",)
 
     def __init__(self, values: np.ndarray):
@@ -76,7 +79,7 @@ class Sender:
             total += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
         segment = self._segment(max(total, 1))
         for (start, size), buffer in zip(places, raw):
-            segment.buf[start:start + size] = buffer
+            segment.buf[start : start + size] = buffer
         return body.getvalue() if inline else None, segment.name, tuple(places)
 
     def _segment(self, n_bytes: int) -> SharedMemory:
@@ -93,7 +96,7 @@ class Sender:
             segment.close()
             try:
                 segment.unlink()
-            except FileNotFoundError:        # the receiver thought this process dead
+            except FileNotFoundError:  # the receiver thought this process dead
                 pass
 
 
@@ -110,10 +113,13 @@ class Receiver:
         segment = self._segments.get(name)
         if segment is None:
             segment = self._segments[name] = SharedMemory(name)
-        views = [segment.buf[start:start + size] for start, size in places]
+        views = [segment.buf[start : start + size] for start, size in places]
         try:
-            return pickle.loads(body, buffers=views) if body is not None else \
-                pickle.loads(views[-1], buffers=views[:-1])
+            return (
+                pickle.loads(body, buffers=views)
+                if body is not None
+                else pickle.loads(views[-1], buffers=views[:-1])
+            )
         finally:
             for view in views:
                 view.release()

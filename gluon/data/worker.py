@@ -1,8 +1,10 @@
 """Worker processes of the data loader: each makes batches and sends them through shared memory.
 
-A worker runs the engine in naive mode: what its transforms compute runs at once on its own thread. Before each batch
-its random streams are seeded with a number drawn by the parent, so that results do not depend on who makes which batch.
+A worker runs the engine in naive mode: what its transforms compute runs at once on its own thread.
+Before each batch its random streams are seeded with a number drawn by the parent, so that results
+do not depend on who makes which batch.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -42,11 +44,13 @@ class WorkerTraceback(Exception):
         return f"\n{self.text}"
 
 
-# ---- in the worker -----------------------------------------------------------------------------------------------
+# ---- in the worker -------------------------------------------------------------------------------
+
 
 def _main(dataset, batchify_fn, pipe, prefix, parent_pid, inherited):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for other in inherited:                    # ends of pipes that fork copied: they would outlive the parent
+    # ends of pipes that fork copied: they would outlive the parent
+    for other in inherited:
         other.close()
     lib.pl_engine_set_naive(1)
     tasks: queue.SimpleQueue = queue.SimpleQueue()
@@ -64,14 +68,15 @@ def _main(dataset, batchify_fn, pipe, prefix, parent_pid, inherited):
                 pipe.send((number, True, sender.pack(batch)))
             except Exception as error:
                 pipe.send((number, False, _describe(error)))
-    except (BrokenPipeError, ConnectionResetError):       # the parent has gone
+    except (BrokenPipeError, ConnectionResetError):  # the parent has gone
         pass
     finally:
         sender.close()
 
 
 def _listen(pipe, tasks, parent_pid) -> None:
-    """Takes tasks off the pipe at once, so that the parent never waits to send one; None at the end."""
+    """Takes tasks off the pipe at once, so that the parent never waits to send one; None at the
+    end."""
     try:
         while os.getppid() == parent_pid:
             if pipe.poll(PARENT_CHECK_SECONDS):
@@ -101,7 +106,8 @@ def _describe(error: Exception) -> tuple[bytes | None, str]:
     return pickled, text
 
 
-# ---- in the parent -----------------------------------------------------------------------------------------------
+# ---- in the parent -------------------------------------------------------------------------------
+
 
 class _Worker:
     def __init__(self, context, number, dataset, batchify_fn, others):
@@ -110,10 +116,20 @@ class _Worker:
         self.pipe, theirs = context.Pipe()
         forked = context.get_start_method() == "fork"
         self.process = context.Process(
-            target=_main, name=f"plait-data-{number}", daemon=True,
-            args=(dataset, batchify_fn, theirs, self.prefix, os.getpid(),
-                  [w.pipe for w in others] + [self.pipe] if forked else []))
-        with warnings.catch_warnings():        # Python warns of fork with threads; the engine stops its own around it
+            target=_main,
+            name=f"plait-data-{number}",
+            daemon=True,
+            args=(
+                dataset,
+                batchify_fn,
+                theirs,
+                self.prefix,
+                os.getpid(),
+                [w.pipe for w in others] + [self.pipe] if forked else [],
+            ),
+        )
+        # Python warns of fork with threads; the engine stops its own around it
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             self.process.start()
         theirs.close()
@@ -123,11 +139,13 @@ class WorkerPool:
     """n processes that make batches of a dataset.
 
     Args:
-        context: of multiprocessing; "fork" needs nothing of the dataset, "spawn" and "forkserver" pickle it.
+        context: of multiprocessing; "fork" needs nothing of the dataset, "spawn" and "forkserver"
+            pickle it.
     """
 
     def __init__(self, dataset, batchify_fn, n_workers: int, context):
-        resource_tracker.ensure_running()      # one for all: a worker's own would remove what the parent still reads
+        # one for all: a worker's own would remove what the parent still reads
+        resource_tracker.ensure_running()
         self._numbers = itertools.count()
         self._lock = threading.RLock()
         self._results: dict = {}
@@ -142,9 +160,11 @@ class WorkerPool:
             self._stop()
             if context.get_start_method() == "fork":
                 raise
-            raise MXNetError(f"DataLoader: the dataset and batchify_fn must be picklable for worker processes started "
-                             f"by {context.get_start_method()!r}: {error}\n  fix: use functions of a module instead of "
-                             "lambdas, or thread_pool=True") from error
+            raise MXNetError(
+                "DataLoader: the dataset and batchify_fn must be picklable for worker processes"
+                f" started by {context.get_start_method()!r}: {error}\n  fix: use functions of a"
+                " module instead of lambdas, or thread_pool=True"
+            ) from error
 
     def submit(self, indices, seed: int) -> int:
         """Asks for a batch; returns its ticket."""
@@ -155,11 +175,12 @@ class WorkerPool:
             try:
                 worker.pipe.send((ticket, indices, seed, worker.receiver.free()))
             except (BrokenPipeError, ConnectionResetError):
-                pass                           # found dead by whoever waits for the batch
+                pass  # found dead by whoever waits for the batch
             return ticket
 
     def result(self, ticket: int, timeout: float):
-        """The batch of a ticket. Raises the worker's error, or MXNetError if it died or took over `timeout` seconds."""
+        """The batch of a ticket. Raises the worker's error, or MXNetError if it died or took over
+        `timeout` seconds."""
         deadline = time.monotonic() + timeout
         with self._lock:
             while ticket not in self._results:
@@ -187,15 +208,19 @@ class WorkerPool:
         pipes = {w.pipe: w for w in self.workers}
         owner = next((w for w in self.workers if ticket in w.waiting), None)
         if owner is None or self.broken:
-            raise MXNetError("DataLoader: its workers were stopped\n  fix: iterate over the loader again")
+            raise MXNetError(
+                "DataLoader: its workers were stopped\n  fix: iterate over the loader again"
+            )
         left = deadline - time.monotonic()
         ready = connection.wait([*pipes, owner.process.sentinel], max(left, 0))
         if not ready:
-            for worker in self.workers:        # no use waiting for what is stuck
+            for worker in self.workers:  # no use waiting for what is stuck
                 worker.process.kill()
             self.close()
-            raise MXNetError(f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout, or "
-                             "look what blocks the dataset with num_workers=0")
+            raise MXNetError(
+                f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout,"
+                " or look what blocks the dataset with num_workers=0"
+            )
         heard = False
         for pipe in ready:
             worker = pipes.get(pipe)
@@ -212,17 +237,29 @@ class WorkerPool:
                 else:
                     self._results[number] = (worker, good, payload)
         if not heard:
-            self._died(owner if owner.process.sentinel in ready else
-                       next(pipes[p] for p in ready if p in pipes))
+            self._died(
+                owner
+                if owner.process.sentinel in ready
+                else next(pipes[p] for p in ready if p in pipes)
+            )
 
     def _died(self, worker) -> None:
         worker.process.join(STOP_SECONDS)
         code, pid = worker.process.exitcode, worker.process.pid
         self.close()
-        how = f"by signal {signal.Signals(-code).name}" if code and code < 0 else f"with exit status {code}"
-        raise MXNetError(f"DataLoader: worker process {pid} died {how} while making a batch\n  fix: " +
-                         ("was it killed for want of memory? Use fewer workers or smaller batches"
-                          if code == -signal.SIGKILL else "run with num_workers=0 to see the error"))
+        how = (
+            f"by signal {signal.Signals(-code).name}"
+            if code and code < 0
+            else f"with exit status {code}"
+        )
+        raise MXNetError(
+            f"DataLoader: worker process {pid} died {how} while making a batch\n  fix: "
+            + (
+                "was it killed for want of memory? Use fewer workers or smaller batches"
+                if code == -signal.SIGKILL
+                else "run with num_workers=0 to see the error"
+            )
+        )
 
     def close(self) -> None:
         """Stops the workers; closing twice is fine."""
@@ -231,7 +268,7 @@ class WorkerPool:
 
 
 def _stop(workers, pid) -> None:
-    if os.getpid() != pid:                     # a forked copy of the pool
+    if os.getpid() != pid:  # a forked copy of the pool
         return
     for worker in workers:
         try:
@@ -254,13 +291,14 @@ def _raise(pickled: bytes | None, text: str):
     if pickled is None:
         raise MXNetError(f"DataLoader: a worker failed: {text.strip().splitlines()[-1]}") from cause
     error = pickle.loads(pickled)
-    if isinstance(error, StopIteration):       # would end the caller's loop in silence
+    if isinstance(error, StopIteration):  # would end the caller's loop in silence
         error = RuntimeError("DataLoader: the dataset raised StopIteration")
     raise error from cause
 
 
 def default_context():
-    """fork where the user chose nothing and the system has it: then a dataset may hold lambdas and open files."""
+    """fork where the user chose nothing and the system has it: then a dataset may hold lambdas and
+    open files."""
     chosen = multiprocessing.get_start_method(allow_none=True)
     if chosen is None and "fork" in multiprocessing.get_all_start_methods():
         chosen = "fork"

@@ -1,4 +1,5 @@
 """Files with trained parameters: found in a folder, never downloaded."""
+
 from __future__ import annotations
 
 import os
@@ -7,7 +8,7 @@ from pathlib import Path
 from ...engine import cpu
 from ...engine.error import MXNetError, compose
 
-ROOT = os.path.join("~", ".mxnet", "models")     # where files are looked for by default
+ROOT = os.path.join("~", ".mxnet", "models")  # where files are looked for by default
 CPU = cpu()
 
 
@@ -27,8 +28,12 @@ def get_model_file(name: str, root=ROOT) -> str:
         found = sorted(folder.glob(pattern))
         if found:
             return str(found[0])
-    raise ModelFileError(compose(f"model zoo: no file {name}.params or {name}-<hash>.params in {folder}",
-                                 fix="put MXNet's file there, or give root="))
+    raise ModelFileError(
+        compose(
+            f"model zoo: no file {name}.params or {name}-<hash>.params in {folder}",
+            fix="put MXNet's file there, or give root=",
+        )
+    )
 
 
 def purge(root=ROOT) -> None:

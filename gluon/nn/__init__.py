@@ -1,4 +1,5 @@
 """gluon.nn: neural network layers."""
+
 from ..block import Block
 from ..hybrid import HybridBlock
 from ..symbol_block import SymbolBlock
@@ -7,4 +8,11 @@ from .activations import *
 from .basic_layers import *
 from .conv_layers import *
 
-__all__ = ["Block", "HybridBlock", "SymbolBlock", *activations.__all__, *basic_layers.__all__, *conv_layers.__all__]
+__all__ = [
+    "Block",
+    "HybridBlock",
+    "SymbolBlock",
+    *activations.__all__,
+    *basic_layers.__all__,
+    *conv_layers.__all__,
+]

@@ -1,4 +1,5 @@
 """Activation layers."""
+
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
@@ -44,7 +45,8 @@ class LeakyReLU(HybridBlock):
 
 
 class PReLU(HybridBlock):
-    """x where x > 0, else alpha * x with a learned alpha for each of in_channels channels (axis 1), or one for all.
+    """x where x > 0, else alpha * x with a learned alpha for each of in_channels channels (axis 1),
+    or one for all.
 
     Source: He et al. 2015, arXiv:1502.01852.
     """
@@ -70,14 +72,16 @@ class ELU(HybridBlock):
 
 
 class SELU(HybridBlock):
-    """Scaled ELU with the constants that keep mean and variance. Source: Klambauer et al. 2017, arXiv:1706.02515."""
+    """Scaled ELU with the constants that keep mean and variance. Source: Klambauer et al. 2017,
+    arXiv:1706.02515."""
 
     def hybrid_forward(self, F, x):
         return F.LeakyReLU(x, act_type="selu", name="fwd")
 
 
 class GELU(HybridBlock):
-    """x times the normal distribution function of x. Source: Hendrycks and Gimpel 2016, arXiv:1606.08415."""
+    """x times the normal distribution function of x. Source: Hendrycks and Gimpel 2016,
+    arXiv:1606.08415."""
 
     def hybrid_forward(self, F, x):
         return F.LeakyReLU(x, act_type="gelu", name="fwd")

@@ -1,4 +1,5 @@
 """Basic layers: containers, Dense, Dropout, normalisations, Embedding, Flatten, Lambda."""
+
 from __future__ import annotations
 
 import numbers
@@ -67,7 +68,8 @@ class Sequential(_Stack, Block):
     """
 
     def forward(self, x, *args):
-        """Gives x (and args, to the first block) through all blocks; a tuple output becomes several inputs."""
+        """Gives x (and args, to the first block) through all blocks; a tuple output becomes several
+        inputs."""
         for block in self._children.values():
             x = block(x, *args)
             args = ()
@@ -78,8 +80,11 @@ class Sequential(_Stack, Block):
     def hybridize(self, active=True, **kwargs):
         """Makes the children run as graphs."""
         if self._children and all(isinstance(c, HybridBlock) for c in self._children.values()):
-            warnings.warn(f"All children of this Sequential layer '{self.prefix}' are HybridBlocks. Consider using "
-                          "HybridSequential for the best performance.", stacklevel=2)
+            warnings.warn(
+                f"All children of this Sequential layer '{self.prefix}' are HybridBlocks. Consider"
+                " using HybridSequential for the best performance.",
+                stacklevel=2,
+            )
         super().hybridize(active, **kwargs)
 
 
@@ -101,34 +106,70 @@ class Dense(HybridBlock):
 
     Args:
         units: size of the output.
-        flatten: True: (N, ...) becomes (N, inputs) first; False: works on the last axis of (..., inputs).
+        flatten: True: (N, ...) becomes (N, inputs) first; False: works on the last axis of (...,
+            inputs).
         in_units: size of the input; 0: found out by the first forward pass.
     Shapes: data (N, ..., in_units) -> (N, units), or (..., units) without flatten.
     """
 
     size_argument = "in_units"
 
-    def __init__(self, units, activation=None, use_bias=True, flatten=True, dtype="float32", weight_initializer=None,
-                 bias_initializer="zeros", in_units=0, **kwargs):
+    def __init__(
+        self,
+        units,
+        activation=None,
+        use_bias=True,
+        flatten=True,
+        dtype="float32",
+        weight_initializer=None,
+        bias_initializer="zeros",
+        in_units=0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         if not isinstance(units, numbers.Integral) or units < 0:
             raise InvalidValue(f"Dense: units must be an int of at least 0, got {units!r}")
         self._flatten, self._units, self._in_units = flatten, units, in_units
         with self.name_scope():
-            self.weight = self.params.get("weight", shape=(units, in_units), init=weight_initializer, dtype=dtype,
-                                          allow_deferred_init=True)
-            self.bias = self.params.get("bias", shape=(units,), init=bias_initializer, dtype=dtype,
-                                        allow_deferred_init=True) if use_bias else None
-            self.act = Activation(activation, prefix=activation + "_") if activation is not None else None
+            self.weight = self.params.get(
+                "weight",
+                shape=(units, in_units),
+                init=weight_initializer,
+                dtype=dtype,
+                allow_deferred_init=True,
+            )
+            self.bias = (
+                self.params.get(
+                    "bias",
+                    shape=(units,),
+                    init=bias_initializer,
+                    dtype=dtype,
+                    allow_deferred_init=True,
+                )
+                if use_bias
+                else None
+            )
+            self.act = (
+                Activation(activation, prefix=activation + "_") if activation is not None else None
+            )
 
     def hybrid_forward(self, F, x, weight, bias=None):
-        out = F.FullyConnected(x, weight, bias, num_hidden=self._units, no_bias=bias is None, flatten=self._flatten,
-                               name="fwd")
+        out = F.FullyConnected(
+            x,
+            weight,
+            bias,
+            num_hidden=self._units,
+            no_bias=bias is None,
+            flatten=self._flatten,
+            name="fwd",
+        )
         return out if self.act is None else self.act(out)
 
     def __repr__(self):
         n_in = self.weight.shape[1]
-        return f"Dense({n_in or None} -> {self.weight.shape[0]}, {self.act if self.act else 'linear'})"
+        return (
+            f"Dense({n_in or None} -> {self.weight.shape[0]}, {self.act if self.act else 'linear'})"
+        )
 
 
 class Dropout(HybridBlock):
@@ -151,36 +192,72 @@ class Dropout(HybridBlock):
 
 
 class _BatchNormBase(HybridBlock):
-    """Parameters of batch normalisation: gamma, beta, and the running statistics, which are not trained."""
+    """Parameters of batch normalisation: gamma, beta, and the running statistics, which are not
+    trained."""
 
     size_argument = "in_channels"
 
-    def __init__(self, axis=1, momentum=0.9, epsilon=1e-5, center=True, scale=True, use_global_stats=False,
-                 beta_initializer="zeros", gamma_initializer="ones", running_mean_initializer="zeros",
-                 running_variance_initializer="ones", in_channels=0, **kwargs):
+    def __init__(
+        self,
+        axis=1,
+        momentum=0.9,
+        epsilon=1e-5,
+        center=True,
+        scale=True,
+        use_global_stats=False,
+        beta_initializer="zeros",
+        gamma_initializer="ones",
+        running_mean_initializer="zeros",
+        running_variance_initializer="ones",
+        in_channels=0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
-        self._kwargs = {"axis": axis, "eps": epsilon, "momentum": momentum, "fix_gamma": not scale,
-                        "use_global_stats": use_global_stats}
+        self._kwargs = {
+            "axis": axis,
+            "eps": epsilon,
+            "momentum": momentum,
+            "fix_gamma": not scale,
+            "use_global_stats": use_global_stats,
+        }
         self._axis, self._center, self._scale = axis, center, scale
         if in_channels != 0:
             self.in_channels = in_channels
         with self.name_scope():
-            for name, init, trained in (("gamma", gamma_initializer, scale), ("beta", beta_initializer, center),
-                                        ("running_mean", running_mean_initializer, None),
-                                        ("running_var", running_variance_initializer, None)):
-                setattr(self, name, self.params.get(
-                    name, grad_req="write" if trained else "null", shape=(in_channels,), init=init,
-                    allow_deferred_init=True, differentiable=bool(trained)))
+            for name, init, trained in (
+                ("gamma", gamma_initializer, scale),
+                ("beta", beta_initializer, center),
+                ("running_mean", running_mean_initializer, None),
+                ("running_var", running_variance_initializer, None),
+            ):
+                setattr(
+                    self,
+                    name,
+                    self.params.get(
+                        name,
+                        grad_req="write" if trained else "null",
+                        shape=(in_channels,),
+                        init=init,
+                        allow_deferred_init=True,
+                        differentiable=bool(trained),
+                    ),
+                )
 
     def cast(self, dtype):
         """Changes the dtype; statistics of 16-bit networks stay float32."""
-        if np.dtype(dtype).name == "float16" if not isinstance(dtype, str) else dtype in ("float16", "bfloat16"):
+        if (
+            np.dtype(dtype).name == "float16"
+            if not isinstance(dtype, str)
+            else dtype in ("float16", "bfloat16")
+        ):
             dtype = "float32"
         super().cast(dtype)
 
     def __repr__(self):
         n = self.gamma.shape[0]
-        content = ", ".join(f"{k}={v!r}" for k, v in {**self._kwargs, "in_channels": n or None}.items())
+        content = ", ".join(
+            f"{k}={v!r}" for k, v in {**self._kwargs, "in_channels": n or None}.items()
+        )
         return f"{type(self).__name__}({content})"
 
 
@@ -210,8 +287,17 @@ class InstanceNorm(HybridBlock):
 
     size_argument = "in_channels"
 
-    def __init__(self, axis=1, epsilon=1e-5, center=True, scale=False, beta_initializer="zeros",
-                 gamma_initializer="ones", in_channels=0, **kwargs):
+    def __init__(
+        self,
+        axis=1,
+        epsilon=1e-5,
+        center=True,
+        scale=False,
+        beta_initializer="zeros",
+        gamma_initializer="ones",
+        in_channels=0,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis, self._epsilon = axis, epsilon
@@ -221,7 +307,9 @@ class InstanceNorm(HybridBlock):
         if self._axis == 1:
             return F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd")
         x = F.swapaxes(x, 1, self._axis)
-        return F.swapaxes(F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd"), 1, self._axis)
+        return F.swapaxes(
+            F.InstanceNorm(x, gamma, beta, eps=self._epsilon, name="fwd"), 1, self._axis
+        )
 
     def __repr__(self):
         return _norm_repr(self, in_channels=self.gamma.shape[0])
@@ -232,8 +320,18 @@ class LayerNorm(HybridBlock):
 
     size_argument = "in_channels"
 
-    def __init__(self, axis=-1, epsilon=1e-5, center=True, scale=True, beta_initializer="zeros",
-                 gamma_initializer="ones", in_channels=0, prefix=None, params=None):
+    def __init__(
+        self,
+        axis=-1,
+        epsilon=1e-5,
+        center=True,
+        scale=True,
+        beta_initializer="zeros",
+        gamma_initializer="ones",
+        in_channels=0,
+        prefix=None,
+        params=None,
+    ):
         super().__init__(prefix=prefix, params=params)
         self._kwargs = {"eps": epsilon, "axis": axis, "center": center, "scale": scale}
         self._axis, self._epsilon = axis, epsilon
@@ -247,13 +345,23 @@ class LayerNorm(HybridBlock):
 
 
 class GroupNorm(HybridBlock):
-    """Normalises groups of channels (axis 1) of each sample. Source: Wu and He 2018, arXiv:1803.08494.
+    """Normalises groups of channels (axis 1) of each sample. Source: Wu and He 2018,
+    arXiv:1803.08494.
 
     gamma and beta have one value for each group, shape (num_groups,).
     """
 
-    def __init__(self, num_groups=1, epsilon=1e-5, center=True, scale=True, beta_initializer="zeros",
-                 gamma_initializer="ones", prefix=None, params=None):
+    def __init__(
+        self,
+        num_groups=1,
+        epsilon=1e-5,
+        center=True,
+        scale=True,
+        beta_initializer="zeros",
+        gamma_initializer="ones",
+        prefix=None,
+        params=None,
+    ):
         super().__init__(prefix=prefix, params=params)
         self._kwargs = {"eps": epsilon, "num_groups": num_groups, "center": center, "scale": scale}
         self._num_groups, self._epsilon = num_groups, epsilon
@@ -268,10 +376,20 @@ class GroupNorm(HybridBlock):
 
 def _gamma_beta(block, shape, scale, center, gamma_initializer, beta_initializer):
     with block.name_scope():
-        block.gamma = block.params.get("gamma", grad_req="write" if scale else "null", shape=shape,
-                                       init=gamma_initializer, allow_deferred_init=True)
-        block.beta = block.params.get("beta", grad_req="write" if center else "null", shape=shape,
-                                      init=beta_initializer, allow_deferred_init=True)
+        block.gamma = block.params.get(
+            "gamma",
+            grad_req="write" if scale else "null",
+            shape=shape,
+            init=gamma_initializer,
+            allow_deferred_init=True,
+        )
+        block.beta = block.params.get(
+            "beta",
+            grad_req="write" if center else "null",
+            shape=shape,
+            init=beta_initializer,
+            allow_deferred_init=True,
+        )
 
 
 def _norm_repr(block, **more):
@@ -285,18 +403,38 @@ class Embedding(HybridBlock):
     input_dim: number of rows. sparse_grad: accepted; the gradient is dense.
     """
 
-    def __init__(self, input_dim, output_dim, dtype="float32", weight_initializer=None, sparse_grad=False, **kwargs):
+    def __init__(
+        self,
+        input_dim,
+        output_dim,
+        dtype="float32",
+        weight_initializer=None,
+        sparse_grad=False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
-        self._kwargs = {"input_dim": input_dim, "output_dim": output_dim, "dtype": dtype, "sparse_grad": sparse_grad}
+        self._kwargs = {
+            "input_dim": input_dim,
+            "output_dim": output_dim,
+            "dtype": dtype,
+            "sparse_grad": sparse_grad,
+        }
         with self.name_scope():
-            self.weight = self.params.get("weight", shape=(input_dim, output_dim), init=weight_initializer, dtype=dtype,
-                                          allow_deferred_init=True)
+            self.weight = self.params.get(
+                "weight",
+                shape=(input_dim, output_dim),
+                init=weight_initializer,
+                dtype=dtype,
+                allow_deferred_init=True,
+            )
 
     def hybrid_forward(self, F, x, weight):
         return F.Embedding(x, weight, name="fwd", **self._kwargs)
 
     def __repr__(self):
-        return "{}({input_dim} -> {output_dim}, {dtype})".format(type(self).__name__, **self._kwargs)
+        return "{}({input_dim} -> {output_dim}, {dtype})".format(
+            type(self).__name__, **self._kwargs
+        )
 
 
 class Flatten(HybridBlock):
@@ -324,7 +462,9 @@ class Lambda(Block):
         elif callable(function):
             self._func_impl, self._func_name = function, function.__name__
         else:
-            raise InvalidValue(f"Unrecognized function in lambda: {function} of type {type(function)}")
+            raise InvalidValue(
+                f"Unrecognized function in lambda: {function} of type {type(function)}"
+            )
 
     def forward(self, *args):
         return self._func_impl(*args)
@@ -349,7 +489,9 @@ class HybridLambda(HybridBlock):
         elif callable(function):
             self._func, self._func_name = function, function.__name__
         else:
-            raise InvalidValue(f"Unrecognized function in lambda: {function} of type {type(function)}")
+            raise InvalidValue(
+                f"Unrecognized function in lambda: {function} of type {type(function)}"
+            )
 
     def hybrid_forward(self, F, x, *args):
         return self._func(F, x, *args)

@@ -1,4 +1,5 @@
 """Optimizers with a rate for each element: Adam and its kin."""
+
 from __future__ import annotations
 
 import math
@@ -30,12 +31,15 @@ class _TwoMoments(Optimizer):
 
 @register
 class Adam(_TwoMoments):
-    """Adam. All weights of a device are updated by one operator call. Source: Kingma and Ba 2015, arXiv:1412.6980.
+    """Adam. All weights of a device are updated by one operator call. Source: Kingma and Ba 2015,
+    arXiv:1412.6980.
 
     lazy_update: accepted; gradients are dense.
     """
 
-    def __init__(self, learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, lazy_update=True, **kwargs):
+    def __init__(
+        self, learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, lazy_update=True, **kwargs
+    ):
         super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
         self.lazy_update = lazy_update
         if not self.multi_precision:
@@ -44,10 +48,20 @@ class Adam(_TwoMoments):
     def update(self, index, weight, grad, state):
         indices, weights, grads, states = as_lists(index, weight, grad, state)
         self._update_count(indices)
-        lrs = [lr * math.sqrt(1 - self.beta2 ** t) / (1 - self.beta1 ** t) for lr, t in
-               zip(self._get_lrs(indices), (self._index_update_count[i] for i in indices))]
-        apply_multi("multi_adam_update", [(w, g, *s) for w, g, s in zip(weights, grads, states)], lrs,
-                    self._get_wds(indices), beta1=self.beta1, beta2=self.beta2, epsilon=self.epsilon, **self._numbers())
+        lrs = [
+            lr * math.sqrt(1 - self.beta2**t) / (1 - self.beta1**t)
+            for lr, t in zip(self._get_lrs(indices), (self._index_update_count[i] for i in indices))
+        ]
+        apply_multi(
+            "multi_adam_update",
+            [(w, g, *s) for w, g, s in zip(weights, grads, states)],
+            lrs,
+            self._get_wds(indices),
+            beta1=self.beta1,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+            **self._numbers(),
+        )
 
     def update_multi_precision(self, index, weight, grad, state):
         if isinstance(index, (list, tuple)):
@@ -58,7 +72,8 @@ class Adam(_TwoMoments):
 
 @register
 class Adamax(_TwoMoments):
-    """Adam with the largest gradient instead of the variance. Source: Kingma and Ba 2015, section 7."""
+    """Adam with the largest gradient instead of the variance. Source: Kingma and Ba 2015, section
+    7."""
 
     def __init__(self, learning_rate=0.002, beta1=0.9, beta2=0.999, **kwargs):
         super().__init__(learning_rate, beta1, beta2, 0.0, **kwargs)
@@ -69,33 +84,47 @@ class Adamax(_TwoMoments):
         mean, largest = state
         copy_into(mean * self.beta1 + grad * (1 - self.beta1), mean)
         copy_into(functions.broadcast_maximum(largest * self.beta2, functions.abs(grad)), largest)
-        copy_into(weight - mean / largest * (lr / (1 - self.beta1 ** t)), weight)
+        copy_into(weight - mean / largest * (lr / (1 - self.beta1**t)), weight)
 
 
 @register
 class Nadam(_TwoMoments):
-    """Adam with Nesterov's momentum. Source: Dozat 2016, ICLR workshop. The schedule is one for all weights, as in MXNet."""
+    """Adam with Nesterov's momentum. Source: Dozat 2016, ICLR workshop. The schedule is one for all
+    weights, as in MXNet."""
 
-    def __init__(self, learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-8, schedule_decay=0.004, **kwargs):
+    def __init__(
+        self,
+        learning_rate=0.001,
+        beta1=0.9,
+        beta2=0.999,
+        epsilon=1e-8,
+        schedule_decay=0.004,
+        **kwargs,
+    ):
         super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
         self.schedule_decay, self.m_schedule = schedule_decay, 1.0
 
     def update(self, index, weight, grad, state):
         lr, wd, t = self._start(index)
         grad = self._clipped(grad * self.rescale_grad + wd * weight)
-        now, following = (self.beta1 * (1 - 0.5 * 0.96 ** (k * self.schedule_decay)) for k in (t, t + 1))
+        now, following = (
+            self.beta1 * (1 - 0.5 * 0.96 ** (k * self.schedule_decay)) for k in (t, t + 1)
+        )
         self.m_schedule *= now
         mean, var = state
         copy_into(mean * self.beta1 + grad * (1 - self.beta1), mean)
         copy_into(var * self.beta2 + grad * grad * (1 - self.beta2), var)
-        step = grad * ((1 - now) / (1 - self.m_schedule)) + mean * (following / (1 - self.m_schedule * following))
-        scale = functions.sqrt(var / (1 - self.beta2 ** t)) + self.epsilon
+        step = grad * ((1 - now) / (1 - self.m_schedule)) + mean * (
+            following / (1 - self.m_schedule * following)
+        )
+        scale = functions.sqrt(var / (1 - self.beta2**t)) + self.epsilon
         copy_into(weight - step / scale * lr, weight)
 
 
 @register
 class AdaGrad(Optimizer):
-    """Rates divided by the root of the sum of squared gradients. Source: Duchi et al. 2011, JMLR 12."""
+    """Rates divided by the root of the sum of squared gradients. Source: Duchi et al. 2011, JMLR
+    12."""
 
     def __init__(self, eps=1e-7, **kwargs):
         super().__init__(**kwargs)
@@ -106,13 +135,21 @@ class AdaGrad(Optimizer):
 
     def update(self, index, weight, grad, state):
         lr, wd, _ = self._start(index)
-        apply_update("_sparse_adagrad_update", [weight, grad, state], [weight], lr=lr, wd=wd,
-                     epsilon=self.float_stable_eps, **self._numbers())
+        apply_update(
+            "_sparse_adagrad_update",
+            [weight, grad, state],
+            [weight],
+            lr=lr,
+            wd=wd,
+            epsilon=self.float_stable_eps,
+            **self._numbers(),
+        )
 
 
 @register
 class GroupAdaGrad(Optimizer):
-    """AdaGrad with one rate for each row of a matrix; no weight decay. Source: MXNet's contrib optimizers."""
+    """AdaGrad with one rate for each row of a matrix; no weight decay. Source: MXNet's contrib
+    optimizers."""
 
     def __init__(self, eps=1e-5, **kwargs):
         super().__init__(**kwargs)
@@ -124,7 +161,9 @@ class GroupAdaGrad(Optimizer):
     def update(self, index, weight, grad, state):
         lr, wd, _ = self._start(index)
         if wd:
-            raise InvalidValue(f"GroupAdaGrad: weight decay is not supported, got wd={wd}\n  fix: wd=0")
+            raise InvalidValue(
+                f"GroupAdaGrad: weight decay is not supported, got wd={wd}\n  fix: wd=0"
+            )
         grad = self._clipped(grad * self.rescale_grad)
         rows = grad.reshape((grad.shape[0], -1))
         copy_into(state + functions.mean(rows * rows, axis=1, keepdims=True), state)
@@ -134,7 +173,8 @@ class GroupAdaGrad(Optimizer):
 
 @register
 class AdaDelta(Optimizer):
-    """Rates from running means of squared gradients and steps. Source: Zeiler 2012, arXiv:1212.5701."""
+    """Rates from running means of squared gradients and steps. Source: Zeiler 2012,
+    arXiv:1212.5701."""
 
     def __init__(self, rho=0.90, epsilon=1e-5, **kwargs):
         super().__init__(**kwargs)
@@ -157,12 +197,21 @@ class AdaDelta(Optimizer):
 class RMSProp(Optimizer):
     """Rates divided by the root of a running mean of squared gradients.
 
-    centered: the variance instead of the mean square, with momentum gamma2 (Graves 2013, arXiv:1308.0850); else
+    centered: the variance instead of the mean square, with momentum gamma2 (Graves 2013,
+        arXiv:1308.0850); else
     Tieleman and Hinton 2012. clip_weights: bound on each weight.
     """
 
-    def __init__(self, learning_rate=0.001, gamma1=0.9, gamma2=0.9, epsilon=1e-8, centered=False, clip_weights=None,
-                 **kwargs):
+    def __init__(
+        self,
+        learning_rate=0.001,
+        gamma1=0.9,
+        gamma2=0.9,
+        epsilon=1e-8,
+        centered=False,
+        clip_weights=None,
+        **kwargs,
+    ):
         super().__init__(learning_rate=learning_rate, **kwargs)
         self.gamma1, self.gamma2, self.epsilon = gamma1, gamma2, epsilon
         self.centered, self.clip_weights = centered, clip_weights
@@ -172,10 +221,22 @@ class RMSProp(Optimizer):
 
     def update(self, index, weight, grad, state):
         lr, wd, _ = self._start(index)
-        numbers = {"lr": lr, "wd": wd, "gamma1": self.gamma1, "epsilon": self.epsilon,
-                   "clip_weights": self.clip_weights or -1.0, **self._numbers()}
+        numbers = {
+            "lr": lr,
+            "wd": wd,
+            "gamma1": self.gamma1,
+            "epsilon": self.epsilon,
+            "clip_weights": self.clip_weights or -1.0,
+            **self._numbers(),
+        }
         if self.centered:
-            apply_update("rmspropalex_update", [weight, grad, *state], [weight], gamma2=self.gamma2, **numbers)
+            apply_update(
+                "rmspropalex_update",
+                [weight, grad, *state],
+                [weight],
+                gamma2=self.gamma2,
+                **numbers,
+            )
         else:
             apply_update("rmsprop_update", [weight, grad, *state], [weight], **numbers)
 
@@ -193,8 +254,16 @@ class Ftrl(Optimizer):
 
     def update(self, index, weight, grad, state):
         lr, wd, _ = self._start(index)
-        apply_update("ftrl_update", [weight, grad, *state], [weight], lr=lr, wd=wd, lamda1=self.lamda1, beta=self.beta,
-                     **self._numbers())
+        apply_update(
+            "ftrl_update",
+            [weight, grad, *state],
+            [weight],
+            lr=lr,
+            wd=wd,
+            lamda1=self.lamda1,
+            beta=self.beta,
+            **self._numbers(),
+        )
 
 
 @register
@@ -210,27 +279,67 @@ class FTML(Optimizer):
 
     def update(self, index, weight, grad, state):
         lr, wd, t = self._start(index)
-        apply_update("ftml_update", [weight, grad, *state], [weight], lr=lr, wd=wd, t=t, beta1=self.beta1,
-                     beta2=self.beta2, epsilon=self.epsilon, rescale_grad=self.rescale_grad,
-                     clip_grad=self.clip_gradient or -1.0)
+        apply_update(
+            "ftml_update",
+            [weight, grad, *state],
+            [weight],
+            lr=lr,
+            wd=wd,
+            t=t,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+            rescale_grad=self.rescale_grad,
+            clip_grad=self.clip_gradient or -1.0,
+        )
 
 
 @register
 class LAMB(_TwoMoments):
-    """Adam whose step is scaled for each layer by |weight| / |step|. Source: You et al. 2020, arXiv:1904.00962.
+    """Adam whose step is scaled for each layer by |weight| / |step|. Source: You et al. 2020,
+    arXiv:1904.00962.
 
     lower_bound, upper_bound: of |weight| in that ratio.
     """
 
-    def __init__(self, learning_rate=0.001, beta1=0.9, beta2=0.999, epsilon=1e-6, lower_bound=None, upper_bound=None,
-                 bias_correction=True, **kwargs):
+    def __init__(
+        self,
+        learning_rate=0.001,
+        beta1=0.9,
+        beta2=0.999,
+        epsilon=1e-6,
+        lower_bound=None,
+        upper_bound=None,
+        bias_correction=True,
+        **kwargs,
+    ):
         super().__init__(learning_rate, beta1, beta2, epsilon, **kwargs)
-        self.lower_bound, self.upper_bound, self.bias_correction = lower_bound, upper_bound, bias_correction
+        self.lower_bound, self.upper_bound, self.bias_correction = (
+            lower_bound,
+            upper_bound,
+            bias_correction,
+        )
 
     def update(self, index, weight, grad, state):
         lr, wd, t = self._start(index)
         step = functions.empty(weight.shape, weight.context, weight.dtype)
-        apply_update("lamb_update_phase1", [weight, grad, *state], [step], beta1=self.beta1, beta2=self.beta2,
-                     epsilon=self.epsilon, t=t, bias_correction=self.bias_correction, wd=wd, **self._numbers())
-        apply_update("lamb_update_phase2", [weight, step, functions.norm(weight), functions.norm(step)], [weight], lr=lr,
-                     lower_bound=self.lower_bound or -1.0, upper_bound=self.upper_bound or -1.0)
+        apply_update(
+            "lamb_update_phase1",
+            [weight, grad, *state],
+            [step],
+            beta1=self.beta1,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+            t=t,
+            bias_correction=self.bias_correction,
+            wd=wd,
+            **self._numbers(),
+        )
+        apply_update(
+            "lamb_update_phase2",
+            [weight, step, functions.norm(weight), functions.norm(step)],
+            [weight],
+            lr=lr,
+            lower_bound=self.lower_bound or -1.0,
+            upper_bound=self.upper_bound or -1.0,
+        )

@@ -1,4 +1,6 @@
-"""Optimizer: the base class; rates and decays of each weight, update counts, the registry, and calls of update operators."""
+"""Optimizer: the base class; rates and decays of each weight, update counts, the registry, and
+calls of update operators."""
+
 from __future__ import annotations
 
 import difflib
@@ -13,7 +15,7 @@ from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
 from ...ndarray.invoke import call, copy_into
 
-MULTI_TENSOR = 64        # weights of one operator call
+MULTI_TENSOR = 64  # weights of one operator call
 
 
 class OptimizerError(MXNetError, ValueError, AssertionError):
@@ -38,20 +40,33 @@ def _parameters_of(klass) -> set[str]:
 
 
 class Optimizer:
-    """Base class of optimizers. Subclasses define `create_state(index, weight)` and `update(index, weight, grad, state)`.
+    """Base class of optimizers. Subclasses define `create_state(index, weight)` and `update(index,
+    weight, grad, state)`.
 
     Args:
         rescale_grad: factor on gradients. clip_gradient: bound on each of their elements.
         learning_rate, lr_scheduler: the rate, or a function of the number of updates that gives it.
-        wd: weight decay. param_idx2name: names by index. param_dict: Parameters by index, whose lr_mult and wd_mult count.
+        wd: weight decay. param_idx2name: names by index. param_dict: Parameters by index, whose
+            lr_mult and wd_mult count.
         multi_precision: 16-bit weights keep a float32 copy.
         begin_num_update: where the count of updates starts.
     """
 
     opt_registry: ClassVar[dict[str, type]] = {}
 
-    def __init__(self, rescale_grad=1.0, param_idx2name=None, wd=0.0, clip_gradient=None, learning_rate=None,
-                 lr_scheduler=None, sym=None, begin_num_update=0, multi_precision=False, param_dict=None):
+    def __init__(
+        self,
+        rescale_grad=1.0,
+        param_idx2name=None,
+        wd=0.0,
+        clip_gradient=None,
+        learning_rate=None,
+        lr_scheduler=None,
+        sym=None,
+        begin_num_update=0,
+        multi_precision=False,
+        param_dict=None,
+    ):
         self.rescale_grad, self.wd, self.clip_gradient = rescale_grad, wd, clip_gradient
         self.lr_scheduler = lr_scheduler
         self.lr = 0.01 if learning_rate is None and lr_scheduler is None else learning_rate
@@ -64,8 +79,10 @@ class Optimizer:
         if param_idx2name is None:
             param_idx2name = {}
         if not isinstance(param_idx2name, dict):
-            raise OptimizerError("param_idx2name should be a dict of param indexes to names, got "
-                                 f"{type(param_idx2name).__name__}")
+            raise OptimizerError(
+                "param_idx2name should be a dict of param indexes to names, got "
+                f"{type(param_idx2name).__name__}"
+            )
         self.idx2name = dict(param_idx2name)
         self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
         self.param_dict = param_dict or {}
@@ -74,7 +91,7 @@ class Optimizer:
         self.set_lr_mult({})
         self.set_wd_mult({})
 
-    # ---- registry ------------------------------------------------------------------------------------------
+    # ---- registry --------------------------------------------------------------------------------
 
     @staticmethod
     def register(klass):
@@ -88,24 +105,35 @@ class Optimizer:
         klass = Optimizer.opt_registry.get(name.lower())
         if klass is None:
             near = difflib.get_close_matches(name.lower(), Optimizer.opt_registry, 1)
-            raise OptimizerError(f"Cannot find optimizer {name}" + (f"\n  fix: did you mean {near[0]!r}?" if near else
-                                 f"\n  fix: one of {', '.join(sorted(Optimizer.opt_registry))}"))
+            raise OptimizerError(
+                f"Cannot find optimizer {name}"
+                + (
+                    f"\n  fix: did you mean {near[0]!r}?"
+                    if near
+                    else f"\n  fix: one of {', '.join(sorted(Optimizer.opt_registry))}"
+                )
+            )
         allowed = _parameters_of(klass)
         unknown = [k for k in kwargs if k not in allowed]
         if unknown and allowed:
             near = difflib.get_close_matches(unknown[0], allowed, 1)
-            raise UnknownOption(f"{klass.__name__} has no parameter {unknown[0]!r}, its parameters are "
-                                f"{', '.join(sorted(allowed))}" + (f"\n  fix: did you mean {near[0]!r}?" if near else ""))
+            raise UnknownOption(
+                f"{klass.__name__} has no parameter {unknown[0]!r}, its parameters are "
+                f"{', '.join(sorted(allowed))}"
+                + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
+            )
         return klass(**kwargs)
 
-    # ---- to be defined by subclasses -----------------------------------------------------------------------
+    # ---- to be defined by subclasses -------------------------------------------------------------
 
     def create_state(self, index, weight):
         """What is kept for one weight: None, an array, or a tuple of them."""
 
     def update(self, index, weight, grad, state) -> None:
         """One step of one weight, in place (or of lists of them, when aggregate_num > 0)."""
-        raise MissingMethod(f"{type(self).__name__} must define update(self, index, weight, grad, state)")
+        raise MissingMethod(
+            f"{type(self).__name__} must define update(self, index, weight, grad, state)"
+        )
 
     def _keeps_copy(self, weight) -> bool:
         return self.multi_precision and weight._spec.dtype in ("float16", "bfloat16")
@@ -120,8 +148,11 @@ class Optimizer:
 
     def _warn_of_precision(self, weight) -> None:
         if weight._spec.dtype == "float16" and not self.multi_precision:
-            warnings.warn("Accumulating with float16 in optimizer can lead to poor accuracy or slow convergence. Consider "
-                          "using multi_precision=True option of the optimizer", stacklevel=2)
+            warnings.warn(
+                "Accumulating with float16 in optimizer can lead to poor accuracy or slow"
+                " convergence. Consider using multi_precision=True option of the optimizer",
+                stacklevel=2,
+            )
 
     def update_multi_precision(self, index, weight, grad, state) -> None:
         """update, on the float32 copy of a 16-bit weight when there is one."""
@@ -132,7 +163,7 @@ class Optimizer:
         self.update(index, copy, grad.astype("float32"), state)
         copy_into(copy, weight)
 
-    # ---- rates ---------------------------------------------------------------------------------------------
+    # ---- rates -----------------------------------------------------------------------------------
 
     @property
     def learning_rate(self) -> float:
@@ -142,9 +173,11 @@ class Optimizer:
     def set_learning_rate(self, lr) -> None:
         """Sets the rate. Raises UserWarning when a scheduler decides it."""
         if self.lr_scheduler is not None:
-            raise UserWarning("LRScheduler of the optimizer has already been defined. Note that set_learning_rate can "
-                              "mutate the value of the learning rate of the optimizer only when the LRScheduler of the "
-                              "optimizer is undefined.")
+            raise UserWarning(
+                "LRScheduler of the optimizer has already been defined. Note that set_learning_rate"
+                " can mutate the value of the learning rate of the optimizer only when the"
+                " LRScheduler of the optimizer is undefined."
+            )
         self.lr = lr
 
     def set_lr_scale(self, args_lrscale) -> None:
@@ -164,7 +197,8 @@ class Optimizer:
     _DECAYED = ("_weight", "_gamma")
 
     def set_wd_mult(self, args_wd_mult) -> None:
-        """Factors on the weight decay, by name or index; names that are no weight (or gamma) have 0 unless given."""
+        """Factors on the weight decay, by name or index; names that are no weight (or gamma) have 0
+        unless given."""
         plain = {n: 0.0 for n in self.idx2name.values() if not n.endswith(self._DECAYED)}
         self.wd_mult = {**plain, **self._from_symbol("__wd_mult__"), **args_wd_mult}
 
@@ -213,12 +247,18 @@ class Optimizer:
         return {"rescale_grad": self.rescale_grad, "clip_gradient": -1.0 if not clip else clip}
 
     def _clipped(self, grad: NDArray) -> NDArray:
-        return grad if self.clip_gradient is None else functions.clip(grad, -self.clip_gradient, self.clip_gradient)
+        return (
+            grad
+            if self.clip_gradient is None
+            else functions.clip(grad, -self.clip_gradient, self.clip_gradient)
+        )
 
-    # ---- state as plain data -------------------------------------------------------------------------------
+    # ---- state as plain data ---------------------------------------------------------------------
 
     def __getstate__(self):
-        return {k: v for k, v in self.__dict__.items() if k not in ("param_dict", "_index_update_count")}
+        return {
+            k: v for k, v in self.__dict__.items() if k not in ("param_dict", "_index_update_count")
+        }
 
     def __setstate__(self, state):
         self.__dict__.update(state, param_dict={})
@@ -226,20 +266,35 @@ class Optimizer:
 
 
 def apply_update(name: str, inputs, targets, **attrs) -> None:
-    """Runs an update operator: one call into the engine that writes `targets` (and the operator's states) in place."""
+    """Runs an update operator: one call into the engine that writes `targets` (and the operator's
+    states) in place."""
     op = lookup(name)
     full = {p.name: attrs.get(p.name, p.default) for p in op.params}
     plan = make_plan(op, full, [a._spec for a in inputs], inputs[0]._spec.device)
-    call(plan.handle, plan.out_specs, inputs, targets, scalars_of(op, full),
-         location.capture() if plan.can_fail else -1)
+    call(
+        plan.handle,
+        plan.out_specs,
+        inputs,
+        targets,
+        scalars_of(op, full),
+        location.capture() if plan.can_fail else -1,
+    )
 
 
 def apply_multi(name: str, groups, lrs, wds, **attrs) -> None:
-    """Runs a multi-tensor update on groups (weight, gradient, states ...): one call for all weights of a device."""
+    """Runs a multi-tensor update on groups (weight, gradient, states ...): one call for all weights
+    of a device."""
     for at in range(0, len(groups), MULTI_TENSOR):
-        part = groups[at:at + MULTI_TENSOR]
-        apply_update(name, [a for group in part for a in group], [group[0] for group in part],
-                     lrs=tuple(lrs[at:at + len(part)]), wds=tuple(wds[at:at + len(part)]), num_weights=len(part), **attrs)
+        part = groups[at : at + MULTI_TENSOR]
+        apply_update(
+            name,
+            [a for group in part for a in group],
+            [group[0] for group in part],
+            lrs=tuple(lrs[at : at + len(part)]),
+            wds=tuple(wds[at : at + len(part)]),
+            num_weights=len(part),
+            **attrs,
+        )
 
 
 def zeros_like(weight: NDArray, dtype=None) -> NDArray:

@@ -1,4 +1,5 @@
 """Stochastic gradient descent and its kin."""
+
 from __future__ import annotations
 
 import logging
@@ -50,21 +51,29 @@ class _Descent(Optimizer):
     def _groups(self, weights, grads, states, wide):
         """(weight, gradient, momentum if any, copy if any) of each weight."""
         if wide:
-            return [(w, g, *(() if s[0] is None else (s[0],)), s[1]) for w, g, s in zip(weights, grads, states)]
+            return [
+                (w, g, *(() if s[0] is None else (s[0],)), s[1])
+                for w, g, s in zip(weights, grads, states)
+            ]
         if self.momentum != 0.0:
             return list(zip(weights, grads, states))
         return list(zip(weights, grads))
 
     def _operator(self, wide, many="multi_") -> tuple[str, dict]:
         name = f"{many}{'mp_' if wide else ''}sgd_{'mom_' if self.momentum != 0.0 else ''}update"
-        return name, {**self._numbers(), **({"momentum": self.momentum} if self.momentum != 0.0 else {})}
+        return name, {
+            **self._numbers(),
+            **({"momentum": self.momentum} if self.momentum != 0.0 else {}),
+        }
 
 
 @register
 class SGD(_Descent):
-    """weight -= lr * (rescale_grad * grad + wd * weight), with momentum: mom = momentum * mom - lr * (...).
+    """weight -= lr * (rescale_grad * grad + wd * weight), with momentum: mom = momentum * mom - lr
+    * (...).
 
-    All weights of a device are updated by one operator call. lazy_update: accepted; gradients are dense.
+    All weights of a device are updated by one operator call. lazy_update: accepted; gradients are
+    dense.
     """
 
     def __init__(self, momentum=0.0, lazy_update=True, **kwargs):
@@ -74,8 +83,13 @@ class SGD(_Descent):
     def _step(self, indices, weights, grads, states, wide):
         self._update_count(indices)
         name, numbers = self._operator(wide)
-        apply_multi(name, self._groups(weights, grads, states, wide), self._get_lrs(indices), self._get_wds(indices),
-                    **numbers)
+        apply_multi(
+            name,
+            self._groups(weights, grads, states, wide),
+            self._get_lrs(indices),
+            self._get_wds(indices),
+            **numbers,
+        )
 
 
 @register
@@ -91,21 +105,32 @@ class NAG(_Descent):
         for index, group in zip(indices, self._groups(weights, grads, states, wide)):
             lr, wd, _ = self._start(index)
             name, numbers = self._operator(wide, "")
-            apply_update(name.replace("sgd_mom", "nag_mom"), group, group[:1], lr=lr, wd=wd, **numbers)
+            apply_update(
+                name.replace("sgd_mom", "nag_mom"), group, group[:1], lr=lr, wd=wd, **numbers
+            )
 
 
 @register
 class LARS(_Descent):
-    """SGD whose rate is scaled for each layer by eta * |w| / (|g| + wd * |w| + eps); gamma, beta and bias excepted.
+    """SGD whose rate is scaled for each layer by eta * |w| / (|g| + wd * |w| + eps); gamma, beta
+    and bias excepted.
 
-    momentum_correction: the momentum follows changes of the rate. Source: You et al. 2017, arXiv:1708.03888.
+    momentum_correction: the momentum follows changes of the rate. Source: You et al. 2017,
+        arXiv:1708.03888.
     """
 
     _DECAYED = ("_weight",)
 
-    def __init__(self, momentum=0.0, lazy_update=True, eta=0.001, eps=0, momentum_correction=True, **kwargs):
+    def __init__(
+        self, momentum=0.0, lazy_update=True, eta=0.001, eps=0, momentum_correction=True, **kwargs
+    ):
         super().__init__(momentum, **kwargs)
-        self.lazy_update, self.eta, self.eps, self.momentum_correction = lazy_update, eta, eps, momentum_correction
+        self.lazy_update, self.eta, self.eps, self.momentum_correction = (
+            lazy_update,
+            eta,
+            eps,
+            momentum_correction,
+        )
         self.aggregate_num, self.last_lr, self.cur_lr = MULTI_TENSOR, None, None
 
     def _get_lrs(self, indices):
@@ -117,44 +142,91 @@ class LARS(_Descent):
     def _step(self, indices, weights, grads, states, wide):
         self._update_count(indices)
         lrs, wds = self._get_lrs(indices), self._get_wds(indices)
-        scaled = [i for i, index in enumerate(indices)
-                  if not self.idx2name.get(index, str(index)).endswith(("gamma", "beta", "bias"))]
+        scaled = [
+            i
+            for i, index in enumerate(indices)
+            if not self.idx2name.get(index, str(index)).endswith(("gamma", "beta", "bias"))
+        ]
         order = scaled + [i for i in range(len(indices)) if i not in set(scaled)]
         ctx = weights[0].context
         rates = functions.array([lrs[i] for i in order], ctx)
         decays = functions.array([wds[i] for i in order], ctx)
         if scaled:
             n = len(scaled)
-            sums = [functions.multi_sum_sq(*[arrays[i] for i in scaled], num_arrays=n) for arrays in (weights, grads)]
-            part = functions.multi_lars(rates[:n], sums[0], sums[1], decays[:n], eta=self.eta, eps=self.eps,
-                                        rescale_grad=self.rescale_grad)
+            sums = [
+                functions.multi_sum_sq(*[arrays[i] for i in scaled], num_arrays=n)
+                for arrays in (weights, grads)
+            ]
+            part = functions.multi_lars(
+                rates[:n],
+                sums[0],
+                sums[1],
+                decays[:n],
+                eta=self.eta,
+                eps=self.eps,
+                rescale_grad=self.rescale_grad,
+            )
             rates = functions.concat(part, rates[n:], dim=0) if n < len(order) else part
         name, numbers = self._operator(wide, "preloaded_multi_")
         if "momentum" in numbers and self.momentum_correction and self.last_lr != 0:
             numbers["momentum"] *= self.cur_lr / self.last_lr
         groups = self._groups(*([a[i] for i in order] for a in (weights, grads, states)), wide)
         for at in range(0, len(groups), MULTI_TENSOR):
-            part = groups[at:at + MULTI_TENSOR]
-            apply_update(name, [*(a for g in part for a in g), rates[at:at + len(part)], decays[at:at + len(part)]],
-                         [g[0] for g in part], num_weights=len(part), **numbers)
+            part = groups[at : at + MULTI_TENSOR]
+            apply_update(
+                name,
+                [
+                    *(a for g in part for a in g),
+                    rates[at : at + len(part)],
+                    decays[at : at + len(part)],
+                ],
+                [g[0] for g in part],
+                num_weights=len(part),
+                **numbers,
+            )
 
 
 @register
 class LBSGD(_Descent):
     """SGD for large batches: gradients of batch_scale batches are summed, and the rate warms up.
 
-    warmup_strategy: linear, power2, sqrt or lars. updates_per_epoch, warmup_epochs: length of the warmup.
+    warmup_strategy: linear, power2, sqrt or lars. updates_per_epoch, warmup_epochs: length of the
+        warmup.
     """
 
-    def __init__(self, momentum=0.0, multi_precision=False, warmup_strategy="linear", warmup_epochs=5, batch_scale=1,
-                 updates_per_epoch=32, begin_epoch=0, num_epochs=60, **kwargs):
+    def __init__(
+        self,
+        momentum=0.0,
+        multi_precision=False,
+        warmup_strategy="linear",
+        warmup_epochs=5,
+        batch_scale=1,
+        updates_per_epoch=32,
+        begin_epoch=0,
+        num_epochs=60,
+        **kwargs,
+    ):
         super().__init__(momentum, multi_precision=multi_precision, **kwargs)
-        logging.getLogger(__name__).info("Running Large-Batch SGD Algorithm (batch_scale=%s, warmup_epochs=%s, warmup_strategy=%s, "
-                     "updates_per_epoch=%s)", batch_scale, warmup_epochs, warmup_strategy, updates_per_epoch)
-        self.warmup_strategy, self.warmup_epochs, self.batch_scale = warmup_strategy, warmup_epochs, batch_scale
-        self.updates_per_epoch, self.init_updates = updates_per_epoch, begin_epoch * updates_per_epoch
+        logging.getLogger(__name__).info(
+            "Running Large-Batch SGD Algorithm (batch_scale=%s, warmup_epochs=%s,"
+            " warmup_strategy=%s, updates_per_epoch=%s)",
+            batch_scale,
+            warmup_epochs,
+            warmup_strategy,
+            updates_per_epoch,
+        )
+        self.warmup_strategy, self.warmup_epochs, self.batch_scale = (
+            warmup_strategy,
+            warmup_epochs,
+            batch_scale,
+        )
+        self.updates_per_epoch, self.init_updates = (
+            updates_per_epoch,
+            begin_epoch * updates_per_epoch,
+        )
         self.num_epochs, self.lbmult = num_epochs, 1
-        self._sums: dict = {}                    # index -> (sum of gradients or None, number of batches)
+        # index -> (sum of gradients or None, number of batches)
+        self._sums: dict = {}
 
     def create_state(self, index, weight):
         if self._keeps_copy(weight):
@@ -167,7 +239,9 @@ class LBSGD(_Descent):
             return top
         if end <= 1:
             return 1.0
-        part = {"linear": n / end, "power2": (n / end) ** 2, "sqrt": math.sqrt(n / end)}.get(self.warmup_strategy, 0.0)
+        part = {"linear": n / end, "power2": (n / end) ** 2, "sqrt": math.sqrt(n / end)}.get(
+            self.warmup_strategy, 0.0
+        )
         return 1.0 + (top - 1) * part
 
     def _layer_rate(self, weight, grad, wd) -> float:
@@ -185,7 +259,11 @@ class LBSGD(_Descent):
                 self._sums[index] = total, n
                 continue
             grad = total / self.batch_scale
-            lr *= self._layer_rate(weight, grad, wd) if self.warmup_strategy == "lars" else self._warmup(n)
+            lr *= (
+                self._layer_rate(weight, grad, wd)
+                if self.warmup_strategy == "lars"
+                else self._warmup(n)
+            )
             name, numbers = self._operator(wide, "")
             group = self._groups([weight], [grad], [state], wide)[0]
             apply_update(name, group, group[:1], lr=lr, wd=wd, **numbers)
@@ -205,7 +283,8 @@ class SGLD(Optimizer):
 
 @register
 class DCASGD(Optimizer):
-    """SGD that compensates the delay of asynchronous gradients. Source: Zheng et al. 2017, arXiv:1609.08326."""
+    """SGD that compensates the delay of asynchronous gradients. Source: Zheng et al. 2017,
+    arXiv:1609.08326."""
 
     def __init__(self, momentum=0.0, lamda=0.04, **kwargs):
         super().__init__(**kwargs)
@@ -228,7 +307,8 @@ class DCASGD(Optimizer):
 
 @register
 class Signum(Optimizer):
-    """The sign of the momentum (or, without momentum, of the gradient) as direction. wd_lh: decoupled weight decay.
+    """The sign of the momentum (or, without momentum, of the gradient) as direction. wd_lh:
+    decoupled weight decay.
 
     Source: Bernstein et al. 2018, arXiv:1802.04434.
     """
@@ -243,10 +323,20 @@ class Signum(Optimizer):
     def update(self, index, weight, grad, state):
         lr, wd, _ = self._start(index)
         if state is None:
-            apply_update("signsgd_update", [weight, grad], [weight], lr=lr, wd=wd, **self._numbers())
+            apply_update(
+                "signsgd_update", [weight, grad], [weight], lr=lr, wd=wd, **self._numbers()
+            )
         else:
-            apply_update("signum_update", [weight, grad, state], [weight], lr=lr, wd=wd, momentum=self.momentum,
-                         wd_lh=self.wd_lh, **self._numbers())
+            apply_update(
+                "signum_update",
+                [weight, grad, state],
+                [weight],
+                lr=lr,
+                wd=wd,
+                momentum=self.momentum,
+                wd_lh=self.wd_lh,
+                **self._numbers(),
+            )
 
 
 @register

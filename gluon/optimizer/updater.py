@@ -1,4 +1,6 @@
-"""Updater: an optimizer with the states of all weights; saved and loaded as arrays and JSON, never as a pickle."""
+"""Updater: an optimizer with the states of all weights; saved and loaded as arrays and JSON, never
+as a pickle."""
+
 from __future__ import annotations
 
 import json
@@ -15,7 +17,8 @@ META = "__meta__"
 
 
 class Updater:
-    """`updater(index, grad, weight)` updates a weight (or lists of them) in place; makes states when first needed."""
+    """`updater(index, grad, weight)` updates a weight (or lists of them) in place; makes states
+    when first needed."""
 
     def __init__(self, optimizer: Optimizer):
         self.optimizer = optimizer
@@ -49,10 +52,17 @@ class Updater:
         """Weights of one dtype in one call."""
         dtypes = {w._spec.dtype for w in weight}
         for dtype in dtypes:
-            part = range(len(index)) if len(dtypes) == 1 else \
-                [k for k, w in enumerate(weight) if w._spec.dtype == dtype]
-            self.optimizer.update_multi_precision([index[k] for k in part], [weight[k] for k in part],
-                                                  [grad[k] for k in part], [self.states[index[k]] for k in part])
+            part = (
+                range(len(index))
+                if len(dtypes) == 1
+                else [k for k, w in enumerate(weight) if w._spec.dtype == dtype]
+            )
+            self.optimizer.update_multi_precision(
+                [index[k] for k in part],
+                [weight[k] for k in part],
+                [grad[k] for k in part],
+                [self.states[index[k]] for k in part],
+            )
 
     def sync_state_context(self, state, context):
         """A state on another device."""
@@ -62,7 +72,7 @@ class Updater:
             return type(state)(self.sync_state_context(s, context) for s in state)
         return state
 
-    # ---- files ---------------------------------------------------------------------------------------------
+    # ---- files -----------------------------------------------------------------------------------
 
     def get_states(self, dump_optimizer=False) -> bytes:
         """The states as bytes; dump_optimizer: with the optimizer's numbers and counts."""
@@ -75,6 +85,7 @@ class Updater:
             if isinstance(state, (tuple, list)):
                 return [plain(s, f"{path}.{i}") for i, s in enumerate(state)]
             return state
+
         meta = {"format": FORMAT, "states": [[i, plain(s, str(i))] for i, s in self.states.items()]}
         if dump_optimizer:
             meta["optimizer"] = _describe(self.optimizer)
@@ -82,14 +93,20 @@ class Updater:
         return serialization.save_tobuffer({META: from_memory(text), **arrays})
 
     def set_states(self, states: bytes) -> None:
-        """Takes what get_states gave. Raises MXNetError for anything else; pickles are never read."""
+        """Takes what get_states gave. Raises MXNetError for anything else; pickles are never
+        read."""
         if bytes(states[:1]) == b"\x80" or states[:4] in (b"(dp0", b"ccop"):
-            raise MXNetError("set_states: these are pickled states, as MXNet writes them; plait does not read pickles, "
-                             "because reading one can run any code\n  fix: train on without the old states, or convert them "
-                             "with MXNet to arrays (nd.save)")
+            raise MXNetError(
+                "set_states: these are pickled states, as MXNet writes them; plait does not read"
+                " pickles, because reading one can run any code\n  fix: train on without the old"
+                " states, or convert them with MXNet to arrays (nd.save)"
+            )
         loaded = serialization.load_frombuffer(states)
         if not isinstance(loaded, dict) or META not in loaded:
-            raise MXNetError("set_states: these are no optimizer states\n  fix: write them with Trainer.save_states")
+            raise MXNetError(
+                "set_states: these are no optimizer states\n  fix: write them with"
+                " Trainer.save_states"
+            )
         meta = json.loads(loaded.pop(META).asnumpy().tobytes().decode())
         if meta.get("format") != FORMAT:
             raise MXNetError(f"set_states: format must be {FORMAT}, got {meta.get('format')}")
@@ -98,6 +115,7 @@ class Updater:
             if isinstance(state, str):
                 return loaded[state]
             return tuple(nested(s) for s in state) if isinstance(state, list) else state
+
         if "optimizer" in meta:
             _restore(self.optimizer, meta["optimizer"])
         self.states = {i: nested(s) for i, s in meta["states"]}
@@ -105,8 +123,12 @@ class Updater:
 
 
 def _is_plain(value) -> bool:
-    return value is None or isinstance(value, (bool, int, float, str)) or \
-        isinstance(value, list) and all(map(_is_plain, value))
+    return (
+        value is None
+        or isinstance(value, (bool, int, float, str))
+        or isinstance(value, list)
+        and all(map(_is_plain, value))
+    )
 
 
 def _plain_attributes(thing) -> dict:
@@ -115,24 +137,38 @@ def _plain_attributes(thing) -> dict:
 
 def _describe(optimizer: Optimizer) -> dict:
     counts = [[device, list(c.items())] for device, c in optimizer._all_index_update_counts.items()]
-    found = {"class": type(optimizer).__name__, "attributes": _plain_attributes(optimizer), "counts": counts}
+    found = {
+        "class": type(optimizer).__name__,
+        "attributes": _plain_attributes(optimizer),
+        "counts": counts,
+    }
     if optimizer.lr_scheduler is not None:
-        found["scheduler"] = {"class": type(optimizer.lr_scheduler).__name__,
-                              "attributes": _plain_attributes(optimizer.lr_scheduler)}
+        found["scheduler"] = {
+            "class": type(optimizer.lr_scheduler).__name__,
+            "attributes": _plain_attributes(optimizer.lr_scheduler),
+        }
     return found
 
 
 def _restore(optimizer: Optimizer, saved: dict) -> None:
     if saved["class"] != type(optimizer).__name__:
-        raise MXNetError(f"set_states: the states belong to {saved['class']}, the optimizer is "
-                         f"{type(optimizer).__name__}\n  fix: make the Trainer with {saved['class'].lower()!r}")
+        raise MXNetError(
+            f"set_states: the states belong to {saved['class']}, the optimizer is "
+            f"{type(optimizer).__name__}\n  fix: make the Trainer with {saved['class'].lower()!r}"
+        )
     for key, value in saved["attributes"].items():
         if key in optimizer.__dict__ and _is_plain(optimizer.__dict__[key]):
             setattr(optimizer, key, value)
-    optimizer._all_index_update_counts = {device: {i: n for i, n in counts} for device, counts in saved["counts"]}
+    optimizer._all_index_update_counts = {
+        device: {i: n for i, n in counts} for device, counts in saved["counts"]
+    }
     optimizer._index_update_count = optimizer._all_index_update_counts.setdefault(0, {})
     scheduler = saved.get("scheduler")
-    if scheduler and optimizer.lr_scheduler is not None and type(optimizer.lr_scheduler).__name__ == scheduler["class"]:
+    if (
+        scheduler
+        and optimizer.lr_scheduler is not None
+        and type(optimizer.lr_scheduler).__name__ == scheduler["class"]
+    ):
         optimizer.lr_scheduler.__dict__.update(scheduler["attributes"])
 
 

@@ -1,4 +1,6 @@
-"""Recurrent layers RNN, LSTM, GRU: all layers and directions over the whole sequence as one fused operator."""
+"""Recurrent layers RNN, LSTM, GRU: all layers and directions over the whole sequence as one fused
+operator."""
+
 from __future__ import annotations
 
 from ... import ndarray as nd
@@ -13,36 +15,80 @@ __all__ = ["RNN", "LSTM", "GRU"]
 
 
 class _RNNLayer(HybridBlock):
-    """What the recurrent layers have in common. `gates`: blocks of rows of the weights; `n_states`: LSTM has two."""
+    """What the recurrent layers have in common. `gates`: blocks of rows of the weights; `n_states`:
+    LSTM has two."""
 
     size_argument = "input_size"
     gates, n_states = 1, 1
 
-    def __init__(self, hidden_size, num_layers, layout, dropout, bidirectional, input_size, initializers, mode, dtype,
-                 projection_size=None, state_clip_min=None, state_clip_max=None, state_clip_nan=False,
-                 use_sequence_length=False, **kwargs):
+    def __init__(
+        self,
+        hidden_size,
+        num_layers,
+        layout,
+        dropout,
+        bidirectional,
+        input_size,
+        initializers,
+        mode,
+        dtype,
+        projection_size=None,
+        state_clip_min=None,
+        state_clip_max=None,
+        state_clip_nan=False,
+        use_sequence_length=False,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         check_layout(layout)
-        self._hidden_size, self._num_layers, self._mode, self._layout = hidden_size, num_layers, mode, layout
-        self._dropout, self._directions, self._input_size = dropout, ["l", "r"] if bidirectional else ["l"], input_size
+        self._hidden_size, self._num_layers, self._mode, self._layout = (
+            hidden_size,
+            num_layers,
+            mode,
+            layout,
+        )
+        self._dropout, self._directions, self._input_size = (
+            dropout,
+            ["l", "r"] if bidirectional else ["l"],
+            input_size,
+        )
         self._projection_size, self._dtype = projection_size, dtype_name(dtype)
         self._use_sequence_length = use_sequence_length
-        self._clip = {} if mode != "lstm" else {
-            "lstm_state_clip_min": state_clip_min, "lstm_state_clip_max": state_clip_max,
-            "lstm_state_clip_nan": state_clip_nan}
+        self._clip = (
+            {}
+            if mode != "lstm"
+            else {
+                "lstm_state_clip_min": state_clip_min,
+                "lstm_state_clip_max": state_clip_max,
+                "lstm_state_clip_nan": state_clip_nan,
+            }
+        )
         self._initializers = initializers
         rows, out = self.gates * hidden_size, projection_size or hidden_size
         with self.name_scope():
             for layer in range(num_layers):
                 for d in self._directions:
-                    shapes = {"i2h_weight": (rows, self._inputs_of(layer)), "h2h_weight": (rows, out),
-                              "i2h_bias": (rows,), "h2h_bias": (rows,)}
+                    shapes = {
+                        "i2h_weight": (rows, self._inputs_of(layer)),
+                        "h2h_weight": (rows, out),
+                        "i2h_bias": (rows,),
+                        "h2h_bias": (rows,),
+                    }
                     if projection_size:
                         shapes["h2r_weight"] = (projection_size, hidden_size)
                     for name, shape in shapes.items():
                         full = f"{d}{layer}_{name}"
-                        setattr(self, full, self.params.get(full, shape=shape, init=initializers[name], dtype=dtype,
-                                                            allow_deferred_init=True))
+                        setattr(
+                            self,
+                            full,
+                            self.params.get(
+                                full,
+                                shape=shape,
+                                init=initializers[name],
+                                dtype=dtype,
+                                allow_deferred_init=True,
+                            ),
+                        )
 
     def _inputs_of(self, layer: int) -> int:
         """The number of inputs of a layer; 0 is unknown."""
@@ -63,7 +109,8 @@ class _RNNLayer(HybridBlock):
         more += [f"dropout={self._dropout}"] if self._dropout else []
         more += ["bidirectional"] if len(self._directions) == 2 else []
         n_in = self.l0_i2h_weight.shape[1]
-        return f"{type(self).__name__}({', '.join([f'{n_in or None} -> {self._hidden_size}', self._layout, *more])})"
+        sizes = f"{n_in or None} -> {self._hidden_size}"
+        return f"{type(self).__name__}({', '.join([sizes, self._layout, *more])})"
 
     def cast(self, dtype):
         super().cast(dtype)
@@ -72,13 +119,18 @@ class _RNNLayer(HybridBlock):
     def state_info(self, batch_size: int = 0) -> list[dict]:
         """Shapes of the states: (layers * directions, batch, size), and their dtype."""
         n = self._num_layers * len(self._directions)
-        sizes = [self._projection_size or self._hidden_size, self._hidden_size][:self.n_states]
-        return [{"shape": (n, batch_size, size), "__layout__": "LNC", "dtype": self._dtype} for size in sizes]
+        sizes = [self._projection_size or self._hidden_size, self._hidden_size][: self.n_states]
+        return [
+            {"shape": (n, batch_size, size), "__layout__": "LNC", "dtype": self._dtype}
+            for size in sizes
+        ]
 
     def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs) -> list:
         """States to begin with. func: makes an array from shape=, dtype= and **kwargs."""
-        return [func(name=f"{self.prefix}h0_{i}", **info | kwargs)
-                for i, info in enumerate(self.state_info(batch_size))]
+        return [
+            func(name=f"{self.prefix}h0_{i}", **info | kwargs)
+            for i, info in enumerate(self.state_info(batch_size))
+        ]
 
     def __call__(self, inputs, states=None, sequence_length=None, **kwargs):
         """outputs, or (outputs, new states) when states are given.
@@ -89,17 +141,25 @@ class _RNNLayer(HybridBlock):
             sequence_length: (N,) integers, with use_sequence_length.
         """
         if self._use_sequence_length and sequence_length is None:
-            raise MXNetError(f"{type(self).__name__}: sequence_length is needed\n  fix: give it, or set "
-                             "use_sequence_length=False")
+            raise MXNetError(
+                f"{type(self).__name__}: sequence_length is needed\n  fix: give it, or set "
+                "use_sequence_length=False"
+            )
         given = states
         self._complete_shapes(getattr(inputs, "shape", None))
         if isinstance(inputs, NDArray):
             self._check_shapes(inputs, states)
             if states is None:
-                states = self.begin_state(inputs.shape[self._layout.find("N")], ctx=inputs.context, dtype=inputs.dtype)
+                states = self.begin_state(
+                    inputs.shape[self._layout.find("N")], ctx=inputs.context, dtype=inputs.dtype
+                )
         elif states is None:
             from ... import symbol as F
-            step = F.squeeze(F.slice_axis(inputs, axis=self._layout.find("T"), begin=0, end=1), axis=self._layout.find("T"))
+
+            step = F.squeeze(
+                F.slice_axis(inputs, axis=self._layout.find("T"), begin=0, end=1),
+                axis=self._layout.find("T"),
+            )
             states = [zero_state(F, step, info["shape"], 1) for info in self.state_info()]
         states = list(states) if isinstance(states, (list, tuple)) else [states]
         more = [sequence_length] if self._use_sequence_length else []
@@ -107,34 +167,61 @@ class _RNNLayer(HybridBlock):
         return outputs if given is None else (outputs, new_states)
 
     def _complete_shapes(self, shape) -> None:
-        """Sets the shapes of parameters that wait for the number of inputs; they are packed before the operator."""
+        """Sets the shapes of parameters that wait for the number of inputs; they are packed before
+        the operator."""
         if shape is None or len(shape) != 3 or self.l0_i2h_weight.shape[1]:
             return
         self._input_size = shape[2]
         for d in self._directions:
-            getattr(self, f"{d}0_i2h_weight").shape = (self.gates * self._hidden_size, self._input_size)
+            getattr(self, f"{d}0_i2h_weight").shape = (
+                self.gates * self._hidden_size,
+                self._input_size,
+            )
 
     def _check_shapes(self, inputs, states) -> None:
         if inputs.ndim != 3:
-            raise ShapeError(type(self).__name__, f"data must be {', '.join(self._layout)} (3 axes), got {inputs.shape}")
+            raise ShapeError(
+                type(self).__name__,
+                f"data must be {', '.join(self._layout)} (3 axes), got {inputs.shape}",
+            )
         if states is None:
             return
         states = states if isinstance(states, (list, tuple)) else [states]
         want = [info["shape"] for info in self.state_info(inputs.shape[self._layout.find("N")])]
         if [tuple(s.shape) for s in states] != want:
-            raise ShapeError(type(self).__name__, f"Invalid recurrent state shape. Expecting {', '.join(map(str, want))}, "
-                             f"got {', '.join(str(s.shape) for s in states)}",
-                             fix=f"layer.begin_state(batch_size={want[0][1]})")
+            raise ShapeError(
+                type(self).__name__,
+                f"Invalid recurrent state shape. Expecting {', '.join(map(str, want))}, "
+                f"got {', '.join(str(s.shape) for s in states)}",
+                fix=f"layer.begin_state(batch_size={want[0][1]})",
+            )
 
     def hybrid_forward(self, F, inputs, states, sequence_length=None, **params):
         """The operator between the changes of layout. Returns (outputs, list of states)."""
         if self._layout == "NTC":
             inputs = F.swapaxes(inputs, dim1=0, dim2=1)
-        vector = F._rnn_param_concat(*[F.reshape(params[n], shape=(-1,)) for n in self._parameter_names()], dim=0)
-        more = {} if sequence_length is None else {"sequence_length": sequence_length, "use_sequence_length": True}
-        found = F.RNN(inputs, vector, *states, state_size=self._hidden_size, num_layers=self._num_layers,
-                      bidirectional=len(self._directions) == 2, p=self._dropout, state_outputs=True, mode=self._mode,
-                      projection_size=self._projection_size, **self._clip, **more)
+        vector = F._rnn_param_concat(
+            *[F.reshape(params[n], shape=(-1,)) for n in self._parameter_names()], dim=0
+        )
+        more = (
+            {}
+            if sequence_length is None
+            else {"sequence_length": sequence_length, "use_sequence_length": True}
+        )
+        found = F.RNN(
+            inputs,
+            vector,
+            *states,
+            state_size=self._hidden_size,
+            num_layers=self._num_layers,
+            bidirectional=len(self._directions) == 2,
+            p=self._dropout,
+            state_outputs=True,
+            mode=self._mode,
+            projection_size=self._projection_size,
+            **self._clip,
+            **more,
+        )
         outputs, *new_states = found
         if self._layout == "NTC":
             outputs = F.swapaxes(outputs, dim1=0, dim2=1)
@@ -147,7 +234,9 @@ class _RNNLayer(HybridBlock):
         stack = rnn_cell.HybridSequentialRNNCell(prefix=self.prefix, params=self.params)
         with stack.name_scope():
             for layer in range(self._num_layers):
-                cells = [self._cell(f"{d}{layer}_", self._inputs_of(layer)) for d in self._directions]
+                cells = [
+                    self._cell(f"{d}{layer}_", self._inputs_of(layer)) for d in self._directions
+                ]
                 stack.add(cells[0] if len(cells) == 1 else rnn_cell.BidirectionalCell(*cells))
                 if self._dropout > 0 and layer != self._num_layers - 1:
                     stack.add(rnn_cell.DropoutCell(self._dropout))
@@ -157,12 +246,20 @@ class _RNNLayer(HybridBlock):
 
     def _cell_arguments(self, prefix, input_size) -> dict:
         names = ("i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias")
-        return {f"{n}_initializer": self._initializers[n] for n in names} | {"prefix": prefix, "input_size": input_size}
+        return {f"{n}_initializer": self._initializers[n] for n in names} | {
+            "prefix": prefix,
+            "input_size": input_size,
+        }
 
 
 def _initializers(i2h_weight, h2h_weight, i2h_bias, h2h_bias, h2r_weight=None) -> dict:
-    return {"i2h_weight": i2h_weight, "h2h_weight": h2h_weight, "i2h_bias": i2h_bias, "h2h_bias": h2h_bias,
-            "h2r_weight": h2r_weight}
+    return {
+        "i2h_weight": i2h_weight,
+        "h2h_weight": h2h_weight,
+        "i2h_bias": i2h_bias,
+        "h2h_bias": h2h_bias,
+        "h2r_weight": h2r_weight,
+    }
 
 
 class RNN(_RNNLayer):
@@ -178,18 +275,47 @@ class RNN(_RNNLayer):
     Source: Elman 1990.
     """
 
-    def __init__(self, hidden_size, num_layers=1, activation="relu", layout="TNC", dropout=0, bidirectional=False,
-                 i2h_weight_initializer=None, h2h_weight_initializer=None, i2h_bias_initializer="zeros",
-                 h2h_bias_initializer="zeros", input_size=0, dtype="float32", **kwargs):
+    def __init__(
+        self,
+        hidden_size,
+        num_layers=1,
+        activation="relu",
+        layout="TNC",
+        dropout=0,
+        bidirectional=False,
+        i2h_weight_initializer=None,
+        h2h_weight_initializer=None,
+        i2h_bias_initializer="zeros",
+        h2h_bias_initializer="zeros",
+        input_size=0,
+        dtype="float32",
+        **kwargs,
+    ):
         if activation not in ("relu", "tanh"):
             raise InvalidValue(f"RNN: activation must be 'relu' or 'tanh', got {activation!r}")
         self._activation = activation
-        super().__init__(hidden_size, num_layers, layout, dropout, bidirectional, input_size, _initializers(
-            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer),
-            "rnn_" + activation, dtype, **kwargs)
+        super().__init__(
+            hidden_size,
+            num_layers,
+            layout,
+            dropout,
+            bidirectional,
+            input_size,
+            _initializers(
+                i2h_weight_initializer,
+                h2h_weight_initializer,
+                i2h_bias_initializer,
+                h2h_bias_initializer,
+            ),
+            "rnn_" + activation,
+            dtype,
+            **kwargs,
+        )
 
     def _cell(self, prefix, input_size):
-        return rnn_cell.RNNCell(self._hidden_size, self._activation, **self._cell_arguments(prefix, input_size))
+        return rnn_cell.RNNCell(
+            self._hidden_size, self._activation, **self._cell_arguments(prefix, input_size)
+        )
 
 
 class LSTM(_RNNLayer):
@@ -201,31 +327,94 @@ class LSTM(_RNNLayer):
         use_sequence_length: calls take sequence_length (N,); later outputs are 0, states stop.
     Source: Hochreiter and Schmidhuber 1997; projection: Sak et al. 2014.
     """
+
     gates, n_states = 4, 2
 
-    def __init__(self, hidden_size, num_layers=1, layout="TNC", dropout=0, bidirectional=False, input_size=0,
-                 i2h_weight_initializer=None, h2h_weight_initializer=None, i2h_bias_initializer="zeros",
-                 h2h_bias_initializer="zeros", projection_size=None, h2r_weight_initializer=None, state_clip_min=None,
-                 state_clip_max=None, state_clip_nan=False, dtype="float32", **kwargs):
-        super().__init__(hidden_size, num_layers, layout, dropout, bidirectional, input_size, _initializers(
-            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer,
-            h2r_weight_initializer), "lstm", dtype, projection_size, state_clip_min, state_clip_max, state_clip_nan,
-            **kwargs)
+    def __init__(
+        self,
+        hidden_size,
+        num_layers=1,
+        layout="TNC",
+        dropout=0,
+        bidirectional=False,
+        input_size=0,
+        i2h_weight_initializer=None,
+        h2h_weight_initializer=None,
+        i2h_bias_initializer="zeros",
+        h2h_bias_initializer="zeros",
+        projection_size=None,
+        h2r_weight_initializer=None,
+        state_clip_min=None,
+        state_clip_max=None,
+        state_clip_nan=False,
+        dtype="float32",
+        **kwargs,
+    ):
+        super().__init__(
+            hidden_size,
+            num_layers,
+            layout,
+            dropout,
+            bidirectional,
+            input_size,
+            _initializers(
+                i2h_weight_initializer,
+                h2h_weight_initializer,
+                i2h_bias_initializer,
+                h2h_bias_initializer,
+                h2r_weight_initializer,
+            ),
+            "lstm",
+            dtype,
+            projection_size,
+            state_clip_min,
+            state_clip_max,
+            state_clip_nan,
+            **kwargs,
+        )
 
     def _cell(self, prefix, input_size):
         return rnn_cell.LSTMCell(self._hidden_size, **self._cell_arguments(prefix, input_size))
 
 
 class GRU(_RNNLayer):
-    """Gated recurrent unit layers; arguments as RNN, use_sequence_length as LSTM. Source: Cho et al. 2014."""
+    """Gated recurrent unit layers; arguments as RNN, use_sequence_length as LSTM. Source: Cho et
+    al. 2014."""
+
     gates = 3
 
-    def __init__(self, hidden_size, num_layers=1, layout="TNC", dropout=0, bidirectional=False, input_size=0,
-                 i2h_weight_initializer=None, h2h_weight_initializer=None, i2h_bias_initializer="zeros",
-                 h2h_bias_initializer="zeros", dtype="float32", **kwargs):
-        super().__init__(hidden_size, num_layers, layout, dropout, bidirectional, input_size, _initializers(
-            i2h_weight_initializer, h2h_weight_initializer, i2h_bias_initializer, h2h_bias_initializer), "gru", dtype,
-            **kwargs)
+    def __init__(
+        self,
+        hidden_size,
+        num_layers=1,
+        layout="TNC",
+        dropout=0,
+        bidirectional=False,
+        input_size=0,
+        i2h_weight_initializer=None,
+        h2h_weight_initializer=None,
+        i2h_bias_initializer="zeros",
+        h2h_bias_initializer="zeros",
+        dtype="float32",
+        **kwargs,
+    ):
+        super().__init__(
+            hidden_size,
+            num_layers,
+            layout,
+            dropout,
+            bidirectional,
+            input_size,
+            _initializers(
+                i2h_weight_initializer,
+                h2h_weight_initializer,
+                i2h_bias_initializer,
+                h2h_bias_initializer,
+            ),
+            "gru",
+            dtype,
+            **kwargs,
+        )
 
     def _cell(self, prefix, input_size):
         return rnn_cell.GRUCell(self._hidden_size, **self._cell_arguments(prefix, input_size))

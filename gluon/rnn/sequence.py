@@ -1,4 +1,6 @@
-"""Sequences as one array or as a list of steps, and zero states that fit them; for arrays and symbols."""
+"""Sequences as one array or as a list of steps, and zero states that fit them; for arrays and
+symbols."""
+
 from __future__ import annotations
 
 from ... import ndarray as nd
@@ -13,19 +15,26 @@ def namespace(x):
     if isinstance(x, NDArray):
         return nd
     from ... import symbol
+
     return symbol
 
 
 def steps_of(length: int, inputs, layout: str) -> list:
-    """The steps of a sequence: a list as it is, an array cut along T. Raises ShapeError if there are not `length`."""
+    """The steps of a sequence: a list as it is, an array cut along T. Raises ShapeError if there
+    are not `length`."""
     if isinstance(inputs, (list, tuple)):
         if len(inputs) != length:
-            raise ShapeError("unroll", f"inputs must have length = {length} steps, got {len(inputs)}")
+            raise ShapeError(
+                "unroll", f"inputs must have length = {length} steps, got {len(inputs)}"
+            )
         return list(inputs)
     axis = layout.find("T")
     if isinstance(inputs, NDArray) and inputs.shape[axis] != length:
-        raise ShapeError("unroll", f"inputs must have length = {length} steps on axis {axis} (layout {layout}), got "
-                         f"shape {inputs.shape}")
+        raise ShapeError(
+            "unroll",
+            f"inputs must have length = {length} steps on axis {axis} (layout {layout}), got "
+            f"shape {inputs.shape}",
+        )
     steps = namespace(inputs).split(inputs, axis=axis, num_outputs=length, squeeze_axis=1)
     return [steps] if length == 1 else list(steps)
 
@@ -43,9 +52,12 @@ def check_layout(layout: str) -> None:
 
 
 def masked(outputs, length: int, valid_length, layout: str, merge: bool | None):
-    """Zeroes steps from valid_length (batch,) on; a list of steps if merge is False, else one array."""
+    """Zeroes steps from valid_length (batch,) on; a list of steps if merge is False, else one
+    array."""
     F, axis = namespace(outputs), layout.find("T")
-    data = F.SequenceMask(merged(outputs, layout), valid_length, use_sequence_length=True, axis=axis)
+    data = F.SequenceMask(
+        merged(outputs, layout), valid_length, use_sequence_length=True, axis=axis
+    )
     return steps_of(length, data, layout) if merge is False else data
 
 
@@ -59,10 +71,11 @@ def reversed_steps(steps: list, valid_length) -> list:
 
 
 def zero_state(F, step, shape: tuple[int, ...], batch_axis: int):
-    """Zeros of `shape`, but as long on batch_axis as the symbol `step` (N, C) has rows, whatever that will be."""
+    """Zeros of `shape`, but as long on batch_axis as the symbol `step` (N, C) has rows, whatever
+    that will be."""
     column = F.zeros_like(F.slice_axis(step, axis=1, begin=0, end=1))
     ones = [1] * len(shape)
-    column = F.reshape(column, shape=(*ones[:batch_axis], -1, *ones[batch_axis + 1:]))
+    column = F.reshape(column, shape=(*ones[:batch_axis], -1, *ones[batch_axis + 1 :]))
     for axis, size in enumerate(shape):
         if axis != batch_axis:
             column = F.broadcast_axis(column, axis=axis, size=size)

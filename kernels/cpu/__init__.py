@@ -1,4 +1,6 @@
-"""CPU kernels: C sources, and the table entries that choose among them; importing this module fills the table."""
+"""CPU kernels: C sources, and the table entries that choose among them; importing this module fills
+the table."""
+
 import importlib
 import pkgutil
 

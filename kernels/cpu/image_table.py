@@ -1,4 +1,5 @@
 """Entries of image operators."""
+
 from __future__ import annotations
 
 from math import prod
@@ -26,4 +27,8 @@ def normalize_entry(op, ins, outs, attrs):
         return None
     mean, std = (list(v if len(v) == c else v[:1] * c) for v in (attrs["mean"], attrs["std"]))
     fields = {"n_images": prod(n), "n_pixels": h * w, "n_channels": c, "mean": mean, "std": std}
-    return Native("plk_image_normalize_run", ("plk_image_normalize", fields), cost(x, *outs, steps=prod(x.shape)))
+    return Native(
+        "plk_image_normalize_run",
+        ("plk_image_normalize", fields),
+        cost(x, *outs, steps=prod(x.shape)),
+    )

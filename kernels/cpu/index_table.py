@@ -1,4 +1,5 @@
 """Entries of selections by indices."""
+
 from __future__ import annotations
 
 from math import prod
@@ -12,20 +13,39 @@ FLOATS = ("float32", "float64")
 
 
 def _take(function, shape, axis, indices, dtype, mode, types, rows=None):
-    """A kernel on an array of `shape` (outer, n, inner); None for indices that it does not read or must check."""
-    if indices.dtype not in INDEX_DTYPES or mode == "raise" or (shape[axis] == 0 and prod(indices.shape)):
+    """A kernel on an array of `shape` (outer, n, inner); None for indices that it does not read or
+    must check."""
+    if (
+        indices.dtype not in INDEX_DTYPES
+        or mode == "raise"
+        or (shape[axis] == 0 and prod(indices.shape))
+    ):
         return None
     count = prod(indices.shape)
-    fields = {"outer": prod(shape[:axis]), "n": shape[axis], "n_indices": count, "inner": prod(shape[axis + 1:]),
-                  "size": ITEM_BYTES[dtype], "index_dtype": code(indices.dtype), "wrap": mode == "wrap"}
+    fields = {
+        "outer": prod(shape[:axis]),
+        "n": shape[axis],
+        "n_indices": count,
+        "inner": prod(shape[axis + 1 :]),
+        "size": ITEM_BYTES[dtype],
+        "index_dtype": code(indices.dtype),
+        "wrap": mode == "wrap",
+    }
     return Native(function, ("plk_take", fields), cost(*types, steps=10 * count))
 
 
 @native("take")
 def take_entry(op, ins, outs, attrs):
     a, indices = ins
-    return _take("plk_take_run", a.shape, one_axis(op.name, attrs["axis"], len(a.shape)), indices, a.dtype, attrs["mode"],
-                 (*outs, *outs))
+    return _take(
+        "plk_take_run",
+        a.shape,
+        one_axis(op.name, attrs["axis"], len(a.shape)),
+        indices,
+        a.dtype,
+        attrs["mode"],
+        (*outs, *outs),
+    )
 
 
 @native("Embedding")
@@ -41,8 +61,15 @@ def take_grad_entry(op, ins, outs, attrs):
     shape = attrs["shape"]
     if dy.dtype not in FLOATS:
         return None
-    return _take("plk_take_backward", shape, one_axis(op.name, attrs["axis"], len(shape)), indices, dy.dtype, attrs["mode"],
-                 (dy, dy, *outs))
+    return _take(
+        "plk_take_backward",
+        shape,
+        one_axis(op.name, attrs["axis"], len(shape)),
+        indices,
+        dy.dtype,
+        attrs["mode"],
+        (dy, dy, *outs),
+    )
 
 
 @native("pick", "batch_take", "_pick_grad")
@@ -50,8 +77,15 @@ def pick_entry(op, ins, outs, attrs):
     backward = op.name == "_pick_grad"
     whole = outs[0] if backward else ins[0]
     axis = one_axis(op.name, attrs.get("axis", 1), len(whole.shape))
-    return _take("plk_pick_backward" if backward else "plk_pick_run", whole.shape, axis, ins[1], whole.dtype,
-                 attrs.get("mode", "clip"), outs)
+    return _take(
+        "plk_pick_backward" if backward else "plk_pick_run",
+        whole.shape,
+        axis,
+        ins[1],
+        whole.dtype,
+        attrs.get("mode", "clip"),
+        outs,
+    )
 
 
 @native("one_hot")
@@ -59,8 +93,15 @@ def one_hot_entry(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if x.dtype not in INDEX_DTYPES:
         return None
-    fields = {"n_indices": prod(x.shape), "depth": attrs["depth"], "size": ITEM_BYTES[y.dtype], "index_dtype": code(x.dtype),
-                  "dtype": code(y.dtype), "on": attrs["on_value"], "off": attrs["off_value"]}
+    fields = {
+        "n_indices": prod(x.shape),
+        "depth": attrs["depth"],
+        "size": ITEM_BYTES[y.dtype],
+        "index_dtype": code(x.dtype),
+        "dtype": code(y.dtype),
+        "on": attrs["on_value"],
+        "off": attrs["off_value"],
+    }
     return Native("plk_one_hot_run", ("plk_one_hot", fields), cost(x, y, steps=prod(y.shape)))
 
 
@@ -70,6 +111,14 @@ def sequence_mask_entry(op, ins, outs, attrs):
     if not attrs["use_sequence_length"] or ins[1].dtype not in INDEX_DTYPES:
         return None
     axis = attrs["axis"]
-    fields = {"steps": x.shape[axis], "batch": x.shape[1 - axis], "inner": prod(x.shape[2:]), "size": ITEM_BYTES[x.dtype],
-                  "length_dtype": code(ins[1].dtype), "dtype": code(x.dtype), "batch_first": axis == 1, "value": attrs["value"]}
+    fields = {
+        "steps": x.shape[axis],
+        "batch": x.shape[1 - axis],
+        "inner": prod(x.shape[2:]),
+        "size": ITEM_BYTES[x.dtype],
+        "length_dtype": code(ins[1].dtype),
+        "dtype": code(x.dtype),
+        "batch_first": axis == 1,
+        "value": attrs["value"],
+    }
     return Native("plk_sequence_mask_run", ("plk_sequence_mask", fields), cost(x, x))

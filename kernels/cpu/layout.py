@@ -1,4 +1,6 @@
-"""Shapes and costs as kernels want them: collapsed dimensions, strides in elements, dtype numbers, microseconds."""
+"""Shapes and costs as kernels want them: collapsed dimensions, strides in elements, dtype numbers,
+microseconds."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,8 +11,8 @@ from ..record import DTYPES, Type
 from ..spec import ITEM_BYTES
 
 MAX_DIMS = lib.PLK_MAX_DIMS
-BYTES_PER_US = 10_000.0       # one core: 10 GB/s
-FLOPS_PER_US = 50_000.0       # one core: 50 GFLOP/s in matrix products
+BYTES_PER_US = 10_000.0  # one core: 10 GB/s
+FLOPS_PER_US = 50_000.0  # one core: 50 GFLOP/s in matrix products
 
 
 def code(dtype: str) -> int:
@@ -23,7 +25,8 @@ def nbytes(*types: Type) -> int:
 
 
 def cost(*types: Type, steps: float = 0.0) -> float:
-    """Microseconds on one core to stream these arrays and take `steps` elementary steps (1 ns each)."""
+    """Microseconds on one core to stream these arrays and take `steps` elementary steps (1 ns
+    each)."""
     return 0.1 + nbytes(*types) / BYTES_PER_US + steps / 1000
 
 
@@ -43,7 +46,8 @@ def broadcast_strides(shape: Sequence[int], out: Sequence[int]) -> list[int]:
 
 
 def collapse(shape: Sequence[int], *strides: Sequence[int]) -> tuple[list[int], list[list[int]]]:
-    """Drops axes of size 1 and merges neighbours that every array walks as one. Returns (shape, strides of each)."""
+    """Drops axes of size 1 and merges neighbours that every array walks as one. Returns (shape,
+    strides of each)."""
     out_shape: list[int] = []
     outs: list[list[int]] = [[] for _ in strides]
     for axis, n in enumerate(shape):

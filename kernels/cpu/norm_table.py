@@ -1,4 +1,5 @@
 """Entries of the normalisations and of their fused backward operator, float32."""
+
 from __future__ import annotations
 
 from math import prod
@@ -7,7 +8,7 @@ from ..native import Native, native
 from ..shapes import many_axes, one_axis
 from .layout import cost
 
-STEPS = 0.6                   # per element: three passes of a few operations
+STEPS = 0.6  # per element: three passes of a few operations
 
 
 def _float32(types):
@@ -35,15 +36,26 @@ def group_norm_entry(op, ins, outs, attrs):
     if not _float32(ins) or channels == 0:
         return None
     groups = attrs.get("num_groups", channels)
-    return _rows("plk_row_norm_run", ins, outs, n * groups, channels // groups * prod(space), groups, False, attrs["eps"])
+    return _rows(
+        "plk_row_norm_run",
+        ins,
+        outs,
+        n * groups,
+        channels // groups * prod(space),
+        groups,
+        False,
+        attrs["eps"],
+    )
 
 
 def _batch(function, ins, outs, shape, axis, **fields):
-    n, channels, space = prod(shape[:axis]), shape[axis], prod(shape[axis + 1:])
+    n, channels, space = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     if n * channels * space == 0:
         return None
     fields |= {"n": n, "channels": channels, "space": space}
-    return Native(function, ("plk_batch_norm", fields), cost(*ins, *outs, steps=STEPS * prod(shape)))
+    return Native(
+        function, ("plk_batch_norm", fields), cost(*ins, *outs, steps=STEPS * prod(shape))
+    )
 
 
 @native("BatchNorm")
@@ -51,9 +63,17 @@ def batch_norm_entry(op, ins, outs, attrs):
     shape = ins[0].shape
     if not _float32(ins):
         return None
-    return _batch("plk_batch_norm_run", ins, outs, shape, one_axis(op.name, attrs["axis"], len(shape)), eps=attrs["eps"],
-                  momentum=attrs["momentum"], fix_gamma=attrs["fix_gamma"],
-                  batch_stats=bool(attrs["train"] and not attrs["use_global_stats"]))
+    return _batch(
+        "plk_batch_norm_run",
+        ins,
+        outs,
+        shape,
+        one_axis(op.name, attrs["axis"], len(shape)),
+        eps=attrs["eps"],
+        momentum=attrs["momentum"],
+        fix_gamma=attrs["fix_gamma"],
+        batch_stats=bool(attrs["train"] and not attrs["use_global_stats"]),
+    )
 
 
 @native("_norm_grad")
@@ -64,14 +84,26 @@ def norm_grad_entry(op, ins, outs, attrs):
         return None
     others = [a for a in range(len(shape)) if a not in axes]
     held = [a for a, n in enumerate(gamma.shape) if n != 1]
-    if len(others) == 1 and held in ([], others) and gamma.shape[others[0]] == shape[others[0]]:    # by channel
+    # by channel
+    if len(others) == 1 and held in ([], others) and gamma.shape[others[0]] == shape[others[0]]:
         return _batch("plk_batch_norm_backward", ins, outs, shape, others[0], eps=attrs["eps"])
     if axes != list(range(len(shape) - len(axes), len(shape))):
         return None
     n = prod(shape[a] for a in axes)
     if len(axes) == 1 and held in ([], axes) and gamma.shape[axes[0]] == n:
-        return _rows("plk_row_norm_backward", ins, outs, prod(shape[:axes[0]]), n, 1, True, attrs["eps"])
+        return _rows(
+            "plk_row_norm_backward", ins, outs, prod(shape[: axes[0]]), n, 1, True, attrs["eps"]
+        )
     last = axes[0] - 1
     if held in ([], [last]) and gamma.shape[last] == shape[last]:
-        return _rows("plk_row_norm_backward", ins, outs, prod(shape[:axes[0]]), n, shape[last], False, attrs["eps"])
+        return _rows(
+            "plk_row_norm_backward",
+            ins,
+            outs,
+            prod(shape[: axes[0]]),
+            n,
+            shape[last],
+            False,
+            attrs["eps"],
+        )
     return None

@@ -1,4 +1,5 @@
 """Finds and loads oneDNN, and OpenBLAS where it is absent; both come as wheels."""
+
 from __future__ import annotations
 
 import functools
@@ -8,6 +9,7 @@ from ...engine import lib
 
 def _file_of(package: str, prefix: str) -> str | None:
     from importlib import metadata
+
     try:
         files = metadata.files(package) or ()
     except metadata.PackageNotFoundError:

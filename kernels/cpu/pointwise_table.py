@@ -1,4 +1,5 @@
 """Entries of every operator that is an expression, of casts and of fills."""
+
 from __future__ import annotations
 
 from math import prod
@@ -10,31 +11,52 @@ from ..record import FLOATS, REGISTRY
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
 
 INTEGERS = ("uint8", "int8", "int32", "int64", "bool")
-CALL_STEPS = 4                # a math function costs about as much as this many additions
+CALL_STEPS = 4  # a math function costs about as much as this many additions
 
 
 def broadcast_fields(shape, in_shapes) -> dict | None:
-    """The fields of plk_pointwise that describe arrays; None where they need more than MAX_DIMS dimensions."""
+    """The fields of plk_pointwise that describe arrays; None where they need more than MAX_DIMS
+    dimensions."""
     dims, strides = collapse(shape, *(broadcast_strides(s, shape) for s in in_shapes))
     if len(dims) > MAX_DIMS:
         return None
-    return {"n_in": len(in_shapes), "ndim": len(dims), "n": prod(shape), "shape": dims, "strides": strides,
-                "in_n": [prod(s) for s in in_shapes]}
+    return {
+        "n_in": len(in_shapes),
+        "ndim": len(dims),
+        "n": prod(shape),
+        "shape": dims,
+        "strides": strides,
+        "in_n": [prod(s) for s in in_shapes],
+    }
 
 
 def loop_native(name, e, ins, y, constants=()):
-    """The generated loop `name` of expression `e` on inputs of y's dtype; None where there is none for it."""
+    """The generated loop `name` of expression `e` on inputs of y's dtype; None where there is none
+    for it."""
     dtype = y.dtype
-    if dtype not in FLOATS and (e.dtypes != "all" or dtype not in INTEGERS) or any(t.dtype != dtype for t in ins):
+    if (
+        dtype not in FLOATS
+        and (e.dtypes != "all" or dtype not in INTEGERS)
+        or any(t.dtype != dtype for t in ins)
+    ):
         return None
     number = lib.plk_pointwise_find(name.encode())
     fields = broadcast_fields(y.shape, [t.shape for t in ins])
     if number < 0 or fields is None:
         return None
     weight = 1 + CALL_STEPS * e.text.count("(")
-    fields |= {"op": number, "dtype": code(dtype), "work": fields["n"] * weight // 2, "n_constants": len(constants),
-                   "constants": list(constants)}
-    return Native("plk_pointwise_run", ("plk_pointwise", fields), cost(*ins, y, steps=fields["n"] * weight / 8))
+    fields |= {
+        "op": number,
+        "dtype": code(dtype),
+        "work": fields["n"] * weight // 2,
+        "n_constants": len(constants),
+        "constants": list(constants),
+    }
+    return Native(
+        "plk_pointwise_run",
+        ("plk_pointwise", fields),
+        cost(*ins, y, steps=fields["n"] * weight / 8),
+    )
 
 
 def pointwise_entry(op, ins, outs, attrs):
@@ -77,7 +99,13 @@ def add_n_entry(op, ins, outs, attrs):
 
 @native("_contrib_div_sqrt_dim")
 def div_sqrt_dim_entry(op, ins, outs, attrs):
-    return loop_native("scale", LOOPS["scale"], ins, outs[0], [ins[0].shape[-1] ** -0.5] if ins[0].shape[-1] else [1.0])
+    return loop_native(
+        "scale",
+        LOOPS["scale"],
+        ins,
+        outs[0],
+        [ins[0].shape[-1] ** -0.5] if ins[0].shape[-1] else [1.0],
+    )
 
 
 for _op in set(REGISTRY.values()):
@@ -88,5 +116,8 @@ for _op in set(REGISTRY.values()):
 @native("Cast", "amp_cast")
 def cast_entry(op, ins, outs, attrs):
     n = prod(ins[0].shape)
-    return Native("plk_cast_run", ("plk_cast", {"n": n, "from": code(ins[0].dtype), "to": code(outs[0].dtype)}),
-                  cost(*ins, *outs, steps=n / 2))
+    return Native(
+        "plk_cast_run",
+        ("plk_cast", {"n": n, "from": code(ins[0].dtype), "to": code(outs[0].dtype)}),
+        cost(*ins, *outs, steps=n / 2),
+    )

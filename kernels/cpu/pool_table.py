@@ -1,4 +1,5 @@
 """Entries of pooling, float32 with channels first."""
+
 from __future__ import annotations
 
 from math import prod
@@ -12,16 +13,48 @@ KINDS = {"max": lib.PLK_POOL_MAX, "avg": lib.PLK_POOL_AVG, "sum": lib.PLK_POOL_S
 
 
 def _pool(function, attrs, shape, types):
-    geometry = {k: attrs[k] for k in ("kernel", "pool_type", "global_pool", "pooling_convention", "stride", "pad", "layout")}
+    geometry = {
+        k: attrs[k]
+        for k in (
+            "kernel",
+            "pool_type",
+            "global_pool",
+            "pooling_convention",
+            "stride",
+            "pad",
+            "layout",
+        )
+    }
     w = windows(shape, **geometry)
-    if w.channels_last or attrs["pool_type"] not in KINDS or any(t.dtype != "float32" for t in types) or 0 in w.size:
+    if (
+        w.channels_last
+        or attrs["pool_type"] not in KINDS
+        or any(t.dtype != "float32" for t in types)
+        or 0 in w.size
+    ):
         return None
     fill = 3 - len(w.size)
-    boxed = {name: (default,) * fill + tuple(values) for name, values, default in (
-        ("size", w.size, 1), ("kernel", w.kernel, 1), ("stride", w.stride, 1), ("pad", w.pad, 0), ("out", w.out, 1))}
-    fields = dict(planes=shape[0] * shape[1], kind=KINDS[attrs["pool_type"]],
-                  count_pad=attrs["count_include_pad"] is not False, **boxed)
-    return Native(function, ("plk_pool", fields), cost(*types, steps=shape[0] * shape[1] * prod(w.out) * prod(w.kernel)))
+    boxed = {
+        name: (default,) * fill + tuple(values)
+        for name, values, default in (
+            ("size", w.size, 1),
+            ("kernel", w.kernel, 1),
+            ("stride", w.stride, 1),
+            ("pad", w.pad, 0),
+            ("out", w.out, 1),
+        )
+    }
+    fields = dict(
+        planes=shape[0] * shape[1],
+        kind=KINDS[attrs["pool_type"]],
+        count_pad=attrs["count_include_pad"] is not False,
+        **boxed,
+    )
+    return Native(
+        function,
+        ("plk_pool", fields),
+        cost(*types, steps=shape[0] * shape[1] * prod(w.out) * prod(w.kernel)),
+    )
 
 
 @native("Pooling")

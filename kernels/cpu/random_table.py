@@ -1,4 +1,5 @@
 """Entries of random numbers and dropout."""
+
 from __future__ import annotations
 
 from math import prod
@@ -11,7 +12,11 @@ def _random(function, y, a, b):
     if y.dtype not in ("float32", "float64"):
         return None
     n = prod(y.shape)
-    return Native(function, ("plk_random", {"n": n, "dtype": code(y.dtype), "a": a, "b": b}), cost(y, steps=4 * n))
+    return Native(
+        function,
+        ("plk_random", {"n": n, "dtype": code(y.dtype), "a": a, "b": b}),
+        cost(y, steps=4 * n),
+    )
 
 
 @native("_random_uniform")
@@ -30,9 +35,21 @@ def dropout_entry(op, ins, outs, attrs):
     active = attrs["p"] > 0 and (attrs["train"] or attrs["mode"] == "always")
     if x.dtype != "float32":
         return None
-    dims, (strides,) = collapse(x.shape, broadcast_strides(mask.shape, x.shape)) if active else ([], [[]])
+    dims, (strides,) = (
+        collapse(x.shape, broadcast_strides(mask.shape, x.shape)) if active else ([], [[]])
+    )
     if len(dims) > MAX_DIMS:
         return None
     n = prod(x.shape)
-    fields = {"n": n, "n_mask": prod(mask.shape), "shape": dims, "strides": strides, "ndim": len(dims), "active": active, "p": attrs["p"]}
-    return Native("plk_dropout_run", ("plk_dropout", fields), cost(x, x, x, steps=2 * n if active else 0))
+    fields = {
+        "n": n,
+        "n_mask": prod(mask.shape),
+        "shape": dims,
+        "strides": strides,
+        "ndim": len(dims),
+        "active": active,
+        "p": attrs["p"],
+    }
+    return Native(
+        "plk_dropout_run", ("plk_dropout", fields), cost(x, x, x, steps=2 * n if active else 0)
+    )

@@ -1,4 +1,5 @@
 """Entries of reductions and positions of extremes, for float32 and float64."""
+
 from __future__ import annotations
 
 from math import prod
@@ -8,15 +9,24 @@ from ..native import Native, native
 from ..shapes import many_axes, one_axis
 from .layout import MAX_DIMS, code, contiguous, cost
 
-KINDS = {"sum": lib.PLK_SUM, "mean": lib.PLK_SUM, "nansum": lib.PLK_NANSUM, "_square_sum": lib.PLK_SUM_SQUARE,
-         "prod": lib.PLK_PROD, "nanprod": lib.PLK_NANPROD, "max": lib.PLK_MAX, "min": lib.PLK_MIN}
+KINDS = {
+    "sum": lib.PLK_SUM,
+    "mean": lib.PLK_SUM,
+    "nansum": lib.PLK_NANSUM,
+    "_square_sum": lib.PLK_SUM_SQUARE,
+    "prod": lib.PLK_PROD,
+    "nanprod": lib.PLK_NANPROD,
+    "max": lib.PLK_MAX,
+    "min": lib.PLK_MIN,
+}
 
 
 def reduce_native(x, y, axes, kind, scale=1.0, root=False):
     """A reduction of x over sorted axes. Returns None where there is no kernel for it."""
     if x.dtype not in ("float32", "float64") or y.dtype != x.dtype:
         return None
-    dims: list[list] = []                        # [size, stride, reduced], neighbours of one kind merged
+    # [size, stride, reduced], neighbours of one kind merged
+    dims: list[list] = []
     for axis, (n, stride) in enumerate(zip(x.shape, contiguous(x.shape))):
         if n == 1:
             continue
@@ -29,10 +39,22 @@ def reduce_native(x, y, axes, kind, scale=1.0, root=False):
     reduced = [d for d in dims if d[2]]
     if max(len(kept), len(reduced)) > MAX_DIMS:
         return None
-    fields = {"kind": kind, "dtype": code(x.dtype), "inner_reduced": inner_reduced, "root": root, "n_kept": len(kept),
-                  "n_reduced": len(reduced), "inner": inner, "n_out": prod(y.shape), "n_in": prod(x.shape),
-                  "kept_shape": [d[0] for d in kept], "kept_strides": [d[1] for d in kept],
-                  "reduced_shape": [d[0] for d in reduced], "reduced_strides": [d[1] for d in reduced], "scale": scale}
+    fields = {
+        "kind": kind,
+        "dtype": code(x.dtype),
+        "inner_reduced": inner_reduced,
+        "root": root,
+        "n_kept": len(kept),
+        "n_reduced": len(reduced),
+        "inner": inner,
+        "n_out": prod(y.shape),
+        "n_in": prod(x.shape),
+        "kept_shape": [d[0] for d in kept],
+        "kept_strides": [d[1] for d in kept],
+        "reduced_shape": [d[0] for d in reduced],
+        "reduced_strides": [d[1] for d in reduced],
+        "scale": scale,
+    }
     return Native("plk_reduce_run", ("plk_reduce", fields), cost(x, y, steps=prod(x.shape) / 8))
 
 
@@ -50,7 +72,9 @@ def reduce_entry(op, ins, outs, attrs):
 def norm_entry(op, ins, outs, attrs):
     axes = many_axes(op.name, attrs["axis"], len(ins[0].shape))
     first = attrs["ord"] == 1
-    return reduce_native(ins[0], outs[0], axes, lib.PLK_SUM_ABS if first else lib.PLK_SUM_SQUARE, root=not first)
+    return reduce_native(
+        ins[0], outs[0], axes, lib.PLK_SUM_ABS if first else lib.PLK_SUM_SQUARE, root=not first
+    )
 
 
 @native("argmax", "argmin", "argmax_channel")
@@ -61,6 +85,11 @@ def argmax_entry(op, ins, outs, attrs):
         return None
     shape = x.shape if axis is not None else (prod(x.shape),)
     axis = one_axis(op.name, axis or 0, len(shape))
-    fields = {"outer": prod(shape[:axis]), "n": shape[axis] if shape else 1, "inner": prod(shape[axis + 1:]),
-                  "dtype": code(x.dtype), "smallest": op.name == "argmin"}
+    fields = {
+        "outer": prod(shape[:axis]),
+        "n": shape[axis] if shape else 1,
+        "inner": prod(shape[axis + 1 :]),
+        "dtype": code(x.dtype),
+        "smallest": op.name == "argmin",
+    }
     return Native("plk_argmax_run", ("plk_argmax", fields), cost(x, *outs, steps=prod(x.shape)))

@@ -1,8 +1,11 @@
-"""Arithmetic, comparison and logic between two arrays or an array and a number, and the choice between two arrays.
+"""Arithmetic, comparison and logic between two arrays or an array and a number, and the choice
+between two arrays.
 
-Each row of the tables makes the record of the equal-shape form (`elemwise_add`, `_equal`), of the broadcasting form
-(`broadcast_add`) and of the forms with a number (`_plus_scalar`). In plait all of them broadcast.
+Each row of the tables makes the record of the equal-shape form (`elemwise_add`, `_equal`), of the
+broadcasting form (`broadcast_add`) and of the forms with a number (`_plus_scalar`). In plait all of
+them broadcast.
 """
+
 from __future__ import annotations
 
 import math
@@ -17,9 +20,10 @@ from ..shapes import broadcast_shapes, describe, same_dtype
 NUMBER = (Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True))
 
 
-# --- references -----------------------------------------------------------------------------------------------------
+# ---- references ----------------------------------------------------------------------------------
 def _number(xp, x, scalar):
-    """The number as x's arithmetic sees it: integers get it truncated and wrapped into their range."""
+    """The number as x's arithmetic sees it: integers get it truncated and wrapped into their
+    range."""
     if x.dtype.kind == "f":
         return scalar
     if not math.isfinite(scalar):
@@ -27,12 +31,17 @@ def _number(xp, x, scalar):
         return xp.asarray(info.max if scalar > 0 else info.min if scalar < 0 else 0, dtype=x.dtype)
     bits = 8 * x.dtype.itemsize
     whole = int(scalar) % (1 << bits)
-    return xp.asarray(whole - (1 << bits) if x.dtype.kind == "i" and whole >> (bits - 1) else whole, dtype=x.dtype)
+    return xp.asarray(
+        whole - (1 << bits) if x.dtype.kind == "i" and whole >> (bits - 1) else whole, dtype=x.dtype
+    )
 
 
 def _on_arrays(fn):
     def ref(xp, a, b):
-        return fn(xp, a.astype(xp.uint8), b.astype(xp.uint8)) if a.dtype.kind == "b" else fn(xp, a, b)
+        return (
+            fn(xp, a.astype(xp.uint8), b.astype(xp.uint8)) if a.dtype.kind == "b" else fn(xp, a, b)
+        )
+
     return ref
 
 
@@ -41,6 +50,7 @@ def _on_number(fn, swapped=False):
         x = x.astype(xp.int64) if x.dtype.kind == "b" else x
         number = _number(xp, x, scalar)
         return fn(xp, number, x) if swapped else fn(xp, x, number)
+
     return ref
 
 
@@ -65,7 +75,9 @@ def _div(xp, a, b):
         return xp.divide(a, b)
     divisor = xp.where(b == 0, 1, b).astype(b.dtype)
     quotient = a // divisor
-    quotient = quotient + ((a - quotient * divisor != 0) & ((a < 0) != (divisor < 0))).astype(quotient.dtype)
+    quotient = quotient + ((a - quotient * divisor != 0) & ((a < 0) != (divisor < 0))).astype(
+        quotient.dtype
+    )
     return xp.where(b == 0, 0, quotient)
 
 
@@ -82,7 +94,11 @@ def _power(xp, a, b):
 
 
 def _hypot(xp, a, b):
-    return xp.hypot(a, b) if _is_float(a) and _is_float(b) else xp.hypot(a.astype(xp.float64), b.astype(xp.float64))
+    return (
+        xp.hypot(a, b)
+        if _is_float(a) and _is_float(b)
+        else xp.hypot(a.astype(xp.float64), b.astype(xp.float64))
+    )
 
 
 def _maximum(xp, a, b):
@@ -93,14 +109,16 @@ def _minimum(xp, a, b):
     return xp.minimum(a, b)
 
 
-# --- arithmetic -----------------------------------------------------------------------------------------------------
+# ---- arithmetic ----------------------------------------------------------------------------------
 class Arithmetic(NamedTuple):
-    """One operation on (a, b). `pair` and `broadcast` are the names, with aliases, of its two array forms."""
+    """One operation on (a, b). `pair` and `broadcast` are the names, with aliases, of its two array
+    forms."""
+
     pair: tuple[str, ...]
     broadcast: tuple[str, ...]
     text: str
     ref: Callable
-    grad: Callable                       # (F, dy, a, b, y) -> (da, db)
+    grad: Callable  # (F, dy, a, b, y) -> (da, db)
     doc: str
     dtypes: str = "all"
     domain: tuple[float, float] = (-3, 3)
@@ -115,43 +133,122 @@ def _minimum_grad(F, dy, a, b, y):
 
 
 ARITHMETIC = (
-    Arithmetic(("elemwise_add", "_Plus", "_add", "_plus", "_sparse_elemwise_add"),
-               ("broadcast_add", "_sparse_broadcast_add", "_sparse_broadcast_plus", "broadcast_plus"),
-               "a + b", _add, lambda F, dy, a, b, y: (dy, dy), "lhs + rhs."),
-    Arithmetic(("_grad_add",), (), "a + b", _add, lambda F, dy, a, b, y: (dy, dy), "lhs + rhs: a sum of two gradients."),
-    Arithmetic(("elemwise_sub", "_Minus", "_minus", "_sparse_elemwise_sub", "_sub"),
-               ("broadcast_sub", "_sparse_broadcast_minus", "_sparse_broadcast_sub", "broadcast_minus"),
-               "a - b", _sub, lambda F, dy, a, b, y: (dy, -dy), "lhs - rhs."),
-    Arithmetic(("elemwise_mul", "_Mul", "_mul", "_sparse_elemwise_mul"), ("broadcast_mul", "_sparse_broadcast_mul"),
-               "a * b", _mul, lambda F, dy, a, b, y: (dy * b, dy * a), "lhs * rhs."),
-    Arithmetic(("elemwise_div", "_Div", "_div", "_sparse_elemwise_div"), ("broadcast_div", "_sparse_broadcast_div"),
-               "div(a, b)", _div, lambda F, dy, a, b, y: (dy / b, -(dy * a / (b * b))), domain=(0.3, 3),
-               doc="lhs / rhs; of integers towards 0, and 0 where rhs is 0."),
-    Arithmetic(("_scatter_elemwise_div",), (), "div(a, b)", _div, lambda F, dy, a, b, y: (dy / b, -(dy * a / (b * b))),
-               domain=(0.3, 3), doc="lhs / rhs; of a sparse lhs only the stored elements."),
-    Arithmetic(("_mod", "_Mod"), ("broadcast_mod",), "mod(a, b)", _mod,
-               lambda F, dy, a, b, y: (dy, -(dy * F.floor(a / b))), domain=(0.3, 3),
-               doc="The rest of lhs / rhs, with the sign of rhs; 0 where rhs is 0."),
-    Arithmetic(("_power", "_Power"), ("broadcast_power",), "pow(a, b)", _power,
-               lambda F, dy, a, b, y: (dy * b * F._power(a, b - 1), dy * y * F.log(a)), dtypes="float", domain=(0.3, 3),
-               doc="lhs to the power of rhs; of integers towards 0."),
-    Arithmetic(("_maximum", "_Maximum"), ("broadcast_maximum", "_npi_maximum"), "a > b || a != a ? a : b", _maximum,
-               _maximum_grad, "The larger of lhs and rhs; NaN if one is. Where equal, lhs takes the gradient."),
-    Arithmetic(("_minimum", "_Minimum"), ("broadcast_minimum", "_npi_minimum"), "a < b || a != a ? a : b", _minimum,
-               _minimum_grad, "The smaller of lhs and rhs; NaN if one is. Where equal, lhs takes the gradient."),
-    Arithmetic(("_hypot", "_Hypot"), ("broadcast_hypot",), "hypot(a, b)", _hypot,
-               lambda F, dy, a, b, y: (dy * a / y, dy * b / y), "sqrt(lhs^2 + rhs^2).", dtypes="float"),
+    Arithmetic(
+        ("elemwise_add", "_Plus", "_add", "_plus", "_sparse_elemwise_add"),
+        ("broadcast_add", "_sparse_broadcast_add", "_sparse_broadcast_plus", "broadcast_plus"),
+        "a + b",
+        _add,
+        lambda F, dy, a, b, y: (dy, dy),
+        "lhs + rhs.",
+    ),
+    Arithmetic(
+        ("_grad_add",),
+        (),
+        "a + b",
+        _add,
+        lambda F, dy, a, b, y: (dy, dy),
+        "lhs + rhs: a sum of two gradients.",
+    ),
+    Arithmetic(
+        ("elemwise_sub", "_Minus", "_minus", "_sparse_elemwise_sub", "_sub"),
+        ("broadcast_sub", "_sparse_broadcast_minus", "_sparse_broadcast_sub", "broadcast_minus"),
+        "a - b",
+        _sub,
+        lambda F, dy, a, b, y: (dy, -dy),
+        "lhs - rhs.",
+    ),
+    Arithmetic(
+        ("elemwise_mul", "_Mul", "_mul", "_sparse_elemwise_mul"),
+        ("broadcast_mul", "_sparse_broadcast_mul"),
+        "a * b",
+        _mul,
+        lambda F, dy, a, b, y: (dy * b, dy * a),
+        "lhs * rhs.",
+    ),
+    Arithmetic(
+        ("elemwise_div", "_Div", "_div", "_sparse_elemwise_div"),
+        ("broadcast_div", "_sparse_broadcast_div"),
+        "div(a, b)",
+        _div,
+        lambda F, dy, a, b, y: (dy / b, -(dy * a / (b * b))),
+        domain=(0.3, 3),
+        doc="lhs / rhs; of integers towards 0, and 0 where rhs is 0.",
+    ),
+    Arithmetic(
+        ("_scatter_elemwise_div",),
+        (),
+        "div(a, b)",
+        _div,
+        lambda F, dy, a, b, y: (dy / b, -(dy * a / (b * b))),
+        domain=(0.3, 3),
+        doc="lhs / rhs; of a sparse lhs only the stored elements.",
+    ),
+    Arithmetic(
+        ("_mod", "_Mod"),
+        ("broadcast_mod",),
+        "mod(a, b)",
+        _mod,
+        lambda F, dy, a, b, y: (dy, -(dy * F.floor(a / b))),
+        domain=(0.3, 3),
+        doc="The rest of lhs / rhs, with the sign of rhs; 0 where rhs is 0.",
+    ),
+    Arithmetic(
+        ("_power", "_Power"),
+        ("broadcast_power",),
+        "pow(a, b)",
+        _power,
+        lambda F, dy, a, b, y: (dy * b * F._power(a, b - 1), dy * y * F.log(a)),
+        dtypes="float",
+        domain=(0.3, 3),
+        doc="lhs to the power of rhs; of integers towards 0.",
+    ),
+    Arithmetic(
+        ("_maximum", "_Maximum"),
+        ("broadcast_maximum", "_npi_maximum"),
+        "a > b || a != a ? a : b",
+        _maximum,
+        _maximum_grad,
+        "The larger of lhs and rhs; NaN if one is. Where equal, lhs takes the gradient.",
+    ),
+    Arithmetic(
+        ("_minimum", "_Minimum"),
+        ("broadcast_minimum", "_npi_minimum"),
+        "a < b || a != a ? a : b",
+        _minimum,
+        _minimum_grad,
+        "The smaller of lhs and rhs; NaN if one is. Where equal, lhs takes the gradient.",
+    ),
+    Arithmetic(
+        ("_hypot", "_Hypot"),
+        ("broadcast_hypot",),
+        "hypot(a, b)",
+        _hypot,
+        lambda F, dy, a, b, y: (dy * a / y, dy * b / y),
+        "sqrt(lhs^2 + rhs^2).",
+        dtypes="float",
+    ),
 )
 
 for row in ARITHMETIC:
     for names in (row.pair, row.broadcast):
         if names:
-            pointwise(names[0], row.text, inputs=("lhs", "rhs"), aliases=names[1:], ref=_on_arrays(row.ref), native=True,
-                      fill=same_fill if names is row.pair else None, grad=row.grad, dtypes=row.dtypes, domain=row.domain, doc=row.doc)
+            pointwise(
+                names[0],
+                row.text,
+                inputs=("lhs", "rhs"),
+                aliases=names[1:],
+                ref=_on_arrays(row.ref),
+                native=True,
+                fill=same_fill if names is row.pair else None,
+                grad=row.grad,
+                dtypes=row.dtypes,
+                domain=row.domain,
+                doc=row.doc,
+            )
 
 
-# --- comparison and logic: 0 or 1 in the operands' dtype, no gradient -----------------------------------------------
-LOGIC = {      # name: (C, reference)
+# ---- comparison and logic: 0 or 1 in the operands' dtype, no gradient ----------------------------
+LOGIC = {  # name: (C, reference)
     "equal": ("{} == {}", lambda xp, a, b: a == b),
     "not_equal": ("{} != {}", lambda xp, a, b: a != b),
     "greater": ("{} > {}", lambda xp, a, b: a > b),
@@ -169,33 +266,57 @@ def _scalar_dtype(dtype, **_):
 
 
 def _scalar_samples(domain, scalar=1.5):
-    return (sample(uniform((3, 4), *domain), scalar=scalar), sample(uniform((2, 1, 5), *domain), scalar=scalar))
+    return (
+        sample(uniform((3, 4), *domain), scalar=scalar),
+        sample(uniform((2, 1, 5), *domain), scalar=scalar),
+    )
 
 
 for key, (text, ref) in LOGIC.items():
     legacy = "_".join(word.capitalize() for word in key.split("_"))
-    draws = tuple(sample(values([[0, 1, -2], [0.5, 1, 0]]), values(rhs))
-                  for rhs in ([[0, 1, 2], [1, 0.5, 3]], [[1, 0, -2]], [[1], [0]]))
+    draws = tuple(
+        sample(values([[0, 1, -2], [0.5, 1, 0]]), values(rhs))
+        for rhs in ([[0, 1, 2], [1, 0.5, 3]], [[1, 0, -2]], [[1], [0]])
+    )
     for name, alias in ((f"_{key}", (f"_{legacy}",)), (f"broadcast_{key}", ())):
-        pointwise(name, text.format("a", "b"), inputs=("lhs", "rhs"), aliases=alias, ref=_on_arrays(ref), native=True,
-                  fill=None if name.startswith("broadcast") else same_fill, dtypes="all", samples=draws, doc=f"1 where ({text.format('lhs', 'rhs')}), else 0, in the operands' dtype.")
-    pointwise(f"_{key}_scalar", text.format("x", "scalar"), params=NUMBER, ref=_on_number(ref), native=True,
-              aliases=(f"_{legacy.replace('_', '')}Scalar",), dtypes="all", out_dtype=_scalar_dtype,
-              samples=tuple(sample(values([[0, 1, -2], [0.5, 1, 2]]), scalar=s) for s in (1.0, 0.0)),
-              doc=f"1 where ({text.format('data', 'scalar')}), else 0, in data's dtype.")
+        pointwise(
+            name,
+            text.format("a", "b"),
+            inputs=("lhs", "rhs"),
+            aliases=alias,
+            ref=_on_arrays(ref),
+            native=True,
+            fill=None if name.startswith("broadcast") else same_fill,
+            dtypes="all",
+            samples=draws,
+            doc=f"1 where ({text.format('lhs', 'rhs')}), else 0, in the operands' dtype.",
+        )
+    pointwise(
+        f"_{key}_scalar",
+        text.format("x", "scalar"),
+        params=NUMBER,
+        ref=_on_number(ref),
+        native=True,
+        aliases=(f"_{legacy.replace('_', '')}Scalar",),
+        dtypes="all",
+        out_dtype=_scalar_dtype,
+        samples=tuple(sample(values([[0, 1, -2], [0.5, 1, 2]]), scalar=s) for s in (1.0, 0.0)),
+        doc=f"1 where ({text.format('data', 'scalar')}), else 0, in data's dtype.",
+    )
 
 
-# --- an array and a number ------------------------------------------------------------------------------------------
+# ---- an array and a number -----------------------------------------------------------------------
 def _log_of(scalar):
     return math.log(scalar) if scalar > 0 else -math.inf if scalar == 0 else math.nan
 
 
 class Scalar(NamedTuple):
     """One operation on (x, scalar), or (scalar, x) where `swapped`."""
+
     names: tuple[str, ...]
     text: str
     ref: Callable
-    grad: Callable                       # (F, dy, x, y, scalar) -> dx
+    grad: Callable  # (F, dy, x, y, scalar) -> dx
     doc: str
     dtypes: str = "all"
     domain: tuple[float, float] = (-3, 3)
@@ -203,60 +324,170 @@ class Scalar(NamedTuple):
 
 
 SCALAR = (
-    Scalar(("_plus_scalar", "_PlusScalar"), "x + scalar", _add, lambda F, dy, x, y, scalar: dy, "data + scalar."),
-    Scalar(("_scatter_plus_scalar",), "x + scalar", _add, lambda F, dy, x, y, scalar: dy,
-           "data + scalar; of sparse data only the stored elements."),
-    Scalar(("_minus_scalar", "_MinusScalar"), "x - scalar", _sub, lambda F, dy, x, y, scalar: dy, "data - scalar."),
-    Scalar(("_scatter_minus_scalar",), "x - scalar", _sub, lambda F, dy, x, y, scalar: dy,
-           "data - scalar; of sparse data only the stored elements."),
-    Scalar(("_rminus_scalar", "_RMinusScalar"), "scalar - x", _sub, lambda F, dy, x, y, scalar: -dy, "scalar - data.",
-           swapped=True),
-    Scalar(("_mul_scalar", "_MulScalar"), "x * scalar", _mul, lambda F, dy, x, y, scalar: dy * scalar, "data * scalar."),
-    Scalar(("_div_scalar", "_DivScalar"), "div(x, scalar)", _div, lambda F, dy, x, y, scalar: dy / scalar,
-           "data / scalar; of integers towards 0."),
-    Scalar(("_rdiv_scalar", "_RDivScalar"), "div(scalar, x)", _div, lambda F, dy, x, y, scalar: dy * -scalar / (x * x),
-           "scalar / data; of integers towards 0.", domain=(0.3, 3), swapped=True),
-    Scalar(("_mod_scalar", "_ModScalar"), "mod(x, scalar)", _mod, lambda F, dy, x, y, scalar: dy,
-           "The rest of data / scalar, with the sign of scalar.", domain=(1.6, 2.9)),
-    Scalar(("_rmod_scalar", "_RModScalar"), "mod(scalar, x)", _mod,
-           lambda F, dy, x, y, scalar: -(dy * F.floor(F._rdiv_scalar(x, scalar=scalar))),
-           "The rest of scalar / data, with the sign of data.", domain=(0.8, 1.4), swapped=True),
-    Scalar(("_power_scalar", "_PowerScalar"), "pow(x, scalar)", _power,
-           lambda F, dy, x, y, scalar: dy * F._scaled_power(x, factor=scalar, scalar=scalar - 1),
-           "data to the power of scalar.", dtypes="float", domain=(0.3, 3)),
-    Scalar(("_rpower_scalar", "_RPowerScalar"), "pow(scalar, x)", _power,
-           lambda F, dy, x, y, scalar: dy * y * _log_of(scalar), "scalar to the power of data.", dtypes="float",
-           swapped=True),
-    Scalar(("_maximum_scalar", "_MaximumScalar", "_npi_maximum_scalar"), "x > scalar || x != x ? x : scalar", _maximum,
-           lambda F, dy, x, y, scalar: dy * (x >= scalar), "The larger of data and scalar; NaN stays NaN."),
-    Scalar(("_minimum_scalar", "_MinimumScalar", "_npi_minimum_scalar"), "x < scalar || x != x ? x : scalar", _minimum,
-           lambda F, dy, x, y, scalar: dy * (x <= scalar), "The smaller of data and scalar; NaN stays NaN."),
-    Scalar(("_hypot_scalar", "_HypotScalar", "_npi_hypot_scalar"), "hypot(x, scalar)", _hypot,
-           lambda F, dy, x, y, scalar: dy * x / y, "sqrt(data^2 + scalar^2).", dtypes="float"),
+    Scalar(
+        ("_plus_scalar", "_PlusScalar"),
+        "x + scalar",
+        _add,
+        lambda F, dy, x, y, scalar: dy,
+        "data + scalar.",
+    ),
+    Scalar(
+        ("_scatter_plus_scalar",),
+        "x + scalar",
+        _add,
+        lambda F, dy, x, y, scalar: dy,
+        "data + scalar; of sparse data only the stored elements.",
+    ),
+    Scalar(
+        ("_minus_scalar", "_MinusScalar"),
+        "x - scalar",
+        _sub,
+        lambda F, dy, x, y, scalar: dy,
+        "data - scalar.",
+    ),
+    Scalar(
+        ("_scatter_minus_scalar",),
+        "x - scalar",
+        _sub,
+        lambda F, dy, x, y, scalar: dy,
+        "data - scalar; of sparse data only the stored elements.",
+    ),
+    Scalar(
+        ("_rminus_scalar", "_RMinusScalar"),
+        "scalar - x",
+        _sub,
+        lambda F, dy, x, y, scalar: -dy,
+        "scalar - data.",
+        swapped=True,
+    ),
+    Scalar(
+        ("_mul_scalar", "_MulScalar"),
+        "x * scalar",
+        _mul,
+        lambda F, dy, x, y, scalar: dy * scalar,
+        "data * scalar.",
+    ),
+    Scalar(
+        ("_div_scalar", "_DivScalar"),
+        "div(x, scalar)",
+        _div,
+        lambda F, dy, x, y, scalar: dy / scalar,
+        "data / scalar; of integers towards 0.",
+    ),
+    Scalar(
+        ("_rdiv_scalar", "_RDivScalar"),
+        "div(scalar, x)",
+        _div,
+        lambda F, dy, x, y, scalar: dy * -scalar / (x * x),
+        "scalar / data; of integers towards 0.",
+        domain=(0.3, 3),
+        swapped=True,
+    ),
+    Scalar(
+        ("_mod_scalar", "_ModScalar"),
+        "mod(x, scalar)",
+        _mod,
+        lambda F, dy, x, y, scalar: dy,
+        "The rest of data / scalar, with the sign of scalar.",
+        domain=(1.6, 2.9),
+    ),
+    Scalar(
+        ("_rmod_scalar", "_RModScalar"),
+        "mod(scalar, x)",
+        _mod,
+        lambda F, dy, x, y, scalar: -(dy * F.floor(F._rdiv_scalar(x, scalar=scalar))),
+        "The rest of scalar / data, with the sign of data.",
+        domain=(0.8, 1.4),
+        swapped=True,
+    ),
+    Scalar(
+        ("_power_scalar", "_PowerScalar"),
+        "pow(x, scalar)",
+        _power,
+        lambda F, dy, x, y, scalar: dy * F._scaled_power(x, factor=scalar, scalar=scalar - 1),
+        "data to the power of scalar.",
+        dtypes="float",
+        domain=(0.3, 3),
+    ),
+    Scalar(
+        ("_rpower_scalar", "_RPowerScalar"),
+        "pow(scalar, x)",
+        _power,
+        lambda F, dy, x, y, scalar: dy * y * _log_of(scalar),
+        "scalar to the power of data.",
+        dtypes="float",
+        swapped=True,
+    ),
+    Scalar(
+        ("_maximum_scalar", "_MaximumScalar", "_npi_maximum_scalar"),
+        "x > scalar || x != x ? x : scalar",
+        _maximum,
+        lambda F, dy, x, y, scalar: dy * (x >= scalar),
+        "The larger of data and scalar; NaN stays NaN.",
+    ),
+    Scalar(
+        ("_minimum_scalar", "_MinimumScalar", "_npi_minimum_scalar"),
+        "x < scalar || x != x ? x : scalar",
+        _minimum,
+        lambda F, dy, x, y, scalar: dy * (x <= scalar),
+        "The smaller of data and scalar; NaN stays NaN.",
+    ),
+    Scalar(
+        ("_hypot_scalar", "_HypotScalar", "_npi_hypot_scalar"),
+        "hypot(x, scalar)",
+        _hypot,
+        lambda F, dy, x, y, scalar: dy * x / y,
+        "sqrt(data^2 + scalar^2).",
+        dtypes="float",
+    ),
 )
 
 for scalar in SCALAR:
-    pointwise(scalar.names[0], scalar.text, params=NUMBER, aliases=scalar.names[1:], ref=_on_number(scalar.ref, scalar.swapped),
-              native=True, dtypes=scalar.dtypes, out_dtype=_scalar_dtype, samples=_scalar_samples(scalar.domain), doc=scalar.doc,
-              grad=lambda F, dy, x, y, scalar, is_int, _grad=scalar.grad: _grad(F, dy, x, y, scalar))
+    pointwise(
+        scalar.names[0],
+        scalar.text,
+        params=NUMBER,
+        aliases=scalar.names[1:],
+        ref=_on_number(scalar.ref, scalar.swapped),
+        native=True,
+        dtypes=scalar.dtypes,
+        out_dtype=_scalar_dtype,
+        samples=_scalar_samples(scalar.domain),
+        doc=scalar.doc,
+        grad=lambda F, dy, x, y, scalar, is_int, _grad=scalar.grad: _grad(F, dy, x, y, scalar),
+    )
 
 
 # a power's derivatives of every order; 0 (not 0 * inf) at x = 0 once the factor has vanished
-pointwise("_scaled_power", "factor == 0 ? 0 : factor * pow(x, scalar)", params={"factor": 1.0, "scalar": 1.0},
-          ref=lambda xp, x, factor, scalar: factor * xp.power(x, scalar) if factor else xp.zeros_like(x),
-          grad=lambda F, dy, x, y, factor, scalar: dy * F._scaled_power(x, factor=factor * scalar, scalar=scalar - 1),
-          domain=(0.3, 3), samples=(sample(uniform((3, 4), 0.3, 3), factor=2.0, scalar=1.5), sample((3,), factor=2.0),
-                                    sample((3,), factor=0.0, scalar=-1.0)),
-          doc="factor * data ^ scalar, and 0 where factor is 0.")
+pointwise(
+    "_scaled_power",
+    "factor == 0 ? 0 : factor * pow(x, scalar)",
+    params={"factor": 1.0, "scalar": 1.0},
+    ref=lambda xp, x, factor, scalar: factor * xp.power(x, scalar) if factor else xp.zeros_like(x),
+    grad=lambda F, dy, x, y, factor, scalar: (
+        dy * F._scaled_power(x, factor=factor * scalar, scalar=scalar - 1)
+    ),
+    domain=(0.3, 3),
+    samples=(
+        sample(uniform((3, 4), 0.3, 3), factor=2.0, scalar=1.5),
+        sample((3,), factor=2.0),
+        sample((3,), factor=0.0, scalar=-1.0),
+    ),
+    doc="factor * data ^ scalar, and 0 where factor is 0.",
+)
 
 
-# --- a choice and a sum of many -------------------------------------------------------------------------------------
+# ---- a choice and a sum of many ------------------------------------------------------------------
 def _is_row_condition(condition, x):
     return len(condition.shape) == 1 < len(x.shape) and condition.shape[0] == x.shape[0]
 
 
 def _row_shape(condition, x):
-    return condition.shape + (1,) * (len(x.shape) - 1) if _is_row_condition(condition, x) else condition.shape
+    return (
+        condition.shape + (1,) * (len(x.shape) - 1)
+        if _is_row_condition(condition, x)
+        else condition.shape
+    )
 
 
 def _where_infer(ins):
@@ -271,7 +502,11 @@ def _where_grad(F, dys, xs, ys):
     if _is_row_condition(condition, xs[1]):
         condition = F.reshape_to(condition, shape=_row_shape(condition, xs[1]))
     zero = F.zeros_like(dy)
-    return [None, sum_to(F, F.where(condition, dy, zero), xs[1].shape), sum_to(F, F.where(condition, zero, dy), xs[2].shape)]
+    return [
+        None,
+        sum_to(F, F.where(condition, dy, zero), xs[1].shape),
+        sum_to(F, F.where(condition, zero, dy), xs[2].shape),
+    ]
 
 
 def _where_fill(ins):
@@ -279,12 +514,24 @@ def _where_fill(ins):
     return [ins[0] or known, ins[1] or known, ins[2] or known]
 
 
-operator("where", aliases=("_sparse_where",), inputs=("condition", "x", "y"), infer=_where_infer, fill=_where_fill,
-         ref=lambda xp, condition, x, y: xp.where(condition.reshape(_row_shape(condition, x)) != 0, x, y),
-         grad=_where_grad, inplace=((1, 0), (2, 0)),
-         samples=(sample(values([[1, 0, 1], [0, 0, 2]]), (2, 3), (2, 3)), sample(values([1, 0]), (2, 3), (2, 3)),
-                  sample(values([[1], [0]]), (2, 3), (1, 3))),
-         doc="x where condition is not 0, else y. A 1-D condition of x.shape[0] elements chooses rows.")
+operator(
+    "where",
+    aliases=("_sparse_where",),
+    inputs=("condition", "x", "y"),
+    infer=_where_infer,
+    fill=_where_fill,
+    ref=lambda xp, condition, x, y: xp.where(
+        condition.reshape(_row_shape(condition, x)) != 0, x, y
+    ),
+    grad=_where_grad,
+    inplace=((1, 0), (2, 0)),
+    samples=(
+        sample(values([[1, 0, 1], [0, 0, 2]]), (2, 3), (2, 3)),
+        sample(values([1, 0]), (2, 3), (2, 3)),
+        sample(values([[1], [0]]), (2, 3), (1, 3)),
+    ),
+    doc="x where condition is not 0, else y. A 1-D condition of x.shape[0] elements chooses rows.",
+)
 
 
 def _add_n_infer(ins, num_args):
@@ -303,8 +550,16 @@ def _add_n_ref(xp, *xs, num_args):
     return total
 
 
-operator("add_n", aliases=("ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"), inputs=("*args",),
-         variadic_key="num_args", params=(Param("num_args", "int"),), infer=_add_n_infer, ref=_add_n_ref,
-         grad=lambda F, dys, xs, ys, num_args: [dys[0]] * len(xs), inplace=((0, 0),),
-         samples=(sample((3, 4), (3, 4), (3, 4), num_args=3), sample((2,), num_args=1)),
-         doc="The sum of arrays of one shape.")
+operator(
+    "add_n",
+    aliases=("ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"),
+    inputs=("*args",),
+    variadic_key="num_args",
+    params=(Param("num_args", "int"),),
+    infer=_add_n_infer,
+    ref=_add_n_ref,
+    grad=lambda F, dys, xs, ys, num_args: [dys[0]] * len(xs),
+    inplace=((0, 0),),
+    samples=(sample((3, 4), (3, 4), (3, 4), num_args=3), sample((2,), num_args=1)),
+    doc="The sum of arrays of one shape.",
+)

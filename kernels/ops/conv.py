@@ -4,6 +4,7 @@ Three bilinear operators close under differentiation, so gradients of every orde
 y = Convolution(x, w), dx = _conv_grad_data(dy, w), dw = _conv_grad_weight(dy, x).
 Deconvolution(x, w) is _conv_grad_data(x, w) with its own way to choose the output shape.
 """
+
 from __future__ import annotations
 
 import itertools
@@ -18,7 +19,9 @@ LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
 class Geometry(NamedTuple):
-    """The resolved attributes of one convolution; every field but the last two has one entry per spatial axis."""
+    """The resolved attributes of one convolution; every field but the last two has one entry per
+    spatial axis."""
+
     kernel: tuple
     stride: tuple
     dilate: tuple
@@ -33,13 +36,19 @@ class Geometry(NamedTuple):
 
     def split(self, shape):
         """A shape as (batch or filters, channels, spatial sizes)."""
-        return (shape[0], shape[-1], shape[1:-1]) if self.channels_last else (shape[0], shape[1], shape[2:])
+        return (
+            (shape[0], shape[-1], shape[1:-1])
+            if self.channels_last
+            else (shape[0], shape[1], shape[2:])
+        )
 
     def join(self, n, channels, space):
         return (n, *space, channels) if self.channels_last else (n, channels, *space)
 
     def conv_out(self, space):
-        return tuple((n + 2 * p - r) // s + 1 for n, p, r, s in zip(space, self.pad, self.reach, self.stride))
+        return tuple(
+            (n + 2 * p - r) // s + 1 for n, p, r, s in zip(space, self.pad, self.reach, self.stride)
+        )
 
 
 def geometry(op, kernel, stride, dilate, pad, num_group, layout):
@@ -49,14 +58,25 @@ def geometry(op, kernel, stride, dilate, pad, num_group, layout):
         raise OperatorError(op, f"kernel must have 1, 2 or 3 entries, got {kernel}")
     layout = layout or LAYOUTS[nd]
     if len(layout) != nd + 2:
-        raise OperatorError(op, f"layout must have len(kernel) + 2 = {nd + 2} letters, got {layout} for kernel {kernel}",
-                            fix=f"set layout='{LAYOUTS[nd]}'")
+        raise OperatorError(
+            op,
+            f"layout must have len(kernel) + 2 = {nd + 2} letters, got {layout} for kernel"
+            f" {kernel}",
+            fix=f"set layout='{LAYOUTS[nd]}'",
+        )
     full = {}
-    for name, value, default, low in (("kernel", kernel, 1, 1), ("stride", stride, 1, 1),
-                                      ("dilate", dilate, 1, 1), ("pad", pad, 0, 0)):
+    for name, value, default, low in (
+        ("kernel", kernel, 1, 1),
+        ("stride", stride, 1, 1),
+        ("dilate", dilate, 1, 1),
+        ("pad", pad, 0, 0),
+    ):
         full[name] = tuple(value) or (default,) * nd
         if len(full[name]) != nd or min(full[name]) < low:
-            raise OperatorError(op, f"{name} must have {nd} entries of at least {low} for kernel {kernel}, got {value}")
+            raise OperatorError(
+                op,
+                f"{name} must have {nd} entries of at least {low} for kernel {kernel}, got {value}",
+            )
     if num_group < 1:
         raise OperatorError(op, f"num_group must be at least 1, got {num_group}")
     return Geometry(**full, groups=num_group, channels_last=layout.endswith("C"))
@@ -65,26 +85,39 @@ def geometry(op, kernel, stride, dilate, pad, num_group, layout):
 def _check_ndim(op, name, t, g, layout):
     nd = len(g.kernel)
     if len(t.shape) != nd + 2:
-        raise ShapeError(op, f"{name} must have {nd + 2} dimensions ({layout or LAYOUTS[nd]}) for kernel {g.kernel}, "
-                         f"got {name} {t.shape}",
-                         fix="add the missing axes, e.g. expand_dims(axis=0)" if len(t.shape) == nd + 1 else None)
+        raise ShapeError(
+            op,
+            f"{name} must have {nd + 2} dimensions ({layout or LAYOUTS[nd]}) for kernel {g.kernel},"
+            f" got {name} {t.shape}",
+            fix=(
+                "add the missing axes, e.g. expand_dims(axis=0)" if len(t.shape) == nd + 1 else None
+            ),
+        )
 
 
 def _check_weight(op, got, want, x, note, g):
     if got.shape != want:
-        raise ShapeError(op, f"weight must have shape {note} = {want}, got data {x.shape} and weight {got.shape}",
-                         fix="weight follows layout: it has its channels last too" if g.channels_last else None)
+        raise ShapeError(
+            op,
+            f"weight must have shape {note} = {want}, got data {x.shape} and weight {got.shape}",
+            fix="weight follows layout: it has its channels last too" if g.channels_last else None,
+        )
 
 
 def _check_bias(op, ins, num_filter, no_bias):
     if not no_bias and ins[2].shape != (num_filter,):
-        raise ShapeError(op, f"bias must have shape (num_filter,) = ({num_filter},), got {ins[2].shape}")
+        raise ShapeError(
+            op, f"bias must have shape (num_filter,) = ({num_filter},), got {ins[2].shape}"
+        )
 
 
 def _groups_divide(op, g, channels, num_filter):
     if channels % g.groups or num_filter % g.groups:
-        raise ShapeError(op, f"num_group must divide the channels and num_filter, got num_group={g.groups}, "
-                         f"{channels} channels and num_filter={num_filter}")
+        raise ShapeError(
+            op,
+            f"num_group must divide the channels and num_filter, got num_group={g.groups}, "
+            f"{channels} channels and num_filter={num_filter}",
+        )
 
 
 def _conv_weight(g, channels, num_filter):
@@ -101,14 +134,26 @@ def _conv_infer(ins, kernel, stride, dilate, pad, num_filter, num_group, no_bias
     _check_ndim("Convolution", "data", x, g, layout)
     n, channels, space = g.split(x.shape)
     _groups_divide("Convolution", g, channels, num_filter)
-    note = "(num_filter, *kernel, channels / num_group)" if g.channels_last else \
-        "(num_filter, channels / num_group, *kernel)"
+    note = (
+        "(num_filter, *kernel, channels / num_group)"
+        if g.channels_last
+        else "(num_filter, channels / num_group, *kernel)"
+    )
     _check_weight("Convolution", ins[1], _conv_weight(g, channels, num_filter), x, note, g)
     _check_bias("Convolution", ins, num_filter, no_bias)
     if any(r > s + 2 * p for r, s, p in zip(g.reach, space, g.pad)):
-        raise ShapeError("Convolution", f"the dilated kernel must fit the padded input, got kernel extent {g.reach}, "
-                         f"data {x.shape}, pad {g.pad}", fix="use a smaller kernel or dilate, or a larger pad")
-    return [Type(g.join(n, num_filter, g.conv_out(space)), same_dtype("Convolution", ins, ("data", "weight", "bias")))]
+        raise ShapeError(
+            "Convolution",
+            f"the dilated kernel must fit the padded input, got kernel extent {g.reach}, "
+            f"data {x.shape}, pad {g.pad}",
+            fix="use a smaller kernel or dilate, or a larger pad",
+        )
+    return [
+        Type(
+            g.join(n, num_filter, g.conv_out(space)),
+            same_dtype("Convolution", ins, ("data", "weight", "bias")),
+        )
+    ]
 
 
 def _fill(weight_shape):
@@ -117,10 +162,13 @@ def _fill(weight_shape):
         if ins[0] is not None:
             g = geometry("Convolution", kernel, stride, dilate, pad, num_group, layout)
             _check_ndim("Convolution", "data", ins[0], g, layout)
-            ins[1] = ins[1] or Type(weight_shape(g, g.split(ins[0].shape)[1], num_filter), ins[0].dtype)
+            ins[1] = ins[1] or Type(
+                weight_shape(g, g.split(ins[0].shape)[1], num_filter), ins[0].dtype
+            )
             if not no_bias:
                 ins[2] = ins[2] or Type((num_filter,), ins[0].dtype)
         return ins
+
     return fill
 
 
@@ -137,7 +185,9 @@ def _columns(xp, g, x):
     x = xp.pad(x, ((0, 0), (0, 0), *((p, p) for p in g.pad)))
     nd = len(g.kernel)
     windows = xp.lib.stride_tricks.sliding_window_view(x, g.reach, axis=tuple(range(2, 2 + nd)))
-    windows = windows[(..., *(slice(None, None, s) for s in g.stride), *(slice(None, None, d) for d in g.dilate))]
+    windows = windows[
+        (..., *(slice(None, None, s) for s in g.stride), *(slice(None, None, d) for d in g.dilate))
+    ]
     windows = xp.moveaxis(windows, range(-nd, 0), range(2, 2 + nd))
     n, c = x.shape[:2]
     return windows.reshape(n, g.groups, c // g.groups * prod(g.kernel), prod(windows.shape[-nd:]))
@@ -157,11 +207,16 @@ def conv_grad_data(xp, g, dy, w, data_shape):
     w = w.reshape(g.groups, f // g.groups, prod(w.shape[1:]))
     cols = xp.swapaxes(w, 1, 2) @ dy.reshape(n, g.groups, f // g.groups, prod(out))
     cols = cols.reshape(n, channels, *g.kernel, *out)
-    padded = tuple(max(s + 2 * p, (o - 1) * t + r)
-                   for s, p, o, t, r in zip(space, g.pad, out, g.stride, g.reach))
+    padded = tuple(
+        max(s + 2 * p, (o - 1) * t + r)
+        for s, p, o, t, r in zip(space, g.pad, out, g.stride, g.reach)
+    )
     dx = xp.zeros((n, channels, *padded), cols.dtype)
     for tap in itertools.product(*map(range, g.kernel)):
-        at = tuple(slice(k * d, k * d + (o - 1) * s + 1, s) for k, d, o, s in zip(tap, g.dilate, out, g.stride))
+        at = tuple(
+            slice(k * d, k * d + (o - 1) * s + 1, s)
+            for k, d, o, s in zip(tap, g.dilate, out, g.stride)
+        )
         if 0 not in out:
             dx[(..., *at)] += cols[(slice(None), slice(None), *tap)]
     return _last(xp, g, dx[(..., *(slice(p, p + s) for p, s in zip(g.pad, space)))])
@@ -180,7 +235,12 @@ def _plus_bias(g, y, bias):
 
 
 def _bias_grad(F, g, dy):
-    return F.sum(dy, axis=tuple(a for a in range(len(dy.shape)) if a != (len(dy.shape) - 1 if g.channels_last else 1)))
+    return F.sum(
+        dy,
+        axis=tuple(
+            a for a in range(len(dy.shape)) if a != (len(dy.shape) - 1 if g.channels_last else 1)
+        ),
+    )
 
 
 def _conv_ref(xp, x, w, bias=None, *, kernel, stride, dilate, pad, num_group, no_bias, layout, **_):
@@ -190,51 +250,118 @@ def _conv_ref(xp, x, w, bias=None, *, kernel, stride, dilate, pad, num_group, no
 
 
 def _taps(kernel, stride, dilate, pad, num_group, layout):
-    return {"kernel": kernel, "stride": stride, "dilate": dilate, "pad": pad, "num_group": num_group, "layout": layout}
+    return {
+        "kernel": kernel,
+        "stride": stride,
+        "dilate": dilate,
+        "pad": pad,
+        "num_group": num_group,
+        "layout": layout,
+    }
 
 
 def _conv_grad(F, dys, xs, ys, kernel, stride, dilate, pad, num_group, no_bias, layout, **_):
     x, w, dy = xs[0], xs[1], dys[0]
     taps = _taps(kernel, stride, dilate, pad, num_group, layout)
-    gs = [F._conv_grad_data(dy, w, data_shape=x.shape, **taps),
-          F._conv_grad_weight(dy, x, weight_shape=w.shape, **taps)]
+    gs = [
+        F._conv_grad_data(dy, w, data_shape=x.shape, **taps),
+        F._conv_grad_weight(dy, x, weight_shape=w.shape, **taps),
+    ]
     return gs if no_bias else gs + [_bias_grad(F, geometry("Convolution", **taps), dy)]
 
 
-_TAPS = (Param("kernel", "shape"), Param("stride", "shape", ()), Param("dilate", "shape", ()),
-         Param("pad", "shape", ()))
+_TAPS = (
+    Param("kernel", "shape"),
+    Param("stride", "shape", ()),
+    Param("dilate", "shape", ()),
+    Param("pad", "shape", ()),
+)
 _LAYOUT = Param("layout", ("None", "NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC"), None)
-_TUNE = (Param("cudnn_tune", ("None", "fastest", "limited_workspace", "off"), None),
-         Param("cudnn_off", "bool", False), _LAYOUT)
+_TUNE = (
+    Param("cudnn_tune", ("None", "fastest", "limited_workspace", "off"), None),
+    Param("cudnn_off", "bool", False),
+    _LAYOUT,
+)
 
 
 def _conv_inputs(no_bias, **_):
     return ("data", "weight") if no_bias else ("data", "weight", "bias")
 
 
-operator("Convolution", aliases=("_npx_convolution",), inputs=("data", "weight", "bias"), input_names=_conv_inputs,
-         params=(*_TAPS, Param("num_filter", "int"), Param("num_group", "int", 1), Param("workspace", "int", 1024),
-                 Param("no_bias", "bool", False), *_TUNE),
-         infer=_conv_infer, fill=_fill(_conv_weight), ref=_conv_ref, grad=_conv_grad,
-         samples=(sample((2, 3, 7), (4, 3, 3), (4,), kernel=(3,), num_filter=4),
-                  sample((2, 4, 9), (4, 2, 3), kernel=(3,), num_filter=4, num_group=2, stride=(2,), pad=(2,),
-                         dilate=(2,), no_bias=True),
-                  sample((2, 3, 6, 5), (4, 3, 3, 2), (4,), kernel=(3, 2), num_filter=4, stride=(2, 1), pad=(1, 0)),
-                  sample((1, 4, 5, 5), (4, 1, 3, 3), (4,), kernel=(3, 3), num_filter=4, num_group=4, pad=(1, 1)),
-                  sample((2, 3, 4, 4), (2, 3, 1, 1), kernel=(1, 1), num_filter=2, no_bias=True),
-                  sample((2, 6, 5, 3), (4, 3, 2, 3), (4,), kernel=(3, 2), num_filter=4, layout="NHWC", stride=(2, 1)),
-                  sample((1, 2, 4, 4, 3), (2, 2, 2, 3, 2), (2,), kernel=(2, 3, 2), num_filter=2, pad=(1, 1, 0)),
-                  sample((1, 4, 3, 3, 2), (2, 2, 2, 2, 2), kernel=(2, 2, 2), num_filter=2, layout="NDHWC",
-                         no_bias=True)),
-         doc="Cross-correlation in 1 to 3 dimensions. data (N, C, *space), weight (num_filter, C / num_group, *kernel), "
-             "bias (num_filter,); out = floor((size + 2 pad - dilate (kernel - 1) - 1) / stride) + 1. "
-             "Layouts that end in C have the channels of data, weight and output last.")
+operator(
+    "Convolution",
+    aliases=("_npx_convolution",),
+    inputs=("data", "weight", "bias"),
+    input_names=_conv_inputs,
+    params=(
+        *_TAPS,
+        Param("num_filter", "int"),
+        Param("num_group", "int", 1),
+        Param("workspace", "int", 1024),
+        Param("no_bias", "bool", False),
+        *_TUNE,
+    ),
+    infer=_conv_infer,
+    fill=_fill(_conv_weight),
+    ref=_conv_ref,
+    grad=_conv_grad,
+    samples=(
+        sample((2, 3, 7), (4, 3, 3), (4,), kernel=(3,), num_filter=4),
+        sample(
+            (2, 4, 9),
+            (4, 2, 3),
+            kernel=(3,),
+            num_filter=4,
+            num_group=2,
+            stride=(2,),
+            pad=(2,),
+            dilate=(2,),
+            no_bias=True,
+        ),
+        sample(
+            (2, 3, 6, 5), (4, 3, 3, 2), (4,), kernel=(3, 2), num_filter=4, stride=(2, 1), pad=(1, 0)
+        ),
+        sample(
+            (1, 4, 5, 5), (4, 1, 3, 3), (4,), kernel=(3, 3), num_filter=4, num_group=4, pad=(1, 1)
+        ),
+        sample((2, 3, 4, 4), (2, 3, 1, 1), kernel=(1, 1), num_filter=2, no_bias=True),
+        sample(
+            (2, 6, 5, 3),
+            (4, 3, 2, 3),
+            (4,),
+            kernel=(3, 2),
+            num_filter=4,
+            layout="NHWC",
+            stride=(2, 1),
+        ),
+        sample(
+            (1, 2, 4, 4, 3), (2, 2, 2, 3, 2), (2,), kernel=(2, 3, 2), num_filter=2, pad=(1, 1, 0)
+        ),
+        sample(
+            (1, 4, 3, 3, 2),
+            (2, 2, 2, 2, 2),
+            kernel=(2, 2, 2),
+            num_filter=2,
+            layout="NDHWC",
+            no_bias=True,
+        ),
+    ),
+    doc=(
+        "Cross-correlation in 1 to 3 dimensions. data (N, C, *space), weight (num_filter, C /"
+        " num_group, *kernel), bias (num_filter,); out = floor((size + 2 pad - dilate (kernel - 1)"
+        " - 1) / stride) + 1. Layouts that end in C have the channels of data, weight and output"
+        " last."
+    ),
+)
 
 
 def _check_grad(op, dy, data_shape, weight_shape, dtype, **taps):
-    """dy must be what Convolution gives for this data and weight: kernels rely on it. Raises ShapeError."""
+    """dy must be what Convolution gives for this data and weight: kernels rely on it. Raises
+    ShapeError."""
     ins = [Type(data_shape, dtype), Type(weight_shape, dtype)]
-    must_be(op, "dy", dy, _conv_infer(ins, num_filter=weight_shape[0], no_bias=True, **taps)[0].shape)
+    must_be(
+        op, "dy", dy, _conv_infer(ins, num_filter=weight_shape[0], no_bias=True, **taps)[0].shape
+    )
 
 
 def _grad_data_infer(ins, data_shape, **taps):
@@ -249,8 +376,10 @@ def _grad_data_ref(xp, dy, w, *, data_shape, **taps):
 
 def _grad_data_grad(F, dys, xs, ys, data_shape, **taps):
     dy, w, a = xs[0], xs[1], dys[0]
-    return [F.Convolution(a, w, num_filter=w.shape[0], no_bias=True, **taps),
-            F._conv_grad_weight(dy, a, weight_shape=w.shape, **taps)]
+    return [
+        F.Convolution(a, w, num_filter=w.shape[0], no_bias=True, **taps),
+        F._conv_grad_weight(dy, a, weight_shape=w.shape, **taps),
+    ]
 
 
 def _grad_weight_infer(ins, weight_shape, **taps):
@@ -265,99 +394,245 @@ def _grad_weight_ref(xp, dy, x, *, weight_shape, **taps):
 
 def _grad_weight_grad(F, dys, xs, ys, weight_shape, **taps):
     dy, x, a = xs[0], xs[1], dys[0]
-    return [F.Convolution(x, a, num_filter=a.shape[0], no_bias=True, **taps),
-            F._conv_grad_data(dy, a, data_shape=x.shape, **taps)]
+    return [
+        F.Convolution(x, a, num_filter=a.shape[0], no_bias=True, **taps),
+        F._conv_grad_data(dy, a, data_shape=x.shape, **taps),
+    ]
 
 
-operator("_conv_grad_data", inputs=("dy", "weight"),
-         params=(*_TAPS, Param("num_group", "int", 1), _LAYOUT, Param("data_shape", "shape")),
-         infer=_grad_data_infer, ref=_grad_data_ref, grad=_grad_data_grad,
-         samples=(sample((2, 4, 3), (4, 2, 3), kernel=(3,), num_group=2, stride=(2,), pad=(1,), data_shape=(2, 4, 6)),
-                  sample((2, 4, 3, 3), (4, 3, 3, 2), kernel=(3, 2), stride=(2, 1), pad=(1, 0), data_shape=(2, 3, 6, 4)),
-                  sample((1, 3, 4, 2), (2, 2, 2, 3), kernel=(2, 2), layout="NHWC", data_shape=(1, 4, 5, 3))),
-         doc="Gradient of Convolution with respect to its data, which has shape data_shape.")
+operator(
+    "_conv_grad_data",
+    inputs=("dy", "weight"),
+    params=(*_TAPS, Param("num_group", "int", 1), _LAYOUT, Param("data_shape", "shape")),
+    infer=_grad_data_infer,
+    ref=_grad_data_ref,
+    grad=_grad_data_grad,
+    samples=(
+        sample(
+            (2, 4, 3),
+            (4, 2, 3),
+            kernel=(3,),
+            num_group=2,
+            stride=(2,),
+            pad=(1,),
+            data_shape=(2, 4, 6),
+        ),
+        sample(
+            (2, 4, 3, 3),
+            (4, 3, 3, 2),
+            kernel=(3, 2),
+            stride=(2, 1),
+            pad=(1, 0),
+            data_shape=(2, 3, 6, 4),
+        ),
+        sample((1, 3, 4, 2), (2, 2, 2, 3), kernel=(2, 2), layout="NHWC", data_shape=(1, 4, 5, 3)),
+    ),
+    doc="Gradient of Convolution with respect to its data, which has shape data_shape.",
+)
 
-operator("_conv_grad_weight", inputs=("dy", "data"),
-         params=(*_TAPS, Param("num_group", "int", 1), _LAYOUT, Param("weight_shape", "shape")),
-         infer=_grad_weight_infer, ref=_grad_weight_ref, grad=_grad_weight_grad,
-         samples=(sample((2, 4, 3), (2, 4, 6), kernel=(3,), num_group=2, stride=(2,), pad=(1,), weight_shape=(4, 2, 3)),
-                  sample((2, 4, 3, 3), (2, 3, 6, 4), kernel=(3, 2), stride=(2, 1), pad=(1, 0),
-                         weight_shape=(4, 3, 3, 2)),
-                  sample((1, 3, 4, 2), (1, 4, 5, 3), kernel=(2, 2), layout="NHWC", weight_shape=(2, 2, 2, 3))),
-         doc="Gradient of Convolution with respect to its weight, which has shape weight_shape.")
+operator(
+    "_conv_grad_weight",
+    inputs=("dy", "data"),
+    params=(*_TAPS, Param("num_group", "int", 1), _LAYOUT, Param("weight_shape", "shape")),
+    infer=_grad_weight_infer,
+    ref=_grad_weight_ref,
+    grad=_grad_weight_grad,
+    samples=(
+        sample(
+            (2, 4, 3),
+            (2, 4, 6),
+            kernel=(3,),
+            num_group=2,
+            stride=(2,),
+            pad=(1,),
+            weight_shape=(4, 2, 3),
+        ),
+        sample(
+            (2, 4, 3, 3),
+            (2, 3, 6, 4),
+            kernel=(3, 2),
+            stride=(2, 1),
+            pad=(1, 0),
+            weight_shape=(4, 3, 3, 2),
+        ),
+        sample((1, 3, 4, 2), (1, 4, 5, 3), kernel=(2, 2), layout="NHWC", weight_shape=(2, 2, 2, 3)),
+    ),
+    doc="Gradient of Convolution with respect to its weight, which has shape weight_shape.",
+)
 
 
 def _deconv_geometry(space, kernel, stride, dilate, pad, adj, target_shape, num_group, layout):
-    """The convolution that this is the transpose of, and the output's spatial shape; target_shape overrides pad, adj."""
+    """The convolution that this is the transpose of, and the output's spatial shape; target_shape
+    overrides pad, adj."""
     op = "Deconvolution"
     g = geometry(op, kernel, stride, dilate, pad, num_group, layout)
     adj = tuple(adj or ()) or (0,) * len(g.kernel)
     full = tuple(s * (n - 1) + r for s, n, r in zip(g.stride, space, g.reach))
     if any(target_shape or ()):
-        if len(target_shape) != len(full) or any(not 0 < t <= f for f, t in zip(full, target_shape)):
-            raise ShapeError(op, f"target_shape must be positive and at most stride (size - 1) + kernel extent = {full}, "
-                             f"got {target_shape}")
+        if len(target_shape) != len(full) or any(
+            not 0 < t <= f for f, t in zip(full, target_shape)
+        ):
+            raise ShapeError(
+                op,
+                "target_shape must be positive and at most stride (size - 1) + kernel extent ="
+                f" {full}, got {target_shape}",
+            )
         extra = [f - t for f, t in zip(full, target_shape)]
         if any(e % 2 >= t for e, t in zip(extra, g.stride)):
-            raise ShapeError(op, f"target_shape must differ by an even number from {full} where stride is 1, "
-                             f"got {target_shape}")
+            raise ShapeError(
+                op,
+                f"target_shape must differ by an even number from {full} where stride is 1, "
+                f"got {target_shape}",
+            )
         return g._replace(pad=tuple((e + 1) // 2 for e in extra)), tuple(target_shape)
     if len(adj) != len(full) or any(not 0 <= a < s for a, s in zip(adj, g.stride)):
-        raise OperatorError(op, f"adj must be at least 0 and smaller than stride, got adj={adj} and stride={g.stride}")
+        raise OperatorError(
+            op,
+            f"adj must be at least 0 and smaller than stride, got adj={adj} and stride={g.stride}",
+        )
     out = tuple(f - 2 * p + a for f, p, a in zip(full, g.pad, adj))
     if min(out) < 1:
-        raise ShapeError(op, f"the output would have no elements: spatial shape {out} from size {tuple(space)}, "
-                         f"kernel {g.kernel}, stride {g.stride}, pad {g.pad}", fix="use a smaller pad")
+        raise ShapeError(
+            op,
+            f"the output would have no elements: spatial shape {out} from size {tuple(space)}, "
+            f"kernel {g.kernel}, stride {g.stride}, pad {g.pad}",
+            fix="use a smaller pad",
+        )
     return g, out
 
 
 def _deconv_setup(x_shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout):
     g = geometry("Deconvolution", kernel, stride, dilate, pad, num_group, layout)
-    return _deconv_geometry(g.split(x_shape)[2], kernel, stride, dilate, pad, adj, target_shape, num_group, layout)
+    return _deconv_geometry(
+        g.split(x_shape)[2], kernel, stride, dilate, pad, adj, target_shape, num_group, layout
+    )
 
 
-def _deconv_infer(ins, kernel, stride, dilate, pad, adj, target_shape, num_filter, num_group, no_bias, layout, **_):
+def _deconv_infer(
+    ins, kernel, stride, dilate, pad, adj, target_shape, num_filter, num_group, no_bias, layout, **_
+):
     x = ins[0]
     g = geometry("Deconvolution", kernel, stride, dilate, pad, num_group, layout)
     _check_ndim("Deconvolution", "data", x, g, layout)
     n, channels, space = g.split(x.shape)
     _groups_divide("Deconvolution", g, channels, num_filter)
-    note = "(channels, *kernel, num_filter / num_group)" if g.channels_last else \
-        "(channels, num_filter / num_group, *kernel)"
+    note = (
+        "(channels, *kernel, num_filter / num_group)"
+        if g.channels_last
+        else "(channels, num_filter / num_group, *kernel)"
+    )
     _check_weight("Deconvolution", ins[1], _deconv_weight(g, channels, num_filter), x, note, g)
     _check_bias("Deconvolution", ins, num_filter, no_bias)
-    _, out = _deconv_geometry(space, kernel, stride, dilate, pad, adj, target_shape, num_group, layout)
-    return [Type(g.join(n, num_filter, out), same_dtype("Deconvolution", ins, ("data", "weight", "bias")))]
+    _, out = _deconv_geometry(
+        space, kernel, stride, dilate, pad, adj, target_shape, num_group, layout
+    )
+    return [
+        Type(
+            g.join(n, num_filter, out), same_dtype("Deconvolution", ins, ("data", "weight", "bias"))
+        )
+    ]
 
 
-def _deconv_ref(xp, x, w, bias=None, *, kernel, stride, dilate, pad, adj, target_shape, num_filter, num_group, no_bias,
-                layout, **_):
-    g, out = _deconv_setup(x.shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout)
+def _deconv_ref(
+    xp,
+    x,
+    w,
+    bias=None,
+    *,
+    kernel,
+    stride,
+    dilate,
+    pad,
+    adj,
+    target_shape,
+    num_filter,
+    num_group,
+    no_bias,
+    layout,
+    **_,
+):
+    g, out = _deconv_setup(
+        x.shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout
+    )
     y = conv_grad_data(xp, g, x, w, g.join(x.shape[0], num_filter, out))
     return y if no_bias else _plus_bias(g, y, bias)
 
 
-def _deconv_grad(F, dys, xs, ys, kernel, stride, dilate, pad, adj, target_shape, num_group, no_bias, layout, **_):
+def _deconv_grad(
+    F, dys, xs, ys, kernel, stride, dilate, pad, adj, target_shape, num_group, no_bias, layout, **_
+):
     x, w, dy = xs[0], xs[1], dys[0]
     g, _ = _deconv_setup(x.shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout)
     taps = _taps(kernel, g.stride, g.dilate, g.pad, num_group, layout)
-    gs = [F.Convolution(dy, w, num_filter=w.shape[0], no_bias=True, **taps),
-          F._conv_grad_weight(x, dy, weight_shape=w.shape, **taps)]
+    gs = [
+        F.Convolution(dy, w, num_filter=w.shape[0], no_bias=True, **taps),
+        F._conv_grad_weight(x, dy, weight_shape=w.shape, **taps),
+    ]
     return gs if no_bias else gs + [_bias_grad(F, g, dy)]
 
 
-operator("Deconvolution", aliases=("_npx_deconvolution",), inputs=("data", "weight", "bias"), input_names=_conv_inputs,
-         params=(*_TAPS, Param("adj", "shape", ()), Param("target_shape", "shape", ()), Param("num_filter", "int"),
-                 Param("num_group", "int", 1), Param("workspace", "int", 512), Param("no_bias", "bool", True), *_TUNE),
-         infer=_deconv_infer, fill=_fill(_deconv_weight), ref=_deconv_ref, grad=_deconv_grad,
-         samples=(sample((2, 3, 4), (3, 2, 3), kernel=(3,), num_filter=2, stride=(2,), pad=(1,), adj=(1,)),
-                  sample((2, 4, 3, 3), (4, 2, 3, 2), (4,), kernel=(3, 2), num_filter=4, num_group=2, stride=(2, 1),
-                         no_bias=False),
-                  sample((1, 2, 3, 3), (2, 2, 3, 3), kernel=(3, 3), num_filter=2, dilate=(2, 2), pad=(1, 1)),
-                  sample((1, 2, 5, 5), (2, 1, 3, 3), kernel=(3, 3), num_filter=1, stride=(2, 2), target_shape=(11, 11)),
-                  sample((1, 2, 5, 5), (2, 1, 3, 3), kernel=(3, 3), num_filter=1, stride=(2, 2), target_shape=(10, 9)),
-                  sample((1, 3, 3, 2), (2, 2, 2, 3), (3,), kernel=(2, 2), num_filter=3, layout="NHWC", no_bias=False),
-                  sample((1, 2, 2, 3, 2), (2, 2, 2, 2, 2), kernel=(2, 2, 2), num_filter=2, stride=(1, 2, 1))),
-         doc="Transposed convolution (the gradient of Convolution with respect to its data). data (N, C, *space), "
-             "weight (C, num_filter / num_group, *kernel); out = stride (size - 1) + dilate (kernel - 1) + 1 - 2 pad + adj. "
-             "target_shape, where given, decides pad and adj.")
+operator(
+    "Deconvolution",
+    aliases=("_npx_deconvolution",),
+    inputs=("data", "weight", "bias"),
+    input_names=_conv_inputs,
+    params=(
+        *_TAPS,
+        Param("adj", "shape", ()),
+        Param("target_shape", "shape", ()),
+        Param("num_filter", "int"),
+        Param("num_group", "int", 1),
+        Param("workspace", "int", 512),
+        Param("no_bias", "bool", True),
+        *_TUNE,
+    ),
+    infer=_deconv_infer,
+    fill=_fill(_deconv_weight),
+    ref=_deconv_ref,
+    grad=_deconv_grad,
+    samples=(
+        sample((2, 3, 4), (3, 2, 3), kernel=(3,), num_filter=2, stride=(2,), pad=(1,), adj=(1,)),
+        sample(
+            (2, 4, 3, 3),
+            (4, 2, 3, 2),
+            (4,),
+            kernel=(3, 2),
+            num_filter=4,
+            num_group=2,
+            stride=(2, 1),
+            no_bias=False,
+        ),
+        sample((1, 2, 3, 3), (2, 2, 3, 3), kernel=(3, 3), num_filter=2, dilate=(2, 2), pad=(1, 1)),
+        sample(
+            (1, 2, 5, 5),
+            (2, 1, 3, 3),
+            kernel=(3, 3),
+            num_filter=1,
+            stride=(2, 2),
+            target_shape=(11, 11),
+        ),
+        sample(
+            (1, 2, 5, 5),
+            (2, 1, 3, 3),
+            kernel=(3, 3),
+            num_filter=1,
+            stride=(2, 2),
+            target_shape=(10, 9),
+        ),
+        sample(
+            (1, 3, 3, 2),
+            (2, 2, 2, 3),
+            (3,),
+            kernel=(2, 2),
+            num_filter=3,
+            layout="NHWC",
+            no_bias=False,
+        ),
+        sample((1, 2, 2, 3, 2), (2, 2, 2, 2, 2), kernel=(2, 2, 2), num_filter=2, stride=(1, 2, 1)),
+    ),
+    doc=(
+        "Transposed convolution (the gradient of Convolution with respect to its data). data (N, C,"
+        " *space), weight (C, num_filter / num_group, *kernel); out = stride (size - 1) + dilate"
+        " (kernel - 1) + 1 - 2 pad + adj. target_shape, where given, decides pad and adj."
+    ),
+)

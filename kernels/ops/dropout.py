@@ -1,4 +1,5 @@
 """Dropout."""
+
 from __future__ import annotations
 
 from ...engine.error import OperatorError
@@ -35,14 +36,33 @@ def _grad(F, dys, xs, ys, p, mode, axes, train, **_):
     return [F.broadcast_mul(dys[0], ys[1]) if _active(p, mode, train) else dys[0]]
 
 
-operator("Dropout", aliases=("_npx_dropout",),
-         params=(Param("p", "float", 0.5), Param("mode", ("always", "training"), "training"),
-                 Param("axes", "shape", ()), Param("cudnn_off", "bool?", False)),
-         n_outputs=2, n_visible=1, output_names=("output", "mask"), random=lambda p, mode, train, **_: _active(p, mode, train),
-         train_aware=True,
-         infer=_infer, ref=_ref, grad=_grad,
-         samples=(sample((4, 5)), sample((4, 5), p=0.0), sample((4, 5), p=0.2, mode="always"),
-                  sample((4, 3, 5), p=0.5, axes=(0, 2), mode="always"), sample((2, 3), p=1.0, mode="always")),
-         doc="While training (or always, with mode='always') zeroes each element with probability p and scales the others "
-             "by 1 / (1 - p); identity otherwise. Elements that differ only along `axes` share their fate. "
-             "Source: Srivastava et al. 2014, JMLR 15.")
+operator(
+    "Dropout",
+    aliases=("_npx_dropout",),
+    params=(
+        Param("p", "float", 0.5),
+        Param("mode", ("always", "training"), "training"),
+        Param("axes", "shape", ()),
+        Param("cudnn_off", "bool?", False),
+    ),
+    n_outputs=2,
+    n_visible=1,
+    output_names=("output", "mask"),
+    random=lambda p, mode, train, **_: _active(p, mode, train),
+    train_aware=True,
+    infer=_infer,
+    ref=_ref,
+    grad=_grad,
+    samples=(
+        sample((4, 5)),
+        sample((4, 5), p=0.0),
+        sample((4, 5), p=0.2, mode="always"),
+        sample((4, 3, 5), p=0.5, axes=(0, 2), mode="always"),
+        sample((2, 3), p=1.0, mode="always"),
+    ),
+    doc=(
+        "While training (or always, with mode='always') zeroes each element with probability p and"
+        " scales the others by 1 / (1 - p); identity otherwise. Elements that differ only along"
+        " `axes` share their fate. Source: Srivastava et al. 2014, JMLR 15."
+    ),
+)

@@ -1,4 +1,6 @@
-"""Image operators on (H, W, C) or (N, H, W, C): tensors, flips, crops, resizing, changes of colour."""
+"""Image operators on (H, W, C) or (N, H, W, C): tensors, flips, crops, resizing, changes of
+colour."""
+
 from __future__ import annotations
 
 from functools import lru_cache
@@ -8,11 +10,14 @@ import numpy as np
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
 
-LUMA = (0.299, 0.587, 0.114)         # of red, green, blue; ITU-R BT.601
-# Eigenvectors times eigenvalues of the colours of ImageNet's pixels. Source: Krizhevsky et al. 2012, section 4.1.
-LIGHTING = ((55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009),
-            (55.46 * -0.5808, 4.794 * -0.0045, 1.148 * -0.8140),
-            (55.46 * -0.5836, 4.794 * -0.6948, 1.148 * 0.4203))
+LUMA = (0.299, 0.587, 0.114)  # of red, green, blue; ITU-R BT.601
+# Eigenvectors times eigenvalues of the colours of ImageNet's pixels. Source: Krizhevsky et al.
+# 2012, section 4.1.
+LIGHTING = (
+    (55.46 * -0.5675, 4.794 * 0.7192, 1.148 * 0.4009),
+    (55.46 * -0.5808, 4.794 * -0.0045, 1.148 * -0.8140),
+    (55.46 * -0.5836, 4.794 * -0.6948, 1.148 * 0.4203),
+)
 
 
 def _image(op: str, t: Type, channels: tuple[int, ...] | None = None, axis: int = -1) -> None:
@@ -20,13 +25,18 @@ def _image(op: str, t: Type, channels: tuple[int, ...] | None = None, axis: int 
         order = "(H, W, C) or (N, H, W, C)" if axis == -1 else "(C, H, W) or (N, C, H, W)"
         raise ShapeError(op, f"data must be {order}, got {t.shape}")
     if channels and t.shape[axis] not in channels:
-        raise ShapeError(op, f"data must have {' or '.join(map(str, channels))} channels, got {t.shape[axis]} in {t.shape}")
+        raise ShapeError(
+            op,
+            f"data must have {' or '.join(map(str, channels))} channels, got {t.shape[axis]} in"
+            f" {t.shape}",
+        )
 
 
 def _same(op: str, channels=None):
     def infer(ins, **_):
         _image(op, ins[0], channels)
         return [ins[0]]
+
     return infer
 
 
@@ -39,7 +49,8 @@ def _stored(xp, values, like):
     return values.astype(dtype)
 
 
-# ---- to_tensor, normalize -------------------------------------------------------------------------------------
+# ---- to_tensor, normalize ------------------------------------------------------------------------
+
 
 def _tensor_infer(ins):
     _image("_image_to_tensor", ins[0])
@@ -47,12 +58,21 @@ def _tensor_infer(ins):
     return [Type((*n, c, h, w), "float32")]
 
 
-operator("_image_to_tensor", aliases=("_npx__image_to_tensor",), infer=_tensor_infer,
-         ref=lambda xp, x: xp.moveaxis(x, -1, -3).astype("float32") * xp.float32(1 / 255),
-         grad=lambda F, dys, xs, ys: [F.cast(F.transpose(
-             dys[0], axes=(1, 2, 0) if len(xs[0].shape) == 3 else (0, 2, 3, 1)) * (1 / 255), dtype=xs[0].dtype)],
-         samples=(sample(uniform((4, 5, 3), 0, 255)), sample(uniform((2, 3, 4, 1), 0, 255))),
-         doc="(H, W, C) in [0, 255] -> (C, H, W) float32 in [0, 1]; or with a batch axis in front.")
+operator(
+    "_image_to_tensor",
+    aliases=("_npx__image_to_tensor",),
+    infer=_tensor_infer,
+    ref=lambda xp, x: xp.moveaxis(x, -1, -3).astype("float32") * xp.float32(1 / 255),
+    grad=lambda F, dys, xs, ys: [
+        F.cast(
+            F.transpose(dys[0], axes=(1, 2, 0) if len(xs[0].shape) == 3 else (0, 2, 3, 1))
+            * (1 / 255),
+            dtype=xs[0].dtype,
+        )
+    ],
+    samples=(sample(uniform((4, 5, 3), 0, 255)), sample(uniform((2, 3, 4, 1), 0, 255))),
+    doc="(H, W, C) in [0, 255] -> (C, H, W) float32 in [0, 1]; or with a batch axis in front.",
+)
 
 
 def _normalize_infer(ins, mean, std):
@@ -61,14 +81,16 @@ def _normalize_infer(ins, mean, std):
     c = t.shape[-3]
     for name, values in (("mean", mean), ("std", std)):
         if len(values) not in (1, c) and not (len(values) == 4 and len(set(values)) == 1):
-            raise OperatorError(op, f"{name} must have 1 or channels = {c} values, got {len(values)}")
+            raise OperatorError(
+                op, f"{name} must have 1 or channels = {c} values, got {len(values)}"
+            )
     if 0.0 in std:
         raise OperatorError(op, f"std must not hold 0, got {std}")
     return [t]
 
 
 def _per_channel(xp, values, x):
-    values = values[:1] if len(values) == 4 and len(set(values)) == 1 else values      # the default
+    values = values[:1] if len(values) == 4 and len(set(values)) == 1 else values  # the default
     return xp.asarray(values, dtype="float32").reshape(-1, 1, 1).astype(x.dtype)
 
 
@@ -77,26 +99,47 @@ def _normalize_grad(F, dys, xs, ys, mean, std):
     return [F._image_normalize(dys[0], mean=zero, std=std)]
 
 
-operator("_image_normalize", aliases=("_npx__image_normalize",),
-         params=(Param("mean", "floats", (0.0,) * 4), Param("std", "floats", (1.0,) * 4)),
-         infer=_normalize_infer, grad=_normalize_grad,
-         ref=lambda xp, x, mean, std: (x - _per_channel(xp, mean, x)) / _per_channel(xp, std, x),
-         samples=(sample((3, 4, 5), mean=(0.1, 0.2, 0.3), std=(0.5, 1.5, 2.0)), sample((2, 1, 3, 3), mean=(1.0,), std=(2.0,))),
-         doc="(x - mean) / std for each channel of (C, H, W) or (N, C, H, W); one value serves all channels.")
+operator(
+    "_image_normalize",
+    aliases=("_npx__image_normalize",),
+    params=(Param("mean", "floats", (0.0,) * 4), Param("std", "floats", (1.0,) * 4)),
+    infer=_normalize_infer,
+    grad=_normalize_grad,
+    ref=lambda xp, x, mean, std: (x - _per_channel(xp, mean, x)) / _per_channel(xp, std, x),
+    samples=(
+        sample((3, 4, 5), mean=(0.1, 0.2, 0.3), std=(0.5, 1.5, 2.0)),
+        sample((2, 1, 3, 3), mean=(1.0,), std=(2.0,)),
+    ),
+    doc=(
+        "(x - mean) / std for each channel of (C, H, W) or (N, C, H, W); one value serves all"
+        " channels."
+    ),
+)
 
 
-# ---- flips, crop, resize --------------------------------------------------------------------------------------
+# ---- flips, crop, resize -------------------------------------------------------------------------
 
 for _name, _axis in (("left_right", -2), ("top_bottom", -3)):
-    operator(f"_image_flip_{_name}", aliases=(f"_npx__image_flip_{_name}",), infer=_same(f"_image_flip_{_name}"),
-             ref=lambda xp, x, axis=_axis: xp.flip(x, axis=axis).copy(),
-             grad=lambda F, dys, xs, ys, op=f"_image_flip_{_name}": [getattr(F, op)(dys[0])],
-             samples=(sample((3, 4, 3)), sample((2, 3, 4, 1))), doc=f"Mirrors an image: {_name.replace('_', ' and ')} swap.")
-    operator(f"_image_random_flip_{_name}", aliases=(f"_npx__image_random_flip_{_name}",), random=True,
-             infer=_same(f"_image_random_flip_{_name}"),
-             ref=lambda xp, x, rng, axis=_axis: (xp.flip(x, axis=axis) if rng.random() < 0.5 else x).copy(),
-             samples=(sample((3, 1, 3)) if _axis == -2 else sample((1, 3, 3)),),
-             doc=f"Mirrors an image with probability 1/2: {_name.replace('_', ' and ')} swap.")
+    operator(
+        f"_image_flip_{_name}",
+        aliases=(f"_npx__image_flip_{_name}",),
+        infer=_same(f"_image_flip_{_name}"),
+        ref=lambda xp, x, axis=_axis: xp.flip(x, axis=axis).copy(),
+        grad=lambda F, dys, xs, ys, op=f"_image_flip_{_name}": [getattr(F, op)(dys[0])],
+        samples=(sample((3, 4, 3)), sample((2, 3, 4, 1))),
+        doc=f"Mirrors an image: {_name.replace('_', ' and ')} swap.",
+    )
+    operator(
+        f"_image_random_flip_{_name}",
+        aliases=(f"_npx__image_random_flip_{_name}",),
+        random=True,
+        infer=_same(f"_image_random_flip_{_name}"),
+        ref=lambda xp, x, rng, axis=_axis: (
+            xp.flip(x, axis=axis) if rng.random() < 0.5 else x
+        ).copy(),
+        samples=(sample((3, 1, 3)) if _axis == -2 else sample((1, 3, 3)),),
+        doc=f"Mirrors an image with probability 1/2: {_name.replace('_', ' and ')} swap.",
+    )
 
 
 def _crop_infer(ins, x, y, width, height):
@@ -104,8 +147,11 @@ def _crop_infer(ins, x, y, width, height):
     _image(op, t)
     *n, h, w, c = t.shape
     if x < 0 or y < 0 or width < 1 or height < 1 or x + width > w or y + height > h:
-        raise ShapeError(op, f"the crop must lie inside the image of width {w} and height {h}, got x={x}, y={y}, "
-                         f"width={width}, height={height}")
+        raise ShapeError(
+            op,
+            f"the crop must lie inside the image of width {w} and height {h}, got x={x}, y={y}, "
+            f"width={width}, height={height}",
+        )
     return [Type((*n, height, width, c), t.dtype)]
 
 
@@ -113,22 +159,37 @@ def _crop_grad(F, dys, xs, ys, x, y, width, height):
     *n, h, w, _ = xs[0].shape
     dy = dys[0]
     for axis, low, size, whole in ((len(n), y, height, h), (len(n) + 1, x, width, w)):
-        borders = [F._zeros(shape=(*dy.shape[:axis], extent, *dy.shape[axis + 1:]), dtype=dy.dtype)
-                   if extent else None for extent in (low, whole - low - size)]
+        borders = [
+            (
+                F._zeros(shape=(*dy.shape[:axis], extent, *dy.shape[axis + 1 :]), dtype=dy.dtype)
+                if extent
+                else None
+            )
+            for extent in (low, whole - low - size)
+        ]
         pieces = [piece for piece in (borders[0], dy, borders[1]) if piece is not None]
         dy = F.concat(*pieces, dim=axis) if len(pieces) > 1 else dy
     return [dy]
 
 
-operator("_image_crop", aliases=("_npx__image_crop",), infer=_crop_infer, grad=_crop_grad,
-         params=(Param("x", "int"), Param("y", "int"), Param("width", "int"), Param("height", "int")),
-         ref=lambda xp, d, x, y, width, height: d[..., y:y + height, x:x + width, :].copy(),
-         samples=(sample((5, 6, 3), x=1, y=2, width=4, height=3), sample((2, 4, 4, 1), x=0, y=0, width=4, height=2)),
-         doc="The part of an image that begins at column x, row y.")
+operator(
+    "_image_crop",
+    aliases=("_npx__image_crop",),
+    infer=_crop_infer,
+    grad=_crop_grad,
+    params=(Param("x", "int"), Param("y", "int"), Param("width", "int"), Param("height", "int")),
+    ref=lambda xp, d, x, y, width, height: d[..., y : y + height, x : x + width, :].copy(),
+    samples=(
+        sample((5, 6, 3), x=1, y=2, width=4, height=3),
+        sample((2, 4, 4, 1), x=0, y=0, width=4, height=2),
+    ),
+    doc="The part of an image that begins at column x, row y.",
+)
 
 
 def resized(height: int, width: int, size, keep_ratio: bool) -> tuple[int, int]:
-    """(height, width) after resizing to `size`: (width, height), or one number for both, or for the shorter edge."""
+    """(height, width) after resizing to `size`: (width, height), or one number for both, or for the
+    shorter edge."""
     if len(size) == 2:
         return size[1], size[0]
     if not keep_ratio:
@@ -142,9 +203,13 @@ def _resize_infer(ins, size, keep_ratio, interp):
     op, t = "_image_resize", ins[0]
     _image(op, t)
     if size is None or len(size) not in (1, 2) or min(size) < 1:
-        raise OperatorError(op, f"size must be one or two positive numbers (width, height), got {size}")
+        raise OperatorError(
+            op, f"size must be one or two positive numbers (width, height), got {size}"
+        )
     if interp not in WEIGHTS:
-        raise OperatorError(op, f"interp must be one of {', '.join(map(str, WEIGHTS))}, got {interp}")
+        raise OperatorError(
+            op, f"interp must be one of {', '.join(map(str, WEIGHTS))}, got {interp}"
+        )
     *n, h, w, c = t.shape
     return [Type((*n, *resized(h, w, size, keep_ratio), c), t.dtype)]
 
@@ -171,11 +236,18 @@ def _cubic(places, scale, a=-0.75):
 def _area(places, scale):
     start = np.arange(len(places)) * scale
     taps = np.floor(start)[:, None] + np.arange(int(np.ceil(scale)) + 1)
-    return taps, np.maximum(0, np.minimum(taps + 1, (start + scale)[:, None]) - np.maximum(taps, start[:, None])) / scale
+    return (
+        taps,
+        np.maximum(
+            0, np.minimum(taps + 1, (start + scale)[:, None]) - np.maximum(taps, start[:, None])
+        )
+        / scale,
+    )
 
 
 def _area_enlarging(places, scale):
-    """Linear, but only where an output pixel covers two inputs; OpenCV's way unless both axes shrink."""
+    """Linear, but only where an output pixel covers two inputs; OpenCV's way unless both axes
+    shrink."""
     i = np.arange(len(places))
     low = np.floor(i * scale)
     f = np.maximum(0, (i + 1) - (low + 1) / scale)
@@ -191,13 +263,14 @@ def _lanczos(places, scale):
     return low[:, None] + offsets, weights / weights.sum(axis=1, keepdims=True)
 
 
-WEIGHTS = {0: _nearest, 1: _linear, 2: _cubic, 3: _area, 4: _lanczos}      # by OpenCV's numbers
+WEIGHTS = {0: _nearest, 1: _linear, 2: _cubic, 3: _area, 4: _lanczos}  # by OpenCV's numbers
 ENLARGING = -3
 
 
 @lru_cache(maxsize=64)
 def resize_matrix(n_in: int, n_out: int, interp: int) -> np.ndarray:
-    """(n_out, n_in) float32: row i has the weights of the inputs of output i. Pixel centres at half numbers."""
+    """(n_out, n_in) float32: row i has the weights of the inputs of output i. Pixel centres at half
+    numbers."""
     scale = n_in / n_out
     rule = _area_enlarging if interp == ENLARGING else WEIGHTS[interp]
     taps, weights = rule((np.arange(n_out) + 0.5) * scale - 0.5, scale)
@@ -216,21 +289,41 @@ def resize_values(xp, x, size, keep_ratio=False, interp=1):
     rows = xp.asarray(resize_matrix(h, height, interp))
     columns = xp.asarray(resize_matrix(w, width, interp))
     wide = x.astype("float32", copy=False) if x.dtype != np.float64 else x
-    by_rows = xp.matmul(rows, wide.reshape(*x.shape[:-2], w * c)).reshape(*x.shape[:-3], height, w, c)
+    by_rows = xp.matmul(rows, wide.reshape(*x.shape[:-2], w * c)).reshape(
+        *x.shape[:-3], height, w, c
+    )
     values = xp.matmul(columns, by_rows)
-    return _stored(xp, xp.rint(values), x) if np.dtype(x.dtype).kind in "iu" else values.astype(x.dtype)
+    return (
+        _stored(xp, xp.rint(values), x)
+        if np.dtype(x.dtype).kind in "iu"
+        else values.astype(x.dtype)
+    )
 
 
-operator("_image_resize", aliases=("_npx__image_resize",), infer=_resize_infer,
-         params=(Param("size", "shape", None), Param("keep_ratio", "bool", False), Param("interp", "int", 1)),
-         ref=resize_values,
-         samples=(sample(uniform((4, 6, 3), 0, 255), size=(3, 5)), sample(uniform((2, 4, 4, 1), 0, 255), size=(6,), interp=2),
-                  sample(uniform((4, 6, 3), 0, 255), size=(3,), keep_ratio=True, interp=3)),
-         doc="Resizes to size = (width, height), or one number for both, or for the shorter edge with keep_ratio. "
-             "interp: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos.")
+operator(
+    "_image_resize",
+    aliases=("_npx__image_resize",),
+    infer=_resize_infer,
+    params=(
+        Param("size", "shape", None),
+        Param("keep_ratio", "bool", False),
+        Param("interp", "int", 1),
+    ),
+    ref=resize_values,
+    samples=(
+        sample(uniform((4, 6, 3), 0, 255), size=(3, 5)),
+        sample(uniform((2, 4, 4, 1), 0, 255), size=(6,), interp=2),
+        sample(uniform((4, 6, 3), 0, 255), size=(3,), keep_ratio=True, interp=3),
+    ),
+    doc=(
+        "Resizes to size = (width, height), or one number for both, or for the shorter edge with"
+        " keep_ratio. interp: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos."
+    ),
+)
 
 
-# ---- colours --------------------------------------------------------------------------------------------------
+# ---- colours -------------------------------------------------------------------------------------
+
 
 def grey(xp, x):
     """Luma of (..., 3), the value itself of (..., 1); keeps the last axis."""
@@ -252,7 +345,8 @@ def saturation(xp, x, factor):
 
 
 def hue(xp, x, factor):
-    """Turns the hue of red, green, blue in [0, 255] by factor * 360 degrees; lightness and saturation stay."""
+    """Turns the hue of red, green, blue in [0, 255] by factor * 360 degrees; lightness and
+    saturation stay."""
     if x.shape[-1] == 1:
         return x
     x = x / 255
@@ -261,12 +355,17 @@ def hue(xp, x, factor):
     light = (high + low) / 2
     safe = xp.where(spread == 0, 1, spread)
     r, g, b = (x[..., i] for i in range(3))
-    angle = xp.where(high == r, (g - b) / safe, xp.where(high == g, 2 + (b - r) / safe, 4 + (r - g) / safe))
+    angle = xp.where(
+        high == r, (g - b) / safe, xp.where(high == g, 2 + (b - r) / safe, 4 + (r - g) / safe)
+    )
     angle = (xp.where(spread == 0, 0, angle) + 6 * factor) % 6
     sat = xp.where(spread == 0, 0, spread / xp.maximum(1 - xp.abs(2 * light - 1), 1e-12))
     chroma = (1 - xp.abs(2 * light - 1)) * sat
     # Each channel is a trapezoid over the colour circle, a third of it apart.
-    out = [light + chroma * (xp.clip(xp.abs((angle + shift) % 6 - 3) - 1, 0, 1) - 0.5) for shift in (0, 4, 2)]
+    out = [
+        light + chroma * (xp.clip(xp.abs((angle + shift) % 6 - 3) - 1, 0, 1) - 0.5)
+        for shift in (0, 4, 2)
+    ]
     return xp.stack(out, axis=-1) * 255
 
 
@@ -285,18 +384,27 @@ def _factors_infer(op):
     def infer(ins, min_factor, max_factor):
         _image(op, ins[0], (1, 3))
         if max_factor < min_factor:
-            raise OperatorError(op, f"min_factor must not be above max_factor, got {min_factor} and {max_factor}")
+            raise OperatorError(
+                op, f"min_factor must not be above max_factor, got {min_factor} and {max_factor}"
+            )
         return [ins[0]]
+
     return infer
 
 
 for _name in CHANGES:
-    operator(f"_image_random_{_name}", aliases=(f"_npx__image_random_{_name}",), random=True,
-             params=(Param("min_factor", "float"), Param("max_factor", "float")),
-             infer=_factors_infer(f"_image_random_{_name}"),
-             ref=lambda xp, x, min_factor, max_factor, rng, name=_name: _changed(xp, x, rng, name, min_factor, max_factor),
-             samples=(sample(uniform((3, 4, 3), 0, 255), min_factor=0.3, max_factor=0.3),),
-             doc=f"Changes the {_name} of an image by a factor drawn from [min_factor, max_factor).")
+    operator(
+        f"_image_random_{_name}",
+        aliases=(f"_npx__image_random_{_name}",),
+        random=True,
+        params=(Param("min_factor", "float"), Param("max_factor", "float")),
+        infer=_factors_infer(f"_image_random_{_name}"),
+        ref=lambda xp, x, min_factor, max_factor, rng, name=_name: _changed(
+            xp, x, rng, name, min_factor, max_factor
+        ),
+        samples=(sample(uniform((3, 4, 3), 0, 255), min_factor=0.3, max_factor=0.3),),
+        doc=f"Changes the {_name} of an image by a factor drawn from [min_factor, max_factor).",
+    )
 
 
 def jitter(xp, x, rng, amounts: dict[str, float]):
@@ -309,28 +417,52 @@ def jitter(xp, x, rng, amounts: dict[str, float]):
     return _stored(xp, out, x)
 
 
-operator("_image_random_color_jitter", aliases=("_npx__image_random_color_jitter",), random=True,
-         params=tuple(Param(name, "float") for name in CHANGES), infer=_same("_image_random_color_jitter", (1, 3)),
-         ref=lambda xp, x, rng, **amounts: jitter(xp, x, rng, amounts),
-         samples=(sample(uniform((3, 4, 3), 0, 255), brightness=0.0, contrast=0.0, saturation=0.0, hue=0.0),),
-         doc="Changes brightness, contrast, saturation (factors 1 +- value) and hue (+- value turns) in random order.")
+operator(
+    "_image_random_color_jitter",
+    aliases=("_npx__image_random_color_jitter",),
+    random=True,
+    params=tuple(Param(name, "float") for name in CHANGES),
+    infer=_same("_image_random_color_jitter", (1, 3)),
+    ref=lambda xp, x, rng, **amounts: jitter(xp, x, rng, amounts),
+    samples=(
+        sample(uniform((3, 4, 3), 0, 255), brightness=0.0, contrast=0.0, saturation=0.0, hue=0.0),
+    ),
+    doc=(
+        "Changes brightness, contrast, saturation (factors 1 +- value) and hue (+- value turns) in"
+        " random order."
+    ),
+)
 
 
 def light(xp, x, alpha):
     """Adds the principal colours of natural images, weighted by alpha (3,)."""
     if x.shape[-1] == 1:
         return x.copy()
-    shift = (np.asarray(LIGHTING, np.float32) @ np.asarray(alpha, np.float32)).astype(_float(x).dtype)
+    shift = (np.asarray(LIGHTING, np.float32) @ np.asarray(alpha, np.float32)).astype(
+        _float(x).dtype
+    )
     return _stored(xp, _float(x) + xp.asarray(shift), x)
 
 
-operator("_image_adjust_lighting", aliases=("_npx__image_adjust_lighting",), params=(Param("alpha", "floats"),),
-         infer=_same("_image_adjust_lighting", (1, 3)), ref=lambda xp, x, alpha: light(xp, x, alpha),
-         grad=lambda F, dys, xs, ys, alpha: [dys[0]],
-         samples=(sample((3, 4, 3), alpha=(0.1, 0.2, 0.3)),),
-         doc="Adds principal colours weighted by alpha (3 values). Source: Krizhevsky et al. 2012.")
-operator("_image_random_lighting", aliases=("_npx__image_random_lighting",), random=True,
-         params=(Param("alpha_std", "float", 0.05),), infer=_same("_image_random_lighting", (1, 3)),
-         ref=lambda xp, x, alpha_std, rng: light(xp, x, rng.normal(0, alpha_std, 3) if alpha_std else (0, 0, 0)),
-         samples=(sample((3, 4, 3), alpha_std=0.0),),
-         doc="Adds principal colours with normal weights of standard deviation alpha_std.")
+operator(
+    "_image_adjust_lighting",
+    aliases=("_npx__image_adjust_lighting",),
+    params=(Param("alpha", "floats"),),
+    infer=_same("_image_adjust_lighting", (1, 3)),
+    ref=lambda xp, x, alpha: light(xp, x, alpha),
+    grad=lambda F, dys, xs, ys, alpha: [dys[0]],
+    samples=(sample((3, 4, 3), alpha=(0.1, 0.2, 0.3)),),
+    doc="Adds principal colours weighted by alpha (3 values). Source: Krizhevsky et al. 2012.",
+)
+operator(
+    "_image_random_lighting",
+    aliases=("_npx__image_random_lighting",),
+    random=True,
+    params=(Param("alpha_std", "float", 0.05),),
+    infer=_same("_image_random_lighting", (1, 3)),
+    ref=lambda xp, x, alpha_std, rng: light(
+        xp, x, rng.normal(0, alpha_std, 3) if alpha_std else (0, 0, 0)
+    ),
+    samples=(sample((3, 4, 3), alpha_std=0.0),),
+    doc="Adds principal colours with normal weights of standard deviation alpha_std.",
+)

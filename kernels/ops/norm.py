@@ -1,8 +1,10 @@
 """Normalisations: BatchNorm, LayerNorm, GroupNorm, InstanceNorm, L2Normalization, LRN.
 
-All that divide by a standard deviation share one fused backward operator, `_norm_grad`: the axes over which the
-statistics run are an attribute, and gamma arrives in a shape that broadcasts against data.
+All that divide by a standard deviation share one fused backward operator, `_norm_grad`: the axes
+over which the statistics run are an attribute, and gamma arrives in a shape that broadcasts against
+data.
 """
+
 from __future__ import annotations
 
 from math import prod
@@ -38,22 +40,29 @@ def cast_to(F, x, dtype):
 def _check_params(op, ins, names, n, what):
     for t, name in zip(ins[1:], names[1:]):
         if t.shape != (n,):
-            raise ShapeError(op, f"{name} must have shape ({what},) = ({n},), got data {ins[0].shape} and "
-                             f"{name} {t.shape}")
+            raise ShapeError(
+                op,
+                f"{name} must have shape ({what},) = ({n},), got data {ins[0].shape} and "
+                f"{name} {t.shape}",
+            )
 
 
 # The fused backward operator
 
+
 def _norm_grad_ref(xp, dy, x, gamma, mean, rstd, *, axes, eps):
     xhat = (x - mean) * rstd
     g = dy * gamma
-    dx = rstd * (g - g.mean(axis=axes, keepdims=True) - xhat * (g * xhat).mean(axis=axes, keepdims=True))
+    dx = rstd * (
+        g - g.mean(axis=axes, keepdims=True) - xhat * (g * xhat).mean(axis=axes, keepdims=True)
+    )
     others = tuple(a for a, n in enumerate(gamma.shape) if n == 1)
     return dx, (dy * xhat).sum(axis=others, keepdims=True), dy.sum(axis=others, keepdims=True)
 
 
 def _norm_grad_composed(axes, eps):
     """(F, dy, x, gamma) -> (dx, dgamma, dbeta), with the statistics as functions of x."""
+
     def compose(F, dy, x, gamma):
         centred = F.broadcast_sub(x, F.mean(x, axis=axes, keepdims=True))
         rstd = F.rsqrt(F.mean(F.square(centred), axis=axes, keepdims=True) + eps)
@@ -62,6 +71,7 @@ def _norm_grad_composed(axes, eps):
         along = F.broadcast_mul(xhat, F.mean(g * xhat, axis=axes, keepdims=True))
         dx = F.broadcast_mul(F.broadcast_sub(g, F.mean(g, axis=axes, keepdims=True)) - along, rstd)
         return dx, sum_to(F, dy * xhat, gamma.shape), sum_to(F, dy, gamma.shape)
+
     return compose
 
 
@@ -78,28 +88,62 @@ def _norm_grad_infer(ins, axes, eps):
     held = many_axes("_norm_grad", axes, len(data.shape))
     must_be("_norm_grad", "dy", dy, data.shape)
     for t, name in ((mean, "mean"), (rstd, "rstd")):
-        must_be("_norm_grad", name, t, tuple(1 if a in held else n for a, n in enumerate(data.shape)))
-    if len(gamma.shape) != len(data.shape) or any(g not in (1, n) for g, n in zip(gamma.shape, data.shape)):
-        raise ShapeError("_norm_grad", f"gamma must broadcast to data, got gamma {gamma.shape} and data {data.shape}")
+        must_be(
+            "_norm_grad", name, t, tuple(1 if a in held else n for a, n in enumerate(data.shape))
+        )
+    if len(gamma.shape) != len(data.shape) or any(
+        g not in (1, n) for g, n in zip(gamma.shape, data.shape)
+    ):
+        raise ShapeError(
+            "_norm_grad",
+            f"gamma must broadcast to data, got gamma {gamma.shape} and data {data.shape}",
+        )
     return [data, gamma, gamma]
 
 
-operator("_norm_grad", inputs=("dy", "data", "gamma", "mean", "rstd"), n_outputs=3,
-         params=(Param("axes", "shape"), Param("eps", "float")), output_names=("dx", "dgamma", "dbeta"),
-         infer=_norm_grad_infer, ref=_norm_grad_ref, grad=_norm_grad_grad,
-         samples=(sample((4, 3, 2), (4, 3, 2), (1, 3, 1), (1, 3, 1), uniform((1, 3, 1), .5, 2), axes=(0, 2), eps=1e-3),
-                  sample((4, 3), (4, 3), (1, 3), (4, 1), uniform((4, 1), .5, 2), axes=(1,), eps=1e-5)),
-         doc="Backward of xhat * gamma + beta, xhat = (data - mean) * rstd, where mean and rstd are the mean of data over "
-             "`axes` and 1 / sqrt(variance + eps), shaped to broadcast. gamma broadcasts too. Its own gradient counts "
-             "mean and rstd as functions of data.")
+operator(
+    "_norm_grad",
+    inputs=("dy", "data", "gamma", "mean", "rstd"),
+    n_outputs=3,
+    params=(Param("axes", "shape"), Param("eps", "float")),
+    output_names=("dx", "dgamma", "dbeta"),
+    infer=_norm_grad_infer,
+    ref=_norm_grad_ref,
+    grad=_norm_grad_grad,
+    samples=(
+        sample(
+            (4, 3, 2),
+            (4, 3, 2),
+            (1, 3, 1),
+            (1, 3, 1),
+            uniform((1, 3, 1), 0.5, 2),
+            axes=(0, 2),
+            eps=1e-3,
+        ),
+        sample((4, 3), (4, 3), (1, 3), (4, 1), uniform((4, 1), 0.5, 2), axes=(1,), eps=1e-5),
+    ),
+    doc=(
+        "Backward of xhat * gamma + beta, xhat = (data - mean) * rstd, where mean and rstd are the"
+        " mean of data over `axes` and 1 / sqrt(variance + eps), shaped to broadcast. gamma"
+        " broadcasts too. Its own gradient counts mean and rstd as functions of data."
+    ),
+)
 
 
 def _affine_grads(F, dy, x, gamma, mean, rstd, axes, eps, shape, param_shape):
-    """Gradients of data, gamma, beta. shape: the view of data that is normalised; param_shape: gamma there."""
+    """Gradients of data, gamma, beta. shape: the view of data that is normalised; param_shape:
+    gamma there."""
     view = lambda a, s: F.reshape_to(a, shape=tuple(s))
     stats = _keep(shape, axes)
-    dx, dgamma, dbeta = F._norm_grad(view(dy, shape), view(x, shape), view(gamma, param_shape), view(mean, stats),
-                                     view(rstd, stats), axes=tuple(axes), eps=eps)
+    dx, dgamma, dbeta = F._norm_grad(
+        view(dy, shape),
+        view(x, shape),
+        view(gamma, param_shape),
+        view(mean, stats),
+        view(rstd, stats),
+        axes=tuple(axes),
+        eps=eps,
+    )
     return [view(dx, x.shape), view(dgamma, gamma.shape), view(dbeta, gamma.shape)]
 
 
@@ -123,16 +167,36 @@ def _bn_infer(ins, axis, **_):
 def _bn_fill(ins, axis, **_):
     if ins[0] is None:
         return list(ins)
-    stats = Type((ins[0].shape[one_axis("BatchNorm", axis, len(ins[0].shape))],), _wide(ins[0].dtype))
+    stats = Type(
+        (ins[0].shape[one_axis("BatchNorm", axis, len(ins[0].shape))],), _wide(ins[0].dtype)
+    )
     return [ins[0], *(t or stats for t in ins[1:])]
 
 
-def _bn_ref(xp, x, gamma, beta, moving_mean, moving_var, *, eps, momentum, fix_gamma, use_global_stats, axis, train, **_):
+def _bn_ref(
+    xp,
+    x,
+    gamma,
+    beta,
+    moving_mean,
+    moving_var,
+    *,
+    eps,
+    momentum,
+    fix_gamma,
+    use_global_stats,
+    axis,
+    train,
+    **_,
+):
     axes = tuple(a for a in range(x.ndim) if a != axis % x.ndim)
     shape = _keep(x.shape, axes)
     if train and not use_global_stats:
         mean, var, rstd = (a.reshape(-1) for a in _stats(xp, x, axes, eps))
-        moving = (moving_mean * momentum + mean * (1 - momentum), moving_var * momentum + var * (1 - momentum))
+        moving = (
+            moving_mean * momentum + mean * (1 - momentum),
+            moving_var * momentum + var * (1 - momentum),
+        )
     else:
         mean, rstd, moving = moving_mean, 1 / xp.sqrt(moving_var + eps), (moving_mean, moving_var)
     scale = rstd if fix_gamma else gamma * rstd
@@ -160,26 +224,52 @@ def _bn_grad(F, dys, xs, ys, eps, fix_gamma, use_global_stats, axis, train, **_)
     return [dx, None if fix_gamma else dgamma, dbeta, None, None]
 
 
-operator("BatchNorm", aliases=("_npx_batch_norm",), inputs=_BN,
-         params=(Param("eps", "float", 1e-3), Param("momentum", "float", 0.9), Param("fix_gamma", "bool", True),
-                 Param("use_global_stats", "bool", False), Param("output_mean_var", "bool", False),
-                 Param("axis", "int", 1), Param("cudnn_off", "bool", False),
-                 Param("min_calib_range", "float?", None), Param("max_calib_range", "float?", None)),
-         n_outputs=3, n_visible=lambda output_mean_var, **_: 3 if output_mean_var else 1,
-         output_names=("output", "mean", "var"), mutates=("moving_mean", "moving_var"), train_aware=True,
-         infer=_bn_infer, fill=_bn_fill, ref=_bn_ref, grad=_bn_grad,
-         samples=tuple(sample(shape, (3,), (3,), (3,), uniform((3,), .5, 2), **kw) for shape, kw in (
-             ((4, 3, 2, 2), {}), ((4, 3), {"fix_gamma": False, "eps": 1e-5}),
-             ((2, 4, 3), {"axis": -1, "fix_gamma": False, "momentum": 0.5}),
-             ((4, 3, 2), {"use_global_stats": True, "fix_gamma": False}),
-             ((5, 3, 2), {"output_mean_var": True, "fix_gamma": False}))),
-         doc="(data - mean) / sqrt(var + eps) * gamma + beta for each index of `axis`. While training mean and var are "
-             "those of the batch and the moving ones follow: moving = momentum moving + (1 - momentum) batch; otherwise "
-             "the moving ones serve. fix_gamma counts gamma as 1. output_mean_var adds the mean and 1 / sqrt(var + eps). "
-             "Source: Ioffe and Szegedy 2015, arXiv:1502.03167.")
+operator(
+    "BatchNorm",
+    aliases=("_npx_batch_norm",),
+    inputs=_BN,
+    params=(
+        Param("eps", "float", 1e-3),
+        Param("momentum", "float", 0.9),
+        Param("fix_gamma", "bool", True),
+        Param("use_global_stats", "bool", False),
+        Param("output_mean_var", "bool", False),
+        Param("axis", "int", 1),
+        Param("cudnn_off", "bool", False),
+        Param("min_calib_range", "float?", None),
+        Param("max_calib_range", "float?", None),
+    ),
+    n_outputs=3,
+    n_visible=lambda output_mean_var, **_: 3 if output_mean_var else 1,
+    output_names=("output", "mean", "var"),
+    mutates=("moving_mean", "moving_var"),
+    train_aware=True,
+    infer=_bn_infer,
+    fill=_bn_fill,
+    ref=_bn_ref,
+    grad=_bn_grad,
+    samples=tuple(
+        sample(shape, (3,), (3,), (3,), uniform((3,), 0.5, 2), **kw)
+        for shape, kw in (
+            ((4, 3, 2, 2), {}),
+            ((4, 3), {"fix_gamma": False, "eps": 1e-5}),
+            ((2, 4, 3), {"axis": -1, "fix_gamma": False, "momentum": 0.5}),
+            ((4, 3, 2), {"use_global_stats": True, "fix_gamma": False}),
+            ((5, 3, 2), {"output_mean_var": True, "fix_gamma": False}),
+        )
+    ),
+    doc=(
+        "(data - mean) / sqrt(var + eps) * gamma + beta for each index of `axis`. While training"
+        " mean and var are those of the batch and the moving ones follow: moving = momentum moving"
+        " + (1 - momentum) batch; otherwise the moving ones serve. fix_gamma counts gamma as 1."
+        " output_mean_var adds the mean and 1 / sqrt(var + eps). Source: Ioffe and Szegedy 2015,"
+        " arXiv:1502.03167."
+    ),
+)
 
 
 # LayerNorm, GroupNorm, InstanceNorm: three views of data
+
 
 def _layer_view(shape, axis):
     a = one_axis("LayerNorm", axis, len(shape))
@@ -213,6 +303,7 @@ def _param_fill(n_params):
             return list(ins)
         param = Type((n_params(ins[0].shape, **attrs),), ins[0].dtype)
         return [ins[0], *(t or param for t in ins[1:])]
+
     return fill
 
 
@@ -231,23 +322,45 @@ def _layer_ref(xp, x, gamma, beta, *, axis, eps, **_):
     return _normalise(xp, x, gamma, beta, eps, _layer_view(x.shape, axis))
 
 
-operator("LayerNorm", aliases=("_npx_layer_norm",), inputs=_AFFINE,
-         params=(Param("axis", "int", -1), Param("eps", "float", 1e-5), Param("output_mean_var", "bool", False)),
-         n_outputs=3, n_visible=lambda output_mean_var, **_: 3 if output_mean_var else 1,
-         output_names=("output", "mean", "std"), infer=_layer_infer, ref=_layer_ref,
-         fill=_param_fill(lambda shape, axis, **_: shape[one_axis("LayerNorm", axis, len(shape))]),
-         grad=lambda F, dys, xs, ys, axis, eps, **_: _view_grad(F, dys, xs, ys, eps, _layer_view(xs[0].shape, axis)),
-         samples=(sample((4, 5), (5,), (5,)), sample((2, 3, 4), (3,), (3,), axis=1, eps=1e-3),
-                  sample((2, 3, 4), (4,), (4,), output_mean_var=True)),
-         doc="(data - mean) / std * gamma + beta with mean and std = sqrt(var + eps) over one axis; gamma and beta have "
-             "that axis' length. output_mean_var adds mean and std. Source: Ba et al. 2016, arXiv:1607.06450.")
+operator(
+    "LayerNorm",
+    aliases=("_npx_layer_norm",),
+    inputs=_AFFINE,
+    params=(
+        Param("axis", "int", -1),
+        Param("eps", "float", 1e-5),
+        Param("output_mean_var", "bool", False),
+    ),
+    n_outputs=3,
+    n_visible=lambda output_mean_var, **_: 3 if output_mean_var else 1,
+    output_names=("output", "mean", "std"),
+    infer=_layer_infer,
+    ref=_layer_ref,
+    fill=_param_fill(lambda shape, axis, **_: shape[one_axis("LayerNorm", axis, len(shape))]),
+    grad=lambda F, dys, xs, ys, axis, eps, **_: _view_grad(
+        F, dys, xs, ys, eps, _layer_view(xs[0].shape, axis)
+    ),
+    samples=(
+        sample((4, 5), (5,), (5,)),
+        sample((2, 3, 4), (3,), (3,), axis=1, eps=1e-3),
+        sample((2, 3, 4), (4,), (4,), output_mean_var=True),
+    ),
+    doc=(
+        "(data - mean) / std * gamma + beta with mean and std = sqrt(var + eps) over one axis;"
+        " gamma and beta have that axis' length. output_mean_var adds mean and std. Source: Ba et"
+        " al. 2016, arXiv:1607.06450."
+    ),
+)
 
 
 def _group_infer(ins, num_groups, **_):
     x = ins[0]
     if len(x.shape) < 2 or num_groups < 1 or x.shape[1] % num_groups:
-        raise ShapeError("GroupNorm", f"num_groups must divide the channels data.shape[1], got data {x.shape} "
-                         f"and num_groups={num_groups}")
+        raise ShapeError(
+            "GroupNorm",
+            f"num_groups must divide the channels data.shape[1], got data {x.shape} "
+            f"and num_groups={num_groups}",
+        )
     _check_params("GroupNorm", ins, _AFFINE, num_groups, "num_groups")
     stats = Type((x.shape[0], num_groups), x.dtype)
     return [x, stats, stats]
@@ -258,23 +371,42 @@ def _group_ref(xp, x, gamma, beta, *, num_groups, eps, **_):
     return y, mean.reshape(mean.shape[:2]), std.reshape(std.shape[:2])
 
 
-operator("GroupNorm", inputs=_AFFINE,
-         params=(Param("num_groups", "int", 1), Param("eps", "float", 1e-5), Param("output_mean_var", "bool", False)),
-         n_outputs=3, n_visible=lambda output_mean_var, **_: 3 if output_mean_var else 1,
-         output_names=("output", "mean", "std"), infer=_group_infer, ref=_group_ref,
-         fill=_param_fill(lambda shape, num_groups, **_: num_groups),
-         grad=lambda F, dys, xs, ys, num_groups, eps, **_: _view_grad(
-             F, dys, xs, ys, eps, _group_view(xs[0].shape, num_groups)),
-         samples=(sample((2, 4, 3), (2,), (2,), num_groups=2), sample((2, 3, 2, 2), (1,), (1,)),
-                  sample((2, 4), (2,), (2,), num_groups=2, eps=1e-3, output_mean_var=True)),
-         doc="Normalises groups of channels of data (N, C, ...); gamma and beta have shape (num_groups,). "
-             "output_mean_var adds mean and std, both (N, num_groups). Source: Wu and He 2018, arXiv:1803.08494.")
+operator(
+    "GroupNorm",
+    inputs=_AFFINE,
+    params=(
+        Param("num_groups", "int", 1),
+        Param("eps", "float", 1e-5),
+        Param("output_mean_var", "bool", False),
+    ),
+    n_outputs=3,
+    n_visible=lambda output_mean_var, **_: 3 if output_mean_var else 1,
+    output_names=("output", "mean", "std"),
+    infer=_group_infer,
+    ref=_group_ref,
+    fill=_param_fill(lambda shape, num_groups, **_: num_groups),
+    grad=lambda F, dys, xs, ys, num_groups, eps, **_: _view_grad(
+        F, dys, xs, ys, eps, _group_view(xs[0].shape, num_groups)
+    ),
+    samples=(
+        sample((2, 4, 3), (2,), (2,), num_groups=2),
+        sample((2, 3, 2, 2), (1,), (1,)),
+        sample((2, 4), (2,), (2,), num_groups=2, eps=1e-3, output_mean_var=True),
+    ),
+    doc=(
+        "Normalises groups of channels of data (N, C, ...); gamma and beta have shape"
+        " (num_groups,). output_mean_var adds mean and std, both (N, num_groups). Source: Wu and He"
+        " 2018, arXiv:1803.08494."
+    ),
+)
 
 
 def _instance_infer(ins, eps):
     x = ins[0]
     if len(x.shape) < 3:
-        raise ShapeError("InstanceNorm", f"data must have at least 3 dimensions (N, C, ...), got {x.shape}")
+        raise ShapeError(
+            "InstanceNorm", f"data must have at least 3 dimensions (N, C, ...), got {x.shape}"
+        )
     _check_params("InstanceNorm", ins, _AFFINE, x.shape[1], "data.shape[1]")
     stats = Type(x.shape[:2], x.dtype)
     return [x, stats, stats]
@@ -285,27 +417,42 @@ def _instance_ref(xp, x, gamma, beta, *, eps):
     return y, mean.reshape(mean.shape[:2]), std.reshape(std.shape[:2])
 
 
-operator("InstanceNorm", inputs=_AFFINE, params=(Param("eps", "float", 1e-3),),
-         n_outputs=3, n_visible=1, output_names=("output", "mean", "std"), infer=_instance_infer, ref=_instance_ref,
-         fill=_param_fill(lambda shape, **_: shape[1]),
-         grad=lambda F, dys, xs, ys, eps: _view_grad(F, dys, xs, ys, eps, _instance_view(xs[0].shape)),
-         samples=(sample((2, 3, 4), (3,), (3,)), sample((2, 3, 2, 3), (3,), (3,), eps=1e-2)),
-         doc="Normalises every channel of every example of data (N, C, ...). Source: Ulyanov et al. 2016, "
-             "arXiv:1607.08022.")
+operator(
+    "InstanceNorm",
+    inputs=_AFFINE,
+    params=(Param("eps", "float", 1e-3),),
+    n_outputs=3,
+    n_visible=1,
+    output_names=("output", "mean", "std"),
+    infer=_instance_infer,
+    ref=_instance_ref,
+    fill=_param_fill(lambda shape, **_: shape[1]),
+    grad=lambda F, dys, xs, ys, eps: _view_grad(F, dys, xs, ys, eps, _instance_view(xs[0].shape)),
+    samples=(sample((2, 3, 4), (3,), (3,)), sample((2, 3, 2, 3), (3,), (3,), eps=1e-2)),
+    doc=(
+        "Normalises every channel of every example of data (N, C, ...). Source: Ulyanov et al."
+        " 2016, arXiv:1607.08022."
+    ),
+)
 
 
 # L2Normalization and LRN
 
-_L2_AXES = {"instance": lambda nd: tuple(range(1, nd)), "channel": lambda nd: (1,),
-            "spatial": lambda nd: tuple(range(2, nd))}
+_L2_AXES = {
+    "instance": lambda nd: tuple(range(1, nd)),
+    "channel": lambda nd: (1,),
+    "spatial": lambda nd: tuple(range(2, nd)),
+}
 
 
 def _l2_infer(ins, eps, mode):
     nd = len(ins[0].shape)
     low = {"instance": 2, "channel": 2, "spatial": 3}[mode]
     if nd < low:
-        raise ShapeError("L2Normalization", f"data must have at least {low} dimensions with mode='{mode}', "
-                         f"got {ins[0].shape}")
+        raise ShapeError(
+            "L2Normalization",
+            f"data must have at least {low} dimensions with mode='{mode}', got {ins[0].shape}",
+        )
     return [ins[0]]
 
 
@@ -321,13 +468,26 @@ def _l2_grad(F, dys, xs, ys, eps, mode):
     return [F.broadcast_mul(dy - F.broadcast_mul(x, along), r)]
 
 
-operator("L2Normalization", params=(Param("eps", "float", 1e-10), Param("mode", ("channel", "instance", "spatial"),
-                                                                        "instance")),
-         infer=_l2_infer, ref=_l2_ref, grad=_l2_grad,
-         samples=(sample((3, 4)), sample((2, 3, 4)), sample((2, 3, 4), mode="channel"),
-                  sample((2, 3, 2, 2), mode="spatial", eps=0.1)),
-         doc="data / sqrt(sum(data^2) + eps), summed over all axes but the first (instance), axis 1 (channel) or the axes "
-             "from 2 on (spatial).")
+operator(
+    "L2Normalization",
+    params=(
+        Param("eps", "float", 1e-10),
+        Param("mode", ("channel", "instance", "spatial"), "instance"),
+    ),
+    infer=_l2_infer,
+    ref=_l2_ref,
+    grad=_l2_grad,
+    samples=(
+        sample((3, 4)),
+        sample((2, 3, 4)),
+        sample((2, 3, 4), mode="channel"),
+        sample((2, 3, 2, 2), mode="spatial", eps=0.1),
+    ),
+    doc=(
+        "data / sqrt(sum(data^2) + eps), summed over all axes but the first (instance), axis 1"
+        " (channel) or the axes from 2 on (spatial)."
+    ),
+)
 
 
 def _lrn_infer(ins, nsize, **_):
@@ -340,7 +500,7 @@ def _lrn_infer(ins, nsize, **_):
 
 def _lrn_ref(xp, x, *, alpha, beta, knorm, nsize):
     square = xp.pad(x * x, ((0, 0), (nsize // 2, nsize // 2), (0, 0), (0, 0)))
-    total = sum(square[:, i:i + x.shape[1]] for i in range(nsize))
+    total = sum(square[:, i : i + x.shape[1]] for i in range(nsize))
     return x * (knorm + alpha / nsize * total) ** -beta
 
 
@@ -354,12 +514,28 @@ def _lrn_grad(F, dys, xs, ys, alpha, beta, knorm, nsize):
         return F.reshape_to(total, shape=x.shape)
 
     base = window(F.square(x)) * (alpha / nsize) + knorm
-    return [dy * base ** -beta - x * window(dy * x * base ** (-beta - 1)) * (2 * alpha * beta / nsize)]
+    return [
+        dy * base**-beta - x * window(dy * x * base ** (-beta - 1)) * (2 * alpha * beta / nsize)
+    ]
 
 
-operator("LRN", params=(Param("alpha", "float", 1e-4), Param("beta", "float", 0.75), Param("knorm", "float", 2.0),
-                        Param("nsize", "int")),
-         infer=_lrn_infer, ref=_lrn_ref, grad=_lrn_grad,
-         samples=(sample((2, 5, 3, 2), nsize=3, alpha=0.5), sample((1, 4, 2, 2), nsize=5, alpha=1.0, beta=0.5, knorm=1.0)),
-         doc="data * (knorm + alpha / nsize * sum of squares over nsize neighbouring channels)^-beta. "
-             "Source: Krizhevsky et al. 2012.")
+operator(
+    "LRN",
+    params=(
+        Param("alpha", "float", 1e-4),
+        Param("beta", "float", 0.75),
+        Param("knorm", "float", 2.0),
+        Param("nsize", "int"),
+    ),
+    infer=_lrn_infer,
+    ref=_lrn_ref,
+    grad=_lrn_grad,
+    samples=(
+        sample((2, 5, 3, 2), nsize=3, alpha=0.5),
+        sample((1, 4, 2, 2), nsize=5, alpha=1.0, beta=0.5, knorm=1.0),
+    ),
+    doc=(
+        "data * (knorm + alpha / nsize * sum of squares over nsize neighbouring channels)^-beta. "
+        "Source: Krizhevsky et al. 2012."
+    ),
+)

@@ -1,4 +1,6 @@
-"""Reductions over axes: sums, products, extremes, norms, moments, positions of extremes, checks for infinity."""
+"""Reductions over axes: sums, products, extremes, norms, moments, positions of extremes, checks for
+infinity."""
+
 from __future__ import annotations
 
 from math import prod
@@ -7,11 +9,16 @@ from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform, values
 from ..shapes import many_axes
 
-AXES = (Param("axis", "shape?", None), Param("keepdims", "bool", False), Param("exclude", "bool", False))
+AXES = (
+    Param("axis", "shape?", None),
+    Param("keepdims", "bool", False),
+    Param("exclude", "bool", False),
+)
 
 
 def reduced_shape(shape, axes, keepdims) -> tuple[int, ...]:
-    """The shape after a reduction: (1,), not (), where every axis of an array is reduced, as MXNet has it."""
+    """The shape after a reduction: (1,), not (), where every axis of an array is reduced, as MXNet
+    has it."""
     kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
     if keepdims or not shape:
         return kept
@@ -23,7 +30,8 @@ def spread(F, dy, shape, axes):
     dy = F.reshape_to(dy, shape=reduced_shape(shape, axes, True))
     if tuple(dy.shape) == tuple(shape):
         return dy
-    if 0 in shape:                       # broadcast_to reads 0 as "keep", and nothing is there to repeat
+    # broadcast_to reads 0 as "keep", and nothing is there to repeat
+    if 0 in shape:
         return F._zeros(shape=shape, dtype=dy.dtype)
     return F.broadcast_to(dy, shape=shape)
 
@@ -38,18 +46,23 @@ def _clean(xp, x, filler):
 
 def reduction(name, ref, grad, *, empty=True, aliases=(), samples=None, doc=""):
     """Registers a reduction. ref: (xp, x, axes) -> array with the axes kept at size 1.
-    grad: (F, dy, x, y, axes) -> gradient; dy and y have x's rank, 1 at the reduced axes. empty: zero elements have a value.
+    grad: (F, dy, x, y, axes) -> gradient; dy and y have x's rank, 1 at the reduced axes. empty:
+        zero elements have a value.
     """
+
     def infer(ins, axis, keepdims, exclude):
         shape = ins[0].shape
         axes = many_axes(name, axis, len(shape), exclude)
         if not empty and any(shape[a] == 0 for a in axes):
-            raise ShapeError(name, f"the reduced axes must not be empty, got shape {shape} and axis {axis}")
+            raise ShapeError(
+                name, f"the reduced axes must not be empty, got shape {shape} and axis {axis}"
+            )
         return [Type(reduced_shape(shape, axes, keepdims), ins[0].dtype)]
 
     def full_ref(xp, x, axis, keepdims, exclude):
         axes = many_axes(name, axis, x.ndim, exclude)
-        y = ref(xp, x, axes) if axes else ref(xp, x[None], (0,))[0]      # over no axis: of each element
+        # over no axis: of each element
+        y = ref(xp, x, axes) if axes else ref(xp, x[None], (0,))[0]
         return y.reshape(reduced_shape(x.shape, axes, keepdims))
 
     def full_grad(F, dys, xs, ys, axis, keepdims, exclude):
@@ -57,18 +70,40 @@ def reduction(name, ref, grad, *, empty=True, aliases=(), samples=None, doc=""):
         axes = many_axes(name, axis, len(shape), exclude)
         return [grad(F, dys[0], xs[0], ys[0], axes)]
 
-    operator(name, aliases=aliases, params=AXES, infer=infer, ref=full_ref, grad=full_grad, doc=doc, samples=samples or (
-        sample((3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=(0, -1), keepdims=True),
-        sample((2, 3, 4), axis=1, exclude=True)))
+    operator(
+        name,
+        aliases=aliases,
+        params=AXES,
+        infer=infer,
+        ref=full_ref,
+        grad=full_grad,
+        doc=doc,
+        samples=samples
+        or (
+            sample((3, 4)),
+            sample((2, 3, 4), axis=1),
+            sample((2, 3, 4), axis=(0, -1), keepdims=True),
+            sample((2, 3, 4), axis=1, exclude=True),
+        ),
+    )
 
 
-reduction("sum", lambda xp, x, axes: xp.sum(x, axis=axes, keepdims=True, dtype=_accumulator(xp, x)),
-          lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes), aliases=("_sparse_sum", "sum_axis"),
-          doc="The sum over axes.")
-reduction("nansum", lambda xp, x, axes: xp.sum(_clean(xp, x, 0), axis=axes, keepdims=True, dtype=_accumulator(xp, x)),
-          lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) * F.broadcast_equal(x, x),
-          samples=(sample(values([[1, float("nan"), 2], [3, 4, 5]])), sample((2, 3, 4), axis=1)),
-          doc="The sum over axes, NaN counted as 0.")
+reduction(
+    "sum",
+    lambda xp, x, axes: xp.sum(x, axis=axes, keepdims=True, dtype=_accumulator(xp, x)),
+    lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes),
+    aliases=("_sparse_sum", "sum_axis"),
+    doc="The sum over axes.",
+)
+reduction(
+    "nansum",
+    lambda xp, x, axes: xp.sum(
+        _clean(xp, x, 0), axis=axes, keepdims=True, dtype=_accumulator(xp, x)
+    ),
+    lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) * F.broadcast_equal(x, x),
+    samples=(sample(values([[1, float("nan"), 2], [3, 4, 5]])), sample((2, 3, 4), axis=1)),
+    doc="The sum over axes, NaN counted as 0.",
+)
 
 
 def _count(shape, axes) -> int:
@@ -76,40 +111,64 @@ def _count(shape, axes) -> int:
 
 
 def _mean(xp, x, axes):
-    return xp.sum(x, axis=axes, keepdims=True, dtype=xp.float64) / float(prod(x.shape[a] for a in axes))
+    return xp.sum(x, axis=axes, keepdims=True, dtype=xp.float64) / float(
+        prod(x.shape[a] for a in axes)
+    )
 
 
-reduction("mean", lambda xp, x, axes: _mean(xp, x, axes),
-          lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) / _count(x.shape, axes), aliases=("_sparse_mean",),
-          doc="The mean over axes; of integers towards 0.")
-reduction("_square_sum",
-          lambda xp, x, axes: xp.sum(x.astype(_accumulator(xp, x)) ** 2, axis=axes, keepdims=True),
-          lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) * x * 2, doc="The sum of squares over axes.")
+reduction(
+    "mean",
+    lambda xp, x, axes: _mean(xp, x, axes),
+    lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) / _count(x.shape, axes),
+    aliases=("_sparse_mean",),
+    doc="The mean over axes; of integers towards 0.",
+)
+reduction(
+    "_square_sum",
+    lambda xp, x, axes: xp.sum(x.astype(_accumulator(xp, x)) ** 2, axis=axes, keepdims=True),
+    lambda F, dy, x, y, axes: spread(F, dy, x.shape, axes) * x * 2,
+    doc="The sum of squares over axes.",
+)
 
 
 def _extreme_grad(F, dy, x, y, axes):
     return spread(F, dy, x.shape, axes) * F.broadcast_equal(x, spread(F, y, x.shape, axes))
 
 
-reduction("max", lambda xp, x, axes: xp.max(x, axis=axes, keepdims=True), _extreme_grad, empty=False,
-          aliases=("max_axis",), doc="The maximum over axes; NaN if there is one. Equal maxima all take the gradient.")
-reduction("min", lambda xp, x, axes: xp.min(x, axis=axes, keepdims=True), _extreme_grad, empty=False,
-          aliases=("min_axis",), doc="The minimum over axes; NaN if there is one. Equal minima all take the gradient.")
+reduction(
+    "max",
+    lambda xp, x, axes: xp.max(x, axis=axes, keepdims=True),
+    _extreme_grad,
+    empty=False,
+    aliases=("max_axis",),
+    doc="The maximum over axes; NaN if there is one. Equal maxima all take the gradient.",
+)
+reduction(
+    "min",
+    lambda xp, x, axes: xp.min(x, axis=axes, keepdims=True),
+    _extreme_grad,
+    empty=False,
+    aliases=("min_axis",),
+    doc="The minimum over axes; NaN if there is one. Equal minima all take the gradient.",
+)
 
 
-# --- products: the gradient is the product of all the others, right where there are zeros ---------------------------
+# ---- products: the gradient is the product of all the others, right where there are zeros --------
 def _others_ref(xp, x):
     if x.shape[-1] == 0:
         return x
     dtype = _accumulator(xp, x)
     one = xp.ones(x.shape[:-1] + (1,), dtype=dtype)
     before = xp.concatenate([one, xp.cumprod(x[..., :-1].astype(dtype), axis=-1)], axis=-1)
-    after = xp.concatenate([one, xp.cumprod(x[..., :0:-1].astype(dtype), axis=-1)], axis=-1)[..., ::-1]
+    after = xp.concatenate([one, xp.cumprod(x[..., :0:-1].astype(dtype), axis=-1)], axis=-1)[
+        ..., ::-1
+    ]
     return before * after
 
 
 def _others_grad(F, dys, xs, ys):
-    # d y_i / d x_k is the product without i and k: row i of `rows` is x with 1 at i, its diagonal does not count
+    # d y_i / d x_k is the product without i and k: row i of `rows` is x with 1 at i, its diagonal
+    # does not count
     x, n = xs[0], xs[0].shape[-1]
     lead = tuple(x.shape[:-1])
     eye = F.reshape_to(F._eye(N=n, dtype=x.dtype), shape=(1,) * len(lead) + (n, n))
@@ -119,9 +178,14 @@ def _others_grad(F, dys, xs, ys):
     return [F.reshape_to(F.sum(terms, axis=(-2,)), shape=x.shape)]
 
 
-operator("_prod_others", infer=lambda ins: [ins[0]], ref=_others_ref, grad=_others_grad,
-         samples=(sample((2, 4)), sample(uniform((3,), 0.5, 2)), sample((2, 1))),
-         doc="Along the last axis: the product of all elements but this one.")
+operator(
+    "_prod_others",
+    infer=lambda ins: [ins[0]],
+    ref=_others_ref,
+    grad=_others_grad,
+    samples=(sample((2, 4)), sample(uniform((3,), 0.5, 2)), sample((2, 1))),
+    doc="Along the last axis: the product of all elements but this one.",
+)
 
 
 def _prod_grad(F, dy, x, y, axes):
@@ -130,7 +194,11 @@ def _prod_grad(F, dy, x, y, axes):
 
 def _nanprod_grad(F, dy, x, y, axes):
     number = F.broadcast_equal(x, x)
-    return spread(F, dy, x.shape, axes) * number * _others_over(F, F.where(number, x, F.ones_like(x)), axes)
+    return (
+        spread(F, dy, x.shape, axes)
+        * number
+        * _others_over(F, F.where(number, x, F.ones_like(x)), axes)
+    )
 
 
 def _others_over(F, x, axes):
@@ -139,25 +207,48 @@ def _others_over(F, x, axes):
         return F.ones_like(x)
     order = tuple(a for a in range(len(shape)) if a not in axes) + axes
     moved = tuple(shape[a] for a in order)
-    y = F.reshape_to(F.transpose(x, axes=order), shape=(*moved[:len(shape) - len(axes)], prod(shape[a] for a in axes)))
+    y = F.reshape_to(
+        F.transpose(x, axes=order),
+        shape=(*moved[: len(shape) - len(axes)], prod(shape[a] for a in axes)),
+    )
     back = tuple(order.index(a) for a in range(len(shape)))
     return F.transpose(F.reshape_to(F._prod_others(y), shape=moved), axes=back)
 
 
-reduction("prod", lambda xp, x, axes: xp.prod(x, axis=axes, keepdims=True, dtype=_accumulator(xp, x)), _prod_grad,
-          samples=(sample((3, 2)), sample((2, 3, 4), axis=1), sample((2, 3, 2), axis=(0, -1), keepdims=True),
-                   sample((2, 3, 4), axis=1, exclude=True)), doc="The product over axes.")
-reduction("nanprod", lambda xp, x, axes: xp.prod(_clean(xp, x, 1), axis=axes, keepdims=True, dtype=_accumulator(xp, x)),
-          _nanprod_grad, samples=(sample(values([[1, float("nan"), 2], [3, 4, 5]])), sample((2, 3, 2), axis=1)),
-          doc="The product over axes, NaN counted as 1.")
+reduction(
+    "prod",
+    lambda xp, x, axes: xp.prod(x, axis=axes, keepdims=True, dtype=_accumulator(xp, x)),
+    _prod_grad,
+    samples=(
+        sample((3, 2)),
+        sample((2, 3, 4), axis=1),
+        sample((2, 3, 2), axis=(0, -1), keepdims=True),
+        sample((2, 3, 4), axis=1, exclude=True),
+    ),
+    doc="The product over axes.",
+)
+reduction(
+    "nanprod",
+    lambda xp, x, axes: xp.prod(
+        _clean(xp, x, 1), axis=axes, keepdims=True, dtype=_accumulator(xp, x)
+    ),
+    _nanprod_grad,
+    samples=(sample(values([[1, float("nan"), 2], [3, 4, 5]])), sample((2, 3, 2), axis=1)),
+    doc="The product over axes, NaN counted as 1.",
+)
 
 
-# --- norm, moments --------------------------------------------------------------------------------------------------
+# ---- norm, moments -------------------------------------------------------------------------------
 def _norm_infer(ins, ord, axis, out_dtype, keepdims):
     if ord not in (1, 2):
         raise OperatorError("norm", f"ord must be 1 or 2, got {ord}")
     shape = ins[0].shape
-    return [Type(reduced_shape(shape, many_axes("norm", axis, len(shape)), keepdims), out_dtype or ins[0].dtype)]
+    return [
+        Type(
+            reduced_shape(shape, many_axes("norm", axis, len(shape)), keepdims),
+            out_dtype or ins[0].dtype,
+        )
+    ]
 
 
 def _norm_ref(xp, x, ord, axis, out_dtype, keepdims):
@@ -175,12 +266,26 @@ def _norm_grad(F, dys, xs, ys, ord, axis, out_dtype, keepdims):
     return [dy * F.sign(x)] if ord == 1 else [dy * x / spread(F, like_x(ys[0]), x.shape, axes)]
 
 
-operator("norm", aliases=("_sparse_norm",), infer=_norm_infer, ref=_norm_ref, grad=_norm_grad,
-         params=(Param("ord", "int", 2), Param("axis", "shape?", None), Param("out_dtype", "dtype?", None),
-                 Param("keepdims", "bool", False)),
-         samples=(sample((3, 4)), sample((2, 3, 4), ord=1, axis=1), sample((2, 3, 4), axis=(0, 2), keepdims=True),
-                  sample((3, 4), ord=1, out_dtype="float64")),
-         doc="The sum of |x| (ord 1) or the root of the sum of squares (ord 2) over axes.")
+operator(
+    "norm",
+    aliases=("_sparse_norm",),
+    infer=_norm_infer,
+    ref=_norm_ref,
+    grad=_norm_grad,
+    params=(
+        Param("ord", "int", 2),
+        Param("axis", "shape?", None),
+        Param("out_dtype", "dtype?", None),
+        Param("keepdims", "bool", False),
+    ),
+    samples=(
+        sample((3, 4)),
+        sample((2, 3, 4), ord=1, axis=1),
+        sample((2, 3, 4), axis=(0, 2), keepdims=True),
+        sample((3, 4), ord=1, out_dtype="float64"),
+    ),
+    doc="The sum of |x| (ord 1) or the root of the sum of squares (ord 2) over axes.",
+)
 
 
 def _moments_infer(ins, axes, keepdims):
@@ -208,13 +313,24 @@ def _moments_grad(F, dys, xs, ys, axes, keepdims):
     return [dx / _count(x.shape, axes)]
 
 
-operator("moments", params=(Param("axes", "shape?", None), Param("keepdims", "bool", False)), infer=_moments_infer,
-         ref=_moments_ref, grad=_moments_grad, n_outputs=2, output_names=("mean", "var"),
-         samples=(sample((3, 4), axes=(0,)), sample((2, 3, 4), axes=(0, 2), keepdims=True), sample((3,))),
-         doc="The mean and the variance (over N, not N - 1) over axes.")
+operator(
+    "moments",
+    params=(Param("axes", "shape?", None), Param("keepdims", "bool", False)),
+    infer=_moments_infer,
+    ref=_moments_ref,
+    grad=_moments_grad,
+    n_outputs=2,
+    output_names=("mean", "var"),
+    samples=(
+        sample((3, 4), axes=(0,)),
+        sample((2, 3, 4), axes=(0, 2), keepdims=True),
+        sample((3,)),
+    ),
+    doc="The mean and the variance (over N, not N - 1) over axes.",
+)
 
 
-# --- positions of extremes ------------------------------------------------------------------------------------------
+# ---- positions of extremes -----------------------------------------------------------------------
 def _position_dtype(dtype):
     return "int64" if dtype == "bool" else dtype
 
@@ -224,43 +340,83 @@ def _position(name, pick, doc):
         shape = ins[0].shape
         axes = many_axes(name, axis, len(shape))
         if any(shape[a] == 0 for a in axes):
-            raise ShapeError(name, f"the reduced axis must not be empty, got shape {shape} and axis {axis}")
+            raise ShapeError(
+                name, f"the reduced axis must not be empty, got shape {shape} and axis {axis}"
+            )
         return [Type(reduced_shape(shape, axes, keepdims), _position_dtype(ins[0].dtype))]
 
     def ref(xp, x, axis, keepdims):
         axes = many_axes(name, axis, x.ndim)
-        return pick(xp, x.reshape(-1) if axis is None else x, 0 if axis is None else axes[0]).reshape(
-            reduced_shape(x.shape, axes, keepdims))
+        return pick(
+            xp, x.reshape(-1) if axis is None else x, 0 if axis is None else axes[0]
+        ).reshape(reduced_shape(x.shape, axes, keepdims))
 
-    operator(name, params=(Param("axis", "int?", None), Param("keepdims", "bool", False)), infer=infer, ref=ref, doc=doc,
-             samples=(sample((3, 4)), sample((2, 3, 4), axis=1), sample((2, 3, 4), axis=-1, keepdims=True)))
+    operator(
+        name,
+        params=(Param("axis", "int?", None), Param("keepdims", "bool", False)),
+        infer=infer,
+        ref=ref,
+        doc=doc,
+        samples=(
+            sample((3, 4)),
+            sample((2, 3, 4), axis=1),
+            sample((2, 3, 4), axis=-1, keepdims=True),
+        ),
+    )
 
 
-_position("argmax", lambda xp, x, axis: xp.asarray(xp.argmax(x, axis=axis)),
-          "The position of the first maximum, in data's dtype; over the flattened array where axis is None.")
-_position("argmin", lambda xp, x, axis: xp.asarray(xp.argmin(x, axis=axis)),
-          "The position of the first minimum, in data's dtype; over the flattened array where axis is None.")
+_position(
+    "argmax",
+    lambda xp, x, axis: xp.asarray(xp.argmax(x, axis=axis)),
+    "The position of the first maximum, in data's dtype; over the flattened array where axis is"
+    " None.",
+)
+_position(
+    "argmin",
+    lambda xp, x, axis: xp.asarray(xp.argmin(x, axis=axis)),
+    "The position of the first minimum, in data's dtype; over the flattened array where axis is"
+    " None.",
+)
 
 
 def _argmax_channel_infer(ins):
     shape = ins[0].shape
     if len(shape) < 2 or shape[1] == 0:
-        raise ShapeError("argmax_channel", f"data must have a channel axis 1 with elements, got {shape}")
+        raise ShapeError(
+            "argmax_channel", f"data must have a channel axis 1 with elements, got {shape}"
+        )
     return [Type(shape[:1] + shape[2:], _position_dtype(ins[0].dtype))]
 
 
-operator("argmax_channel", infer=_argmax_channel_infer, ref=lambda xp, x: xp.argmax(x, axis=1),
-         samples=(sample((3, 4)), sample((2, 3, 4))), doc="The position of the first maximum along axis 1.")
+operator(
+    "argmax_channel",
+    infer=_argmax_channel_infer,
+    ref=lambda xp, x: xp.argmax(x, axis=1),
+    samples=(sample((3, 4)), sample((2, 3, 4))),
+    doc="The position of the first maximum along axis 1.",
+)
 
-# --- checks ---------------------------------------------------------------------------------------------------------
-operator("all_finite", params=(Param("init_output", "bool", True),),
-         infer=lambda ins, init_output: [Type((1,), "float32")],
-         ref=lambda xp, x, init_output: xp.all(xp.isfinite(x)).reshape(1),
-         samples=(sample((3, 4)), sample(values([1, float("inf")]))), doc="1 if every element is finite, else 0; shape (1,).")
-operator("multi_all_finite", inputs=("*data",), variadic_key="num_arrays",
-         params=(Param("num_arrays", "int", 1), Param("init_output", "bool", True)),
-         infer=lambda ins, num_arrays, init_output: [Type((1,), "float32")],
-         ref=lambda xp, *xs, num_arrays, init_output:
-             xp.asarray([all(bool(xp.all(xp.isfinite(x))) for x in xs)]),
-         samples=(sample((3, 4), (2,), num_arrays=2), sample((2,), values([1, float("nan")]), num_arrays=2)),
-         doc="1 if every element of every array is finite, else 0; shape (1,).")
+# ---- checks --------------------------------------------------------------------------------------
+operator(
+    "all_finite",
+    params=(Param("init_output", "bool", True),),
+    infer=lambda ins, init_output: [Type((1,), "float32")],
+    ref=lambda xp, x, init_output: xp.all(xp.isfinite(x)).reshape(1),
+    samples=(sample((3, 4)), sample(values([1, float("inf")]))),
+    doc="1 if every element is finite, else 0; shape (1,).",
+)
+operator(
+    "multi_all_finite",
+    inputs=("*data",),
+    variadic_key="num_arrays",
+    params=(Param("num_arrays", "int", 1), Param("init_output", "bool", True)),
+    infer=lambda ins, num_arrays, init_output: [Type((1,), "float32")],
+    ref=lambda xp, *xs, num_arrays, init_output: xp.asarray(
+        [all(bool(xp.all(xp.isfinite(x))) for x in xs)]
+    ),
+    samples=(
+        sample((3, 4), (2,), num_arrays=2),
+        sample((2,), values([1, float("nan")]), num_arrays=2),
+    ),
+    doc="1 if every element of every array is finite, else 0; shape (1,).",
+)

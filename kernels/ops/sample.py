@@ -1,5 +1,7 @@
-"""Random numbers: `_random_*` (parameters are numbers), `_random_*_like`, `_sample_*` (parameters are arrays),
-sampling of classes, shuffling. `rng` is the stream of one call, so a seed gives the same numbers on any machine."""
+"""Random numbers: `_random_*` (parameters are numbers), `_random_*_like`, `_sample_*` (parameters
+are arrays), sampling of classes, shuffling. `rng` is the stream of one call, so a seed gives the
+same numbers on any machine."""
+
 from __future__ import annotations
 
 from math import prod
@@ -11,7 +13,9 @@ from ..shapes import same_dtype
 
 
 class Distribution(NamedTuple):
-    """draw(xp, rng, size, *parameters); parameters are (name, kind, default, lowest allowed value)."""
+    """draw(xp, rng, size, *parameters); parameters are (name, kind, default, lowest allowed
+    value)."""
+
     parameters: tuple
     draw: object
     doc: str
@@ -40,24 +44,37 @@ def _float(name, default, low=None):
 
 
 DISTRIBUTIONS = {
-    "uniform": Distribution((_float("low", 0.0), _float("high", 1.0)), _uniform, "Uniform in [low, high)."),
-    "normal": Distribution((_float("loc", 0.0), _float("scale", 1.0, 0)),
-                           lambda xp, rng, size, loc, scale: loc + scale * rng.standard_normal(size),
-                           "Normal with mean loc and standard deviation scale."),
-    "exponential": Distribution((_float("lam", 1.0, 0),),
-                                lambda xp, rng, size, lam: rng.standard_exponential(size) / lam,
-                                "Exponential with rate lam (mean 1 / lam)."),
-    "gamma": Distribution((_float("alpha", 1.0, 0), _float("beta", 1.0, 0)),
-                          lambda xp, rng, size, alpha, beta: rng.standard_gamma(alpha, size) * beta,
-                          "Gamma with shape alpha and scale beta (mean alpha * beta)."),
+    "uniform": Distribution(
+        (_float("low", 0.0), _float("high", 1.0)), _uniform, "Uniform in [low, high)."
+    ),
+    "normal": Distribution(
+        (_float("loc", 0.0), _float("scale", 1.0, 0)),
+        lambda xp, rng, size, loc, scale: loc + scale * rng.standard_normal(size),
+        "Normal with mean loc and standard deviation scale.",
+    ),
+    "exponential": Distribution(
+        (_float("lam", 1.0, 0),),
+        lambda xp, rng, size, lam: rng.standard_exponential(size) / lam,
+        "Exponential with rate lam (mean 1 / lam).",
+    ),
+    "gamma": Distribution(
+        (_float("alpha", 1.0, 0), _float("beta", 1.0, 0)),
+        lambda xp, rng, size, alpha, beta: rng.standard_gamma(alpha, size) * beta,
+        "Gamma with shape alpha and scale beta (mean alpha * beta).",
+    ),
     "poisson": Distribution((_float("lam", 1.0, 0),), _poisson, "Poisson with mean lam."),
-    "negative_binomial": Distribution((("k", "int", 1, 0), _float("p", 1.0, 0)), _negative_binomial,
-                                      "Number of failures before k successes, each with probability p."),
+    "negative_binomial": Distribution(
+        (("k", "int", 1, 0), _float("p", 1.0, 0)),
+        _negative_binomial,
+        "Number of failures before k successes, each with probability p.",
+    ),
     "generalized_negative_binomial": Distribution(
-        (_float("mu", 1.0, 0), _float("alpha", 1.0, 0)), _generalized_negative_binomial,
-        "Negative binomial with mean mu and variance mu + alpha mu^2."),
+        (_float("mu", 1.0, 0), _float("alpha", 1.0, 0)),
+        _generalized_negative_binomial,
+        "Negative binomial with mean mu and variance mu + alpha mu^2.",
+    ),
 }
-ARRAY_NAMES = {"normal": ("mu", "sigma")}       # _sample_normal calls its parameters so
+ARRAY_NAMES = {"normal": ("mu", "sigma")}  # _sample_normal calls its parameters so
 
 _FLOAT_DTYPE = Param("dtype", ("None", "float16", "float32", "float64"), None)
 _SHAPE, _CTX = Param("shape", "shape?", None), Param("ctx", "str", "")
@@ -68,7 +85,9 @@ def _check_parameters(op, distribution, given):
         if low is not None and not given[name] >= low:
             raise OperatorError(op, f"{name} must be at least {low}, got {given[name]}")
     if not given.get("low", 0) <= given.get("high", 0) and "low" in given:
-        raise OperatorError(op, f"low must be at most high, got low={given['low']} and high={given['high']}")
+        raise OperatorError(
+            op, f"low must be at most high, got low={given['low']} and high={given['high']}"
+        )
     if distribution.draw is _negative_binomial and given["p"] > 1:
         raise OperatorError(op, f"p must be in [0, 1], got {given['p']}")
 
@@ -94,17 +113,34 @@ def _register(name, distribution):
         return [ins[0]]
 
     def ref(xp, *, shape, ctx, dtype, rng, **given):
-        return distribution.draw(xp, rng, (1,) if shape is None else shape, *(given[n] for n in names))
+        return distribution.draw(
+            xp, rng, (1,) if shape is None else shape, *(given[n] for n in names)
+        )
 
     def ref_like(xp, x, *, rng, **given):
         return distribution.draw(xp, rng, x.shape, *(given[n] for n in names))
 
     aliases = (f"random_{name}",) + ((name,) if name in ("uniform", "normal") else ())
-    operator(op, aliases=aliases, inputs=(), params=(*params, _SHAPE, _CTX, _FLOAT_DTYPE), random=True, infer=infer,
-             ref=ref, samples=(sample(shape=(3, 4)), sample(shape=(2, 0)), sample(shape=(5,), dtype="float64")),
-             doc=distribution.doc + " shape: default (1,).")
-    operator(like, params=params, random=True, infer=infer_like, ref=ref_like,
-             samples=(sample((3, 4)),), doc=distribution.doc + " Shape and dtype are those of data.")
+    operator(
+        op,
+        aliases=aliases,
+        inputs=(),
+        params=(*params, _SHAPE, _CTX, _FLOAT_DTYPE),
+        random=True,
+        infer=infer,
+        ref=ref,
+        samples=(sample(shape=(3, 4)), sample(shape=(2, 0)), sample(shape=(5,), dtype="float64")),
+        doc=distribution.doc + " shape: default (1,).",
+    )
+    operator(
+        like,
+        params=params,
+        random=True,
+        infer=infer_like,
+        ref=ref_like,
+        samples=(sample((3, 4)),),
+        doc=distribution.doc + " Shape and dtype are those of data.",
+    )
     _register_arrays(name, distribution)
 
 
@@ -115,22 +151,44 @@ def _register_arrays(name, distribution):
     def infer(ins, shape, dtype):
         for t, n in zip(ins, inputs):
             if t.shape != ins[0].shape:
-                raise ShapeError(op, f"parameters must have equal shapes, got {inputs[0]} {ins[0].shape} and {n} {t.shape}")
+                raise ShapeError(
+                    op,
+                    f"parameters must have equal shapes, got {inputs[0]} {ins[0].shape} and {n}"
+                    f" {t.shape}",
+                )
         same_dtype(op, ins, inputs)
-        return [Type((*ins[0].shape, *_positive_shape(op, shape or ())), dtype or (
-            ins[0].dtype if ins[0].dtype in FLOATS else "float32"))]
+        return [
+            Type(
+                (*ins[0].shape, *_positive_shape(op, shape or ())),
+                dtype or (ins[0].dtype if ins[0].dtype in FLOATS else "float32"),
+            )
+        ]
 
     def ref(xp, *arrays, shape, dtype, rng):
         tail = tuple(shape or ())
         arrays = [xp.asarray(a, "float64").reshape((*a.shape, *[1] * len(tail))) for a in arrays]
-        return distribution.draw(xp, rng, (*arrays[0].shape[:arrays[0].ndim - len(tail)], *tail), *arrays)
+        return distribution.draw(
+            xp, rng, (*arrays[0].shape[: arrays[0].ndim - len(tail)], *tail), *arrays
+        )
 
     positive = {"p": (0.2, 0.8), "low": (-2, 0)}
     draws = lambda *s: [uniform(s, *positive.get(n, (0.5, 2))) for n in inputs]
-    operator(op, aliases=(f"sample_{name}",), inputs=inputs, params=(Param("shape", "shape", ()), _FLOAT_DTYPE),
-             random=True, infer=infer, ref=ref,
-             samples=(sample(*draws(3)), sample(*draws(2, 3), shape=(4, 2)), sample(*draws(2), dtype="float64")),
-             doc=distribution.doc + " The parameters are arrays of shape s; the result has shape s + shape.")
+    operator(
+        op,
+        aliases=(f"sample_{name}",),
+        inputs=inputs,
+        params=(Param("shape", "shape", ()), _FLOAT_DTYPE),
+        random=True,
+        infer=infer,
+        ref=ref,
+        samples=(
+            sample(*draws(3)),
+            sample(*draws(2, 3), shape=(4, 2)),
+            sample(*draws(2), dtype="float64"),
+        ),
+        doc=distribution.doc
+        + " The parameters are arrays of shape s; the result has shape s + shape.",
+    )
 
 
 for _name, _distribution in DISTRIBUTIONS.items():
@@ -139,28 +197,52 @@ for _name, _distribution in DISTRIBUTIONS.items():
 
 def _randint_infer(ins, low, high, shape, ctx, dtype):
     if low >= high:
-        raise OperatorError("_random_randint", f"low must be smaller than high, got low={low} and high={high}")
-    if dtype != "int64" and not -2 ** 31 <= low <= high <= 2 ** 31:
-        raise OperatorError("_random_randint", f"low and high must fit int32, got low={low} and high={high}",
-                            fix="set dtype='int64'")
+        raise OperatorError(
+            "_random_randint", f"low must be smaller than high, got low={low} and high={high}"
+        )
+    if dtype != "int64" and not -(2**31) <= low <= high <= 2**31:
+        raise OperatorError(
+            "_random_randint",
+            f"low and high must fit int32, got low={low} and high={high}",
+            fix="set dtype='int64'",
+        )
     return [Type(_positive_shape("_random_randint", shape), dtype or "int32")]
 
 
-operator("_random_randint", aliases=("_npi_random_randint", "random_randint"), inputs=(), random=True,
-         params=(Param("low", "int"), Param("high", "int"), _SHAPE, _CTX,
-                 Param("dtype", ("None", "int32", "int64"), None)),
-         infer=_randint_infer,
-         ref=lambda xp, *, low, high, shape, ctx, dtype, rng: rng.integers(low, high, (1,) if shape is None else shape),
-         samples=(sample(low=-2, high=5, shape=(3, 4)), sample(low=0, high=2 ** 40, shape=(3,), dtype="int64")),
-         doc="Whole numbers in [low, high). shape: default (1,).")
+operator(
+    "_random_randint",
+    aliases=("_npi_random_randint", "random_randint"),
+    inputs=(),
+    random=True,
+    params=(
+        Param("low", "int"),
+        Param("high", "int"),
+        _SHAPE,
+        _CTX,
+        Param("dtype", ("None", "int32", "int64"), None),
+    ),
+    infer=_randint_infer,
+    ref=lambda xp, *, low, high, shape, ctx, dtype, rng: rng.integers(
+        low, high, (1,) if shape is None else shape
+    ),
+    samples=(
+        sample(low=-2, high=5, shape=(3, 4)),
+        sample(low=0, high=2**40, shape=(3,), dtype="int64"),
+    ),
+    doc="Whole numbers in [low, high). shape: default (1,).",
+)
 
 
 # Classes from probabilities
 
+
 def _multinomial_infer(ins, shape, get_prob, dtype):
     x = ins[0]
     if not x.shape or x.shape[-1] < 1:
-        raise ShapeError("_sample_multinomial", f"data must have at least one class on its last axis, got {x.shape}")
+        raise ShapeError(
+            "_sample_multinomial",
+            f"data must have at least one class on its last axis, got {x.shape}",
+        )
     out = (*x.shape[:-1], *_positive_shape("_sample_multinomial", shape)) or (1,)
     return [Type(out, dtype)] + ([Type(out, x.dtype)] if get_prob else [])
 
@@ -187,16 +269,31 @@ def _multinomial_grad(F, dys, xs, ys, shape, get_prob, dtype):
     return [F.reshape_to(total, shape=x.shape) / safe]
 
 
-operator("_sample_multinomial", aliases=("sample_multinomial",),
-         params=(Param("shape", "shape", ()), Param("get_prob", "bool", False),
-                 Param("dtype", ("float16", "float32", "float64", "int32", "uint8"), "int32")),
-         n_outputs=lambda get_prob, **_: 2 if get_prob else 1, output_names=("output", "log_prob"), random=True,
-         infer=_multinomial_infer, ref=_multinomial_ref, grad=_multinomial_grad,
-         samples=(sample(values([0.2, 0.3, 0.5])), sample(values([[0.2, 0.8], [1, 0]]), shape=(3,)),
-                  sample(values([[0.2, 0.8], [0.5, 0.5]]), shape=(3, 2), get_prob=True),
-                  sample(values([0.5, 0.5]), shape=(4,), dtype="float32")),
-         doc="Class numbers drawn with the probabilities on data's last axis: shape data.shape[:-1] + shape. get_prob adds "
-             "the logarithms of their probabilities, which have a gradient.")
+operator(
+    "_sample_multinomial",
+    aliases=("sample_multinomial",),
+    params=(
+        Param("shape", "shape", ()),
+        Param("get_prob", "bool", False),
+        Param("dtype", ("float16", "float32", "float64", "int32", "uint8"), "int32"),
+    ),
+    n_outputs=lambda get_prob, **_: 2 if get_prob else 1,
+    output_names=("output", "log_prob"),
+    random=True,
+    infer=_multinomial_infer,
+    ref=_multinomial_ref,
+    grad=_multinomial_grad,
+    samples=(
+        sample(values([0.2, 0.3, 0.5])),
+        sample(values([[0.2, 0.8], [1, 0]]), shape=(3,)),
+        sample(values([[0.2, 0.8], [0.5, 0.5]]), shape=(3, 2), get_prob=True),
+        sample(values([0.5, 0.5]), shape=(4,), dtype="float32"),
+    ),
+    doc=(
+        "Class numbers drawn with the probabilities on data's last axis: shape data.shape[:-1] +"
+        " shape. get_prob adds the logarithms of their probabilities, which have a gradient."
+    ),
+)
 
 
 def _shuffle_infer(ins):
@@ -205,7 +302,12 @@ def _shuffle_infer(ins):
     return same_type(ins)
 
 
-operator("_shuffle", aliases=("_npi_shuffle", "shuffle"), random=True, infer=_shuffle_infer,
-         ref=lambda xp, x, *, rng: x[rng.permutation(x.shape[0])],
-         samples=(sample((5,)), sample((4, 3)), sample((0, 2))),
-         doc="data with its first axis in random order.")
+operator(
+    "_shuffle",
+    aliases=("_npi_shuffle", "shuffle"),
+    random=True,
+    infer=_shuffle_infer,
+    ref=lambda xp, x, *, rng: x[rng.permutation(x.shape[0])],
+    samples=(sample((5,)), sample((4, 3)), sample((0, 2))),
+    doc="data with its first axis in random order.",
+)

@@ -1,4 +1,6 @@
-"""Unary math, casts and the operators that shape a gradient: one array in, one of the same shape out."""
+"""Unary math, casts and the operators that shape a gradient: one array in, one of the same shape
+out."""
+
 from __future__ import annotations
 
 import math
@@ -17,105 +19,337 @@ def unary(name, text, ref, grad=None, **fields):
     pointwise(name, text, ref=ref, grad=grad, **fields)
 
 
-# --- powers, exponentials, logarithms -------------------------------------------------------------------------------
-unary("exp", "exp(x)", lambda xp, x: xp.exp(x), lambda F, dy, x, y: dy * y, doc="e to the power of x.")
-unary("expm1", "expm1(x)", lambda xp, x: xp.expm1(x), lambda F, dy, x, y: dy * (y + 1), doc="exp(x) - 1, exact near 0.")
-unary("log", "log(x)", lambda xp, x: xp.log(x), lambda F, dy, x, y: dy / x, domain=(0.1, 5), doc="Natural logarithm.")
-unary("log2", "log2(x)", lambda xp, x: xp.log2(x), lambda F, dy, x, y: dy / (x * LN2), domain=(0.1, 5),
-      doc="Logarithm to base 2.")
-unary("log10", "log10(x)", lambda xp, x: xp.log10(x), lambda F, dy, x, y: dy / (x * LN10), domain=(0.1, 5),
-      doc="Logarithm to base 10.")
-unary("log1p", "log1p(x)", lambda xp, x: xp.log1p(x), lambda F, dy, x, y: dy / (x + 1), domain=(-0.9, 3),
-      doc="log(1 + x), exact near 0.")
-unary("square", "x * x", lambda xp, x: x * x, lambda F, dy, x, y: dy * x * 2, dtypes="all", doc="x times x.")
-unary("sqrt", "sqrt(x)", lambda xp, x: xp.sqrt(x), lambda F, dy, x, y: dy * 0.5 / y, domain=(0.1, 5),
-      doc="Square root; NaN below 0.")
-unary("rsqrt", "1 / sqrt(x)", lambda xp, x: 1 / xp.sqrt(x), lambda F, dy, x, y: dy * -0.5 * (y * y * y), domain=(0.1, 5),
-      doc="1 / sqrt(x).")
-unary("cbrt", "cbrt(x)", lambda xp, x: xp.cbrt(x), lambda F, dy, x, y: dy / (y * y * 3), domain=(0.1, 5),
-      doc="Cube root, of negative numbers too.",
-      )
-unary("rcbrt", "1 / cbrt(x)", lambda xp, x: 1 / xp.cbrt(x), lambda F, dy, x, y: dy * (y * y * y * y) / -3, aliases=(),
-      domain=(-4, -0.2), doc="1 / cbrt(x).")
-unary("reciprocal", "1 / x", lambda xp, x: 1 / x, lambda F, dy, x, y: -(dy * y * y), aliases=(), domain=(0.2, 3),
-      doc="1 / x.")
+# ---- powers, exponentials, logarithms ------------------------------------------------------------
+unary(
+    "exp", "exp(x)", lambda xp, x: xp.exp(x), lambda F, dy, x, y: dy * y, doc="e to the power of x."
+)
+unary(
+    "expm1",
+    "expm1(x)",
+    lambda xp, x: xp.expm1(x),
+    lambda F, dy, x, y: dy * (y + 1),
+    doc="exp(x) - 1, exact near 0.",
+)
+unary(
+    "log",
+    "log(x)",
+    lambda xp, x: xp.log(x),
+    lambda F, dy, x, y: dy / x,
+    domain=(0.1, 5),
+    doc="Natural logarithm.",
+)
+unary(
+    "log2",
+    "log2(x)",
+    lambda xp, x: xp.log2(x),
+    lambda F, dy, x, y: dy / (x * LN2),
+    domain=(0.1, 5),
+    doc="Logarithm to base 2.",
+)
+unary(
+    "log10",
+    "log10(x)",
+    lambda xp, x: xp.log10(x),
+    lambda F, dy, x, y: dy / (x * LN10),
+    domain=(0.1, 5),
+    doc="Logarithm to base 10.",
+)
+unary(
+    "log1p",
+    "log1p(x)",
+    lambda xp, x: xp.log1p(x),
+    lambda F, dy, x, y: dy / (x + 1),
+    domain=(-0.9, 3),
+    doc="log(1 + x), exact near 0.",
+)
+unary(
+    "square",
+    "x * x",
+    lambda xp, x: x * x,
+    lambda F, dy, x, y: dy * x * 2,
+    dtypes="all",
+    doc="x times x.",
+)
+unary(
+    "sqrt",
+    "sqrt(x)",
+    lambda xp, x: xp.sqrt(x),
+    lambda F, dy, x, y: dy * 0.5 / y,
+    domain=(0.1, 5),
+    doc="Square root; NaN below 0.",
+)
+unary(
+    "rsqrt",
+    "1 / sqrt(x)",
+    lambda xp, x: 1 / xp.sqrt(x),
+    lambda F, dy, x, y: dy * -0.5 * (y * y * y),
+    domain=(0.1, 5),
+    doc="1 / sqrt(x).",
+)
+unary(
+    "cbrt",
+    "cbrt(x)",
+    lambda xp, x: xp.cbrt(x),
+    lambda F, dy, x, y: dy / (y * y * 3),
+    domain=(0.1, 5),
+    doc="Cube root, of negative numbers too.",
+)
+unary(
+    "rcbrt",
+    "1 / cbrt(x)",
+    lambda xp, x: 1 / xp.cbrt(x),
+    lambda F, dy, x, y: dy * (y * y * y * y) / -3,
+    aliases=(),
+    domain=(-4, -0.2),
+    doc="1 / cbrt(x).",
+)
+unary(
+    "reciprocal",
+    "1 / x",
+    lambda xp, x: 1 / x,
+    lambda F, dy, x, y: -(dy * y * y),
+    aliases=(),
+    domain=(0.2, 3),
+    doc="1 / x.",
+)
 
-# --- trigonometry ---------------------------------------------------------------------------------------------------
-unary("sin", "sin(x)", lambda xp, x: xp.sin(x), lambda F, dy, x, y: dy * F.cos(x), doc="Sine of x in radians.")
-unary("cos", "cos(x)", lambda xp, x: xp.cos(x), lambda F, dy, x, y: -(dy * F.sin(x)), doc="Cosine of x in radians.")
-unary("tan", "tan(x)", lambda xp, x: xp.tan(x), lambda F, dy, x, y: dy * (y * y + 1), domain=(-1.2, 1.2),
-      doc="Tangent of x in radians.")
-unary("arcsin", "asin(x)", lambda xp, x: xp.arcsin(x), lambda F, dy, x, y: dy * F.rsqrt(1 - x * x), domain=(-0.9, 0.9),
-      doc="Inverse sine, in radians.")
-unary("arccos", "acos(x)", lambda xp, x: xp.arccos(x), lambda F, dy, x, y: -(dy * F.rsqrt(1 - x * x)),
-      domain=(-0.9, 0.9), doc="Inverse cosine, in radians.")
-unary("arctan", "atan(x)", lambda xp, x: xp.arctan(x), lambda F, dy, x, y: dy / (x * x + 1),
-      doc="Inverse tangent, in radians.")
-unary("sinh", "sinh(x)", lambda xp, x: xp.sinh(x), lambda F, dy, x, y: dy * F.cosh(x), doc="Hyperbolic sine.")
-unary("cosh", "cosh(x)", lambda xp, x: xp.cosh(x), lambda F, dy, x, y: dy * F.sinh(x), doc="Hyperbolic cosine.")
-unary("tanh", "tanh(x)", lambda xp, x: xp.tanh(x), lambda F, dy, x, y: dy * (1 - y * y), doc="Hyperbolic tangent.")
-unary("arcsinh", "asinh(x)", lambda xp, x: xp.arcsinh(x), lambda F, dy, x, y: dy * F.rsqrt(x * x + 1),
-      doc="Inverse hyperbolic sine.")
-unary("arccosh", "acosh(x)", lambda xp, x: xp.arccosh(x), lambda F, dy, x, y: dy * F.rsqrt(x * x - 1), domain=(1.1, 5),
-      doc="Inverse hyperbolic cosine; NaN below 1.")
-unary("arctanh", "atanh(x)", lambda xp, x: xp.arctanh(x), lambda F, dy, x, y: dy / (1 - x * x), domain=(-0.9, 0.9),
-      doc="Inverse hyperbolic tangent.")
-unary("degrees", "x * 57.29577951308232", lambda xp, x: x * (180 / math.pi), lambda F, dy, x, y: F.degrees(dy),
-      doc="Radians to degrees.")
-unary("radians", "x * 0.017453292519943295", lambda xp, x: x * (math.pi / 180), lambda F, dy, x, y: F.radians(dy),
-      doc="Degrees to radians.")
+# ---- trigonometry --------------------------------------------------------------------------------
+unary(
+    "sin",
+    "sin(x)",
+    lambda xp, x: xp.sin(x),
+    lambda F, dy, x, y: dy * F.cos(x),
+    doc="Sine of x in radians.",
+)
+unary(
+    "cos",
+    "cos(x)",
+    lambda xp, x: xp.cos(x),
+    lambda F, dy, x, y: -(dy * F.sin(x)),
+    doc="Cosine of x in radians.",
+)
+unary(
+    "tan",
+    "tan(x)",
+    lambda xp, x: xp.tan(x),
+    lambda F, dy, x, y: dy * (y * y + 1),
+    domain=(-1.2, 1.2),
+    doc="Tangent of x in radians.",
+)
+unary(
+    "arcsin",
+    "asin(x)",
+    lambda xp, x: xp.arcsin(x),
+    lambda F, dy, x, y: dy * F.rsqrt(1 - x * x),
+    domain=(-0.9, 0.9),
+    doc="Inverse sine, in radians.",
+)
+unary(
+    "arccos",
+    "acos(x)",
+    lambda xp, x: xp.arccos(x),
+    lambda F, dy, x, y: -(dy * F.rsqrt(1 - x * x)),
+    domain=(-0.9, 0.9),
+    doc="Inverse cosine, in radians.",
+)
+unary(
+    "arctan",
+    "atan(x)",
+    lambda xp, x: xp.arctan(x),
+    lambda F, dy, x, y: dy / (x * x + 1),
+    doc="Inverse tangent, in radians.",
+)
+unary(
+    "sinh",
+    "sinh(x)",
+    lambda xp, x: xp.sinh(x),
+    lambda F, dy, x, y: dy * F.cosh(x),
+    doc="Hyperbolic sine.",
+)
+unary(
+    "cosh",
+    "cosh(x)",
+    lambda xp, x: xp.cosh(x),
+    lambda F, dy, x, y: dy * F.sinh(x),
+    doc="Hyperbolic cosine.",
+)
+unary(
+    "tanh",
+    "tanh(x)",
+    lambda xp, x: xp.tanh(x),
+    lambda F, dy, x, y: dy * (1 - y * y),
+    doc="Hyperbolic tangent.",
+)
+unary(
+    "arcsinh",
+    "asinh(x)",
+    lambda xp, x: xp.arcsinh(x),
+    lambda F, dy, x, y: dy * F.rsqrt(x * x + 1),
+    doc="Inverse hyperbolic sine.",
+)
+unary(
+    "arccosh",
+    "acosh(x)",
+    lambda xp, x: xp.arccosh(x),
+    lambda F, dy, x, y: dy * F.rsqrt(x * x - 1),
+    domain=(1.1, 5),
+    doc="Inverse hyperbolic cosine; NaN below 1.",
+)
+unary(
+    "arctanh",
+    "atanh(x)",
+    lambda xp, x: xp.arctanh(x),
+    lambda F, dy, x, y: dy / (1 - x * x),
+    domain=(-0.9, 0.9),
+    doc="Inverse hyperbolic tangent.",
+)
+unary(
+    "degrees",
+    "x * 57.29577951308232",
+    lambda xp, x: x * (180 / math.pi),
+    lambda F, dy, x, y: F.degrees(dy),
+    doc="Radians to degrees.",
+)
+unary(
+    "radians",
+    "x * 0.017453292519943295",
+    lambda xp, x: x * (math.pi / 180),
+    lambda F, dy, x, y: F.radians(dy),
+    doc="Degrees to radians.",
+)
 
 
-# --- sign, rounding, logic: gradients are zero but for abs and negative ---------------------------------------------
+# ---- sign, rounding, logic: gradients are zero but for abs and negative --------------------------
 def _rint(xp, x):
     low = xp.floor(x)
     return xp.where(x - low <= 0.5, low, low + 1)
 
 
-unary("abs", "x > 0 ? x : 0 - x", lambda xp, x: xp.abs(x), lambda F, dy, x, y: dy * F.sign(x), dtypes="all",
-      doc="Absolute value.")
+unary(
+    "abs",
+    "x > 0 ? x : 0 - x",
+    lambda xp, x: xp.abs(x),
+    lambda F, dy, x, y: dy * F.sign(x),
+    dtypes="all",
+    doc="Absolute value.",
+)
 unary("negative", "-x", lambda xp, x: -x, lambda F, dy, x, y: -dy, dtypes="all", doc="-x.")
-unary("sign", "(x > 0) - (x < 0)", lambda xp, x: (x > 0) * 1.0 - (x < 0) * 1.0, dtypes="all",
-      doc="1, 0 or -1 by the sign of x; 0 for NaN.")
-unary("round", "round(x)", lambda xp, x: xp.trunc(x) + xp.sign(x) * (xp.abs(x - xp.trunc(x)) >= 0.5),
-      doc="Nearest whole number, halves away from 0.")
-unary("rint", "x - floor(x) <= 0.5 ? floor(x) : floor(x) + 1", _rint, doc="Nearest whole number, halves down.")
+unary(
+    "sign",
+    "(x > 0) - (x < 0)",
+    lambda xp, x: (x > 0) * 1.0 - (x < 0) * 1.0,
+    dtypes="all",
+    doc="1, 0 or -1 by the sign of x; 0 for NaN.",
+)
+unary(
+    "round",
+    "round(x)",
+    lambda xp, x: xp.trunc(x) + xp.sign(x) * (xp.abs(x - xp.trunc(x)) >= 0.5),
+    doc="Nearest whole number, halves away from 0.",
+)
+unary(
+    "rint",
+    "x - floor(x) <= 0.5 ? floor(x) : floor(x) + 1",
+    _rint,
+    doc="Nearest whole number, halves down.",
+)
 unary("floor", "floor(x)", lambda xp, x: xp.floor(x), doc="Largest whole number not above x.")
 unary("ceil", "ceil(x)", lambda xp, x: xp.ceil(x), doc="Smallest whole number not below x.")
 unary("trunc", "trunc(x)", lambda xp, x: xp.trunc(x), doc="x without its fraction.")
 unary("fix", "trunc(x)", lambda xp, x: xp.trunc(x), doc="Nearest whole number towards 0.")
-unary("logical_not", "x == 0", lambda xp, x: x == 0, dtypes="all", aliases=(), doc="1 where x is 0, else 0.")
+unary(
+    "logical_not",
+    "x == 0",
+    lambda xp, x: x == 0,
+    dtypes="all",
+    aliases=(),
+    doc="1 where x is 0, else 0.",
+)
 
 
-# --- special functions ----------------------------------------------------------------------------------------------
-unary("erf", "erf(x)", special.erf, lambda F, dy, x, y: dy * F.exp(-(x * x)) * (2 / special.SQRT_PI),
-      aliases=("_npx_erf",), doc="Error function. Source: DLMF 7.2.1.")
-unary("erfinv", "erfinv(x)", special.erfinv, lambda F, dy, x, y: dy * F.exp(y * y) * (special.SQRT_PI / 2),
-      aliases=("_npx_erfinv",), domain=(-0.9, 0.9), doc="Inverse of erf; +-inf at +-1, NaN beyond.")
-unary("gamma", "gamma(x)", special.gamma, lambda F, dy, x, y: dy * y * F._polygamma(x, n=0), domain=(0.5, 4),
-      aliases=("_npx_gamma", "_sparse_gamma"), doc="Gamma function. Source: DLMF 5.2.1.")
-unary("gammaln", "gammaln(x)", special.gammaln, lambda F, dy, x, y: dy * F._polygamma(x, n=0), domain=(0.5, 4),
-      aliases=("_npx_gammaln", "_sparse_gammaln"), doc="Logarithm of |gamma(x)|.")
+# ---- special functions ---------------------------------------------------------------------------
+unary(
+    "erf",
+    "erf(x)",
+    special.erf,
+    lambda F, dy, x, y: dy * F.exp(-(x * x)) * (2 / special.SQRT_PI),
+    aliases=("_npx_erf",),
+    doc="Error function. Source: DLMF 7.2.1.",
+)
+unary(
+    "erfinv",
+    "erfinv(x)",
+    special.erfinv,
+    lambda F, dy, x, y: dy * F.exp(y * y) * (special.SQRT_PI / 2),
+    aliases=("_npx_erfinv",),
+    domain=(-0.9, 0.9),
+    doc="Inverse of erf; +-inf at +-1, NaN beyond.",
+)
+unary(
+    "gamma",
+    "gamma(x)",
+    special.gamma,
+    lambda F, dy, x, y: dy * y * F._polygamma(x, n=0),
+    domain=(0.5, 4),
+    aliases=("_npx_gamma", "_sparse_gamma"),
+    doc="Gamma function. Source: DLMF 5.2.1.",
+)
+unary(
+    "gammaln",
+    "gammaln(x)",
+    special.gammaln,
+    lambda F, dy, x, y: dy * F._polygamma(x, n=0),
+    domain=(0.5, 4),
+    aliases=("_npx_gammaln", "_sparse_gammaln"),
+    doc="Logarithm of |gamma(x)|.",
+)
+
+
 def _polygamma_infer(ins, n):
     if not 0 <= n <= 100:
         raise OperatorError("_polygamma", f"n must be in [0, 100], got {n}")
     return [ins[0]]
 
 
-operator("_polygamma", infer=_polygamma_infer, fill=same_fill, params=(Param("n", "int", 0),),
-         ref=lambda xp, x, n: special.polygamma(xp, x, n),
-         grad=lambda F, dys, xs, ys, n: [dys[0] * F._polygamma(xs[0], n=n + 1)],
-         samples=(sample(("uniform", (3, 4), 0.5, 4.0)), sample(("uniform", (2, 3), -2.8, -2.2), n=0),
-                  sample(("uniform", (2, 3), 0.5, 4.0), n=2)),
-         doc="The n-th derivative of the digamma function. Source: DLMF 5.15.")
+operator(
+    "_polygamma",
+    infer=_polygamma_infer,
+    fill=same_fill,
+    params=(Param("n", "int", 0),),
+    ref=lambda xp, x, n: special.polygamma(xp, x, n),
+    grad=lambda F, dys, xs, ys, n: [dys[0] * F._polygamma(xs[0], n=n + 1)],
+    samples=(
+        sample(("uniform", (3, 4), 0.5, 4.0)),
+        sample(("uniform", (2, 3), -2.8, -2.2), n=0),
+        sample(("uniform", (2, 3), 0.5, 4.0), n=2),
+    ),
+    doc="The n-th derivative of the digamma function. Source: DLMF 5.15.",
+)
 
-# --- activations ----------------------------------------------------------------------------------------------------
-unary("relu", "x > 0 ? x : (x != x ? x : 0)", lambda xp, x: xp.maximum(x, 0), lambda F, dy, x, y: dy * (y > 0),
-      dtypes="all", doc="max(x, 0); NaN stays NaN. Source: Nair and Hinton 2010.")
-unary("sigmoid", "1 / (1 + exp(-x))", lambda xp, x: 1 / (1 + xp.exp(-x)), lambda F, dy, x, y: dy * (y * (1 - y)),
-      doc="1 / (1 + exp(-x)).")
-unary("softsign", "x / (1 + fabs(x))", lambda xp, x: x / (1 + xp.abs(x)), aliases=(),
-      grad=lambda F, dy, x, y: dy / F.square(F.abs(x) + 1), doc="x / (1 + |x|).")
+# ---- activations ---------------------------------------------------------------------------------
+unary(
+    "relu",
+    "x > 0 ? x : (x != x ? x : 0)",
+    lambda xp, x: xp.maximum(x, 0),
+    lambda F, dy, x, y: dy * (y > 0),
+    dtypes="all",
+    doc="max(x, 0); NaN stays NaN. Source: Nair and Hinton 2010.",
+)
+unary(
+    "sigmoid",
+    "1 / (1 + exp(-x))",
+    lambda xp, x: 1 / (1 + xp.exp(-x)),
+    lambda F, dy, x, y: dy * (y * (1 - y)),
+    doc="1 / (1 + exp(-x)).",
+)
+unary(
+    "softsign",
+    "x / (1 + fabs(x))",
+    lambda xp, x: x / (1 + xp.abs(x)),
+    aliases=(),
+    grad=lambda F, dy, x, y: dy / F.square(F.abs(x) + 1),
+    doc="x / (1 + |x|).",
+)
 
 
 def _hard_sigmoid(xp, x, alpha, beta):
@@ -127,99 +361,246 @@ def _smooth_l1(xp, x, scalar):
     return xp.where(a * s2 > 1, a - 0.5 / s2 if s2 else a, 0.5 * s2 * x * x)
 
 
-pointwise("hard_sigmoid", "alpha * x + beta > 1 ? 1 : (alpha * x + beta < 0 ? 0 : alpha * x + beta)", ref=_hard_sigmoid,
-          params={"alpha": 0.2, "beta": 0.5}, grad=lambda F, dy, x, y, alpha, beta: dy * ((y > 0) * (y < 1)) * alpha,
-          domain=(-5, 5), doc="alpha * x + beta, kept in [0, 1].")
-pointwise("smooth_l1", "fabs(x) * (scalar * scalar) > 1 ? fabs(x) - 0.5 / (scalar * scalar) "
-          ": 0.5 * (scalar * scalar) * x * x", ref=_smooth_l1, params={"scalar": 1.0}, aliases=("_npx_smooth_l1",),
-          grad=lambda F, dy, x, y, scalar: dy * F.clip(x * (scalar * scalar), a_min=-1.0, a_max=1.0),
-          doc="0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2, s = scalar. Source: Girshick 2015, Fast R-CNN.")
-pointwise("clip", "x > a_max ? a_max : (x < a_min ? a_min : x)", params={"a_min": REQUIRED, "a_max": REQUIRED},
-          ref=lambda xp, x, a_min, a_max: xp.where(x > a_max, a_max, xp.where(x < a_min, a_min, x)),
-          grad=lambda F, dy, x, y, a_min, a_max: dy * ((x >= a_min) * (x <= a_max)),
-          aliases=("_npi_clip", "_sparse_clip"), samples=(sample((3, 4), a_min=-0.5, a_max=0.7), sample((5,), a_min=0, a_max=9)),
-          doc="x, or the nearer of a_min and a_max outside of them; NaN stays NaN.")
+pointwise(
+    "hard_sigmoid",
+    "alpha * x + beta > 1 ? 1 : (alpha * x + beta < 0 ? 0 : alpha * x + beta)",
+    ref=_hard_sigmoid,
+    params={"alpha": 0.2, "beta": 0.5},
+    grad=lambda F, dy, x, y, alpha, beta: dy * ((y > 0) * (y < 1)) * alpha,
+    domain=(-5, 5),
+    doc="alpha * x + beta, kept in [0, 1].",
+)
+pointwise(
+    "smooth_l1",
+    "fabs(x) * (scalar * scalar) > 1 ? fabs(x) - 0.5 / (scalar * scalar) "
+    ": 0.5 * (scalar * scalar) * x * x",
+    ref=_smooth_l1,
+    params={"scalar": 1.0},
+    aliases=("_npx_smooth_l1",),
+    grad=lambda F, dy, x, y, scalar: dy * F.clip(x * (scalar * scalar), a_min=-1.0, a_max=1.0),
+    doc=(
+        "0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2, s = scalar. Source: Girshick 2015,"
+        " Fast R-CNN."
+    ),
+)
+pointwise(
+    "clip",
+    "x > a_max ? a_max : (x < a_min ? a_min : x)",
+    params={"a_min": REQUIRED, "a_max": REQUIRED},
+    ref=lambda xp, x, a_min, a_max: xp.where(x > a_max, a_max, xp.where(x < a_min, a_min, x)),
+    grad=lambda F, dy, x, y, a_min, a_max: dy * ((x >= a_min) * (x <= a_max)),
+    aliases=("_npi_clip", "_sparse_clip"),
+    samples=(sample((3, 4), a_min=-0.5, a_max=0.7), sample((5,), a_min=0, a_max=9)),
+    doc="x, or the nearer of a_min and a_max outside of them; NaN stays NaN.",
+)
 
-# --- identities that shape a gradient -------------------------------------------------------------------------------
-unary("_copy", "x", lambda xp, x: x, lambda F, dy, x, y: dy, dtypes="all", native=True, aliases=("identity",),
-      doc="A copy of x.")
-unary("_copyto", "x", lambda xp, x: x, lambda F, dy, x, y: dy, dtypes="all", native=True, aliases=("_npi_copyto",),
-      doc="A copy of x; with out= on another device, a transfer.")
-unary("BlockGrad", "x", lambda xp, x: x, dtypes="all", native=True, aliases=("_sparse_stop_gradient", "stop_gradient"),
-      doc="x; no gradient passes back.")
-unary("make_loss", "x", lambda xp, x: x, lambda F, dy, x, y: F.ones_like(x), dtypes="all", native=True,
-      aliases=("_sparse_make_loss",), no_head_grad=True, doc="x as a loss: its gradient is 1, whatever comes from above.")
-unary("_contrib_round_ste", "round(x)", lambda xp, x: xp.trunc(x) + xp.sign(x) * (xp.abs(x - xp.trunc(x)) >= 0.5),
-      lambda F, dy, x, y: dy, aliases=("_sparse__contrib_round_ste",),
-      doc="round, with the gradient of the identity. Source: Bengio et al. 2013, arXiv:1308.3432.")
-unary("_contrib_sign_ste", "(x > 0) - (x < 0)", lambda xp, x: (x > 0) * 1.0 - (x < 0) * 1.0, lambda F, dy, x, y: dy,
-      aliases=("_sparse__contrib_sign_ste",),
-      doc="sign, with the gradient of the identity. Source: Bengio et al. 2013, arXiv:1308.3432.")
-pointwise("_contrib_gradientmultiplier", "x", ref=lambda xp, x, scalar, is_int: x, dtypes="all", native=True,
-          params=(Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True)),
-          grad=lambda F, dy, x, y, scalar, is_int: dy * scalar,
-          doc="x; the gradient is multiplied by scalar. Source: Ganin and Lempitsky 2015, arXiv:1409.7495.")
-pointwise("_contrib_quadratic", "(a * x + b) * x + c", ref=lambda xp, x, a, b, c: (a * x + b) * x + c,
-          params={"a": 0.0, "b": 0.0, "c": 0.0}, grad=lambda F, dy, x, y, a, b, c: dy * (x * (2 * a) + b),
-          samples=(sample((3, 4), a=1.5, b=-2.0, c=0.5), sample((2,))), doc="a x^2 + b x + c.")
-unary("zeros_like", "0", lambda xp, x: xp.zeros_like(x), dtypes="all", native=True, aliases=("_sparse_zeros_like",),
-      doc="Zeros of x's shape and dtype.")
-unary("ones_like", "1", lambda xp, x: xp.ones_like(x), dtypes="all", native=True, aliases=(),
-      doc="Ones of x's shape and dtype.")
+# ---- identities that shape a gradient ------------------------------------------------------------
+unary(
+    "_copy",
+    "x",
+    lambda xp, x: x,
+    lambda F, dy, x, y: dy,
+    dtypes="all",
+    native=True,
+    aliases=("identity",),
+    doc="A copy of x.",
+)
+unary(
+    "_copyto",
+    "x",
+    lambda xp, x: x,
+    lambda F, dy, x, y: dy,
+    dtypes="all",
+    native=True,
+    aliases=("_npi_copyto",),
+    doc="A copy of x; with out= on another device, a transfer.",
+)
+unary(
+    "BlockGrad",
+    "x",
+    lambda xp, x: x,
+    dtypes="all",
+    native=True,
+    aliases=("_sparse_stop_gradient", "stop_gradient"),
+    doc="x; no gradient passes back.",
+)
+unary(
+    "make_loss",
+    "x",
+    lambda xp, x: x,
+    lambda F, dy, x, y: F.ones_like(x),
+    dtypes="all",
+    native=True,
+    aliases=("_sparse_make_loss",),
+    no_head_grad=True,
+    doc="x as a loss: its gradient is 1, whatever comes from above.",
+)
+unary(
+    "_contrib_round_ste",
+    "round(x)",
+    lambda xp, x: xp.trunc(x) + xp.sign(x) * (xp.abs(x - xp.trunc(x)) >= 0.5),
+    lambda F, dy, x, y: dy,
+    aliases=("_sparse__contrib_round_ste",),
+    doc="round, with the gradient of the identity. Source: Bengio et al. 2013, arXiv:1308.3432.",
+)
+unary(
+    "_contrib_sign_ste",
+    "(x > 0) - (x < 0)",
+    lambda xp, x: (x > 0) * 1.0 - (x < 0) * 1.0,
+    lambda F, dy, x, y: dy,
+    aliases=("_sparse__contrib_sign_ste",),
+    doc="sign, with the gradient of the identity. Source: Bengio et al. 2013, arXiv:1308.3432.",
+)
+pointwise(
+    "_contrib_gradientmultiplier",
+    "x",
+    ref=lambda xp, x, scalar, is_int: x,
+    dtypes="all",
+    native=True,
+    params=(Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True)),
+    grad=lambda F, dy, x, y, scalar, is_int: dy * scalar,
+    doc=(
+        "x; the gradient is multiplied by scalar. Source: Ganin and Lempitsky 2015,"
+        " arXiv:1409.7495."
+    ),
+)
+pointwise(
+    "_contrib_quadratic",
+    "(a * x + b) * x + c",
+    ref=lambda xp, x, a, b, c: (a * x + b) * x + c,
+    params={"a": 0.0, "b": 0.0, "c": 0.0},
+    grad=lambda F, dy, x, y, a, b, c: dy * (x * (2 * a) + b),
+    samples=(sample((3, 4), a=1.5, b=-2.0, c=0.5), sample((2,))),
+    doc="a x^2 + b x + c.",
+)
+unary(
+    "zeros_like",
+    "0",
+    lambda xp, x: xp.zeros_like(x),
+    dtypes="all",
+    native=True,
+    aliases=("_sparse_zeros_like",),
+    doc="Zeros of x's shape and dtype.",
+)
+unary(
+    "ones_like",
+    "1",
+    lambda xp, x: xp.ones_like(x),
+    dtypes="all",
+    native=True,
+    aliases=(),
+    doc="Ones of x's shape and dtype.",
+)
+
+
 def _div_sqrt_infer(ins):
     if not ins[0].shape or not ins[0].shape[-1]:
-        raise ShapeError("_contrib_div_sqrt_dim", f"data must have a last axis with elements, got {ins[0].shape}")
+        raise ShapeError(
+            "_contrib_div_sqrt_dim", f"data must have a last axis with elements, got {ins[0].shape}"
+        )
     return [ins[0]]
 
 
-operator("_contrib_div_sqrt_dim", infer=_div_sqrt_infer, fill=same_fill,
-         ref=lambda xp, x: x / math.sqrt(x.shape[-1]), inplace=((0, 0),),
-         grad=lambda F, dys, xs, ys: [F._contrib_div_sqrt_dim(dys[0])], samples=(sample((3, 4)), sample((2, 1, 5))),
-         doc="x / sqrt(size of the last axis).")
-operator("_identity_with_attr_like_rhs", inputs=("lhs", "rhs"), infer=same_type, fill=same_fill,
-         ref=lambda xp, lhs, rhs: lhs, grad=lambda F, dys, xs, ys: [dys[0], None], samples=(sample((3, 4), (3, 4)),),
-         inplace=((0, 0),), doc="lhs; rhs only tells its shape and dtype.")
+operator(
+    "_contrib_div_sqrt_dim",
+    infer=_div_sqrt_infer,
+    fill=same_fill,
+    ref=lambda xp, x: x / math.sqrt(x.shape[-1]),
+    inplace=((0, 0),),
+    grad=lambda F, dys, xs, ys: [F._contrib_div_sqrt_dim(dys[0])],
+    samples=(sample((3, 4)), sample((2, 1, 5))),
+    doc="x / sqrt(size of the last axis).",
+)
+operator(
+    "_identity_with_attr_like_rhs",
+    inputs=("lhs", "rhs"),
+    infer=same_type,
+    fill=same_fill,
+    ref=lambda xp, lhs, rhs: lhs,
+    grad=lambda F, dys, xs, ys: [dys[0], None],
+    samples=(sample((3, 4), (3, 4)),),
+    inplace=((0, 0),),
+    doc="lhs; rhs only tells its shape and dtype.",
+)
 
 
-# --- dtypes and shapes as arrays ------------------------------------------------------------------------------------
+# ---- dtypes and shapes as arrays -----------------------------------------------------------------
 def _cast_ref(xp, x, dtype):
     # through int64, so that -1.5 becomes 255 and not an undefined value
-    return x.astype(xp.int64) if x.dtype.kind == "f" and dtype in ("uint8", "int8", "int16", "uint16", "uint32") else x
+    return (
+        x.astype(xp.int64)
+        if x.dtype.kind == "f" and dtype in ("uint8", "int8", "int16", "uint16", "uint32")
+        else x
+    )
 
 
 def _amp_type(t, dtype):
     return Type(t.shape, dtype if t.dtype in FLOATS else t.dtype)
 
 
-operator("Cast", aliases=("_npi_cast", "_npx_cast", "cast"), params=(Param("dtype", "dtype"),),
-         infer=lambda ins, dtype: [Type(ins[0].shape, dtype)], ref=_cast_ref,
-         grad=lambda F, dys, xs, ys, dtype: [F.Cast(dys[0], dtype=xs[0].dtype) if dtype in FLOATS else None],
-         samples=tuple(sample((3, 4), dtype=d) for d in DTYPES),
-         doc="x converted to a dtype: floats to integers towards 0, integers to smaller ones modulo their range.")
-operator("amp_cast", params=(Param("dtype", "dtype"),), infer=lambda ins, dtype: [_amp_type(ins[0], dtype)],
-         ref=lambda xp, x, dtype: x, grad=lambda F, dys, xs, ys, dtype: [F.Cast(dys[0], dtype=xs[0].dtype)],
-         samples=(sample((3, 4), dtype="float16"), sample((3,), dtype="float32")),
-         doc="x converted to a float dtype; arrays that are not floats stay. Placed by mixed precision.")
+operator(
+    "Cast",
+    aliases=("_npi_cast", "_npx_cast", "cast"),
+    params=(Param("dtype", "dtype"),),
+    infer=lambda ins, dtype: [Type(ins[0].shape, dtype)],
+    ref=_cast_ref,
+    grad=lambda F, dys, xs, ys, dtype: [
+        F.Cast(dys[0], dtype=xs[0].dtype) if dtype in FLOATS else None
+    ],
+    samples=tuple(sample((3, 4), dtype=d) for d in DTYPES),
+    doc=(
+        "x converted to a dtype: floats to integers towards 0, integers to smaller ones modulo"
+        " their range."
+    ),
+)
+operator(
+    "amp_cast",
+    params=(Param("dtype", "dtype"),),
+    infer=lambda ins, dtype: [_amp_type(ins[0], dtype)],
+    ref=lambda xp, x, dtype: x,
+    grad=lambda F, dys, xs, ys, dtype: [F.Cast(dys[0], dtype=xs[0].dtype)],
+    samples=(sample((3, 4), dtype="float16"), sample((3,), dtype="float32")),
+    doc="x converted to a float dtype; arrays that are not floats stay. Placed by mixed precision.",
+)
 
 
 def _multicast_infer(ins, num_outputs, cast_narrow):
     floats = [t.dtype for t in ins if t.dtype in FLOATS]
     order = ("float16", "bfloat16", "float32", "float64")
     if not floats:
-        raise DTypeError("amp_multicast", f"inputs must be floats, got {', '.join(t.dtype for t in ins)}")
+        raise DTypeError(
+            "amp_multicast", f"inputs must be floats, got {', '.join(t.dtype for t in ins)}"
+        )
     dtype = (min if cast_narrow else max)(floats, key=order.index)
     return [_amp_type(t, dtype) for t in ins]
 
 
-operator("amp_multicast", inputs=("*data",), variadic_key="num_outputs",
-         params=(Param("num_outputs", "int"), Param("cast_narrow", "bool", False)), infer=_multicast_infer,
-         n_outputs=lambda num_outputs, cast_narrow: num_outputs, ref=lambda xp, *xs, num_outputs, cast_narrow: xs,
-         grad=lambda F, dys, xs, ys, num_outputs, cast_narrow:
-             [dy if dy is None else F.Cast(dy, dtype=x.dtype) for dy, x in zip(dys, xs)],
-         samples=(sample((3, 4), (2,), num_outputs=2), sample((3,), num_outputs=1, cast_narrow=True)),
-         doc="All arrays converted to the widest float dtype among them, or the narrowest.")
-operator("shape_array", aliases=("_npx_shape_array",), infer=lambda ins: [Type((len(ins[0].shape),), "int64")],
-         ref=lambda xp, x: xp.asarray(x.shape, dtype=xp.int64), samples=(sample((3, 4)), sample((2, 1, 5))),
-         doc="The shape of x as an int64 array (ndim,).")
-operator("size_array", infer=lambda ins: [Type((1,), "int64")], ref=lambda xp, x: xp.asarray([x.size], dtype=xp.int64),
-         samples=(sample((3, 4)), sample((2, 1, 5))), doc="The number of elements of x as an int64 array (1,).")
+operator(
+    "amp_multicast",
+    inputs=("*data",),
+    variadic_key="num_outputs",
+    params=(Param("num_outputs", "int"), Param("cast_narrow", "bool", False)),
+    infer=_multicast_infer,
+    n_outputs=lambda num_outputs, cast_narrow: num_outputs,
+    ref=lambda xp, *xs, num_outputs, cast_narrow: xs,
+    grad=lambda F, dys, xs, ys, num_outputs, cast_narrow: [
+        dy if dy is None else F.Cast(dy, dtype=x.dtype) for dy, x in zip(dys, xs)
+    ],
+    samples=(sample((3, 4), (2,), num_outputs=2), sample((3,), num_outputs=1, cast_narrow=True)),
+    doc="All arrays converted to the widest float dtype among them, or the narrowest.",
+)
+operator(
+    "shape_array",
+    aliases=("_npx_shape_array",),
+    infer=lambda ins: [Type((len(ins[0].shape),), "int64")],
+    ref=lambda xp, x: xp.asarray(x.shape, dtype=xp.int64),
+    samples=(sample((3, 4)), sample((2, 1, 5))),
+    doc="The shape of x as an int64 array (ndim,).",
+)
+operator(
+    "size_array",
+    infer=lambda ins: [Type((1,), "int64")],
+    ref=lambda xp, x: xp.asarray([x.size], dtype=xp.int64),
+    samples=(sample((3, 4)), sample((2, 1, 5))),
+    doc="The number of elements of x as an int64 array (1,).",
+)

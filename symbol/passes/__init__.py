@@ -1,4 +1,5 @@
 """The passes that every lowered graph goes through, in their order."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,13 +10,15 @@ from .algebra import algebra
 from .common import common
 from .fold import fold
 
-checking = False              # verify the graph after every pass; the tests switch it on
+checking = False  # verify the graph after every pass; the tests switch it on
 
 
 def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any]]:
-    """A typed graph that computes the same, bit for bit, with less work: (outputs, arrays of new variables).
+    """A typed graph that computes the same, bit for bit, with less work: (outputs, arrays of new
+    variables).
 
-    device: where constants are computed. The order of reads and writes of one memory stays as it was.
+    device: where constants are computed. The order of reads and writes of one memory stays as it
+        was.
     """
     outputs = list(outputs)
     if checking:

@@ -1,8 +1,10 @@
 """Algebraic identities that hold bit for bit, for NaN, infinities and -0.0 too; one rule a line.
 
-Left out because they do not: x + 0 (-0.0 + 0 is 0), x * 0 (NaN, inf, -0.0), x - x and x / x (NaN, inf), pow(x, 1)
-(as exact as the kernel's pow), log(exp(x)), sums in another order. Scalars of 64-bit whole numbers pass through float64.
+Left out because they do not: x + 0 (-0.0 + 0 is 0), x * 0 (NaN, inf, -0.0), x - x and x / x (NaN,
+inf), pow(x, 1) (as exact as the kernel's pow), log(exp(x)), sums in another order. Scalars of
+64-bit whole numbers pass through float64.
 """
+
 from __future__ import annotations
 
 import math
@@ -15,18 +17,21 @@ from ..graph import Builder, Node, Value, rewrite, topological, with_inputs
 F = Builder()
 WIDE_INTEGERS = ("int64", "uint64")
 
-Found = tuple[Value, int | None] | None      # a rule gives the value, and which of the inputs it still needs
+# a rule gives the value, and which of the inputs it still needs
+Found = tuple[Value, int | None] | None
 
 
 def algebra(outputs: Sequence[Value]) -> list[Value]:
     """The graph with every rule applied, from the inputs up."""
     effects = Effects(topological(outputs))
-    held: set[Node] = set()                  # the nodes of the new graph that must stay: see Effects
+    # the nodes of the new graph that must stay: see Effects
+    held: set[Node] = set()
 
     def replace(node: Node, inputs: list[Value]):
         if node.op is None:
             return None
-        if node in effects.held:             # y = copy(m); write m; use y: the copy is none too many
+        # y = copy(m); write m; use y: the copy is none too many
+        if node in effects.held:
             kept = with_inputs(node, inputs)
             held.add(kept)
             return [Value(kept, i) for i in range(len(node.types))]
@@ -42,6 +47,7 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
         if not all(i == needs or effects.droppable(v) for i, v in enumerate(node.inputs)):
             return None
         return [value, *(F._zeros(shape=t.shape, dtype=t.dtype) for t in node.types[1:])]
+
     return rewrite(outputs, replace)
 
 
@@ -51,9 +57,15 @@ def _first(node: Node, inputs: list[Value]) -> Found:
 
 def _scalar(is_neutral: Callable[[float, str], bool]) -> Callable:
     """x, where the scalar changes no value of x's dtype."""
+
     def rule(node: Node, inputs: list[Value]) -> Found:
         dtype = inputs[0].dtype
-        return (inputs[0], 0) if dtype not in WIDE_INTEGERS and is_neutral(node.attrs["scalar"], dtype) else None
+        return (
+            (inputs[0], 0)
+            if dtype not in WIDE_INTEGERS and is_neutral(node.attrs["scalar"], dtype)
+            else None
+        )
+
     return rule
 
 
@@ -75,10 +87,12 @@ def _makes(v: Value, *names: str) -> bool:
 
 def _with(neutral: str, either_side: bool) -> Callable:
     """x, where the other operand is an array of ones or zeros."""
+
     def rule(node: Node, inputs: list[Value]) -> Found:
         if _makes(inputs[1], neutral):
             return inputs[0], 0
         return (inputs[1], 1) if either_side and _makes(inputs[0], neutral) else None
+
     return rule
 
 
@@ -95,12 +109,17 @@ def _twice(node: Node, inputs: list[Value]) -> Found:
 def _filled(name: str) -> Callable:
     def rule(node: Node, inputs: list[Value]) -> Found:
         return getattr(F, name)(shape=node.types[0].shape, dtype=node.types[0].dtype), None
+
     return rule
 
 
 def _spread(node: Node, inputs: list[Value]) -> Found:
     """Ones and zeros broadcast are ones and zeros."""
-    return _filled(inputs[0].node.op.name)(node, inputs) if _makes(inputs[0], "_ones", "_zeros") else None
+    return (
+        _filled(inputs[0].node.op.name)(node, inputs)
+        if _makes(inputs[0], "_ones", "_zeros")
+        else None
+    )
 
 
 def _axes(node: Node) -> list[int]:
@@ -136,7 +155,7 @@ RULES: dict[str, Callable] = {
     "_copy": _first,
     "BlockGrad": _first,
     "make_loss": _first,
-    "Cast": _first,                          # only where the dtype stays: `algebra` compares types
+    "Cast": _first,  # only where the dtype stays: `algebra` compares types
     "add_n": _only,
     "_mul_scalar": _scalar(_is_one),
     "_div_scalar": _scalar(_is_one),

@@ -1,4 +1,5 @@
 """Dead code: cutting a graph at values computed elsewhere leaves out all that only they needed."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -8,10 +9,11 @@ from ..graph import Node, Value, variable, with_inputs
 
 
 def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
-    """The operator nodes that outputs need when `given` values are known, in the order of the graph.
+    """The operator nodes that outputs need when `given` values are known, in the order of the
+    graph.
 
-    An operator that writes an input stays if anything reads one of its outputs. Raises ValueError for a variable that
-    is needed but not given.
+    An operator that writes an input stays if anything reads one of its outputs. Raises ValueError
+    for a variable that is needed but not given.
     """
     given = set(given)
     order, done = [], set()
@@ -33,7 +35,8 @@ def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
 
 
 def cut(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-    """The graph with each given value replaced by a variable: (outputs, the variables in the order of `given`)."""
+    """The graph with each given value replaced by a variable: (outputs, the variables in the order
+    of `given`)."""
     new = {v: v if v.node.op is None else variable("given", v.type) for v in given}
     for node in live(outputs, given):
         kept = with_inputs(node, [new[v] for v in node.inputs])

@@ -2,6 +2,7 @@
 
 A constant becomes a variable, for which the program keeps the array.
 """
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ from ...kernels.spec import spec
 from ..effects import Effects
 from ..graph import Node, Value, rewrite, topological, variable
 
-LIMIT_BYTES = 1 << 16         # a larger constant costs more memory, for good, than its computation costs time
+# a larger constant costs more memory, for good, than its computation costs time
+LIMIT_BYTES = 1 << 16
 
 
 def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any]]:
@@ -22,9 +24,13 @@ def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any
     effects = Effects(order)
     fixed: set[Node] = set()
     for node in order:
-        if node.op is not None and node not in effects.held and not node.op.is_random(node.attrs) and \
-                all(v.node in fixed for v in node.inputs) and \
-                sum(spec(t.shape, t.dtype, device).nbytes for t in node.types) <= LIMIT_BYTES:
+        if (
+            node.op is not None
+            and node not in effects.held
+            and not node.op.is_random(node.attrs)
+            and all(v.node in fixed for v in node.inputs)
+            and sum(spec(t.shape, t.dtype, device).nbytes for t in node.types) <= LIMIT_BYTES
+        ):
             fixed.add(node)
     # a source that is itself an output would only be copied instead of filled
     fixed -= {v.node for v in outputs if not v.node.inputs}
@@ -44,6 +50,7 @@ def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any
                 made[i] = variable("constant", v.type)
                 constants[made[i]] = arrays[v]
         return made
+
     return rewrite(outputs, replace), constants
 
 

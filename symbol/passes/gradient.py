@@ -1,4 +1,6 @@
-"""The gradient pass: reverse accumulation over a typed graph, written in operators, so that it applies to itself."""
+"""The gradient pass: reverse accumulation over a typed graph, written in operators, so that it
+applies to itself."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,7 +11,9 @@ from ..graph import Builder, Value, topological
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 
 
-def gradient(heads: Sequence[Value], head_grads: Sequence[Value | None], wrt: Sequence[Value]) -> list[Value | None]:
+def gradient(
+    heads: Sequence[Value], head_grads: Sequence[Value | None], wrt: Sequence[Value]
+) -> list[Value | None]:
     """Gradients of sum(head * head_grad) with respect to values; None where no path leads to one.
 
     head_grads: None stands for ones. Values of `wrt` may be variables or intermediate values.
@@ -17,7 +21,7 @@ def gradient(heads: Sequence[Value], head_grads: Sequence[Value | None], wrt: Se
     order = topological(heads)
     targets = set(wrt)
     reached = {v.node for v in targets}
-    for node in order:                       # nodes that depend on a target
+    for node in order:  # nodes that depend on a target
         if node not in reached and any(v.node in reached for v in node.inputs):
             reached.add(node)
     sums: dict[Value, list[Value]] = {}
@@ -25,7 +29,8 @@ def gradient(heads: Sequence[Value], head_grads: Sequence[Value | None], wrt: Se
     for head, g in zip(heads, head_grads):
         if head.node in reached:
             sums.setdefault(head, []).append(
-                g if g is not None else plain._ones(shape=head.shape, dtype=head.dtype))
+                g if g is not None else plain._ones(shape=head.shape, dtype=head.dtype)
+            )
 
     def total(value: Value) -> Value | None:
         terms = sums.get(value)
@@ -44,13 +49,18 @@ def gradient(heads: Sequence[Value], head_grads: Sequence[Value | None], wrt: Se
         dys = [total(y) for y in ys]
         if all(d is None for d in dys):
             continue
-        dys = [plain._zeros(shape=y.shape, dtype=y.dtype) if d is None else d for d, y in zip(dys, ys)]
+        dys = [
+            plain._zeros(shape=y.shape, dtype=y.dtype) if d is None else d for d, y in zip(dys, ys)
+        ]
         F = Builder(bool(node.attrs.get("train")))
         grads = node.op.grad(F, dys, list(node.inputs), ys, **node.attrs)
         for v, g in zip(node.inputs, grads):
             if g is None or v.node not in reached or v.dtype not in FLOATING:
                 continue
             if g.shape != v.shape:
-                raise ShapeError(node.op.name, f"its gradient must have its input's shape {v.shape}, got {g.shape}")
+                raise ShapeError(
+                    node.op.name,
+                    f"its gradient must have its input's shape {v.shape}, got {g.shape}",
+                )
             sums.setdefault(v, []).append(g)
     return [total(v) for v in wrt]

@@ -1,7 +1,9 @@
 """The memory plan: where each intermediate result of a program lives in one arena.
 
-Buffers live from the step that writes them to the last step that reads them; those alive together never overlap.
+Buffers live from the step that writes them to the last step that reads them; those alive together
+never overlap.
 """
+
 from __future__ import annotations
 
 import bisect
@@ -12,14 +14,17 @@ ALIGN_BYTES = 64
 
 
 class Buffer(NamedTuple):
-    """One intermediate: its size and the first and last step (inclusive) at which it must keep its contents."""
+    """One intermediate: its size and the first and last step (inclusive) at which it must keep its
+    contents."""
+
     nbytes: int
     first: int
     last: int
 
 
 def plan_memory(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
-    """Byte offsets of the buffers and the arena's size. Best fit over free ranges, in the order of the steps."""
+    """Byte offsets of the buffers and the arena's size. Best fit over free ranges, in the order of
+    the steps."""
     offsets = [0] * len(buffers)
     starting: dict[int, list[int]] = {}
     ending: dict[int, list[int]] = {}
@@ -45,9 +50,9 @@ class _Free:
 
     def __init__(self):
         self.top = 0
-        self._by_size: list[tuple[int, int]] = []        # (bytes, offset), sorted
-        self._size_at: dict[int, int] = {}               # offset -> bytes
-        self._start_of: dict[int, int] = {}              # end -> offset
+        self._by_size: list[tuple[int, int]] = []  # (bytes, offset), sorted
+        self._size_at: dict[int, int] = {}  # offset -> bytes
+        self._start_of: dict[int, int] = {}  # end -> offset
 
     def take(self, nbytes: int) -> int:
         """The offset of a range: of the smallest free one that is large enough, else at the top."""

@@ -1,4 +1,5 @@
 """Blocks: names, children, hooks, hybridization, export; compared with what MXNet 1.9.1 gives."""
+
 import json
 import pathlib
 import warnings
@@ -22,13 +23,22 @@ def small(prefix="m_"):
 
 def test_names_and_repr_are_those_of_mxnet():
     net = small()
-    assert list(net.collect_params()) == ["m_dense0_weight", "m_dense0_bias", "m_dense1_weight", "m_dense1_bias"]
+    assert list(net.collect_params()) == [
+        "m_dense0_weight",
+        "m_dense0_bias",
+        "m_dense1_weight",
+        "m_dense1_bias",
+    ]
     assert list(net._collect_params_with_prefix()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
-    assert repr(net) == ("HybridSequential(\n  (0): Dense(None -> 4, Activation(relu))\n"
-                         "  (1): Dense(None -> 3, linear)\n)")
+    assert (
+        repr(net) == "HybridSequential(\n  (0): Dense(None -> 4, Activation(relu))\n"
+        "  (1): Dense(None -> 3, linear)\n)"
+    )
     assert list(net.collect_params(".*weight")) == ["m_dense0_weight", "m_dense1_weight"]
-    assert repr(nn.Conv2D(6, (3, 2), groups=3, in_channels=3, strides=2)) == \
-        "Conv2D(1 -> 6, kernel_size=(3, 2), stride=(2, 2), groups=3)"
+    assert (
+        repr(nn.Conv2D(6, (3, 2), groups=3, in_channels=3, strides=2))
+        == "Conv2D(1 -> 6, kernel_size=(3, 2), stride=(2, 2), groups=3)"
+    )
 
 
 def test_shared_parameters():
@@ -47,6 +57,7 @@ def test_blocks_in_a_list_are_warned_of():
         def __init__(self):
             super().__init__()
             self.layers = [nn.Dense(2)]
+
     with pytest.warns(UserWarning, match="unregistered container"):
         Net().collect_params()
 
@@ -69,8 +80,11 @@ def test_op_hook_sees_every_operator():
     net.hybridize()
     net.register_op_hook(lambda name, op, array: seen.append((name, op)))
     net(nd.ones((2, 5)))
-    assert seen == [("m_dense0_fwd_output", "FullyConnected"), ("m_dense0_relu_fwd_output", "Activation"),
-                    ("m_dense1_fwd_output", "FullyConnected")]
+    assert seen == [
+        ("m_dense0_fwd_output", "FullyConnected"),
+        ("m_dense0_relu_fwd_output", "Activation"),
+        ("m_dense1_fwd_output", "FullyConnected"),
+    ]
 
 
 class Nested(nn.HybridBlock):
@@ -102,7 +116,9 @@ def test_nested_inputs_and_outputs(train):
         graph = net(x, s)
     for a, b in zip(flat(eager), flat(graph), strict=True):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-6)
-    with pytest.raises(StructureError, match=r"Stored format = \[0, \[0, 0\]\], input format = \[0, \[0, -1\]\]"):
+    with pytest.raises(
+        StructureError, match=r"Stored format = \[0, \[0, 0\]\], input format = \[0, \[0, -1\]\]"
+    ):
         net(x, [nd.ones((3, 3)), None])
 
 
@@ -112,7 +128,9 @@ def test_a_leaked_symbol_names_its_attribute():
     net.hybridize()
     net(nd.ones((3, 2)), [nd.ones((3, 3)), nd.zeros((1,))])
     for use in (lambda v: v + 1, lambda v: nd.relu(v), lambda v: v.asnumpy()):
-        with pytest.raises(LeakedSymbolError, match=r"(?s)self\.seen holds a Symbol.*test_block\.py:\d+"):
+        with pytest.raises(
+            LeakedSymbolError, match=r"(?s)self\.seen holds a Symbol.*test_block\.py:\d+"
+        ):
             use(net.seen)
 
 
@@ -132,7 +150,7 @@ class Plain(nn.HybridBlock):
 
 
 def test_plain_forward_is_traced_for_each_shape():
-    mx.random.seed(1)                # some weights make every gradient cancel
+    mx.random.seed(1)  # some weights make every gradient cancel
     net = Plain()
     net.initialize()
     inputs = [nd.array(np.random.RandomState(n).randn(n, 3)) for n in (2, 5)]
@@ -185,6 +203,7 @@ def test_check_finds_a_trace_that_froze_state():
         def hybrid_forward(self, F, x):
             self.n += 1
             return x * self.n
+
     net = Counting()
     net.hybridize(check=True)
     with pytest.raises(mx.MXNetError, match=r"check=True.*output 0 differs"):
@@ -203,6 +222,7 @@ def test_unused_inputs_and_parameters_are_warned_of():
 
         def hybrid_forward(self, F, x, y, w):
             return x + 1
+
     net = Unused()
     net.initialize()
     net.hybridize()
@@ -240,7 +260,11 @@ def test_infer_shape_before_training():
 def test_summary_is_that_of_mxnet(capsys):
     net = nn.HybridSequential(prefix="model_")
     with net.name_scope():
-        net.add(nn.Conv2D(8, 3, in_channels=3), nn.BatchNorm(in_channels=8), nn.Dense(10, activation="relu", in_units=288))
+        net.add(
+            nn.Conv2D(8, 3, in_channels=3),
+            nn.BatchNorm(in_channels=8),
+            nn.Dense(10, activation="relu", in_units=288),
+        )
     net.initialize()
     net.summary(nd.ones((2, 3, 8, 8)))
     lines = capsys.readouterr().out.splitlines()
@@ -248,12 +272,23 @@ def test_summary_is_that_of_mxnet(capsys):
         "            Conv2D-1                                (2, 8, 6, 6)             224",
         "         BatchNorm-2                                (2, 8, 6, 6)              32",
         "        Activation-3                                     (2, 10)               0",
-        "             Dense-4                                     (2, 10)            2890"]
-    assert lines[10:15] == ["   Total params: 3146", "   Trainable params: 3130", "   Non-trainable params: 16",
-                            "Shared params in forward computation graph: 0", "Unique parameters in model: 3146"]
+        "             Dense-4                                     (2, 10)            2890",
+    ]
+    assert lines[10:15] == [
+        "   Total params: 3146",
+        "   Trainable params: 3130",
+        "   Non-trainable params: 16",
+        "Shared params in forward computation graph: 0",
+        "Unique parameters in model: 3146",
+    ]
     net.summary(nd.ones((2, 3, 8, 8)), style="tree")
     tree = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in tree[2:-2]] == ["Conv2D", "BatchNorm", "Dense", "Activation"]
+    assert [line.split()[0] for line in tree[2:-2]] == [
+        "Conv2D",
+        "BatchNorm",
+        "Dense",
+        "Activation",
+    ]
     assert str(2 * 8 * 6 * 6 * 27) in tree[2]
     net.hybridize()
     with pytest.raises(AssertionError, match="must not be hybridized"):
@@ -268,26 +303,35 @@ def test_export_imports_again(tmp_path):
     net.export(str(tmp_path / "net"), epoch=7)
     graph = json.loads((tmp_path / "net-symbol.json").read_text())
     assert [n["name"] for n in graph["nodes"] if n["op"] == "null"][0] == "data"
-    assert "attrs" not in graph["nodes"][0]      # not tied to this batch size
-    again = gluon.SymbolBlock.imports(str(tmp_path / "net-symbol.json"), "data", str(tmp_path / "net-0007.params"))
+    assert "attrs" not in graph["nodes"][0]  # not tied to this batch size
+    again = gluon.SymbolBlock.imports(
+        str(tmp_path / "net-symbol.json"), "data", str(tmp_path / "net-0007.params")
+    )
     np.testing.assert_allclose(again(x).asnumpy(), y, rtol=1e-6)
     assert again(nd.ones((3, 5))).shape == (3, 3)
     with pytest.raises(mx.MXNetError, match="no variable 'dat'"):
         gluon.SymbolBlock.imports(str(tmp_path / "net-symbol.json"), "dat")
 
 
-@pytest.mark.parametrize("name, epoch, inputs", [("lenet", 3, "data"), ("mobilenet0.25", 0, "data")])
+@pytest.mark.parametrize(
+    "name, epoch, inputs", [("lenet", 3, "data"), ("mobilenet0.25", 0, "data")]
+)
 def test_networks_of_mxnet_give_its_answers(name, epoch, inputs):
     expected = np.load(FIXTURES / "expected.npz")
     key = name.split("0")[0]
-    net = gluon.SymbolBlock.imports(str(FIXTURES / f"{name}-symbol.json"), inputs,
-                                    str(FIXTURES / f"{name}-{epoch:04d}.params"))
-    np.testing.assert_allclose(net(nd.array(expected[f"{key}_x"])).asnumpy(), expected[f"{key}_y"], atol=1e-4)
+    net = gluon.SymbolBlock.imports(
+        str(FIXTURES / f"{name}-symbol.json"), inputs, str(FIXTURES / f"{name}-{epoch:04d}.params")
+    )
+    np.testing.assert_allclose(
+        net(nd.array(expected[f"{key}_x"])).asnumpy(), expected[f"{key}_y"], atol=1e-4
+    )
     # the same inside a traced block
     outer = nn.HybridSequential()
     outer.add(net)
     outer.hybridize()
-    np.testing.assert_allclose(outer(nd.array(expected[f"{key}_x"])).asnumpy(), expected[f"{key}_y"], atol=1e-4)
+    np.testing.assert_allclose(
+        outer(nd.array(expected[f"{key}_x"])).asnumpy(), expected[f"{key}_y"], atol=1e-4
+    )
 
 
 def test_model_files(tmp_path):

@@ -1,8 +1,8 @@
 """Callbacks: what they log, save and print."""
+
 import logging
 
 import numpy as np
-
 import plait as mx
 from plait.gluon import callback, metric
 
@@ -24,8 +24,10 @@ def test_speedometer_logs_every_few_batches(caplog):
         meter(param(n, m))
     lines = [r.getMessage() for r in caplog.records]
     assert len(lines) == 2
-    assert lines[0].startswith("Epoch[2] Batch [0-2]\tSpeed: ") and lines[0].endswith("samples/sec\taccuracy=0.500000")
-    assert np.isnan(m.get()[1]) and m.get_global()[1] == 0.5             # auto_reset
+    assert lines[0].startswith("Epoch[2] Batch [0-2]\tSpeed: ") and lines[0].endswith(
+        "samples/sec\taccuracy=0.500000"
+    )
+    assert np.isnan(m.get()[1]) and m.get_global()[1] == 0.5  # auto_reset
     caplog.clear()
     quiet = callback.Speedometer(4, 2, auto_reset=False)
     quiet(param(1))
@@ -38,8 +40,10 @@ def test_log_callbacks(caplog):
     callback.LogValidationMetricsCallback()(param(0, filled()))
     callback.log_train_metric(2)(param(4, filled()))
     callback.log_train_metric(2)(param(5, filled()))
-    assert [r.getMessage() for r in caplog.records] == ["Epoch[2] Validation-accuracy=0.500000",
-                                                        "Iter[2] Batch[4] Train-accuracy=0.500000"]
+    assert [r.getMessage() for r in caplog.records] == [
+        "Epoch[2] Validation-accuracy=0.500000",
+        "Iter[2] Batch[4] Train-accuracy=0.500000",
+    ]
 
 
 def test_progress_bar(capsys):

@@ -1,4 +1,6 @@
-"""Datasets, samplers and the loader: here, in threads, in processes; errors, deaths and reproducibility."""
+"""Datasets, samplers and the loader: here, in threads, in processes; errors, deaths and
+reproducibility."""
+
 import gzip
 import importlib.util
 import os
@@ -10,18 +12,38 @@ import threading
 from pathlib import Path
 
 import numpy as np
-import pytest
-
 import plait as mx
-from plait.gluon.data import (ArrayDataset, BatchSampler, DataLoader, Dataset, FilterSampler, IntervalSampler,
-                              RandomSampler, RecordFileDataset, SequentialSampler, SimpleDataset)
+import pytest
+from plait.gluon.data import (
+    ArrayDataset,
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    FilterSampler,
+    IntervalSampler,
+    RandomSampler,
+    RecordFileDataset,
+    SequentialSampler,
+    SimpleDataset,
+)
 from plait.gluon.data.dataloader import default_batchify_fn, default_mp_batchify_fn
-from plait.gluon.data.vision import (CIFAR10, CIFAR100, MNIST, Digits, FashionMNIST, ImageFolderDataset,
-                                     ImageRecordDataset)
+from plait.gluon.data.vision import (
+    CIFAR10,
+    CIFAR100,
+    MNIST,
+    Digits,
+    FashionMNIST,
+    ImageFolderDataset,
+    ImageRecordDataset,
+)
 from plait.gluon.data.vision import datasets as vision_datasets
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-WAYS = {"here": {}, "threads": {"num_workers": 2, "thread_pool": True}, "processes": {"num_workers": 2}}
+WAYS = {
+    "here": {},
+    "threads": {"num_workers": 2, "thread_pool": True},
+    "processes": {"num_workers": 2},
+}
 
 
 @pytest.fixture(params=WAYS)
@@ -33,7 +55,8 @@ def numbers(n=10):
     return ArrayDataset(np.arange(n, dtype="float32"), np.arange(n))
 
 
-# ---- datasets ------------------------------------------------------------------------------------------------
+# ---- datasets ------------------------------------------------------------------------------------
+
 
 def test_dataset_methods():
     data = SimpleDataset(list(range(10)))
@@ -79,7 +102,8 @@ def test_record_file_dataset():
     assert len(data) >= 5 and data[0] == b"abc" and data[2] == b""
 
 
-# ---- samplers ------------------------------------------------------------------------------------------------
+# ---- samplers ------------------------------------------------------------------------------------
+
 
 def test_samplers():
     assert list(SequentialSampler(3, 2)) == [2, 3, 4]
@@ -91,10 +115,14 @@ def test_samplers():
         IntervalSampler(3, 4)
 
 
-@pytest.mark.parametrize("last_batch, first, second, length", [
-    ("keep", [[0, 1, 2], [3, 4]], [[0, 1, 2], [3, 4]], 2),
-    ("discard", [[0, 1, 2]], [[0, 1, 2]], 1),
-    ("rollover", [[0, 1, 2]], [[3, 4, 0], [1, 2, 3]], 1)])
+@pytest.mark.parametrize(
+    "last_batch, first, second, length",
+    [
+        ("keep", [[0, 1, 2], [3, 4]], [[0, 1, 2], [3, 4]], 2),
+        ("discard", [[0, 1, 2]], [[0, 1, 2]], 1),
+        ("rollover", [[0, 1, 2]], [[3, 4, 0], [1, 2, 3]], 1),
+    ],
+)
 def test_batch_sampler(last_batch, first, second, length):
     sampler = BatchSampler(SequentialSampler(5), 3, last_batch)
     assert len(sampler) == length
@@ -115,6 +143,7 @@ def test_shuffling_follows_the_seed():
     def orders():
         sampler = RandomSampler(20)
         return [list(sampler), list(sampler)]
+
     mx.random.seed(5)
     first = orders()
     assert sorted(first[0]) == list(range(20))
@@ -125,7 +154,8 @@ def test_shuffling_follows_the_seed():
     assert orders() != first
 
 
-# ---- the loader ----------------------------------------------------------------------------------------------
+# ---- the loader ----------------------------------------------------------------------------------
+
 
 def test_batches_are_the_same_every_way(way):
     batches = list(DataLoader(numbers(), 4, **way))
@@ -155,7 +185,10 @@ def test_leaving_an_epoch_early(way):
 def test_shuffled_epochs_repeat_with_the_seed(way):
     def order():
         mx.random.seed(11)
-        return [int(v) for _, y in DataLoader(numbers(), 3, shuffle=True, **way) for v in y.asnumpy()]
+        return [
+            int(v) for _, y in DataLoader(numbers(), 3, shuffle=True, **way) for v in y.asnumpy()
+        ]
+
     first = order()
     assert sorted(first) == list(range(10)) and first != list(range(10))
     assert order() == first
@@ -168,21 +201,30 @@ class Noisy(Dataset):
         return 12
 
     def __getitem__(self, i):
-        return np.array([random.random(), np.random.rand(), mx.nd.random.uniform(shape=(1,)).asscalar()])
+        return np.array(
+            [random.random(), np.random.rand(), mx.nd.random.uniform(shape=(1,)).asscalar()]
+        )
 
 
 def test_random_transforms_do_not_depend_on_the_number_of_workers():
     def values(n):
         mx.random.seed(3)
         return np.concatenate([b.asnumpy() for b in DataLoader(Noisy(), 2, num_workers=n)])
+
     one, three = values(1), values(3)
     np.testing.assert_array_equal(one, three)
-    assert len(np.unique(one)) == one.size          # no two batches alike, as forked copies of one stream would be
+    # no two batches alike, as forked copies of one stream would be
+    assert len(np.unique(one)) == one.size
 
 
 def test_own_batchify_and_nested_batches(way):
     def batchify(items):
-        return {"x": mx.nd.array([x for x, _ in items]), "names": [f"item {y}" for _, y in items], "raw": np.ones(2)}
+        return {
+            "x": mx.nd.array([x for x, _ in items]),
+            "names": [f"item {y}" for _, y in items],
+            "raw": np.ones(2),
+        }
+
     batches = list(DataLoader(numbers(), 5, batchify_fn=batchify, **way))
     assert batches[1]["names"] == [f"item {i}" for i in range(5, 10)]
     assert isinstance(batches[1]["x"], mx.nd.NDArray) and isinstance(batches[1]["raw"], np.ndarray)
@@ -190,8 +232,10 @@ def test_own_batchify_and_nested_batches(way):
 
 
 def test_large_lists_do_not_block_the_pipes():
-    n = 30000                      # tasks and replies of more than a pipe holds
-    loader = DataLoader(SimpleDataset(range(n)), n // 3, num_workers=1, prefetch=3, batchify_fn=list)
+    n = 30000  # tasks and replies of more than a pipe holds
+    loader = DataLoader(
+        SimpleDataset(range(n)), n // 3, num_workers=1, prefetch=3, batchify_fn=list
+    )
     assert [len(b) for b in loader] == [n // 3] * 3
 
 
@@ -215,8 +259,10 @@ def test_an_error_of_the_dataset_arrives(way):
     with pytest.raises(KeyError, match="five") as caught:
         list(loader)
     if way is WAYS["processes"]:
-        assert "fails_at_five" in str(caught.value.__cause__) and "test_data.py" in str(caught.value.__cause__)
-    assert next(iter(loader))[1].asnumpy().tolist() == [0, 1]        # the loader goes on living
+        assert "fails_at_five" in str(caught.value.__cause__) and "test_data.py" in str(
+            caught.value.__cause__
+        )
+    assert next(iter(loader))[1].asnumpy().tolist() == [0, 1]  # the loader goes on living
 
 
 def stops(x, y):
@@ -254,7 +300,7 @@ def test_a_dead_worker_is_an_error_not_a_hang():
     with pytest.raises(mx.MXNetError, match="died by signal SIGKILL"):
         list(loader)
     loader._dataset = numbers()
-    assert len(list(loader)) == 5                # new workers
+    assert len(list(loader)) == 5  # new workers
 
 
 def exits(x, y):
@@ -294,14 +340,22 @@ def double(x, y):
 
 
 def test_spawned_workers():
-    loader = DataLoader(ArrayDataset(np.arange(4.0), np.arange(4)).transform(double), 2, num_workers=1,
-                        multiprocessing_context="spawn")
+    loader = DataLoader(
+        ArrayDataset(np.arange(4.0), np.arange(4)).transform(double),
+        2,
+        num_workers=1,
+        multiprocessing_context="spawn",
+    )
     assert [x.asnumpy().tolist() for x, _ in loader] == [[0, 2], [4, 6]]
 
 
 def test_spawned_workers_need_a_dataset_that_can_be_pickled():
-    loader = DataLoader(numbers().transform(lambda x, y: x), 2, num_workers=1, multiprocessing_context="spawn")
-    with pytest.raises(mx.MXNetError, match="must be picklable for worker processes started by 'spawn'"):
+    loader = DataLoader(
+        numbers().transform(lambda x, y: x), 2, num_workers=1, multiprocessing_context="spawn"
+    )
+    with pytest.raises(
+        mx.MXNetError, match="must be picklable for worker processes started by 'spawn'"
+    ):
         list(loader)
 
 
@@ -309,13 +363,14 @@ def test_spawned_workers_need_a_dataset_that_can_be_pickled():
 def test_nothing_is_left_behind(how):
     loader = DataLoader(numbers(100), 2, num_workers=2)
     workers = loader._pool.workers if loader._pool else None
-    assert workers is None                       # processes start with the first epoch
+    assert workers is None  # processes start with the first epoch
     iterator = iter(loader)
     next(iterator)
     workers = list(loader._pool.workers)
 
     def segments():
         return [n for n in os.listdir("/dev/shm") if any(n.startswith(w.prefix) for w in workers)]
+
     assert segments()
     if how == "killed":
         for worker in workers:
@@ -338,20 +393,30 @@ def test_auto_reload_starts_the_next_epoch():
         assert loader._next_epoch is not None
 
 
-@pytest.mark.parametrize("arguments, message", [
-    ({}, "batch_size must be specified unless batch_sampler"),
-    ({"batch_size": 2, "batch_sampler": [[1]]}, "must not be specified if batch_sampler"),
-    ({"batch_size": 2, "shuffle": True, "sampler": SequentialSampler(3)}, "shuffle must not be specified if sampler"),
-    ({"batch_size": 2, "timeout": 0}, "timeout must be positive")])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({}, "batch_size must be specified unless batch_sampler"),
+        ({"batch_size": 2, "batch_sampler": [[1]]}, "must not be specified if batch_sampler"),
+        (
+            {"batch_size": 2, "shuffle": True, "sampler": SequentialSampler(3)},
+            "shuffle must not be specified if sampler",
+        ),
+        ({"batch_size": 2, "timeout": 0}, "timeout must be positive"),
+    ],
+)
 def test_loader_refuses(arguments, message):
     with pytest.raises(ValueError, match=message):
         DataLoader(numbers(), **arguments)
 
 
-# ---- data sets of images -------------------------------------------------------------------------------------
+# ---- data sets of images -------------------------------------------------------------------------
+
 
 def idx(array, code=8):
-    return struct.pack(f">BBBB{array.ndim}I", 0, 0, code, array.ndim, *array.shape) + array.tobytes()
+    return (
+        struct.pack(f">BBBB{array.ndim}I", 0, 0, code, array.ndim, *array.shape) + array.tobytes()
+    )
 
 
 @pytest.fixture
@@ -397,11 +462,21 @@ def test_missing_fashion_mnist_says_how_to_get_it(tmp_path, monkeypatch):
         FashionMNIST(tmp_path)
 
 
-@pytest.mark.parametrize("damage, message", [
-    (lambda b: b[:20], "gzip file is broken"),
-    (lambda b: gzip.compress(gzip.decompress(b)[:-7]), r"cut off: shape \(6, 4, 5\) needs 120 bytes of values, got 113"),
-    (lambda b: gzip.compress(b"hello"), "begins with 0, 0 and a type code"),
-    (lambda b: gzip.compress(idx(np.zeros((5, 2, 2), np.uint8))), r"images must be \(N, H, W\) and labels \(N,\)")])
+@pytest.mark.parametrize(
+    "damage, message",
+    [
+        (lambda b: b[:20], "gzip file is broken"),
+        (
+            lambda b: gzip.compress(gzip.decompress(b)[:-7]),
+            r"cut off: shape \(6, 4, 5\) needs 120 bytes of values, got 113",
+        ),
+        (lambda b: gzip.compress(b"hello"), "begins with 0, 0 and a type code"),
+        (
+            lambda b: gzip.compress(idx(np.zeros((5, 2, 2), np.uint8))),
+            r"images must be \(N, H, W\) and labels \(N,\)",
+        ),
+    ],
+)
 def test_broken_idx_files(fashion, damage, message):
     root, *_ = fashion
     path = root / "train-images-idx3-ubyte.gz"
@@ -416,7 +491,9 @@ def test_cifar(tmp_path):
         (tmp_path / f"data_batch_{i}.bin").write_bytes(rows.tobytes())
     data = CIFAR10(tmp_path)
     assert len(data) == 20
-    np.testing.assert_array_equal(data[1][0].asnumpy(), rows[1, 1:].reshape(3, 32, 32).transpose(1, 2, 0))
+    np.testing.assert_array_equal(
+        data[1][0].asnumpy(), rows[1, 1:].reshape(3, 32, 32).transpose(1, 2, 0)
+    )
     assert data[1][1] == rows[1, 0]
     (tmp_path / "data_batch_3.bin").write_bytes(b"123")
     with pytest.raises(mx.MXNetError, match="rows of 3073 bytes, got 3 bytes"):
@@ -431,26 +508,31 @@ def test_cifar100_from_its_archive(tmp_path):
     with tarfile.open(tmp_path / "cifar-100-binary.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "test.bin", "cifar-100-binary/test.bin")
     (tmp_path / "test.bin").unlink()
-    assert [CIFAR100(tmp_path, fine, train=False)[2][1] for fine in (False, True)] == rows[2, :2].tolist()
+    assert [CIFAR100(tmp_path, fine, train=False)[2][1] for fine in (False, True)] == rows[
+        2, :2
+    ].tolist()
 
 
 def test_digits():
-    if importlib.util.find_spec("sklearn") is None:        # importing it takes seconds
+    if importlib.util.find_spec("sklearn") is None:  # importing it takes seconds
         pytest.skip("needs scikit-learn's file")
     train, test = Digits(), Digits(train=False)
     assert (len(train), len(test)) == (1437, 360)
     image, label = train[0]
     assert image.shape == (8, 8, 1) and image.dtype == np.uint8 and label == 1
-    assert [test[i][1] for i in range(2)] == [0, 5]             # every fifth of 0, 1, 2, 3, 4, 5, ...
+    # every fifth of 0, 1, 2, 3, 4, 5, ...
+    assert [test[i][1] for i in range(2)] == [0, 5]
     assert max(int(train[i][0].asnumpy().max()) for i in range(10)) == 255
     counts = np.bincount(np.concatenate([train._label, test._label]))
     assert counts.tolist() == [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]
     values = np.rint(np.concatenate([train._data, test._data]) * (16 / 255.0))
-    assert values.sum() == 561718               # of load_digits().data
+    assert values.sum() == 561718  # of load_digits().data
 
 
 def test_digits_missing(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no file digits.csv.*\n  fix: pip install scikit-learn"):
+    with pytest.raises(
+        FileNotFoundError, match="no file digits.csv.*\n  fix: pip install scikit-learn"
+    ):
         Digits(root=tmp_path)
     (tmp_path / "digits.csv").write_text("1,2,3\n")
     with pytest.raises(mx.MXNetError, match="rows of 64 values and a label"):
@@ -475,9 +557,12 @@ def test_image_folder(tmp_path):
 def test_image_records(tmp_path):
     pytest.importorskip("PIL")
     from plait.gluon.data import recordio
+
     image = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     with recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as out:
-        out.write_idx(0, recordio.pack_img(recordio.IRHeader(0, 3.0, 0, 0), image[..., ::-1], 3, ".png"))
+        out.write_idx(
+            0, recordio.pack_img(recordio.IRHeader(0, 3.0, 0, 0), image[..., ::-1], 3, ".png")
+        )
     x, label = ImageRecordDataset(tmp_path / "a.rec")[0]
     np.testing.assert_array_equal(x.asnumpy(), image)
     assert label == 3.0

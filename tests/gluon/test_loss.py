@@ -1,4 +1,5 @@
 """Losses and their gradients, eager and hybridized, as MXNet 1.9.1 computes them (losses.npz)."""
+
 import pathlib
 
 import numpy as np
@@ -8,18 +9,26 @@ from plait.gluon import loss as L
 
 EXPECTED = np.load(pathlib.Path(__file__).parents[1] / "fixtures" / "losses.npz")
 CASES = {
-    "l2": (lambda: L.L2Loss(2.0), "p q sw"), "l1": (lambda: L.L1Loss(weight=0.5), "p q sw"),
-    "l1_batch1": (lambda: L.L1Loss(batch_axis=1), "p q"), "sce": (lambda: L.SoftmaxCELoss(), "p lab"),
+    "l2": (lambda: L.L2Loss(2.0), "p q sw"),
+    "l1": (lambda: L.L1Loss(weight=0.5), "p q sw"),
+    "l1_batch1": (lambda: L.L1Loss(batch_axis=1), "p q"),
+    "sce": (lambda: L.SoftmaxCELoss(), "p lab"),
     "sce_weight": (lambda: L.SoftmaxCELoss(weight=2.0), "p lab sw"),
     "sce_dense": (lambda: L.SoftmaxCELoss(sparse_label=False), "p dist"),
     "sce_logits": (lambda: L.SoftmaxCELoss(from_logits=True), "logdist lab"),
-    "bce": (lambda: L.SigmoidBCELoss(), "p b"), "bce_sigmoid": (lambda: L.SigmoidBCELoss(True), "prob b"),
-    "bce_pos": (lambda: L.SigmoidBCELoss(), "p b sw pw"), "huber": (lambda: L.HuberLoss(0.5), "p q"),
-    "kl": (lambda: L.KLDivLoss(), "logdist dist2"), "kl_logits": (lambda: L.KLDivLoss(False), "p dist"),
-    "hinge": (lambda: L.HingeLoss(), "p pm"), "squared_hinge": (lambda: L.SquaredHingeLoss(2), "p pm sw"),
+    "bce": (lambda: L.SigmoidBCELoss(), "p b"),
+    "bce_sigmoid": (lambda: L.SigmoidBCELoss(True), "prob b"),
+    "bce_pos": (lambda: L.SigmoidBCELoss(), "p b sw pw"),
+    "huber": (lambda: L.HuberLoss(0.5), "p q"),
+    "kl": (lambda: L.KLDivLoss(), "logdist dist2"),
+    "kl_logits": (lambda: L.KLDivLoss(False), "p dist"),
+    "hinge": (lambda: L.HingeLoss(), "p pm"),
+    "squared_hinge": (lambda: L.SquaredHingeLoss(2), "p pm sw"),
     "logistic": (lambda: L.LogisticLoss(), "p pm"),
-    "logistic_binary": (lambda: L.LogisticLoss(label_format="binary"), "p b"), "triplet": (lambda: L.TripletLoss(), "p q r"),
-    "poisson": (lambda: L.PoissonNLLLoss(), "p absq"), "cosine": (lambda: L.CosineEmbeddingLoss(margin=0.1), "p q pm1"),
+    "logistic_binary": (lambda: L.LogisticLoss(label_format="binary"), "p b"),
+    "triplet": (lambda: L.TripletLoss(), "p q r"),
+    "poisson": (lambda: L.PoissonNLLLoss(), "p absq"),
+    "cosine": (lambda: L.CosineEmbeddingLoss(margin=0.1), "p q pm1"),
     "ctc": (lambda: L.CTCLoss(), "ntc nt"),
     "ctc_lengths": (lambda: L.CTCLoss("TNC", "TN", weight=2.0), "tnc tn plen llen"),
 }
@@ -38,14 +47,19 @@ def test_loss_and_gradient_equal_those_of_mxnet(name, hybrid):
     y.backward()
     assert y.shape == EXPECTED[name].shape
     np.testing.assert_allclose(y.asnumpy(), EXPECTED[name], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(arrays[0].grad.asnumpy(), EXPECTED[name + "_grad"], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        arrays[0].grad.asnumpy(), EXPECTED[name + "_grad"], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_sdml_prefers_matching_pairs():
     rs = np.random.RandomState(0)
     a, b = rs.randn(4, 5), rs.randn(4, 5)
     block = L.SDMLLoss()
-    assert block(nd.array(a), nd.array(a)).sum().asscalar() < block(nd.array(a), nd.array(b)).sum().asscalar()
+    assert (
+        block(nd.array(a), nd.array(a)).sum().asscalar()
+        < block(nd.array(a), nd.array(b)).sum().asscalar()
+    )
 
 
 @pytest.mark.parametrize("hybrid", [False, True])

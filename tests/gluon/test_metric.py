@@ -1,10 +1,10 @@
 """Metrics against NumPy, MXNet's results and their own rules; that update() does not wait."""
+
 import math
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait.gluon import metric
 
 nd = mx.nd
@@ -31,17 +31,28 @@ def mcc_of(label, pred):
     return np.corrcoef(label, pred)[0, 1]
 
 
-CASES = {       # metric, (sum, count) of a batch
+CASES = {  # metric, (sum, count) of a batch
     "accuracy": (lambda: metric.Accuracy(), lambda y, p: ((p.argmax(1) == y).sum(), N)),
-    "top_k_accuracy_3": (lambda: metric.TopKAccuracy(3),
-                         lambda y, p: ((np.argsort(p, axis=1)[:, -3:] == y[:, None]).any(1).sum(), N)),
-    "cross-entropy": (lambda: metric.CrossEntropy(), lambda y, p: (-np.log(chosen(y, p) + 1e-12).sum(), N)),
-    "nll-loss": (lambda: metric.NegativeLogLikelihood(), lambda y, p: (-np.log(chosen(y, p) + 1e-12).sum(), N)),
+    "top_k_accuracy_3": (
+        lambda: metric.TopKAccuracy(3),
+        lambda y, p: ((np.argsort(p, axis=1)[:, -3:] == y[:, None]).any(1).sum(), N),
+    ),
+    "cross-entropy": (
+        lambda: metric.CrossEntropy(),
+        lambda y, p: (-np.log(chosen(y, p) + 1e-12).sum(), N),
+    ),
+    "nll-loss": (
+        lambda: metric.NegativeLogLikelihood(),
+        lambda y, p: (-np.log(chosen(y, p) + 1e-12).sum(), N),
+    ),
     "perplexity": (lambda: metric.Perplexity(None), lambda y, p: (-np.log(chosen(y, p)).sum(), N)),
     "loss": (lambda: metric.Loss(), lambda y, p: (p.sum(), p.size)),
     "torch": (lambda: metric.Torch(), lambda y, p: (p.sum(), p.size)),
     "caffe": (lambda: metric.Caffe(), lambda y, p: (p.sum(), p.size)),
-    "f": (lambda: metric.CustomMetric(lambda y, p: (y.sum(), 2), name="f"), lambda y, p: (y.sum(), 2)),
+    "f": (
+        lambda: metric.CustomMetric(lambda y, p: (y.sum(), 2), name="f"),
+        lambda y, p: (y.sum(), 2),
+    ),
     "g": (lambda: metric.np(lambda y, p: p.max(), name="g"), lambda y, p: (p.max(), 1)),
 }
 
@@ -55,7 +66,8 @@ def test_local_and_global_statistics(name):
     for k, (label, pred) in enumerate(batches()):
         m.update([nd.array(label)], [nd.array(pred)])
         sums.append(want(label, pred))
-        if k == 1:                     # sums that nobody asked for yet belong to the global statistics alone
+        # sums that nobody asked for yet belong to the global statistics alone
+        if k == 1:
             m.reset_local()
             assert math.isnan(m.get()[1])
     for got, part in ((m.get(), sums[2:]), (m.get_global(), sums)):
@@ -67,8 +79,14 @@ def test_local_and_global_statistics(name):
     assert math.isnan(m.get_global()[1])
 
 
-@pytest.mark.parametrize("cls, error", [(metric.MAE, lambda d: np.abs(d).mean()), (metric.MSE, lambda d: (d ** 2).mean()),
-                                        (metric.RMSE, lambda d: np.sqrt((d ** 2).mean()))])
+@pytest.mark.parametrize(
+    "cls, error",
+    [
+        (metric.MAE, lambda d: np.abs(d).mean()),
+        (metric.MSE, lambda d: (d**2).mean()),
+        (metric.RMSE, lambda d: np.sqrt((d**2).mean())),
+    ],
+)
 def test_regression(cls, error):
     m, want = cls(), []
     for _ in range(3):
@@ -164,9 +182,9 @@ def test_update_does_not_wait_for_the_engine():
 
 def test_counts_stay_exact():
     m = metric.Accuracy()
-    m.sum_metric = m.num_inst = 2 ** 24
+    m.sum_metric = m.num_inst = 2**24
     m.update([nd.array([1])], [nd.array([1])])
-    assert m.sum_metric == m.num_inst == 2 ** 24 + 1
+    assert m.sum_metric == m.num_inst == 2**24 + 1
 
 
 def test_a_subclass_in_the_old_way():
@@ -174,6 +192,7 @@ def test_a_subclass_in_the_old_way():
         def update(self, labels, preds):
             self.sum_metric += 3.0
             self.num_inst += 1
+
     m = Count("count")
     m.update(None, None)
     m.update(None, None)
@@ -185,7 +204,10 @@ def test_a_subclass_in_the_old_way():
 def test_composite():
     m = metric.create(["acc", metric.CrossEntropy()])
     m.add("mse")
-    assert isinstance(m, metric.CompositeEvalMetric) and str(m.get_metric(2)) == "EvalMetric: {'mse': nan}"
+    assert (
+        isinstance(m, metric.CompositeEvalMetric)
+        and str(m.get_metric(2)) == "EvalMetric: {'mse': nan}"
+    )
     m.get_metric(2).update([nd.array([1.0])], [nd.array([3.0])])
     names, values = m.get()
     assert names == ["accuracy", "cross-entropy", "mse"] and values[2] == 4.0
@@ -198,16 +220,41 @@ def test_composite():
 
 def test_update_dict_picks_names():
     m = metric.Accuracy(output_names=["o"], label_names=["l"])
-    m.update_dict({"l": nd.array([0, 1]), "other": None}, {"o": nd.array([[1, 0.0], [1, 0]]), "rest": None})
+    m.update_dict(
+        {"l": nd.array([0, 1]), "other": None}, {"o": nd.array([[1, 0.0], [1, 0]]), "rest": None}
+    )
     assert m.get() == ("accuracy", 0.5)
 
 
 def test_create_and_configuration():
-    names = ("acc", "accuracy", "ce", "crossentropy", "f1", "mcc", "pcc", "mae", "mse", "rmse", "nll_loss", "loss",
-             "pearsonr", "torch", "caffe", "composite", "negativeloglikelihood", "pearsoncorrelation")
+    names = (
+        "acc",
+        "accuracy",
+        "ce",
+        "crossentropy",
+        "f1",
+        "mcc",
+        "pcc",
+        "mae",
+        "mse",
+        "rmse",
+        "nll_loss",
+        "loss",
+        "pearsonr",
+        "torch",
+        "caffe",
+        "composite",
+        "negativeloglikelihood",
+        "pearsoncorrelation",
+    )
     assert all(isinstance(metric.create(n), metric.EvalMetric) for n in names)
     assert metric.create("top_k_acc", top_k=2).get_config() == {
-        "top_k": 2, "metric": "TopKAccuracy", "name": "top_k_accuracy_2", "output_names": None, "label_names": None}
+        "top_k": 2,
+        "metric": "TopKAccuracy",
+        "name": "top_k_accuracy_2",
+        "output_names": None,
+        "label_names": None,
+    }
     for m in (metric.Accuracy(axis=2), metric.Perplexity(None), metric.CrossEntropy(eps=1e-3)):
         config = m.get_config()
         assert metric.create(config.pop("metric"), **config).get_config() == m.get_config()
@@ -218,22 +265,58 @@ def test_create_and_configuration():
     class Mine(metric.EvalMetric):
         def __init__(self):
             super().__init__("mine")
+
     assert isinstance(metric.create("mine"), Mine)
     del metric.REGISTRY["mine"]
 
 
-@pytest.mark.parametrize("wrong, error, message", [
-    (lambda: metric.create("nope"), ValueError, "metric 'nope' is unknown, expected one of .*accuracy"),
-    (lambda: metric.create(3), TypeError, "must be a name, a function, a list or an EvalMetric, got int"),
-    (lambda: metric.register(int), TypeError, "must derive from EvalMetric, got int"),
-    (lambda: metric.TopKAccuracy(), ValueError, "top_k must be above 1, got 1"),
-    (lambda: metric.Accuracy().update([nd.ones(3)], [nd.ones((4, 2))]), ValueError,
-     "Shape of labels .*3.* does not match shape of predictions .*4"),
-    (lambda: metric.Accuracy().update([nd.ones(3)], [nd.ones(4)]), ValueError, r"labels, or classes on axis 1, got shape \(4,\)"),
-    (lambda: metric.Accuracy().update([nd.ones(3)] * 2, [nd.ones((3, 2))]), ValueError, "Shape of labels 2 does not match"),
-    (lambda: metric.CrossEntropy().update([nd.ones(3)], [nd.ones((2, 3))]), ValueError, r"predictions must be \(labels, classes\)"),
-    (lambda: metric.Perplexity(None).update([nd.ones(3)], [nd.ones((2, 3))]), ValueError, "do not fit predictions"),
-    (lambda: metric.CustomMetric(len).get_config(), NotImplementedError, "cannot be serialized")])
+@pytest.mark.parametrize(
+    "wrong, error, message",
+    [
+        (
+            lambda: metric.create("nope"),
+            ValueError,
+            "metric 'nope' is unknown, expected one of .*accuracy",
+        ),
+        (
+            lambda: metric.create(3),
+            TypeError,
+            "must be a name, a function, a list or an EvalMetric, got int",
+        ),
+        (lambda: metric.register(int), TypeError, "must derive from EvalMetric, got int"),
+        (lambda: metric.TopKAccuracy(), ValueError, "top_k must be above 1, got 1"),
+        (
+            lambda: metric.Accuracy().update([nd.ones(3)], [nd.ones((4, 2))]),
+            ValueError,
+            "Shape of labels .*3.* does not match shape of predictions .*4",
+        ),
+        (
+            lambda: metric.Accuracy().update([nd.ones(3)], [nd.ones(4)]),
+            ValueError,
+            r"labels, or classes on axis 1, got shape \(4,\)",
+        ),
+        (
+            lambda: metric.Accuracy().update([nd.ones(3)] * 2, [nd.ones((3, 2))]),
+            ValueError,
+            "Shape of labels 2 does not match",
+        ),
+        (
+            lambda: metric.CrossEntropy().update([nd.ones(3)], [nd.ones((2, 3))]),
+            ValueError,
+            r"predictions must be \(labels, classes\)",
+        ),
+        (
+            lambda: metric.Perplexity(None).update([nd.ones(3)], [nd.ones((2, 3))]),
+            ValueError,
+            "do not fit predictions",
+        ),
+        (
+            lambda: metric.CustomMetric(len).get_config(),
+            NotImplementedError,
+            "cannot be serialized",
+        ),
+    ],
+)
 def test_wrong_use(wrong, error, message):
     with pytest.raises(error, match=message):
         wrong()

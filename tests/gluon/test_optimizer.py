@@ -1,4 +1,5 @@
 """Optimizers, schedules and Trainer; trajectories as MXNet 1.9.1 computes them (optimizers.npz)."""
+
 import pathlib
 import pickle
 
@@ -11,15 +12,31 @@ from plait.gluon import optimizer as opt
 
 EXPECTED = np.load(pathlib.Path(__file__).parents[1] / "fixtures" / "optimizers.npz")
 CASES = [
-    ("sgd", {}), ("sgd", {"momentum": 0.9, "wd": 0.01}),
-    ("sgd", {"momentum": 0.9, "clip_gradient": 0.01, "learning_rate": 0.5}), ("nag", {"momentum": 0.9}), ("nag", {}),
-    ("adam", {}), ("adam", {"wd": 0.1, "clip_gradient": 0.02}), ("adagrad", {"wd": 0.01}), ("adadelta", {"wd": 0.01}),
-    ("rmsprop", {"wd": 0.01}), ("rmsprop", {"centered": True, "clip_weights": 0.5}), ("adamax", {"wd": 0.01}),
-    ("nadam", {"wd": 0.01}), ("ftrl", {"wd": 0.01}), ("ftml", {"wd": 0.01}), ("signum", {"wd": 0.01, "wd_lh": 0.02}),
-    ("signum", {"momentum": 0.0}), ("lbsgd", {"momentum": 0.9}), ("lbsgd", {"warmup_strategy": "lars"}),
-    ("lbsgd", {"batch_scale": 2, "warmup_epochs": 1, "updates_per_epoch": 4}), ("lamb", {"wd": 0.01}),
-    ("lamb", {"bias_correction": False, "lower_bound": 0.1, "upper_bound": 1.0}), ("lars", {"momentum": 0.9, "wd": 0.01}),
-    ("lars", {}), ("ccsgd", {}),
+    ("sgd", {}),
+    ("sgd", {"momentum": 0.9, "wd": 0.01}),
+    ("sgd", {"momentum": 0.9, "clip_gradient": 0.01, "learning_rate": 0.5}),
+    ("nag", {"momentum": 0.9}),
+    ("nag", {}),
+    ("adam", {}),
+    ("adam", {"wd": 0.1, "clip_gradient": 0.02}),
+    ("adagrad", {"wd": 0.01}),
+    ("adadelta", {"wd": 0.01}),
+    ("rmsprop", {"wd": 0.01}),
+    ("rmsprop", {"centered": True, "clip_weights": 0.5}),
+    ("adamax", {"wd": 0.01}),
+    ("nadam", {"wd": 0.01}),
+    ("ftrl", {"wd": 0.01}),
+    ("ftml", {"wd": 0.01}),
+    ("signum", {"wd": 0.01, "wd_lh": 0.02}),
+    ("signum", {"momentum": 0.0}),
+    ("lbsgd", {"momentum": 0.9}),
+    ("lbsgd", {"warmup_strategy": "lars"}),
+    ("lbsgd", {"batch_scale": 2, "warmup_epochs": 1, "updates_per_epoch": 4}),
+    ("lamb", {"wd": 0.01}),
+    ("lamb", {"bias_correction": False, "lower_bound": 0.1, "upper_bound": 1.0}),
+    ("lars", {"momentum": 0.9, "wd": 0.01}),
+    ("lars", {}),
+    ("ccsgd", {}),
 ]
 
 
@@ -57,18 +74,30 @@ def test_ten_steps_equal_those_of_mxnet(index, hybrid):
     net = network(values)
     net.hybridize(hybrid)
     trainer = gluon.Trainer(net.collect_params(), name, {"learning_rate": 0.05, **params})
-    np.testing.assert_allclose(steps(net, trainer, x, y, 10), EXPECTED[f"losses{index}"], rtol=2e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        steps(net, trainer, x, y, 10), EXPECTED[f"losses{index}"], rtol=2e-4, atol=1e-5
+    )
 
 
 def test_schedules_equal_those_of_mxnet():
-    made = [lr_scheduler.FactorScheduler(3, 0.5, stop_factor_lr=0.02, base_lr=0.1, warmup_steps=4, warmup_begin_lr=0.01),
-            lr_scheduler.MultiFactorScheduler([3, 7], 0.3, base_lr=0.2, warmup_steps=2, warmup_mode="constant"),
-            lr_scheduler.PolyScheduler(12, 0.3, 2, 0.01, warmup_steps=3),
-            lr_scheduler.CosineScheduler(12, 0.3, 0.01, warmup_steps=3, warmup_begin_lr=0.02)]
+    made = [
+        lr_scheduler.FactorScheduler(
+            3, 0.5, stop_factor_lr=0.02, base_lr=0.1, warmup_steps=4, warmup_begin_lr=0.01
+        ),
+        lr_scheduler.MultiFactorScheduler(
+            [3, 7], 0.3, base_lr=0.2, warmup_steps=2, warmup_mode="constant"
+        ),
+        lr_scheduler.PolyScheduler(12, 0.3, 2, 0.01, warmup_steps=3),
+        lr_scheduler.CosineScheduler(12, 0.3, 0.01, warmup_steps=3, warmup_begin_lr=0.02),
+    ]
     for i, s in enumerate(made):
         np.testing.assert_allclose([s(k) for k in range(1, 18)], EXPECTED[f"lr{i}"], rtol=1e-6)
-    for wrong in (lambda: lr_scheduler.FactorScheduler(0), lambda: lr_scheduler.MultiFactorScheduler([3, 2]),
-                  lambda: lr_scheduler.PolyScheduler(0), lambda: lr_scheduler.LRScheduler(warmup_begin_lr=1)):
+    for wrong in (
+        lambda: lr_scheduler.FactorScheduler(0),
+        lambda: lr_scheduler.MultiFactorScheduler([3, 2]),
+        lambda: lr_scheduler.PolyScheduler(0),
+        lambda: lr_scheduler.LRScheduler(warmup_begin_lr=1),
+    ):
         with pytest.raises(ValueError):
             wrong()
 
@@ -126,8 +155,13 @@ def test_two_devices_equal_one():
     trainer = gluon.Trainer(two.collect_params(), "sgd", {"learning_rate": 0.1})
     loss_fn = gluon.loss.L2Loss()
     with autograd.record():
-        losses = [loss_fn(two(a), b) for a, b in zip(gluon.utils.split_and_load(x[:4], contexts),
-                                                     gluon.utils.split_and_load(y[:4], contexts))]
+        losses = [
+            loss_fn(two(a), b)
+            for a, b in zip(
+                gluon.utils.split_and_load(x[:4], contexts),
+                gluon.utils.split_and_load(y[:4], contexts),
+            )
+        ]
     for loss in losses:
         loss.backward()
     trainer.step(5)
@@ -136,7 +170,9 @@ def test_two_devices_equal_one():
             np.testing.assert_allclose(a.data().asnumpy(), array.asnumpy(), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("update_on_kvstore, kept", [(None, [1, 2]), (True, [1, 2]), (False, [3, 3])])
+@pytest.mark.parametrize(
+    "update_on_kvstore, kept", [(None, [1, 2]), (True, [1, 2]), (False, [3, 3])]
+)
 def test_step_leaves_each_device_its_gradient(update_on_kvstore, kept):
     contexts = [mx.cpu(0), mx.cpu(1)]
     p = gluon.Parameter("w", shape=(2,), init="ones")

@@ -1,4 +1,5 @@
 """Parameters: initialization, devices, files, errors."""
+
 import numpy as np
 import plait as mx
 import pytest
@@ -11,7 +12,10 @@ from plait.ndarray import serialization
 def test_deferred_error_names_layer_dimension_and_fix():
     layer = nn.Dense(4, prefix="fc_")
     layer.initialize()
-    with pytest.raises(gluon.DeferredInitializationError, match=r"(?s)fc_weight.*dimension 1.*Dense \"fc\".*in_units="):
+    with pytest.raises(
+        gluon.DeferredInitializationError,
+        match=r"(?s)fc_weight.*dimension 1.*Dense \"fc\".*in_units=",
+    ):
         layer.weight.data()
 
 
@@ -117,6 +121,7 @@ def test_files_of_every_naming_style_load(tmp_path, style):
 
 def mx_init():
     from plait.gluon import initializer
+
     return initializer.Normal(1.0)
 
 
@@ -125,17 +130,26 @@ def test_a_mismatch_prints_a_diff_with_the_nearest_names(tmp_path):
     serialization.save(file, {"0.weigth": nd.ones((4, 3)), "0.bias": nd.ones((4,))})
     layer = nn.HybridSequential()
     layer.add(nn.Dense(4, in_units=3))
-    with pytest.raises(ParameterError, match=r"(?s)- 0.weight.*nearest in the file: 0.weigth.*\+ 0.weigth.*allow_missing"):
+    with pytest.raises(
+        ParameterError,
+        match=r"(?s)- 0.weight.*nearest in the file: 0.weigth.*\+ 0.weigth.*allow_missing",
+    ):
         layer.load_parameters(file)
     layer.load_parameters(file, allow_missing=True, ignore_extra=True)
 
 
 def test_shape_and_dtype_of_a_file_are_checked(tmp_path):
     file = str(tmp_path / "w.params")
-    serialization.save(file, {"weight": nd.ones((4, 3), dtype="float64"), "bias": nd.ones((4,), dtype="float64")})
-    with pytest.raises(ParameterError, match=r"shape incompatible expected \(5, 3\) vs saved \(4, 3\)"):
+    serialization.save(
+        file, {"weight": nd.ones((4, 3), dtype="float64"), "bias": nd.ones((4,), dtype="float64")}
+    )
+    with pytest.raises(
+        ParameterError, match=r"shape incompatible expected \(5, 3\) vs saved \(4, 3\)"
+    ):
         nn.Dense(5, in_units=3).load_parameters(file)
-    with pytest.raises(ParameterError, match="dtype incompatible expected float32 vs saved float64"):
+    with pytest.raises(
+        ParameterError, match="dtype incompatible expected float32 vs saved float64"
+    ):
         nn.Dense(4, in_units=3).load_parameters(file)
     layer = nn.Dense(4, in_units=3)
     layer.load_parameters(file, cast_dtype=True)

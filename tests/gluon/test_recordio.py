@@ -1,4 +1,5 @@
 """RecordIO: MXNet's files, round trips, broken files, pickling, forking."""
+
 import json
 import os
 import pickle
@@ -6,11 +7,10 @@ import struct
 from pathlib import Path
 
 import numpy as np
+import plait as mx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import plait as mx
 from plait.gluon.data import recordio
 from plait.gluon.data.recordio import IRHeader, MXIndexedRecordIO, MXRecordIO
 
@@ -27,7 +27,9 @@ def read_all(path):
 
 
 def test_reads_what_mxnet_wrote():
-    want = [bytes.fromhex(r) for r in json.loads((FIXTURES / "records.json").read_text())["records"]]
+    want = [
+        bytes.fromhex(r) for r in json.loads((FIXTURES / "records.json").read_text())["records"]
+    ]
     records = read_all(FIXTURES / "records.rec")
     assert records[:5] == want
     headers = [recordio.unpack(r) for r in records[5:]]
@@ -45,8 +47,12 @@ def test_writes_the_bytes_that_mxnet_writes(tmp_path):
 
 
 @settings(max_examples=60, deadline=None)
-@given(parts=st.lists(st.lists(st.sampled_from([b"", b"a", b"abcd", b"12345", MAGIC, MAGIC[:2]]), max_size=8),
-                      max_size=5))
+@given(
+    parts=st.lists(
+        st.lists(st.sampled_from([b"", b"a", b"abcd", b"12345", MAGIC, MAGIC[:2]]), max_size=8),
+        max_size=5,
+    )
+)
 def test_round_trip_of_records_with_magics_inside(tmp_path_factory, parts):
     path = tmp_path_factory.mktemp("rec") / "x.rec"
     records = [b"".join(p) for p in parts]
@@ -86,10 +92,14 @@ def test_pack_and_unpack(label):
 def test_images_in_records():
     pytest.importorskip("PIL")
     image = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
-    header, decoded = recordio.unpack_img(recordio.pack_img(IRHeader(0, 1.0, 2, 0), image, 3, ".png"))
+    header, decoded = recordio.unpack_img(
+        recordio.pack_img(IRHeader(0, 1.0, 2, 0), image, 3, ".png")
+    )
     np.testing.assert_array_equal(decoded, image)
     assert header.label == 1.0
-    _, grey = recordio.unpack_img(recordio.pack_img(IRHeader(0, 1.0, 2, 0), image[..., 0], 3, ".png"))
+    _, grey = recordio.unpack_img(
+        recordio.pack_img(IRHeader(0, 1.0, 2, 0), image[..., 0], 3, ".png")
+    )
     np.testing.assert_array_equal(grey, image[..., 0])
     with pytest.raises(mx.MXNetError, match="format must be one of .jpg"):
         recordio.pack_img(IRHeader(0, 1.0, 2, 0), image, img_fmt=".webm")
@@ -105,11 +115,16 @@ def test_broken_files(tmp_path):
         with pytest.raises(mx.MXNetError, match="frame at byte 12 is cut off"):
             file.read()
     (tmp_path / "short.rec").write_bytes(data[:9])
-    with MXRecordIO(tmp_path / "short.rec", "r") as file, pytest.raises(mx.MXNetError, match="3 bytes announced, 1 left"):
+    with (
+        MXRecordIO(tmp_path / "short.rec", "r") as file,
+        pytest.raises(mx.MXNetError, match="3 bytes announced, 1 left"),
+    ):
         file.read()
     (tmp_path / "foreign.rec").write_bytes(b"PK\x03\x04 not a record")
-    with MXRecordIO(tmp_path / "foreign.rec", "r") as file, \
-            pytest.raises(mx.MXNetError, match="has magic 0x04034b50, expected 0xced7230a"):
+    with (
+        MXRecordIO(tmp_path / "foreign.rec", "r") as file,
+        pytest.raises(mx.MXNetError, match="has magic 0x04034b50, expected 0xced7230a"),
+    ):
         file.read()
     (tmp_path / "bad.idx").write_text("0\t0\nnonsense\n")
     with pytest.raises(mx.MXNetError, match="line 2 must be key<TAB>position"):

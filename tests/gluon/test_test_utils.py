@@ -3,9 +3,8 @@
 import os
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import gluon, nd, sym
 from plait import test_utils as tu
 
@@ -15,14 +14,24 @@ def test_equal_arrays_pass_and_different_ones_fail():
     tu.assert_almost_equal(a, np.array([1.0, 2.0], np.float32))
     assert tu.same(a, a.copy()) and tu.almost_equal(a, a + 1e-6)
     assert not tu.same(a, a + 1) and not tu.almost_equal(a, a + 0.1)
-    with pytest.raises(AssertionError, match=r"1 of 2 elements differ.*\n  \(1,\): mine 2  other 3"):
+    with pytest.raises(
+        AssertionError, match=r"1 of 2 elements differ.*\n  \(1,\): mine 2  other 3"
+    ):
         tu.assert_almost_equal(a, nd.array([1.0, 3.0]), names=("mine", "other"))
 
 
 def test_a_star_import_leaves_the_names_that_scripts_use():
     """`from mxnet.test_utils import *` comes after `from mxnet import nd` in most test-suites."""
     names = {name: value for name, value in vars(tu).items() if not name.startswith("_")}
-    ours = {"nd": nd, "sym": sym, "gluon": gluon, "autograd": mx.autograd, "np": np, "mx": mx, "init": mx.init}
+    ours = {
+        "nd": nd,
+        "sym": sym,
+        "gluon": gluon,
+        "autograd": mx.autograd,
+        "np": np,
+        "mx": mx,
+        "init": mx.init,
+    }
     assert {k: names[k] for k in ours.keys() & names.keys() if names[k] is not ours[k]} == {}
     assert names["nd"].NDArray is nd.NDArray
 
@@ -86,15 +95,17 @@ def test_numeric_gradients():
     x = sym.var("x")
     data = np.random.default_rng(0).normal(size=(3, 4))
     tu.check_numeric_gradient(sym.tanh(x) * x, [data])
-    wrong = sym.BlockGrad(x) * x                       # its gradient is x, the number says 2 x
+    wrong = sym.BlockGrad(x) * x  # its gradient is x, the number says 2 x
     with pytest.raises(AssertionError, match="NUMERICAL_x"):
         tu.check_numeric_gradient(wrong, [data])
 
 
 def test_consistency_of_devices():
     net = sym.FullyConnected(sym.var("data"), num_hidden=3, name="fc")
-    places = [{"ctx": mx.cpu(i), "data": (2, 5), "type_dict": {"data": t}} for i, t in
-              ((0, np.float64), (1, np.float32))]
+    places = [
+        {"ctx": mx.cpu(i), "data": (2, 5), "type_dict": {"data": t}}
+        for i, t in ((0, np.float64), (1, np.float32))
+    ]
     tu.check_consistency(net, places)
 
 

@@ -3,9 +3,8 @@
 import io
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import gluon, nd
 from plait.gluon import training
 from plait.gluon.data import ArrayDataset, DataLoader
@@ -14,7 +13,9 @@ from plait.gluon.data import ArrayDataset, DataLoader
 def small_loader(n=128, batch_size=32):
     rng = np.random.default_rng(0)
     images = rng.normal(size=(n, 1, 8, 8)).astype(np.float32)
-    return DataLoader(ArrayDataset(images, (images.mean(axis=(1, 2, 3)) > 0).astype(np.float32)), batch_size)
+    return DataLoader(
+        ArrayDataset(images, (images.mean(axis=(1, 2, 3)) > 0).astype(np.float32)), batch_size
+    )
 
 
 def network():
@@ -32,7 +33,9 @@ def test_digits_are_images_and_labels():
     assert (len(train), len(valid)) == (1437, 360) and label.dtype == np.float32
 
 
-@pytest.mark.parametrize("name, size, parameters", [("mlp", 8, 6), ("lenet", 8, 8), ("lenet", 28, 8)])
+@pytest.mark.parametrize(
+    "name, size, parameters", [("mlp", 8, 6), ("lenet", 8, 8), ("lenet", 28, 8)]
+)
 def test_models_by_name(name, size, parameters):
     net = training.build(name, size)
     net.initialize()

@@ -1,12 +1,12 @@
 """Model zoo: every network has MXNet 1.9.1's parameters (fixtures/zoo.json), runs, loads files."""
+
 import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait.gluon import nn
 from plait.gluon.contrib import nn as contrib
 from plait.gluon.model_zoo import model_store, vision
@@ -27,7 +27,11 @@ def test_parameters_are_mxnets(name):
     size = 299 if name == "inceptionv3" else 224
     net.infer_shape(nd.zeros((1, 3, size, size)))
     params = net.collect_params()
-    lines = [f"{k} {list(p.shape)}" for params in (params, net._collect_params_with_prefix()) for k, p in params.items()]
+    lines = [
+        f"{k} {list(p.shape)}"
+        for params in (params, net._collect_params_with_prefix())
+        for k, p in params.items()
+    ]
     n, digest = ZOO[name]
     assert len(params) == n
     assert hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16] == digest
@@ -42,8 +46,10 @@ def test_mobilenet_fixture_loads_and_gives_mxnets_outputs():
     np.testing.assert_allclose(y.asnumpy(), expected["mobilenet_y"], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name, size", [("resnet18_v1", 32), ("resnet18_v2", 32), ("mobilenetv2_0.25", 32),
-                                        ("mobilenet0.25", 32)])
+@pytest.mark.parametrize(
+    "name, size",
+    [("resnet18_v1", 32), ("resnet18_v2", 32), ("mobilenetv2_0.25", 32), ("mobilenet0.25", 32)],
+)
 def test_hybridized_is_eager(name, size):
     net = vision.get_model(name, classes=5)
     net.initialize(mx.init.Xavier())
@@ -81,9 +87,14 @@ def test_pretrained_reads_a_local_file(tmp_path):
 
 
 def test_missing_file_and_wrong_names(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no file resnet18_v1.params or resnet18_v1-<hash>.params in .*\n  fix:"):
+    with pytest.raises(
+        FileNotFoundError,
+        match="no file resnet18_v1.params or resnet18_v1-<hash>.params in .*\n  fix:",
+    ):
         vision.get_model("resnet18_v1", pretrained=True, root=str(tmp_path))
-    with pytest.raises(ValueError, match="(?s)Model resnet17_v1 is not supported.*did you mean resnet1") as caught:
+    with pytest.raises(
+        ValueError, match="(?s)Model resnet17_v1 is not supported.*did you mean resnet1"
+    ) as caught:
         vision.get_model("resnet17_v1")
     assert isinstance(caught.value, mx.MXNetError)
     for call in (lambda: vision.get_resnet(1, 17), lambda: vision.get_vgg(12)):
@@ -114,8 +125,14 @@ def test_concurrent(hybridize):
     np.testing.assert_array_equal(y[:, 2:4], x.asnumpy())
 
 
-@pytest.mark.parametrize("cls, factor, shape", [("PixelShuffle1D", 2, (1, 4, 3)), ("PixelShuffle2D", (2, 3), (2, 12, 3, 5)),
-                                                ("PixelShuffle3D", (2, 1, 3), (1, 6, 2, 3, 2))])
+@pytest.mark.parametrize(
+    "cls, factor, shape",
+    [
+        ("PixelShuffle1D", 2, (1, 4, 3)),
+        ("PixelShuffle2D", (2, 3), (2, 12, 3, 5)),
+        ("PixelShuffle3D", (2, 1, 3), (1, 6, 2, 3, 2)),
+    ],
+)
 def test_pixel_shuffle(cls, factor, shape):
     x = np.arange(np.prod(shape), dtype="float32").reshape(shape)
     factors = (factor,) if isinstance(factor, int) else factor

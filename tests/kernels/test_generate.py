@@ -1,4 +1,6 @@
-"""The code generator: expressions become C, bad ones are refused, and every expression has its loops."""
+"""The code generator: expressions become C, bad ones are refused, and every expression has its
+loops."""
+
 import plait.kernels.ops  # noqa: F401
 import pytest
 from plait.engine import lib
@@ -8,20 +10,32 @@ from plait.kernels.pointwise import Expression
 NAMES = {"x": "v_x", "alpha": "s_alpha"}
 
 
-@pytest.mark.parametrize("text, dtype, c", [
-    ("x > 0 ? x : alpha * expm1(x)", "float32", "v_x > 0.0f ? v_x : s_alpha * plk_expm1_f32 ( v_x )"),
-    ("1e-3 * x", "float32", "1e-3f * v_x"),
-    ("1e-3 * x", "float64", "1e-3 * v_x"),
-    ("mod(x, 2)", "int32", "plk_mod_int ( v_x , 2 )"),
-    ("floor(x) + 1", "uint8", " ( v_x ) + 1")])
+@pytest.mark.parametrize(
+    "text, dtype, c",
+    [
+        (
+            "x > 0 ? x : alpha * expm1(x)",
+            "float32",
+            "v_x > 0.0f ? v_x : s_alpha * plk_expm1_f32 ( v_x )",
+        ),
+        ("1e-3 * x", "float32", "1e-3f * v_x"),
+        ("1e-3 * x", "float64", "1e-3 * v_x"),
+        ("mod(x, 2)", "int32", "plk_mod_int ( v_x , 2 )"),
+        ("floor(x) + 1", "uint8", " ( v_x ) + 1"),
+    ],
+)
 def test_translate(text, dtype, c):
     assert generate.translate(text, NAMES, dtype) == c
 
 
-@pytest.mark.parametrize("text, dtype, rule", [
-    ("x + beta", "float32", "beta is neither an input nor a parameter"),
-    ("exp(x)", "int32", "exp is no function of integers"),
-    ("x @ x", "float32", "cannot read")])
+@pytest.mark.parametrize(
+    "text, dtype, rule",
+    [
+        ("x + beta", "float32", "beta is neither an input nor a parameter"),
+        ("exp(x)", "int32", "exp is no function of integers"),
+        ("x @ x", "float32", "cannot read"),
+    ],
+)
 def test_translate_refuses(text, dtype, rule):
     with pytest.raises(ValueError, match=rule):
         generate.translate(text, NAMES, dtype)
@@ -33,7 +47,9 @@ def test_unused_names_are_not_declared():
 
 
 def test_every_expression_was_generated():
-    missing = [name for name, _ in generate.expressions() if lib.plk_pointwise_find(name.encode()) < 0]
+    missing = [
+        name for name, _ in generate.expressions() if lib.plk_pointwise_find(name.encode()) < 0
+    ]
     assert missing == []
     assert lib.plk_pointwise_find(b"no such operator") == -1
 

@@ -1,4 +1,6 @@
-"""Every native kernel against its operator's reference: samples, dtypes, odd sizes, broadcasting, aliasing."""
+"""Every native kernel against its operator's reference: samples, dtypes, odd sizes, broadcasting,
+aliasing."""
+
 import numpy as np
 import plait.kernels.cpu
 import plait.kernels.ops
@@ -22,7 +24,8 @@ NAMES = sorted(TABLE)
 
 
 def draw(rng, spec, dtype):
-    """A sample's input as an array of dtype (whole numbers and given values keep theirs where they must)."""
+    """A sample's input as an array of dtype (whole numbers and given values keep theirs where they
+    must)."""
     kind = spec[0] if spec and isinstance(spec[0], str) else "normal"
     if kind == "uniform":
         x = rng.uniform(spec[2], spec[3], spec[1])
@@ -33,10 +36,12 @@ def draw(rng, spec, dtype):
         dtype = spec[2] if spec[2] != "float32" else dtype
     else:
         x = rng.normal(size=spec)
-    x = np.asarray(x) * (3 if dtype in ("uint8", "int8", "int32", "int64") and kind != "ints" else 1)
+    x = np.asarray(x) * (
+        3 if dtype in ("uint8", "int8", "int32", "int64") and kind != "ints" else 1
+    )
     if dtype == "bfloat16":
         return round_to_bfloat16(np.asarray(x, np.float32))
-    with np.errstate(invalid="ignore"):           # NaN as an integer: any value will do
+    with np.errstate(invalid="ignore"):  # NaN as an integer: any value will do
         return np.array(x.astype(np.int64) if dtype == "uint8" else x).astype(NUMPY_DTYPES[dtype])
 
 
@@ -56,14 +61,29 @@ def run_native(op, arrays, dtypes, attrs, alias=None):
     found = choose(op, ins, outs, attrs)
     if found is None:
         return None, outs
-    params = found.setup(ffi, lib) if found.setup else ffi.new(found.params[0] + " *", found.params[1]) \
-        if found.params else ffi.NULL
+    params = (
+        found.setup(ffi, lib)
+        if found.setup
+        else ffi.new(found.params[0] + " *", found.params[1])
+        if found.params
+        else ffi.NULL
+    )
     arrays = [np.array(a) for a in arrays]
-    results = [arrays[alias] if i == 0 and alias is not None else
-               np.full(t.shape, 77).astype(NUMPY_DTYPES[t.dtype]) for i, t in enumerate(outs)]
-    bufs = ffi.new("void *[]", [ffi.cast("void *", a.ctypes.data) for a in [*arrays, *results]] or 1)
+    results = [
+        (
+            arrays[alias]
+            if i == 0 and alias is not None
+            else np.full(t.shape, 77).astype(NUMPY_DTYPES[t.dtype])
+        )
+        for i, t in enumerate(outs)
+    ]
+    bufs = ffi.new(
+        "void *[]", [ffi.cast("void *", a.ctypes.data) for a in [*arrays, *results]] or 1
+    )
     scalars = ffi.new("double[]", [*scalars_of(op, attrs), 5.0, 3.0])
-    assert getattr(lib, found.function)(params, bufs, scalars) == lib.PL_OK, ffi.string(lib.pl_error_last())
+    assert getattr(lib, found.function)(params, bufs, scalars) == lib.PL_OK, ffi.string(
+        lib.pl_error_last()
+    )
     return results + [arrays[i] for i in mutated_inputs(op, attrs, len(ins))], outs
 
 
@@ -91,8 +111,13 @@ def compare(op, got, want, dtype):
         assert g.shape == w.shape
         if g.dtype.kind == "f":
             tolerance = max(TOLERANCE.get(dtype, 0), TOLERANCE.get(g.dtype.name, 3e-2))
-            np.testing.assert_allclose(g.astype(np.float64), w.astype(np.float64), rtol=tolerance, atol=tolerance,
-                                       err_msg=op.name)
+            np.testing.assert_allclose(
+                g.astype(np.float64),
+                w.astype(np.float64),
+                rtol=tolerance,
+                atol=tolerance,
+                err_msg=op.name,
+            )
         else:
             np.testing.assert_array_equal(g, w, err_msg=op.name)
 
@@ -111,14 +136,21 @@ def cases():
 def test_sample(op, case, dtype):
     rng = np.random.default_rng(1)
     arrays = [draw(rng, spec, dtype) for spec in case.inputs]
-    dtypes = [next(d for d, n in NUMPY_DTYPES.items() if n == a.dtype) if a.dtype != NUMPY_DTYPES[dtype] else dtype
-              for a in arrays]
+    dtypes = [
+        (
+            next(d for d, n in NUMPY_DTYPES.items() if n == a.dtype)
+            if a.dtype != NUMPY_DTYPES[dtype]
+            else dtype
+        )
+        for a in arrays
+    ]
     attrs = complete(op, case.attrs)
     try:
         got, outs = run_native(op, arrays, dtypes, attrs)
         want = expected(op, arrays, attrs, outs)
     except (plait.engine.error.MXNetError, OverflowError, TypeError):
-        return                                    # a dtype that the operator or its reference refuses
+        # a dtype that the operator or its reference refuses
+        return
     if got is not None:
         compare(op, got, want, dtype)
 
@@ -127,7 +159,13 @@ def check(name, arrays, dtype="float32", alias=None, **attrs):
     """A call must have a native kernel, and that must agree with the reference."""
     op = REGISTRY[name]
     attrs = complete(op, attrs)
-    got, outs = run_native(op, arrays, [next(d for d, n in NUMPY_DTYPES.items() if n == a.dtype) for a in arrays], attrs, alias)
+    got, outs = run_native(
+        op,
+        arrays,
+        [next(d for d, n in NUMPY_DTYPES.items() if n == a.dtype) for a in arrays],
+        attrs,
+        alias,
+    )
     assert got is not None, f"{name} has no native kernel"
     compare(op, got, expected(op, arrays, attrs, outs), dtype)
 
@@ -137,17 +175,44 @@ def normal(*shape, dtype="float32"):
 
 
 def test_table_names_are_operators():
-    assert {name for name in TABLE if REGISTRY.get(name) is None or REGISTRY[name].name != name} == set()
+    assert {
+        name for name in TABLE if REGISTRY.get(name) is None or REGISTRY[name].name != name
+    } == set()
 
 
-@pytest.mark.parametrize("shapes", [
-    ((5,), (5,)), ((1,), (7,)), ((3, 1), (1, 4)), ((2, 3, 130), (130,)), ((2, 3, 5), (5,)), ((2, 3, 5), (3, 1)),
-    ((4, 1, 6), (1, 5, 1)), ((300, 3), (3,)), ((300, 3), (300, 1)), ((2, 200), (2, 1)), ((2, 3, 4, 5), (2, 1, 4, 1)),
-    ((0, 4), (1, 4)), ((), (3,)), ((), ()), ((2, 1, 2, 1, 2, 1, 2), (1, 3, 1, 3, 1, 3, 1)), ((1025,), (1,)), ((2000, 5), (5,))])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        ((5,), (5,)),
+        ((1,), (7,)),
+        ((3, 1), (1, 4)),
+        ((2, 3, 130), (130,)),
+        ((2, 3, 5), (5,)),
+        ((2, 3, 5), (3, 1)),
+        ((4, 1, 6), (1, 5, 1)),
+        ((300, 3), (3,)),
+        ((300, 3), (300, 1)),
+        ((2, 200), (2, 1)),
+        ((2, 3, 4, 5), (2, 1, 4, 1)),
+        ((0, 4), (1, 4)),
+        ((), (3,)),
+        ((), ()),
+        ((2, 1, 2, 1, 2, 1, 2), (1, 3, 1, 3, 1, 3, 1)),
+        ((1025,), (1,)),
+        ((2000, 5), (5,)),
+    ],
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "uint8"])
 def test_broadcast(shapes, dtype):
-    arrays = [(normal(*s) * 5).astype(np.int64 if dtype == "uint8" else dtype).astype(dtype) for s in shapes]
-    for name in ("broadcast_add", "broadcast_maximum", "broadcast_mod" if dtype != "float16" else "broadcast_mul"):
+    arrays = [
+        (normal(*s) * 5).astype(np.int64 if dtype == "uint8" else dtype).astype(dtype)
+        for s in shapes
+    ]
+    for name in (
+        "broadcast_add",
+        "broadcast_maximum",
+        "broadcast_mod" if dtype != "float16" else "broadcast_mul",
+    ):
         check(name, arrays, dtype)
 
 
@@ -163,7 +228,15 @@ def test_in_place(n, dtype):
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "int64", "bool"])
 def test_integer_arithmetic(dtype):
     a, b = (g.reshape(-1).astype(dtype) for g in np.meshgrid(np.arange(-9, 10), np.arange(-9, 10)))
-    for name in ("elemwise_add", "elemwise_mul", "elemwise_sub", "_maximum", "_equal", "_lesser", "_logical_xor"):
+    for name in (
+        "elemwise_add",
+        "elemwise_mul",
+        "elemwise_sub",
+        "_maximum",
+        "_equal",
+        "_lesser",
+        "_logical_xor",
+    ):
         check(name, [a, b], dtype)
     if dtype != "bool":
         check("elemwise_div", [a, b], dtype)
@@ -173,7 +246,9 @@ def test_integer_arithmetic(dtype):
             check("_plus_scalar", [a], dtype, scalar=scalar)
 
 
-@pytest.mark.parametrize("shape", [(7,), (3, 17), (2, 3, 33), (5, 1, 4), (2, 300, 3), (0, 3), (3, 0)])
+@pytest.mark.parametrize(
+    "shape", [(7,), (3, 17), (2, 3, 33), (5, 1, 4), (2, 300, 3), (0, 3), (3, 0)]
+)
 @pytest.mark.parametrize("axis", [None, 0, -1, (0, -1)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_reduction(shape, axis, dtype):
@@ -192,7 +267,9 @@ def test_nan_in_reductions():
             check(name, [x], axis=axis)
 
 
-@pytest.mark.parametrize("shape, axis", [((4, 1000), -1), ((3, 17), 0), ((2, 5, 70), 1), ((6, 1), -1), ((0, 3), -1)])
+@pytest.mark.parametrize(
+    "shape, axis", [((4, 1000), -1), ((3, 17), 0), ((2, 5, 70), 1), ((6, 1), -1), ((0, 3), -1)]
+)
 def test_softmax(shape, axis):
     x = normal(*shape) * 20
     for name in ("softmax", "log_softmax", "softmin"):
@@ -201,23 +278,36 @@ def test_softmax(shape, axis):
         check(name, [normal(*shape), normal(*shape)], axis=axis)
 
 
-@pytest.mark.parametrize("shape, axes", [((33, 70), (1, 0)), ((2, 19, 35), (0, 2, 1)), ((3, 4, 5, 6), (3, 1, 0, 2)),
-                                         ((8, 1, 8), (2, 1, 0)), ((0, 3), (1, 0))])
+@pytest.mark.parametrize(
+    "shape, axes",
+    [
+        ((33, 70), (1, 0)),
+        ((2, 19, 35), (0, 2, 1)),
+        ((3, 4, 5, 6), (3, 1, 0, 2)),
+        ((8, 1, 8), (2, 1, 0)),
+        ((0, 3), (1, 0)),
+    ],
+)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "float16"])
 def test_transpose(shape, axes, dtype):
     check("transpose", [(normal(*shape) * 9).astype(np.int64).astype(dtype)], dtype, axes=axes)
 
 
 CONVOLUTIONS = [
-    {"x": (2, 3, 9, 8), "f": 5, "kernel": (3, 3), "stride": (2, 1), "pad": (1, 1)}, {"x": (1, 4, 7, 7), "f": 6, "kernel": (3, 2), "num_group": 2},
-    {"x": (2, 4, 11), "f": 4, "kernel": (3,), "dilate": (2,), "pad": (2,)}, {"x": (1, 2, 5, 6, 7), "f": 3, "kernel": (2, 3, 3), "pad": (0, 1, 1)},
-    {"x": (2, 8, 6, 6), "f": 8, "kernel": (3, 3), "pad": (1, 1), "num_group": 8}]
+    {"x": (2, 3, 9, 8), "f": 5, "kernel": (3, 3), "stride": (2, 1), "pad": (1, 1)},
+    {"x": (1, 4, 7, 7), "f": 6, "kernel": (3, 2), "num_group": 2},
+    {"x": (2, 4, 11), "f": 4, "kernel": (3,), "dilate": (2,), "pad": (2,)},
+    {"x": (1, 2, 5, 6, 7), "f": 3, "kernel": (2, 3, 3), "pad": (0, 1, 1)},
+    {"x": (2, 8, 6, 6), "f": 8, "kernel": (3, 3), "pad": (1, 1), "num_group": 8},
+]
 
 
 @pytest.fixture(params=["onednn", "plain"])
 def path(request, monkeypatch):
-    """Runs a test through oneDNN (where it is installed) and through our own products and convolutions."""
+    """Runs a test through oneDNN (where it is installed) and through our own products and
+    convolutions."""
     from plait.kernels.cpu import dense_table, onednn
+
     if request.param == "onednn" and not onednn.load():
         pytest.skip("oneDNN is not installed")
     plain = request.param == "plain"
@@ -233,20 +323,31 @@ def test_convolution(path, case):
     x, f, groups = normal(*case.pop("x")), case.pop("f"), case.get("num_group", 1)
     w = normal(f, x.shape[1] // groups, *case["kernel"])
     op = REGISTRY["Convolution"]
-    out, = infer(op, complete(op, dict(case, num_filter=f, no_bias=True)), types_of([x, w], ["float32"] * 2))
+    (out,) = infer(
+        op, complete(op, dict(case, num_filter=f, no_bias=True)), types_of([x, w], ["float32"] * 2)
+    )
     dy = normal(*out.shape)
     check("Convolution", [x, w, normal(f)], num_filter=f, **case)
     check("_conv_grad_data", [dy, w], data_shape=x.shape, **case)
     check("_conv_grad_weight", [dy, x], weight_shape=w.shape, **case)
 
 
-@pytest.mark.parametrize("m, n, k", [(1, 1, 1), (5, 7, 3), (6, 16, 8), (64, 10, 128), (97, 33, 300), (3, 0, 4), (2, 3, 0)])
+@pytest.mark.parametrize(
+    "m, n, k",
+    [(1, 1, 1), (5, 7, 3), (6, 16, 8), (64, 10, 128), (97, 33, 300), (3, 0, 4), (2, 3, 0)],
+)
 @pytest.mark.parametrize("ta", [False, True])
 @pytest.mark.parametrize("tb", [False, True])
 def test_products(path, m, n, k, ta, tb):
     a, b = normal(*((k, m) if ta else (m, k))), normal(*((n, k) if tb else (k, n)))
     check("dot", [a, b], "float16", transpose_a=ta, transpose_b=tb)
-    check("batch_dot", [np.stack([a, a + 1]), np.stack([b, b - 1])], "float16", transpose_a=ta, transpose_b=tb)
+    check(
+        "batch_dot",
+        [np.stack([a, a + 1]), np.stack([b, b - 1])],
+        "float16",
+        transpose_a=ta,
+        transpose_b=tb,
+    )
     if tb and not ta:
         check("FullyConnected", [a, b, normal(n)], "float16", num_hidden=n)
 
@@ -259,26 +360,35 @@ def random_call(name, counter=3.0, seed=5.0, arrays=(), **attrs):
     results = [np.empty(t.shape, t.dtype) for t in outs]
     bufs = ffi.new("void *[]", [ffi.cast("void *", a.ctypes.data) for a in [*arrays, *results]])
     params = ffi.new(found.params[0] + " *", found.params[1])
-    assert getattr(lib, found.function)(params, bufs, ffi.new("double[]", [seed, counter])) == lib.PL_OK
+    assert (
+        getattr(lib, found.function)(params, bufs, ffi.new("double[]", [seed, counter]))
+        == lib.PL_OK
+    )
     return results
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_random_numbers(dtype):
-    x, = random_call("_random_uniform", shape=(200, 101), low=-1.0, high=3.0, dtype=dtype)
+    (x,) = random_call("_random_uniform", shape=(200, 101), low=-1.0, high=3.0, dtype=dtype)
     assert x.min() >= -1 and x.max() < 3 and abs(x.mean() - 1) < 0.05
-    z, = random_call("_random_normal", shape=(200, 101), loc=2.0, scale=3.0, dtype=dtype)
-    assert abs(z.mean() - 2) < 0.1 and abs(z.std() - 3) < 0.1 and abs(((z - 2) ** 4).mean() / 81 - 3) < 0.3
-    short, = random_call("_random_uniform", shape=(50,), low=-1.0, high=3.0, dtype=dtype)
+    (z,) = random_call("_random_normal", shape=(200, 101), loc=2.0, scale=3.0, dtype=dtype)
+    assert (
+        abs(z.mean() - 2) < 0.1
+        and abs(z.std() - 3) < 0.1
+        and abs(((z - 2) ** 4).mean() / 81 - 3) < 0.3
+    )
+    (short,) = random_call("_random_uniform", shape=(50,), low=-1.0, high=3.0, dtype=dtype)
     np.testing.assert_array_equal(short, x.reshape(-1)[:50])
-    assert not np.array_equal(short, random_call("_random_uniform", 4.0, shape=(50,), low=-1.0, high=3.0, dtype=dtype)[0])
+    assert not np.array_equal(
+        short, random_call("_random_uniform", 4.0, shape=(50,), low=-1.0, high=3.0, dtype=dtype)[0]
+    )
 
 
 def test_philox_known_answer():
     """The first words of key 0, counter 0 in the paper's known-answer file (Salmon et al. 2011)."""
-    x, = random_call("_random_uniform", 0.0, 0.0, shape=(4,), dtype="float32")
-    words = np.array([0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8], np.uint32)
-    np.testing.assert_array_equal(x, (words >> 8).astype(np.float32) * np.float32(2.0 ** -24))
+    (x,) = random_call("_random_uniform", 0.0, 0.0, shape=(4,), dtype="float32")
+    words = np.array([0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8], np.uint32)
+    np.testing.assert_array_equal(x, (words >> 8).astype(np.float32) * np.float32(2.0**-24))
 
 
 @pytest.mark.parametrize("axes", [(), (1,)])
@@ -286,7 +396,10 @@ def test_dropout(axes):
     x = normal(40, 30) + 5
     y, mask = random_call("Dropout", arrays=[x], p=0.3, axes=axes, mode="always")
     np.testing.assert_array_equal(y, x * mask)
-    assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.7)} and 0.4 < (mask > 0).mean() < 0.95
+    assert (
+        set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.7)}
+        and 0.4 < (mask > 0).mean() < 0.95
+    )
 
 
 @pytest.mark.parametrize("kind", ["leaky", "elu", "selu", "gelu", "prelu"])
@@ -303,14 +416,25 @@ def test_leaky_relu(kind, dtype):
 
 @pytest.mark.parametrize("mode", ["rnn_relu", "rnn_tanh", "lstm", "gru"])
 @pytest.mark.parametrize("layers, bidirectional", [(1, False), (2, True), (3, False)])
-@pytest.mark.parametrize("steps, batch, inputs, hidden", [(4, 3, 5, 6), (1, 1, 1, 1), (3, 2, 20, 17)])
+@pytest.mark.parametrize(
+    "steps, batch, inputs, hidden", [(4, 3, 5, 6), (1, 1, 1, 1), (3, 2, 20, 17)]
+)
 @pytest.mark.parametrize("train", [True, False])
 def test_rnn(path, mode, layers, bidirectional, steps, batch, inputs, hidden, train):
     from plait.kernels.ops.recurrent import layout
+
     op, grad = REGISTRY["RNN"], REGISTRY["_rnn_grad"]
-    attrs = {"mode": mode, "state_size": hidden, "num_layers": layers, "bidirectional": bidirectional}
+    attrs = {
+        "mode": mode,
+        "state_size": hidden,
+        "num_layers": layers,
+        "bidirectional": bidirectional,
+    }
     lay = layout((steps, batch, inputs), projection_size=None, **attrs)
-    x, weights = normal(steps, batch, inputs), normal(sum(int(np.prod(s)) for s in lay.parameter_shapes())) * 0.3
+    x, weights = (
+        normal(steps, batch, inputs),
+        normal(sum(int(np.prod(s)) for s in lay.parameter_shapes())) * 0.3,
+    )
     states = [normal(len(lay.cells), batch, hidden) + i for i in range(1 + (mode == "lstm"))]
     full = op.parse(dict(attrs, state_outputs=True)) | {"train": train}
     arrays = [x, weights, *states]
@@ -327,14 +451,28 @@ def test_rnn(path, mode, layers, bidirectional, steps, batch, inputs, hidden, tr
 
 
 def test_rnn_masks():
-    """Dropout between layers: the masks in the reserve are zeros and 1 / (1 - p), and the output obeys them."""
+    """Dropout between layers: the masks in the reserve are zeros and 1 / (1 - p), and the output
+    obeys them."""
     op = REGISTRY["RNN"]
-    x, weights, state = normal(5, 40, 3), normal(30 + 100 + 100 + 100 + 40) * 0.3, np.zeros((2, 40, 10), np.float32)
-    y, reserve = random_call("RNN", arrays=[x, weights, state], mode="rnn_tanh", state_size=10, num_layers=2, p=0.4)
-    mask = reserve[:5 * 40 * 10]
-    assert set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.6)} and 0.55 < (mask > 0).mean() < 0.65
-    plain = run_native(op, [x, weights, state], ["float32"] * 3, complete(op, {
-        "mode": "rnn_tanh", "state_size": 10, "num_layers": 2}))[0][0]
+    x, weights, state = (
+        normal(5, 40, 3),
+        normal(30 + 100 + 100 + 100 + 40) * 0.3,
+        np.zeros((2, 40, 10), np.float32),
+    )
+    y, reserve = random_call(
+        "RNN", arrays=[x, weights, state], mode="rnn_tanh", state_size=10, num_layers=2, p=0.4
+    )
+    mask = reserve[: 5 * 40 * 10]
+    assert (
+        set(np.unique(mask)) == {np.float32(0), np.float32(1 / 0.6)}
+        and 0.55 < (mask > 0).mean() < 0.65
+    )
+    plain = run_native(
+        op,
+        [x, weights, state],
+        ["float32"] * 3,
+        complete(op, {"mode": "rnn_tanh", "state_size": 10, "num_layers": 2}),
+    )[0][0]
     assert y.shape == (5, 40, 10) and not np.array_equal(y, plain)
 
 
@@ -358,18 +496,38 @@ def on_lane(name, arrays, dtypes, attrs):
     return results
 
 
-THREADED = [("broadcast_add", [(700, 301), (301,)], {}), ("broadcast_mul", [(70000, 3), (70000, 1)], {}),
-            ("exp", [(100003,)], {}), ("sum", [(300, 1001)], {}), ("sum", [(3000, 101)], {"axis": 0}),
-            ("max", [(300, 1001)], {"axis": 1}), ("sum", [(16, 8, 4096)], {"axis": (0, 2)}),
-            ("softmax", [(300, 501)], {}), ("softmax", [(20, 300, 50)], {"axis": 1}), ("argmax", [(3000, 100)], {"axis": 1}),
-            ("transpose", [(700, 801)], {}), ("transpose", [(64, 33, 257)], {"axes": (1, 0, 2)}),
-            ("LayerNorm", [(700, 301), (301,), (301,)], {}), ("GroupNorm", [(16, 8, 3000), (4,), (4,)], {"num_groups": 4}),
-            ("Pooling", [(16, 16, 40, 41)], {"kernel": (3, 3), "stride": (2, 2)}), ("Concat", [(300, 400), (300, 501)], {"num_args": 2}),
-            ("FullyConnected", [(128, 300), (257, 300), (257,)], {"num_hidden": 257}),
-            ("batch_dot", [(16, 64, 70), (16, 70, 65)], {}), ("slice_axis", [(900, 500)], {"axis": 1, "begin": 3, "end": 498}),
-            ("Convolution", [(4, 8, 40, 40), (16, 8, 3, 3), (16,)], {"kernel": (3, 3), "num_filter": 16}),
-            ("_norm_grad", [(700, 301), (700, 301), (1, 301), (700, 1), (700, 1)], {"axes": (1,), "eps": 1e-5}),
-            ("_norm_grad", [(16, 8, 3000), (16, 8, 3000), (1, 8, 1), (1, 8, 1), (1, 8, 1)], {"axes": (0, 2), "eps": 1e-5})]
+THREADED = [
+    ("broadcast_add", [(700, 301), (301,)], {}),
+    ("broadcast_mul", [(70000, 3), (70000, 1)], {}),
+    ("exp", [(100003,)], {}),
+    ("sum", [(300, 1001)], {}),
+    ("sum", [(3000, 101)], {"axis": 0}),
+    ("max", [(300, 1001)], {"axis": 1}),
+    ("sum", [(16, 8, 4096)], {"axis": (0, 2)}),
+    ("softmax", [(300, 501)], {}),
+    ("softmax", [(20, 300, 50)], {"axis": 1}),
+    ("argmax", [(3000, 100)], {"axis": 1}),
+    ("transpose", [(700, 801)], {}),
+    ("transpose", [(64, 33, 257)], {"axes": (1, 0, 2)}),
+    ("LayerNorm", [(700, 301), (301,), (301,)], {}),
+    ("GroupNorm", [(16, 8, 3000), (4,), (4,)], {"num_groups": 4}),
+    ("Pooling", [(16, 16, 40, 41)], {"kernel": (3, 3), "stride": (2, 2)}),
+    ("Concat", [(300, 400), (300, 501)], {"num_args": 2}),
+    ("FullyConnected", [(128, 300), (257, 300), (257,)], {"num_hidden": 257}),
+    ("batch_dot", [(16, 64, 70), (16, 70, 65)], {}),
+    ("slice_axis", [(900, 500)], {"axis": 1, "begin": 3, "end": 498}),
+    ("Convolution", [(4, 8, 40, 40), (16, 8, 3, 3), (16,)], {"kernel": (3, 3), "num_filter": 16}),
+    (
+        "_norm_grad",
+        [(700, 301), (700, 301), (1, 301), (700, 1), (700, 1)],
+        {"axes": (1,), "eps": 1e-5},
+    ),
+    (
+        "_norm_grad",
+        [(16, 8, 3000), (16, 8, 3000), (1, 8, 1), (1, 8, 1), (1, 8, 1)],
+        {"axes": (0, 2), "eps": 1e-5},
+    ),
+]
 
 
 @pytest.mark.parametrize("name, shapes, attrs", THREADED)
@@ -384,9 +542,13 @@ def test_threads(name, shapes, attrs):
 
 
 def test_random_numbers_do_not_depend_on_the_batch():
-    """Element i is a function of seed, call and i: any part of a stream can be computed alone, so by any thread."""
-    whole, = random_call("_random_uniform", 1.0, 9.0, shape=(300000,), dtype="float32")
-    parts = [random_call("_random_uniform", 1.0, 9.0, shape=(n,), dtype="float32")[0][-64:] for n in (64, 128, 192)]
+    """Element i is a function of seed, call and i: any part of a stream can be computed alone, so
+    by any thread."""
+    (whole,) = random_call("_random_uniform", 1.0, 9.0, shape=(300000,), dtype="float32")
+    parts = [
+        random_call("_random_uniform", 1.0, 9.0, shape=(n,), dtype="float32")[0][-64:]
+        for n in (64, 128, 192)
+    ]
     np.testing.assert_array_equal(np.concatenate(parts), whole[:192])
 
 
@@ -394,24 +556,29 @@ def test_random_numbers_on_the_lane():
     """With as many threads as there are, a seed gives the numbers of one thread."""
     lib.pl_seed(11)
     attrs = {"shape": (300, 1001), "low": 0.0, "high": 1.0, "dtype": "float32"}
-    lane, = on_lane("_random_uniform", [], [], attrs)
+    (lane,) = on_lane("_random_uniform", [], [], attrs)
     serial = [random_call("_random_uniform", float(call), 11.0, **attrs)[0] for call in range(3)]
     assert any(np.array_equal(lane, s) for s in serial)
 
 
-# ---- found by test_random_calls.py -------------------------------
+# ---- found by test_random_calls.py ---------------------------------------------------------------
+
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("name", ["softmax", "softmin", "log_softmax"])
 def test_softmax_of_infinities(name, axis):
-    """Rows and columns agree: a row of -inf has no softmax, also where other columns stand beside it."""
-    x = np.array([[-np.inf, 1, np.inf, np.nan], [-np.inf, -np.inf, 2, 3], [-np.inf, 3, 4, 5]], np.float32)
+    """Rows and columns agree: a row of -inf has no softmax, also where other columns stand beside
+    it."""
+    x = np.array(
+        [[-np.inf, 1, np.inf, np.nan], [-np.inf, -np.inf, 2, 3], [-np.inf, 3, 4, 5]], np.float32
+    )
     check(name, [x], axis=axis)
     check(name, [x.reshape(3, 2, 2)], axis=axis)
 
 
 def test_softmax_temperature_zero():
-    """Division by zero, as the reference does; the kernel multiplies by the inverse, so it does not serve here."""
+    """Division by zero, as the reference does; the kernel multiplies by the inverse, so it does not
+    serve here."""
     op, x = REGISTRY["softmax"], [Type((2, 3))]
     attrs = complete(op, {"temperature": 0.0})
     assert choose(op, x, infer(op, attrs, x), attrs) is None
@@ -419,10 +586,18 @@ def test_softmax_temperature_zero():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_lengths_that_are_not_whole(dtype):
-    check("SequenceMask", [normal(4, 2, 3), np.array([2.5, 1.0], dtype)], use_sequence_length=True, value=-1.0)
+    check(
+        "SequenceMask",
+        [normal(4, 2, 3), np.array([2.5, 1.0], dtype)],
+        use_sequence_length=True,
+        value=-1.0,
+    )
 
 
-@pytest.mark.parametrize("shape, axes", [((4, 1), (1,)), ((4, 1), (-1,)), ((1, 5), (0, -1)), ((3, 4), ()), ((4, 1, 1), (0, 2))])
+@pytest.mark.parametrize(
+    "shape, axes",
+    [((4, 1), (1,)), ((4, 1), (-1,)), ((1, 5), (0, -1)), ((3, 4), ()), ((4, 1, 1), (0, 2))],
+)
 def test_norm_gradient_of_single_elements(shape, axes):
     """gamma has one element here, which is not one for each of the four rows."""
     op, at = REGISTRY["_norm_grad"], {a % len(shape) for a in axes or range(len(shape))}
@@ -440,7 +615,9 @@ def test_layer_norm_over_one_element():
     op = REGISTRY["_norm_grad"]
     x, gamma, stats = Type((4, 1)), Type((1, 1)), Type((4, 1))
     attrs = complete(op, {"axes": (1,), "eps": 1e-5})
-    found = choose(op, [x, x, gamma, stats, stats], infer(op, attrs, [x, x, gamma, stats, stats]), attrs)
+    found = choose(
+        op, [x, x, gamma, stats, stats], infer(op, attrs, [x, x, gamma, stats, stats]), attrs
+    )
     assert found is not None and found.params[1].get("channels") is None
 
 
@@ -453,20 +630,40 @@ def test_cast_of_what_an_integer_cannot_hold(dtype):
     compare(op, got, expected(op, [x], attrs, outs), "int32")
 
 
-WRONG_SHAPES = [          # kernels trust shapes, so inference must refuse these: a graph read from a file may hold them
-    ("_take_grad", [(2, 5), (2,)], {"shape": (3, 4)}), ("_pick_grad", [(7,), (3,)], {"shape": (3, 4)}),
-    ("_pick_grad", [(3,), (7,)], {"shape": (3, 4)}), ("_softmax_grad", [(3, 4), (3, 4)], {"axis": 2}),
+# kernels trust shapes, so inference must refuse these: a graph read from a file may hold them
+WRONG_SHAPES = [
+    ("_take_grad", [(2, 5), (2,)], {"shape": (3, 4)}),
+    ("_pick_grad", [(7,), (3,)], {"shape": (3, 4)}),
+    ("_pick_grad", [(3,), (7,)], {"shape": (3, 4)}),
+    ("_softmax_grad", [(3, 4), (3, 4)], {"axis": 2}),
     ("_norm_grad", [(4, 3), (4, 3), (1, 3), (1, 1), (4, 1)], {"axes": (1,), "eps": 1e-5}),
     ("_norm_grad", [(4, 3), (4, 3), (1, 2), (4, 1), (4, 1)], {"axes": (1,), "eps": 1e-5}),
     ("_norm_grad", [(1, 3), (4, 3), (1, 3), (4, 1), (4, 1)], {"axes": (1,), "eps": 1e-5}),
     ("_conv_grad_data", [(2, 4, 3), (4, 3, 3)], {"kernel": (3,), "data_shape": (2, 2, 5)}),
     ("_conv_grad_weight", [(3, 4, 3), (2, 2, 5)], {"kernel": (3,), "weight_shape": (4, 2, 3)}),
-    ("_pool_grad", [(1, 2, 3, 2), (1, 1, 6, 5)], {"kernel": (2, 2), "stride": (2, 2), "data_shape": (1, 2, 6, 5)}),
-    ("_rnn_grad", [(3, 2, 5), (1, 2, 4), (3, 2, 6), (48,), (1, 2, 4), (0,)], {"mode": "rnn_tanh", "state_size": 4, "num_layers": 1}),
-    ("_rnn_grad", [(3, 2, 4), (1, 2, 4), (3, 2, 6), (48,), (1, 2, 4), (3,)], {"mode": "rnn_tanh", "state_size": 4, "num_layers": 1}),
+    (
+        "_pool_grad",
+        [(1, 2, 3, 2), (1, 1, 6, 5)],
+        {"kernel": (2, 2), "stride": (2, 2), "data_shape": (1, 2, 6, 5)},
+    ),
+    (
+        "_rnn_grad",
+        [(3, 2, 5), (1, 2, 4), (3, 2, 6), (48,), (1, 2, 4), (0,)],
+        {"mode": "rnn_tanh", "state_size": 4, "num_layers": 1},
+    ),
+    (
+        "_rnn_grad",
+        [(3, 2, 4), (1, 2, 4), (3, 2, 6), (48,), (1, 2, 4), (3,)],
+        {"mode": "rnn_tanh", "state_size": 4, "num_layers": 1},
+    ),
     ("preloaded_multi_sgd_update", [(3,), (3,), (2,), (2,), (1,), (2,)], {"num_weights": 2}),
     ("broadcast_to", [(1, 3)], {"shape": (-1, 3)}),
-    ("Deconvolution", [(1, 2, 5, 5), (2, 1, 3, 3)], {"kernel": (3, 3), "num_filter": 1, "target_shape": (2, -2)})]
+    (
+        "Deconvolution",
+        [(1, 2, 5, 5), (2, 1, 3, 3)],
+        {"kernel": (3, 3), "num_filter": 1, "target_shape": (2, -2)},
+    ),
+]
 
 
 @pytest.mark.parametrize("name, shapes, attrs", WRONG_SHAPES)

@@ -1,4 +1,5 @@
 """Behaviours of neural-network operators that the tests derived from records cannot show."""
+
 import itertools
 
 import numpy as np
@@ -17,7 +18,8 @@ def array(*shape):
 
 
 def run(name, *arrays, train=False, seed=1, **attrs):
-    """The reference of an operator on NumPy arrays: outputs, hidden ones too, then mutated inputs."""
+    """The reference of an operator on NumPy arrays: outputs, hidden ones too, then mutated
+    inputs."""
     op = lookup(name)
     full = op.parse(attrs)
     if op.train_aware:
@@ -26,6 +28,7 @@ def run(name, *arrays, train=False, seed=1, **attrs):
 
 
 # BatchNorm
+
 
 def batch_norm_arrays():
     return [nd.array(v) for v in ([1.0, 2.0], [0.5, -0.5], [0.1, 0.2], [2.0, 3.0])]
@@ -38,7 +41,10 @@ def test_batch_norm_training_moves_statistics():
         y = nd.BatchNorm(x, gamma, beta, mean, var, fix_gamma=False, momentum=0.7, eps=1e-5)
     v = x.asnumpy()
     batch_mean, batch_var = v.mean(axis=(0, 2)), v.var(axis=(0, 2))
-    expected = (v - batch_mean[:, None]) / np.sqrt(batch_var[:, None] + 1e-5) * [[1.0], [2.0]] + [[0.5], [-0.5]]
+    expected = (v - batch_mean[:, None]) / np.sqrt(batch_var[:, None] + 1e-5) * [[1.0], [2.0]] + [
+        [0.5],
+        [-0.5],
+    ]
     np.testing.assert_allclose(y.asnumpy(), expected, atol=1e-5)
     np.testing.assert_allclose(mean.asnumpy(), 0.7 * before_mean + 0.3 * batch_mean, atol=1e-6)
     np.testing.assert_allclose(var.asnumpy(), 0.7 * before_var + 0.3 * batch_var, atol=1e-6)
@@ -56,7 +62,8 @@ def test_batch_norm_uses_moving_statistics(train, use_global_stats):
     x, (gamma, beta, mean, var) = array(4, 2, 3), batch_norm_arrays()
     with autograd.record(train_mode=train):
         y = nd.BatchNorm(x, gamma, beta, mean, var, use_global_stats=use_global_stats, eps=0.0)
-    expected = (x.asnumpy() - [[0.1], [0.2]]) / np.sqrt([[2.0], [3.0]]) + [[0.5], [-0.5]]   # gamma counts as 1
+    # gamma counts as 1
+    expected = (x.asnumpy() - [[0.1], [0.2]]) / np.sqrt([[2.0], [3.0]]) + [[0.5], [-0.5]]
     np.testing.assert_allclose(y.asnumpy(), expected, atol=1e-5)
     np.testing.assert_array_equal(mean.asnumpy(), np.float32([0.1, 0.2]))
     np.testing.assert_array_equal(var.asnumpy(), np.float32([2.0, 3.0]))
@@ -76,6 +83,7 @@ def test_batch_norm_names_the_wrong_parameter():
 
 
 # Dropout
+
 
 def test_dropout_rate_scale_and_gradient():
     x = nd.ones((200, 500))
@@ -107,6 +115,7 @@ def test_dropout_rejects_a_rate_above_one():
 
 # RNN
 
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
@@ -133,8 +142,10 @@ def packed(mode, inputs, hidden, layers, directions):
     rows, cells = GATES[mode] * hidden, []
     for layer in range(layers):
         k = inputs if layer == 0 else directions * hidden
-        cells += [[rng.normal(size=s) * 0.5 for s in ((rows, k), (rows, hidden), (rows,), (rows,))]
-                  for _ in range(directions)]
+        cells += [
+            [rng.normal(size=s) * 0.5 for s in ((rows, k), (rows, hidden), (rows,), (rows,))]
+            for _ in range(directions)
+        ]
     parts = [a.ravel() for c in cells for a in c[:2]] + [a for c in cells for a in c[2:]]
     return cells, np.concatenate(parts)
 
@@ -154,11 +165,11 @@ def test_rnn_equals_hand_written_cells(mode, lengths):
             i = layer * directions + d
             out = np.zeros((steps, n, hidden))
             last = [np.zeros((n, hidden)), np.zeros((n, hidden))]
-            for e in range(n):                       # every example alone, over its own length
+            for e in range(n):  # every example alone, over its own length
                 length = steps if lengths is None else lengths[e]
-                h, c = h0[i, e:e + 1], c0[i, e:e + 1]
+                h, c = h0[i, e : e + 1], c0[i, e : e + 1]
                 for t in range(length)[::-1] if d else range(length):
-                    h, c = cell(mode, below[t, e:e + 1], h, c, *cells[i])
+                    h, c = cell(mode, below[t, e : e + 1], h, c, *cells[i])
                     out[t, e] = h[0]
                 last[0][e], last[1][e] = h[0], c[0]
             sides.append(out)
@@ -171,8 +182,15 @@ def test_rnn_equals_hand_written_cells(mode, lengths):
     if lengths:
         arrays.append(nd.array(lengths, dtype="int32"))
         extra["use_sequence_length"] = True
-    y, h, *c = nd.RNN(*arrays, mode=mode, state_size=hidden, num_layers=layers, bidirectional=True, state_outputs=True,
-                      **extra)
+    y, h, *c = nd.RNN(
+        *arrays,
+        mode=mode,
+        state_size=hidden,
+        num_layers=layers,
+        bidirectional=True,
+        state_outputs=True,
+        **extra,
+    )
     np.testing.assert_allclose(y.asnumpy(), below, atol=1e-12)
     np.testing.assert_allclose(h.asnumpy(), last_h, atol=1e-12)
     if c:
@@ -181,7 +199,11 @@ def test_rnn_equals_hand_written_cells(mode, lengths):
 
 def test_rnn_projection_equals_hand_written_cell():
     hidden, out, inputs = 3, 2, 4
-    w, u, proj = rng.normal(size=(12, inputs)), rng.normal(size=(12, out)), rng.normal(size=(out, hidden))
+    w, u, proj = (
+        rng.normal(size=(12, inputs)),
+        rng.normal(size=(12, out)),
+        rng.normal(size=(out, hidden)),
+    )
     b, bu = rng.normal(size=12), rng.normal(size=12)
     x, h, c = rng.normal(size=(3, 1, inputs)), np.zeros((1, out)), np.zeros((1, hidden))
     params = np.concatenate([a.ravel() for a in (w, u, proj, b, bu)])
@@ -196,7 +218,17 @@ def test_rnn_projection_equals_hand_written_cell():
 def test_rnn_dropout_lies_between_layers_only():
     cells, params = packed("rnn_tanh", 3, 4, 2, 1)
     x, h0 = np.float32(rng.normal(size=(2, 3, 3))), np.zeros((2, 3, 4), "float32")
-    y, reserve = run("RNN", x, np.float32(params), h0, train=True, mode="rnn_tanh", state_size=4, num_layers=2, p=0.5)
+    y, reserve = run(
+        "RNN",
+        x,
+        np.float32(params),
+        h0,
+        train=True,
+        mode="rnn_tanh",
+        state_size=4,
+        num_layers=2,
+        p=0.5,
+    )
     mask = reserve[:24].reshape(2, 3, 4)
     assert set(np.unique(mask)) == {0.0, 2.0}
     below, above = np.zeros((3, 4)), np.zeros((3, 4))
@@ -212,6 +244,7 @@ def test_rnn_says_how_many_parameters_it_needs():
 
 
 # CTCLoss
+
 
 def ctc_by_enumeration(p, label, blank):
     """-log of the summed probability of every path that collapses to the label."""
@@ -232,19 +265,28 @@ def test_ctc_sums_over_all_paths(blank_label):
     else:
         labels, padded, blank = [[0, 0], [2], [1, 0]], [[0, 0], [2, -1], [1, 0]], 3
     loss = nd.CTCLoss(nd.array(x), nd.array(padded), blank_label=blank_label).asnumpy()
-    np.testing.assert_allclose(loss, [ctc_by_enumeration(p[:, i], labels[i], blank) for i in range(3)], rtol=1e-5)
+    np.testing.assert_allclose(
+        loss, [ctc_by_enumeration(p[:, i], labels[i], blank) for i in range(3)], rtol=1e-5
+    )
 
 
 def test_ctc_lengths():
     x = rng.normal(size=(5, 2, 3))
     p = np.exp(x) / np.exp(x).sum(axis=2, keepdims=True)
-    loss = nd.CTCLoss(nd.array(x), nd.array([[1, 2], [2, 1]]), nd.array([4, 3]), nd.array([2, 1]),
-                      use_data_lengths=True, use_label_lengths=True).asnumpy()
+    loss = nd.CTCLoss(
+        nd.array(x),
+        nd.array([[1, 2], [2, 1]]),
+        nd.array([4, 3]),
+        nd.array([2, 1]),
+        use_data_lengths=True,
+        use_label_lengths=True,
+    ).asnumpy()
     expected = [ctc_by_enumeration(p[:4, 0], [1, 2], 0), ctc_by_enumeration(p[:3, 1], [2], 0)]
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
 # Loss layers
+
 
 def test_softmax_output_ignores_the_head_gradient_unless_told():
     x, label, head = array(3, 4), nd.array([0, 2, 3]), array(3, 4)
@@ -260,10 +302,14 @@ def test_softmax_output_ignores_the_head_gradient_unless_told():
     np.testing.assert_allclose(grads[1], expected * head.asnumpy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("name, expected", [
-    ("LinearRegressionOutput", lambda x, d: (x - d) / 4),
-    ("LogisticRegressionOutput", lambda x, d: (sigmoid(x) - d) / 4),
-    ("MAERegressionOutput", lambda x, d: np.sign(x - d) / 4)])
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("LinearRegressionOutput", lambda x, d: (x - d) / 4),
+        ("LogisticRegressionOutput", lambda x, d: (sigmoid(x) - d) / 4),
+        ("MAERegressionOutput", lambda x, d: np.sign(x - d) / 4),
+    ],
+)
 def test_regression_outputs(name, expected):
     x, label = array(3, 4), array(3, 4)
     x.attach_grad()
@@ -286,6 +332,7 @@ def test_softmax_output_normalization_counts_valid_labels():
 
 # Optimizers
 
+
 def test_adam_sequence_equals_the_paper():
     w, target = np.float32([1.0, -2.0, 3.0]), np.float32([0.0, 0.5, 1.0])
     weight, mean, var = nd.array(w), nd.zeros((3,)), nd.zeros((3,))
@@ -294,7 +341,7 @@ def test_adam_sequence_equals_the_paper():
     for t in range(1, 6):
         g = expected - target
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g * g
-        rate = 0.1 * np.sqrt(1 - 0.999 ** t) / (1 - 0.9 ** t)
+        rate = 0.1 * np.sqrt(1 - 0.999**t) / (1 - 0.9**t)
         expected = expected - rate * m / (np.sqrt(v) + 1e-8)
         nd.adam_update(weight, weight - nd.array(target), mean, var, lr=rate, out=weight)
     np.testing.assert_allclose(weight.asnumpy(), expected, rtol=1e-5)
@@ -308,7 +355,9 @@ def test_multi_precision_momentum_keeps_a_float32_weight():
     expected, m = w32.copy(), np.zeros(3, "float32")
     for _ in range(3):
         grad = np.float16([1e-4, 2e-4, -1e-4])
-        nd.mp_sgd_mom_update(weight, nd.array(grad, dtype="float16"), mom, master, lr=0.1, momentum=0.9, out=weight)
+        nd.mp_sgd_mom_update(
+            weight, nd.array(grad, dtype="float16"), mom, master, lr=0.1, momentum=0.9, out=weight
+        )
         m = 0.9 * m - 0.1 * grad.astype("float32")
         expected = expected + m
     np.testing.assert_allclose(master.asnumpy(), expected, rtol=1e-6)
@@ -319,8 +368,19 @@ def test_multi_tensor_update_equals_single_updates():
     shapes = [(3, 4), (5,)]
     given = [[rng.normal(size=s).astype("float32") for s in shapes] for _ in range(3)]
     w, g, m = ([nd.array(a) for a in arrays] for arrays in given)
-    nd.multi_sgd_mom_update(w[0], g[0], m[0], w[1], g[1], m[1], lrs=(0.1, 0.2), wds=(0.0, 0.1), momentum=0.9,
-                            num_weights=2, out=w)
+    nd.multi_sgd_mom_update(
+        w[0],
+        g[0],
+        m[0],
+        w[1],
+        g[1],
+        m[1],
+        lrs=(0.1, 0.2),
+        wds=(0.0, 0.1),
+        momentum=0.9,
+        num_weights=2,
+        out=w,
+    )
     for i, (lr, wd) in enumerate(((0.1, 0.0), (0.2, 0.1))):
         ws, ms = nd.array(given[0][i]), nd.array(given[2][i])
         nd.sgd_mom_update(ws, nd.array(given[1][i]), ms, lr=lr, wd=wd, momentum=0.9, out=ws)
@@ -329,17 +389,30 @@ def test_multi_tensor_update_equals_single_updates():
 
 
 def test_multi_tensor_update_counts_its_arrays():
-    with pytest.raises(OperatorError, match="needs 2 arrays .* for each of 2 weights, got 3 arrays"):
-        nd.multi_sgd_update(array(2), array(2), array(2), lrs=(0.1, 0.1), wds=(0.0, 0.0), num_weights=2)
+    with pytest.raises(
+        OperatorError, match="needs 2 arrays .* for each of 2 weights, got 3 arrays"
+    ):
+        nd.multi_sgd_update(
+            array(2), array(2), array(2), lrs=(0.1, 0.1), wds=(0.0, 0.0), num_weights=2
+        )
 
 
 # Random numbers
 
-@pytest.mark.parametrize("name, attrs, mean, var", [
-    ("uniform", {"low": -1, "high": 3}, 1, 16 / 12), ("normal", {"loc": 2, "scale": 3}, 2, 9),
-    ("exponential", {"lam": 4}, 1 / 4, 1 / 16), ("gamma", {"alpha": 3, "beta": 0.5}, 1.5, 0.75),
-    ("poisson", {"lam": 4}, 4, 4), ("negative_binomial", {"k": 4, "p": 0.4}, 6, 15),
-    ("generalized_negative_binomial", {"mu": 2, "alpha": 0.5}, 2, 4), ("randint", {"low": -2, "high": 3}, 0, 2)])
+
+@pytest.mark.parametrize(
+    "name, attrs, mean, var",
+    [
+        ("uniform", {"low": -1, "high": 3}, 1, 16 / 12),
+        ("normal", {"loc": 2, "scale": 3}, 2, 9),
+        ("exponential", {"lam": 4}, 1 / 4, 1 / 16),
+        ("gamma", {"alpha": 3, "beta": 0.5}, 1.5, 0.75),
+        ("poisson", {"lam": 4}, 4, 4),
+        ("negative_binomial", {"k": 4, "p": 0.4}, 6, 15),
+        ("generalized_negative_binomial", {"mu": 2, "alpha": 0.5}, 2, 4),
+        ("randint", {"low": -2, "high": 3}, 0, 2),
+    ],
+)
 def test_random_moments(name, attrs, mean, var):
     n = 100_000
     x = np.asarray(run("_random_" + name, shape=(n,), **attrs)[0], "float64")
@@ -348,7 +421,7 @@ def test_random_moments(name, attrs, mean, var):
 
 
 def test_sample_takes_its_parameters_from_arrays():
-    y, = run("_sample_normal", np.array([0.0, 100.0]), np.array([1.0, 0.1]), shape=(1000,))
+    (y,) = run("_sample_normal", np.array([0.0, 100.0]), np.array([1.0, 0.1]), shape=(1000,))
     assert y.shape == (2, 1000)
     np.testing.assert_allclose(y.mean(axis=1), [0, 100], atol=0.2)
     np.testing.assert_allclose(y.std(axis=1), [1, 0.1], rtol=0.1)
@@ -375,7 +448,11 @@ def test_shuffle_permutes_rows():
 def test_a_seed_repeats_the_numbers():
     def draw():
         mx.random.seed(11)
-        return [nd.random_normal(shape=(5,)).asnumpy(), nd.random_gamma(alpha=0.5, shape=(5,)).asnumpy()]
+        return [
+            nd.random_normal(shape=(5,)).asnumpy(),
+            nd.random_gamma(alpha=0.5, shape=(5,)).asnumpy(),
+        ]
+
     first, second = draw(), draw()
     assert all((a == b).all() for a, b in zip(first, second))
     assert (nd.random_normal(shape=(5,)).asnumpy() != first[0]).any()
@@ -390,15 +467,22 @@ def test_random_rejects_bad_parameters():
 
 # Convolution and pooling: errors that name the fix
 
+
 def test_convolution_errors():
     with pytest.raises(ShapeError, match=r"weight must have shape .* = \(4, 3, 3, 3\)"):
-        nd.Convolution(array(1, 3, 5, 5), array(4, 2, 3, 3), kernel=(3, 3), num_filter=4, no_bias=True)
+        nd.Convolution(
+            array(1, 3, 5, 5), array(4, 2, 3, 3), kernel=(3, 3), num_filter=4, no_bias=True
+        )
     with pytest.raises(ShapeError, match="the dilated kernel must fit the padded input"):
-        nd.Convolution(array(1, 3, 5, 5), array(4, 3, 7, 7), kernel=(7, 7), num_filter=4, no_bias=True)
+        nd.Convolution(
+            array(1, 3, 5, 5), array(4, 3, 7, 7), kernel=(7, 7), num_filter=4, no_bias=True
+        )
     with pytest.raises(ShapeError, match=r"data must have 4 dimensions \(NCHW\)"):
         nd.Convolution(array(3, 5, 5), array(4, 3, 3, 3), kernel=(3, 3), num_filter=4, no_bias=True)
     with pytest.raises(OperatorError, match="adj must be at least 0 and smaller than stride"):
-        nd.Deconvolution(array(1, 2, 5), array(2, 1, 3), kernel=(3,), num_filter=1, stride=(2,), adj=(2,))
+        nd.Deconvolution(
+            array(1, 2, 5), array(2, 1, 3), kernel=(3,), num_filter=1, stride=(2,), adj=(2,)
+        )
 
 
 def test_pooling_errors():
@@ -423,17 +507,21 @@ def test_mixed_derivative_of_a_convolution():
     w.attach_grad()
     with autograd.record():
         y = nd.Convolution(x, w, kernel=(3, 3), num_filter=3, no_bias=True)
-        dx, = autograd.grad(y, [x], create_graph=True)
-    dx.backward()                 # d/dw of sum(dx): every weight element reaches each of the 2 x 2 outputs
+        (dx,) = autograd.grad(y, [x], create_graph=True)
+    # d/dw of sum(dx): every weight element reaches each of the 2 x 2 outputs
+    dx.backward()
     np.testing.assert_allclose(w.grad.asnumpy(), np.full((3, 2, 3, 3), 4.0), rtol=1e-6)
 
 
 def test_second_order_on_another_device():
-    x, state = nd.array(rng.normal(size=(3, 2, 2)), ctx=mx.cpu(1)), nd.zeros((1, 2, 2), ctx=mx.cpu(1))
+    x, state = (
+        nd.array(rng.normal(size=(3, 2, 2)), ctx=mx.cpu(1)),
+        nd.zeros((1, 2, 2), ctx=mx.cpu(1)),
+    )
     params = nd.array(rng.normal(size=36), ctx=mx.cpu(1))
     x.attach_grad()
     with autograd.record():
         y = nd.RNN(x, params, state, mode="gru", state_size=2, num_layers=1)
-        dx, = autograd.grad(y, [x], create_graph=True)
+        (dx,) = autograd.grad(y, [x], create_graph=True)
     dx.backward()
     assert x.grad.context == mx.cpu(1) and (x.grad.asnumpy() != 0).any()

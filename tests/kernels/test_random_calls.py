@@ -1,4 +1,6 @@
-"""Random shapes and attributes, starting from each record's samples: where a native kernel serves, it equals the reference."""
+"""Random shapes and attributes, starting from each record's samples: where a native kernel serves,
+it equals the reference."""
+
 import importlib.util
 import random
 from pathlib import Path
@@ -8,13 +10,24 @@ import pytest
 from plait.engine.error import MXNetError
 from plait.kernels.record import REGISTRY
 
-_spec = importlib.util.spec_from_file_location("test_native", Path(__file__).with_name("test_native.py"))
+_spec = importlib.util.spec_from_file_location(
+    "test_native", Path(__file__).with_name("test_native.py")
+)
 native = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(native)
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 17)
-DTYPES = ("float32",) * 5 + ("float64", "float16", "bfloat16", "int32", "int64", "uint8", "int8", "bool")
-CALLS = 40                    # for each operator
+DTYPES = ("float32",) * 5 + (
+    "float64",
+    "float16",
+    "bfloat16",
+    "int32",
+    "int64",
+    "uint8",
+    "int8",
+    "bool",
+)
+CALLS = 40  # for each operator
 OPERATORS = [name for name in native.NAMES if not REGISTRY[name].random]
 
 
@@ -25,11 +38,13 @@ def shape_of(given):
 
 
 def vary(rng, op, case):
-    """Shapes and attributes like a sample's: sizes are renamed alike everywhere, axes join or go, attributes change."""
+    """Shapes and attributes like a sample's: sizes are renamed alike everywhere, axes join or go,
+    attributes change."""
     sizes = {}
 
     def size(n):
         return sizes.setdefault(n, n if rng.random() < 0.5 else rng.choice(SIZES))
+
     more, first = rng.choice([(), (), (), (2,), (3, 2)]), rng.random() < 0.5
     shapes = [tuple(map(size, shape_of(given))) for given in case.inputs]
     shapes = [more + s if first else s + more for s in shapes]
@@ -43,7 +58,9 @@ def vary(rng, op, case):
         elif p.kind in ("int", "int?") and isinstance(value, int):
             attrs[p.name] = rng.choice([value, sizes.get(value, value), rng.randint(-3, 3)])
         elif p.kind in ("shape", "shape?") and isinstance(value, tuple):
-            attrs[p.name] = tuple(sizes.get(n, n) if rng.random() < 0.7 else rng.choice([1, 2, 0, -1]) for n in value)
+            attrs[p.name] = tuple(
+                sizes.get(n, n) if rng.random() < 0.7 else rng.choice([1, 2, 0, -1]) for n in value
+            )
         elif p.kind == "float" and rng.random() < 0.3:
             attrs[p.name] = rng.choice([0.5, 1.0, 2.7, -1.5])
     if op.variadic_key:
@@ -62,14 +79,20 @@ def test_random_calls(name):
         for given, shape in zip(case.inputs, shapes):
             kind = given[0] if given and isinstance(given[0], str) else ""
             of = given[2] if kind == "values" and given[2] != "float32" else dtype
-            draw = ("ints", shape, -2, 6) if kind in ("ints", "values") else ("uniform", shape, *given[2:]) if kind else shape
+            draw = (
+                ("ints", shape, -2, 6)
+                if kind in ("ints", "values")
+                else ("uniform", shape, *given[2:])
+                if kind
+                else shape
+            )
             arrays.append(native.draw(numbers, draw, of))
             dtypes.append(of)
         try:
             full = native.complete(op, attrs)
             got, outs = native.run_native(op, arrays, dtypes, full)
         except MXNetError:
-            continue                              # inference refuses the call
+            continue  # inference refuses the call
         if got is not None and sum(a.size for a in arrays) < 100_000:
             with np.errstate(all="ignore"):
                 native.compare(op, got, native.expected(op, arrays, full, outs), dtype)

@@ -1,4 +1,6 @@
-"""Derived from every operator record and sample: results, gradients, edge shapes, aliasing, graphs, errors."""
+"""Derived from every operator record and sample: results, gradients, edge shapes, aliasing, graphs,
+errors."""
+
 import itertools
 
 import numpy as np
@@ -15,16 +17,30 @@ from plait.symbol.graph import Value, typed_node, variable, verify
 from plait.symbol.program import lower
 
 OPERATORS = sorted({op.name: op for op in REGISTRY.values()}.items())
-CASES = [pytest.param(op, s, id=f"{name}-{i}") for name, op in OPERATORS for i, s in enumerate(op.samples)]
+CASES = [
+    pytest.param(op, s, id=f"{name}-{i}")
+    for name, op in OPERATORS
+    for i, s in enumerate(op.samples)
+]
 TOLERANCE = {"float64": 1e-11, "float32": 3e-5, "float16": 4e-3, "bfloat16": 3e-2}
-# what users call: not the operators that only gradients and optimizers call, with shapes that are right by construction
-PUBLIC = {name for name, op in OPERATORS if op.pointwise or any(
-    "_update" not in n and (not n.startswith("_") or n.startswith(("_contrib_", "_image_"))) for n in (name, *op.aliases))}
+# what users call: not the operators that only gradients and optimizers call, with shapes that are
+# right by construction
+PUBLIC = {
+    name
+    for name, op in OPERATORS
+    if op.pointwise
+    or any(
+        "_update" not in n and (not n.startswith("_") or n.startswith(("_contrib_", "_image_")))
+        for n in (name, *op.aliases)
+    )
+}
 PUBLIC_CASES = [c for c in CASES if c.values[0].name in PUBLIC]
-BY_DESIGN = {"_contrib_round_ste", "_contrib_sign_ste", "_contrib_gradientmultiplier"}   # gradient is no derivative
+# gradient is no derivative
+BY_DESIGN = {"_contrib_round_ste", "_contrib_sign_ste", "_contrib_gradientmultiplier"}
 
 
-# ---- drawing and evaluating -----------------------------------------------------------------------------------------
+# ---- drawing and evaluating ----------------------------------------------------------------------
+
 
 def draw(rng, given, dtype):
     """(values as float64 or their own dtype, dtype name, differentiable) of a sample's input."""
@@ -99,7 +115,8 @@ def accepted(op, attrs, inputs):
     return True
 
 
-# ---- results --------------------------------------------------------------------------------------------------------
+# ---- results -------------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("op, case", CASES)
 def test_nd_equals_reference_and_inference(op, case):
@@ -120,17 +137,28 @@ def test_nd_equals_reference_and_inference(op, case):
             want = expected(op, attrs, inputs)
         except (TypeError, OperatorError) as error:
             # NumPy does no arithmetic on bools; whole or wrapped values may be refused
-            assert not op.pointwise and dtype == "bool" or dtype not in FLOATS and isinstance(error, OperatorError)
+            assert (
+                not op.pointwise
+                and dtype == "bool"
+                or dtype not in FLOATS
+                and isinstance(error, OperatorError)
+            )
             continue
         got = execute(op, attrs, inputs)
         for g, w, t in itertools.zip_longest(got, want, types):
             assert t is None or (g.shape, g._spec.dtype) == (tuple(t.shape), t.dtype)
-            # a 16-bit input is rounded before the operator: its results are compared in that precision
-            assert_close(g, w, dtype if dtype in ("float16", "bfloat16") and g._spec.dtype in FLOATS else None)
+            # a 16-bit input is rounded before the operator: its results are compared in that
+            # precision
+            assert_close(
+                g,
+                w,
+                dtype if dtype in ("float16", "bfloat16") and g._spec.dtype in FLOATS else None,
+            )
     assert "float32" in taken
 
 
-# ---- edges: empty, one element, no axes, aliased out= ----------------------------------------------------------------
+# ---- edges: empty, one element, no axes, aliased out= --------------------------------------------
+
 
 def cut(x, how):
     if how == "empty":
@@ -146,7 +174,9 @@ def test_edge_shapes(op, case, how):
     attrs = complete(op, case.attrs)
     inputs = [nd_of(cut(x, how), d) for x, d, _ in arrays_of(op, case, "float32")]
     if not accepted(op, attrs, inputs):
-        assert not op.pointwise or len(inputs) > 1, "a pointwise operator of one array takes every shape"
+        assert not op.pointwise or len(inputs) > 1, (
+            "a pointwise operator of one array takes every shape"
+        )
         return
     if op.random:
         for out in execute(op, attrs, inputs):
@@ -154,7 +184,7 @@ def test_edge_shapes(op, case, how):
         return
     try:
         want = expected(op, attrs, inputs)
-    except OperatorError:                    # the given indices do not fit the cut array
+    except OperatorError:  # the given indices do not fit the cut array
         return
     for g, w in zip(execute(op, attrs, inputs), want, strict=True):
         assert_close(g, w)
@@ -177,38 +207,60 @@ def test_out_may_be_an_input(op, case):
         assert_close(fresh[i], want)
 
 
-@pytest.mark.parametrize("name, op", [(n, o) for n, o in OPERATORS if o.pointwise and len(o.inputs) > 1])
+@pytest.mark.parametrize(
+    "name, op", [(n, o) for n, o in OPERATORS if o.pointwise and len(o.inputs) > 1]
+)
 def test_broadcasting(name, op):
     rng = np.random.default_rng(3)
-    for shapes in (((3, 4), (4,)), ((1, 4), (3, 1)), ((2, 1, 3), (4, 1)), ((), (2, 3)), ((5, 0), (1, 1))):
-        inputs = [nd_of(rng.uniform(0.3, 2, shapes[i % 2]), "float32") for i in range(len(op.inputs))]
+    for shapes in (
+        ((3, 4), (4,)),
+        ((1, 4), (3, 1)),
+        ((2, 1, 3), (4, 1)),
+        ((), (2, 3)),
+        ((5, 0), (1, 1)),
+    ):
+        inputs = [
+            nd_of(rng.uniform(0.3, 2, shapes[i % 2]), "float32") for i in range(len(op.inputs))
+        ]
         attrs = complete(op, op.samples[0].attrs)
-        got, = execute(op, attrs, inputs)
+        (got,) = execute(op, attrs, inputs)
         assert got.shape == np.broadcast_shapes(*shapes)
         assert_close(got, expected(op, attrs, inputs)[0])
 
 
-# ---- gradients ------------------------------------------------------------------------------------------------------
+# ---- gradients -----------------------------------------------------------------------------------
+
 
 class Direction:
-    """The function t -> <w, f(x + t u)> of an operator in float64, and its derivatives by autograd at t = 0."""
+    """The function t -> <w, f(x + t u)> of an operator in float64, and its derivatives by autograd
+    at t = 0."""
 
     def __init__(self, op, case):
         rng = np.random.default_rng(11)
         self.op, self.case = op, case
         self.attrs = complete(op, case.attrs, train=True)
         self.drawn = arrays_of(op, case, "float64")
-        plan = make_plan(op, self.attrs, [spec(np.shape(x), d, cpu()) for x, d, _ in self.drawn], cpu())
-        self.moved = [i for i, (_, _, smooth) in enumerate(self.drawn) if smooth and i not in plan.mutated]
+        plan = make_plan(
+            op, self.attrs, [spec(np.shape(x), d, cpu()) for x, d, _ in self.drawn], cpu()
+        )
+        self.moved = [
+            i for i, (_, _, smooth) in enumerate(self.drawn) if smooth and i not in plan.mutated
+        ]
         self.u = {i: rng.normal(size=np.shape(self.drawn[i][0])) for i in self.moved}
-        n = 1 if case.attrs.get("output_mean_var") else plan.n_visible     # statistics give no gradient, as in MXNet
-        self.w = [rng.normal(size=s.shape) if s.dtype == "float64" else None for s in plan.out_specs[:n]]
+        # statistics give no gradient, as in MXNet
+        n = 1 if case.attrs.get("output_mean_var") else plan.n_visible
+        self.w = [
+            rng.normal(size=s.shape) if s.dtype == "float64" else None for s in plan.out_specs[:n]
+        ]
 
     def defined(self) -> bool:
         return bool(self.moved) and any(w is not None for w in self.w)
 
     def inputs(self, t=0.0):
-        arrays = [nd_of(x + t * self.u[i] if i in self.u else x, d) for i, (x, d, _) in enumerate(self.drawn)]
+        arrays = [
+            nd_of(x + t * self.u[i] if i in self.u else x, d)
+            for i, (x, d, _) in enumerate(self.drawn)
+        ]
         for i in self.moved:
             arrays[i].attach_grad()
         return arrays
@@ -231,13 +283,21 @@ class Direction:
         return self.along([arrays[i].grad for i in self.moved])
 
     def along(self, grads):
-        return sum(float((wide(g) * self.u[i]).sum()) for g, i in zip(grads, self.moved) if g is not None)
+        return sum(
+            float((wide(g) * self.u[i]).sum()) for g, i in zip(grads, self.moved) if g is not None
+        )
 
     def slope(self, arrays):
         """d value / dt as an array that can be differentiated again."""
         heads, weights = zip(*self.weighed(arrays))
-        grads = autograd.interpret(list(heads), list(weights), [arrays[i]._tape for i in self.moved], create_graph=True)
-        parts = [(g * nd_of(self.u[i], "float64")).reshape((-1,)).sum() for g, i in zip(grads, self.moved) if g is not None]
+        grads = autograd.interpret(
+            list(heads), list(weights), [arrays[i]._tape for i in self.moved], create_graph=True
+        )
+        parts = [
+            (g * nd_of(self.u[i], "float64")).reshape((-1,)).sum()
+            for g, i in zip(grads, self.moved)
+            if g is not None
+        ]
         parts = parts or [nd_of(np.zeros(1), "float64")]
         total = parts[0]
         for part in parts[1:]:
@@ -260,8 +320,13 @@ class Direction:
 
 
 def differentiable(op) -> bool:
-    return (op.grad is not None and not op.no_head_grad and not op.random and op.name in PUBLIC
-            and op.name not in BY_DESIGN)
+    return (
+        op.grad is not None
+        and not op.no_head_grad
+        and not op.random
+        and op.name in PUBLIC
+        and op.name not in BY_DESIGN
+    )
 
 
 def central(f, h=1e-5):
@@ -300,7 +365,8 @@ def test_loss_gradient_ignores_what_comes_from_above(op, case):
         np.testing.assert_array_equal(a, b)
 
 
-# ---- nd = sym = hybridized ------------------------------------------------------------------------------------------
+# ---- nd = sym = hybridized -----------------------------------------------------------------------
+
 
 def graph_of(op, attrs, inputs):
     variables = [variable(f"x{i}", a._spec.type) for i, a in enumerate(inputs)]
@@ -340,10 +406,13 @@ def test_hybridized_equals_nd(op, case):
     autograd.backward(kept, [w for _, w in pairs])
     autograd.backward([o for o, _ in pairs], [w for _, w in pairs])
     for i in d.moved:
-        np.testing.assert_allclose(wide(arrays[i].grad), wide(plain[i].grad), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            wide(arrays[i].grad), wide(plain[i].grad), rtol=1e-12, atol=1e-12
+        )
 
 
-# ---- wrong calls ----------------------------------------------------------------------------------------------------
+# ---- wrong calls ---------------------------------------------------------------------------------
+
 
 @pytest.mark.parametrize("name, op", OPERATORS)
 def test_wrong_calls_are_refused(name, op):
@@ -352,7 +421,10 @@ def test_wrong_calls_are_refused(name, op):
     with pytest.raises(OperatorError, match="has no parameter 'no_such_parameter'"):
         invoke(op, inputs, {**case.attrs, "no_such_parameter": 1})
     if not op.variadic:
-        with pytest.raises(OperatorError, match=rf"needs {len(op.names_in(complete(op, case.attrs), len(inputs)))} inputs"):
+        with pytest.raises(
+            OperatorError,
+            match=rf"needs {len(op.names_in(complete(op, case.attrs), len(inputs)))} inputs",
+        ):
             invoke(op, [*inputs, nd_of(np.ones(1), "float32")], case.attrs)
     for p in op.params:
         if isinstance(p.kind, tuple):
@@ -363,7 +435,9 @@ def test_wrong_calls_are_refused(name, op):
                 invoke(op, inputs, {**case.attrs, p.name: "no such value"})
 
 
-@pytest.mark.parametrize("name, op", [(n, o) for n, o in OPERATORS if o.pointwise and len(o.inputs) > 1])
+@pytest.mark.parametrize(
+    "name, op", [(n, o) for n, o in OPERATORS if o.pointwise and len(o.inputs) > 1]
+)
 def test_shapes_and_dtypes_that_do_not_fit(name, op):
     attrs = op.samples[0].attrs
     good = nd_of(np.ones((2, 3)), "float32")
@@ -376,19 +450,27 @@ def test_shapes_and_dtypes_that_do_not_fit(name, op):
 STRANGE = ((), (0,), (1,), (3,), (2, 0), (2, 3, 4, 5, 6))
 
 
-@pytest.mark.parametrize("op, case", [c for c in PUBLIC_CASES if c.values[1] is c.values[0].samples[0]
-                                      and not c.id.startswith("_image_")])
+@pytest.mark.parametrize(
+    "op, case",
+    [
+        c
+        for c in PUBLIC_CASES
+        if c.values[1] is c.values[0].samples[0] and not c.id.startswith("_image_")
+    ],
+)
 def test_strange_shapes_are_refused_or_right(op, case):
     """Whatever shapes come, inference refuses them in our form or the reference agrees with it."""
     attrs = complete(op, case.attrs)
     n = len(case.inputs)
-    for shapes in {(s,) * n for s in STRANGE} | {(*(s,) * (n - 1), t) for s, t in itertools.product(STRANGE[2:], STRANGE)}:
+    for shapes in {(s,) * n for s in STRANGE} | {
+        (*(s,) * (n - 1), t) for s, t in itertools.product(STRANGE[2:], STRANGE)
+    }:
         inputs = [nd_of(np.ones(s), "float32") for s in shapes]
         if n and accepted(op, attrs, inputs) and not op.random:
             try:
                 expected(op, attrs, inputs)
             except MXNetError:
-                pass                     # refused by its values, e.g. indices
+                pass  # refused by its values, e.g. indices
 
 
 def test_records_are_documented_and_sampled():

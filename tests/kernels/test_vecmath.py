@@ -1,4 +1,6 @@
-"""The float32 vector math against float64: at most 4 units in the last place, on every instruction set; special values."""
+"""The float32 vector math against float64: at most 4 units in the last place, on every instruction
+set; special values."""
+
 import numpy as np
 import plait.kernels.cpu  # noqa: F401
 import pytest
@@ -7,14 +9,44 @@ from plait.kernels import special
 
 MAX_ULP = 4.0
 TINY = np.float32(1e-45)
-SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, TINY, -TINY, 1e-38, -1e-38, 1e-30, 3.4e38, -3.4e38, 1.0, -1.0,
-                    0.5, -0.5, 2.0, -2.0, 88.72, 88.73, -87.3, -103.9, -104.1, 1e10, 7e4], np.float32)
+SPECIAL = np.array(
+    [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        TINY,
+        -TINY,
+        1e-38,
+        -1e-38,
+        1e-30,
+        3.4e38,
+        -3.4e38,
+        1.0,
+        -1.0,
+        0.5,
+        -0.5,
+        2.0,
+        -2.0,
+        88.72,
+        88.73,
+        -87.3,
+        -103.9,
+        -104.1,
+        1e10,
+        7e4,
+    ],
+    np.float32,
+)
 
 
 def spread(*ranges):
     rng = np.random.default_rng(3)
-    anything = rng.integers(0, 2 ** 32, 8001, dtype=np.uint32).view(np.float32)
-    return np.concatenate([SPECIAL, *(rng.uniform(a, b, 4001).astype(np.float32) for a, b in ranges), anything])
+    anything = rng.integers(0, 2**32, 8001, dtype=np.uint32).view(np.float32)
+    return np.concatenate(
+        [SPECIAL, *(rng.uniform(a, b, 4001).astype(np.float32) for a, b in ranges), anything]
+    )
 
 
 def sigmoid(x):
@@ -22,39 +54,63 @@ def sigmoid(x):
     return np.where(x < 0, e, 1) / (1 + e)
 
 
-UNARY = {"exp": (np.exp, spread((-104, 89), (-1, 1))), "expm1": (np.expm1, spread((-30, 89), (-1, 1), (-1e-3, 1e-3))),
-         "log": (np.log, spread((0, 10), (0.9, 1.1), (0, 1e-37))), "log1p": (np.log1p, spread((-1, 5), (-1e-3, 1e-3))),
-         "log2": (np.log2, spread((0, 10), (0.9, 1.1))), "log10": (np.log10, spread((0, 10), (0.9, 1.1))),
-         "tanh": (np.tanh, spread((-10, 10), (-0.1, 0.1))), "Activation:sigmoid": (sigmoid, spread((-100, 30), (-1, 1))),
-         "erf": (lambda x: special.erf(np, x), spread((-5, 5), (-1, 1))),
-         "sin": (np.sin, spread((-10, 10), (-1e5, 1e5), (-1e-3, 1e-3))),
-         "cos": (np.cos, spread((-10, 10), (-1e5, 1e5))), "sqrt": (np.sqrt, spread((0, 100))),
-         "Activation:softrelu": (lambda x: np.logaddexp(x, 0.0), spread((-100, 30), (-1, 1)))}
+UNARY = {
+    "exp": (np.exp, spread((-104, 89), (-1, 1))),
+    "expm1": (np.expm1, spread((-30, 89), (-1, 1), (-1e-3, 1e-3))),
+    "log": (np.log, spread((0, 10), (0.9, 1.1), (0, 1e-37))),
+    "log1p": (np.log1p, spread((-1, 5), (-1e-3, 1e-3))),
+    "log2": (np.log2, spread((0, 10), (0.9, 1.1))),
+    "log10": (np.log10, spread((0, 10), (0.9, 1.1))),
+    "tanh": (np.tanh, spread((-10, 10), (-0.1, 0.1))),
+    "Activation:sigmoid": (sigmoid, spread((-100, 30), (-1, 1))),
+    "erf": (lambda x: special.erf(np, x), spread((-5, 5), (-1, 1))),
+    "sin": (np.sin, spread((-10, 10), (-1e5, 1e5), (-1e-3, 1e-3))),
+    "cos": (np.cos, spread((-10, 10), (-1e5, 1e5))),
+    "sqrt": (np.sqrt, spread((0, 100))),
+    "Activation:softrelu": (lambda x: np.logaddexp(x, 0.0), spread((-100, 30), (-1, 1))),
+}
 
 
 def run(name, *arrays, n_scalars=0):
     n = arrays[0].size
     y = np.empty(n, np.float32)
-    fields = {"op": lib.plk_pointwise_find(name.encode()), "dtype": 0, "n_in": len(arrays), "ndim": 1, "n": n, "work": n, "shape": [n],
-                  "strides": [[1]] * len(arrays), "in_n": [n] * len(arrays)}
+    fields = {
+        "op": lib.plk_pointwise_find(name.encode()),
+        "dtype": 0,
+        "n_in": len(arrays),
+        "ndim": 1,
+        "n": n,
+        "work": n,
+        "shape": [n],
+        "strides": [[1]] * len(arrays),
+        "in_n": [n] * len(arrays),
+    }
     bufs = ffi.new("void *[]", [ffi.cast("void *", a.ctypes.data) for a in (*arrays, y)])
-    assert lib.plk_pointwise_run(ffi.new("plk_pointwise *", fields), bufs, ffi.new("double[4]")) == lib.PL_OK
+    assert (
+        lib.plk_pointwise_run(ffi.new("plk_pointwise *", fields), bufs, ffi.new("double[4]"))
+        == lib.PL_OK
+    )
     return y
 
 
 def ulps(got, want):
-    """Errors in units in the last place of the float32 nearest to `want`; NaN and infinities must agree."""
+    """Errors in units in the last place of the float32 nearest to `want`; NaN and infinities must
+    agree."""
     with np.errstate(all="ignore"):
         nearest = want.astype(np.float32)
         same = (got == nearest) | (np.isnan(got) & np.isnan(nearest))
-        unit = np.spacing(np.abs(np.where(np.isfinite(nearest), nearest, np.float32(3.4e38)))).astype(np.float64)
+        unit = np.spacing(
+            np.abs(np.where(np.isfinite(nearest), nearest, np.float32(3.4e38)))
+        ).astype(np.float64)
         error = np.abs(got.astype(np.float64) - want) / unit
     return np.where(same, 0.0, np.where(np.isnan(error), np.inf, error))
 
 
 @pytest.fixture(params=["baseline", "avx2", "avx512"])
 def isa(request):
-    level = {"baseline": lib.PLK_BASELINE, "avx2": lib.PLK_AVX2, "avx512": lib.PLK_AVX512}[request.param]
+    level = {"baseline": lib.PLK_BASELINE, "avx2": lib.PLK_AVX2, "avx512": lib.PLK_AVX512}[
+        request.param
+    ]
     if level > lib.plk_isa_best():
         pytest.skip("this machine does not run it")
     lib.plk_isa_set(level)
@@ -78,10 +134,17 @@ def test_unary(isa, name):
 
 def test_power(isa):
     rng = np.random.default_rng(4)
-    values = np.array([0.0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-30], np.float32)
+    values = np.array(
+        [0.0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-30],
+        np.float32,
+    )
     a, b = (g.reshape(-1) for g in np.meshgrid(values, values))
-    a = np.concatenate([a, rng.uniform(0, 20, 5000), rng.uniform(-4, 4, 5000), rng.uniform(0.99, 1.01, 5000)])
-    b = np.concatenate([b, rng.uniform(-20, 20, 5000), rng.integers(-9, 9, 5000), rng.uniform(-5e3, 5e3, 5000)])
+    a = np.concatenate(
+        [a, rng.uniform(0, 20, 5000), rng.uniform(-4, 4, 5000), rng.uniform(0.99, 1.01, 5000)]
+    )
+    b = np.concatenate(
+        [b, rng.uniform(-20, 20, 5000), rng.integers(-9, 9, 5000), rng.uniform(-5e3, 5e3, 5000)]
+    )
     a, b = a.astype(np.float32), b.astype(np.float32)
     with np.errstate(all="ignore"):
         want = np.power(a.astype(np.float64), b.astype(np.float64))

@@ -1,4 +1,5 @@
 """Recording, backward, grad, grad_req, higher orders, Function, get_symbol, threads."""
+
 import gc
 import threading
 import weakref
@@ -23,11 +24,13 @@ def backward(f, *xs, **kwargs):
     return y
 
 
-# ---- scopes --------------------------------------------------------------------------------------------------
+# ---- scopes --------------------------------------------------------------------------------------
+
 
 def test_scopes_nest_and_end():
     def flags():
         return autograd.is_recording(), autograd.is_training()
+
     assert flags() == (False, False)
     with autograd.record():
         assert flags() == (True, True)
@@ -50,19 +53,26 @@ def test_scopes_nest_and_end():
 def test_scopes_belong_to_their_thread():
     seen = []
     with autograd.record():
-        thread = threading.Thread(target=lambda: seen.append((autograd.is_recording(), autograd.is_training())))
+        thread = threading.Thread(
+            target=lambda: seen.append((autograd.is_recording(), autograd.is_training()))
+        )
         thread.start()
         thread.join()
     assert seen == [(False, False)]
 
 
-# ---- backward ------------------------------------------------------------------------------------------------
+# ---- backward ------------------------------------------------------------------------------------
+
 
 def test_write_add_and_null():
     x, y, z = variable([1, 2], "write"), variable([1, 2], "add"), variable([1, 2], "null")
     for _ in range(3):
         backward(lambda: x * x + y * y + z * z)
-    assert x.grad.asnumpy().tolist() == [2, 4] and y.grad.asnumpy().tolist() == [6, 12] and z.grad is None
+    assert (
+        x.grad.asnumpy().tolist() == [2, 4]
+        and y.grad.asnumpy().tolist() == [6, 12]
+        and z.grad is None
+    )
     y.grad[:] = 0
     backward(lambda: y * 5)
     assert y.grad.asnumpy().tolist() == [5, 5]
@@ -90,7 +100,7 @@ def test_head_gradients():
         y = x * x
     with pytest.raises(mx.MXNetError, match="must have its head's shape"):
         y.backward(nd.ones((2,)))
-    y.backward(x.grad)                            # a head gradient that is the target
+    y.backward(x.grad)  # a head gradient that is the target
     assert x.grad.asnumpy().tolist() == [6, 4, 6]
 
 
@@ -105,7 +115,8 @@ def test_backward_twice_needs_retain_graph():
 
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_what_backward_used_up_is_a_constant_afterwards(hybrid):
-    """As in MXNet 1.9.1, whose recurrent scripts carry a state from step to step without using detach's result."""
+    """As in MXNet 1.9.1, whose recurrent scripts carry a state from step to step without using
+    detach's result."""
     x, state = variable([2.0]), nd.array([1.0])
     step = mx.gluon.nn.HybridLambda(lambda F, state, x: state * x)
     step.hybridize(hybrid)
@@ -155,7 +166,7 @@ def test_unused_branches_and_shared_values():
     x = variable([2.0])
     with autograd.record():
         y = x * x
-        nd.exp(y)                                 # never asked for
+        nd.exp(y)  # never asked for
         z = y * y + y
     z.backward()
     assert float(x.grad) == 4 * 8 + 4
@@ -204,15 +215,20 @@ def test_the_tape_is_freed():
     gc.collect()
 
 
-# ---- grad and higher orders -----------------------------------------------------------------------------------
+# ---- grad and higher orders ----------------------------------------------------------------------
+
 
 def test_grad_gives_a_list_and_leaves_grad_alone():
     x, w = variable([1, 2]), variable([3, 4])
     with autograd.record():
         y = x * x * w
     dx, dw = autograd.grad(y, [x, w], retain_graph=True)
-    assert dx.asnumpy().tolist() == [6, 16] and dw.asnumpy().tolist() == [1, 4] and not x.grad.asnumpy().any()
-    dx, = autograd.grad(y, x, head_grads=nd.array([1, 0]))
+    assert (
+        dx.asnumpy().tolist() == [6, 16]
+        and dw.asnumpy().tolist() == [1, 4]
+        and not x.grad.asnumpy().any()
+    )
+    (dx,) = autograd.grad(y, x, head_grads=nd.array([1, 0]))
     assert dx.asnumpy().tolist() == [6, 0]
     with pytest.raises(mx.MXNetError, match="already used"):
         autograd.grad(y, x)
@@ -229,16 +245,16 @@ def test_grad_of_what_does_not_matter():
     with autograd.record():
         m = x * 2
         y = m * m
-    assert autograd.grad(y, [m])[0].asnumpy().tolist() == [4, 8]       # of a recorded value
+    assert autograd.grad(y, [m])[0].asnumpy().tolist() == [4, 8]  # of a recorded value
 
 
 def test_second_and_third_order_of_a_polynomial():
     x = variable([1.0, 2.0])
     with autograd.record():
         y = x * x * x * x
-        d1, = autograd.grad(y, x, create_graph=True)
-        d2, = autograd.grad(d1, x, create_graph=True)
-        d3, = autograd.grad(d2, x, create_graph=True)
+        (d1,) = autograd.grad(y, x, create_graph=True)
+        (d2,) = autograd.grad(d1, x, create_graph=True)
+        (d3,) = autograd.grad(d2, x, create_graph=True)
     np.testing.assert_allclose(d2.asnumpy(), [12, 48])
     np.testing.assert_allclose(d3.asnumpy(), [24, 48])
     d3.backward()
@@ -246,23 +262,46 @@ def test_second_and_third_order_of_a_polynomial():
 
 
 POINTWISE = {
-    "sin": nd.sin, "exp": nd.exp, "log": nd.log, "sigmoid": nd.sigmoid, "tanh": nd.tanh, "sqrt": nd.sqrt, "cbrt": nd.cbrt,
-    "rsqrt": nd.rsqrt, "reciprocal": nd.reciprocal, "square": nd.square, "log1p": nd.log1p, "erf": nd.erf,
-    "arctan": nd.arctan, "softsign": nd.softsign, "power": lambda x: x ** 3, "quotient": lambda x: 1 / (1 + x * x),
-    "softmax": lambda x: nd.softmax(x), "log_softmax": lambda x: nd.log_softmax(x), "norm": lambda x: nd.norm(x),
-    "mean": lambda x: (x * x).mean(), "prod": lambda x: x.prod(), "index": lambda x: x[1:] * x[[0, 1]] * x[0],
-    "elu": lambda x: nd.LeakyReLU(-x, act_type="elu"), "matmul": lambda x: nd.dot(x.reshape((3, 1)), x.reshape((1, 3))),
-    "concat": lambda x: nd.concat(x, x * x, dim=0) ** 2, "take": lambda x: nd.take(x * x, nd.array([0, 2, 2])),
+    "sin": nd.sin,
+    "exp": nd.exp,
+    "log": nd.log,
+    "sigmoid": nd.sigmoid,
+    "tanh": nd.tanh,
+    "sqrt": nd.sqrt,
+    "cbrt": nd.cbrt,
+    "rsqrt": nd.rsqrt,
+    "reciprocal": nd.reciprocal,
+    "square": nd.square,
+    "log1p": nd.log1p,
+    "erf": nd.erf,
+    "arctan": nd.arctan,
+    "softsign": nd.softsign,
+    "power": lambda x: x**3,
+    "quotient": lambda x: 1 / (1 + x * x),
+    "softmax": lambda x: nd.softmax(x),
+    "log_softmax": lambda x: nd.log_softmax(x),
+    "norm": lambda x: nd.norm(x),
+    "mean": lambda x: (x * x).mean(),
+    "prod": lambda x: x.prod(),
+    "index": lambda x: x[1:] * x[[0, 1]] * x[0],
+    "elu": lambda x: nd.LeakyReLU(-x, act_type="elu"),
+    "matmul": lambda x: nd.dot(x.reshape((3, 1)), x.reshape((1, 3))),
+    "concat": lambda x: nd.concat(x, x * x, dim=0) ** 2,
+    "take": lambda x: nd.take(x * x, nd.array([0, 2, 2])),
     "layernorm": lambda x: nd.LayerNorm(x.reshape((1, 3)), nd.ones((3,)), nd.ones((3,))),
-    "dense": lambda x: nd.tanh(nd.FullyConnected(x.reshape((1, 3)), x.reshape((1, 3)), num_hidden=1, no_bias=True)),
-    "conv": lambda x: nd.Convolution(x.reshape((1, 1, 3)), (x * x)[:2].reshape((1, 1, 2)), kernel=2, num_filter=1,
-                                     no_bias=True),
+    "dense": lambda x: nd.tanh(
+        nd.FullyConnected(x.reshape((1, 3)), x.reshape((1, 3)), num_hidden=1, no_bias=True)
+    ),
+    "conv": lambda x: nd.Convolution(
+        x.reshape((1, 1, 3)), (x * x)[:2].reshape((1, 1, 2)), kernel=2, num_filter=1, no_bias=True
+    ),
 }
 
 
 @pytest.mark.parametrize("name", POINTWISE)
 def test_derivatives_up_to_the_third_order(name):
-    """Each order against finite differences of the order below, along a random direction, in float64."""
+    """Each order against finite differences of the order below, along a random direction, in
+    float64."""
     f, rng = POINTWISE[name], np.random.default_rng(1)
     at, directions = rng.uniform(0.5, 1.5, 3), rng.normal(size=(3, 3))
 
@@ -271,20 +310,29 @@ def test_derivatives_up_to_the_third_order(name):
         x.attach_grad()
         found = []
         with autograd.record():
-            y = f(x) if name != "layernorm" else nd.LayerNorm(
-                x.reshape((1, 3)), nd.ones((3,), dtype="float64"), nd.ones((3,), dtype="float64")) * x
+            y = (
+                f(x)
+                if name != "layernorm"
+                else nd.LayerNorm(
+                    x.reshape((1, 3)),
+                    nd.ones((3,), dtype="float64"),
+                    nd.ones((3,), dtype="float64"),
+                )
+                * x
+            )
             y = (y * y).sum()
             for d in directions:
-                g, = autograd.grad(y, x, create_graph=True)
+                (g,) = autograd.grad(y, x, create_graph=True)
                 y = (g * nd.array(d, dtype="float64")).sum()
                 found.append(y)
         return [float(v) for v in found], y, x
+
     orders, last, at_x = derivatives(at)
     for k in (1, 2):
         step = 1e-6 * directions[k]
         above, below = derivatives(at + step)[0][k - 1], derivatives(at - step)[0][k - 1]
         np.testing.assert_allclose(orders[k], (above - below) / 2e-6, rtol=2e-4, atol=2e-5)
-    last.backward()                               # a compiled program over a tape of gradients
+    last.backward()  # a compiled program over a tape of gradients
     assert np.isfinite(at_x.grad.asnumpy()).all()
 
 
@@ -293,14 +341,17 @@ def test_backward_of_a_gradient_penalty():
     x.attach_grad()
     with autograd.record():
         y = nd.dot(x, w, transpose_b=True) ** 2
-        dx, = autograd.grad(y, x, create_graph=True)
-        loss = (dx * dx).sum()                    # |2 (x.w) w|^2
+        (dx,) = autograd.grad(y, x, create_graph=True)
+        loss = (dx * dx).sum()  # |2 (x.w) w|^2
     loss.backward()
     s, n = 11.0, 25.0
-    np.testing.assert_allclose(w.grad.asnumpy()[0], 8 * s * n * np.array([1, 2]) + 8 * s * s * np.array([3, 4]), rtol=1e-5)
+    np.testing.assert_allclose(
+        w.grad.asnumpy()[0], 8 * s * n * np.array([1, 2]) + 8 * s * s * np.array([3, 4]), rtol=1e-5
+    )
 
 
-# ---- Function -------------------------------------------------------------------------------------------------
+# ---- Function ------------------------------------------------------------------------------------
+
 
 class Sigmoid(autograd.Function):
     def forward(self, x):
@@ -309,7 +360,7 @@ class Sigmoid(autograd.Function):
         return y
 
     def backward(self, dy):
-        y, = self.saved_tensors
+        (y,) = self.saved_tensors
         return dy * y * (1 - y)
 
 
@@ -317,7 +368,10 @@ def test_function_has_its_own_gradient_of_every_order():
     x, z = variable([0.5, 1.5]), variable([0.5, 1.5])
     with autograd.record():
         a, b = Sigmoid()(x * 2), nd.sigmoid(z * 2)
-        da, db = autograd.grad(a, x, create_graph=True)[0], autograd.grad(b, z, create_graph=True)[0]
+        da, db = (
+            autograd.grad(a, x, create_graph=True)[0],
+            autograd.grad(b, z, create_graph=True)[0],
+        )
     np.testing.assert_allclose(da.asnumpy(), db.asnumpy(), rtol=1e-5)
     da.backward()
     db.backward()
@@ -334,6 +388,7 @@ def test_function_with_many_arrays():
         def backward(self, d_product, d_sum):
             _, y = self.saved_tensors
             return d_product * y + d_sum, None
+
     x, y = variable([2.0]), variable([3.0])
     with autograd.record():
         product, total = Both()(x, y)
@@ -345,7 +400,7 @@ def test_function_with_many_arrays():
 def test_function_rules():
     x = variable([1.0])
     f = Sigmoid()
-    assert f(nd.array([0.0])).asnumpy() == 0.5    # not recorded: a plain call
+    assert f(nd.array([0.0])).asnumpy() == 0.5  # not recorded: a plain call
     with pytest.raises(AssertionError, match="only be called once"):
         f(x)
 
@@ -356,19 +411,27 @@ def test_function_rules():
 
             def backward(self, dy):
                 return result(dy)
+
         return Odd()
-    for result, rule in ((lambda d: (d, d), "for each of the 1 inputs"), (lambda d: 5, "must return NDArrays"),
-                         (lambda d: nd.ones((2,)), "must have its shape")):
+
+    for result, rule in (
+        (lambda d: (d, d), "for each of the 1 inputs"),
+        (lambda d: 5, "must return NDArrays"),
+        (lambda d: nd.ones((2,)), "must have its shape"),
+    ):
         with autograd.record():
             y = make(result)(x)
         with pytest.raises(mx.MXNetError, match=rule):
             y.backward()
-    with autograd.record(), pytest.raises(mx.MXNetError, match="every output of forward must be an NDArray"):
+    with (
+        autograd.record(),
+        pytest.raises(mx.MXNetError, match="every output of forward must be an NDArray"),
+    ):
         make(lambda d: d, lambda x: x.asnumpy())(x)
     with autograd.record(), pytest.raises(mx.MXNetError, match="must define forward"):
         autograd.Function()(x)
     with autograd.record():
-        y = make(lambda d: d * 3, lambda x: x)(x)     # forward may give its input back
+        y = make(lambda d: d * 3, lambda x: x)(x)  # forward may give its input back
     y.backward()
     assert float(x.grad) == 3
 
@@ -380,6 +443,7 @@ def test_an_error_in_a_functions_backward_is_the_users_own():
 
         def backward(self, dy):
             raise KeyError("mine")
+
     x = variable([1.0])
     with autograd.record():
         y = Broken()(x)
@@ -388,7 +452,8 @@ def test_an_error_in_a_functions_backward_is_the_users_own():
     assert not x.grad.asnumpy().any()
 
 
-# ---- get_symbol -----------------------------------------------------------------------------------------------
+# ---- get_symbol ----------------------------------------------------------------------------------
+
 
 def test_get_symbol():
     x, w = variable([1.0, 2.0]), variable([3.0, 4.0])
@@ -396,7 +461,7 @@ def test_get_symbol():
         y = nd.exp(x * w) + x
     symbol = autograd.get_symbol(y)
     assert symbol.list_arguments() == ["var0", "var1"]
-    again, = symbol.bind(mx.cpu(), {"var0": x.detach(), "var1": w.detach()}).forward()
+    (again,) = symbol.bind(mx.cpu(), {"var0": x.detach(), "var1": w.detach()}).forward()
     np.testing.assert_allclose(again.asnumpy(), y.asnumpy(), rtol=1e-6)
     assert autograd.get_symbol(x).list_arguments() == ["var0"]
     with pytest.raises(mx.MXNetError, match="not in a computational graph"):
@@ -407,7 +472,8 @@ def test_get_symbol():
         autograd.get_symbol(y)
 
 
-# ---- threads --------------------------------------------------------------------------------------------------
+# ---- threads -------------------------------------------------------------------------------------
+
 
 def test_threads_record_and_run_backward_at_once():
     failures = []
@@ -419,10 +485,13 @@ def test_threads_record_and_run_backward_at_once():
                 with autograd.record():
                     y = (nd.tanh(x * 0.1) * x).sum() if i % 2 else (x * x * k).sum()
                 y.backward()
-                wanted = np.tanh(k * 0.1) + 0.1 * k * (1 - np.tanh(k * 0.1) ** 2) if i % 2 else 2 * k * k
+                wanted = (
+                    np.tanh(k * 0.1) + 0.1 * k * (1 - np.tanh(k * 0.1) ** 2) if i % 2 else 2 * k * k
+                )
                 np.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-5)
         except Exception as error:
             failures.append(error)
+
     threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 7)]
     for t in threads:
         t.start()

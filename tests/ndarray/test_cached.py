@@ -1,4 +1,6 @@
-"""CachedGraph: eager = hybridized = Symbol.bind, gradients of every order and request too; threads; what is kept."""
+"""CachedGraph: eager = hybridized = Symbol.bind, gradients of every order and request too; threads;
+what is kept."""
+
 import importlib.util
 import threading
 from pathlib import Path
@@ -12,7 +14,9 @@ from plait.ndarray.cached import CachedGraph, residuals
 from plait.symbol.graph import Builder, Value, topological, variable
 from plait.symbol.symbol import Symbol
 
-spec = importlib.util.spec_from_file_location("dags", Path(__file__).parent.parent / "symbol" / "dags.py")
+spec = importlib.util.spec_from_file_location(
+    "dags", Path(__file__).parent.parent / "symbol" / "dags.py"
+)
 dags = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(dags)
 F = Builder(train=True)
@@ -59,20 +63,29 @@ def close(got, want):
         if w is None:
             assert g is None
         else:
-            np.testing.assert_allclose(g, w, rtol=2e-4, atol=1e-4 * max(1.0, np.nanmax(np.abs(np.where(np.isfinite(w), w, 0)))))
+            np.testing.assert_allclose(
+                g,
+                w,
+                rtol=2e-4,
+                atol=1e-4 * max(1.0, np.nanmax(np.abs(np.where(np.isfinite(w), w, 0)))),
+            )
 
 
 smooth = settings(derandomize=True, deadline=None, max_examples=60)
 
 
 @smooth
-@given(dags.graphs(max_nodes=12), st.integers(0, 99), st.lists(st.sampled_from(REQUESTS), min_size=3, max_size=3))
+@given(
+    dags.graphs(max_nodes=12),
+    st.integers(0, 99),
+    st.lists(st.sampled_from(REQUESTS), min_size=3, max_size=3),
+)
 def test_eager_hybridized_and_bound_agree(graph, seed, requests):
     outputs, variables = graph
     used = set(topological(outputs))
     variables = [v for v in variables if v.node in used]
     arrays = dags.draw_arrays(variables, seed)
-    requests = requests[:len(variables)]
+    requests = requests[: len(variables)]
     outs, grads = gradients(lambda xs: dags.evaluate(outputs, variables, xs), arrays, requests)
     cached = CachedGraph(outputs, variables)
     for _ in range(2):
@@ -95,7 +108,9 @@ def compare_bound(outputs, variables, arrays, requests, outs, grads):
     executor = symbol.bind(cpu(), given, into, ask)
     bound = executor.forward(is_train=True)
     assert [dags.bits(a) for a in bound] == [dags.bits(a) for a in outs]
-    executor.backward([nd.arange(1, o.size + 1).reshape(o.shape) * (k + 1) / 10 for k, o in enumerate(outs)])
+    executor.backward(
+        [nd.arange(1, o.size + 1).reshape(o.shape) * (k + 1) / 10 for k, o in enumerate(outs)]
+    )
     for v, r, g in zip(variables, requests, grads):
         if v.node.name in wanted and r != "null":
             close([into[v.node.name].asnumpy()], [g])
@@ -111,7 +126,11 @@ def smooth_graphs(draw):
     for _ in range(draw(st.integers(1, 6))):
         a, b = draw(st.sampled_from(values)), draw(st.sampled_from(values))
         name = draw(st.sampled_from((*SMOOTH_UNARY, "broadcast_mul", "broadcast_add", "dot")))
-        made = getattr(F, name)(a, b) if name in ("broadcast_mul", "broadcast_add", "dot") else getattr(F, name)(F.tanh(a))
+        made = (
+            getattr(F, name)(a, b)
+            if name in ("broadcast_mul", "broadcast_add", "dot")
+            else getattr(F, name)(F.tanh(a))
+        )
         values.append(made)
     return [values[-1]], variables
 
@@ -133,12 +152,17 @@ def test_second_order_agrees(graph, seed):
     close(found[1], found[0])
 
 
-# ---- the tape and several calls -------------------------------------------------------------------------------------
+# ---- the tape and several calls ------------------------------------------------------------------
+
 
 def small():
     x, w = x_((4, 3)), x_((5, 3), "w")
     y = F.FullyConnected(x, w, no_bias=True, num_hidden=5)
-    return CachedGraph([F.tanh(y), F.relu(y)], [x, w]), nd.array(np.arange(12).reshape(4, 3) / 10), nd.ones((5, 3)) / 3
+    return (
+        CachedGraph([F.tanh(y), F.relu(y)], [x, w]),
+        nd.array(np.arange(12).reshape(4, 3) / 10),
+        nd.ones((5, 3)) / 3,
+    )
 
 
 def test_two_forwards_then_two_backwards():
@@ -167,7 +191,7 @@ def test_a_graph_applied_to_its_own_output():
         with autograd.record():
             y = a
             for _ in range(4):
-                y, = call([y, w_])
+                (y,) = call([y, w_])
             loss = weighed([y])
         loss.backward()
         grads.append([a.grad.asnumpy(), w_.grad.asnumpy()])
@@ -178,7 +202,9 @@ def test_outputs_that_are_inputs_or_repeated_have_gradients():
     x = x_((2, 3))
     y = F.exp(x)
     graph = CachedGraph([x, y, y, F.Reshape(x, shape=(3, 2)), F.BlockGrad(y)], [x])
-    want = gradients(lambda xs: dags.evaluate(graph.outputs, graph.inputs, xs), [nd.ones((2, 3)) / 2], ["write"])
+    want = gradients(
+        lambda xs: dags.evaluate(graph.outputs, graph.inputs, xs), [nd.ones((2, 3)) / 2], ["write"]
+    )
     got = gradients(graph, [nd.ones((2, 3)) / 2], ["write"])
     assert [dags.bits(a) for a in got[0]] == [dags.bits(a) for a in want[0]]
     close(got[1], want[1])
@@ -187,21 +213,25 @@ def test_outputs_that_are_inputs_or_repeated_have_gradients():
 def test_dropout_uses_one_mask_for_forward_and_every_backward():
     x = x_((200,))
     graph = CachedGraph([F.broadcast_mul(F.Dropout(x, p=0.5), x)], [x])
-    a, = marked([nd.full((200,), 3)], ["write"])
+    (a,) = marked([nd.full((200,), 3)], ["write"])
     with autograd.record():
-        y, = graph([a])
-        dx, = autograd.grad(y, [a], create_graph=True, retain_graph=True)
+        (y,) = graph([a])
+        (dx,) = autograd.grad(y, [a], create_graph=True, retain_graph=True)
         twice = dx.sum()
     kept = y.asnumpy() != 0
     assert 50 < kept.sum() < 150
-    np.testing.assert_array_equal(dx.asnumpy(), np.where(kept, 12, 0))       # y = 2 x^2 where it is kept
+    # y = 2 x^2 where it is kept
+    np.testing.assert_array_equal(dx.asnumpy(), np.where(kept, 12, 0))
     twice.backward()
     np.testing.assert_array_equal(a.grad.asnumpy(), np.where(kept, 4, 0))
 
 
 def test_batch_norm_updates_its_statistics_once():
     x, gamma, beta, mean, var = x_((4, 3)), *(x_((3,), n) for n in ("gamma", "beta", "mean", "var"))
-    graph = CachedGraph([F.BatchNorm(x, gamma, beta, mean, var, fix_gamma=False, momentum=0.5)], [x, gamma, beta, mean, var])
+    graph = CachedGraph(
+        [F.BatchNorm(x, gamma, beta, mean, var, fix_gamma=False, momentum=0.5)],
+        [x, gamma, beta, mean, var],
+    )
     data = nd.array(np.arange(12.0).reshape(4, 3))
     state = [nd.ones((3,)), nd.zeros((3,)), nd.zeros((3,)), nd.ones((3,))]
     for a in state[:2]:
@@ -211,7 +241,7 @@ def test_batch_norm_updates_its_statistics_once():
     loss.backward()
     np.testing.assert_allclose(state[2].asnumpy(), data.asnumpy().mean(0) / 2, rtol=1e-6)
     assert np.abs(state[0].grad.asnumpy()).sum() > 0
-    graph([data, *state])                # prediction reads them
+    graph([data, *state])  # prediction reads them
     np.testing.assert_allclose(state[2].asnumpy(), data.asnumpy().mean(0) / 2, rtol=1e-6)
 
 
@@ -239,6 +269,7 @@ def test_several_threads_call_one_graph():
             _, (got,) = gradients(lambda ws: graph([x * k, *ws]), [w], ["write"])
             if not np.array_equal(got, want[k]):
                 wrong.append(k)
+
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for t in threads:
         t.start()
@@ -247,7 +278,8 @@ def test_several_threads_call_one_graph():
     assert not wrong
 
 
-# ---- statistics and errors ------------------------------------------------------------------------------------------
+# ---- statistics and errors -----------------------------------------------------------------------
+
 
 def test_entries_count_signatures_and_calls():
     graph, x, w = small()
@@ -281,5 +313,5 @@ def test_the_seed_repeats_a_graph():
 def test_the_graph_of_an_entry_is_typed():
     graph, x, w = small()
     graph([x, w])
-    entry, = graph.entries.values()
+    (entry,) = graph.entries.values()
     assert all(n.types is not None for n in topological(entry.outputs))

@@ -1,4 +1,5 @@
 """Indexing and assignment against NumPy, views, gradients through every kind of key, bad keys."""
+
 import numpy as np
 import plait as mx
 import pytest
@@ -12,7 +13,14 @@ A = np.arange(24, dtype="float32").reshape(2, 3, 4)
 
 def as_numpy_key(key):
     def plain(k):
-        return k.asnumpy().astype(int) if isinstance(k, nd.NDArray) else np.array(k, int) if type(k) is list else k
+        return (
+            k.asnumpy().astype(int)
+            if isinstance(k, nd.NDArray)
+            else np.array(k, int)
+            if type(k) is list
+            else k
+        )
+
     return tuple(map(plain, key)) if type(key) is tuple else plain(key)
 
 
@@ -27,9 +35,13 @@ def keys(draw):
     block = draw(st.sampled_from([(2,), (3,), (2, 2), (1,)]))
     used = draw(st.integers(0, len(shape)))
     dots = draw(st.none() | st.integers(0, used))
-    key, sizes = [], shape[:used] if dots is None else shape[:dots] + shape[len(shape) - (used - dots):]
+    key, sizes = (
+        [],
+        shape[:used] if dots is None else shape[:dots] + shape[len(shape) - (used - dots) :],
+    )
     for i, n in enumerate(sizes):
-        if i == dots and used < len(shape):      # NumPy lets an empty ... part index arrays; MXNet does not
+        # NumPy lets an empty ... part index arrays; MXNet does not
+        if i == dots and used < len(shape):
             key.append(Ellipsis)
         kind = draw(st.sampled_from(["int", "slice", "slice", "list", "numpy", "nd", "none"]))
         if kind == "int":
@@ -41,9 +53,19 @@ def keys(draw):
             key.append(slice(draw(bound), draw(bound), draw(st.sampled_from([None, 1, 2, -1, -2]))))
         else:
             size = draw(st.sampled_from([block, block[-1:], (1,)]))
-            values = draw(st.lists(st.integers(-n, n - 1), min_size=int(np.prod(size)), max_size=int(np.prod(size))))
+            values = draw(
+                st.lists(
+                    st.integers(-n, n - 1), min_size=int(np.prod(size)), max_size=int(np.prod(size))
+                )
+            )
             values = np.array(values).reshape(size)
-            key.append({"list": values.tolist, "numpy": lambda v=values: v, "nd": lambda v=values: nd.array(v)}[kind]())
+            key.append(
+                {
+                    "list": values.tolist,
+                    "numpy": lambda v=values: v,
+                    "nd": lambda v=values: nd.array(v),
+                }[kind]()
+            )
     return shape, tuple(key)
 
 
@@ -61,11 +83,18 @@ def test_any_key_reads_and_writes_as_numpy_does(case):
     for value in (7.5, new, nd.array(new) if new.size else 1.0):
         x, wanted = nd.array(values), values.copy()
         x[key] = value
-        wanted[as_numpy_key(key)] = value.asnumpy().reshape(values[as_numpy_key(key)].shape) \
-            if isinstance(value, nd.NDArray) else np.reshape(value, values[as_numpy_key(key)].shape) \
-            if isinstance(value, np.ndarray) else value
+        wanted[as_numpy_key(key)] = (
+            value.asnumpy().reshape(values[as_numpy_key(key)].shape)
+            if isinstance(value, nd.NDArray)
+            else (
+                np.reshape(value, values[as_numpy_key(key)].shape)
+                if isinstance(value, np.ndarray)
+                else value
+            )
+        )
         picked = values[as_numpy_key(key)]
-        if len(np.unique(picked)) == picked.size:          # of equal places NumPy promises no winner
+        # of equal places NumPy promises no winner
+        if len(np.unique(picked)) == picked.size:
             np.testing.assert_array_equal(x.asnumpy(), wanted)
 
 
@@ -86,8 +115,22 @@ def test_gradient_through_any_key(case):
     np.testing.assert_array_equal(x.grad.asnumpy(), 2 * counts * x.asnumpy())
 
 
-@pytest.mark.parametrize("key", [0, -1, slice(0, 2), slice(1, 2), (0, 1), (1, slice(1, 3)), (0, 1, 2), Ellipsis,
-                                 (slice(None), slice(None)), (None, 1), (slice(1, 2), 0, slice(1, 3))])
+@pytest.mark.parametrize(
+    "key",
+    [
+        0,
+        -1,
+        slice(0, 2),
+        slice(1, 2),
+        (0, 1),
+        (1, slice(1, 3)),
+        (0, 1, 2),
+        Ellipsis,
+        (slice(None), slice(None)),
+        (None, 1),
+        (slice(1, 2), 0, slice(1, 3)),
+    ],
+)
 def test_contiguous_parts_are_views(key):
     x = nd.array(A)
     part = x[key]
@@ -97,7 +140,9 @@ def test_contiguous_parts_are_views(key):
     np.testing.assert_array_equal(x.asnumpy(), wanted)
 
 
-@pytest.mark.parametrize("key", [(slice(None), 0), slice(None, None, -1), (0, slice(None), slice(0, 2)), [0, 1]])
+@pytest.mark.parametrize(
+    "key", [(slice(None), 0), slice(None, None, -1), (0, slice(None), slice(0, 2)), [0, 1]]
+)
 def test_other_parts_are_copies(key):
     x = nd.array(A)
     x[key][:] = -1
@@ -111,7 +156,7 @@ def test_views_of_views_and_reshape_share_memory():
     x[1][:] = x[0]
     np.testing.assert_array_equal(x.asnumpy()[1], A[0])
     x = nd.array(np.arange(5))
-    x[1:] = x[:-1]                               # overlapping parts
+    x[1:] = x[:-1]  # overlapping parts
     np.testing.assert_array_equal(x.asnumpy(), [0, 0, 1, 2, 3])
 
 
@@ -145,16 +190,25 @@ def test_assignment_broadcasts_and_converts():
     n[1:] = nd.array([3.9, -3.9])
     assert n.asnumpy().tolist() == [2, 3, -3]
     big = nd.zeros((2,), dtype="int64")
-    big[0] = 2 ** 60 + 1
-    assert big.asnumpy()[0] == 2 ** 60 + 1
+    big[0] = 2**60 + 1
+    assert big.asnumpy()[0] == 2**60 + 1
 
 
-@pytest.mark.parametrize("key, kind, rule", [
-    (5, IndexError, "index 5 is out of bounds for axis 0 with size 2"), (-3, IndexError, "out of bounds"),
-    ([0, 5], IndexError, "index 5 is out of bounds"), ((0, 0, 0, 0), IndexError, "too many indices"),
-    ((Ellipsis, Ellipsis), IndexError, "single Ellipsis"), (1.5, ValueError, "does not support a key of type float"),
-    ("x", ValueError, "does not support"), (slice(None, None, 0), ValueError, "slice step cannot be zero"),
-    (([0, 1], [0, 1, 2]), ValueError, "must broadcast together"), ([[0, 1], [1]], ValueError, "inhomogeneous")])
+@pytest.mark.parametrize(
+    "key, kind, rule",
+    [
+        (5, IndexError, "index 5 is out of bounds for axis 0 with size 2"),
+        (-3, IndexError, "out of bounds"),
+        ([0, 5], IndexError, "index 5 is out of bounds"),
+        ((0, 0, 0, 0), IndexError, "too many indices"),
+        ((Ellipsis, Ellipsis), IndexError, "single Ellipsis"),
+        (1.5, ValueError, "does not support a key of type float"),
+        ("x", ValueError, "does not support"),
+        (slice(None, None, 0), ValueError, "slice step cannot be zero"),
+        (([0, 1], [0, 1, 2]), ValueError, "must broadcast together"),
+        ([[0, 1], [1]], ValueError, "inhomogeneous"),
+    ],
+)
 def test_bad_keys_are_refused_and_change_nothing(key, kind, rule):
     x = nd.array(A)
     with pytest.raises(kind, match=rule):
@@ -164,8 +218,16 @@ def test_bad_keys_are_refused_and_change_nothing(key, kind, rule):
     np.testing.assert_array_equal(x.asnumpy(), A)
 
 
-@pytest.mark.parametrize("value, kind", [([1, 2, 3], ValueError), (nd.zeros((2, 2)), ValueError), ("x", TypeError),
-                                         (None, TypeError), ([[1, 2], [3]], TypeError)])
+@pytest.mark.parametrize(
+    "value, kind",
+    [
+        ([1, 2, 3], ValueError),
+        (nd.zeros((2, 2)), ValueError),
+        ("x", TypeError),
+        (None, TypeError),
+        ([[1, 2], [3]], TypeError),
+    ],
+)
 def test_bad_values_are_refused_and_change_nothing(value, kind):
     x = nd.array(A)
     for key in (slice(None), (slice(None), slice(None), slice(None, None, 2)), 0):
@@ -193,17 +255,21 @@ def test_recorded_arrays_refuse_assignment():
         with pytest.raises(mx.MXNetError, match="Inplace operations"):
             fresh[0] = x[0]
         assert fresh.asnumpy().tolist() == [0, 0, 0]
-        fresh[:] = x                             # a whole array may become a recorded value
+        fresh[:] = x  # a whole array may become a recorded value
         z = fresh * fresh
     z.backward()
     assert x.grad.asnumpy().tolist() == [2, 2, 2]
-    y[0] = 5                                     # outside record: allowed
+    y[0] = 5  # outside record: allowed
     assert y.asnumpy().tolist() == [5, 2, 2]
 
 
 def test_len_iteration_and_contains():
     x = nd.array(A)
-    assert len(x) == 2 and [p.shape for p in x] == [(3, 4)] * 2 and [float(v) for v in nd.arange(3)] == [0, 1, 2]
+    assert (
+        len(x) == 2
+        and [p.shape for p in x] == [(3, 4)] * 2
+        and [float(v) for v in nd.arange(3)] == [0, 1, 2]
+    )
     assert 5.0 in x and 99 not in x
     for f in (len, iter):
         with pytest.raises(TypeError, match="0-d"):

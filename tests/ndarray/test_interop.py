@@ -1,4 +1,5 @@
 """DLPack in both directions, from_numpy, __array__, and what NumPy must not do."""
+
 import gc
 import weakref
 
@@ -7,7 +8,20 @@ import plait as mx
 import pytest
 from plait import nd
 
-DTYPES = ["float32", "float64", "float16", "uint8", "int32", "int8", "int64", "int16", "uint16", "uint32", "uint64", "bool"]
+DTYPES = [
+    "float32",
+    "float64",
+    "float16",
+    "uint8",
+    "int32",
+    "int8",
+    "int64",
+    "int16",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -53,8 +67,15 @@ def test_from_dlpack_copies_what_it_cannot_share():
     assert values[1, 2] == 5 and fixed.tolist() == [0, 1, 2] and y.asnumpy().tolist() == [5, 5, 5]
 
 
-@pytest.mark.parametrize("export", [nd.to_dlpack_for_write, nd.to_dlpack_for_read,
-                                    lambda x: x.to_dlpack_for_write(), lambda x: x.__dlpack__(max_version=(1, 0))])
+@pytest.mark.parametrize(
+    "export",
+    [
+        nd.to_dlpack_for_write,
+        nd.to_dlpack_for_read,
+        lambda x: x.to_dlpack_for_write(),
+        lambda x: x.__dlpack__(max_version=(1, 0)),
+    ],
+)
 def test_capsules(export):
     x = nd.ones((2, 2))
     y = nd.from_dlpack(export(x))
@@ -132,9 +153,20 @@ def test_array_protocol_of_numpy_2():
 
 def test_numpy_does_not_compute_on_ndarrays():
     x, one = nd.array([1.5]), np.ones(1)
-    for f in (lambda: x + one, lambda: one + x, lambda: np.add(x, 1), lambda: np.sin(x), lambda: x == one,
-              lambda: x + [1], lambda: x + "5", lambda: x + None, lambda: x + np.ones(())):
+    for f in (
+        lambda: x + one,
+        lambda: one + x,
+        lambda: np.add(x, 1),
+        lambda: np.sin(x),
+        lambda: x == one,
+        lambda: x + [1],
+        lambda: x + "5",
+        lambda: x + None,
+        lambda: x + np.ones(()),
+    ):
         for _ in range(2):
             with pytest.raises(TypeError):
                 f()
-    assert (np.sqrt(4.0) * x).asnumpy().tolist() == [3] and (x / np.float32(2)).asnumpy().tolist() == [0.75]
+    assert (np.sqrt(4.0) * x).asnumpy().tolist() == [3] and (
+        x / np.float32(2)
+    ).asnumpy().tolist() == [0.75]

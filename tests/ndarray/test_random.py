@@ -1,4 +1,5 @@
 """nd.random: moments, seeds, parameters as numbers and arrays, bad parameters."""
+
 import random
 
 import numpy as np
@@ -7,16 +8,20 @@ import pytest
 from plait import nd
 
 N = 40000
-DRAWS = {            # distribution: (call, mean, standard deviation)
-    "uniform": (lambda **k: nd.random.uniform(-1, 3, **k), 1, 4 / 12 ** 0.5),
+DRAWS = {  # distribution: (call, mean, standard deviation)
+    "uniform": (lambda **k: nd.random.uniform(-1, 3, **k), 1, 4 / 12**0.5),
     "normal": (lambda **k: nd.random.normal(2, 3, **k), 2, 3),
     "randn": (lambda shape, **k: nd.random.randn(*shape, loc=1, scale=2, **k), 1, 2),
     "randint": (lambda **k: nd.random.randint(-2, 4, **k), 0.5, (35 / 12) ** 0.5),
     "exponential": (lambda **k: nd.random.exponential(2, **k), 2, 2),
-    "gamma": (lambda **k: nd.random.gamma(3, 2, **k), 6, 12 ** 0.5),
+    "gamma": (lambda **k: nd.random.gamma(3, 2, **k), 6, 12**0.5),
     "poisson": (lambda **k: nd.random.poisson(4, **k), 4, 2),
-    "negative_binomial": (lambda **k: nd.random.negative_binomial(5, 0.4, **k), 7.5, 18.75 ** 0.5),
-    "generalized_negative_binomial": (lambda **k: nd.random.generalized_negative_binomial(2, 0.5, **k), 2, 2),
+    "negative_binomial": (lambda **k: nd.random.negative_binomial(5, 0.4, **k), 7.5, 18.75**0.5),
+    "generalized_negative_binomial": (
+        lambda **k: nd.random.generalized_negative_binomial(2, 0.5, **k),
+        2,
+        2,
+    ),
 }
 
 
@@ -25,13 +30,14 @@ def test_moments(name):
     draw, mean, deviation = DRAWS[name]
     mx.random.seed(7)
     x = draw(shape=(N,)).asnumpy().astype("float64")
-    assert abs(x.mean() - mean) < 5 * deviation / N ** 0.5
+    assert abs(x.mean() - mean) < 5 * deviation / N**0.5
     assert abs(x.std() / deviation - 1) < 0.05
 
 
 def test_the_seed_decides():
     def draw():
         return [nd.random.uniform(shape=(5,)).asnumpy(), nd.random.normal(shape=(3,)).asnumpy()]
+
     mx.random.seed(3)
     first, second = draw(), draw()
     mx.random.seed(3, ctx=mx.cpu(0))
@@ -48,6 +54,7 @@ def test_seed_all_seeds_python_and_numpy_too():
     def draw():
         mx.seed_all(5)
         return nd.random.uniform(shape=(2,)).asnumpy().tolist(), random.random(), np.random.rand()
+
     assert draw() == draw()
 
 
@@ -55,7 +62,10 @@ def test_shapes_and_dtypes():
     assert nd.random.uniform().shape == (1,) and nd.random.uniform(0, 1, 3).shape == (3,)
     assert nd.random.uniform(shape=(2, 3), dtype="float16").dtype == np.float16
     assert nd.random.uniform(shape=(2,), dtype=np.float64).dtype == np.float64
-    assert nd.random.randint(0, 5, (3,)).dtype == np.int32 and nd.random.randint(0, 5, 3, dtype="int64").dtype == np.int64
+    assert (
+        nd.random.randint(0, 5, (3,)).dtype == np.int32
+        and nd.random.randint(0, 5, 3, dtype="int64").dtype == np.int64
+    )
     assert nd.random.poisson(3, (4,)).dtype == np.float32 and nd.random.randn(2, 3).shape == (2, 3)
     out = nd.zeros((3,))
     assert nd.random.normal(out=out) is out and out.asnumpy().any()
@@ -93,10 +103,18 @@ def test_shuffle_and_like():
     assert like.shape == (2, 3) and like.dtype == np.float64
 
 
-@pytest.mark.parametrize("call", [
-    lambda: nd.random.uniform(shape=(2,), dtype="int32"), lambda: nd.random.normal(0, -1, 3), lambda: nd.random.randint(5, 5),
-    lambda: nd.random.uniform(shape=(2,), out=nd.zeros((3,))), lambda: nd.random.uniform("a", 1),
-    lambda: nd.random.uniform(shape=(2,), nonsense=1), lambda: nd.random.poisson(-1, 2)])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: nd.random.uniform(shape=(2,), dtype="int32"),
+        lambda: nd.random.normal(0, -1, 3),
+        lambda: nd.random.randint(5, 5),
+        lambda: nd.random.uniform(shape=(2,), out=nd.zeros((3,))),
+        lambda: nd.random.uniform("a", 1),
+        lambda: nd.random.uniform(shape=(2,), nonsense=1),
+        lambda: nd.random.poisson(-1, 2),
+    ],
+)
 def test_bad_parameters(call):
     with pytest.raises((mx.MXNetError, ValueError)):
         call().wait_to_read()

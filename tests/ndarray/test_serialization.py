@@ -1,4 +1,6 @@
-"""nd.save, nd.load: bytes of the real MXNet, every version and dtype, damaged files, atomic writing, pickling."""
+"""nd.save, nd.load: bytes of the real MXNet, every version and dtype, damaged files, atomic
+writing, pickling."""
+
 import copy
 import pickle
 import struct
@@ -10,8 +12,21 @@ import pytest
 from plait import nd
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-DTYPES = ["float32", "float64", "float16", "uint8", "int32", "int8", "int64", "bool", "int16", "uint16", "uint32",
-          "uint64", "bfloat16"]
+DTYPES = [
+    "float32",
+    "float64",
+    "float16",
+    "uint8",
+    "int32",
+    "int8",
+    "int64",
+    "bool",
+    "int16",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bfloat16",
+]
 
 
 @pytest.mark.parametrize("name", ["list.nd", "dtypes.nd"])
@@ -34,19 +49,39 @@ def test_list_and_dtypes_of_mxnet():
 def test_known_bytes():
     content = nd.save_tobuffer({"arg:w": nd.array([[1, 2, 3], [4, 5, 6]])})
     assert content.hex() == (
-        "1201000000000000" "0000000000000000" "0100000000000000" "c9fa93f9" "00000000" "02000000" "0200000000000000"
-        "0300000000000000" "01000000" "00000000" "00000000"
-        + np.arange(1, 7, dtype="<f4").tobytes().hex() + "0100000000000000" "0500000000000000" + b"arg:w".hex())
+        "1201000000000000"
+        "0000000000000000"
+        "0100000000000000"
+        "c9fa93f9"
+        "00000000"
+        "02000000"
+        "0200000000000000"
+        "0300000000000000"
+        "01000000"
+        "00000000"
+        "00000000"
+        + np.arange(1, 7, dtype="<f4").tobytes().hex()
+        + "01000000000000000500000000000000"
+        + b"arg:w".hex()
+    )
 
 
 def test_versions_0_1_and_3():
-    old, = nd.load(FIXTURES / "legacy_ndarray.v0")[:1]
+    (old,) = nd.load(FIXTURES / "legacy_ndarray.v0")[:1]
     np.testing.assert_array_equal(old.asnumpy().reshape(-1), np.arange(old.size))
     new = nd.load(FIXTURES / "numpy.npx")
     assert new["scalar"].shape == () and float(new["scalar"]) == 3 and new["empty"].shape == (0, 4)
-    v1 = struct.pack("<QQQIi2qiii", 0x112, 0, 1, 0xF993FAC8, 2, 1, 2, 1, 0, 4) + struct.pack("<2i", 7, 8) + bytes(8)
-    loaded, = nd.load_frombuffer(v1)
-    assert loaded.shape == (1, 2) and loaded.asnumpy().tolist() == [[7, 8]] and loaded.dtype == np.int32
+    v1 = (
+        struct.pack("<QQQIi2qiii", 0x112, 0, 1, 0xF993FAC8, 2, 1, 2, 1, 0, 4)
+        + struct.pack("<2i", 7, 8)
+        + bytes(8)
+    )
+    (loaded,) = nd.load_frombuffer(v1)
+    assert (
+        loaded.shape == (1, 2)
+        and loaded.asnumpy().tolist() == [[7, 8]]
+        and loaded.dtype == np.int32
+    )
 
 
 def test_sparse_arrays_are_loaded_dense_with_one_warning():
@@ -62,8 +97,10 @@ def test_sparse_arrays_are_loaded_dense_with_one_warning():
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 3), (1,)])
 def test_every_dtype_and_shape_round_trips(dtype, shape):
     x = nd.array(np.arange(np.prod(shape, dtype=int)).reshape(shape) % 2, dtype=dtype)
-    y, = nd.load_frombuffer(nd.save_tobuffer([x]))
-    assert y.shape == shape and y.dtype == x.dtype and y.asnumpy().tobytes() == x.asnumpy().tobytes()
+    (y,) = nd.load_frombuffer(nd.save_tobuffer([x]))
+    assert (
+        y.shape == shape and y.dtype == x.dtype and y.asnumpy().tobytes() == x.asnumpy().tobytes()
+    )
 
 
 def test_names_and_empty_collections(tmp_path):
@@ -83,13 +120,21 @@ def test_every_truncation_is_noticed():
             nd.load_frombuffer(content[:n])
 
 
-@pytest.mark.parametrize("at, value, rule", [
-    (0, 0x113, "must start with the number 0x112"), (16, 1 << 60, "arrays"), (24, 0xF993FACB, "unknown number"),
-    (28, 7, "unknown storage type"), (32, 65, "dimensions"), (32, 0xFFFFFFFF, "dimensions")])
+@pytest.mark.parametrize(
+    "at, value, rule",
+    [
+        (0, 0x113, "must start with the number 0x112"),
+        (16, 1 << 60, "arrays"),
+        (24, 0xF993FACB, "unknown number"),
+        (28, 7, "unknown storage type"),
+        (32, 65, "dimensions"),
+        (32, 0xFFFFFFFF, "dimensions"),
+    ],
+)
 def test_foreign_bytes_are_refused(at, value, rule):
     content = bytearray((FIXTURES / "list.nd").read_bytes())
     size = 8 if value >= 1 << 32 or at == 0 else 4
-    content[at:at + size] = value.to_bytes(size, "little")
+    content[at : at + size] = value.to_bytes(size, "little")
     with pytest.raises(mx.MXNetError, match=rule):
         nd.load_frombuffer(content)
 
@@ -120,8 +165,16 @@ def test_missing_and_foreign_files(tmp_path):
         nd.load(tmp_path / "x.txt")
 
 
-@pytest.mark.parametrize("data, kind", [(5, ValueError), ((nd.ones((1,)),), ValueError), ([1], TypeError),
-                                        ({"a": 1}, TypeError), ({1: nd.ones((1,))}, TypeError)])
+@pytest.mark.parametrize(
+    "data, kind",
+    [
+        (5, ValueError),
+        ((nd.ones((1,)),), ValueError),
+        ([1], TypeError),
+        ({"a": 1}, TypeError),
+        ({1: nd.ones((1,))}, TypeError),
+    ],
+)
 def test_bad_data_leaves_the_old_file(data, kind, tmp_path):
     path = tmp_path / "x.params"
     nd.save(path, nd.ones((2,)))

@@ -1,4 +1,6 @@
-"""The tape: what it keeps alive, what backward computes, cycles, memory over many steps, depth, aliasing."""
+"""The tape: what it keeps alive, what backward computes, cycles, memory over many steps, depth,
+aliasing."""
+
 import gc
 
 import numpy as np
@@ -19,23 +21,36 @@ def used():
 
 def plan(name, *arrays, **attrs):
     op = lookup(name)
-    return make_plan(op, op.parse(attrs) | ({"train": True} if op.train_aware else {}), [a._spec for a in arrays], mx.cpu())
+    return make_plan(
+        op,
+        op.parse(attrs) | ({"train": True} if op.train_aware else {}),
+        [a._spec for a in arrays],
+        mx.cpu(),
+    )
 
 
-# ---- what is kept ---------------------------------------------------------------------------------------------------
+# ---- what is kept --------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("name, attrs, unread, saved", [
-    ("relu", {}, (None,), (0,)),                 # all unread: the tuple of Nones that stands for the inputs
-    ("square", {}, (), ()),
-    ("broadcast_mul", {}, (), ()),
-    ("broadcast_add", {}, (None, None), ()),
-    ("dot", {}, (), ()),
-    ("Dropout", {"p": 0.5}, (None,), (1,)),
-    ("FullyConnected", {"num_hidden": 3}, (2,), ()),
-    ("BlockGrad", {}, (None,), ())])
+
+@pytest.mark.parametrize(
+    "name, attrs, unread, saved",
+    [
+        # all unread: the tuple of Nones that stands for the inputs
+        ("relu", {}, (None,), (0,)),
+        ("square", {}, (), ()),
+        ("broadcast_mul", {}, (), ()),
+        ("broadcast_add", {}, (None, None), ()),
+        ("dot", {}, (), ()),
+        ("Dropout", {"p": 0.5}, (None,), (1,)),
+        ("FullyConnected", {"num_hidden": 3}, (2,), ()),
+        ("BlockGrad", {}, (None,), ()),
+    ],
+)
 def test_the_gradient_tells_what_to_keep(name, attrs, unread, saved):
     x = nd.ones((3, 3))
-    inputs = [x, x, nd.ones((3,))][:{"FullyConnected": 3, "broadcast_mul": 2, "broadcast_add": 2, "dot": 2}.get(name, 1)]
+    inputs = [x, x, nd.ones((3,))][
+        : {"FullyConnected": 3, "broadcast_mul": 2, "broadcast_add": 2, "dot": 2}.get(name, 1)
+    ]
     assert unread_and_saved(plan(name, *inputs, **attrs)) == (unread, saved)
 
 
@@ -45,9 +60,9 @@ def test_memory_that_no_gradient_reads_is_freed_at_once():
     x.attach_grad()
     before = used()
     with autograd.record():
-        y = nd.relu(x + 1.0)             # x + 1 goes, relu's output stays
+        y = nd.relu(x + 1.0)  # x + 1 goes, relu's output stays
         assert used() - before == mb
-        z = y * 2 - 3                    # and nothing of y * 2
+        z = y * 2 - 3  # and nothing of y * 2
         assert used() - before == 2 * mb
         del y
         assert used() - before == 2 * mb
@@ -88,7 +103,7 @@ def test_unread_arrays_in_gradients_of_gradients():
     x.attach_grad()
     with autograd.record():
         y = nd.sigmoid(nd.relu(x + 1.0) * 2 + x)
-        dx, = autograd.grad(y, [x], create_graph=True)
+        (dx,) = autograd.grad(y, [x], create_graph=True)
         loss = (dx * dx).sum()
     loss.backward()
     t, up = x.asnumpy().astype("float64"), np.array([3.0, 1.0, 3.0])
@@ -98,7 +113,8 @@ def test_unread_arrays_in_gradients_of_gradients():
     np.testing.assert_allclose(x.grad.asnumpy(), 2 * d1 * up * d2 * up * up, rtol=1e-4, atol=1e-6)
 
 
-# ---- aliasing -------------------------------------------------------------------------------------------------------
+# ---- aliasing ------------------------------------------------------------------------------------
+
 
 def test_a_gradient_array_may_be_data_too():
     x, w = nd.ones((3,)), nd.ones((3,)) * 2
@@ -124,11 +140,17 @@ def test_a_gradient_may_be_the_head_gradient():
     np.testing.assert_array_equal(w.grad.asnumpy(), [5] * 3)
 
 
-# ---- many steps -----------------------------------------------------------------------------------------------------
+# ---- many steps ----------------------------------------------------------------------------------
+
 
 def training(hybrid):
     net = gluon.nn.HybridSequential()
-    net.add(gluon.nn.Dense(16, activation="relu"), gluon.nn.BatchNorm(), gluon.nn.Dropout(0.3), gluon.nn.Dense(4))
+    net.add(
+        gluon.nn.Dense(16, activation="relu"),
+        gluon.nn.BatchNorm(),
+        gluon.nn.Dropout(0.3),
+        gluon.nn.Dense(4),
+    )
     net.initialize()
     if hybrid:
         net.hybridize()
@@ -142,6 +164,7 @@ def training(hybrid):
         loss.backward()
         trainer.step(8)
         return loss
+
     return step
 
 
@@ -208,7 +231,8 @@ def test_a_tape_50000_deep_is_freed_without_recursion():
     assert x.grad.asnumpy().tolist() == [1, 1]
 
 
-# ---- states ---------------------------------------------------------------------------------------------------------
+# ---- states --------------------------------------------------------------------------------------
+
 
 def test_errors_leave_the_recording_state_as_it_was():
     x = nd.ones((2, 3))
@@ -224,8 +248,12 @@ def test_errors_leave_the_recording_state_as_it_was():
     def fails():
         with autograd.record():
             Wrong()(x).backward()
-    for call, error in ((lambda: nd.dot(x, x), MXNetError), (fails, KeyError),
-                        (lambda: autograd.grad(x * 2, [nd.ones((1,))]), MXNetError)):
+
+    for call, error in (
+        (lambda: nd.dot(x, x), MXNetError),
+        (fails, KeyError),
+        (lambda: autograd.grad(x * 2, [nd.ones((1,))]), MXNetError),
+    ):
         for recording in (False, True):
             with pytest.raises(error), autograd.record() if recording else autograd.pause():
                 call()

@@ -1,4 +1,6 @@
-"""A recurrent network from scratch whose state goes from batch to batch, gradients clipped. Prints the losses."""
+"""A recurrent network from scratch whose state goes from batch to batch, gradients clipped. Prints
+the losses."""
+
 import mxnet as mx
 import numpy as np
 from mxnet import autograd, nd
@@ -13,15 +15,20 @@ def _one(shape):
     return nd.array(rs.normal(scale=0.1, size=shape))
 
 
-params = [_one((num_inputs, num_hiddens)), _one((num_hiddens, num_hiddens)), nd.zeros(num_hiddens),
-          _one((num_hiddens, num_inputs)), nd.zeros(num_inputs)]
+params = [
+    _one((num_inputs, num_hiddens)),
+    _one((num_hiddens, num_hiddens)),
+    nd.zeros(num_hiddens),
+    _one((num_hiddens, num_inputs)),
+    nd.zeros(num_inputs),
+]
 for param in params:
     param.attach_grad()
 
 
 def rnn(inputs, state):
     W_xh, W_hh, b_h, W_hq, b_q = params
-    H, = state
+    (H,) = state
     outputs = []
     for X in inputs:
         H = nd.tanh(nd.dot(X, W_xh) + nd.dot(H, W_hh) + b_h)
@@ -32,7 +39,7 @@ def rnn(inputs, state):
 def grad_clipping(theta, ctx):
     norm = nd.array([0], ctx)
     for param in params:
-        norm += (param.grad ** 2).sum()
+        norm += (param.grad**2).sum()
     norm = norm.sqrt().asscalar()
     if norm > theta:
         for param in params:
@@ -42,7 +49,7 @@ def grad_clipping(theta, ctx):
 loss = gloss.SoftmaxCrossEntropyLoss()
 state = (nd.zeros(shape=(batch_size, num_hiddens)),)
 for i in range(0, 4 * num_steps, num_steps):
-    X, Y = corpus[:, i:i + num_steps], corpus[:, i + 1:i + num_steps + 1]
+    X, Y = corpus[:, i : i + num_steps], corpus[:, i + 1 : i + num_steps + 1]
     for s in state:
         s.detach()
     with autograd.record():

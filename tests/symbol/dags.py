@@ -1,4 +1,6 @@
-"""Random typed graphs for property tests: operators over shared values, and their evaluation node by node."""
+"""Random typed graphs for property tests: operators over shared values, and their evaluation node
+by node."""
+
 from hypothesis import strategies as st
 from plait import cpu, nd
 from plait.kernels.plan import make_plan, scalars_of
@@ -28,10 +30,42 @@ def _dropout(draw, x):
     return F.Dropout(x, p=draw(st.sampled_from((0.0, 0.5))))
 
 
-UNARY = (*map(_one, ("negative", "tanh", "sigmoid", "relu", "square", "_copy", "BlockGrad", "zeros_like", "ones_like", "exp",
-                     "transpose", "Flatten", "abs", "add_n")),
-         *map(_scalar, ("_mul_scalar", "_plus_scalar", "_minus_scalar", "_div_scalar", "_rminus_scalar", "_maximum_scalar")),
-         _one("sum", axis=0, keepdims=True), _one("Cast", dtype="float32"), _same_size, _same_size)
+UNARY = (
+    *map(
+        _one,
+        (
+            "negative",
+            "tanh",
+            "sigmoid",
+            "relu",
+            "square",
+            "_copy",
+            "BlockGrad",
+            "zeros_like",
+            "ones_like",
+            "exp",
+            "transpose",
+            "Flatten",
+            "abs",
+            "add_n",
+        ),
+    ),
+    *map(
+        _scalar,
+        (
+            "_mul_scalar",
+            "_plus_scalar",
+            "_minus_scalar",
+            "_div_scalar",
+            "_rminus_scalar",
+            "_maximum_scalar",
+        ),
+    ),
+    _one("sum", axis=0, keepdims=True),
+    _one("Cast", dtype="float32"),
+    _same_size,
+    _same_size,
+)
 BINARY = ("broadcast_add", "broadcast_mul", "broadcast_sub", "broadcast_maximum", "broadcast_div")
 SOURCES = ("_zeros", "_ones")
 
@@ -43,7 +77,10 @@ def _fits(a, b):
 @st.composite
 def graphs(draw, random=False, max_nodes=25):
     """(outputs, variables): outputs may be variables, views, constants, or the same value twice."""
-    variables = [variable(f"x{i}", _type(draw(st.sampled_from(SHAPES)))) for i in range(draw(st.integers(1, 3)))]
+    variables = [
+        variable(f"x{i}", _type(draw(st.sampled_from(SHAPES))))
+        for i in range(draw(st.integers(1, 3)))
+    ]
     values = list(variables)
     for _ in range(draw(st.integers(1, max_nodes))):
         kind = draw(st.integers(0, 9))
@@ -72,19 +109,23 @@ def _type(shape):
 def draw_arrays(variables, seed, special=False):
     """Arrays for variables: normal numbers; special: mixed with NaN, infinities and both zeros."""
     import numpy as np
+
     rng = np.random.default_rng(seed)
     arrays = []
     for v in variables:
         x = rng.normal(size=v.shape).astype("float32")
         if special:
-            odd = rng.choice(np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], "float32"), size=v.shape)
+            odd = rng.choice(
+                np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], "float32"), size=v.shape
+            )
             x = np.where(rng.random(v.shape) < 0.4, odd, x).astype("float32")
         arrays.append(nd.array(x))
     return arrays
 
 
 def evaluate(outputs, variables, arrays):
-    """The outputs, each operator called by itself: what every pass and every program must give, bit for bit."""
+    """The outputs, each operator called by itself: what every pass and every program must give, bit
+    for bit."""
     known = dict(zip(variables, arrays))
     for node in topological(outputs):
         if node.op is not None:
@@ -96,7 +137,9 @@ def evaluate(outputs, variables, arrays):
 
 
 def bits(array):
-    """The bytes of an array; NaNs of any sign and payload are one, all else is told apart, -0.0 from 0.0 too."""
+    """The bytes of an array; NaNs of any sign and payload are one, all else is told apart, -0.0
+    from 0.0 too."""
     import numpy as np
+
     x = array.asnumpy()
     return x.shape, str(x.dtype), np.where(np.isnan(x), np.float32("nan"), x).tobytes()

@@ -1,4 +1,5 @@
-"""Graphs that are compared with MXNet 1.9.1: builders of (symbol, input shapes). They run under MXNet and under plait."""
+"""Graphs that are compared with MXNet 1.9.1: builders of (symbol, input shapes). They run under
+MXNet and under plait."""
 
 
 def mlp(mx):
@@ -8,24 +9,32 @@ def mlp(mx):
 
 
 def convolution(mx):
-    net = mx.sym.Convolution(mx.sym.var("data"), kernel=(3, 3), pad=(1, 1), num_filter=4, name="conv")
+    net = mx.sym.Convolution(
+        mx.sym.var("data"), kernel=(3, 3), pad=(1, 1), num_filter=4, name="conv"
+    )
     net = mx.sym.BatchNorm(net, fix_gamma=False, eps=1e-4, name="bn")
     net = mx.sym.Pooling(mx.sym.relu(net), kernel=(2, 2), stride=(2, 2), pool_type="avg")
     return mx.sym.Flatten(net), {"data": (2, 3, 6, 6)}
 
 
 def classifier(mx):
-    net = mx.sym.LeakyReLU(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=4), act_type="elu", slope=0.5)
+    net = mx.sym.LeakyReLU(
+        mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=4), act_type="elu", slope=0.5
+    )
     return mx.sym.SoftmaxOutput(net, name="softmax"), {"data": (5, 3)}
 
 
-def prelu(mx):       # alone: after a FullyConnected, MXNet's gradient of gamma is wrong (it shares memory)
+# alone: after a FullyConnected, MXNet's gradient of gamma is wrong (it shares memory)
+def prelu(mx):
     return mx.sym.LeakyReLU(mx.sym.var("x"), act_type="prelu", name="prelu"), {"x": (3, 4)}
 
 
 def arithmetic(mx):
     a, b = mx.sym.var("a"), mx.sym.var("b")
-    return (a + b) * (a - 2) / (3 + b * b) - (1.5 - a) + 2 / (b * b + 1) - a ** 2 + (-b), {"a": (2, 3), "b": (2, 3)}
+    return (a + b) * (a - 2) / (3 + b * b) - (1.5 - a) + 2 / (b * b + 1) - a**2 + (-b), {
+        "a": (2, 3),
+        "b": (2, 3),
+    }
 
 
 def broadcasting(mx):
@@ -43,8 +52,9 @@ def shapes(mx):
 
 def joined(mx):
     a, b = mx.sym.var("a"), mx.sym.var("b")
-    return mx.sym.Group([mx.sym.Concat(a, b, dim=1, name="cat"), mx.sym.stack(a, b, axis=0),
-                         mx.sym.add_n(a, b, a)]), {"a": (2, 3), "b": (2, 3)}
+    return mx.sym.Group(
+        [mx.sym.Concat(a, b, dim=1, name="cat"), mx.sym.stack(a, b, axis=0), mx.sym.add_n(a, b, a)]
+    ), {"a": (2, 3), "b": (2, 3)}
 
 
 def outputs(mx):
@@ -58,7 +68,9 @@ def embedding(mx):
 
 
 def recurrent(mx):
-    net = mx.sym.RNN(mx.sym.var("data"), state_size=3, num_layers=1, mode="lstm", name="lstm", state_outputs=True)
+    net = mx.sym.RNN(
+        mx.sym.var("data"), state_size=3, num_layers=1, mode="lstm", name="lstm", state_outputs=True
+    )
     return mx.sym.Group([net[0], net[2]]), {"data": (4, 2, 3)}
 
 
@@ -70,7 +82,9 @@ def normalised(mx):
 def attributes(mx):
     with mx.AttrScope(ctx_group="one", __stage__="2"):
         x = mx.sym.var("x", shape=(2, 3), lr_mult=0.5, dtype="float32")
-        net = mx.sym.FullyConnected(x, num_hidden=2, name="fc", attr={"wd_mult": "0.1", "__note__": 'a "b"\\c\n'})
+        net = mx.sym.FullyConnected(
+            x, num_hidden=2, name="fc", attr={"wd_mult": "0.1", "__note__": 'a "b"\\c\n'}
+        )
     with mx.name.Prefix("pre_"):
         return mx.sym.relu(net) + mx.sym.ones((2, 2)), {}
 
@@ -81,25 +95,54 @@ def unrolled(mx):
     for t in range(3):
         x = mx.sym.slice_axis(sequence, axis=0, begin=t, end=t + 1)
         x = mx.sym.Reshape(x, shape=(-3, -2))
-        h = mx.sym.tanh(mx.sym.FullyConnected(mx.sym.concat(x, h, dim=1), weight, bias, num_hidden=4, name=f"t{t}"))
+        h = mx.sym.tanh(
+            mx.sym.FullyConnected(
+                mx.sym.concat(x, h, dim=1), weight, bias, num_hidden=4, name=f"t{t}"
+            )
+        )
     return h, {"x": (3, 2, 5)}
 
 
-GRAPHS = {f.__name__: f for f in (mlp, convolution, classifier, prelu, arithmetic, broadcasting, shapes, joined,
-                                  outputs, embedding, recurrent, normalised, attributes, unrolled)}
+GRAPHS = {
+    f.__name__: f
+    for f in (
+        mlp,
+        convolution,
+        classifier,
+        prelu,
+        arithmetic,
+        broadcasting,
+        shapes,
+        joined,
+        outputs,
+        embedding,
+        recurrent,
+        normalised,
+        attributes,
+        unrolled,
+    )
+}
 
 
 def inputs(np, name, arguments, shapes):
     """Values of the arguments: the same under both frameworks."""
     rng = np.random.RandomState(sum(map(ord, name)))
-    return {k: rng.randint(0, 4, s).astype("float32") if (name, k) in (("embedding", "data"), ("classifier", "softmax_label"))
-            else rng.uniform(-1, 1, s).astype("float32") for k, s in zip(arguments, shapes)}
+    return {
+        k: (
+            rng.randint(0, 4, s).astype("float32")
+            if (name, k) in (("embedding", "data"), ("classifier", "softmax_label"))
+            else rng.uniform(-1, 1, s).astype("float32")
+        )
+        for k, s in zip(arguments, shapes)
+    }
 
 
 def record(path):
-    """Writes what MXNet makes of the graphs: their JSON, outputs, gradients. Run once under MXNet: see the tests."""
+    """Writes what MXNet makes of the graphs: their JSON, outputs, gradients. Run once under MXNet:
+    see the tests."""
     import mxnet as mx
     import numpy as np
+
     saved = {}
     for name, build in GRAPHS.items():
         with mx.name.NameManager():
@@ -107,13 +150,19 @@ def record(path):
         arg_shapes, _, aux_shapes = net.infer_shape(**given)
         values = inputs(np, name, net.list_arguments(), arg_shapes)
         aux = {k: mx.nd.ones(s) for k, s in zip(net.list_auxiliary_states(), aux_shapes)}
-        grads = {k: mx.nd.zeros(v.shape) for k, v in values.items() if (name, k) != ("embedding", "data")}
+        grads = {
+            k: mx.nd.zeros(v.shape) for k, v in values.items() if (name, k) != ("embedding", "data")
+        }
         ex = net.bind(mx.cpu(), {k: mx.nd.array(v) for k, v in values.items()}, grads, "write", aux)
         outs = ex.forward(is_train=True)
         saved[f"{name}/json"] = np.array(net.tojson())
         for i, out in enumerate(outs):
             saved[f"{name}/out{i}"] = out.asnumpy()
-        ex.backward(None if name == "classifier" else [mx.nd.array(np.cos(np.arange(o.size)).reshape(o.shape)) for o in outs])
+        ex.backward(
+            None
+            if name == "classifier"
+            else [mx.nd.array(np.cos(np.arange(o.size)).reshape(o.shape)) for o in outs]
+        )
         saved.update({f"{name}/grad/{k}": v.asnumpy() for k, v in grads.items()})
         saved.update({f"{name}/aux/{k}": v.asnumpy() for k, v in aux.items()})
         saved.update({f"{name}/predict{i}": o.asnumpy() for i, o in enumerate(ex.forward())})

@@ -1,4 +1,5 @@
 """Tracing: Symbols that know their shapes, and deferred parameters that learn theirs."""
+
 import numpy as np
 import plait as mx
 import pytest
@@ -26,7 +27,10 @@ def test_declared_dtype_counts():
     with tracing():
         x = sym.var("x", shape=(2, 3), dtype="float16")
         w = sym.var("w")
-        assert sym.FullyConnected(x, w, num_hidden=4, no_bias=True).dtype == np.float16 and w.dtype == np.float16
+        assert (
+            sym.FullyConnected(x, w, num_hidden=4, no_bias=True).dtype == np.float16
+            and w.dtype == np.float16
+        )
 
 
 def test_addition_of_different_shapes_broadcasts():
@@ -39,12 +43,27 @@ def test_addition_of_different_shapes_broadcasts():
 def test_zeros_learn_their_shape():
     with tracing():
         state = sym.zeros((1, 0, 3))
-        y = sym.RNN(sym.var("x", shape=(4, 2, 5)), state=state, state_size=3, num_layers=1, mode="gru")
+        y = sym.RNN(
+            sym.var("x", shape=(4, 2, 5)), state=state, state_size=3, num_layers=1, mode="gru"
+        )
         assert y.shape == (4, 2, 3) and state.shape == (1, 2, 3)
 
 
-@pytest.mark.parametrize("key", [0, -1, slice(1, None), (slice(None), 1), (Ellipsis, slice(None, None, 2)), (None, 0),
-                                 (slice(None, None, -1), 2), (0, 1, 2), slice(None), Ellipsis])
+@pytest.mark.parametrize(
+    "key",
+    [
+        0,
+        -1,
+        slice(1, None),
+        (slice(None), 1),
+        (Ellipsis, slice(None, None, 2)),
+        (None, 0),
+        (slice(None, None, -1), 2),
+        (0, 1, 2),
+        slice(None),
+        Ellipsis,
+    ],
+)
 def test_parts_are_those_of_arrays(key):
     x = np.arange(24, dtype="float32").reshape(2, 3, 4)
     with tracing():
@@ -57,7 +76,12 @@ def test_parts_are_those_of_arrays(key):
 def test_wrong_parts():
     with tracing():
         x = sym.var("x", shape=(2, 3))
-        for key, kind in (((0, 0, 0), IndexError), (2, IndexError), ("y", ValueError), ([1, 0], TypeError)):
+        for key, kind in (
+            ((0, 0, 0), IndexError),
+            (2, IndexError),
+            ("y", ValueError),
+            ([1, 0], TypeError),
+        ):
             with pytest.raises(kind):
                 x[key]
 
@@ -65,13 +89,19 @@ def test_wrong_parts():
 def test_errors():
     with tracing():
         x = sym.var("x", shape=(2, 3))
-        with pytest.raises(mx.MXNetError, match=r"shapes must be equal or broadcast[^$]*lhs float32 \(2, 3\)"):
+        with pytest.raises(
+            mx.MXNetError, match=r"shapes must be equal or broadcast[^$]*lhs float32 \(2, 3\)"
+        ):
             x + sym.var("y", shape=(2, 4))
         with pytest.raises(mx.MXNetError, match=r"shape of 'y' is \(0, 3\) and cannot be inferred"):
             sym.broadcast_add(x, sym.var("y", shape=(0, 3)))
-        with pytest.raises(mx.MXNetError, match="'w' has a shape that contradicts the inferred one"):
+        with pytest.raises(
+            mx.MXNetError, match="'w' has a shape that contradicts the inferred one"
+        ):
             sym.FullyConnected(x, sym.var("w", shape=(0, 9)), num_hidden=4, no_bias=True)
-    with pytest.raises(mx.MXNetError, match="has no shape, it is not known before the Symbol is bound"):
+    with pytest.raises(
+        mx.MXNetError, match="has no shape, it is not known before the Symbol is bound"
+    ):
         _ = sym.var("v").shape
 
 
@@ -83,6 +113,9 @@ def test_nd_functions_compose_while_tracing():
         assert mx.nd.concat(x, x, dim=0).shape == (4, 3)
         z = x.copy().detach().as_in_context(mx.cpu())
         assert z._outputs[0].node.op.name == "BlockGrad"
-        with pytest.raises(TypeError, match="type <class 'plait.ndarray.ndarray.NDArray'> not supported[^$]*fix: an array"):
+        with pytest.raises(
+            TypeError,
+            match="type <class 'plait.ndarray.ndarray.NDArray'> not supported[^$]*fix: an array",
+        ):
             x + mx.nd.ones(3)
     assert y.eval(x=mx.nd.ones((2, 3)))[0].asnumpy().tolist() == [3, 3]

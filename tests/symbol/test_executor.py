@@ -1,4 +1,5 @@
 """Executor: bind, simple_bind, forward, backward, gradient requests, reshape, monitor, errors."""
+
 import numpy as np
 import plait as mx
 import pytest
@@ -25,7 +26,11 @@ def product():
 def test_bind_and_gradients(as_list):
     s, a, b = product()
     grads = [mx.nd.zeros(3), mx.nd.zeros(3)]
-    ex = s.bind(mx.cpu(), [a, b] if as_list else {"b": b, "a": a}, grads if as_list else {"a": grads[0], "b": grads[1]})
+    ex = s.bind(
+        mx.cpu(),
+        [a, b] if as_list else {"b": b, "a": a},
+        grads if as_list else {"a": grads[0], "b": grads[1]},
+    )
     out = ex.forward(is_train=True)[0]
     ex.backward(mx.nd.array([1, 10, 100]))
     np.testing.assert_array_equal(out.asnumpy(), [4, 10, 18])
@@ -58,7 +63,9 @@ def test_an_argument_that_no_output_depends_on_gets_zeros():
     ex = s.bind(mx.cpu(), [mx.nd.ones(2)] * 2, [mx.nd.ones(2), mx.nd.zeros(2)])
     ex.forward(is_train=True)
     ex.backward(mx.nd.ones(2))
-    assert ex.grad_dict["a"].asnumpy().tolist() == [0, 0] and ex.grad_dict["b"].asnumpy().tolist() == [1, 1]
+    assert ex.grad_dict["a"].asnumpy().tolist() == [0, 0] and ex.grad_dict[
+        "b"
+    ].asnumpy().tolist() == [1, 1]
 
 
 def test_backward_after_a_prediction():
@@ -81,7 +88,7 @@ def test_outputs_share_memory_and_forward_sees_new_values():
 def test_moving_statistics_change_in_training_only():
     s = sym.BatchNorm(sym.var("x"), momentum=0.5, name="bn")
     ex = s.simple_bind(mx.cpu(), grad_req="null", x=(4, 2))
-    x = np.arange(8.).reshape(4, 2)
+    x = np.arange(8.0).reshape(4, 2)
     ex.forward(x=x)
     assert ex.aux_dict["bn_moving_mean"].asnumpy().tolist() == [0, 0]
     ex.forward(is_train=True)
@@ -144,8 +151,14 @@ def test_monitor_sees_every_output():
     seen = []
     ex.set_monitor_callback(lambda name, array: seen.append((name, array.shape)), monitor_all=True)
     ex.forward(is_train=True)
-    assert seen == [("data", (2, 4)), ("fc_weight", (3, 4)), ("fc_bias", (3,)), ("fc_output", (2, 3)), ("r_data", (2, 3)),
-                    ("r_output", (2, 3))]
+    assert seen == [
+        ("data", (2, 4)),
+        ("fc_weight", (3, 4)),
+        ("fc_bias", (3,)),
+        ("fc_output", (2, 3)),
+        ("r_data", (2, 3)),
+        ("r_output", (2, 3)),
+    ]
     ex.set_monitor_callback(None)
     ex.forward()
     assert len(seen) == 6
@@ -161,11 +174,17 @@ def test_wrong_arguments():
         s.bind(mx.cpu(), [a, 3])
     with pytest.raises(mx.MXNetError, match="gradient of b must have its shape"):
         s.bind(mx.cpu(), [a, b], {"b": mx.nd.ones(2)})
-    with pytest.raises(mx.MXNetError, match='elemwise_mul: shapes must be equal or broadcast[^$]*node "_mul0"'):
+    with pytest.raises(
+        mx.MXNetError, match='elemwise_mul: shapes must be equal or broadcast[^$]*node "_mul0"'
+    ):
         s.bind(mx.cpu(), [a, mx.nd.ones(2)])
-    with pytest.raises(mx.MXNetError, match="simple_bind error[^$]*cannot be inferred: data, fc_weight, fc_bias"):
+    with pytest.raises(
+        mx.MXNetError, match="simple_bind error[^$]*cannot be inferred: data, fc_weight, fc_bias"
+    ):
         net().simple_bind(mx.cpu())
-    with pytest.raises(mx.MXNetError, match='simple_bind error[^$]*weight must have shape[^$]*node "fc"'):
+    with pytest.raises(
+        mx.MXNetError, match='simple_bind error[^$]*weight must have shape[^$]*node "fc"'
+    ):
         net().simple_bind(mx.cpu(), data=(2, 3), fc_weight=(9, 9))
     with pytest.raises(mx.MXNetError, match="two variables are called 'x'"):
         (sym.var("x") + sym.var("x")).simple_bind(mx.cpu(), x=(2,))

@@ -1,4 +1,5 @@
 """Shapes and dtypes inferred from a few known ones."""
+
 import numpy as np
 import plait as mx
 import pytest
@@ -18,8 +19,14 @@ def net():
 
 
 def test_parameters_follow_from_the_data():
-    s = sym.BatchNorm(sym.Convolution(sym.var("data"), kernel=(3, 3), num_filter=4, name="c"), name="bn")
-    assert s.infer_shape(data=(2, 3, 8, 8)) == ([(2, 3, 8, 8), (4, 3, 3, 3), (4,), (4,), (4,)], [(2, 4, 6, 6)], [(4,), (4,)])
+    s = sym.BatchNorm(
+        sym.Convolution(sym.var("data"), kernel=(3, 3), num_filter=4, name="c"), name="bn"
+    )
+    assert s.infer_shape(data=(2, 3, 8, 8)) == (
+        [(2, 3, 8, 8), (4, 3, 3, 3), (4,), (4,), (4,)],
+        [(2, 4, 6, 6)],
+        [(4,), (4,)],
+    )
     assert net().infer_shape((2, 5)) == ([(2, 5), (3, 5), (3,)], [(2, 3)], [])
 
 
@@ -28,7 +35,8 @@ def test_unknown_shapes():
     assert net().infer_shape_partial() == ([(), (), ()], [()], [])
     assert net().infer_shape_partial(data=(2, 0)) == ([(2, 0), (), ()], [()], [])
     a, b = sym.var("a"), sym.var("b")
-    assert sym.broadcast_add(a, b).infer_shape(a=(2, 3)) == (None, None, None)       # b may be anything that broadcasts
+    # b may be anything that broadcasts
+    assert sym.broadcast_add(a, b).infer_shape(a=(2, 3)) == (None, None, None)
     assert (a + b).infer_shape(a=(2, 3))[0] == [(2, 3), (2, 3)]
 
 
@@ -59,7 +67,9 @@ def test_errors_name_the_node_the_rule_and_its_inputs():
     text = str(error.value)
     assert "weight must have shape (num_hidden, inputs) = (3, 5)" in text and 'node "fc"' in text
     assert "data float32 (2, 5), weight float32 (4, 4)" in text and __file__ in text
-    with pytest.raises(mx.MXNetError, match="name nope not found, the variables are data, fc_weight"):
+    with pytest.raises(
+        mx.MXNetError, match="name nope not found, the variables are data, fc_weight"
+    ):
         net().infer_shape(nope=(2, 5))
     with pytest.raises(TypeError):
         net().infer_shape(data="x")

@@ -1,4 +1,6 @@
-"""Files that MXNet wrote, old ones too: they load, compute what MXNet computed, and are written back."""
+"""Files that MXNet wrote, old ones too: they load, compute what MXNet computed, and are written
+back."""
+
 import json
 from pathlib import Path
 
@@ -7,8 +9,12 @@ import plait as mx
 import pytest
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
-PAIRS = {"lenet": ("lenet", "lenet-0003"), "mobilenet": ("mobilenet0.25", "mobilenet0.25-0000"),
-         "lstm": ("lstm", "lstm-0000"), "module": ("module", "module-0012")}
+PAIRS = {
+    "lenet": ("lenet", "lenet-0003"),
+    "mobilenet": ("mobilenet0.25", "mobilenet0.25-0000"),
+    "lstm": ("lstm", "lstm-0000"),
+    "module": ("module", "module-0012"),
+}
 EXPECTED = np.load(FIXTURES / "expected.npz")
 
 
@@ -19,39 +25,54 @@ def test_file_of_mxnet_computes_the_same(name):
     params = mx.nd.load(str(FIXTURES / f"{params_file}.params"))
     x = EXPECTED[f"{name}_x"]
     ex = net.simple_bind(mx.cpu(), grad_req="null", data=x.shape)
-    ex.copy_params_from({k[4:]: v for k, v in params.items() if k.startswith("arg:")},
-                        {k[4:]: v for k, v in params.items() if k.startswith("aux:")})
+    ex.copy_params_from(
+        {k[4:]: v for k, v in params.items() if k.startswith("arg:")},
+        {k[4:]: v for k, v in params.items() if k.startswith("aux:")},
+    )
     y = ex.forward(data=mx.nd.array(x))[0].asnumpy()
     np.testing.assert_allclose(y, EXPECTED[f"{name}_y"], atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["mobilenet0.25-symbol.json", "module-symbol.json", "control-flow-symbol.json"])
+@pytest.mark.parametrize(
+    "name", ["mobilenet0.25-symbol.json", "module-symbol.json", "control-flow-symbol.json"]
+)
 def test_file_is_written_back_letter_by_letter(name):
     text = (FIXTURES / name).read_text()
     assert mx.sym.load_json(text).tojson() == text
 
 
 def test_save_and_load(tmp_path):
-    net = mx.sym.relu(mx.sym.var("\u00e4 \"x\"\n", shape=(2,)), name="r")
+    net = mx.sym.relu(mx.sym.var('\u00e4 "x"\n', shape=(2,)), name="r")
     net.save(str(tmp_path / "net-symbol.json"))
     again = mx.sym.load(str(tmp_path / "net-symbol.json"))
-    assert again.tojson() == net.tojson() and again.list_arguments() == ["\u00e4 \"x\"\n"]
+    assert again.tojson() == net.tojson() and again.list_arguments() == ['\u00e4 "x"\n']
 
 
 def test_version_0_8_is_upgraded():
     net = mx.sym.load(str(FIXTURES / "save_000800.json"))
     assert net.list_auxiliary_states() == ["batchnorm0_moving_mean", "batchnorm0_moving_var"]
     attrs = net.attr_dict()
-    assert attrs["fc1_weight"]["__lr_mult__"] == "1.2" and attrs["fc1_weight"]["__wd_mult__"] == "0.3"
-    assert attrs["data"]["lr_mult"] == "0.2" and attrs["batchnorm0_moving_var"]["__init__"] == '["one", {}]'
+    assert (
+        attrs["fc1_weight"]["__lr_mult__"] == "1.2" and attrs["fc1_weight"]["__wd_mult__"] == "0.3"
+    )
+    assert (
+        attrs["data"]["lr_mult"] == "0.2"
+        and attrs["batchnorm0_moving_var"]["__init__"] == '["one", {}]'
+    )
     assert "weight_lr_mult" not in attrs["fc1"]
     assert net.infer_shape(data=(2, 8))[1] == [(2, 10)]
 
 
 def graph(*nodes, version=10901, heads=None):
     attrs = {"attrs": {"mxnet_version": ["int", version]}} if version else {}
-    return json.dumps({"nodes": [{"op": "null", "name": "x", "inputs": []}, *nodes], "arg_nodes": [0],
-                       "heads": heads or [[len(nodes), 0, 0]], **attrs})
+    return json.dumps(
+        {
+            "nodes": [{"op": "null", "name": "x", "inputs": []}, *nodes],
+            "arg_nodes": [0],
+            "heads": heads or [[len(nodes), 0, 0]],
+            **attrs,
+        }
+    )
 
 
 @pytest.mark.parametrize("version, axis", [(None, None), (904, None), (905, "-1"), (10901, "-1")])
@@ -61,30 +82,61 @@ def test_argmax_of_old_files_has_no_axis(version, axis):
 
 
 def test_unknown_attributes_are_kept():
-    net = mx.sym.load_json(graph({"op": "relu", "name": "r", "attrs": {"novel": "2", "__k__": "v"}, "inputs": [[0, 0, 0]]}))
-    assert net.attr("novel") == "2" and json.loads(net.tojson())["nodes"][1]["attrs"] == {"__k__": "v", "novel": "2"}
+    net = mx.sym.load_json(
+        graph(
+            {
+                "op": "relu",
+                "name": "r",
+                "attrs": {"novel": "2", "__k__": "v"},
+                "inputs": [[0, 0, 0]],
+            }
+        )
+    )
+    assert net.attr("novel") == "2" and json.loads(net.tojson())["nodes"][1]["attrs"] == {
+        "__k__": "v",
+        "novel": "2",
+    }
 
 
 def test_control_flow_is_kept_and_refuses_to_run():
     net = mx.sym.load(str(FIXTURES / "control-flow-symbol.json"))
-    with pytest.raises(mx.MXNetError, match='a control flow operator from a file cannot be executed[^$]*"_foreach0"'):
+    with pytest.raises(
+        mx.MXNetError,
+        match='a control flow operator from a file cannot be executed[^$]*"_foreach0"',
+    ):
         net.eval(a=mx.nd.ones((2, 3)), b=mx.nd.ones((2, 3)), init=mx.nd.ones(3))
     cut = net.get_internals()["s_output"]
     assert cut.eval(a=mx.nd.ones((2, 3)), b=mx.nd.ones((2, 3)))[0].asnumpy().sum() == 12
 
 
-@pytest.mark.parametrize("text, rule", [
-    ("{", "is no symbol, its JSON is broken"),
-    ("[]", '"nodes" and "heads" must be there'),
-    ('{"nodes": [], "heads": []}', '"heads" must not be empty'),
-    (graph({"op": "nope", "name": "n", "inputs": []}), "node 'n': operator 'nope' is unknown"),
-    (graph({"op": "relu", "name": "n", "inputs": [[7, 0, 0]]}), "reads output 0 of node 7, which is not there"),
-    (graph({"op": "relu", "name": "n", "inputs": [[0, 1, 0]]}), "reads output 1 of node 0"),
-    (graph({"op": "relu", "name": "n", "inputs": 3}), "node 1 is malformed"),
-    (graph({"op": "relu"}), "node 1 is malformed"),
-    (graph(heads=[[4, 0, 0]]), "heads reads output 0 of node 4"),
-    (graph({"op": "Activation", "name": "a", "attrs": {"act_type": "bad"}, "inputs": [[0, 0, 0]]}), "act_type must be one of"),
-])
+@pytest.mark.parametrize(
+    "text, rule",
+    [
+        ("{", "is no symbol, its JSON is broken"),
+        ("[]", '"nodes" and "heads" must be there'),
+        ('{"nodes": [], "heads": []}', '"heads" must not be empty'),
+        (graph({"op": "nope", "name": "n", "inputs": []}), "node 'n': operator 'nope' is unknown"),
+        (
+            graph({"op": "relu", "name": "n", "inputs": [[7, 0, 0]]}),
+            "reads output 0 of node 7, which is not there",
+        ),
+        (graph({"op": "relu", "name": "n", "inputs": [[0, 1, 0]]}), "reads output 1 of node 0"),
+        (graph({"op": "relu", "name": "n", "inputs": 3}), "node 1 is malformed"),
+        (graph({"op": "relu"}), "node 1 is malformed"),
+        (graph(heads=[[4, 0, 0]]), "heads reads output 0 of node 4"),
+        (
+            graph(
+                {
+                    "op": "Activation",
+                    "name": "a",
+                    "attrs": {"act_type": "bad"},
+                    "inputs": [[0, 0, 0]],
+                }
+            ),
+            "act_type must be one of",
+        ),
+    ],
+)
 def test_broken_text_tells_what_is_wrong(text, rule):
     with pytest.raises(mx.MXNetError) as error:
         mx.sym.load_json(text)

@@ -2,6 +2,7 @@
 
 tests/fixtures/graphs.npz is written by graphs.record(path), run under MXNet.
 """
+
 import importlib.util
 from pathlib import Path
 
@@ -14,7 +15,8 @@ spec = importlib.util.spec_from_file_location("graphs", HERE / "graphs.py")
 graphs = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(graphs)
 SAVED = np.load(HERE.parent / "fixtures" / "graphs.npz")
-HIDDEN_OUTPUTS_DIFFER = {"recurrent", "normalised"}          # node_row_ptr counts outputs that nobody sees
+# node_row_ptr counts outputs that nobody sees
+HIDDEN_OUTPUTS_DIFFER = {"recurrent", "normalised"}
 
 
 def build(name):
@@ -32,8 +34,11 @@ def bound(name):
 
 
 def head_grads(ex, name):
-    return None if name == "classifier" else \
-        [mx.nd.array(np.cos(np.arange(o.size)).reshape(o.shape)) for o in ex.outputs]
+    return (
+        None
+        if name == "classifier"
+        else [mx.nd.array(np.cos(np.arange(o.size)).reshape(o.shape)) for o in ex.outputs]
+    )
 
 
 def without_outputs(text):
@@ -64,9 +69,13 @@ def test_training_is_what_mxnet_computes(name):
     ex.backward(head_grads(ex, name))
     for k, g in ex.grad_dict.items():
         if g is not None:
-            np.testing.assert_allclose(g.asnumpy(), SAVED[f"{name}/grad/{k}"], rtol=1e-3, atol=1e-4, err_msg=k)
+            np.testing.assert_allclose(
+                g.asnumpy(), SAVED[f"{name}/grad/{k}"], rtol=1e-3, atol=1e-4, err_msg=k
+            )
     for k, a in ex.aux_dict.items():
-        np.testing.assert_allclose(a.asnumpy(), SAVED[f"{name}/aux/{k}"], rtol=1e-4, atol=1e-5, err_msg=k)
+        np.testing.assert_allclose(
+            a.asnumpy(), SAVED[f"{name}/aux/{k}"], rtol=1e-4, atol=1e-5, err_msg=k
+        )
     for i, out in enumerate(ex.forward()):
         np.testing.assert_allclose(out.asnumpy(), SAVED[f"{name}/predict{i}"], rtol=1e-4, atol=1e-5)
 
@@ -83,5 +92,7 @@ def test_monitored_run_is_the_same(name):
     watched.backward(head_grads(watched, name))
     for k, g in plain.grad_dict.items():
         if g is not None:
-            np.testing.assert_allclose(watched.grad_dict[k].asnumpy(), g.asnumpy(), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(
+                watched.grad_dict[k].asnumpy(), g.asnumpy(), rtol=1e-5, atol=1e-6
+            )
     assert {n for n, _ in names} >= set(build(name)[0].list_outputs())

@@ -1,4 +1,5 @@
 """Passes: each keeps the results bit for bit, does its work, and leaves alone what it must."""
+
 import importlib.util
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def x_(name="x", shape=(2, 3), dtype="float32"):
     return variable(name, F._zeros(shape=shape, dtype=dtype).type)
 
 
-# ---- every pass keeps the results -----------------------------------------------------------------------------------
+# ---- every pass keeps the results ----------------------------------------------------------------
+
 
 @pytest.mark.parametrize("each", [algebra, common])
 @check
@@ -69,7 +71,9 @@ def test_folding_and_all_passes_keep_every_bit(graph, seed, special):
 def test_cutting_at_known_values_keeps_every_bit(graph, data):
     outputs, variables = graph
     arrays = dags.draw_arrays(variables, 5)
-    inner = [Value(n, i) for n in topological(outputs) if n.op is not None for i in range(len(n.types))]
+    inner = [
+        Value(n, i) for n in topological(outputs) if n.op is not None for i in range(len(n.types))
+    ]
     known = data.draw(st.lists(st.sampled_from(inner), unique=True, max_size=4)) if inner else []
     made, given_now = cut(outputs, [*variables, *known])
     verify(made)
@@ -79,7 +83,8 @@ def test_cutting_at_known_values_keeps_every_bit(graph, data):
         assert dags.bits(a) == dags.bits(b)
 
 
-# ---- dead code ------------------------------------------------------------------------------------------------------
+# ---- dead code -----------------------------------------------------------------------------------
+
 
 def test_live_stops_at_given_values_and_asks_for_variables():
     x = x_()
@@ -98,16 +103,23 @@ def test_one_known_output_of_a_node_is_not_computed_into():
     a, b = F.split(x, num_outputs=2, axis=0)
     program = lower([F.broadcast_add(a, b)], [x, a], cpu())
     given_a = nd.array([[100.0, 100.0, 100.0]])
-    out, = program.run([nd.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), given_a])
+    (out,) = program.run([nd.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]), given_a])
     assert out.asnumpy().tolist() == [[104.0, 105.0, 106.0]]
     assert given_a.asnumpy().tolist() == [[100.0, 100.0, 100.0]]
 
 
-# ---- common subexpressions ------------------------------------------------------------------------------------------
+# ---- common subexpressions -----------------------------------------------------------------------
+
 
 def test_common_merges_equal_nodes_only():
     x = x_()
-    made = common([F.tanh(F._mul_scalar(x, scalar=2)), F.tanh(F._mul_scalar(x, scalar=2)), F.tanh(F._mul_scalar(x, scalar=3))])
+    made = common(
+        [
+            F.tanh(F._mul_scalar(x, scalar=2)),
+            F.tanh(F._mul_scalar(x, scalar=2)),
+            F.tanh(F._mul_scalar(x, scalar=3)),
+        ]
+    )
     assert made[0] == made[1] != made[2]
     assert names(made).count("tanh") == 2
 
@@ -120,14 +132,17 @@ def test_common_tells_the_zeros_apart():
 
 def test_common_never_merges_random_draws():
     x = x_()
-    made = common([F.Dropout(x, p=0.5), F.Dropout(x, p=0.5), F.Dropout(x, p=0.0), F.Dropout(x, p=0.0)])
+    made = common(
+        [F.Dropout(x, p=0.5), F.Dropout(x, p=0.5), F.Dropout(x, p=0.0), F.Dropout(x, p=0.0)]
+    )
     assert made[0] != made[1]
     assert made[2] == made[3]
     made = common([F._random_uniform(shape=(2,)), F._random_uniform(shape=(2,))])
     assert made[0] != made[1]
 
 
-# ---- constant folding -----------------------------------------------------------------------------------------------
+# ---- constant folding ----------------------------------------------------------------------------
+
 
 def test_constants_are_computed_once():
     x = x_()
@@ -153,11 +168,11 @@ def test_programs_with_constants_run_again_and_again():
     x = x_()
     program = lower([F.broadcast_add(x, F.exp(F._arange(start=3)))], [x], cpu())
     for i in range(3):
-        out, = program.run([nd.full((2, 3), i)])
+        (out,) = program.run([nd.full((2, 3), i)])
         np.testing.assert_allclose(out.asnumpy(), i + np.exp([[0, 1, 2]] * 2), rtol=1e-6)
 
 
-# ---- algebra --------------------------------------------------------------------------------------------------------
+# ---- algebra -------------------------------------------------------------------------------------
 
 x = x_()
 IDENTITIES = {
@@ -200,11 +215,14 @@ def test_identities(name):
     for seed in range(5):
         array = dags.draw_arrays([x], seed, special=True)
         if "dropout" not in name:
-            assert dags.bits(dags.evaluate(made, [x], array)[0]) == dags.bits(dags.evaluate([value], [x], array)[0])
+            assert dags.bits(dags.evaluate(made, [x], array)[0]) == dags.bits(
+                dags.evaluate([value], [x], array)[0]
+            )
 
 
 def test_transposes_of_every_order_compose():
     from itertools import permutations
+
     y = x_("y", (2, 3, 4))
     array = nd.array(np.arange(24).reshape(2, 3, 4))
     for a in permutations(range(3)):
@@ -212,7 +230,9 @@ def test_transposes_of_every_order_compose():
             value = F.transpose(F.transpose(y, axes=a), axes=b)
             made = algebra([value])
             assert len(names(made)) <= 1
-            assert dags.bits(dags.evaluate(made, [y], [array])[0]) == dags.bits(dags.evaluate([value], [y], [array])[0])
+            assert dags.bits(dags.evaluate(made, [y], [array])[0]) == dags.bits(
+                dags.evaluate([value], [y], [array])[0]
+            )
 
 
 def test_whole_numbers_of_64_bits_are_left_alone():
@@ -230,7 +250,8 @@ def test_rules_name_operators():
     assert all(REGISTRY[name].name == name for name in RULES)
 
 
-# ---- memory that a graph writes -------------------------------------------------------------------------------------
+# ---- memory that a graph writes ------------------------------------------------------------------
+
 
 def norm(value, mean, var):
     gamma, beta = F._ones(shape=(3,)), F._zeros(shape=(3,))
@@ -245,7 +266,9 @@ def run_with_statistics(outputs, given):
 
 def evaluate_with_statistics(outputs, given):
     arrays = [nd.array(np.arange(6.0).reshape(2, 3)), nd.zeros((3,)), nd.ones((3,))]
-    return [o.asnumpy() for o in dags.evaluate(outputs, given, arrays)], [a.asnumpy() for a in arrays]
+    return [o.asnumpy() for o in dags.evaluate(outputs, given, arrays)], [
+        a.asnumpy() for a in arrays
+    ]
 
 
 MEAN, VAR = x_("mean", (3,)), x_("var", (3,))
@@ -256,15 +279,24 @@ def statistics_graphs():
     y = norm(x, MEAN, VAR)
     after = F._mul_scalar(F.broadcast_add(MEAN, F.zeros_like(F.sum(y, axis=0))), scalar=2.0)
     yield "read, write, read", [before, y, after]
-    yield "two layers share statistics", [norm(norm(x, MEAN, VAR), MEAN, VAR), F._mul_scalar(MEAN, scalar=3.0)]
+    yield (
+        "two layers share statistics",
+        [norm(norm(x, MEAN, VAR), MEAN, VAR), F._mul_scalar(MEAN, scalar=3.0)],
+    )
     copy = F._copy(MEAN)
     yield "a copy keeps the old value", [copy, norm(x, MEAN, VAR), F._plus_scalar(copy, scalar=1.0)]
     less = F.negative(MEAN)
     yield "what is computed from a read stays with it", [less, norm(x, MEAN, VAR), F.negative(less)]
     view = F.Reshape(MEAN, shape=(1, 3))
-    yield "a view read before keeps the old value", [F.tanh(view), norm(x, MEAN, VAR), F._plus_scalar(view, scalar=1.0)]
+    yield (
+        "a view read before keeps the old value",
+        [F.tanh(view), norm(x, MEAN, VAR), F._plus_scalar(view, scalar=1.0)],
+    )
     yield "zeros of the layer still update", [F.zeros_like(norm(x, MEAN, VAR))]
-    yield "a dropped subtree reads first", [F.zeros_like(F._mul_scalar(MEAN, scalar=2.0)), norm(x, MEAN, VAR)]
+    yield (
+        "a dropped subtree reads first",
+        [F.zeros_like(F._mul_scalar(MEAN, scalar=2.0)), norm(x, MEAN, VAR)],
+    )
     own = [norm(x, F._zeros(shape=(3,)), F._ones(shape=(3,))) for _ in range(2)]
     yield "statistics made in the graph stay apart", own
     zeros = F._zeros(shape=(3,))
@@ -275,7 +307,7 @@ def statistics_graphs():
 def test_reads_and_writes_of_one_memory_keep_their_order(name, outputs):
     given = [x, MEAN, VAR]
     want, after = evaluate_with_statistics(outputs, given)
-    for _ in range(2):              # a constant that a run had changed would show at the second
+    for _ in range(2):  # a constant that a run had changed would show at the second
         got, arrays, _ = run_with_statistics(outputs, given)
         for a, b in zip([*got, *arrays], [*want, *after], strict=True):
             np.testing.assert_array_equal(a, b)
@@ -298,4 +330,10 @@ def test_effects():
     effects = Effects(topological([copy, z]))
     assert effects.written == {MEAN, VAR}
     assert effects.held == {copy.node, y.node}
-    assert [effects.droppable(v) for v in (x, y.node.inputs[0], y, z, copy)] == [True, True, False, False, False]
+    assert [effects.droppable(v) for v in (x, y.node.inputs[0], y, z, copy)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]

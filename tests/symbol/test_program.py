@@ -1,4 +1,6 @@
-"""Programs: lowering with memory planning equals evaluation node by node; outputs, views, aliasing, depth, time, errors."""
+"""Programs: lowering with memory planning equals evaluation node by node; outputs, views, aliasing,
+depth, time, errors."""
+
 import gc
 import importlib.util
 import threading
@@ -24,7 +26,8 @@ F = Builder(train=True)
 FLOAT = F._zeros(shape=(2, 3)).type
 
 
-# ---- results --------------------------------------------------------------------------------------------------------
+# ---- results -------------------------------------------------------------------------------------
+
 
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(dags.graphs(max_nodes=40), st.integers(0, 99))
@@ -83,7 +86,7 @@ def test_outputs_that_are_inputs_repeated_or_views_own_their_memory():
     want = [o.asnumpy() for o in made]
     assert [w.shape for w in want] == [(2, 3)] * 4 + [(6,), (3, 2), (2, 3)]
     for i, o in enumerate(made):
-        o[:] = 100 + i                # no other output changes
+        o[:] = 100 + i  # no other output changes
     for i, o in enumerate(made):
         assert (o.asnumpy() == 100 + i).all()
     assert (a.asnumpy() == 1).all()
@@ -91,7 +94,7 @@ def test_outputs_that_are_inputs_repeated_or_views_own_their_memory():
 
 def test_an_input_given_twice_and_one_not_used():
     x, y = variable("x", FLOAT), variable("y", FLOAT)
-    out, = lower([F.broadcast_add(x, x)], [x, y], cpu()).run([nd.ones((2, 3)), nd.zeros((2, 3))])
+    (out,) = lower([F.broadcast_add(x, x)], [x, y], cpu()).run([nd.ones((2, 3)), nd.zeros((2, 3))])
     assert (out.asnumpy() == 2).all()
 
 
@@ -102,7 +105,8 @@ def test_memory_of_a_chain_is_reused_in_place():
     assert lower([y], [x], cpu()).arena_bytes == 64
     z = x
     for _ in range(10):
-        z = F.sum(F.broadcast_to(F.expand_dims(z, axis=0), shape=(2, 2, 3)), axis=0)   # nothing in place: two in turn
+        # nothing in place: two in turn
+        z = F.sum(F.broadcast_to(F.expand_dims(z, axis=0), shape=(2, 2, 3)), axis=0)
     assert lower([z], [x], cpu()).arena_bytes == 128
 
 
@@ -120,6 +124,7 @@ def test_only_calls_that_draw_are_random():
     def draws(name, train, **attrs):
         op = REGISTRY[name]
         return op.is_random(op.parse(attrs) | {"train": train})
+
     assert draws("Dropout", True) and draws("Dropout", False, mode="always")
     assert not draws("Dropout", False) and not draws("Dropout", True, p=0)
     assert draws("LeakyReLU", True, act_type="rrelu")
@@ -130,24 +135,29 @@ def test_only_calls_that_draw_are_random():
     assert REGISTRY["_random_uniform"].is_random({})
 
 
-# ---- many nodes -----------------------------------------------------------------------------------------------------
+# ---- many nodes ----------------------------------------------------------------------------------
+
 
 def chain(n):
     x = y = variable("x", FLOAT)
     for i in range(n):
-        y = F.negative(F.tanh(y)) if i % 2 else F.Reshape(y, shape=(3, 2) if y.shape == (2, 3) else (2, 3))
+        y = (
+            F.negative(F.tanh(y))
+            if i % 2
+            else F.Reshape(y, shape=(3, 2) if y.shape == (2, 3) else (2, 3))
+        )
     return x, y
 
 
 def test_a_graph_20000_deep():
     x, y = chain(13_400)
     assert len(topological([y])) > 20_000
-    out, = lower([y], [x], cpu()).run([nd.ones((2, 3))])
+    (out,) = lower([y], [x], cpu()).run([nd.ones((2, 3))])
     assert np.isfinite(out.asnumpy()).all()
-    del x, y                         # freed without recursion
+    del x, y  # freed without recursion
     x, y = chain(2_000)
-    dx, = gradient([y], [None], [x])
-    out, = lower([dx], [x], cpu()).run([nd.ones((2, 3))])
+    (dx,) = gradient([y], [None], [x])
+    (out,) = lower([dx], [x], cpu()).run([nd.ones((2, 3))])
     assert (out.asnumpy() > 0).all() and (out.asnumpy() < 1e-3).all()
 
 
@@ -160,17 +170,21 @@ def lowering_time(n):
 
 def test_lowering_takes_linear_time():
     lowering_time(200)
-    assert lowering_time(8_000) < 25 * max(lowering_time(1_000), 1e-3)      # 8 times the nodes; 64 if quadratic
+    # 8 times the nodes; 64 if quadratic
+    assert lowering_time(8_000) < 25 * max(lowering_time(1_000), 1e-3)
 
 
 def test_a_wide_graph_lowers_in_linear_time():
     x = variable("x", FLOAT)
-    program = lower([F.add_n(*[F._mul_scalar(x, scalar=float(i)) for i in range(3000)])], [x], cpu())
-    out, = program.run([nd.ones((2, 3))])
+    program = lower(
+        [F.add_n(*[F._mul_scalar(x, scalar=float(i)) for i in range(3000)])], [x], cpu()
+    )
+    (out,) = program.run([nd.ones((2, 3))])
     np.testing.assert_allclose(out.asnumpy(), sum(range(3000)))
 
 
-# ---- life and errors ------------------------------------------------------------------------------------------------
+# ---- life and errors -----------------------------------------------------------------------------
+
 
 def test_a_program_may_be_freed_while_it_runs():
     x = variable("x", F._zeros(shape=(300, 300)).type)
@@ -198,8 +212,11 @@ def test_one_program_from_several_threads():
         want = np.tanh(a.asnumpy() @ a.asnumpy())
         for _ in range(30):
             y, total = program.run([a])
-            if not np.allclose(y.asnumpy(), want, atol=1e-5) or not np.allclose(total.asnumpy(), 40.96 * k, rtol=1e-3):
+            if not np.allclose(y.asnumpy(), want, atol=1e-5) or not np.allclose(
+                total.asnumpy(), 40.96 * k, rtol=1e-3
+            ):
                 wrong.append(k)
+
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for t in threads:
         t.start()
@@ -211,10 +228,11 @@ def test_one_program_from_several_threads():
 def test_an_error_names_the_operator_that_failed():
     def broken(xp, x):
         raise ArithmeticError("no luck today")
+
     op = Operator(name="broken", infer=same_type, ref=broken)
     x = variable("x", FLOAT)
     program = lower([F.tanh(Value(typed_node(op, {}, [F.exp(x)])))], [x], cpu(), "my_program")
-    out, = program.run([nd.ones((2, 3))])
+    (out,) = program.run([nd.ones((2, 3))])
     with pytest.raises(MXNetError, match=r"(?s)broken.*no luck today|no luck today.*broken"):
         out.asnumpy()
 

@@ -1,12 +1,18 @@
-"""Every operator record as a Symbol: the outputs and gradients of an executor are those of eager code."""
+"""Every operator record as a Symbol: the outputs and gradients of an executor are those of eager
+code."""
+
 import numpy as np
 import plait as mx
 import pytest
 from plait.kernels.record import REGISTRY
 from plait.ndarray.invoke import invoke
 
-CASES = [pytest.param(op, s, id=f"{name}-{i}") for name, op in REGISTRY.items() if name == op.name and not op.random
-         for i, s in enumerate(op.samples)]
+CASES = [
+    pytest.param(op, s, id=f"{name}-{i}")
+    for name, op in REGISTRY.items()
+    if name == op.name and not op.random
+    for i, s in enumerate(op.samples)
+]
 
 
 def draw(spec, rng):
@@ -27,14 +33,25 @@ def test_executor_is_eager(op, sample):
     arrays = [draw(spec, rng) for spec in sample.inputs]
     twins = [a.copy() for a in arrays]
     floats = [a.dtype == np.float32 for a in arrays]
-    symbol = mx.sym.symbol.apply(op, "node", [mx.sym.var(f"v{i}") for i in range(len(arrays))], given)
+    symbol = mx.sym.symbol.apply(
+        op, "node", [mx.sym.var(f"v{i}") for i in range(len(arrays))], given
+    )
     if not len(symbol):
         pytest.skip("an operator that only writes its inputs")
     names = symbol.list_arguments()
     args = {f"v{i}": a for i, a in enumerate(twins)}
-    grads = {f"v{i}": a.zeros_like() for i, a in enumerate(twins) if floats[i] and f"v{i}" in names and a.shape}
-    ex = symbol.bind(mx.cpu(), {n: args[n] for n in names}, grads, "write",
-                     {n: args[n] for n in symbol.list_auxiliary_states()})
+    grads = {
+        f"v{i}": a.zeros_like()
+        for i, a in enumerate(twins)
+        if floats[i] and f"v{i}" in names and a.shape
+    }
+    ex = symbol.bind(
+        mx.cpu(),
+        {n: args[n] for n in names},
+        grads,
+        "write",
+        {n: args[n] for n in symbol.list_auxiliary_states()},
+    )
     for a, is_float in zip(arrays, floats):
         if is_float:
             a.attach_grad()
@@ -43,8 +60,10 @@ def test_executor_is_eager(op, sample):
     outs = outs if isinstance(outs, list) else [outs]
     for got, want in zip(ex.forward(is_train=True), outs):
         assert got.shape == want.shape and got.dtype == want.dtype
-        np.testing.assert_allclose(got.asnumpy().astype("float64"), want.asnumpy().astype("float64"), rtol=1e-5, atol=1e-6)
-    for a, twin in zip(arrays, twins):                   # moving statistics, updated weights
+        np.testing.assert_allclose(
+            got.asnumpy().astype("float64"), want.asnumpy().astype("float64"), rtol=1e-5, atol=1e-6
+        )
+    for a, twin in zip(arrays, twins):  # moving statistics, updated weights
         np.testing.assert_allclose(a.asnumpy(), twin.asnumpy(), rtol=1e-5, atol=1e-6)
     if op.grad is None or not grads:
         return
@@ -53,4 +72,6 @@ def test_executor_is_eager(op, sample):
     mx.autograd.backward(outs, heads)
     for i, a in enumerate(arrays):
         if f"v{i}" in grads:
-            np.testing.assert_allclose(ex.grad_dict[f"v{i}"].asnumpy(), a.grad.asnumpy(), rtol=1e-4, atol=1e-5)
+            np.testing.assert_allclose(
+                ex.grad_dict[f"v{i}"].asnumpy(), a.grad.asnumpy(), rtol=1e-4, atol=1e-5
+            )

@@ -1,7 +1,9 @@
-"""Data sets of images: IDX files (MNIST, FashionMNIST), CIFAR, scikit-learn's digits, folders, record files.
+"""Data sets of images: IDX files (MNIST, FashionMNIST), CIFAR, scikit-learn's digits, folders,
+record files.
 
 Nothing is downloaded: files are looked for, and an error says where, and how to get them.
 """
+
 from __future__ import annotations
 
 import gzip
@@ -20,11 +22,19 @@ from ....ndarray.ndarray import from_memory
 from .. import codec, recordio
 from ..dataset import Dataset, RecordFileDataset
 
-__all__ = ["MNIST", "FashionMNIST", "CIFAR10", "CIFAR100", "Digits", "ImageRecordDataset", "ImageFolderDataset"]
+__all__ = [
+    "MNIST",
+    "FashionMNIST",
+    "CIFAR10",
+    "CIFAR100",
+    "Digits",
+    "ImageRecordDataset",
+    "ImageFolderDataset",
+]
 
-SHARED = Path("/usr/share/datasets")       # where Debian's packages of data sets put their files
+SHARED = Path("/usr/share/datasets")  # where Debian's packages of data sets put their files
 IDX_DTYPES = {0x08: np.uint8, 0x09: np.int8, 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-TEST_EVERY = 5                             # of the 1797 digits, every fifth is for testing
+TEST_EVERY = 5  # of the 1797 digits, every fifth is for testing
 
 
 class DatasetError(MXNetError, FileNotFoundError):
@@ -39,24 +49,35 @@ def read_bytes(path: Path) -> bytes:
     try:
         return gzip.decompress(data)
     except (EOFError, OSError, zlib.error) as error:
-        raise DatasetError(compose(f"the gzip file is broken: {error}", str(path), "copy it again")) from None
+        raise DatasetError(
+            compose(f"the gzip file is broken: {error}", str(path), "copy it again")
+        ) from None
 
 
 def read_idx(path: Path) -> np.ndarray:
     """The array of an IDX file (.gz or not). Raises DatasetError when it is none, or cut off.
 
-    Source: LeCun et al., the MNIST database: two zeros, a type code, the number of axes, the sizes, the values.
+    Source: LeCun et al., the MNIST database: two zeros, a type code, the number of axes, the sizes,
+        the values.
     """
     data = read_bytes(path)
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] not in IDX_DTYPES:
-        raise DatasetError(compose(f"an IDX file begins with 0, 0 and a type code, got {data[:4]!r}", str(path)))
+        raise DatasetError(
+            compose(f"an IDX file begins with 0, 0 and a type code, got {data[:4]!r}", str(path))
+        )
     dtype, n_axes = np.dtype(IDX_DTYPES[data[2]]), data[3]
     start = 4 + 4 * n_axes
     shape = struct.unpack(f">{n_axes}I", data[4:start]) if len(data) >= start else ()
     n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if len(data) < start + n_bytes or len(shape) != n_axes:
-        raise DatasetError(compose(f"the IDX file is cut off: shape {shape} needs {n_bytes} bytes of values, got "
-                                   f"{max(0, len(data) - start)}", str(path), "copy it again"))
+        raise DatasetError(
+            compose(
+                f"the IDX file is cut off: shape {shape} needs {n_bytes} bytes of values, got "
+                f"{max(0, len(data) - start)}",
+                str(path),
+                "copy it again",
+            )
+        )
     return np.frombuffer(data, dtype, offset=start, count=n_bytes // dtype.itemsize).reshape(shape)
 
 
@@ -71,7 +92,8 @@ def find(folders: list[Path], names: list[str]) -> Path | None:
 
 
 class _Images(Dataset):
-    """Images in memory: item i is ((H, W, C) uint8 NDArray, label int32), through `transform` if there is one."""
+    """Images in memory: item i is ((H, W, C) uint8 NDArray, label int32), through `transform` if
+    there is one."""
 
     def __init__(self, root, transform):
         self._transform = transform
@@ -92,11 +114,13 @@ class MNIST(_Images):
     """Handwritten digits, 28 x 28 x 1, 10 classes: 60,000 for training, 10,000 for testing.
 
     Args:
-        root: folder of the IDX files (train-images-idx3-ubyte[.gz], ...); then /usr/share/datasets/mnist is tried.
+        root: folder of the IDX files (train-images-idx3-ubyte[.gz], ...); then
+            /usr/share/datasets/mnist is tried.
         train: training or test images.
         transform: (image, label) -> item.
     Raises: DatasetError when the files are not there or broken.
     """
+
     shared_names = ("mnist",)
     advice = "copy the four IDX files (train-images-idx3-ubyte.gz, ...) to root"
 
@@ -106,23 +130,38 @@ class MNIST(_Images):
 
     def _load(self):
         part = "train" if self._train else "t10k"
-        images, labels = (read_idx(self._file(f"{part}-{kind}")) for kind in ("images-idx3-ubyte", "labels-idx1-ubyte"))
+        images, labels = (
+            read_idx(self._file(f"{part}-{kind}"))
+            for kind in ("images-idx3-ubyte", "labels-idx1-ubyte")
+        )
         if images.ndim != 3 or labels.shape != (len(images),):
-            raise DatasetError(compose("images must be (N, H, W) and labels (N,), got "
-                                       f"{images.shape} and {labels.shape}", str(self._root)))
+            raise DatasetError(
+                compose(
+                    "images must be (N, H, W) and labels (N,), got "
+                    f"{images.shape} and {labels.shape}",
+                    str(self._root),
+                )
+            )
         return images[..., None], labels
 
     def _file(self, name: str) -> Path:
         folders = [self._root, *(SHARED / n for n in self.shared_names)]
         found = find(folders, [name, name.replace("-idx", ".idx")])
         if found is None:
-            raise DatasetError(compose(f"{type(self).__name__}: no file {name} or {name}.gz in "
-                                       f"{', '.join(map(str, folders))}", fix=self.advice))
+            raise DatasetError(
+                compose(
+                    f"{type(self).__name__}: no file {name} or {name}.gz in "
+                    f"{', '.join(map(str, folders))}",
+                    fix=self.advice,
+                )
+            )
         return found
 
 
 class FashionMNIST(MNIST):
-    """Pieces of clothing, in the form of MNIST; also in /usr/share/datasets. Source: Xiao et al. 2017."""
+    """Pieces of clothing, in the form of MNIST; also in /usr/share/datasets. Source: Xiao et al.
+    2017."""
+
     shared_names = ("fashion-mnist", "fashion_mnist")
     advice = "apt-get install dataset-fashion-mnist, or copy the four IDX files to root"
 
@@ -131,10 +170,12 @@ class FashionMNIST(MNIST):
 
 
 class CIFAR10(_Images):
-    """Small photographs, 32 x 32 x 3, 10 classes: 50,000 for training, 10,000 for testing. Source: Krizhevsky 2009.
+    """Small photographs, 32 x 32 x 3, 10 classes: 50,000 for training, 10,000 for testing. Source:
+    Krizhevsky 2009.
 
     root: folder of the binary version: its data_batch_1.bin ..., or cifar-10-binary.tar.gz.
     """
+
     archive, folder = "cifar-10-binary.tar.gz", "cifar-10-batches-bin"
     label_bytes = 1
 
@@ -154,12 +195,17 @@ class CIFAR10(_Images):
         for name in self._names():
             values = np.frombuffer(self._read(name), np.uint8)
             if not values.size or values.size % row_bytes:
-                raise DatasetError(compose(f"{name} must hold rows of {row_bytes} bytes, got {values.size} bytes",
-                                           str(self._root), "is it the binary version, copied as a whole?"))
+                raise DatasetError(
+                    compose(
+                        f"{name} must hold rows of {row_bytes} bytes, got {values.size} bytes",
+                        str(self._root),
+                        "is it the binary version, copied as a whole?",
+                    )
+                )
             parts.append(values.reshape(-1, row_bytes))
         rows = np.concatenate(parts)
-        images = rows[:, self.label_bytes:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        return images, self._label_of(rows[:, :self.label_bytes])
+        images = rows[:, self.label_bytes :].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        return images, self._label_of(rows[:, : self.label_bytes])
 
     def _read(self, name: str) -> bytes:
         folders = [self._root, self._root / self.folder, SHARED / type(self).__name__.lower()]
@@ -170,16 +216,25 @@ class CIFAR10(_Images):
             if (folder / self.archive).is_file():
                 with tarfile.open(folder / self.archive) as archive:
                     return archive.extractfile(f"{self.folder}/{name}").read()
-        raise DatasetError(compose(f"{type(self).__name__}: no file {name} or {self.archive} in "
-                                   f"{', '.join(map(str, folders))}", fix=f"copy {self.archive} to root"))
+        raise DatasetError(
+            compose(
+                f"{type(self).__name__}: no file {name} or {self.archive} in "
+                f"{', '.join(map(str, folders))}",
+                fix=f"copy {self.archive} to root",
+            )
+        )
 
 
 class CIFAR100(CIFAR10):
-    """As CIFAR10 with 20 classes, or 100 with fine_label. root: train.bin, test.bin, or cifar-100-binary.tar.gz."""
+    """As CIFAR10 with 20 classes, or 100 with fine_label. root: train.bin, test.bin, or
+    cifar-100-binary.tar.gz."""
+
     archive, folder = "cifar-100-binary.tar.gz", "cifar-100-binary"
     label_bytes = 2
 
-    def __init__(self, root="~/.mxnet/datasets/cifar100", fine_label=False, train=True, transform=None):
+    def __init__(
+        self, root="~/.mxnet/datasets/cifar100", fine_label=False, train=True, transform=None
+    ):
         self._fine_label = fine_label
         super().__init__(root, train, transform)
 
@@ -191,9 +246,11 @@ class CIFAR100(CIFAR10):
 
 
 class Digits(_Images):
-    """Handwritten digits, 8 x 8 x 1 with values 0 .. 255, 10 classes: 1437 for training, 360 for testing.
+    """Handwritten digits, 8 x 8 x 1 with values 0 .. 255, 10 classes: 1437 for training, 360 for
+    testing.
 
-    The images that scikit-learn brings along. Source: Alpaydin and Kaynak 1998, UCI machine learning repository.
+    The images that scikit-learn brings along. Source: Alpaydin and Kaynak 1998, UCI machine
+    learning repository.
 
     Args:
         root: folder of digits.csv[.gz]; None: scikit-learn's own.
@@ -208,15 +265,22 @@ class Digits(_Images):
     def _load(self):
         path = find([self._root], ["digits.csv"])
         if path is None:
-            raise DatasetError(compose(f"Digits: no file digits.csv or digits.csv.gz in {self._root}",
-                                       fix="pip install scikit-learn, which brings it along"))
+            raise DatasetError(
+                compose(
+                    f"Digits: no file digits.csv or digits.csv.gz in {self._root}",
+                    fix="pip install scikit-learn, which brings it along",
+                )
+            )
         try:
             rows = np.array([line.split(b",") for line in read_bytes(path).split()], np.float64)
         except ValueError:
             rows = np.zeros((0, 0))
         if rows.ndim != 2 or rows.shape[1] != 65:
-            raise DatasetError(compose("digits.csv must have rows of 64 values and a label", str(path)))
-        test = np.arange(len(rows)) % TEST_EVERY == 0        # the file is sorted by writer: each is in both parts
+            raise DatasetError(
+                compose("digits.csv must have rows of 64 values and a label", str(path))
+            )
+        # the file is sorted by writer: each is in both parts
+        test = np.arange(len(rows)) % TEST_EVERY == 0
         rows = rows[~test if self._train else test]
         return np.rint(rows[:, :64] * (255 / 16)).reshape(-1, 8, 8, 1), rows[:, 64]
 
@@ -225,8 +289,12 @@ def _sklearn_folder() -> Path:
     """Where scikit-learn keeps its data, found without importing it."""
     found = importlib.util.find_spec("sklearn")
     if found is None or not found.submodule_search_locations:
-        raise DatasetError(compose("Digits: scikit-learn, which brings the images along, is not installed",
-                                   fix="pip install scikit-learn, or give root="))
+        raise DatasetError(
+            compose(
+                "Digits: scikit-learn, which brings the images along, is not installed",
+                fix="pip install scikit-learn, or give root=",
+            )
+        )
     return Path(found.submodule_search_locations[0]) / "datasets" / "data"
 
 
@@ -246,7 +314,11 @@ class ImageRecordDataset(RecordFileDataset):
     def __getitem__(self, idx):
         header, data = recordio.unpack(super().__getitem__(idx))
         image = _image(codec.decode(data, self._flag))
-        return self._transform(image, header.label) if self._transform is not None else (image, header.label)
+        return (
+            self._transform(image, header.label)
+            if self._transform is not None
+            else (image, header.label)
+        )
 
 
 class ImageFolderDataset(Dataset):
@@ -257,6 +329,7 @@ class ImageFolderDataset(Dataset):
         flag: 1 colour, 0 grey.
         transform: (image, label) -> item.
     """
+
     extensions = (".jpg", ".jpeg", ".png")
 
     def __init__(self, root, flag=1, transform=None):
@@ -275,8 +348,11 @@ class ImageFolderDataset(Dataset):
                 if os.path.splitext(name)[1].lower() in self._exts:
                     self.items.append((os.path.join(path, name), label))
                 else:
-                    warnings.warn(f"Ignoring {os.path.join(path, name)}: its name must end with one of "
-                                  f"{', '.join(self._exts)}", stacklevel=2)
+                    warnings.warn(
+                        f"Ignoring {os.path.join(path, name)}: its name must end with one of "
+                        f"{', '.join(self._exts)}",
+                        stacklevel=2,
+                    )
 
     def __len__(self):
         return len(self.items)

@@ -1,7 +1,9 @@
-"""Transforms of images (H, W, C), for Dataset.transform_first; several of them also take (N, H, W, C).
+"""Transforms of images (H, W, C), for Dataset.transform_first; several of them also take (N, H, W,
+C).
 
 Random ones draw from the package's random stream, which `mx.random.seed` restarts.
 """
+
 from __future__ import annotations
 
 import math
@@ -16,10 +18,27 @@ from ...hybrid import HybridBlock
 from ...nn import Sequential
 from ..sampler import host_generator
 
-__all__ = ["Compose", "Cast", "ToTensor", "Normalize", "Rotate", "RandomRotation", "RandomResizedCrop",
-           "CropResize", "CenterCrop", "Resize", "RandomFlipLeftRight", "RandomFlipTopBottom",
-           "RandomBrightness", "RandomContrast", "RandomSaturation", "RandomHue", "RandomColorJitter", "RandomLighting",
-           "RandomApply"]
+__all__ = [
+    "Compose",
+    "Cast",
+    "ToTensor",
+    "Normalize",
+    "Rotate",
+    "RandomRotation",
+    "RandomResizedCrop",
+    "CropResize",
+    "CenterCrop",
+    "Resize",
+    "RandomFlipLeftRight",
+    "RandomFlipTopBottom",
+    "RandomBrightness",
+    "RandomContrast",
+    "RandomSaturation",
+    "RandomHue",
+    "RandomColorJitter",
+    "RandomLighting",
+    "RandomApply",
+]
 
 
 class _TakesNumpy:
@@ -76,11 +95,16 @@ class Normalize(_HybridTransform):
 
 
 def _tuple(values) -> tuple[float, ...]:
-    return tuple(map(float, values)) if isinstance(values, (tuple, list, np.ndarray)) else (float(values),)
+    return (
+        tuple(map(float, values))
+        if isinstance(values, (tuple, list, np.ndarray))
+        else (float(values),)
+    )
 
 
 class Resize(_HybridTransform):
-    """Resizes. size: (width, height), or one number for both edges (with keep_ratio: for the shorter one).
+    """Resizes. size: (width, height), or one number for both edges (with keep_ratio: for the
+    shorter one).
 
     interpolation: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos.
     """
@@ -90,7 +114,9 @@ class Resize(_HybridTransform):
         self._size, self._keep, self._interpolation = _size(size), keep_ratio, interpolation
 
     def hybrid_forward(self, F, x):
-        return F._image_resize(x, size=self._size, keep_ratio=self._keep, interp=self._interpolation)
+        return F._image_resize(
+            x, size=self._size, keep_ratio=self._keep, interp=self._interpolation
+        )
 
 
 def _size(size) -> tuple[int, ...]:
@@ -98,7 +124,8 @@ def _size(size) -> tuple[int, ...]:
 
 
 def _crop(x, x0, y0, width, height, size=None, interpolation=1):
-    """The part of an image at (x0, y0), resized to `size` (width, height) if it has another size."""
+    """The part of an image at (x0, y0), resized to `size` (width, height) if it has another
+    size."""
     x = nd._image_crop(x, x=x0, y=y0, width=width, height=height)
     if size is not None and tuple(size) != (width, height):
         x = nd._image_resize(x, size=tuple(size), interp=interpolation)
@@ -106,12 +133,16 @@ def _crop(x, x0, y0, width, height, size=None, interpolation=1):
 
 
 class CropResize(_HybridTransform):
-    """The part `width` x `height` at column x, row y, resized to `size` (number or (width, height)) if given."""
+    """The part `width` x `height` at column x, row y, resized to `size` (number or (width, height))
+    if given."""
 
     def __init__(self, x, y, width, height, size=None, interpolation=None):
         super().__init__()
         self._at = {"x": x, "y": y, "width": width, "height": height}
-        self._size, self._interpolation = size and _size(size), 1 if interpolation is None else interpolation
+        self._size, self._interpolation = (
+            size and _size(size),
+            1 if interpolation is None else interpolation,
+        )
 
     def hybrid_forward(self, F, x):
         x = F._image_crop(x, **self._at)
@@ -119,7 +150,8 @@ class CropResize(_HybridTransform):
 
 
 class CenterCrop(_Transform):
-    """The middle part of `size` (number or (width, height)); where the image is smaller, as much as fits, enlarged."""
+    """The middle part of `size` (number or (width, height)); where the image is smaller, as much as
+    fits, enlarged."""
 
     def __init__(self, size, interpolation=1):
         super().__init__()
@@ -138,7 +170,9 @@ def _both(size) -> tuple[int, int]:
 
 def _extent(block, x) -> tuple[int, int]:
     if len(x.shape) not in (3, 4):
-        raise OperatorError(type(block).__name__, f"data must be (H, W, C) or (N, H, W, C), got {x.shape}")
+        raise OperatorError(
+            type(block).__name__, f"data must be (H, W, C) or (N, H, W, C), got {x.shape}"
+        )
     return x.shape[-3], x.shape[-2]
 
 
@@ -154,7 +188,8 @@ def _scaled_down(width: int, height: int, w: float, h: float) -> tuple[int, int]
 class RandomResizedCrop(_Transform):
     """A part of random area and ratio, resized to `size` (number or (width, height)).
 
-    scale: range of the part of the image's area. ratio: range of width / height. Source: Szegedy et al. 2015.
+    scale: range of the part of the image's area. ratio: range of width / height. Source: Szegedy et
+        al. 2015.
     """
 
     def __init__(self, size, scale=(0.08, 1.0), ratio=(3.0 / 4.0, 4.0 / 3.0), interpolation=1):
@@ -171,8 +206,15 @@ class RandomResizedCrop(_Transform):
             ratio = math.exp(rng.uniform(*map(math.log, self._ratio)))
             w, h = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
             if 0 < w <= width and 0 < h <= height:
-                return _crop(x, int(rng.integers(width - w + 1)), int(rng.integers(height - h + 1)), w, h, self._size,
-                             self._interpolation)
+                return _crop(
+                    x,
+                    int(rng.integers(width - w + 1)),
+                    int(rng.integers(height - h + 1)),
+                    w,
+                    h,
+                    self._size,
+                    self._interpolation,
+                )
         w, h = _scaled_down(width, height, *self._size)
         return _crop(x, (width - w) // 2, (height - h) // 2, w, h, self._size, self._interpolation)
 
@@ -193,6 +235,7 @@ class RandomFlipTopBottom(_HybridTransform):
 
 class _RandomFactor(_HybridTransform):
     """A change of colour by a factor in [max(0, 1 - amount), 1 + amount)."""
+
     operator = ""
 
     def __init__(self, amount):
@@ -205,6 +248,7 @@ class _RandomFactor(_HybridTransform):
 
 class RandomBrightness(_RandomFactor):
     """Multiplies by a random factor in [max(0, 1 - brightness), 1 + brightness)."""
+
     operator = "_image_random_brightness"
 
     def __init__(self, brightness):
@@ -212,7 +256,9 @@ class RandomBrightness(_RandomFactor):
 
 
 class RandomContrast(_RandomFactor):
-    """Stretches the distance from the mean grey by a random factor in [max(0, 1 - contrast), 1 + contrast)."""
+    """Stretches the distance from the mean grey by a random factor in [max(0, 1 - contrast), 1 +
+    contrast)."""
+
     operator = "_image_random_contrast"
 
     def __init__(self, contrast):
@@ -220,7 +266,9 @@ class RandomContrast(_RandomFactor):
 
 
 class RandomSaturation(_RandomFactor):
-    """Stretches the distance from grey by a random factor in [max(0, 1 - saturation), 1 + saturation)."""
+    """Stretches the distance from grey by a random factor in [max(0, 1 - saturation), 1 +
+    saturation)."""
+
     operator = "_image_random_saturation"
 
     def __init__(self, saturation):
@@ -229,6 +277,7 @@ class RandomSaturation(_RandomFactor):
 
 class RandomHue(_RandomFactor):
     """Turns the hue by a random part in [-hue, hue) of a circle."""
+
     operator = "_image_random_hue"
 
     def __init__(self, hue):
@@ -240,14 +289,20 @@ class RandomColorJitter(_HybridTransform):
 
     def __init__(self, brightness=0, contrast=0, saturation=0, hue=0):
         super().__init__()
-        self._amounts = {"brightness": brightness, "contrast": contrast, "saturation": saturation, "hue": hue}
+        self._amounts = {
+            "brightness": brightness,
+            "contrast": contrast,
+            "saturation": saturation,
+            "hue": hue,
+        }
 
     def hybrid_forward(self, F, x):
         return F._image_random_color_jitter(x, **self._amounts)
 
 
 class RandomLighting(_HybridTransform):
-    """Adds principal colours with normal weights of standard deviation alpha. Source: Krizhevsky et al. 2012."""
+    """Adds principal colours with normal weights of standard deviation alpha. Source: Krizhevsky et
+    al. 2012."""
 
     def __init__(self, alpha):
         super().__init__()
@@ -271,12 +326,15 @@ class RandomApply(Sequential):
 
 
 def _rotated(x: NDArray, degrees: float, zoom_in: bool, zoom_out: bool) -> NDArray:
-    """A float image (C, H, W) or images (N, C, H, W) turned about the centre, linear interpolation, zeros outside."""
+    """A float image (C, H, W) or images (N, C, H, W) turned about the centre, linear interpolation,
+    zeros outside."""
     values = x.asnumpy()
     height, width = values.shape[-2:]
     angle = math.radians(degrees)
     cos, sin = math.cos(angle), math.sin(angle)
-    rows, columns = np.meshgrid(np.arange(height) - (height - 1) / 2, np.arange(width) - (width - 1) / 2, indexing="ij")
+    rows, columns = np.meshgrid(
+        np.arange(height) - (height - 1) / 2, np.arange(width) - (width - 1) / 2, indexing="ij"
+    )
     scale = 1.0
     if zoom_in or zoom_out:
         bound_h = abs(height * cos) + abs(width * sin)
@@ -291,7 +349,9 @@ def _rotated(x: NDArray, degrees: float, zoom_in: bool, zoom_out: bool) -> NDArr
         for dx in (0, 1):
             i, j = top + dy, left + dx
             inside = (i >= 0) & (i < height) & (j >= 0) & (j < width)
-            weight = np.where(inside, (1 - np.abs(at_y - i)) * (1 - np.abs(at_x - j)), 0).astype(values.dtype)
+            weight = np.where(inside, (1 - np.abs(at_y - i)) * (1 - np.abs(at_x - j)), 0).astype(
+                values.dtype
+            )
             out += weight * values[..., np.clip(i, 0, height - 1), np.clip(j, 0, width - 1)]
     return from_memory(out, x.context)
 
@@ -303,8 +363,10 @@ def _check_rotation(block, zoom_in, zoom_out):
 
 def _check_float(block, x):
     if np.dtype(x.dtype) != np.float32:
-        raise InvalidType(f"{type(block).__name__}: images must be float32 (C, H, W), got {np.dtype(x.dtype)}\n"
-                        "  fix: put ToTensor() or Cast() before it")
+        raise InvalidType(
+            f"{type(block).__name__}: images must be float32 (C, H, W), got {np.dtype(x.dtype)}\n"
+            "  fix: put ToTensor() or Cast() before it"
+        )
 
 
 class Rotate(_Transform):
@@ -324,7 +386,8 @@ class Rotate(_Transform):
 
 
 class RandomRotation(_Transform):
-    """Rotate by an angle from angle_limits = (low, high) in degrees, with probability rotate_with_proba."""
+    """Rotate by an angle from angle_limits = (low, high) in degrees, with probability
+    rotate_with_proba."""
 
     def __init__(self, angle_limits, zoom_in=False, zoom_out=False, rotate_with_proba=1.0):
         super().__init__()

@@ -1,4 +1,5 @@
 """Networks for images, by name: get_model("resnet18_v1")."""
+
 from __future__ import annotations
 
 import difflib
@@ -15,15 +16,23 @@ from .squeezenet import *
 
 def _zoo_name(function: str) -> str:
     """The name in the zoo of a function: mobilenet_v2_0_5 is mobilenetv2_0.5."""
-    special = {"inception_v3": "inceptionv3", "squeezenet1_0": "squeezenet1.0", "squeezenet1_1": "squeezenet1.1"}
+    special = {
+        "inception_v3": "inceptionv3",
+        "squeezenet1_0": "squeezenet1.0",
+        "squeezenet1_1": "squeezenet1.1",
+    }
     if function.startswith("mobilenet"):
         family = "mobilenet_v2_" if function.startswith("mobilenet_v2_") else "mobilenet"
         return family.replace("_v2", "v2") + function.removeprefix(family).replace("_", ".")
     return special.get(function, function)
 
 
-MODELS = {_zoo_name(name): globals()[name] for module in (resnet, classic, densenet, squeezenet, inception, mobilenet)
-          for name in module.__all__ if name[0].islower() and not name.startswith("get_")}
+MODELS = {
+    _zoo_name(name): globals()[name]
+    for module in (resnet, classic, densenet, squeezenet, inception, mobilenet)
+    for name in module.__all__
+    if name[0].islower() and not name.startswith("get_")
+}
 
 
 class UnknownModelError(MXNetError, ValueError):
@@ -38,11 +47,15 @@ def get_model(name: str, **kwargs):
         classes: number of outputs (1000).
         ctx: device of loaded parameters.
         root: folder of .params files (~/.mxnet/models).
-    Raises: UnknownModelError with the nearest names; ModelFileError where a pretrained file is missing.
+    Raises: UnknownModelError with the nearest names; ModelFileError where a pretrained file is
+        missing.
     """
     name = name.lower()
     if name not in MODELS:
         near = difflib.get_close_matches(name, MODELS, 3)
-        raise UnknownModelError(f"Model {name} is not supported. Available options are\n\t" +
-                                "\n\t".join(sorted(MODELS)) + (f"\n  fix: did you mean {', '.join(near)}?" if near else ""))
+        raise UnknownModelError(
+            f"Model {name} is not supported. Available options are\n\t"
+            + "\n\t".join(sorted(MODELS))
+            + (f"\n  fix: did you mean {', '.join(near)}?" if near else "")
+        )
     return MODELS[name](**kwargs)

@@ -1,4 +1,5 @@
 """AlexNet (Krizhevsky et al. 2012) and VGG (Simonyan and Zisserman 2014)."""
+
 from __future__ import annotations
 
 from ....engine.error import InvalidValue
@@ -27,8 +28,12 @@ class AlexNet(HybridBlock):
                     nn.Conv2D(256, kernel_size=3, padding=1, activation="relu"),
                     nn.Conv2D(256, kernel_size=3, padding=1, activation="relu"),
                     nn.MaxPool2D(pool_size=3, strides=2),
-                    nn.Flatten(), nn.Dense(4096, activation="relu"), nn.Dropout(0.5),
-                    nn.Dense(4096, activation="relu"), nn.Dropout(0.5))
+                    nn.Flatten(),
+                    nn.Dense(4096, activation="relu"),
+                    nn.Dropout(0.5),
+                    nn.Dense(4096, activation="relu"),
+                    nn.Dropout(0.5),
+                )
             self.output = nn.Dense(classes)
 
     def hybrid_forward(self, F, x):
@@ -36,7 +41,8 @@ class AlexNet(HybridBlock):
 
 
 def alexnet(pretrained=False, ctx=CPU, root=ROOT, **kwargs):
-    """AlexNet. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, prefix."""
+    """AlexNet. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes,
+    prefix."""
     return load_pretrained(AlexNet(**kwargs), "alexnet", pretrained, ctx, root)
 
 
@@ -52,21 +58,39 @@ class VGG(HybridBlock):
     def __init__(self, layers, filters, classes=1000, batch_norm=False, **kwargs):
         super().__init__(**kwargs)
         if len(layers) != len(filters):
-            raise InvalidValue(f"VGG: layers and filters must be of one length, got {len(layers)} and {len(filters)}")
+            raise InvalidValue(
+                f"VGG: layers and filters must be of one length, got {len(layers)} and"
+                f" {len(filters)}"
+            )
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
             for n, channels in zip(layers, filters):
                 for _ in range(n):
-                    self.features.add(nn.Conv2D(
-                        channels, kernel_size=3, padding=1, bias_initializer="zeros",
-                        weight_initializer=Xavier(rnd_type="gaussian", factor_type="out", magnitude=2)))
+                    self.features.add(
+                        nn.Conv2D(
+                            channels,
+                            kernel_size=3,
+                            padding=1,
+                            bias_initializer="zeros",
+                            weight_initializer=Xavier(
+                                rnd_type="gaussian", factor_type="out", magnitude=2
+                            ),
+                        )
+                    )
                     if batch_norm:
                         self.features.add(nn.BatchNorm())
                     self.features.add(nn.Activation("relu"))
                 self.features.add(nn.MaxPool2D(strides=2))
             for _ in range(2):
-                self.features.add(nn.Dense(4096, activation="relu", weight_initializer="normal",
-                                           bias_initializer="zeros"), nn.Dropout(rate=0.5))
+                self.features.add(
+                    nn.Dense(
+                        4096,
+                        activation="relu",
+                        weight_initializer="normal",
+                        bias_initializer="zeros",
+                    ),
+                    nn.Dropout(rate=0.5),
+                )
             self.output = nn.Dense(classes, weight_initializer="normal", bias_initializer="zeros")
 
     def hybrid_forward(self, F, x):
@@ -79,19 +103,25 @@ SPEC = {11: [1, 1, 2, 2, 2], 13: [2, 2, 2, 2, 2], 16: [2, 2, 3, 3, 3], 19: [2, 2
 def get_vgg(num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     """VGG with 11, 13, 16 or 19 layers.
 
-    pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, batch_norm, prefix.
+    pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, batch_norm,
+        prefix.
     """
     if num_layers not in SPEC:
         raise InvalidValue(f"Invalid number of layers: {num_layers}. Options are {list(SPEC)}")
     net = VGG(SPEC[num_layers], [64, 128, 256, 512, 512], **kwargs)
-    return load_pretrained(net, f"vgg{num_layers}{'_bn' if kwargs.get('batch_norm') else ''}", pretrained, ctx, root)
+    return load_pretrained(
+        net, f"vgg{num_layers}{'_bn' if kwargs.get('batch_norm') else ''}", pretrained, ctx, root
+    )
 
 
 def _named(n, batch_norm):
     def make(**kwargs):
         return get_vgg(n, **({"batch_norm": True} if batch_norm else {}), **kwargs)
+
     make.__name__ = make.__qualname__ = f"vgg{n}{'_bn' if batch_norm else ''}"
-    make.__doc__ = f"VGG-{n}{' with batch normalisation' if batch_norm else ''}; arguments as get_vgg."
+    make.__doc__ = (
+        f"VGG-{n}{' with batch normalisation' if batch_norm else ''}; arguments as get_vgg."
+    )
     return make
 
 

@@ -1,8 +1,9 @@
 """MobileNet (Howard et al. 2017) and MobileNetV2 (Sandler et al. 2018)."""
+
 from __future__ import annotations
 
-from ...hybrid import HybridBlock
 from ... import nn
+from ...hybrid import HybridBlock
 from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["MobileNet", "MobileNetV2", "get_mobilenet", "get_mobilenet_v2"]
@@ -16,13 +17,24 @@ class RELU6(nn.HybridBlock):
 
 
 def _add_conv(out, channels=1, kernel=1, stride=1, pad=0, num_group=1, active=True, relu6=False):
-    out.add(nn.Conv2D(channels, kernel, stride, pad, groups=num_group, use_bias=False), nn.BatchNorm(scale=True))
+    out.add(
+        nn.Conv2D(channels, kernel, stride, pad, groups=num_group, use_bias=False),
+        nn.BatchNorm(scale=True),
+    )
     if active:
         out.add(RELU6() if relu6 else nn.Activation("relu"))
 
 
 def _add_conv_dw(out, dw_channels, channels, stride, relu6=False):
-    _add_conv(out, channels=dw_channels, kernel=3, stride=stride, pad=1, num_group=dw_channels, relu6=relu6)
+    _add_conv(
+        out,
+        channels=dw_channels,
+        kernel=3,
+        stride=stride,
+        pad=1,
+        num_group=dw_channels,
+        relu6=relu6,
+    )
     _add_conv(out, channels=channels, relu6=relu6)
 
 
@@ -35,7 +47,15 @@ class LinearBottleneck(nn.HybridBlock):
         with self.name_scope():
             self.out = nn.HybridSequential()
             _add_conv(self.out, in_channels * t, relu6=True)
-            _add_conv(self.out, in_channels * t, kernel=3, stride=stride, pad=1, num_group=in_channels * t, relu6=True)
+            _add_conv(
+                self.out,
+                in_channels * t,
+                kernel=3,
+                stride=stride,
+                pad=1,
+                num_group=in_channels * t,
+                relu6=True,
+            )
             _add_conv(self.out, channels, active=False, relu6=True)
 
     def hybrid_forward(self, F, x):
@@ -48,7 +68,9 @@ class MobileNet(HybridBlock):
 
     def __init__(self, multiplier=1.0, classes=1000, **kwargs):
         super().__init__(**kwargs)
-        widths = [int(x * multiplier) for x in [32, 64] + [128] * 2 + [256] * 2 + [512] * 6 + [1024] * 2]
+        widths = [
+            int(x * multiplier) for x in [32, 64] + [128] * 2 + [256] * 2 + [512] * 6 + [1024] * 2
+        ]
         strides = [1, 2] * 3 + [1] * 5 + [2, 1]
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
@@ -68,16 +90,22 @@ class MobileNetV2(nn.HybridBlock):
 
     def __init__(self, multiplier=1.0, classes=1000, **kwargs):
         super().__init__(**kwargs)
-        widths = [int(x * multiplier) for x in
-                  [32] + [16] + [24] * 2 + [32] * 3 + [64] * 4 + [96] * 3 + [160] * 3 + [320]]
+        widths = [
+            int(x * multiplier)
+            for x in [32] + [16] + [24] * 2 + [32] * 3 + [64] * 4 + [96] * 3 + [160] * 3 + [320]
+        ]
         strides = [1, 2, 1, 2, 1, 1, 2] + [1] * 6 + [2] + [1] * 3
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="features_")
             with self.features.name_scope():
                 _add_conv(self.features, widths[0], kernel=3, stride=2, pad=1, relu6=True)
                 for i, (before, after, stride) in enumerate(zip(widths, widths[1:], strides)):
-                    self.features.add(LinearBottleneck(before, after, t=1 if i == 0 else 6, stride=stride))
-                _add_conv(self.features, int(1280 * multiplier) if multiplier > 1.0 else 1280, relu6=True)
+                    self.features.add(
+                        LinearBottleneck(before, after, t=1 if i == 0 else 6, stride=stride)
+                    )
+                _add_conv(
+                    self.features, int(1280 * multiplier) if multiplier > 1.0 else 1280, relu6=True
+                )
                 self.features.add(nn.GlobalAvgPool2D())
             self.output = nn.HybridSequential(prefix="output_")
             with self.output.name_scope():
@@ -93,18 +121,29 @@ def _suffix(multiplier: float) -> str:
 
 
 def get_mobilenet(multiplier, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
-    """MobileNet. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, prefix."""
-    return load_pretrained(MobileNet(multiplier, **kwargs), f"mobilenet{_suffix(multiplier)}", pretrained, ctx, root)
+    """MobileNet. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes,
+    prefix."""
+    return load_pretrained(
+        MobileNet(multiplier, **kwargs), f"mobilenet{_suffix(multiplier)}", pretrained, ctx, root
+    )
 
 
 def get_mobilenet_v2(multiplier, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
-    """MobileNetV2. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes, prefix."""
-    return load_pretrained(MobileNetV2(multiplier, **kwargs), f"mobilenetv2_{_suffix(multiplier)}", pretrained, ctx, root)
+    """MobileNetV2. pretrained: load its parameters from the folder `root` to ctx. kwargs: classes,
+    prefix."""
+    return load_pretrained(
+        MobileNetV2(multiplier, **kwargs),
+        f"mobilenetv2_{_suffix(multiplier)}",
+        pretrained,
+        ctx,
+        root,
+    )
 
 
 def _named(get, name, multiplier):
     def make(**kwargs):
         return get(multiplier, **kwargs)
+
     make.__name__ = make.__qualname__ = name + _suffix(multiplier).replace(".", "_")
     make.__doc__ = f"{get.__name__} with multiplier {multiplier}."
     return make

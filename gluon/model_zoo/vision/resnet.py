@@ -1,4 +1,5 @@
 """ResNet v1 (He et al. 2015) and v2 (He et al. 2016)."""
+
 from __future__ import annotations
 
 from ....engine.error import InvalidValue
@@ -6,11 +7,21 @@ from ... import nn
 from ...hybrid import HybridBlock
 from ..model_store import CPU, ROOT, load_pretrained
 
-__all__ = ["ResNetV1", "ResNetV2", "BasicBlockV1", "BasicBlockV2", "BottleneckV1", "BottleneckV2", "get_resnet"]
+__all__ = [
+    "ResNetV1",
+    "ResNetV2",
+    "BasicBlockV1",
+    "BasicBlockV2",
+    "BottleneckV1",
+    "BottleneckV2",
+    "get_resnet",
+]
 
 
 def _conv3x3(channels, stride, in_channels):
-    return nn.Conv2D(channels, kernel_size=3, strides=stride, padding=1, use_bias=False, in_channels=in_channels)
+    return nn.Conv2D(
+        channels, kernel_size=3, strides=stride, padding=1, use_bias=False, in_channels=in_channels
+    )
 
 
 class _BlockV1(HybridBlock):
@@ -27,8 +38,12 @@ class _BlockV1(HybridBlock):
         self._fill(channels, stride, in_channels)
         if downsample:
             self.downsample = nn.HybridSequential(prefix="")
-            self.downsample.add(nn.Conv2D(channels, kernel_size=1, strides=stride, use_bias=False,
-                                          in_channels=in_channels), nn.BatchNorm())
+            self.downsample.add(
+                nn.Conv2D(
+                    channels, kernel_size=1, strides=stride, use_bias=False, in_channels=in_channels
+                ),
+                nn.BatchNorm(),
+            )
         else:
             self.downsample = None
 
@@ -41,8 +56,13 @@ class BasicBlockV1(_BlockV1):
     """Two 3 x 3 convolutions, for 18 and 34 layers."""
 
     def _fill(self, channels, stride, in_channels):
-        self.body.add(_conv3x3(channels, stride, in_channels), nn.BatchNorm(), nn.Activation("relu"),
-                      _conv3x3(channels, 1, channels), nn.BatchNorm())
+        self.body.add(
+            _conv3x3(channels, stride, in_channels),
+            nn.BatchNorm(),
+            nn.Activation("relu"),
+            _conv3x3(channels, 1, channels),
+            nn.BatchNorm(),
+        )
 
 
 class BottleneckV1(_BlockV1):
@@ -50,13 +70,21 @@ class BottleneckV1(_BlockV1):
 
     def _fill(self, channels, stride, in_channels):
         inner = channels // 4
-        self.body.add(nn.Conv2D(inner, kernel_size=1, strides=stride), nn.BatchNorm(), nn.Activation("relu"),
-                      _conv3x3(inner, 1, inner), nn.BatchNorm(), nn.Activation("relu"),
-                      nn.Conv2D(channels, kernel_size=1, strides=1), nn.BatchNorm())
+        self.body.add(
+            nn.Conv2D(inner, kernel_size=1, strides=stride),
+            nn.BatchNorm(),
+            nn.Activation("relu"),
+            _conv3x3(inner, 1, inner),
+            nn.BatchNorm(),
+            nn.Activation("relu"),
+            nn.Conv2D(channels, kernel_size=1, strides=1),
+            nn.BatchNorm(),
+        )
 
 
 class _BlockV2(HybridBlock):
-    """x + convolutions(x), with normalisation and activation before each; arguments as the blocks of v1."""
+    """x + convolutions(x), with normalisation and activation before each; arguments as the blocks
+    of v1."""
 
     def __init__(self, channels, stride, downsample=False, in_channels=0, **kwargs):
         super().__init__(**kwargs)
@@ -64,7 +92,11 @@ class _BlockV2(HybridBlock):
             setattr(self, f"bn{i}", nn.BatchNorm())
             setattr(self, f"conv{i}", make())
         self._n = i
-        self.downsample = nn.Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels) if downsample else None
+        self.downsample = (
+            nn.Conv2D(channels, 1, stride, use_bias=False, in_channels=in_channels)
+            if downsample
+            else None
+        )
 
     def hybrid_forward(self, F, x):
         residual = x
@@ -80,7 +112,10 @@ class BasicBlockV2(_BlockV2):
     """Two 3 x 3 convolutions, for 18 and 34 layers."""
 
     def _convolutions(self, channels, stride, in_channels):
-        return (lambda: _conv3x3(channels, stride, in_channels), lambda: _conv3x3(channels, 1, channels))
+        return (
+            lambda: _conv3x3(channels, stride, in_channels),
+            lambda: _conv3x3(channels, 1, channels),
+        )
 
 
 class BottleneckV2(_BlockV2):
@@ -88,9 +123,11 @@ class BottleneckV2(_BlockV2):
 
     def _convolutions(self, channels, stride, in_channels):
         inner = channels // 4
-        return (lambda: nn.Conv2D(inner, kernel_size=1, strides=1, use_bias=False),
-                lambda: _conv3x3(inner, stride, inner),
-                lambda: nn.Conv2D(channels, kernel_size=1, strides=1, use_bias=False))
+        return (
+            lambda: nn.Conv2D(inner, kernel_size=1, strides=1, use_bias=False),
+            lambda: _conv3x3(inner, stride, inner),
+            lambda: nn.Conv2D(channels, kernel_size=1, strides=1, use_bias=False),
+        )
 
 
 class _ResNet(HybridBlock):
@@ -98,18 +135,26 @@ class _ResNet(HybridBlock):
         if thumbnail:
             self.features.add(_conv3x3(channels, 1, 0))
         else:
-            self.features.add(nn.Conv2D(channels, 7, 2, 3, use_bias=False), nn.BatchNorm(), nn.Activation("relu"),
-                              nn.MaxPool2D(3, 2, 1))
+            self.features.add(
+                nn.Conv2D(channels, 7, 2, 3, use_bias=False),
+                nn.BatchNorm(),
+                nn.Activation("relu"),
+                nn.MaxPool2D(3, 2, 1),
+            )
 
     def _stages(self, block, layers, channels):
         if len(layers) != len(channels) - 1:
-            raise InvalidValue(f"{type(self).__name__}: channels must have one entry more than layers, got "
-                             f"{len(channels)} and {len(layers)}")
+            raise InvalidValue(
+                f"{type(self).__name__}: channels must have one entry more than layers, got "
+                f"{len(channels)} and {len(layers)}"
+            )
         for i, n in enumerate(layers):
             stage = nn.HybridSequential(prefix=f"stage{i + 1}_")
             with stage.name_scope():
                 width, before = channels[i + 1], channels[i]
-                stage.add(block(width, 1 if i == 0 else 2, width != before, in_channels=before, prefix=""))
+                stage.add(
+                    block(width, 1 if i == 0 else 2, width != before, in_channels=before, prefix="")
+                )
                 for _ in range(n - 1):
                     stage.add(block(width, 1, False, in_channels=width, prefix=""))
             self.features.add(stage)
@@ -149,13 +194,20 @@ class ResNetV2(_ResNet):
             self.features.add(nn.BatchNorm(scale=False, center=False))
             self._stem(channels[0], thumbnail)
             self._stages(block, layers, channels)
-            self.features.add(nn.BatchNorm(), nn.Activation("relu"), nn.GlobalAvgPool2D(), nn.Flatten())
+            self.features.add(
+                nn.BatchNorm(), nn.Activation("relu"), nn.GlobalAvgPool2D(), nn.Flatten()
+            )
             self.output = nn.Dense(classes, in_units=channels[-1])
 
 
 _BASIC, _BOTTLENECK = [64, 64, 128, 256, 512], [64, 256, 512, 1024, 2048]
-SPEC = {18: (0, [2, 2, 2, 2], _BASIC), 34: (0, [3, 4, 6, 3], _BASIC), 50: (1, [3, 4, 6, 3], _BOTTLENECK),
-        101: (1, [3, 4, 23, 3], _BOTTLENECK), 152: (1, [3, 8, 36, 3], _BOTTLENECK)}
+SPEC = {
+    18: (0, [2, 2, 2, 2], _BASIC),
+    34: (0, [3, 4, 6, 3], _BASIC),
+    50: (1, [3, 4, 6, 3], _BOTTLENECK),
+    101: (1, [3, 4, 23, 3], _BOTTLENECK),
+    152: (1, [3, 8, 36, 3], _BOTTLENECK),
+}
 BLOCKS = {1: (BasicBlockV1, BottleneckV1), 2: (BasicBlockV2, BottleneckV2)}
 NETS = {1: ResNetV1, 2: ResNetV2}
 
@@ -163,7 +215,8 @@ NETS = {1: ResNetV1, 2: ResNetV2}
 def get_resnet(version, num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
     """ResNet of version 1 or 2 with 18, 34, 50, 101 or 152 layers.
 
-    pretrained: load its parameters from the folder `root` to ctx. kwargs: of ResNetV1 (classes, thumbnail, prefix).
+    pretrained: load its parameters from the folder `root` to ctx. kwargs: of ResNetV1 (classes,
+        thumbnail, prefix).
     """
     if num_layers not in SPEC:
         raise InvalidValue(f"Invalid number of layers: {num_layers}. Options are {list(SPEC)}")
@@ -177,6 +230,7 @@ def get_resnet(version, num_layers, pretrained=False, ctx=CPU, root=ROOT, **kwar
 def _named(version, n):
     def make(**kwargs):
         return get_resnet(version, n, **kwargs)
+
     make.__name__ = make.__qualname__ = f"resnet{n}_v{version}"
     make.__doc__ = f"ResNet-{n} v{version}; arguments as get_resnet."
     return make

@@ -1,4 +1,5 @@
 """SqueezeNet 1.0 and 1.1 (Iandola et al. 2016)."""
+
 from __future__ import annotations
 
 from ....engine.error import InvalidValue
@@ -10,8 +11,10 @@ from ..model_store import CPU, ROOT, load_pretrained
 __all__ = ["SqueezeNet", "squeezenet1_0", "squeezenet1_1"]
 
 POOL = "pool"
-VERSIONS = {"1.0": ((96, 7), [POOL, 16, 16, 32, POOL, 32, 48, 48, 64, POOL, 64]),
-            "1.1": ((64, 3), [POOL, 16, 16, POOL, 32, 32, POOL, 48, 48, 64, 64])}
+VERSIONS = {
+    "1.0": ((96, 7), [POOL, 16, 16, 32, POOL, 32, 48, 48, 64, POOL, 64]),
+    "1.1": ((64, 3), [POOL, 16, 16, POOL, 32, 32, POOL, 48, 48, 64, 64]),
+}
 
 
 def _conv(channels, kernel_size, padding=0):
@@ -40,20 +43,32 @@ class SqueezeNet(HybridBlock):
         (channels, kernel), modules = VERSIONS[version]
         with self.name_scope():
             self.features = nn.HybridSequential(prefix="")
-            self.features.add(nn.Conv2D(channels, kernel_size=kernel, strides=2), nn.Activation("relu"))
+            self.features.add(
+                nn.Conv2D(channels, kernel_size=kernel, strides=2), nn.Activation("relu")
+            )
             for module in modules:
-                self.features.add(nn.MaxPool2D(pool_size=3, strides=2, ceil_mode=True) if module is POOL else
-                                  _fire(module))
+                self.features.add(
+                    nn.MaxPool2D(pool_size=3, strides=2, ceil_mode=True)
+                    if module is POOL
+                    else _fire(module)
+                )
             self.features.add(nn.Dropout(0.5))
             self.output = nn.HybridSequential(prefix="")
-            self.output.add(nn.Conv2D(classes, kernel_size=1), nn.Activation("relu"), nn.AvgPool2D(13), nn.Flatten())
+            self.output.add(
+                nn.Conv2D(classes, kernel_size=1),
+                nn.Activation("relu"),
+                nn.AvgPool2D(13),
+                nn.Flatten(),
+            )
 
     def hybrid_forward(self, F, x):
         return self.output(self.features(x))
 
 
 def _get(version, pretrained=False, ctx=CPU, root=ROOT, **kwargs):
-    return load_pretrained(SqueezeNet(version, **kwargs), f"squeezenet{version}", pretrained, ctx, root)
+    return load_pretrained(
+        SqueezeNet(version, **kwargs), f"squeezenet{version}", pretrained, ctx, root
+    )
 
 
 def squeezenet1_0(**kwargs):
