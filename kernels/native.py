@@ -21,8 +21,7 @@ class Native(NamedTuple):
     # estimate on one core; below plan.INLINE_US it runs on the caller
     cost_us: float = 1.0
     openmp: bool = False  # enters OpenMP by itself (oneDNN)
-    # (ffi, lib) -> cdata params, instead of `params`; kept alive
-    setup: Callable[[Any, Any], Any] | None = None
+    owner: Any = None  # what `params` points into; released with the plan
 
 
 TABLE: dict[str, list[Callable]] = {}  # operator name -> entries, first match wins

@@ -46,7 +46,6 @@ class Plan:
         "unread",
         "views",
         "mutated",
-        "_keep",
     )
 
     def __repr__(self):
@@ -159,19 +158,21 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     found, params = _native(op, ins, outs, attrs)
     if found is not None:
         plan.cost_us = found.cost_us
-        kernel = ffi.addressof(lib, found.function)
+        kernel, owner = ffi.addressof(lib, found.function), found.owner
         flags = lib.PL_PLAN_OPENMP if found.openmp else 0
         plan.can_fail = False
     else:
-        params = ffi.new("int64_t *", _register(plan))
+        owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated)
         kernel, flags = ffi.addressof(lib, "plpy_kernel"), 0
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         plan.can_fail = True
+    number = callback.keep(owner) if owner is not None else 0
+    if found is None:
+        params = ffi.new("uintptr_t *", number)
     flags |= (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0) | (
         lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0
     )
-    plan._keep = params
     nbytes = ffi.sizeof(ffi.typeof(params).item) if params is not None else 0
     plan.handle = lib.pl_plan_new(
         kernel,
@@ -188,7 +189,10 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
         op.name.encode(),
     )
     if not plan.handle:
+        callback.drop(number)
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+    if number:
+        lib.pl_plan_own(plan.handle, lib.plpy_release, callback.pointer_to(number))
     return plan
 
 
@@ -208,8 +212,6 @@ def _native(op: Operator, ins, outs, attrs):
 
 
 def _native_params(found):
-    if found.setup is not None:
-        return found.setup(ffi, lib)
     if found.params is None:
         return None
     struct, fields = found.params
@@ -217,15 +219,6 @@ def _native_params(found):
 
 
 # ---- the reference as a kernel -------------------------------------------------------------------
-
-_fallbacks: dict[int, tuple] = {}
-
-
-def _register(plan: Plan) -> int:
-    """Keeps what the callback needs, not the plan itself, so that plans can be freed."""
-    n = len(_fallbacks)
-    _fallbacks[n] = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated)
-    return n
 
 
 def view_as_numpy(address, s: Spec) -> np.ndarray:
@@ -275,7 +268,8 @@ def generator(seed: float, counter: float) -> np.random.Generator:
 @ffi.def_extern(name="plpy_kernel", error=3)
 def _run_fallback(params, bufs, scalars):
     try:
-        op, attrs, in_specs, out_specs, mutated = _fallbacks[ffi.cast("int64_t *", params)[0]]
+        number = ffi.cast("void **", params)[0]
+        op, attrs, in_specs, out_specs, mutated = callback.kept(number)
         n, at = len(in_specs), 0
         call = dict(attrs)
         for p in op.params:

@@ -143,6 +143,8 @@ typedef struct pl_plan {
     size_t *out_bytes;
     uint8_t *mutates;
     const char *name, *label;
+    pl_free_fn release;         /* or NULL; called with owner when the plan is destroyed */
+    void *owner;
     int n_in, n_out, n_scalars, flags, lane, device;
 } pl_plan;
 int pl_kernel_run(const pl_plan *plan, void *const *bufs, const double *scalars);   /* without the lock */

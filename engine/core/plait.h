@@ -94,6 +94,7 @@ uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes,
                       const size_t *out_bytes, const uint8_t *mutates, int n_scalars, int flags, int lane, int device,
                       const char *name);
 void pl_plan_free(uintptr_t plan);            /* pending ops and programs keep it until they are done */
+void pl_plan_own(uintptr_t plan, pl_free_fn release, void *owner);   /* owner: given, released with the plan */
 int pl_plan_label(uintptr_t plan, const char *label);   /* shown by the profiler, e.g. "(64,128)x(128,10)" */
 /* Runs a plan. out[i]: 0 asks for a new array, whose handle is stored there; otherwise that array is written.
  * On failure nothing is queued and out is as it was. */

@@ -18,6 +18,8 @@ void *pl_copied(const void *data, size_t n, size_t item_bytes)
 static void plan_destroy(pl_object *object)
 {
     pl_plan *plan = (pl_plan *)object;
+    if (plan->release)
+        plan->release(plan->owner);
     free(plan->params);
     free(plan->out_bytes);
     free(plan->mutates);
@@ -52,6 +54,13 @@ void pl_plan_free(uintptr_t plan)
     pl_enter();
     pl_object_unref((pl_object *)plan);
     pl_leave();
+}
+
+void pl_plan_own(uintptr_t handle, pl_free_fn release, void *owner)
+{
+    pl_plan *plan = (pl_plan *)handle;
+    plan->release = release;
+    plan->owner = owner;
 }
 
 int pl_plan_label(uintptr_t plan, const char *label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine import lib
+from ...engine import ffi, lib
 from ..native import Native, native
 from ..ops import conv
 from . import onednn
@@ -108,6 +108,7 @@ def _conv(kind, g, x_shape, filters, out, types, bias=False):
                 ("plk_dnn", {"primitive": primitive}),
                 us,
                 openmp=lib.plk_dnn_threads(primitive) > 1,
+                owner=ffi.gc(primitive, lib.plk_dnn_free),
             )
     return None if g.channels_last else Native("plk_conv_run", ("plk_conv", fields), us)
 

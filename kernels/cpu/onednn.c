@@ -256,6 +256,7 @@ void *plk_dnn_conv(const plk_conv *c)
     return built;
 }
 
+void plk_dnn_free(void *primitive) { destroy(primitive); }
 int plk_dnn_threads(void *primitive) { return ((object *)primitive)->n_threads; }
 
 static int execute(const object *o, void *const *bufs)
@@ -319,6 +320,7 @@ PLK_KERNEL(plk_dnn_run)
 int plk_dnn_load(const char *path) { (void)path; return 0; }
 int plk_dnn_version(void) { return 0; }
 void *plk_dnn_conv(const plk_conv *c) { (void)c; return NULL; }
+void plk_dnn_free(void *primitive) { (void)primitive; }
 int plk_dnn_threads(void *primitive) { (void)primitive; return 1; }
 int plk_dnn_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                   const float *b, int64_t ldb, float beta, float *c, int64_t ldc, int n_threads)

@@ -5,7 +5,7 @@ import numpy as np
 import plait.kernels.cpu
 import plait.kernels.ops
 import pytest
-from plait.engine import cpu, ffi, lib, wait
+from plait.engine import callback, cpu, ffi, lib, wait
 from plait.kernels.native import TABLE, choose
 from plait.kernels.plan import (
     infer,
@@ -61,13 +61,7 @@ def run_native(op, arrays, dtypes, attrs, alias=None):
     found = choose(op, ins, outs, attrs)
     if found is None:
         return None, outs
-    params = (
-        found.setup(ffi, lib)
-        if found.setup
-        else ffi.new(found.params[0] + " *", found.params[1])
-        if found.params
-        else ffi.NULL
-    )
+    params = ffi.new(found.params[0] + " *", found.params[1]) if found.params else ffi.NULL
     arrays = [np.array(a) for a in arrays]
     results = [
         (
@@ -671,3 +665,28 @@ def test_shapes_that_do_not_belong_together(name, shapes, attrs):
     op = REGISTRY[name]
     with pytest.raises(plait.engine.error.ShapeError):
         infer(op, complete(op, attrs), [Type(s) for s in shapes])
+
+
+@pytest.mark.parametrize(
+    "name, shapes, attrs",
+    [
+        ("sort", [(9, 7)], {}),
+        (
+            "Convolution",
+            [(1, 5, 9, 9), (4, 5, 3, 3)],
+            {"kernel": (3, 3), "num_filter": 4, "no_bias": True},
+        ),
+    ],
+)
+def test_what_a_plan_owns_goes_with_it(name, shapes, attrs):
+    """What a reference kernel needs, and a oneDNN primitive, are released with the plan."""
+    if name == "Convolution" and not plait.kernels.cpu.onednn.load():
+        pytest.skip("oneDNN is not installed")
+    op = REGISTRY[name]
+    op.plans.clear()
+    before = set(callback._objects)
+    plan = make_plan(op, op.parse(attrs), [spec(s, "float32", cpu()) for s in shapes], cpu())
+    assert len(set(callback._objects) - before) == 1
+    op.plans.clear()
+    del plan
+    assert not set(callback._objects) - before
