@@ -39,6 +39,12 @@ SETTINGS = {
         "a push waits while queued operations hold so many MB of new "
         "arrays; default: a quarter of the machine's memory",
     ),
+    "PLAIT_CC": Setting(
+        None,
+        str,
+        "the C compiler that makes fused kernels while a program runs, or none; default: the "
+        "first of cc, gcc and clang",
+    ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"
     ),
@@ -57,3 +63,9 @@ def get(name: str) -> Any:
         raise ValueError(
             f"{name}={text}: not a value of this variable\n  fix: {setting.doc}"
         ) from None
+
+
+def cache_home() -> str:
+    """Where programs keep what they can make again. Source: XDG Base Directory Specification."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return home if os.path.isabs(home) else os.path.join(os.path.expanduser("~"), ".cache")
