@@ -78,7 +78,7 @@ def step_form(group: Group, step: Step, dtypes: Sequence[str]) -> Form:
     return found
 
 
-def step_scalars(op, attrs: dict[str, Any], found: Form) -> tuple[float, ...]:
+def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float, ...]:
     """The numbers that a step takes from a group's scalars."""
     if found.constants is not None:
         return tuple(float(v) for v in found.constants)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from .. import jit
 from ..fused import MAX_INPUTS, MAX_OUTPUTS, Group, source, step_form, value_dtypes
-from ..native import Native, native
+from ..native import TABLE, Native, native
 from .layout import code, contiguous, cost
 from .pointwise_table import broadcast_fields
-from .reduce_table import method
+from .reduce_table import method, reduce_entry
+
+
+def is_reduction(op) -> bool:
+    """Can a group end in this operator?"""
+    return reduce_entry in TABLE.get(op.name, ())
+
+
+def prepare(groups: Sequence[tuple[Group, Sequence[str]]]) -> list[bool]:
+    """Compiles the loops of (group, dtypes of its inputs) that are not at hand, side by side. Which
+    of them there are now."""
+    sources = [source(group, dtypes, jit.FUNCTION) for group, dtypes in groups]
+    jit.compile_all(sources)
+    return [bool(jit.function(s)) for s in sources]
 
 
 @native("_fused")
