@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from plait.gluon import benchmark
 from plait.gluon.benchmark import table
 
