@@ -41,11 +41,19 @@ class Node:
 
     @property
     def n_outputs(self) -> int:
-        return self.op.outputs(_without_train(self.attrs)) if self.op else 1
+        op = self.op
+        if op is None:
+            return 1
+        return op.outputs(_without_train(self.attrs)) if callable(op.n_outputs) else op.n_outputs
 
     @property
     def n_visible(self) -> int:
-        return self.op.visible(_without_train(self.attrs)) if self.op else 1
+        op = self.op
+        if op is None:
+            return 1
+        if op.n_visible is None:
+            return self.n_outputs
+        return op.visible(_without_train(self.attrs)) if callable(op.n_visible) else op.n_visible
 
 
 def _without_train(attrs):
