@@ -209,9 +209,7 @@ class Operator:
         self.param_index = {p.name: i for i, p in enumerate(self.params)}
         self.variadic = self.inputs[:1] != () and self.inputs[0].startswith("*")
         self.has_dynamic = any(p.dynamic for p in self.params)
-        self.float_params = tuple(
-            p.name for p in self.params if str(p.kind).startswith("float")
-        )
+        self.float_params = tuple(p.name for p in self.params if str(p.kind).startswith("float"))
 
     def __repr__(self):
         return f"<Operator {self.name}>"

@@ -15,6 +15,7 @@ from typing import Any
 from ..engine.error import OperatorError
 from ..kernels.plan import infer
 from ..kernels.record import Operator, Type, lookup
+from ._value import Pair
 
 
 class Node:
@@ -60,20 +61,11 @@ def _without_train(attrs):
     return {k: v for k, v in attrs.items() if k != "train"} if "train" in attrs else attrs
 
 
-class Value:
-    """One output of a node. Has shape and dtype when typed, and Python's operators (see
-    operators.py)."""
+class Value(Pair):
+    """One output of a node: `node`, `index`. Has shape and dtype when typed, and Python's operators
+    (see operators.py); == and hash go by the node's identity."""
 
-    __slots__ = ("index", "node")
-
-    def __init__(self, node: Node, index: int = 0):
-        self.node, self.index = node, index
-
-    def __eq__(self, other):
-        return isinstance(other, Value) and self.node is other.node and self.index == other.index
-
-    def __hash__(self):
-        return id(self.node) * 31 + self.index
+    __slots__ = ()
 
     def __repr__(self):
         return f"<Value {self.node.name or self.node!r}:{self.index}>"
@@ -195,9 +187,7 @@ def verify(outputs: Sequence[Value]) -> None:
             assert not node.inputs and len(node.types) == 1
         else:
             again = infer(node.op, node.attrs, [v.type for v in node.inputs])
-            assert again == node.types, (
-                f"{node!r} has types {node.types}, inference gives {again}"
-            )
+            assert again == node.types, f"{node!r} has types {node.types}, inference gives {again}"
             assert not node.op.train_aware or "train" in node.attrs, (
                 f"{node!r} does not know `train`"
             )

@@ -312,7 +312,11 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
                 return None
             return [Value(Node(None, {}, (), node.name, (types[node],), node.extra, node.source))]
         attrs = node.attrs
-        if found is not None and source_shape(node) is not None and is_known(found.shape[Value(node)]):
+        if (
+            found is not None
+            and source_shape(node) is not None
+            and is_known(found.shape[Value(node)])
+        ):
             attrs = dict(attrs, shape=found.shape[Value(node)])
         if node.op.train_aware and attrs.get("train") is not train:
             attrs = dict(attrs, train=train)

@@ -626,7 +626,9 @@ def apply(
         else:
             names = op.inputs if not op.variadic else ()
             try:
-                _single(s, names[i] if i < len(names) else f"arg{i}" if op.variadic else f"input {i}")
+                _single(
+                    s, names[i] if i < len(names) else f"arg{i}" if op.variadic else f"input {i}"
+                )
             except (TypeError, ValueError) as error:
                 raise type(error)(f"{op.name}: {error}\n  at: {caller_line()}") from None
     node = compose(op, hint, values, given, name, attr)

@@ -29,7 +29,9 @@ def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
                 raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
             done.add(node)
             stack += (node, None)
-            stack += [v.node for v in reversed(node.inputs) if v.node not in done and v not in given]
+            stack += [
+                v.node for v in reversed(node.inputs) if v.node not in done and v not in given
+            ]
     return order
 
 
