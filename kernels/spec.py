@@ -18,6 +18,7 @@ class Spec:
     `spec`."""
 
     __slots__ = ("shape", "dtype", "device", "size", "nbytes", "type")
+    layout = ""
 
     def __repr__(self):
         return f"{self.dtype}{list(self.shape)}@{self.device}"

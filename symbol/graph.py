@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine.error import OperatorError
+from ..kernels.number import as_float
 from ..kernels.plan import infer
 from ..kernels.record import Operator, Type, lookup
 
@@ -278,12 +279,12 @@ def _value_operators():
         def method(self, other):
             if isinstance(other, Value):
                 return getattr(F, both)(self, other)
-            return getattr(F, right)(self, scalar=float(other))
+            return getattr(F, right)(self, scalar=as_float(other))
 
         return method
 
     def scalar(left):
-        return lambda self, other: getattr(F, left)(self, scalar=float(other))
+        return lambda self, other: getattr(F, left)(self, scalar=as_float(other))
 
     add_operators(Value, binary, scalar, lambda self: F.negative(self), compare=False)
     from .operators import COMPARE
