@@ -20,7 +20,7 @@ from ..symbol.tiers import submit
 from . import autograd
 from .invoke import run_all
 from .ndarray import NDArray, state
-from .residuals import residuals
+from .residuals import free, residuals
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
 MAX_ENTRIES = 256
@@ -52,7 +52,7 @@ class GraphPlan:
             entry.name,
             tier=tier,
             stable=entry.stable,
-            free=[v for v in self.kept if not v.node.op.is_random(v.node.attrs)],
+            free=free(self.kept, self.n_out),
         )
         specs = self.program.out_specs
         self.out_specs = specs[: self.n_out]

@@ -46,3 +46,9 @@ def _through_views(found: dict[Value, None], forward: set[Node]) -> list[Value]:
         if v.node.op is not None:
             kept[v] = None
     return list(kept)
+
+
+def free(kept: Sequence[Value], first: int) -> list[int]:
+    """Numbers of the residuals whose memory layout may be chosen, when they are numbered from
+    `first` on: not of random ones, which a replay reads as they are."""
+    return [i for i, v in enumerate(kept, first) if not v.node.op.is_random(v.node.attrs)]

@@ -19,7 +19,7 @@ from ..ndarray.autograd import pause
 from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into, run_all
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
-from ..ndarray.residuals import residuals
+from ..ndarray.residuals import free, residuals
 from .graph import Builder, Node, Value, as_python, reads, topological, variable
 from .inference import typed_graph
 from .passes.gradient import FLOATING, gradient
@@ -85,7 +85,7 @@ class _Graph:
             "forward",
             tier=tier,
             stable=[self.given[i] for i in stable],
-            free=[v for v in self.kept if not v.node.op.is_random(v.node.attrs)],
+            free=free(self.kept, len(self.values)),
         )
         specs = self.forward.out_specs[len(self.values) :]
         self.layouts = {v: s.layout for v, s in zip(self.kept, specs) if s.layout}

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...engine._array import invoke
-from ...kernels.number import Number
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.spec import spec
 from ..effects import Effects
@@ -29,7 +28,7 @@ def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any
             node.op is not None
             and node not in effects.held
             and not node.op.is_random(node.attrs)
-            and not any(isinstance(a, Number) for a in node.attrs.values())
+            and not node.has_numbers
             and all(v.node in fixed for v in node.inputs)
             and sum(spec(t.shape, t.dtype, device).nbytes for t in node.types) <= LIMIT_BYTES
         ):
