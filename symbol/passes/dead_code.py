@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from ...engine.error import InvalidValue
 from ..graph import Node, Value, variable, with_inputs
 
+AGAIN = "__again__"  # the mark, among a node's `extra`, of what recomputation added
+
 
 def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
     """The operator nodes that outputs need when `given` values are known, in the order of the
-    graph.
+    graph; but what is computed again comes after all else that its reader waits for, so that it is
+    held for a short time.
 
     An operator that writes an input stays if anything reads one of its outputs. Raises ValueError
     for a variable that is needed but not given.
@@ -30,7 +33,11 @@ def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
                 raise InvalidValue(f"variable {v.node.name!r} is not among the program's inputs")
             done.add(v.node)
             stack.append((v, True))
-            stack.extend((x, False) for x in reversed(v.node.inputs))
+            inputs = v.node.inputs
+            late = [x for x in inputs if x.node.extra and AGAIN in x.node.extra]
+            if late:
+                inputs = [*(x for x in inputs if x not in late), *late]
+            stack.extend((x, False) for x in reversed(inputs))
     return order
 
 
