@@ -60,6 +60,12 @@ SETTINGS = {
         _topics,
         "hybridize: a line for each signature of a hybridized block and each program swapped in",
     ),
+    "PLAIT_CC": Setting(
+        None,
+        str,
+        "the C compiler that makes fused kernels while a program runs, or none; default: the "
+        "first of cc, gcc and clang",
+    ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"
     ),
@@ -78,3 +84,9 @@ def get(name: str) -> Any:
         raise ValueError(
             f"{name}={text}: not a value of this variable\n  fix: {setting.doc}"
         ) from None
+
+
+def cache_home() -> str:
+    """Where programs keep what they can make again. Source: XDG Base Directory Specification."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return home if os.path.isabs(home) else os.path.join(os.path.expanduser("~"), ".cache")

@@ -102,10 +102,17 @@ def make_plan(
 
     outs: the output types of a typed node; inferred when not given. Raises what `infer` raises.
     """
-    static = tuple(
-        (attrs[p.name] if not p.dynamic else type(attrs[p.name]) is tuple and len(attrs[p.name]))
-        for p in op.params
-    )
+    if op.has_dynamic:
+        static = tuple(
+            [
+                attrs[p.name]
+                if not p.dynamic
+                else type(attrs[p.name]) is tuple and len(attrs[p.name])
+                for p in op.params
+            ]
+        )
+    else:
+        static = tuple([attrs[p] for p in op.param_index])
     key = (static, attrs.get("train"), device, *in_specs)
     if outs is not None and any([t.layout for t in outs]):
         key += tuple(outs)
@@ -118,15 +125,30 @@ def make_plan(
     return plan
 
 
-def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> list[Type]:
-    """Output types, after checking the number of inputs. Raises OperatorError."""
+def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Type, ...]:
+    """Output types, after checking the number of inputs; found once for equal calls. attrs: in the
+    record's order, as `op.parse` gives them. Raises OperatorError."""
+    key = (*attrs.values(), "|", *ins)
+    try:
+        found = op.inferred.get(key)
+    except TypeError:  # an attribute that is a list
+        return _infer(op, attrs, ins)
+    if found is None:
+        found = _infer(op, attrs, ins)
+        if len(op.inferred) >= MAX_PLANS:
+            op.inferred.clear()
+        op.inferred[key] = found
+    return found
+
+
+def _infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Type, ...]:
     names = op.names_in(attrs, len(ins))
     if len(ins) != len(names):
         raise OperatorError(
             op.name, f"needs {len(names)} inputs ({', '.join(names)}), got {len(ins)}"
         )
     try:
-        outs = list(op.infer(list(ins), **attrs))
+        outs = tuple(op.infer(list(ins), **attrs))
     except MXNetError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:

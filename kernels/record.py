@@ -206,30 +206,34 @@ class Operator:
     samples: tuple[Sample, ...] = ()
     doc: str = ""
     plans: dict = dataclasses.field(default_factory=dict, repr=False)
-    param_index: dict = dataclasses.field(default_factory=dict, repr=False)
+    inferred: dict = dataclasses.field(default_factory=dict, repr=False)  # see plan.infer
+    # found from the fields above
+    param_index: dict = dataclasses.field(init=False, repr=False)
+    variadic: bool = dataclasses.field(init=False, repr=False)
+    has_dynamic: bool = dataclasses.field(init=False, repr=False)
+    float_params: tuple[str, ...] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self):
         self.param_index = {p.name: i for i, p in enumerate(self.params)}
+        self.variadic = self.inputs[:1] != () and self.inputs[0].startswith("*")
+        self.has_dynamic = any(p.dynamic for p in self.params)
+        self.float_params = tuple(p.name for p in self.params if str(p.kind).startswith("float"))
 
     def __repr__(self):
         return f"<Operator {self.name}>"
 
-    @property
-    def variadic(self) -> bool:
-        return self.inputs[:1] != () and self.inputs[0].startswith("*")
-
     def parse(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Attributes given by a caller or a JSON file -> a complete dict in the record's order.
         Raises MXNetError."""
-        unknown = [k for k in attrs if k not in self.param_index]
-        if unknown:
-            near = difflib.get_close_matches(unknown[0], self.param_index, 1)
-            raise OperatorError(
-                self.name,
-                f"has no parameter {unknown[0]!r}, its parameters are "
-                f"{', '.join(self.param_index) or 'none'}",
-                fix=f"did you mean {near[0]!r}?" if near else None,
-            )
+        for key in attrs:
+            if key not in self.param_index:
+                near = difflib.get_close_matches(key, self.param_index, 1)
+                raise OperatorError(
+                    self.name,
+                    f"has no parameter {key!r}, its parameters are "
+                    f"{', '.join(self.param_index) or 'none'}",
+                    fix=f"did you mean {near[0]!r}?" if near else None,
+                )
         full = {}
         for p in self.params:
             value = attrs.get(p.name, p.default)
