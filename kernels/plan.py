@@ -54,8 +54,8 @@ class Plan:
     def __repr__(self):
         return f"<Plan {self.op.name} {list(self.in_specs)} -> {list(self.out_specs)}>"
 
-    def __del__(self):
-        lib.pl_plan_free(self.handle)
+    def __del__(self, free=lib.pl_plan_free):
+        free(self.handle)
 
 
 def scalars_of(op: Operator, attrs: dict[str, Any]) -> tuple[float, ...]:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from ..engine.error import MXNetError
 from ..kernels.number import UnknownNumber, given
-from ..symbol.graph import Builder, Value, reads, variable
+from ..symbol.graph import Builder, Node, Value, topological, variable
 from ..symbol.passes.gradient import gradient
+from ..symbol.passes.recompute import replayed
 from ..symbol.program import lower
 from ..symbol.tiers import submit
 from .tape import TapeNode, Variable, expand, keeps_input
@@ -75,9 +76,10 @@ class TapeGraph:
 class Translation:
     """The graph of a structure.
 
-    heads: the values of its heads. variables: the value of each variable. sources: where the array
-    of a value is: ("input", node number, input index), ("saved", node number, output index) or
-    ("head", i). layouts: of values whose arrays are not row-major.
+    heads: the values of its heads. nodes: all of the forward graph. variables: the value of each
+    variable. sources: where the array of a value is: ("input", node number, input index),
+    ("saved", node number, output index) or ("head", i). layouts: of values whose arrays are not
+    row-major.
     """
 
     def __init__(self, structure: tuple, numbers: Sequence[float] | None = None):
@@ -116,6 +118,7 @@ class Translation:
                 self.variables[a] = variable(f"head{i}", b.type)
                 self.sources[self.variables[a]] = ("head", i)
             self.heads.append(self.variables[a])
+        self.nodes: set[Node] = set(topological([v for values in made for v in values]))
 
 
 class _Program:
@@ -175,14 +178,14 @@ class Backward:
         made = _Program()
         graph = Translation(structure)
         outputs, made.written = gradients(graph, with_grad, reqs)
-        used = reads(outputs, graph.sources)
+        outputs, used = replayed(outputs, graph.sources, graph.nodes)
         made.program = lower(
             outputs,
-            used,
+            list(used.values()),
             self.device,
             "backward",
             tier=tier,
-            layouts={v: graph.layouts[v] for v in used if v in graph.layouts},
+            layouts={x: graph.layouts[v] for v, x in used.items() if v in graph.layouts},
         )
         made.sources, made.tier = [graph.sources[v] for v in used], tier
         made.seconds = time.perf_counter() - start
@@ -191,7 +194,11 @@ class Backward:
 
 def gradients(graph: Translation, with_grad, reqs) -> tuple[list[Value], list[int]]:
     """(gradients of a structure's variables as reqs ask for them, which variables they belong to).
-    Adds the sources of head gradients and of gradients to add to."""
+    Adds the sources of head gradients and of gradients to add to.
+
+    The last variables come first: a program computes its outputs in their order, and each
+    layer's gradients must be done before those of the layers below, or their results pile up.
+    """
     F = Builder()
     grads_in = []
     for i, (h, has_grad) in enumerate(zip(graph.heads, with_grad)):
@@ -211,7 +218,7 @@ def gradients(graph: Translation, with_grad, reqs) -> tuple[list[Value], list[in
             g = F.broadcast_add(before, g)
         written.append(i)
         outputs.append(g)
-    return outputs, written
+    return outputs[::-1], written[::-1]
 
 
 def better(key: tuple) -> tuple:

@@ -17,7 +17,7 @@ from ..symbol.graph import Value, rewrite, topological, variable
 from ..symbol.inference import typed_graph
 from ..symbol.program import lower
 from ..symbol.tiers import submit
-from . import autograd
+from . import autograd, functions
 from .invoke import run_all
 from .ndarray import NDArray, state
 from .residuals import free, residuals
@@ -91,6 +91,9 @@ class GraphPlan:
                 # not drawn again, but on the tape as if they were
                 outs = [shadow(fixed[v]) for v in values]
                 record(plan, ins, scalars, outs)
+            elif node.op.is_random(node.attrs) and all(v in fixed for v in values[1:]):
+                ys = [None, *(shadow(fixed[v]) for v in values[1:])]
+                outs = [node.op.again(functions, ins, ys, **node.attrs), *ys[1:]]
             else:
                 outs = run_all(plan, ins, scalars)
             arrays.update(zip(values, outs))
@@ -100,11 +103,14 @@ class GraphPlan:
 class _Entry:
     """What one signature runs now, and how to make it better."""
 
-    def __init__(self, name: str, outputs, variables, in_specs, device, wanted, stable):
-        """wanted: for each variable, is its gradient wanted? () while not recording. stable:
-        variables whose arrays seldom change."""
-        self.name, self.outputs, self.variables = name, outputs, variables
-        self.in_specs, self.device, self.stable = in_specs, device, stable
+    def __init__(self, graph: CachedGraph, outputs, variables, bounds, in_specs, device, wanted):
+        """wanted: for each variable, is its gradient wanted? () while not recording."""
+        self.name, self.recompute, self.bounds = graph.name, graph.recompute, bounds
+        self.outputs, self.variables = outputs, variables
+        self.in_specs, self.device = in_specs, device
+        predicts = not wanted and not state.training
+        # variables whose arrays seldom change
+        self.stable = tuple(variables[graph.n_data :]) if predicts else ()
         self.wanted = [v for v, w in zip(variables, wanted) if w]
         self.hits, self.due = 0, 2
         self.plan = GraphPlan(self, 0)
@@ -116,7 +122,7 @@ class _Entry:
         """(what the program returns besides the outputs, which outputs are kept too)."""
         if not self.wanted:
             return [], []
-        needed = residuals(self.outputs, self.wanted)
+        needed = residuals(self.outputs, self.wanted, tier, self.recompute, self.bounds)
         outputs = set(self.outputs)
         needed_set = set(needed)
         return (
@@ -139,7 +145,8 @@ class CachedGraph:
 
     outputs: values of a typed or untyped graph. inputs: its variables, in the order in which arrays
         will be given; those from number `n_data` on are parameters, which change seldom in
-        prediction.
+        prediction. recompute: what backward computes again, see HybridBlock.hybridize; bounds: the
+        values that "blocks" keeps.
     """
 
     def __init__(
@@ -148,9 +155,12 @@ class CachedGraph:
         inputs: Sequence[Value],
         name: str = "graph",
         n_data: int | None = None,
+        recompute=False,
+        bounds: Sequence[Value] = (),
     ):
         self.outputs, self.inputs, self.name = list(outputs), list(inputs), name
         self.n_data = len(self.inputs) if n_data is None else n_data
+        self.recompute, self.bounds = recompute, list(bounds)
         self.entries: dict[tuple, _Entry] = {}
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -196,13 +206,12 @@ class CachedGraph:
             variable(v.node.name, a._spec.type, v.node.extra) for v, a in zip(self.inputs, arrays)
         ]
         named = rewrite(
-            self.outputs,
+            [*self.outputs, *self.bounds],
             lambda node, new: None,
             {v.node: [x] for v, x in zip(self.inputs, variables)},
         )
         fixed = {x.node: x.type for x in variables}
         retyped = typed_graph([*named, *variables], fixed, state.training)
-        outputs, variables = retyped[: len(named)], retyped[len(named) :]
+        n, m = len(self.outputs), len(named)
         specs = tuple(a._spec for a in arrays)
-        stable = () if wanted or state.training else tuple(variables[self.n_data :])
-        return _Entry(self.name, outputs, variables, specs, device, wanted, stable)
+        return _Entry(self, retyped[:n], retyped[m:], retyped[n:m], specs, device, wanted)

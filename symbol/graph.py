@@ -135,22 +135,6 @@ def with_inputs(node: Node, inputs: Sequence[Value]) -> Node:
     return Node(node.op, node.attrs, inputs, node.name, node.types, node.extra, node.source)
 
 
-def reads(outputs: Sequence[Value], known) -> list[Value]:
-    """The known values (a container) that a graph cut at them reads, each once."""
-    found: dict[Value, None] = {}
-    seen, stack = set(), list(outputs)
-    while stack:
-        v = stack.pop()
-        if v in seen:
-            continue
-        seen.add(v)
-        if v in known:
-            found[v] = None
-        else:
-            stack.extend(v.node.inputs)
-    return list(found)
-
-
 def rewrite(
     outputs: Sequence[Value],
     replace: Callable[[Node, Sequence[Value]], Sequence[Value] | None],

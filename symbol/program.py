@@ -46,8 +46,8 @@ class Program:
         "tier",
     )
 
-    def __del__(self):
-        lib.pl_program_free(self.handle)
+    def __del__(self, free=lib.pl_program_free):
+        free(self.handle)
 
     def run(
         self,
