@@ -66,7 +66,7 @@ def scalars_of(op: Operator, attrs: dict[str, Any]) -> tuple[float, ...]:
         if p.dynamic:
             value = attrs[p.name]
             if isinstance(value, (tuple, list)):
-                out.extend(map(float, value))
+                out.extend([NAN if v.__class__ is Number else float(v) for v in value])
             else:
                 out.append(NAN if value is None or value.__class__ is Number else float(value))
     return tuple(out)
@@ -79,7 +79,7 @@ def numbers_of(op: Operator, attrs: dict[str, Any]) -> list[Number | None]:
         if p.dynamic:
             value = attrs[p.name]
             if isinstance(value, (tuple, list)):
-                out.extend([None] * len(value))
+                out.extend([v if isinstance(v, Number) else None for v in value])
             else:
                 out.append(value if isinstance(value, Number) else None)
     return out
