@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from .generate import Loop, Name, Statement, statement
 from .loops import Form, form
+from .number import as_float
 from .record import FLOATS, PARSERS, Param, Type, lookup, operator, sample
 
 COMPUTED_IN = {"float16": "float32", "bfloat16": "float32", "bool": "uint8"}  # else in itself
@@ -82,7 +83,7 @@ def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float, ...]:
     """The numbers that a step takes from a group's scalars."""
     if found.constants is not None:
         return tuple(float(v) for v in found.constants)
-    return tuple(float(attrs[s]) for s in found.expression.scalars)
+    return tuple(as_float(attrs[s]) for s in found.expression.scalars)
 
 
 def _infer(ins, group, scalars, num_args):
@@ -104,8 +105,9 @@ def _ref(xp, *arrays, group, scalars, num_args):
         at += n
         extra = {"rng": None} if op.random else {}
         y = op.ref(xp, *(values[i] for i in step.inputs), **attrs, **extra)
-        y = xp.asarray(y).astype(COMPUTED_IN.get(step.dtype, step.dtype) if step.dtype != "bool"
-                                 else "bool")
+        y = xp.asarray(y).astype(
+            COMPUTED_IN.get(step.dtype, step.dtype) if step.dtype != "bool" else "bool"
+        )
         values.append(y if step.inputs else y.reshape(-1)[0])
     outs = []
     for r in group.results:
