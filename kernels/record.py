@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import InvalidType, MXNetError, OperatorError
+from .number import UnknownNumber, as_float
 
 REQUIRED = object()  # the default of a parameter that must be given
 
@@ -148,7 +149,7 @@ def _optional(parse):
 
 PARSERS: dict[str, Callable] = {
     "int": _parse_int,
-    "float": lambda v: float(v),
+    "float": as_float,
     "bool": _parse_bool,
     "shape": _parse_shape,
     "str": str,
@@ -251,7 +252,7 @@ class Operator:
             return None if value == "None" else value
         try:
             return PARSERS[p.kind](value)
-        except MXNetError:
+        except (MXNetError, UnknownNumber):
             raise
         except Exception:
             raise OperatorError(self.name, f"{p.name} must be {p.kind}, got {value!r}") from None

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine.error import OperatorError
+from ..kernels.number import Number, as_float
 from ..kernels.plan import infer
 from ..kernels.record import Operator, Type, lookup
 from ._value import Pair
@@ -46,6 +47,11 @@ class Node:
         if op is None:
             return 1
         return op.outputs(_without_train(self.attrs)) if callable(op.n_outputs) else op.n_outputs
+
+    @property
+    def has_numbers(self) -> bool:
+        """Does an attribute get its value when the program runs?"""
+        return any(a.__class__ is Number for a in self.attrs.values())
 
     @property
     def n_visible(self) -> int:
@@ -297,12 +303,12 @@ def _value_operators():
         def method(self, other):
             if isinstance(other, Value):
                 return getattr(F, both)(self, other)
-            return getattr(F, right)(self, scalar=float(other))
+            return getattr(F, right)(self, scalar=as_float(other))
 
         return method
 
     def scalar(left):
-        return lambda self, other: getattr(F, left)(self, scalar=float(other))
+        return lambda self, other: getattr(F, left)(self, scalar=as_float(other))
 
     add_operators(Value, binary, scalar, lambda self: F.negative(self), compare=False)
     from .operators import COMPARE

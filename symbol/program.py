@@ -10,7 +10,8 @@ import numpy as np
 from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
-from ..kernels.plan import INLINE_US, make_plan, scalars_of
+from ..kernels.number import Number
+from ..kernels.plan import INLINE_US, make_plan, numbers_of, scalars_of
 from ..kernels.record import Type, lookup
 from ..kernels.spec import Spec, spec
 from .effects import Effects
@@ -41,6 +42,7 @@ class Program:
         "n_in",
         "n_out",
         "naive_bytes",
+        "numbers",
         "out_specs",
         "plans",
         "prologue",
@@ -50,9 +52,17 @@ class Program:
     def __del__(self):
         lib.pl_program_free(self.handle)
 
-    def run(self, inputs: Sequence, outputs: Sequence = (), location: int = -1) -> list:
+    def run(
+        self,
+        inputs: Sequence,
+        outputs: Sequence = (),
+        location: int = -1,
+        numbers: Sequence[float] = (),
+    ) -> list:
         """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
-        all are made new. Returns every output array. Raises MemoryError."""
+        all are made new. numbers: what the Numbers of the graph are computed from. Returns every
+        output array. Raises MemoryError."""
+        numbers = [n.of(numbers) for n in self.numbers] if self.numbers else ()
         if self.prologue is not None:
             inputs = [*inputs, *self.constants, *self.prologue.results(inputs, location)]
         elif self.constants:
@@ -60,7 +70,7 @@ class Program:
         apart = outputs and not all(
             self._may_share(i, j, same) for i, j, same in shared(inputs, outputs)
         )
-        made = run(self.handle, self.out_specs, inputs, () if apart else outputs, location)
+        made = run(self.handle, self.out_specs, inputs, () if apart else outputs, numbers, location)
         if apart:
             for j, target in enumerate(outputs):
                 plan = make_plan(lookup("_copy"), {}, [self.out_specs[j]], self.out_specs[j].device)
@@ -161,12 +171,15 @@ def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: st
     layout = _Layout(outputs, given, device)
     specs = layout.specs
     plans, slots, scalars = [], [], []
+    numbers: dict[int, Number] = {}  # by their place among the scalars
     in_modes = bytearray(max(1, len(layout.given)))
     for node, outs in zip(layout.steps, layout.made):
         op = node.op
         plan = make_plan(op, node.attrs, [specs[v.type] for v in node.inputs], device, node.types)
         plans.append(plan)
         if op.has_dynamic:
+            found = enumerate(numbers_of(op, node.attrs), len(scalars))
+            numbers.update((k, n) for k, n in found if n is not None)
             scalars.extend(scalars_of(op, node.attrs))
         slots += [layout.slot(v) for v in node.inputs]
         slots += [layout.slot(v) for v in outs]
@@ -203,7 +216,10 @@ def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: st
         device.device_id,
         name.encode(),
     )
-    if not program.handle:
+    program.numbers = tuple(numbers.values())
+    if not program.handle or (
+        numbers and lib.pl_program_give(program.handle, len(numbers), [*numbers])
+    ):
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return program
 

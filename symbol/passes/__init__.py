@@ -9,6 +9,7 @@ from ..graph import Value, verify
 from .algebra import algebra
 from .common import common
 from .fold import fold
+from .fuse import fuse
 
 checking = False  # verify the graph after every pass; the tests switch it on
 
@@ -39,7 +40,7 @@ def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[V
     free: numbers of outputs that may get another memory layout.
     """
     outputs = list(outputs)
-    for each in ():
+    for each in (fuse,):
         outputs = each(outputs)
         if checking:
             verify(outputs)
