@@ -6,8 +6,8 @@ from math import prod
 
 from ...engine import lib
 from ..loops import LOOPS
-from ..native import TABLE, Native, native
-from ..record import FLOATS, REGISTRY
+from ..native import TABLE, Native, choose, native
+from ..record import FLOATS, REGISTRY, Type
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
 
 INTEGERS = ("uint8", "int8", "int32", "int64", "bool")
@@ -57,6 +57,17 @@ def loop_native(name, e, ins, y, constants=()):
         ("plk_pointwise", fields),
         cost(*ins, y, steps=fields["n"] * weight / 8),
     )
+
+
+def loop_of(op, attrs, dtype: str) -> tuple[int, list[float]] | None:
+    """The generated loop of an operator of one input, (number, scalars); None where it is no loop."""
+    t = Type((MAX_DIMS,), dtype)
+    found = choose(op, [t], [t], attrs)
+    if found is None or found.function != "plk_pointwise_run" or found.params[1]["n_in"] != 1:
+        return None
+    fields = found.params[1]
+    given = [v for p in op.params if p.dynamic for v in [attrs[p.name]]]
+    return fields["op"], fields["constants"] or given
 
 
 def pointwise_entry(op, ins, outs, attrs):
