@@ -1,4 +1,4 @@
-"""The passes that every lowered graph goes through, in their order."""
+"""The passes that lowered graphs go through, in their order."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from ..graph import Value, verify
 from .algebra import algebra
 from .common import common
+from .epilogue_conv import epilogue_conv
 from .fold import fold
+from .layout import layout
 
 checking = False  # verify the graph after every pass; the tests switch it on
 
@@ -31,3 +33,16 @@ def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value,
     if checking:
         verify(outputs)
     return outputs, constants
+
+
+def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[Value]:
+    """A typed graph that computes the same within rounding, in fewer and faster kernels (tier 1).
+
+    free: numbers of outputs that may get another memory layout.
+    """
+    outputs = list(outputs)
+    for each in (epilogue_conv, lambda graph: layout(graph, free)):
+        outputs = each(outputs)
+        if checking:
+            verify(outputs)
+    return outputs

@@ -100,5 +100,7 @@ def _normalised(node: Node, inputs: list[Value]) -> Value | None:
     scale = F.rsqrt(var + attrs["eps"])
     if not attrs["fix_gamma"]:
         scale = gamma * scale
-    by_filter = F.reshape_to(scale, shape=(scale.shape[0], *[1] * (len(w.shape) - 1)))
-    return _with(conv, {}, [x, F.broadcast_mul(w, by_filter), (bias - mean) * scale + beta])
+    filters = w.shape[:2] if g.groups > 1 else w.shape[:1]
+    by_filter = F.reshape_to(scale, shape=(*filters, *[1] * (len(w.shape) - len(filters))))
+    centre = F.negative(mean) if bias.node.op is lookup("_zeros") else bias - mean
+    return _with(conv, {}, [x, F.broadcast_mul(w, by_filter), centre * scale + beta])
