@@ -7,7 +7,7 @@ from math import prod
 from ...engine import ffi, lib
 from ..layouts import physical_shape
 from ..native import Native, native, wants
-from ..ops import conv, conv_fused
+from ..ops import conv, conv_fused, winograd
 from . import onednn
 from .layout import FLOPS_PER_US, cost
 from .pointwise_table import loop_of
@@ -161,7 +161,11 @@ def _fused_fields(ins, outs, attrs):
         ndim = len(t.shape)
         axes = "abcdefg"[:ndim]
         # row-major weights may be reordered in the call; data may not, where a sum is in place
-        plain = "" if name[0] == "w" else _channels_last(ndim) if g.channels_last else axes
+        plain = axes
+        if name[0] != "w" and g.channels_last:
+            plain = _channels_last(ndim)
+        elif name[0] == "w" and not g.channels_last:
+            plain = ""
         fields[name] = (t.layout or plain).encode()
     return fields
 
@@ -172,6 +176,9 @@ _GEOMETRY = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
 @wants("_conv")
 def conv_wants(op, ins, outs, attrs):
     """Blocks of channels where oneDNN has a compiled kernel for them, else what it likes best."""
+    if attrs["winograd"]:
+        data = blocked(len(ins[0].shape))
+        return (data, "", "", data)[: len(ins)], (data,)
     if not _usable(ins):
         return None
     ndim = len(ins[0].shape)
@@ -205,6 +212,8 @@ def _usable(types):
 
 @native("_conv", layouts=True)
 def fused_conv_entry(op, ins, outs, attrs):
+    if attrs["winograd"]:
+        return _winograd(ins, outs, attrs)
     if not _usable(ins) or ins[2].layout or attrs["add"] and ins[3].layout != outs[0].layout:
         return None
     fields = _fused_fields(ins, outs, attrs)
@@ -212,11 +221,87 @@ def fused_conv_entry(op, ins, outs, attrs):
     after = {"y": 3, "n": prod(physical_shape(outs[0].shape, outs[0].layout))}
     if attrs["add"]:
         after |= {"addend": 3, "y": 4}
-    found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
-    if found:
-        number, scalars = loop_of(*found, "float32")
-        after |= {"act": number + 1, "n_scalars": len(scalars), "scalars": scalars}
+    after |= _act_fields(attrs)
     return _primitive(primitive, _us(fields, (*ins, *outs)), **after)
+
+
+def _act_fields(attrs):
+    found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
+    if not found:
+        return {}
+    number, scalars = loop_of(*found, "float32")
+    return {"act": number + 1, "n_scalars": len(scalars), "scalars": scalars}
+
+
+# ---- Winograd ------------------------------------------------------------------------------------
+
+# one core: bytes that stream from memory and through transforms, in a microsecond
+STREAM_BYTES_PER_US, TRANSFORM_BYTES_PER_US = 12_000.0, 25_000.0
+
+
+def winograd_tile(ins, outs, attrs) -> int:
+    """The tile with which Winograd's filtering is the fastest way to compute a `_conv`; 0: others
+    are faster, or it does not serve."""
+    g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
+    n, channels, _ = g.split(ins[0].shape)
+    _, filters, out = g.split(outs[0].shape)
+    unit = g._replace(pad=()) == conv.Geometry((3, 3), (1, 1), (1, 1), (), 1, False)
+    if not unit or FORCE_PLAIN or any(t.dtype != "float32" for t in ins) or 0 in outs[0].shape:
+        return 0
+    if channels % block() or filters % block():
+        return 0
+    multiplies = n * filters * channels * prod(out)
+    times = {0: 9 * multiplies * 2 / FLOPS_PER_US}
+    for tile in winograd.FILTERS:
+        tiles = n * prod(-(-size // tile) for size in out)
+        points = (tile + 2) ** 2
+        products = 2 * points * tiles * channels * filters / FLOPS_PER_US
+        weights = 4 * points * channels * filters / STREAM_BYTES_PER_US
+        moved = 8 * points * tiles * (channels + filters) / TRANSFORM_BYTES_PER_US
+        times[tile] = max(products, weights) + moved
+    return min(times, key=times.__getitem__)
+
+
+def winograd_panel() -> int:
+    """Filters that lie side by side in transformed weights."""
+    return 2 * block()
+
+
+def _winograd(ins, outs, attrs):
+    x, u, y = ins[0], ins[1], outs[0]
+    data = blocked(4)
+    if x.layout != data or y.layout != data or u.layout or u.shape[-1] != winograd_panel():
+        return None
+    if attrs["add"] and ins[3].layout != data:
+        return None
+    g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
+    fields = {
+        "tile": attrs["winograd"],
+        "lanes": block(),
+        "n": x.shape[0],
+        "channels": x.shape[1],
+        "filters": y.shape[1],
+        "height": x.shape[2],
+        "width": x.shape[3],
+        "out_height": y.shape[2],
+        "out_width": y.shape[3],
+        "pad": g.pad,
+        "add": attrs["add"],
+        **_act_fields(attrs),
+    }
+    us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * 4 / FLOPS_PER_US
+    return Native("plk_winograd_run", ("plk_winograd", fields), us)
+
+
+@native("_winograd_weights")
+def winograd_weights_entry(op, ins, outs, attrs):
+    if ins[0].dtype != "float32":
+        return None
+    filters, channels = ins[0].shape[:2]
+    fields = {**attrs, "channels": channels, "filters": filters}
+    return Native(
+        "plk_winograd_weights", ("plk_winograd_filter", fields), cost(*ins, *outs) * 3
+    )
 
 
 @native("_reorder", layouts=True)

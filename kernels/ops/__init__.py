@@ -23,6 +23,7 @@ from . import (
     slicing,
     unary,
     update,
+    winograd,
 )
 
 __all__ = [
@@ -48,4 +49,5 @@ __all__ = [
     "slicing",
     "unary",
     "update",
+    "winograd",
 ]
