@@ -10,6 +10,7 @@ from .algebra import algebra
 from .common import common
 from .epilogue_conv import epilogue_conv
 from .fold import fold
+from .fuse import fuse
 from .layout import layout
 from .winograd import winograd
 
@@ -42,7 +43,7 @@ def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[V
     free: numbers of outputs that may get another memory layout.
     """
     outputs = list(outputs)
-    for each in (epilogue_conv, winograd, lambda graph: layout(graph, free)):
+    for each in (epilogue_conv, winograd, lambda graph: layout(graph, free), fuse):
         outputs = each(outputs)
         if checking:
             verify(outputs)

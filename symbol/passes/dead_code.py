@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...engine.error import InvalidValue
-from ..graph import Node, Value, variable, with_inputs
+from ..graph import Node, Value, values_of, variable, with_inputs
 
 
 def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
@@ -16,21 +16,22 @@ def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
     for a variable that is needed but not given.
     """
     given = set(given)
-    order, done = [], set()
-    for value in outputs:
-        stack = [(value, False)]
-        while stack:
-            v, ready = stack.pop()
-            if ready:
-                order.append(v.node)
-                continue
-            if v in given or v.node in done:
-                continue
-            if v.node.op is None:
-                raise InvalidValue(f"variable {v.node.name!r} is not among the program's inputs")
-            done.add(v.node)
-            stack.append((v, True))
-            stack.extend((x, False) for x in reversed(v.node.inputs))
+    order: list[Node] = []
+    done: set[Node] = set()
+    stack: list[Node | None] = [v.node for v in outputs if v not in given]
+    stack.reverse()
+    while stack:
+        node = stack.pop()
+        if node is None:  # stands on a node whose inputs are all in the order now
+            order.append(stack.pop())
+        elif node not in done:
+            if node.op is None:
+                raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
+            done.add(node)
+            stack += (node, None)
+            stack += [
+                v.node for v in reversed(node.inputs) if v.node not in done and v not in given
+            ]
     return order
 
 
@@ -39,7 +40,9 @@ def cut(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], 
     of `given`)."""
     new = {v: v if v.node.op is None else variable("given", v.type) for v in given}
     for node in live(outputs, given):
-        kept = with_inputs(node, [new[v] for v in node.inputs])
-        for i in range(len(node.types)):
-            new.setdefault(Value(node, i), Value(kept, i))
-    return [new[v] for v in outputs], [new[v] for v in given]
+        inputs = [new.get(v, v) for v in node.inputs]
+        kept = with_inputs(node, inputs)
+        if kept is not node:
+            for i, v in enumerate(values_of(kept)):
+                new.setdefault(Value(node, i), v)
+    return [new.get(v, v) for v in outputs], [new[v] for v in given]

@@ -50,7 +50,7 @@ def epilogue_conv(outputs: Sequence[Value]) -> list[Value]:
             other = inputs[1 - i]
             if other.type == inputs[i].type:
                 return _with(conv, {"add": True}, [*conv.inputs, other])
-        if len(inputs) == 1 and _is_loop(node.op, node.attrs):
+        if len(inputs) == len(node.types) == 1 and _is_loop(node.op, node.attrs):
             attrs = {"act": node.op.name, "act_attrs": repr(tuple(node.attrs.items()))}
             return _with(conv, attrs, conv.inputs)
         return None
@@ -62,7 +62,7 @@ SUMS = ("elemwise_add", "broadcast_add", "_grad_add")
 
 
 def _is_loop(op: Operator, attrs: dict) -> bool:
-    return not op.view and loop_of(op, attrs, "float32") is not None
+    return not op.view and not op.is_random(attrs) and loop_of(op, attrs, "float32") is not None
 
 
 def _alone(node: Node, inputs: list[Value]) -> list[Value] | None:
