@@ -8,8 +8,11 @@ from typing import Any
 from ..graph import Value, verify
 from .algebra import algebra
 from .common import common
+from .epilogue_conv import epilogue_conv
 from .fold import fold
 from .fuse import fuse
+from .layout import layout
+from .winograd import winograd
 
 checking = False  # verify the graph after every pass; the tests switch it on
 
@@ -41,7 +44,7 @@ def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[V
     free: numbers of outputs that may get another memory layout.
     """
     outputs = list(outputs)
-    for each in ():
+    for each in (epilogue_conv, winograd, lambda graph: layout(graph, free)):
         outputs = each(outputs)
         if checking:
             verify(outputs)
