@@ -16,7 +16,7 @@ from ..kernels.record import Type, lookup
 from ..kernels.spec import Spec, spec
 from .effects import Effects
 from .graph import Node, Value, rewrite, typed_node, values_of, variable
-from .passes import compile_passes, optimize
+from .passes import compile_passes, fused, optimize
 from .passes.dead_code import cut, live
 from .passes.memory import Buffer, plan_memory, rounded
 from .passes.prologue import split_prologue
@@ -49,8 +49,8 @@ class Program:
         "tier",
     )
 
-    def __del__(self):
-        lib.pl_program_free(self.handle)
+    def __del__(self, free=lib.pl_program_free):
+        free(self.handle)
 
     def run(
         self,
@@ -139,13 +139,16 @@ def lower(
     prologue = None
     if tier:
         outputs = compile_passes(outputs, free)
-        kept = [v for v, x in zip(variables, inputs) if x in set(stable)]
+        seldom = set(stable)
+        places = [i for i, v in enumerate(inputs) if v in seldom]
+        kept = [variables[i] for i in places]
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
-            first = _assemble(wanted, [*kept, *constants], device, name + ".prologue")
+            first = _assemble(fused(wanted), [*kept, *constants], device, name + ".prologue")
             first.constants = tuple(constants.values())
-            prologue = Prologue(first, [variables.index(v) for v in kept])
+            prologue = Prologue(first, places)
             given += results
+        outputs = fused(outputs)
     program = _assemble(outputs, given, device, name)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prologue = tuple(constants.values()), prologue

@@ -5,6 +5,7 @@ from . import (
     activation,
     binary,
     conv,
+    conv_fused,
     create,
     dense,
     dropout,
@@ -23,12 +24,14 @@ from . import (
     slicing,
     unary,
     update,
+    winograd,
 )
 
 __all__ = [
     "activation",
     "binary",
     "conv",
+    "conv_fused",
     "create",
     "dense",
     "dropout",
@@ -48,4 +51,5 @@ __all__ = [
     "slicing",
     "unary",
     "update",
+    "winograd",
 ]
