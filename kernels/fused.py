@@ -104,8 +104,9 @@ def _ref(xp, *arrays, group, scalars, num_args):
         at += n
         extra = {"rng": None} if op.random else {}
         y = op.ref(xp, *(values[i] for i in step.inputs), **attrs, **extra)
-        y = xp.asarray(y).astype(COMPUTED_IN.get(step.dtype, step.dtype) if step.dtype != "bool"
-                                 else "bool")
+        y = xp.asarray(y).astype(
+            COMPUTED_IN.get(step.dtype, step.dtype) if step.dtype != "bool" else "bool"
+        )
         values.append(y if step.inputs else y.reshape(-1)[0])
     outs = []
     for r in group.results:

@@ -190,7 +190,10 @@ class Loop(NamedTuple):
         """The values that a later segment than their own reads."""
         home = {s.name: k for k, segment in enumerate(segments) for s in segment}
         late = {
-            r for k, segment in enumerate(segments) for s in segment for r in s.reads
+            r
+            for k, segment in enumerate(segments)
+            for s in segment
+            for r in s.reads
             if home.get(r, k) < k
         }
         late |= {r for r in self.results if home.get(r, len(segments)) < len(segments) - 1}

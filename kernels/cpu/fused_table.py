@@ -51,7 +51,9 @@ def fused_entry(op, ins, outs, attrs):
     us = cost(*ins, *outs, steps=fields["n"] * (weight + len(outs)) / 8)
     if not any(r.reduce for r in group.results):
         return Native("plk_pointwise_run", ("plk_pointwise", fields), us)
-    return Native("plk_map_reduce_run", ("plk_map_reduce", _reduction(group, fields, kept_strides)), us)
+    return Native(
+        "plk_map_reduce_run", ("plk_map_reduce", _reduction(group, fields, kept_strides)), us
+    )
 
 
 def _reduction(group: Group, fields: dict, kept_strides: list[int]) -> dict:

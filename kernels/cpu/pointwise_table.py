@@ -11,7 +11,6 @@ from ..record import REGISTRY, Type
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
 
 
-
 def broadcast_fields(shape, in_shapes, kept=None) -> tuple[dict, list[int]] | None:
     """(the fields of plk_pointwise that describe arrays, the strides of an array of shape `kept`);
     None where they need more than MAX_DIMS dimensions."""
