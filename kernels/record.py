@@ -154,7 +154,7 @@ PARSERS: dict[str, Callable] = {
     "shape": _parse_shape,
     "str": str,
     "dtype": dtype_name,
-    "floats": lambda v: tuple(float(x) for x in _literal(v)),
+    "floats": lambda v: tuple(as_float(x) for x in _literal(v)),
 }
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 
@@ -173,6 +173,8 @@ class Operator:
            `train_aware` ones.
     grad:  (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written
            in operators; every array has .shape and .dtype. Without `grad` gradients are zero.
+    again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
+           writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
     """
 
     name: str
@@ -182,6 +184,7 @@ class Operator:
     params: tuple[Param, ...] = ()
     grad: Callable | None = None
     fill: Callable | None = None
+    again: Callable | None = None
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Callable | None = None

@@ -10,14 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from ..engine import current_context, location
+from ..engine import current_context, location, log
 from ..engine.error import MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.graph import Value, rewrite, topological, variable
 from ..symbol.inference import typed_graph
 from ..symbol.program import lower
 from ..symbol.tiers import submit
-from . import autograd
+from . import autograd, functions
+from .backward import told
 from .invoke import run_all
 from .ndarray import NDArray, state
 from .residuals import free, residuals
@@ -91,6 +92,9 @@ class GraphPlan:
                 # not drawn again, but on the tape as if they were
                 outs = [shadow(fixed[v]) for v in values]
                 record(plan, ins, scalars, outs)
+            elif node.op.is_random(node.attrs) and all(v in fixed for v in values[1:]):
+                ys = [None, *(shadow(fixed[v]) for v in values[1:])]
+                outs = [node.op.again(functions, ins, ys, **node.attrs), *ys[1:]]
             else:
                 outs = run_all(plan, ins, scalars)
             arrays.update(zip(values, outs))
@@ -100,23 +104,27 @@ class GraphPlan:
 class _Entry:
     """What one signature runs now, and how to make it better."""
 
-    def __init__(self, name: str, outputs, variables, in_specs, device, wanted, stable):
-        """wanted: for each variable, is its gradient wanted? () while not recording. stable:
-        variables whose arrays seldom change."""
-        self.name, self.outputs, self.variables = name, outputs, variables
-        self.in_specs, self.device, self.stable = in_specs, device, stable
+    def __init__(self, graph: CachedGraph, outputs, variables, bounds, in_specs, device, wanted):
+        """wanted: for each variable, is its gradient wanted? () while not recording."""
+        self.name, self.n_data = graph.name, graph.n_data
+        self.recompute, self.bounds = graph.recompute, bounds
+        self.outputs, self.variables = outputs, variables
+        self.in_specs, self.device = in_specs, device
+        predicts = not wanted and not state.training
+        # variables whose arrays seldom change
+        self.stable = tuple(variables[graph.n_data :]) if predicts else ()
         self.wanted = [v for v, w in zip(variables, wanted) if w]
         self.hits, self.due = 0, 2
         self.plan = GraphPlan(self, 0)
 
     def __str__(self):
-        return f"{self.name} on {', '.join(map(str, self.in_specs))}"
+        return f"{self.name} on {', '.join(map(str, self.in_specs[: self.n_data]))}"
 
     def residuals(self, tier: int) -> tuple[list[Value], list[int]]:
         """(what the program returns besides the outputs, which outputs are kept too)."""
         if not self.wanted:
             return [], []
-        needed = residuals(self.outputs, self.wanted)
+        needed = residuals(self.outputs, self.wanted, tier, self.recompute, self.bounds)
         outputs = set(self.outputs)
         needed_set = set(needed)
         return (
@@ -130,8 +138,23 @@ class _Entry:
 
         def publish():
             self.plan = plan
+            log.tell("hybridize", f"{self}: tier 1 after {self.hits} calls, {told(plan)}")
 
         return publish
+
+
+def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[str] = ()) -> str:
+    """Why two signatures (Specs, in their order) differ, in words. trains: so does the mode."""
+    if len(before) != len(now):
+        return f"the number of inputs was {len(before)}"
+    found = ["the training mode changed"] if trains else []
+    for i, (a, b) in enumerate(zip(before, now)):
+        for what in ("shape", "dtype", "device"):
+            old, new = getattr(a, what, a), getattr(b, what, b)
+            if old != new:
+                name = names[i] if i < len(names) else f"input {i}"
+                found.append(f"the {what} of {name} was {old}")
+    return ", ".join(found) or "the values of constants changed"
 
 
 class CachedGraph:
@@ -139,7 +162,8 @@ class CachedGraph:
 
     outputs: values of a typed or untyped graph. inputs: its variables, in the order in which arrays
         will be given; those from number `n_data` on are parameters, which change seldom in
-        prediction.
+        prediction. recompute: what backward computes again, see HybridBlock.hybridize; bounds: the
+        values that "blocks" keeps.
     """
 
     def __init__(
@@ -148,9 +172,12 @@ class CachedGraph:
         inputs: Sequence[Value],
         name: str = "graph",
         n_data: int | None = None,
+        recompute=False,
+        bounds: Sequence[Value] = (),
     ):
         self.outputs, self.inputs, self.name = list(outputs), list(inputs), name
         self.n_data = len(self.inputs) if n_data is None else n_data
+        self.recompute, self.bounds = recompute, list(bounds)
         self.entries: dict[tuple, _Entry] = {}
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -161,7 +188,9 @@ class CachedGraph:
         key = (state.training, wanted, *[a._spec for a in arrays])
         entry = self.entries.get(key)
         if entry is None:
-            entry = self._enter(arrays, wanted)
+            entry = self.entry(arrays, wanted)
+            if self.entries and log.wants("hybridize"):
+                log.tell("hybridize", self._told(arrays, wanted))
             if len(self.entries) >= MAX_ENTRIES:
                 self.entries.clear()
             self.entries[key] = entry
@@ -184,7 +213,8 @@ class CachedGraph:
             out._tape = (node, i)
         return outs
 
-    def _enter(self, arrays, wanted) -> _Entry:
+    def entry(self, arrays, wanted: tuple[bool, ...]) -> _Entry:
+        """A new entry for such arrays in the current mode. wanted: whose gradients will be."""
         device = arrays[0]._spec.device if arrays else current_context()
         for a in arrays:
             if a._spec.device != device:
@@ -196,13 +226,26 @@ class CachedGraph:
             variable(v.node.name, a._spec.type, v.node.extra) for v, a in zip(self.inputs, arrays)
         ]
         named = rewrite(
-            self.outputs,
+            [*self.outputs, *self.bounds],
             lambda node, new: None,
             {v.node: [x] for v, x in zip(self.inputs, variables)},
         )
         fixed = {x.node: x.type for x in variables}
         retyped = typed_graph([*named, *variables], fixed, state.training)
-        outputs, variables = retyped[: len(named)], retyped[len(named) :]
+        n, m = len(self.outputs), len(named)
         specs = tuple(a._spec for a in arrays)
-        stable = () if wanted or state.training else tuple(variables[self.n_data :])
-        return _Entry(self.name, outputs, variables, specs, device, wanted, stable)
+        return _Entry(self, retyped[:n], retyped[m:], retyped[n:m], specs, device, wanted)
+
+    def _told(self, arrays, wanted) -> str:
+        """Why a signature is new."""
+        mode = "recording" if wanted else "training" if state.training else "predicting"
+        inputs = ", ".join(str(a._spec) for a in arrays[: self.n_data])
+        now = f"{self.name}: compiled for {inputs}, {mode}"
+        (training, before, *specs), last = next(reversed(self.entries.items()))
+        if bool(before) != bool(wanted):
+            return f"{now}: recording was {'on' if before else 'off'}"
+        if before != wanted:
+            return f"{now}: other inputs want gradients"
+        names = [v.node.name for v in self.inputs]
+        trains = training != state.training
+        return f"{now}: {difference(specs, [a._spec for a in arrays], trains, names)}"

@@ -20,9 +20,10 @@ from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into, run_all
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
-from .graph import Builder, Node, Value, as_python, reads, topological, variable
+from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
 from .passes.gradient import FLOATING, gradient
+from .passes.recompute import replayed
 from .program import Program, lower
 from .tiers import submit
 
@@ -76,7 +77,7 @@ class _Graph:
         self.wanted = [i for i, r in enumerate(self.requests) if r != "null"] if records else []
         self.kept: list[Value] = []
         if self.wanted:
-            needed = residuals(self.values, [self.given[i] for i in self.wanted])
+            needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
             self.kept = [v for v in needed if v not in self.values]
         self.forward = lower(
             [*self.values, *self.kept],
@@ -173,15 +174,18 @@ class _Backward:
                 g = F.elemwise_add(before[i], g)
             outputs.append(F._zeros(shape=v.shape, dtype=v.dtype) if g is None else g)
             self.written.append(i)
+        outputs.reverse()  # the last layers first: see ndarray/backward.py
+        self.written.reverse()
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
-        self.inputs = reads(outputs, known)
+        outputs, used = replayed(outputs, known, set(topological(forward.values)))
+        self.inputs = list(used)
         self.program = lower(
             outputs,
-            self.inputs,
+            list(used.values()),
             forward.device,
             "backward",
             tier=forward.tier,
-            layouts={v: forward.layouts[v] for v in self.inputs if v in forward.layouts},
+            layouts={x: forward.layouts[v] for v, x in used.items() if v in forward.layouts},
         )
 
 

@@ -7,10 +7,13 @@ from collections.abc import Iterable, Sequence
 from ...engine.error import InvalidValue
 from ..graph import Node, Value, values_of, variable, with_inputs
 
+AGAIN = "__again__"  # the mark, among a node's `extra`, of what recomputation added
+
 
 def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
     """The operator nodes that outputs need when `given` values are known, in the order of the
-    graph.
+    graph; but what is computed again comes after all else that its reader waits for, so that it is
+    held for a short time.
 
     An operator that writes an input stays if anything reads one of its outputs. Raises ValueError
     for a variable that is needed but not given.
@@ -29,10 +32,16 @@ def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
                 raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
             done.add(node)
             stack += (node, None)
-            stack += [
-                v.node for v in reversed(node.inputs) if v.node not in done and v not in given
-            ]
+            inputs = node.inputs
+            if any([_again(v) for v in inputs]):
+                inputs = sorted(inputs, key=_again)
+            stack += [v.node for v in reversed(inputs) if v.node not in done and v not in given]
     return order
+
+
+def _again(v: Value) -> bool:
+    extra = v.node.extra
+    return extra is not None and AGAIN in extra
 
 
 def cut(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], list[Value]]:
