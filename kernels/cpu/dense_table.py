@@ -13,15 +13,13 @@ from .layout import FLOPS_PER_US, cost
 FORCE_PLAIN = False  # tests: oneDNN does not serve
 # below, oneDNN's weight gradients are slower than columns and a product (measured: 3.5 x)
 FEW_CHANNELS = 4
-SERIAL_MULTIPLIES = 1 << 20  # products smaller than this run on one thread
 
 
 def _float32(types):
     return all(t.dtype == "float32" for t in types)
 
 
-def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, bias=False, alpha=1.0):
-    onednn.load()
+def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, alpha=1.0, **epilogue):
     fields = {
         "n_batch": n_batch,
         "m": m,
@@ -31,12 +29,11 @@ def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, bias=False, alp
         "b_step": k * n,
         "transpose_a": transpose_a,
         "transpose_b": transpose_b,
-        "bias": bias,
         "alpha": alpha,
+        **epilogue,
     }
-    multiplies = n_batch * m * n * k
-    us = cost(*ins, *outs) + 0.3 + 2 * multiplies / FLOPS_PER_US
-    return Native("plk_gemm_run", ("plk_gemm", fields), us, openmp=multiplies >= SERIAL_MULTIPLIES)
+    us = cost(*ins, *outs) + 0.3 + 2 * n_batch * m * n * k / FLOPS_PER_US
+    return Native("plk_gemm_run", ("plk_gemm", fields), us)
 
 
 @native("FullyConnected")
