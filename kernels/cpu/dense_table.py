@@ -6,13 +6,20 @@ from math import prod
 
 from ...engine import ffi, lib
 from ..native import Native, native
-from ..ops import conv
+from ..ops import conv, dense_fused
 from . import onednn
 from .layout import FLOPS_PER_US, cost
 
 FORCE_PLAIN = False  # tests: oneDNN does not serve
 # below, oneDNN's weight gradients are slower than columns and a product (measured: 3.5 x)
 FEW_CHANNELS = 4
+
+
+# act of _dense -> its number in C
+ACTIVATIONS = {
+    a: getattr(lib, f"PLK_ACT_{'NONE' if a is None else a.upper()}")
+    for a in (None, *dense_fused.ACTIVATIONS)
+}
 
 
 def _float32(types):
@@ -65,6 +72,35 @@ def batch_dot_entry(op, ins, outs, attrs):
     return _gemm(
         ins, outs, prod(a[:-2]), m, n, a[-2] if ta else a[-1], ta, tb, alpha=attrs.get("alpha", 1.0)
     )
+
+
+@native("_dense")
+def fused_dense_entry(op, ins, outs, attrs):
+    a, _ = (t.shape for t in ins[:2])
+    if not _float32(ins):
+        return None
+    m, n = outs[0].shape
+    return _gemm(
+        ins,
+        outs,
+        1,
+        m,
+        n,
+        a[0] if attrs["transpose_a"] else a[1],
+        attrs["transpose_a"],
+        attrs["transpose_b"],
+        attrs["scale"],
+        act=ACTIVATIONS[attrs["act"]],
+        **{k: attrs[k] for k in ("bias", "residual", "keep")},
+    )
+
+
+@native("_dot_sum")
+def dot_sum_entry(op, ins, outs, attrs):
+    if not _float32(ins):
+        return None
+    (k, m), n = ins[0].shape, outs[0].shape[1]
+    return _gemm(ins, outs, 1, m, n, k, True, attrs["transpose_b"], sums=True)
 
 
 def _conv(kind, g, x_shape, filters, out, types, bias=False):

@@ -8,6 +8,7 @@ from typing import Any
 from ..graph import Value, verify
 from .algebra import algebra
 from .common import common
+from .epilogue_dense import epilogue_dense
 from .fold import fold
 
 checking = False  # verify the graph after every pass; the tests switch it on
@@ -39,7 +40,7 @@ def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[V
     free: numbers of outputs that may get another memory layout.
     """
     outputs = list(outputs)
-    for each in ():
+    for each in (epilogue_dense,):
         outputs = each(outputs)
         if checking:
             verify(outputs)
