@@ -2,6 +2,7 @@
 
 from . import (
     activation,
+    attention,
     binary,
     conv,
     create,
@@ -27,6 +28,7 @@ from . import (
 
 __all__ = [
     "activation",
+    "attention",
     "binary",
     "conv",
     "create",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..graph import Value, verify
 from .algebra import algebra
+from .attention import attention
 from .common import common
 from .epilogue_dense import epilogue_dense
 from .fold import fold
@@ -40,7 +41,7 @@ def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[V
     free: numbers of outputs that may get another memory layout.
     """
     outputs = list(outputs)
-    for each in (epilogue_dense,):
+    for each in (attention, epilogue_dense):
         outputs = each(outputs)
         if checking:
             verify(outputs)
