@@ -1,5 +1,6 @@
 """The operator records by family; importing this module fills the registry."""
 
+from .. import fused
 from . import (
     activation,
     attention,
@@ -35,6 +36,7 @@ __all__ = [
     "dense",
     "dense_fused",
     "dropout",
+    "fused",
     "histogram",
     "image",
     "index",
