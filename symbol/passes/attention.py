@@ -20,7 +20,7 @@ from .redirect import redirect
 from .views import Run, View, joined, moved, regrouped, view_of, whole
 
 F = Builder()
-ADDITIONS = ("elemwise_add", "broadcast_add")
+ADDITIONS, SCALES = ("elemwise_add", "broadcast_add"), ("_mul_scalar", "_div_scalar")
 MAX_MOVES = 4  # after the second product, before the heads are back in place
 
 
@@ -39,7 +39,7 @@ def attention(outputs: Sequence[Value]) -> list[Value]:
         if node.op is not None and node.op.name == "batch_dot" and node not in held:
             found = _Match(users, held)
             if found.match(node):
-                old, new = found.build(node)
+                old, new = found.build()
                 instead[old] = new
     return redirect(outputs, instead) if instead else list(outputs)
 
@@ -76,7 +76,7 @@ class _Match:
                 p = below.inputs[0]
             elif name == "softmax" and not softened and self._softmax(below):
                 softened, p = True, below.inputs[0]
-            elif name in ("_mul_scalar", "_div_scalar") and softened:
+            elif name in SCALES and softened:
                 s = below.attrs["scalar"]
                 if name == "_div_scalar" and s == 0:
                     return False
@@ -88,7 +88,7 @@ class _Match:
                     return False
             else:
                 return False
-        return softened and self._operands(p.node, v, node.attrs["transpose_b"])
+        return softened and self._operands(p.node, node)
 
     def _softmax(self, node: Node) -> bool:
         x, attrs = node.inputs[0], node.attrs
@@ -104,7 +104,7 @@ class _Match:
         """The operand that is scores; the other becomes the mask."""
         for scores, mask in (node.inputs, node.inputs[::-1]):
             v = scores
-            while v.node.op is not None and (v.node.op.view or v.node.op.name == "_mul_scalar"):
+            while v.node.op is not None and (v.node.op.view or v.node.op.name in SCALES):
                 v = v.node.inputs[0]
             if v.node.op is None or v.node.op.name != "batch_dot" or not _plain(mask):
                 continue
@@ -119,29 +119,29 @@ class _Match:
             return scores
         return None
 
-    def _operands(self, product: Node, v: Value, v_transposed: bool) -> bool:
+    def _operands(self, first: Node, second: Node) -> bool:
         """Brings all operands to (batch, head, row, element)."""
-        q, k = product.inputs
-        if not _plain(q) or not _plain(k) or product in self.held:
+        (q, k), v = first.inputs, second.inputs[1]
+        if not _plain(q) or not _plain(k) or first in self.held or 0 in (*q.shape, *k.shape):
             return False
-        turned = (product.attrs["transpose_a"], not product.attrs["transpose_b"], v_transposed)
-        views = [_rows(x, t) for x, t in zip((q, k, v), turned)]
-        if None in views:
+        turned = first.attrs["transpose_a"], not first.attrs["transpose_b"]
+        views = [_rows(x, t) for x, t in zip((q, k, v), (*turned, second.attrs["transpose_b"]))]
+        if None in views or 0 in v.shape:
             return False
-        batches = [joined([r for axis in x.axes[:-2] for r in axis]) for x in views]
-        sizes = [n for n, _ in max(batches, key=len)]
-        if len(sizes) > 2 or 0 in (*q.shape, *k.shape, *v.shape):
-            return False
-        self.lead = tuple([1] * (2 - len(sizes)) + sizes)
-        self.n_q, self.dim = views[0].axes[-2:]
-        (self.n_q, self.dim), self.n_k = (_sizes(views[0])[-2:], _sizes(views[1])[-2])
+        (self.n_q, self.dim), self.n_k = _sizes(views[0])[-2:], _sizes(views[1])[-2]
         self.dim_v = _sizes(views[2])[-1]
-        self.views = [self._placed(x, 2) for x in views]
-        if None in self.views or max(self.dim, self.dim_v) > LONGEST:
+        batches = [joined([r for axis in x.axes[:-2] for r in axis]) for x in views]
+        sizes = tuple(n for n, _ in max(batches, key=len))
+        if len(sizes) > 2 or max(self.dim, self.dim_v) > LONGEST:
             return False
+        # one size may be that of batches or of heads
+        leads = [sizes] if len(sizes) == 2 else [(*sizes, 1, 1)[:2], (1, 1, *sizes)[-2:]]
+        found = [(*self._moves_after(second, lead), lead) for lead in leads]
+        self.moves, self.replaced, self.lead = max(found, key=lambda x: x[0])
+        self.views = [self._placed(x, 2) for x in views]
         if self.mask is not None:
             self.mask = self._placed(self.mask, 2 if self.kind == "add" else 1)
-        return self.kind is None or self.mask is not None
+        return None not in self.views and (self.kind is None or self.mask is not None)
 
     def _placed(self, view: View, n_last: int) -> View | None:
         """The view with its leading axes as (batch, head), every axis of one run."""
@@ -151,7 +151,7 @@ class _Match:
         axes = (*lead, *(tuple(joined(axis)) for axis in view.axes[-n_last:]))
         return None if any(len(axis) > 1 for axis in axes) else view._replace(axes=axes)
 
-    def build(self, node: Node) -> tuple[Value, Value]:
+    def build(self) -> tuple[Value, Value]:
         """(the value that is replaced, what it is now)."""
         sources: list[Value] = []
         placed: list[tuple[int, View]] = []
@@ -162,7 +162,7 @@ class _Match:
             if number == len(sources):
                 sources.append(view.base)
             placed.append((number, view))
-        old, moves = self._moves_after(node)
+        old = self.replaced
         mask = [] if self.mask is None else [self.mask.base]
         y = F._attention(
             *sources,
@@ -170,7 +170,7 @@ class _Match:
             sizes=(*self.lead, self.n_q, self.n_k, self.dim, self.dim_v),
             **{name: (n, x.at, *_steps(x)[:3]) for name, (n, x) in zip("qkv", placed)},
             n_sources=len(sources),
-            heads_first=not moves,
+            heads_first=not self.moves,
             scale=self.scale,
             mask=self.kind,
             mask_view=(0,) * 5
@@ -179,24 +179,25 @@ class _Match:
         )
         return old, F.reshape_to(y, shape=old.shape)
 
-    def _moves_after(self, node: Node) -> tuple[Value, bool]:
-        """The value up to which moves bring (batch, query, head, element) into row-major order, if
-        they do; else the product itself."""
+    def _moves_after(self, node: Node, lead: tuple[int, int]) -> tuple[int, Value]:
+        """The last value that moves make of (batch, query, head, element) in row-major order, and
+        after how many; 0 where there is none."""
         v = Value(node)
-        batch, heads = self.lead
+        last = 0, v
+        batch, heads = lead
         across = heads * self.dim_v
         runs: list[Run] = [(batch, self.n_q * across), (heads, self.dim_v)]
         axes = regrouped([*runs, (self.n_q, across), (self.dim_v, 1)], v.shape)
         view = None if axes is None else View(v, 0, axes)
-        for _ in range(MAX_MOVES):
+        for n_moves in range(1, MAX_MOVES + 1):
             readers = self.users.get(v, [])
             if view is None or len(readers) != 1 or readers[0] is None or readers[0] in self.held:
                 break
             v = Value(readers[0])
             view = moved(view, v)
             if view is not None and view.is_plain():
-                return v, True
-        return Value(node), False
+                last = n_moves, v
+        return last
 
 
 def _sizes(view: View) -> list[int]:
