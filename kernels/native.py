@@ -52,3 +52,26 @@ def choose(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict)
         if found is not None:
             return found
     return None
+
+
+# ---- layouts -------------------------------------------------------------------------------------
+
+WANTS: dict[str, Callable] = {}  # operator name -> the layouts in which its kernels like arrays
+
+
+def wants(*names: str):
+    """Registers what kernels of these operators want: (op, ins: list[Type], outs: list[Type],
+    attrs) -> (layouts of the inputs, layouts of the outputs), or None: row-major ones. `ins` have
+    the layouts in which they come."""
+
+    def add(entry):
+        WANTS.update(dict.fromkeys(names, entry))
+        return entry
+
+    return add
+
+
+def wanted(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict):
+    """(layouts of the inputs, layouts of the outputs) that suit a call best, None: row-major."""
+    entry = WANTS.get(op.name)
+    return entry(op, ins, outs, attrs) if entry else None

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine.error import OperatorError
-from ..kernels.number import Number, as_float
-from ..kernels.plan import infer
+from ..kernels.number import as_float
+from ..kernels.plan import infer, numbers_of
 from ..kernels.record import Operator, Type, lookup
 from ._value import Pair
 
@@ -51,7 +51,7 @@ class Node:
     @property
     def has_numbers(self) -> bool:
         """Does an attribute get its value when the program runs?"""
-        return any(a.__class__ is Number for a in self.attrs.values())
+        return self.op is not None and any(n is not None for n in numbers_of(self.op, self.attrs))
 
     @property
     def n_visible(self) -> int:

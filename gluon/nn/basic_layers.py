@@ -34,6 +34,8 @@ __all__ = [
 class _Stack:
     """What Sequential and HybridSequential have in common."""
 
+    is_container = True
+
     def add(self, *blocks):
         """Appends blocks."""
         for block in blocks:

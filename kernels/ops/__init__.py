@@ -6,6 +6,7 @@ from . import (
     attention,
     binary,
     conv,
+    conv_fused,
     create,
     dense,
     dense_fused,
@@ -25,6 +26,7 @@ from . import (
     slicing,
     unary,
     update,
+    winograd,
 )
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "attention",
     "binary",
     "conv",
+    "conv_fused",
     "create",
     "dense",
     "dense_fused",
@@ -52,4 +55,5 @@ __all__ = [
     "slicing",
     "unary",
     "update",
+    "winograd",
 ]
