@@ -14,51 +14,84 @@ typedef struct {
     int reverse, by_rows;
 } forward_pass;
 
-/* `width` hidden units of one row. g: what the inputs gave, becomes gates; z: what the last state h gave, gate after gate. */
-static inline __attribute__((always_inline)) void forward_row(const forward_pass *a, int64_t width, real *g, const real *z,
-                                                              int64_t z_gate, int64_t j0, const real *h, const real *c,
-                                                              real *extra, real *out)
+/* Loops of one kind over a whole chunk: short ones, whose iterations the processor overlaps. */
+static void sigmoids(real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = sigmoid(x[i]);
+}
+static void tangents(real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = tangent(x[i]);
+}
+
+/* Rows [row, row + n_rows) of `width` hidden units from unit j on, at step t. z: what the last states h gave, as
+ * (gate, CHUNK, PLK_PANEL). */
+static inline __attribute__((always_inline)) void forward_rows(const forward_pass *a, int64_t t, int64_t row, int64_t n_rows,
+                                                               int64_t j, int64_t width, real (*z)[CHUNK * PLK_PANEL],
+                                                               const real *h, const real *c)
 {
     const sizes *s = a->s;
-    int64_t n = s->p->hidden;
-    const real *b = a->bias + j0, *bu = a->bu + j0;
+    int64_t n = s->p->hidden, n_out = s->p->out, line = t * s->p->batch + row, all = n_rows * PLK_PANEL;
+    real *gates = a->to.gates + line * s->rows + j, *extra = a->to.extra + line * n + j;
+    real *out = (s->projected ? a->to.wide : a->to.out) + line * n + j;
+    const limits clip = limits_of(s->p);
+    for (int g = 0; g < s->n_gates && !(s->gru && g == 2); g++)
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t i = 0; i < width; i++)
+                z[g][r * PLK_PANEL + i] += gates[r * s->rows + g * n + i] + a->bias[g * n + j + i];
     if (s->lstm) {
-        const limits clip = limits_of(s->p);
+        real hidden[CHUNK * PLK_PANEL] = {0};
+        sigmoids(z[0], all);
+        sigmoids(z[1], all);
+        tangents(z[2], all);
+        sigmoids(z[3], all);
+        for (int64_t r = 0; r < n_rows; r++) {
+            const real *last = c + (row + r) * n + j;
 #pragma GCC ivdep
-        for (int64_t j = 0; j < width; j++) {
-            real in = sigmoid(g[j] + b[j] + z[j]), forget = sigmoid(g[n + j] + b[n + j] + z[z_gate + j]);
-            real v = tangent(g[2 * n + j] + b[2 * n + j] + z[2 * z_gate + j]);
-            real o = sigmoid(g[3 * n + j] + b[3 * n + j] + z[3 * z_gate + j]);
-            real cell = limited(clip, forget * c[j] + in * v);
-            g[j] = in;
-            g[n + j] = forget;
-            g[2 * n + j] = v;
-            g[3 * n + j] = o;
-            extra[j] = cell;
-            out[j] = o * tangent(cell);
+            for (int64_t i = 0; i < width; i++) {
+                int64_t at = r * PLK_PANEL + i;
+                hidden[at] = extra[r * n + i] = limited(clip, z[1][at] * last[i] + z[0][at] * z[2][at]);
+            }
         }
+        tangents(hidden, all);
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t i = 0; i < width; i++)
+                out[r * n + i] = z[3][r * PLK_PANEL + i] * hidden[r * PLK_PANEL + i];
     } else if (s->gru) {
+        sigmoids(z[0], all);
+        sigmoids(z[1], all);
+        for (int64_t r = 0; r < n_rows; r++) {
+            const real *g = gates + r * s->rows + 2 * n, *b = a->bias + 2 * n + j, *bu = a->bu + 2 * n + j;
 #pragma GCC ivdep
-        for (int64_t j = 0; j < width; j++) {
-            real r = sigmoid(g[j] + b[j] + z[j]), u = sigmoid(g[n + j] + b[n + j] + z[z_gate + j]);
-            real hidden = z[2 * z_gate + j] + bu[2 * n + j], v = tangent(g[2 * n + j] + b[2 * n + j] + r * hidden);
-            extra[j] = hidden;
-            g[j] = r;
-            g[n + j] = u;
-            g[2 * n + j] = v;
-            out[j] = (1 - u) * v + u * h[j];
+            for (int64_t i = 0; i < width; i++) {
+                int64_t at = r * PLK_PANEL + i;
+                extra[r * n + i] = z[2][at] + bu[i];
+                z[2][at] = g[i] + b[i] + z[0][at] * (z[2][at] + bu[i]);
+            }
         }
-    } else if (s->p->mode == PLK_RNN_TANH) {
+        tangents(z[2], all);
+        for (int64_t r = 0; r < n_rows; r++) {
+            const real *last = h + (row + r) * n_out + j;
 #pragma GCC ivdep
-        for (int64_t j = 0; j < width; j++)
-            out[j] = g[j] = tangent(g[j] + b[j] + z[j]);
+            for (int64_t i = 0; i < width; i++) {
+                real u = z[1][r * PLK_PANEL + i];
+                out[r * n + i] = (1 - u) * z[2][r * PLK_PANEL + i] + u * last[i];
+            }
+        }
     } else {
-#pragma GCC ivdep
-        for (int64_t j = 0; j < width; j++) {
-            real v = g[j] + b[j] + z[j];
-            out[j] = g[j] = v < 0 ? 0 : v;                 /* NaN stays */
-        }
+        if (s->p->mode == PLK_RNN_TANH)
+            tangents(z[0], all);
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t i = 0; i < width; i++) {
+                real v = z[0][r * PLK_PANEL + i];
+                z[0][r * PLK_PANEL + i] = out[r * n + i] = s->p->mode == PLK_RNN_RELU && v < 0 ? 0 : v;    /* NaN stays */
+            }
     }
+    for (int g = 0; g < s->n_gates && s->p->keep; g++)
+        for (int64_t r = 0; r < n_rows; r++)
+            memcpy(gates + r * s->rows + g * n, z[g] + r * PLK_PANEL, sizeof(real) * (size_t)width);
 }
 
 /* One thread's hidden units, for step t from the states h (batch, out). */
@@ -66,22 +99,17 @@ static void forward_units(const forward_pass *a, part q, int64_t t, const real *
 {
     const sizes *s = a->s;
     int64_t n = s->p->hidden, n_out = s->p->out, panel = n_out * PLK_PANEL;
-    real z[MAX_GATES * CHUNK * PLK_PANEL], *to = s->projected ? a->to.wide : a->to.out;
+    real z[MAX_GATES][CHUNK * PLK_PANEL];
     for (int64_t j = q.column; j < q.column_end; j += PLK_PANEL)
         for (int64_t row = q.row; row < q.row_end; row += CHUNK) {
             int64_t some = q.row_end - row < CHUNK ? q.row_end - row : CHUNK, width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
             for (int g = 0; g < s->n_gates; g++)
                 plk_panel_product(some, n_out, plk_rows(h + row * n_out, n_out),
-                                  a->packed_u + (j / PLK_PANEL * s->n_gates + g) * panel, z + g * CHUNK * PLK_PANEL, 0);
-            for (int64_t i = 0; i < some; i++) {
-                int64_t r = row + i, line = t * s->p->batch + r;
-                real *g = a->to.gates + line * s->rows + j, *extra = a->to.extra + line * n + j, *out = to + line * n + j;
-                const real *last = h + r * n_out + j, *cell = c ? c + r * n + j : NULL;
-                if (width == PLK_PANEL)
-                    forward_row(a, PLK_PANEL, g, z + i * PLK_PANEL, CHUNK * PLK_PANEL, j, last, cell, extra, out);
-                else
-                    forward_row(a, width, g, z + i * PLK_PANEL, CHUNK * PLK_PANEL, j, last, cell, extra, out);
-            }
+                                  a->packed_u + (j / PLK_PANEL * s->n_gates + g) * panel, z[g], 0);
+            if (width == PLK_PANEL)
+                forward_rows(a, t, row, some, j, PLK_PANEL, z, h, c);
+            else
+                forward_rows(a, t, row, some, j, width, z, h, c);
         }
 }
 
