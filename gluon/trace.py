@@ -278,6 +278,9 @@ def _walk(block, seen):
         yield from _walk(child, seen)
 
 
+_PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not looked into
+
+
 def _holds(value, symbol_class) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_holds(v, symbol_class) for v in value)
@@ -290,7 +293,9 @@ def symbols_of(block, symbol_class) -> set[tuple]:
         (b, key)
         for b in _walk(block, set())
         for key, value in b.__dict__.items()
-        if not key.startswith("__") and _holds(value, symbol_class)
+        if value.__class__ not in _PLAIN
+        and not key.startswith("__")
+        and _holds(value, symbol_class)
     }
 
 
