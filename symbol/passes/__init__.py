@@ -7,8 +7,10 @@ from typing import Any
 
 from ..graph import Value, verify
 from .algebra import algebra
+from .attention import attention
 from .common import common
 from .epilogue_conv import epilogue_conv
+from .epilogue_dense import epilogue_dense
 from .fold import fold
 from .fuse import fuse
 from .layout import layout
@@ -44,7 +46,13 @@ def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[V
     free: numbers of outputs that may get another memory layout.
     """
     outputs = list(outputs)
-    for each in (epilogue_conv, winograd, lambda graph: layout(graph, free)):
+    for each in (
+        attention,
+        epilogue_conv,
+        epilogue_dense,
+        winograd,
+        lambda graph: layout(graph, free),
+    ):
         outputs = each(outputs)
         if checking:
             verify(outputs)
