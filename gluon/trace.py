@@ -86,7 +86,7 @@ class Tracer:
 
         self.symbol = symbol
         self.params: dict[Parameter, object] = {}
-        self.bounds: list = []  # the results of blocks inside that are more than a layer
+        self.bounds: list = []  # the results of blocks inside that are more than layers
         self._scope = symbol.tracing(training)
 
     def __enter__(self):
@@ -108,7 +108,8 @@ class Tracer:
 
     def left(self, block, out) -> None:
         """A block's forward has returned."""
-        if block._children and not block.is_container:
+        layer = type(block).__module__.startswith(f"{__package__}.nn.")
+        if block._children and not layer:
             flat: list = []
             flatten_symbols(out, self.symbol.Symbol, block, flat)
             self.bounds += [v for s in flat for v in s._outputs]
@@ -277,6 +278,9 @@ def _walk(block, seen):
         yield from _walk(child, seen)
 
 
+_PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not looked into
+
+
 def _holds(value, symbol_class) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_holds(v, symbol_class) for v in value)
@@ -289,7 +293,9 @@ def symbols_of(block, symbol_class) -> set[tuple]:
         (b, key)
         for b in _walk(block, set())
         for key, value in b.__dict__.items()
-        if not key.startswith("__") and _holds(value, symbol_class)
+        if value.__class__ not in _PLAIN
+        and not key.startswith("__")
+        and _holds(value, symbol_class)
     }
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from ..engine import current_context, location, log
 from ..engine.error import MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..symbol.graph import Value, rewrite, topological, variable
+from ..symbol.graph import Value, rewrite, topological
 from ..symbol.inference import typed_graph
 from ..symbol.passes.attention import attention
 from ..symbol.program import lower
@@ -224,19 +224,11 @@ class CachedGraph:
                     f"{self.name}: all inputs must be on one device, got {device} and"
                     f" {a._spec.device}"
                 )
-        variables = [
-            variable(v.node.name, a._spec.type, v.node.extra) for v, a in zip(self.inputs, arrays)
-        ]
-        named = rewrite(
-            [*self.outputs, *self.bounds],
-            lambda node, new: None,
-            {v.node: [x] for v, x in zip(self.inputs, variables)},
-        )
-        fixed = {x.node: x.type for x in variables}
-        retyped = typed_graph([*named, *variables], fixed, state.training)
-        n, m = len(self.outputs), len(named)
+        types = {v.node: a._spec.type for v, a in zip(self.inputs, arrays)}
+        typed = typed_graph([*self.outputs, *self.bounds, *self.inputs], types, state.training)
+        n, m = len(self.outputs), len(self.outputs) + len(self.bounds)
         specs = tuple(a._spec for a in arrays)
-        return _Entry(self, retyped[:n], retyped[m:], retyped[n:m], specs, device, wanted)
+        return _Entry(self, typed[:n], typed[m:], typed[n:m], specs, device, wanted)
 
     def _told(self, arrays, wanted) -> str:
         """Why a signature is new."""

@@ -139,15 +139,17 @@ def rewrite(
     outputs: Sequence[Value],
     replace: Callable[[Node, Sequence[Value]], Sequence[Value] | None],
     start: dict[Node, Sequence[Value]] | None = None,
+    order: Sequence[Node] | None = None,
 ) -> list[Value]:
     """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None
     to keep it.
 
     start: nodes replaced from the outset (substitution of variables). What lies below no replaced
         node stays the very same nodes.
+    order: `topological(outputs)`, where it is known.
     """
     new: dict[Node, Sequence[Value]] = dict(start or {})
-    for node in topological(outputs):
+    for node in topological(outputs) if order is None else order:
         if node in new:
             continue
         inputs: Sequence[Value] = node.inputs

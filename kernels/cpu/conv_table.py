@@ -6,7 +6,7 @@ from math import prod
 
 from ...engine import ffi, lib
 from ..layouts import physical_shape
-from ..native import Native, native, wants
+from ..native import Native, Wanted, native, wants
 from ..ops import conv, conv_fused, winograd
 from . import onednn
 from .layout import FLOPS_PER_US, cost
@@ -178,7 +178,7 @@ def conv_wants(op, ins, outs, attrs):
     """Blocks of channels where oneDNN has a compiled kernel for them, else what it likes best."""
     if attrs["winograd"]:
         data = blocked(len(ins[0].shape))
-        return (data, "", "", data)[: len(ins)], (data,)
+        return Wanted((data, "", "", data)[: len(ins)], (data,))
     if not _usable(ins):
         return None
     ndim = len(ins[0].shape)
@@ -197,7 +197,7 @@ def conv_wants(op, ins, outs, attrs):
             continue
         names = [ffi.string(t).decode() for t in (c.x_layout, c.w_layout, c.y_layout)]
         x, w, y = ("" if t == given.decode() and i != 1 else t for i, t in enumerate(names))
-        return (x, w, "", y)[: len(ins)], (y,)
+        return Wanted((x, w, "", y)[: len(ins)], (y,))
     return None
 
 

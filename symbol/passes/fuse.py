@@ -268,7 +268,7 @@ class _Fusion:
     def __init__(self, space: _Space, nodes: Sequence[Node], members, wanted: set[Node]):
         self._space, self._members, self.nodes = space, members, nodes
         self.inputs: dict[tuple[Value, tuple[int, ...]], int] = {}
-        self.scalars: list[float] = []
+        self.scalars: list = []  # floats and Numbers
         self.made: dict[Node, int | None] = {}
         inside = set(nodes)
         # inputs get their numbers first: steps follow them
