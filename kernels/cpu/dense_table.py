@@ -9,6 +9,7 @@ from ..native import Native, native
 from ..ops import conv
 from . import onednn
 from .layout import FLOPS_PER_US, cost
+from .winograd import winograd
 
 FORCE_PLAIN = False  # tests: oneDNN does not serve
 # below, oneDNN's weight gradients are slower than columns and a product (measured: 3.5 x)
@@ -94,6 +95,9 @@ def _conv(kind, g, x_shape, filters, out, types, bias=False):
     }
     multiplies = n * filters * channels // g.groups * prod(g.kernel) * prod(out)
     us = cost(*types, *types) + 2 + 2 * multiplies / FLOPS_PER_US
+    own = None if FORCE_PLAIN else winograd(fields, us)
+    if own is not None:
+        return own
     slow = (
         kind == lib.PLK_CONV_WEIGHT
         and channels // g.groups < FEW_CHANNELS
