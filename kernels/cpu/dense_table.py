@@ -8,12 +8,10 @@ from ...engine import ffi, lib
 from ..native import Native, native
 from ..ops import conv
 from . import onednn
+from .convolve import own_convolution
 from .layout import FLOPS_PER_US, cost
-from .winograd import winograd
 
 FORCE_PLAIN = False  # tests: oneDNN does not serve
-# below, oneDNN's weight gradients are slower than columns and a product (measured: 3.5 x)
-FEW_CHANNELS = 4
 SERIAL_MULTIPLIES = 1 << 20  # products smaller than this run on one thread
 
 
@@ -95,16 +93,11 @@ def _conv(kind, g, x_shape, filters, out, types, bias=False):
     }
     multiplies = n * filters * channels // g.groups * prod(g.kernel) * prod(out)
     us = cost(*types, *types) + 2 + 2 * multiplies / FLOPS_PER_US
-    own = None if FORCE_PLAIN else winograd(fields, us)
+    serves = onednn.load() and not FORCE_PLAIN
+    own = None if FORCE_PLAIN else own_convolution(fields, us, serves)
     if own is not None:
         return own
-    slow = (
-        kind == lib.PLK_CONV_WEIGHT
-        and channels // g.groups < FEW_CHANNELS
-        and not g.channels_last
-        and g.groups == 1
-    )
-    if onednn.load() and not FORCE_PLAIN and not slow:
+    if serves:
         primitive = lib.plk_dnn_conv(_struct(fields))
         if primitive:
             return Native(

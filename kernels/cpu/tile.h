@@ -24,10 +24,10 @@ PLK_INLINE vec vec_load(const float *x) { return *(const vec *)x; }
 PLK_INLINE void vec_store(float *x, vec v) { *(vec *)x = v; }
 PLK_INLINE vec vec_all(float x) { return x - (vec){0}; }
 
-/* rows: one pointer for each row; element k of a row lies at k * step, or at offsets[k] if given.  b: v vectors for
- * each k, b_step floats apart.  add: onto what c holds.  n: rows to store. */
+/* rows, to: one pointer for each row of a and of c, ROWS(v) and n of them; element k of a row lies at k * step, or at
+ * offsets[k] if given.  b: v vectors for each k, b_step floats apart.  add: onto what c holds. */
 PLK_INLINE void tile(const int v, int64_t depth, const float *const *rows, int64_t step, const int32_t *offsets,
-                     const float *b, int64_t b_step, float *c, int64_t c_step, int n, int add)
+                     const float *b, int64_t b_step, float *const *to, int n, int add)
 {
     const int m = ROWS(v);
     vec acc[MAX_ROWS][MAX_VECTORS];
@@ -35,7 +35,7 @@ PLK_INLINE void tile(const int v, int64_t depth, const float *const *rows, int64
     _Pragma("GCC unroll 16") for (int r = 0; r < m; r++) {
         a[r] = rows[r];
         _Pragma("GCC unroll 4") for (int j = 0; j < v; j++)
-            acc[r][j] = add && r < n ? vec_load(c + r * c_step + j * LANES) : (vec){0};
+            acc[r][j] = add && r < n ? vec_load(to[r] + j * LANES) : (vec){0};
     }
     for (int64_t k = 0; k < depth; k++, b += b_step) {
         vec y[MAX_VECTORS];
@@ -51,7 +51,7 @@ PLK_INLINE void tile(const int v, int64_t depth, const float *const *rows, int64
     _Pragma("GCC unroll 16") for (int r = 0; r < m; r++)
         if (r < n)
             _Pragma("GCC unroll 4") for (int j = 0; j < v; j++)
-                vec_store(c + r * c_step + j * LANES, acc[r][j]);
+                vec_store(to[r] + j * LANES, acc[r][j]);
 }
 
 /* ---- transposition: LANES rows of LANES floats ---------------------------------------------------------------- */
@@ -87,8 +87,9 @@ PLK_INLINE void vec_transpose(vec *v)
     EXCHANGE(1)
 }
 
-/* to[column][lane] <- from[lane * lane_step + column]; lanes past n_lanes are zeros. */
-PLK_INLINE void to_lanes(const float *from, int64_t lane_step, int64_t n_lanes, int64_t n_columns, float *to)
+/* Column j of LANES rows, to[j * to_step + lane], from from[lane * lane_step + j]; lanes past n_lanes are zeros. */
+PLK_INLINE void to_lanes(const float *from, int64_t lane_step, int64_t n_lanes, int64_t n_columns, float *to,
+                         int64_t to_step)
 {
     int64_t j = 0;
     if (n_lanes == LANES)
@@ -98,10 +99,29 @@ PLK_INLINE void to_lanes(const float *from, int64_t lane_step, int64_t n_lanes, 
                 v[l] = vec_load(from + l * lane_step + j);
             vec_transpose(v);
             _Pragma("GCC unroll 16") for (int l = 0; l < LANES; l++)
-                vec_store(to + (j + l) * LANES, v[l]);
+                vec_store(to + (j + l) * to_step, v[l]);
         }
     for (; j < n_columns; j++)
         for (int64_t l = 0; l < LANES; l++)
-            to[j * LANES + l] = l < n_lanes ? from[l * lane_step + j] : 0;
+            to[j * to_step + l] = l < n_lanes ? from[l * lane_step + j] : 0;
+}
+
+/* The other way: to[lane * lane_step + j] <- from[j * from_step + lane] + shift, n_lanes of them. */
+PLK_INLINE void from_lanes(const float *from, int64_t from_step, int64_t n_columns, vec shift, float *to,
+                           int64_t lane_step, int64_t n_lanes)
+{
+    for (int64_t j = 0, n; j < n_columns; j += n) {
+        vec v[LANES];
+        n = n_columns - j < LANES ? n_columns - j : LANES;
+        _Pragma("GCC unroll 16") for (int k = 0; k < LANES; k++)
+            v[k] = vec_load(from + (j + (k < n ? k : 0)) * from_step) + shift;
+        vec_transpose(v);
+        if (n == LANES && n_lanes == LANES)
+            _Pragma("GCC unroll 16") for (int l = 0; l < LANES; l++)
+                vec_store(to + l * lane_step + j, v[l]);
+        else
+            for (int64_t l = 0; l < n_lanes; l++)
+                memcpy(to + l * lane_step + j, &v[l], (size_t)n * sizeof *to);
+    }
 }
 #endif

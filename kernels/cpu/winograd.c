@@ -128,7 +128,8 @@ static void load_strip(const float *x, int64_t some, int64_t height, int64_t wid
             continue;
         }
         memset(strip, 0, (size_t)(first * LANES) * sizeof *strip);
-        to_lanes(x + h * width + left + first, height * width, some, last - first, strip + first * LANES);
+        to_lanes(x + h * width + left + first, height * width, some, last - first, strip + first * LANES,
+                 LANES);
         memset(strip + last * LANES, 0, (size_t)((n_columns - last) * LANES) * sizeof *strip);
     }
 }
@@ -194,9 +195,9 @@ static void weight_panel(const work *k, const float *w, int turned, int64_t firs
             if (some <= 0)
                 memset(g, 0, sizeof g);
             else if (turned)
-                to_lanes(w + (c * k->filters + f) * 9, 9, some, 9, g);
+                to_lanes(w + (c * k->filters + f) * 9, 9, some, 9, g, LANES);
             else
-                to_lanes(w + (f * k->channels + c) * 9, k->channels * 9, some, 9 * n, g);
+                to_lanes(w + (f * k->channels + c) * 9, k->channels * 9, some, 9 * n, g, LANES);
             for (int64_t i = 0; i < n; i++) {
                 for (int q = 0; q < 9; q++)
                     in[q] = vec_load(g + (i * 9 + (turned ? 8 - q : q)) * LANES);
@@ -301,12 +302,14 @@ static void product(int64_t depth, const float *a, int64_t a_row, int64_t a_step
 {
     for (int64_t r = 0; r < n_rows; r += ROWS(VECTORS)) {
         int n = (int)least(ROWS(VECTORS), n_rows - r);
+        const float *rows[ROWS(VECTORS)];
+        float *to[ROWS(VECTORS)];
         for (int64_t k = 0; k < depth; k += DEPTH) {
-            const float *rows[ROWS(VECTORS)];
-            for (int i = 0; i < ROWS(VECTORS); i++)
+            for (int i = 0; i < ROWS(VECTORS); i++) {
                 rows[i] = a + (r + (i < n ? i : n - 1)) * a_row + k * a_step;
-            tile(VECTORS, least(DEPTH, depth - k), rows, a_step, NULL, b + k * b_step, b_step, c + r * c_row, c_row, n,
-                 add || k > 0);
+                to[i] = c + (r + i) * c_row;
+            }
+            tile(VECTORS, least(DEPTH, depth - k), rows, a_step, NULL, b + k * b_step, b_step, to, n, add || k > 0);
         }
     }
 }
