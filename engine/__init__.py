@@ -68,6 +68,7 @@ _array.bind(
             "pl_error_last",
             "pl_array_shares",
             "pl_array_data",
+            "pl_arrays_stamp",
         )
     ),
     OutOfMemory,

@@ -26,7 +26,9 @@ static struct {
     const char *(*error_last)(void);
     int (*array_shares)(uintptr_t a, uintptr_t b);
     void *(*array_data)(uintptr_t array);
+    void (*arrays_stamp)(const uintptr_t *arrays, int n, void *stamps);
 } core;
+enum { STAMP_BYTES = 24 };  /* sizeof(pl_stamp) */
 
 enum { NO_MEMORY = 3 };                        /* PL_ENOMEM of plait.h */
 static PyObject *out_of_memory, *engine_error;
@@ -286,6 +288,20 @@ end:
     return found;
 }
 
+/* stamps(arrays): bytes that stay equal while these arrays keep their contents. */
+static PyObject *py_stamps(PyObject *self, PyObject *arrays)
+{
+    PyObject *result = NULL;
+    room r;
+    Py_ssize_t n = length(arrays);
+    if (n < 0 || room_open(&r, n, 0, 0) < 0)
+        return NULL;
+    if (handles_of(arrays, n, r.in) == 0 && (result = PyBytes_FromStringAndSize(NULL, n * STAMP_BYTES)))
+        core.arrays_stamp(r.in, (int)n, PyBytes_AsString(result));
+    PyMem_Free(r.many);
+    return result;
+}
+
 static PyObject *py_make(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     uintptr_t handle;
@@ -298,10 +314,10 @@ static PyObject *py_make(PyObject *self, PyObject *const *args, Py_ssize_t n)
 
 static PyObject *py_bind(PyObject *self, PyObject *args)
 {
-    unsigned long long array_free, invoke, program_run, error_last, array_shares, array_data;
+    unsigned long long array_free, invoke, program_run, error_last, array_shares, array_data, arrays_stamp;
     PyObject *memory, *other;
-    if (!PyArg_ParseTuple(args, "KKKKKKOO", &array_free, &invoke, &program_run, &error_last, &array_shares, &array_data,
-                          &memory, &other))
+    if (!PyArg_ParseTuple(args, "KKKKKKKOO", &array_free, &invoke, &program_run, &error_last, &array_shares, &array_data,
+                          &arrays_stamp, &memory, &other))
         return NULL;
     out_of_memory = Py_NewRef(memory);
     engine_error = Py_NewRef(other);
@@ -311,6 +327,7 @@ static PyObject *py_bind(PyObject *self, PyObject *args)
     core.error_last = (const char *(*)(void))(uintptr_t)error_last;
     core.array_shares = (int (*)(uintptr_t, uintptr_t))(uintptr_t)array_shares;
     core.array_data = (void *(*)(uintptr_t))(uintptr_t)array_data;
+    core.arrays_stamp = (void (*)(const uintptr_t *, int, void *))(uintptr_t)arrays_stamp;
     Py_RETURN_NONE;
 }
 
@@ -328,7 +345,7 @@ static PyObject *py_set_class(PyObject *self, PyObject *type)
 
 static PyMethodDef functions[] = {
     {"bind", py_bind, METH_VARARGS, "bind(array_free, invoke, program_run, error_last, array_shares, array_data, "
-     "OutOfMemory, MXNetError): addresses in the core, and what a failed call raises"},
+     "arrays_stamp, OutOfMemory, MXNetError): addresses in the core, and what a failed call raises"},
     {"set_class", py_set_class, METH_O, "set_class(type): what new arrays are instances of"},
     {"make", (PyCFunction)(void (*)(void))py_make, METH_FASTCALL, "make(handle, spec) -> array that owns the handle"},
     {"invoke", (PyCFunction)(void (*)(void))py_invoke, METH_FASTCALL,
@@ -337,6 +354,8 @@ static PyMethodDef functions[] = {
      "invoke1(plan, out_spec, array, array or number) -> array"},
     {"shared", (PyCFunction)(void (*)(void))py_shared, METH_FASTCALL,
      "shared(inputs, outputs) -> [(input, output, same address)] of the pairs that share memory"},
+    {"stamps", (PyCFunction)py_stamps, METH_O,
+     "stamps(arrays) -> bytes that stay equal while these arrays, which must be kept, have the same contents"},
     {"run", (PyCFunction)(void (*)(void))py_run, METH_FASTCALL,
      "run(program, out_specs, inputs, outputs, location) -> list of all outputs"},
     {NULL, NULL, 0, NULL}};

@@ -25,15 +25,19 @@ class Native(NamedTuple):
 
 
 TABLE: dict[str, list[Callable]] = {}  # operator name -> entries, first match wins
+ANY_LAYOUT: set[Callable] = set()
 
 
-def native(*names: str):
+def native(*names: str, layouts: bool = False):
     """Registers an entry under operators' own names (not aliases): (op, ins: list[Type], outs:
-    list[Type], attrs: dict) -> Native | None."""
+    list[Type], attrs: dict) -> Native | None. layouts: it looks at the types' layouts; without,
+    it is asked for row-major arrays only."""
 
     def add(entry):
         for name in names:
             TABLE.setdefault(name, []).append(entry)
+        if layouts:
+            ANY_LAYOUT.add(entry)
         return entry
 
     return add
@@ -42,8 +46,9 @@ def native(*names: str):
 def choose(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native | None:
     """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware
     operators."""
+    plain = not any([t.layout for t in (*ins, *outs)])
     for entry in TABLE.get(op.name, ()):
-        found = entry(op, ins, outs, attrs)
+        found = entry(op, ins, outs, attrs) if plain or entry in ANY_LAYOUT else None
         if found is not None:
             return found
     return None

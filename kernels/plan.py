@@ -15,6 +15,7 @@ import numpy as np
 
 from ..engine import callback, ffi, lib
 from ..engine.error import MXNetError, OperatorError, OutOfMemory, ShapeError
+from .layouts import physical_shape, to_physical, to_plain
 from .native import choose
 from .record import Operator, Type
 from .spec import BFLOAT16, ITEM_BYTES, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16, spec
@@ -78,17 +79,23 @@ def mutated_inputs(op: Operator, attrs: dict[str, Any], n_inputs: int) -> tuple[
     return tuple(names.index(n) for n in op.mutates if n in names)
 
 
-def make_plan(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
-    """The plan for complete parsed attributes (with `train` for train-aware operators). Raises what
-    `infer` raises."""
+def make_plan(
+    op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device, outs=None
+) -> Plan:
+    """The plan for complete parsed attributes (with `train` for train-aware operators).
+
+    outs: the output types of a typed node; inferred when not given. Raises what `infer` raises.
+    """
     static = tuple(
         (attrs[p.name] if not p.dynamic else type(attrs[p.name]) is tuple and len(attrs[p.name]))
         for p in op.params
     )
     key = (static, attrs.get("train"), device, *in_specs)
+    if outs is not None and any([t.layout for t in outs]):
+        key += tuple(outs)
     plan = op.plans.get(key)
     if plan is None:
-        plan = _build(op, attrs, in_specs, device)
+        plan = _build(op, attrs, in_specs, device, outs)
         if len(op.plans) >= MAX_PLANS:
             op.plans.clear()
         op.plans[key] = plan
@@ -139,13 +146,13 @@ def _given(ins: Sequence[Type], names: Sequence[str], attrs: dict[str, Any]) -> 
     )
 
 
-def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
+def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device, outs) -> Plan:
     ins = [s.type for s in in_specs]
-    outs = infer(op, attrs, ins)
+    outs = infer(op, attrs, ins) if outs is None else outs
     plan = Plan.__new__(Plan)
     plan.handle = 0
     plan.op, plan.attrs, plan.in_specs = op, dict(attrs), tuple(in_specs)
-    plan.out_specs = tuple(spec(tuple(t.shape), t.dtype, device) for t in outs)
+    plan.out_specs = tuple(spec(tuple(t.shape), t.dtype, device, t.layout) for t in outs)
     plan.out_spec = plan.out_specs[0] if plan.out_specs else None
     plan.n_in, plan.n_out, plan.n_visible = len(ins), len(outs), op.visible(attrs)
     plan.scalars = scalars_of(op, attrs)
@@ -222,10 +229,12 @@ def _native_params(found):
 
 
 def view_as_numpy(address, s: Spec) -> np.ndarray:
-    """The memory at `address` as a NumPy array of this spec; no copy, the caller keeps it alive."""
+    """The memory at `address` as a NumPy array of this spec (of the physical shape where it has a
+    layout); no copy, the caller keeps it alive."""
+    shape = physical_shape(s.shape, s.layout)
     if s.size == 0:
-        return np.empty(s.shape, NUMPY_DTYPES[s.dtype])
-    return np.frombuffer(ffi.buffer(address, s.nbytes), NUMPY_DTYPES[s.dtype]).reshape(s.shape)
+        return np.empty(shape, NUMPY_DTYPES[s.dtype])
+    return np.frombuffer(ffi.buffer(address, s.nbytes), NUMPY_DTYPES[s.dtype]).reshape(shape)
 
 
 def run_reference(
@@ -283,20 +292,23 @@ def _run_fallback(params, bufs, scalars):
                     call[p.name] = tuple(scalars[at + i] for i in range(count))
                 at += 1 if count is None else count
         rng = generator(scalars[at], scalars[at + 1]) if op.is_random(call) else None
-        arrays = [view_as_numpy(bufs[i], s) for i, s in enumerate(in_specs)]
+        memory = [view_as_numpy(bufs[i], s) for i, s in enumerate(in_specs)]
+        arrays = [to_plain(m, s.shape, s.layout) for m, s in zip(memory, in_specs)]
         results = run_reference(op, call, arrays, rng)
+        specs = [*out_specs, *(in_specs[i] for i in mutated)]
         targets = [view_as_numpy(bufs[n + i], s) for i, s in enumerate(out_specs)] + [
-            arrays[i] for i in mutated
+            memory[i] for i in mutated
         ]
         if len(results) != len(targets):
             raise OperatorError(
                 op.name, f"its reference must give {len(targets)} arrays, got {len(results)}"
             )
-        for target, value in zip(targets, results):
-            if np.shape(value) != target.shape:
+        for s, value in zip(specs, results):
+            if np.shape(value) != s.shape:
                 raise OperatorError(
-                    op.name, f"inferred shape {target.shape}, its reference gives {np.shape(value)}"
+                    op.name, f"inferred shape {s.shape}, its reference gives {np.shape(value)}"
                 )
+        results = [to_physical(np.asarray(v), s.layout) for v, s in zip(results, specs)]
         results = [
             np.array(v) if np.may_share_memory(v, t) else v for v, t in zip(results, targets)
         ]

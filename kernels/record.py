@@ -35,10 +35,14 @@ FLOATS = ("float32", "float64", "float16", "bfloat16")
 
 
 class Type(NamedTuple):
-    """Shape and dtype name of one array: what inference works on."""
+    """Shape and dtype name of one array: what inference works on.
+
+    layout: "" is row-major; only the layout pass makes others (layouts.py).
+    """
 
     shape: tuple[int, ...]
     dtype: str = "float32"
+    layout: str = ""
 
 
 class Param(NamedTuple):

@@ -1,4 +1,5 @@
-"""Specs: shape, dtype and device of an array, interned so that plans are found by identity."""
+"""Specs: shape, dtype, device and memory layout of an array, interned so that plans are found by
+identity."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from math import prod
 
 import numpy as np
 
+from .layouts import physical_shape
 from .record import DTYPES, Type
 
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet shows it to NumPy
@@ -14,10 +16,10 @@ ITEM_BYTES = {name: dtype.itemsize for name, dtype in NUMPY_DTYPES.items()}
 
 
 class Spec:
-    """Interned: two arrays of the same shape, dtype and device have the same Spec object. Made by
-    `spec`."""
+    """Interned: two arrays of the same shape, dtype, device and layout have the same Spec object.
+    Made by `spec`."""
 
-    __slots__ = ("shape", "dtype", "device", "size", "nbytes", "type")
+    __slots__ = ("shape", "dtype", "device", "layout", "size", "nbytes", "type")
 
     def __repr__(self):
         return f"{self.dtype}{list(self.shape)}@{self.device}"
@@ -26,16 +28,16 @@ class Spec:
 _interned: dict[tuple, Spec] = {}
 
 
-def spec(shape: tuple[int, ...], dtype: str, device) -> Spec:
-    """The one Spec of this shape (tuple of ints), dtype name and device (a Context)."""
-    key = (shape, dtype, device)
+def spec(shape: tuple[int, ...], dtype: str, device, layout: str = "") -> Spec:
+    """The one Spec of this shape (tuple of ints), dtype name, device (a Context) and layout."""
+    key = (shape, dtype, device, layout) if layout else (shape, dtype, device)
     found = _interned.get(key)
     if found is None:
         made = Spec()
-        made.shape, made.dtype, made.device = shape, dtype, device
+        made.shape, made.dtype, made.device, made.layout = shape, dtype, device, layout
         made.size = prod(shape)
-        made.nbytes = made.size * ITEM_BYTES[dtype]
-        made.type = Type(shape, dtype)
+        made.nbytes = prod(physical_shape(shape, layout)) * ITEM_BYTES[dtype]
+        made.type = Type(shape, dtype, layout)
         found = _interned.setdefault(key, made)
     return found
 

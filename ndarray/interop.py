@@ -24,6 +24,7 @@ class _Memory:
     """An array's memory as NumPy sees it; keeps the array alive, without its place on the tape."""
 
     def __init__(self, array: NDArray):
+        lib.pl_array_expose(array._handle)
         self.array = array.detach()
         s = array._spec
         self.__array_interface__ = {

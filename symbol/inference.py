@@ -84,7 +84,7 @@ def declared(node: Node) -> tuple:
     extra = node.extra or {}
     shape, dtype = extra.get("__shape__"), extra.get("__dtype__")
     if node.types is not None:
-        return node.types[0]
+        return node.types[0][:2]
     try:
         shape = ast.literal_eval(shape) if shape is not None else None
         shape = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)

@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..engine import ffi, is_naive, lib, wait
-from ..engine._array import invoke, run, shared
+from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
 from ..kernels.plan import INLINE_US, make_plan, scalars_of
 from ..kernels.record import lookup
 from ..kernels.spec import Spec, spec
 from .effects import Effects
-from .graph import Node, Value
-from .passes import optimize
+from .graph import Node, Value, rewrite, typed_node, variable
+from .passes import compile_passes, optimize
 from .passes.dead_code import cut, live
 from .passes.memory import Buffer, plan_memory, rounded
+from .passes.prologue import split_prologue
 
 READ, WRITE, READWRITE = 0, 1, 2
 
@@ -39,6 +40,8 @@ class Program:
         "naive_bytes",
         "out_specs",
         "plans",
+        "prologue",
+        "tier",
     )
 
     def __del__(self):
@@ -47,7 +50,9 @@ class Program:
     def run(self, inputs: Sequence, outputs: Sequence = (), location: int = -1) -> list:
         """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
         all are made new. Returns every output array. Raises MemoryError."""
-        if self.constants:
+        if self.prologue is not None:
+            inputs = [*inputs, *self.constants, *self.prologue.results(inputs, location)]
+        elif self.constants:
             inputs = [*inputs, *self.constants]
         apart = outputs and not all(
             self._may_share(i, j, same) for i, j, same in shared(inputs, outputs)
@@ -70,22 +75,92 @@ class Program:
         return read < write or read == write and same_address and (i, j) in self._inplace
 
 
+class Prologue:
+    """What a program computes from its stable inputs alone: once, and again when one of them was
+    written."""
+
+    __slots__ = ("_state", "inputs", "program")
+
+    def __init__(self, program: Program, inputs: Sequence[int]):
+        self.program, self.inputs = program, tuple(inputs)  # of the main program, by number
+        self._state: tuple = (None, (), ())  # stamps, the arrays they are of, results
+
+    def results(self, inputs: Sequence, location: int) -> list:
+        """The arrays that the main program reads, for its inputs as they are now."""
+        given = [inputs[i] for i in self.inputs]
+        now = stamps(given)  # before the run: what is written after it shows
+        before, _, made = self._state
+        if now != before:
+            made = self.program.run(given, (), location)
+            self._state = now, given, made
+        return made
+
+
 def lower(
-    outputs: Sequence[Value], inputs: Sequence[Value], device, name: str = "program"
+    outputs: Sequence[Value],
+    inputs: Sequence[Value],
+    device,
+    name: str = "program",
+    *,
+    tier: int = 0,
+    stable: Sequence[Value] = (),
+    free: Sequence[int] = (),
+    layouts: dict[Value, str] | None = None,
 ) -> Program:
     """Lowers a typed graph. Every variable of the graph must be among `inputs` (variables, or
     values computed elsewhere).
+
+    tier: 0 runs the exact passes only; 1 also those that compile, and differ in rounding.
+    stable: inputs that seldom change: at tier 1 what depends on them alone becomes the prologue.
+    free: numbers of outputs whose memory layout the passes may choose; `out_specs` tell it.
+    layouts: of inputs that are not row-major.
 
     Operators that mutate inputs write into the given arrays. An output that is an input or appears
     twice is copied.
     """
     outputs, variables = cut(outputs, inputs)
+    if layouts:
+        outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
     outputs, constants = optimize(outputs, device)
-    layout = _Layout(outputs, [*variables, *constants], device)
+    given = [*variables, *constants]
+    prologue = None
+    if tier:
+        outputs = compile_passes(outputs, free)
+        kept = [v for v, x in zip(variables, inputs) if x in set(stable)]
+        outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
+        if wanted:
+            first = _assemble(wanted, [*kept, *constants], device, name + ".prologue")
+            first.constants = tuple(constants.values())
+            prologue = Prologue(first, [variables.index(v) for v in kept])
+            given += results
+    program = _assemble(outputs, given, device, name)
+    program.n_in, program.tier = len(inputs), tier
+    program.constants, program.prologue = tuple(constants.values()), prologue
+    return program
+
+
+def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Sequence[str]):
+    """Variables as they lie in memory, with the nodes that make them row-major."""
+    stored = [
+        variable(v.node.name, v.type._replace(layout=tag)) if tag else v
+        for v, tag in zip(variables, layouts)
+    ]
+    plain = {
+        v.node: [Value(typed_node(lookup("_reorder"), {"layout": ""}, [s]))]
+        for v, s in zip(variables, stored)
+        if s is not v
+    }
+    return rewrite(outputs, lambda node, new: None, plain), stored
+
+
+def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: str) -> Program:
+    """A program of the graph as it is."""
+    layout = _Layout(outputs, given, device)
     plans, slots, scalars = [], [], []
     in_modes = bytearray(max(1, len(layout.given)))
     for node in layout.steps:
-        plan = make_plan(node.op, node.attrs, [_spec(v, device) for v in node.inputs], device)
+        in_specs = [_spec(v, device) for v in node.inputs]
+        plan = make_plan(node.op, node.attrs, in_specs, device, node.types)
         plans.append(plan)
         scalars.extend(scalars_of(node.op, node.attrs))
         slots.extend(layout.slot(v) for v in node.inputs)
@@ -99,10 +174,10 @@ def lower(
     program.handle = 0
     program.plans, program.arena_bytes = plans, layout.arena_bytes
     program.naive_bytes = sum(rounded(b.nbytes) for b in layout.buffers)
-    program.constants = tuple(constants.values())
+    program.constants, program.prologue, program.tier = (), None, 0
     program._last_read = [layout.last.get(v, -1) for v in layout.given]
     program._first_write, program._inplace = layout.first_write, layout.inplace
-    program.n_in, program.n_out = len(inputs), len(outputs)
+    program.n_in, program.n_out = len(given), len(outputs)
     program.out_specs = tuple(_spec(v, device) for v in outputs)
     program.in_modes = bytes(in_modes)
     program.mutated = [i for i, m in enumerate(in_modes) if m]
@@ -228,4 +303,5 @@ class _Layout:
 
 
 def _spec(v: Value, device) -> Spec:
-    return spec(v.shape, v.dtype, device)
+    t = v.type
+    return spec(t.shape, t.dtype, device, t.layout)

@@ -47,7 +47,7 @@ static pl_var *var_make(void *data, size_t bytes)
     var->object.refs = 1;                     /* field by field: cheaper than a memset */
     var->object.destroy = NULL;
     var->n_readers = var->n_sleepers = 0;
-    var->writing = false;
+    var->writing = var->exposed = false;
     atomic_store_explicit(&var->n_users, 0, memory_order_relaxed);
     var->head = NULL;
     var->writes_pushed = 0;
@@ -85,6 +85,7 @@ uintptr_t pl_array_wrap(void *data, size_t bytes, pl_free_fn release, void *owne
         var->release = release ? release : free;
         var->owner = release ? owner : NULL;  /* without a release the memory is the caller's: free(NULL) */
         var->object.destroy = var_release;
+        var->exposed = true;
     }
     pl_leave();
     return var ? (uintptr_t)&var->first : 0;
@@ -123,6 +124,25 @@ int pl_array_shares(uintptr_t a, uintptr_t b) { return ((pl_array *)a)->var == (
 uint64_t pl_array_version(uintptr_t array)
 {
     return atomic_load_explicit(&((pl_array *)array)->var->version, memory_order_relaxed);
+}
+
+void pl_array_expose(uintptr_t array)
+{
+    pl_enter();
+    ((pl_array *)array)->var->exposed = true;
+    pl_leave();
+}
+
+void pl_arrays_stamp(const uintptr_t *arrays, int n, pl_stamp *stamps)
+{
+    static uint64_t n_looks;                  /* under the lock */
+    pl_enter();
+    for (int i = 0; i < n; i++) {
+        const pl_array *a = (const pl_array *)arrays[i];
+        uint64_t writes = a->var->exposed ? UINT64_MAX - n_looks++ : a->var->writes_pushed;
+        stamps[i] = (pl_stamp){(uintptr_t)a->var, (uintptr_t)a->data, writes};
+    }
+    pl_leave();
 }
 
 int pl_array_poisoned(uintptr_t array)

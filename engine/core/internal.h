@@ -37,6 +37,7 @@ struct pl_var {
     int32_t n_readers;          /* granted reads */
     int32_t n_sleepers;         /* threads asleep in wait_var */
     bool writing;               /* a granted write */
+    bool exposed;               /* others may write the memory without the engine */
     atomic_int n_users;         /* requests pushed and not finished; read without the lock by spinning waiters */
     pl_request *head, *tail;    /* requests not granted yet, in the order of pushing */
     uint64_t writes_pushed;

@@ -77,6 +77,11 @@ int pl_array_shares(uintptr_t a, uintptr_t b);                    /* 1: the same
 int pl_wait_read(uintptr_t array, int timeout_ms);                /* earlier writes done; PL_OK, PL_AGAIN, PL_FAILED */
 int pl_wait_write(uintptr_t array, int timeout_ms);               /* earlier reads done too */
 int pl_array_poisoned(uintptr_t array);
+void pl_array_expose(uintptr_t array);        /* its memory was shown to others, who may write it at any time */
+/* Names the contents that an array has when all that is pushed is done: equal stamps, equal contents, while the array
+ * that the first was taken of is kept.  Exposed arrays never give the same stamp twice. */
+typedef struct { uint64_t var, data, writes; } pl_stamp;
+void pl_arrays_stamp(const uintptr_t *arrays, int n, pl_stamp *stamps);
 void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing and stored new contents: heals */
 
 /* ---- storage ---------------------------------------------------------------------------------------------- */

@@ -635,7 +635,7 @@ operator(
 
 def _ctc_lattice_infer(ins, **attrs):
     _ctc_infer(ins, **attrs)
-    (n_steps, n, _), dtype = ins[0]
+    (n_steps, n, _), dtype = ins[0].shape, ins[0].dtype
     state = Type((n, 2 * ins[1].shape[1] + 1), dtype)
     return [state, state, state, state, Type((n_steps, n), dtype)]
 
