@@ -1,4 +1,4 @@
-"""Entries of pooling, float32 with channels first."""
+"""Entries of pooling, float32."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 from ...engine import lib
 from ..native import Native, native
 from ..ops.pool import windows
-from .layout import cost
+from .layout import cost, nbytes
 
 KINDS = {"max": lib.PLK_POOL_MAX, "avg": lib.PLK_POOL_AVG, "sum": lib.PLK_POOL_SUM}
 
@@ -26,12 +26,7 @@ def _pool(function, attrs, shape, types):
         )
     }
     w = windows(shape, **geometry)
-    if (
-        w.channels_last
-        or attrs["pool_type"] not in KINDS
-        or any(t.dtype != "float32" for t in types)
-        or 0 in w.size
-    ):
+    if attrs["pool_type"] not in KINDS or any(t.dtype != "float32" for t in types) or 0 in w.size:
         return None
     fill = 3 - len(w.size)
     boxed = {
@@ -45,7 +40,8 @@ def _pool(function, attrs, shape, types):
         )
     }
     fields = dict(
-        planes=shape[0] * shape[1],
+        planes=shape[0] if w.channels_last else shape[0] * shape[1],
+        inner=shape[-1] if w.channels_last else 1,
         kind=KINDS[attrs["pool_type"]],
         count_pad=attrs["count_include_pad"] is not False,
         **boxed,
@@ -53,7 +49,7 @@ def _pool(function, attrs, shape, types):
     return Native(
         function,
         ("plk_pool", fields),
-        cost(*types, steps=shape[0] * shape[1] * prod(w.out) * prod(w.kernel)),
+        cost(*types, steps=prod(shape) + nbytes(*types) / 4),
     )
 
 
