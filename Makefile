@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 # what a build depends on: a changed C source or operator record compiles again, a changed .py file does not
-NATIVE := $(shell find engine kernels -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
+NATIVE := $(shell find engine kernels symbol -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
           $(wildcard kernels/ops/*.py) kernels/record.py kernels/pointwise.py setup.py pyproject.toml
 
 .PHONY: train test check sanitize bench docs oracle clean

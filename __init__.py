@@ -51,6 +51,7 @@ NAMES = {  # attribute of mx -> (module, name there)
     "AttrScope": ("symbol.attribute", "AttrScope"),
     "NDArray": ("ndarray.ndarray", "NDArray"),
     "Symbol": ("symbol.symbol", "Symbol"),
+    "wait_compiled": ("symbol.tiers", "wait_compiled"),
     "seed_all": ("ndarray.random", "seed_all"),
 }
 

@@ -1,4 +1,4 @@
-"""The C core is built by cffi, the array type by hand; packages are the root's folders of Python
+"""The C core is built by cffi, two Python types by hand; packages are the root's folders of Python
 files."""
 
 from pathlib import Path
@@ -11,23 +11,27 @@ FOLDERS = [
 ]  # neither tests nor docs, examples, build, .venv
 PACKAGES = sorted({file.parent.relative_to(ROOT) for top in FOLDERS for file in top.rglob("*.py")})
 
+FLAGS = [
+    "-std=gnu11",
+    "-O3",
+    "-Wall",
+    "-Wextra",
+    "-Wno-unused-parameter",
+    "-Wno-missing-field-initializers",
+]
+
+
+def c_type(module: str, source: str) -> Extension:
+    """A Python type written in C, in a module of its own."""
+    return Extension(module, [source], py_limited_api=True, extra_compile_args=FLAGS)
+
+
 setup(
     packages=["plait", *(".".join(["plait", *folder.parts]) for folder in PACKAGES)],
     cffi_modules=["engine/ffi_build.py:ffi"],
     ext_modules=[
-        Extension(
-            "plait.engine._array",
-            ["engine/array_type.c"],
-            py_limited_api=True,
-            extra_compile_args=[
-                "-std=gnu11",
-                "-O3",
-                "-Wall",
-                "-Wextra",
-                "-Wno-unused-parameter",
-                "-Wno-missing-field-initializers",
-            ],
-        )
+        c_type("plait.engine._array", "engine/array_type.c"),
+        c_type("plait.symbol._value", "symbol/value_type.c"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -22,7 +22,7 @@ typedef struct {
 static struct {
     void (*array_free)(uintptr_t array);
     int (*invoke)(uintptr_t plan, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location);
-    int (*program_run)(uintptr_t program, const uintptr_t *in, uintptr_t *out, int32_t location);
+    int (*program_run)(uintptr_t program, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location);
     const char *(*error_last)(void);
     int (*array_shares)(uintptr_t a, uintptr_t b);
     void *(*array_data)(uintptr_t array);
@@ -168,12 +168,14 @@ static PyObject *failed(int status)
     return NULL;
 }
 
-/* Shared by invoke and run. scalars: NULL for a program. */
-static PyObject *call(uintptr_t target, PyObject *specs, PyObject *inputs, PyObject *given, PyObject *scalars,
+typedef int (*core_call)(uintptr_t target, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location);
+
+/* Shared by invoke and run. */
+static PyObject *call(core_call run, uintptr_t target, PyObject *specs, PyObject *inputs, PyObject *given, PyObject *scalars,
                       int32_t location)
 {
     Py_ssize_t n_in = length(inputs), n_given = length(given), n_out = PyTuple_Size(specs);
-    Py_ssize_t n_scalars = scalars ? length(scalars) : 0;
+    Py_ssize_t n_scalars = length(scalars);
     PyObject *result = NULL;
     room r;
     if (n_in < 0 || n_given < 0 || n_out < 0 || n_scalars < 0 || room_open(&r, n_in, n_out, n_scalars) < 0)
@@ -190,8 +192,7 @@ static PyObject *call(uintptr_t target, PyObject *specs, PyObject *inputs, PyObj
     }
     int status;
     Py_BEGIN_ALLOW_THREADS
-    status = scalars ? core.invoke(target, r.in, r.out, r.scalars, location)
-                     : core.program_run(target, r.in, r.out, location);
+    status = run(target, r.in, r.out, r.scalars, location);
     Py_END_ALLOW_THREADS
     result = status ? failed(status) : outputs_list(given, n_given, r.out, specs);
 end:
@@ -214,19 +215,19 @@ static PyObject *py_invoke(PyObject *self, PyObject *const *args, Py_ssize_t n)
     }
     if (address_of(args[0], &plan) < 0)
         return NULL;
-    return call(plan, args[1], args[2], args[3], args[4], (int32_t)PyLong_AsLong(args[5]));
+    return call(core.invoke, plan, args[1], args[2], args[3], args[4], (int32_t)PyLong_AsLong(args[5]));
 }
 
 static PyObject *py_run(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     uintptr_t program;
-    if (n != 5) {
-        PyErr_SetString(PyExc_TypeError, "run(program, out_specs, inputs, outputs, location)");
+    if (n != 6) {
+        PyErr_SetString(PyExc_TypeError, "run(program, out_specs, inputs, outputs, numbers, location)");
         return NULL;
     }
     if (address_of(args[0], &program) < 0)
         return NULL;
-    return call(program, args[1], args[2], args[3], NULL, (int32_t)PyLong_AsLong(args[4]));
+    return call(core.program_run, program, args[1], args[2], args[3], args[4], (int32_t)PyLong_AsLong(args[5]));
 }
 
 /* invoke1(plan, out_spec, a, b or number): one output, the shortest way. */
@@ -322,8 +323,8 @@ static PyObject *py_bind(PyObject *self, PyObject *args)
     out_of_memory = Py_NewRef(memory);
     engine_error = Py_NewRef(other);
     core.array_free = (void (*)(uintptr_t))(uintptr_t)array_free;
-    core.invoke = (int (*)(uintptr_t, const uintptr_t *, uintptr_t *, const double *, int32_t))(uintptr_t)invoke;
-    core.program_run = (int (*)(uintptr_t, const uintptr_t *, uintptr_t *, int32_t))(uintptr_t)program_run;
+    core.invoke = (core_call)(uintptr_t)invoke;
+    core.program_run = (core_call)(uintptr_t)program_run;
     core.error_last = (const char *(*)(void))(uintptr_t)error_last;
     core.array_shares = (int (*)(uintptr_t, uintptr_t))(uintptr_t)array_shares;
     core.array_data = (void *(*)(uintptr_t))(uintptr_t)array_data;
@@ -357,7 +358,7 @@ static PyMethodDef functions[] = {
     {"stamps", (PyCFunction)py_stamps, METH_O,
      "stamps(arrays) -> bytes that stay equal while these arrays, which must be kept, have the same contents"},
     {"run", (PyCFunction)(void (*)(void))py_run, METH_FASTCALL,
-     "run(program, out_specs, inputs, outputs, location) -> list of all outputs"},
+     "run(program, out_specs, inputs, outputs, numbers, location) -> list of all outputs"},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_array", NULL, -1, functions, NULL, NULL, NULL, NULL};

@@ -26,6 +26,19 @@ def _engine(text: str) -> str:
     return text
 
 
+def _tier(text: str) -> int:
+    if text not in ("0", "1"):
+        raise ValueError
+    return int(text)
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = tuple(t.strip() for t in text.split(",") if t.strip())
+    if any(t != "hybridize" for t in topics):
+        raise ValueError
+    return topics
+
+
 SETTINGS = {
     "PLAIT_ENGINE": Setting(
         "threaded", _engine, "threaded, or naive: every operation runs on its caller, in order"
@@ -38,6 +51,20 @@ SETTINGS = {
         _positive,
         "a push waits while queued operations hold so many MB of new "
         "arrays; default: a quarter of the machine's memory",
+    ),
+    "PLAIT_TIER": Setting(
+        1, _tier, "1: what runs again is compiled in the background; 0: never, for debugging"
+    ),
+    "PLAIT_LOG": Setting(
+        (),
+        _topics,
+        "hybridize: a line for each signature of a hybridized block and each program swapped in",
+    ),
+    "PLAIT_CC": Setting(
+        None,
+        str,
+        "the C compiler that makes fused kernels while a program runs, or none; default: the "
+        "first of cc, gcc and clang",
     ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"
@@ -57,3 +84,9 @@ def get(name: str) -> Any:
         raise ValueError(
             f"{name}={text}: not a value of this variable\n  fix: {setting.doc}"
         ) from None
+
+
+def cache_home() -> str:
+    """Where programs keep what they can make again. Source: XDG Base Directory Specification."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return home if os.path.isabs(home) else os.path.join(os.path.expanduser("~"), ".cache")

@@ -176,6 +176,7 @@ class SymbolBlock(HybridBlock):
                 self._group._outputs,
                 [*(nodes[n] for n in self._data_names), *(nodes[p.name] for p in params)],
                 "symbolblock",
+                len(self._data_names),
             )
             self.__dict__["_graph_cache"] = graph, params
         return self._graph_cache

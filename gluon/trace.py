@@ -150,7 +150,10 @@ class Trace:
 
     def compile(self, name: str) -> None:
         self.graph = CachedGraph(
-            self.symbol._outputs, [*self.data_values, *self.param_values], name
+            self.symbol._outputs,
+            [*self.data_values, *self.param_values],
+            name,
+            len(self.data_values),
         )
 
     def warn_of_unused(self, block) -> None:

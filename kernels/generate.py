@@ -1,8 +1,8 @@
 """Writes C from the operator records: pointwise loops, their table, and the dispatch between
 instruction sets.
 
-`Loop` is the unit: named inputs, C statements, one output. A pointwise record gives a loop of one
-statement; a fused group will give one of many.
+`Loop` is the unit: inputs, statements, results. A pointwise record gives a loop of one statement, a
+fused group (fused.py) one of many.
 """
 
 from __future__ import annotations
@@ -103,48 +103,142 @@ def translate(text: str, names: Mapping[str, str], dtype: str) -> str:
     return " ".join(out)
 
 
-class Loop(NamedTuple):
-    """One C loop over contiguous arrays: bufs are the inputs, then the output."""
+class Name(NamedTuple):
+    """A C variable; its dtype is a key of NATIVE_TYPES."""
 
     name: str
     dtype: str
-    inputs: Sequence[str]
-    scalars: Sequence[str]
-    statements: Sequence[str]  # C; may define locals
-    result: str  # a C expression
+
+
+class Statement(NamedTuple):
+    """One value of a loop: `name` is `text`, a C expression of names, cast to the dtype."""
+
+    name: str
+    dtype: str
+    text: str
+    reads: Sequence[str] = ()  # inputs, scalars and earlier statements
+    weight: int = 1
+
+
+BLOCK = 1024  # elements of a segment's temporaries: they stay in the L1 cache
+SEGMENT_WEIGHT = 24  # of statements that run in one C loop
+
+
+class Loop(NamedTuple):
+    """A C function over contiguous arrays: bufs are the inputs, then the results.
+
+    A long loop runs in segments, blocks of elements at a time: a processor looks some hundred
+    instructions ahead, so one long chain of dependent ones would leave its units idle.
+    """
+
+    name: str
+    inputs: Sequence[Name]
+    scalars: Sequence[Name]  # scalars[i] as a C variable
+    statements: Sequence[Statement]
+    results: Sequence[str]  # names of inputs or statements
 
     def text(self) -> str:
-        ctype, limits = NATIVE_TYPES[self.dtype], LIMITS.get(self.dtype)
-        used = set(re.findall(r"[A-Za-z_]\w*", " ".join([*self.statements, self.result])))
-        inputs = [(i, v) for i, v in enumerate(self.inputs) if v in used]
+        """The C function. A result may be stored over an input: all stores are in the last
+        segment."""
+        dtypes = {n.name: n.dtype for n in (*self.inputs, *self.scalars, *self.statements)}
+        segments = self._segments()
+        used = {r for s in self.statements for r in s.reads} | set(self.results)
         lines = [
-            f"static void {self.name}(int64_t n, void *const *bufs, const double *scalars)",
+            f"void {self.name}(int64_t n, void *const *bufs, const double *scalars)",
             "{",
             "    (void)scalars;",
         ]
-        lines += [f"    const {ctype} *in_{v} = bufs[{i}];" for i, v in inputs]
-        lines += [f"    {ctype} *out = bufs[{len(self.inputs)}];"]
         lines += [
-            f"    const {ctype} {s} = ({ctype})"
-            + (f"plk_whole(scalars[{i}], {limits});" if limits else f"scalars[{i}];")
-            for i, s in enumerate(self.scalars)
-            if s in used
+            f"    const {NATIVE_TYPES[v.dtype]} *in_{v.name} = bufs[{i}];"
+            for i, v in enumerate(self.inputs)
+            if v.name in used
         ]
-        lines += ["#pragma GCC ivdep", "    for (int64_t i = 0; i < n; i++) {"]
-        lines += [f"        const {ctype} {v} = in_{v}[i];" for _, v in inputs]
-        lines += [f"        {s}" for s in self.statements]
-        return "\n".join([*lines, f"        out[i] = ({ctype})({self.result});", "    }", "}", ""])
+        lines += [
+            f"    {NATIVE_TYPES[dtypes[r]]} *out_{i} = bufs[{len(self.inputs) + i}];"
+            for i, r in enumerate(self.results)
+        ]
+        for i, v in enumerate(self.scalars):
+            ctype, limits = NATIVE_TYPES[v.dtype], LIMITS.get(v.dtype)
+            value = f"plk_whole(scalars[{i}], {limits})" if limits else f"scalars[{i}]"
+            if v.name in used:
+                lines.append(f"    const {ctype} {v.name} = ({ctype}){value};")
+        if len(segments) == 1:
+            return "\n".join([*lines, *self._segment(segments, 0, "i", "n"), "}", ""])
+        lines += [
+            f"    {NATIVE_TYPES[dtypes[v]]} t_{v}[{BLOCK}];" for v in self._crossing(segments)
+        ]
+        lines += [
+            f"    for (int64_t at = 0, some; at < n; at += {BLOCK}) {{",
+            f"        some = n - at < {BLOCK} ? n - at : {BLOCK};",
+        ]
+        for k in range(len(segments)):
+            lines += ["    " + line for line in self._segment(segments, k, "at + i", "some")]
+        return "\n".join([*lines, "    }", "}", ""])
+
+    def _segments(self) -> list[Sequence[Statement]]:
+        segments: list[list[Statement]] = [[]]
+        weight = 0
+        for s in self.statements:
+            if weight + s.weight > SEGMENT_WEIGHT and segments[-1]:
+                segments.append([])
+                weight = 0
+            segments[-1].append(s)
+            weight += s.weight
+        return list(segments)
+
+    def _crossing(self, segments) -> list[str]:
+        """The values that a later segment than their own reads."""
+        home = {s.name: k for k, segment in enumerate(segments) for s in segment}
+        late = {
+            r for k, segment in enumerate(segments) for s in segment for r in s.reads
+            if home.get(r, k) < k
+        }
+        late |= {r for r in self.results if home.get(r, len(segments)) < len(segments) - 1}
+        return [s.name for s in self.statements if s.name in late]
+
+    def _segment(self, segments, k: int, at: str, n: str) -> list[str]:
+        own = segments[k]
+        last = k == len(segments) - 1
+        dtypes = {v.name: v.dtype for v in (*self.inputs, *self.statements)}
+        arrays = {v.name: f"in_{v.name}[{at}]" for v in self.inputs}
+        made = {s.name for s in own}
+        reads = dict.fromkeys(
+            [r for s in own for r in s.reads] + (list(self.results) if last else [])
+        )
+        crossing = self._crossing(segments)
+        lines = ["#pragma GCC ivdep", f"    for (int64_t i = 0; i < {n}; i++) {{"]
+        lines += [
+            f"        const {NATIVE_TYPES[dtypes[r]]} {r} = {arrays.get(r, f't_{r}[i]')};"
+            for r in reads
+            if r in dtypes and r not in made
+        ]
+        for s in own:
+            ctype = NATIVE_TYPES[s.dtype]
+            lines.append(f"        const {ctype} {s.name} = ({ctype})({s.text});")
+        if last:
+            lines += [f"        out_{i}[{at}] = {r};" for i, r in enumerate(self.results)]
+        else:
+            lines += [f"        t_{s.name}[i] = {s.name};" for s in own if s.name in crossing]
+        return [*lines, "    }"]
+
+
+def statement(name: str, e: Expression, dtype: str, inputs, scalars) -> Statement:
+    """An expression of named inputs and scalars as a statement. Raises ValueError."""
+    names = dict(zip(e.variables, inputs)) | dict(zip(e.scalars, scalars))
+    used = {word for kind, word in tokens(e.text) if kind == "name"}
+    reads = [c for v, c in names.items() if v in used]
+    return Statement(name, dtype, translate(e.text, names, dtype), reads, e.weight)
 
 
 def pointwise_loop(name: str, e: Expression, dtype: str) -> Loop:
-    names = {v: f"v_{v}" for v in e.variables} | {s: f"s_{s}" for s in e.scalars}
+    inputs = [f"v_{v}" for v in e.variables]
+    scalars = [f"s_{s}" for s in e.scalars]
     return Loop(
         name,
-        dtype,
-        [f"v_{v}" for v in e.variables],
-        [f"s_{s}" for s in e.scalars],
-        (),
-        translate(e.text, names, dtype),
+        [Name(v, dtype) for v in inputs],
+        [Name(s, dtype) for s in scalars],
+        [statement("y", e, dtype, inputs, scalars)],
+        ["y"],
     )
 
 
@@ -185,7 +279,7 @@ def pointwise_files() -> dict[str, str]:
             row = []
             for dtype in dtypes_of(e):
                 loop = pointwise_loop(f"loop_{k}_{dtype}", e, dtype)
-                text.append(f"/* {name}: {e.text} */\n{loop.text()}")
+                text.append(f"/* {name}: {e.text} */\nstatic {loop.text()}")
                 row.append(f"[{ENUM[dtype]}] = {loop.name}")
             rows.append(f"    {{{', '.join(row)}}},")
         table = f"plk_{body}_table"

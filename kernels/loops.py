@@ -1,12 +1,20 @@
-"""Loops of operators that are no single expression themselves: attributes choose one, as
-Activation's act_type does."""
+"""How an operator's call is an expression: the one place that says so, for the table of kernels and
+for fusion.
+
+A record made by `pointwise` is one. Others are for some of their attributes, as Activation's
+act_type; their loops are in LOOPS and the choice in FORMS.
+"""
 
 from __future__ import annotations
 
-from .pointwise import Expression
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from .pointwise import VARIABLES, Expression
+from .record import FLOATS, Operator, Type
 
 LOOPS = {
-    "Activation:relu": Expression("x > 0 ? x : (x != x ? x : 0)", 1, (), "float"),
+    "Activation:relu": Expression("x <= 0 ? 0 : x", 1, (), "float"),
     "Activation:sigmoid": Expression("sigmoid(x)", 1, (), "float"),
     "Activation:softrelu": Expression("softplus(x)", 1, (), "float"),
     "Activation:softsign": Expression("x / (1 + fabs(x))", 1, (), "float"),
@@ -24,3 +32,101 @@ LOOPS = {
     "add_n:4": Expression("a + b + c + d", 4, (), "all"),
     "scale": Expression("x * factor", 1, ("factor",), "float"),
 }
+NATIVE_INTEGERS = ("uint8", "int8", "int32", "int64", "bool")
+
+
+class Form(NamedTuple):
+    """A call as an expression of its inputs, element by element."""
+
+    name: str  # of the generated loop, where there is one
+    expression: Expression
+    constants: tuple[float, ...] | None = None  # its scalars; None: the dynamic parameters
+    shapes: tuple[tuple[int, ...], ...] | None = None  # that broadcast; None: the inputs' own
+
+
+def form(
+    op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict, mixed: bool = False
+) -> Form | None:
+    """The form of a call, or None where it has none. The expression is computed in the output's
+    dtype, which all inputs have; mixed: also where they do not (casts, conditions of any dtype)."""
+    find = FORMS.get(op.name)
+    if find is not None:
+        found = find(op, ins, outs[0], attrs)
+    else:
+        found = Form(op.name, op.pointwise) if op.pointwise else None
+    if found is None:
+        return None
+    dtype = outs[0].dtype
+    if dtype not in FLOATS and (found.expression.dtypes != "all" or dtype not in NATIVE_INTEGERS):
+        return None
+    free = MIXED.get(op.name, ()) if mixed else ()
+    if any(t.dtype != dtype and i not in free for i, t in enumerate(ins)):
+        return None
+    if any(t.dtype not in (*FLOATS, *NATIVE_INTEGERS) for t in ins):
+        return None
+    return found
+
+
+def _activation(op, ins, out, attrs):
+    name = f"Activation:{attrs['act_type']}"
+    return Form(name, LOOPS[name])
+
+
+def _leaky(op, ins, out, attrs):
+    name = f"LeakyReLU:{attrs['act_type']}"
+    e = LOOPS.get(name)
+    if e is None:
+        return None
+    shapes = None
+    if e.n_inputs == 2:
+        x, gamma = (t.shape for t in ins)
+        if len(gamma) == 1 and len(x) > 1:
+            shapes = (x, (*gamma, *[1] * (len(x) - 2)))
+    return Form(name, e, (attrs["slope"],) if e.scalars else None, shapes)
+
+
+def _where(op, ins, out, attrs):
+    condition, x, y = (t.shape for t in ins)
+    if len(condition) == 1 < len(x) and condition[0] == x[0]:
+        condition += (1,) * (len(x) - 1)
+    return Form("where", LOOPS["where"], None, (condition, x, y))
+
+
+def _add_n(op, ins, out, attrs):
+    n = len(ins)
+    if n > len(VARIABLES):
+        return None
+    name = f"add_n:{n}"
+    text = " + ".join(VARIABLES[:n]) if n > 1 else "x"
+    return Form(name, LOOPS.get(name) or Expression(text, n, (), "all"))
+
+
+def _div_sqrt_dim(op, ins, out, attrs):
+    n = ins[0].shape[-1]
+    return Form("scale", LOOPS["scale"], (n**-0.5 if n else 1.0,))
+
+
+def _copy(op, ins, out, attrs):
+    return Form("_copy", Expression("x", 1, (), "all"))
+
+
+def _constant(text, scalars=()):
+    return lambda op, ins, out, attrs: Form("", Expression(text, 0, scalars, "all"))
+
+
+FORMS: dict[str, Callable] = {
+    "Activation": _activation,
+    "LeakyReLU": _leaky,
+    "where": _where,
+    "add_n": _add_n,
+    "_contrib_div_sqrt_dim": _div_sqrt_dim,
+    "Cast": _copy,
+    "amp_cast": _copy,
+    "broadcast_to": _copy,
+    "broadcast_axis": _copy,
+    "_zeros": _constant("0"),
+    "_ones": _constant("1"),
+    "_full": _constant("value", ("value",)),
+}
+# the inputs whose dtype may be another one, where no single loop is asked for
+MIXED = {"Cast": (0,), "amp_cast": (0,), "where": (0,)}

@@ -17,6 +17,7 @@ from ..engine import callback, ffi, lib
 from ..engine.error import MXNetError, OperatorError, OutOfMemory, ShapeError
 from .layouts import physical_shape, to_physical, to_plain
 from .native import choose
+from .number import Number
 from .record import Operator, Type
 from .spec import BFLOAT16, ITEM_BYTES, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16, spec
 
@@ -24,6 +25,7 @@ INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a
 # cost of a reference kernel: call, then throughput
 FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0
 MAX_BYTES = 1 << 46  # of one array: what the storage pool can name
+NAN = float("nan")
 MAX_PLANS = 4096  # per operator, before its cache starts anew
 
 
@@ -52,12 +54,13 @@ class Plan:
     def __repr__(self):
         return f"<Plan {self.op.name} {list(self.in_specs)} -> {list(self.out_specs)}>"
 
-    def __del__(self):
-        lib.pl_plan_free(self.handle)
+    def __del__(self, free=lib.pl_plan_free):
+        free(self.handle)
 
 
 def scalars_of(op: Operator, attrs: dict[str, Any]) -> tuple[float, ...]:
-    """The dynamic parameters' values in the order in which kernels receive them."""
+    """The dynamic parameters' values in the order in which kernels receive them; NaN for a Number
+    that the program gets when it runs."""
     out: list[float] = []
     for p in op.params:
         if p.dynamic:
@@ -65,8 +68,21 @@ def scalars_of(op: Operator, attrs: dict[str, Any]) -> tuple[float, ...]:
             if isinstance(value, (tuple, list)):
                 out.extend(map(float, value))
             else:
-                out.append(float("nan") if value is None else float(value))
+                out.append(NAN if value is None or value.__class__ is Number else float(value))
     return tuple(out)
+
+
+def numbers_of(op: Operator, attrs: dict[str, Any]) -> list[Number | None]:
+    """In the order of scalars_of: what is known only when a program runs, else None."""
+    out: list[Number | None] = []
+    for p in op.params:
+        if p.dynamic:
+            value = attrs[p.name]
+            if isinstance(value, (tuple, list)):
+                out.extend([None] * len(value))
+            else:
+                out.append(value if isinstance(value, Number) else None)
+    return out
 
 
 def mutated_inputs(op: Operator, attrs: dict[str, Any], n_inputs: int) -> tuple[int, ...]:
@@ -86,10 +102,17 @@ def make_plan(
 
     outs: the output types of a typed node; inferred when not given. Raises what `infer` raises.
     """
-    static = tuple(
-        (attrs[p.name] if not p.dynamic else type(attrs[p.name]) is tuple and len(attrs[p.name]))
-        for p in op.params
-    )
+    if op.has_dynamic:
+        static = tuple(
+            [
+                attrs[p.name]
+                if not p.dynamic
+                else type(attrs[p.name]) is tuple and len(attrs[p.name])
+                for p in op.params
+            ]
+        )
+    else:
+        static = tuple([attrs[p] for p in op.param_index])
     key = (static, attrs.get("train"), device, *in_specs)
     if outs is not None and any([t.layout for t in outs]):
         key += tuple(outs)
@@ -102,15 +125,30 @@ def make_plan(
     return plan
 
 
-def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> list[Type]:
-    """Output types, after checking the number of inputs. Raises OperatorError."""
+def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Type, ...]:
+    """Output types, after checking the number of inputs; found once for equal calls. attrs: in the
+    record's order, as `op.parse` gives them. Raises OperatorError."""
+    key = (*attrs.values(), "|", *ins)
+    try:
+        found = op.inferred.get(key)
+    except TypeError:  # an attribute that is a list
+        return _infer(op, attrs, ins)
+    if found is None:
+        found = _infer(op, attrs, ins)
+        if len(op.inferred) >= MAX_PLANS:
+            op.inferred.clear()
+        op.inferred[key] = found
+    return found
+
+
+def _infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Type, ...]:
     names = op.names_in(attrs, len(ins))
     if len(ins) != len(names):
         raise OperatorError(
             op.name, f"needs {len(names)} inputs ({', '.join(names)}), got {len(ins)}"
         )
     try:
-        outs = list(op.infer(list(ins), **attrs))
+        outs = tuple(op.infer(list(ins), **attrs))
     except MXNetError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:

@@ -11,6 +11,7 @@ from .shapes import broadcast_shapes, same_dtype
 
 # the inputs' names inside an expression; a single input is called x
 VARIABLES = ("a", "b", "c", "d")
+CALL_STEPS = 4
 
 
 class Expression(NamedTuple):
@@ -22,6 +23,11 @@ class Expression(NamedTuple):
     scalars: tuple[str, ...]
     # "float": f32 f64 natively; "all": also u8 i8 i32 i64 (bool runs as u8)
     dtypes: str
+
+    @property
+    def weight(self) -> int:
+        """How much it costs, in additions: a math function is about CALL_STEPS of them."""
+        return 1 + CALL_STEPS * self.text.count("(")
 
     @property
     def variables(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import InvalidType, MXNetError, OperatorError
+from .number import UnknownNumber, as_float
 
 REQUIRED = object()  # the default of a parameter that must be given
 
@@ -148,7 +149,7 @@ def _optional(parse):
 
 PARSERS: dict[str, Callable] = {
     "int": _parse_int,
-    "float": lambda v: float(v),
+    "float": as_float,
     "bool": _parse_bool,
     "shape": _parse_shape,
     "str": str,
@@ -172,6 +173,8 @@ class Operator:
            `train_aware` ones.
     grad:  (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written
            in operators; every array has .shape and .dtype. Without `grad` gradients are zero.
+    again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
+           writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
     """
 
     name: str
@@ -181,6 +184,7 @@ class Operator:
     params: tuple[Param, ...] = ()
     grad: Callable | None = None
     fill: Callable | None = None
+    again: Callable | None = None
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Callable | None = None
@@ -202,30 +206,34 @@ class Operator:
     samples: tuple[Sample, ...] = ()
     doc: str = ""
     plans: dict = dataclasses.field(default_factory=dict, repr=False)
-    param_index: dict = dataclasses.field(default_factory=dict, repr=False)
+    inferred: dict = dataclasses.field(default_factory=dict, repr=False)  # see plan.infer
+    # found from the fields above
+    param_index: dict = dataclasses.field(init=False, repr=False)
+    variadic: bool = dataclasses.field(init=False, repr=False)
+    has_dynamic: bool = dataclasses.field(init=False, repr=False)
+    float_params: tuple[str, ...] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self):
         self.param_index = {p.name: i for i, p in enumerate(self.params)}
+        self.variadic = self.inputs[:1] != () and self.inputs[0].startswith("*")
+        self.has_dynamic = any(p.dynamic for p in self.params)
+        self.float_params = tuple(p.name for p in self.params if str(p.kind).startswith("float"))
 
     def __repr__(self):
         return f"<Operator {self.name}>"
 
-    @property
-    def variadic(self) -> bool:
-        return self.inputs[:1] != () and self.inputs[0].startswith("*")
-
     def parse(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Attributes given by a caller or a JSON file -> a complete dict in the record's order.
         Raises MXNetError."""
-        unknown = [k for k in attrs if k not in self.param_index]
-        if unknown:
-            near = difflib.get_close_matches(unknown[0], self.param_index, 1)
-            raise OperatorError(
-                self.name,
-                f"has no parameter {unknown[0]!r}, its parameters are "
-                f"{', '.join(self.param_index) or 'none'}",
-                fix=f"did you mean {near[0]!r}?" if near else None,
-            )
+        for key in attrs:
+            if key not in self.param_index:
+                near = difflib.get_close_matches(key, self.param_index, 1)
+                raise OperatorError(
+                    self.name,
+                    f"has no parameter {key!r}, its parameters are "
+                    f"{', '.join(self.param_index) or 'none'}",
+                    fix=f"did you mean {near[0]!r}?" if near else None,
+                )
         full = {}
         for p in self.params:
             value = attrs.get(p.name, p.default)
@@ -247,7 +255,7 @@ class Operator:
             return None if value == "None" else value
         try:
             return PARSERS[p.kind](value)
-        except MXNetError:
+        except (MXNetError, UnknownNumber):
             raise
         except Exception:
             raise OperatorError(self.name, f"{p.name} must be {p.kind}, got {value!r}") from None

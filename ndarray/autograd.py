@@ -1,21 +1,16 @@
-"""autograd: recording scopes, and backward, which turns the tape into a graph and runs its cached
-gradient program."""
+"""autograd: recording scopes, and backward, which runs the gradient program of the tape's
+structure, or, where there is none, the gradient of each call."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
 
 from ..engine import lib, location
 from ..engine.error import InvalidValue, MXNetError
-from ..symbol.graph import Builder, Value, reads, variable
-from ..symbol.passes.gradient import gradient
-from ..symbol.program import lower
+from ..symbol.graph import variable
+from .backward import TapeGraph, program_of, reachable, source
 from .ndarray import NDArray, check_nd, make, state
 from .tape import TapeNode, Variable, plan_node
-
-MAX_PROGRAMS, MAX_VARIANTS = 512, 16
-
 
 # ---- scopes --------------------------------------------------------------------------------------
 
@@ -102,164 +97,7 @@ def mark_variables(variables, gradients, grad_reqs="write") -> None:
         array._tape = None if req == "null" else Variable(array, grad, req)
 
 
-# ---- from the tape to a graph --------------------------------------------------------------------
-
-
-def reachable(entries, since: int = -1) -> list[TapeNode]:
-    """Nodes below tape entries recorded after `since`, in their order. Raises MXNetError where a
-    tape was freed."""
-    seen: set[TapeNode] = set()
-    stack = [e[0] for e in entries if e.__class__ is tuple and e[0].seq > since]
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.entries is None:
-            raise MXNetError(
-                "Cannot differentiate node because it is not in a computational graph: its graph"
-                " was already used by an earlier backward\n  fix: backward(retain_graph=True) the"
-                " first time"
-            )
-        for e in node.entries:
-            if e.__class__ is tuple and e[0] not in seen and e[0].seq > since:
-                stack.append(e[0])
-    return sorted(seen, key=lambda n: n.seq)
-
-
-class _TapeGraph:
-    """The tape below some heads: numbering, structure key, and its translation to a graph."""
-
-    def __init__(self, entries):
-        self.entries = entries
-        self.nodes = reachable(entries)
-        self.number = {n: i for i, n in enumerate(self.nodes)}
-        self.variables: dict[Variable, int] = {}
-        parts: list = []
-        scalars: list = []
-        for node in self.nodes:
-            parts.append(node.plan)
-            if node.scalars:
-                scalars.append(node.scalars)
-            parts.append(tuple([self._ref(e) for e in node.entries]))
-        parts.append(tuple([self._ref(e) for e in entries]))
-        self.structure, self.scalars = tuple(parts), tuple(scalars)
-
-    def _ref(self, entry):
-        if entry is None:
-            return None
-        if entry.__class__ is tuple:
-            return self.number[entry[0]], entry[1]
-        return self.variables.setdefault(entry, len(self.variables))
-
-    def translate(self):
-        """Returns (values of the entries, of the variables by Variable, sources: value -> where its
-        array is).
-
-        A source is ("input", node number, input index), ("saved", node number, output index) or
-        ("head", i).
-        """
-        sources: dict[Value, tuple] = {}
-        variables: dict[Variable, Value] = {}
-        outputs: list[Sequence[Value]] = []
-        for k, node in enumerate(self.nodes):
-            inputs = []
-            for j, (a, e) in enumerate(zip(node.inputs, node.entries)):
-                if e.__class__ is tuple:
-                    value = outputs[self.number[e[0]]][e[1]]
-                else:
-                    value = variables.get(e) or variable(f"v{k}_{j}", node.plan.in_specs[j].type)
-                    if e is not None:
-                        variables[e] = value
-                if a is not None:  # never computed again, nor its side effects
-                    sources.setdefault(value, ("input", k, j))
-                inputs.append(value)
-            made, saved = (
-                node.plan.expand(inputs, node.scalars)
-                if hasattr(node.plan, "expand")
-                else _expand(node.plan, inputs, node.scalars)
-            )
-            outputs.append(made)
-            for i in node.saved or ():
-                sources[saved[i]] = ("saved", k, i)
-        values: list[Value] = []
-        for i, e in enumerate(self.entries):
-            if e.__class__ is tuple:
-                values.append(outputs[self.number[e[0]]][e[1]])
-            else:
-                if e not in variables:
-                    variables[e] = variable(f"head{i}", e.array.type)
-                    sources[variables[e]] = ("head", i)
-                values.append(variables[e])
-        return values, variables, sources
-
-
-def _expand(plan, inputs, scalars):
-    node = plan_node(plan, inputs, scalars)
-    values = [Value(node, i) for i in range(len(node.types))]
-    return values, values
-
-
-class _Backward:
-    """A cached gradient program and where its inputs are found on a tape of the same structure."""
-
-    __slots__ = ("program", "sources", "written")
-
-
-# by structure, then by the scalars of the calls
-_programs: dict[tuple, dict[tuple, _Backward]] = {}
-
-
-def _program_of(tape: _TapeGraph, given: tuple, reqs: list[str], device) -> _Backward | None:
-    """The cached program of this tape, made when new; None where numbers change from step to step.
-
-    Numbers of calls (x * 0.3) are constants of a program. A loss weight that is annealed would
-    compile one at each
-    step: from the MAX_VARIANTS-th set of numbers on, gradients of that structure are computed call
-        by call.
-    """
-    key = (tape.structure, given, tuple(reqs))
-    variants = _programs.get(key)
-    if variants is None:
-        if len(_programs) >= MAX_PROGRAMS:
-            _programs.clear()
-        variants = _programs[key] = {}
-    found = variants.get(tape.scalars)
-    if found is None and len(variants) < MAX_VARIANTS:
-        found = variants[tape.scalars] = _compile(tape, given, reqs, device)
-    return found
-
-
-def _compile(tape: _TapeGraph, given: tuple, reqs: list[str], device) -> _Backward:
-    heads, variables, sources = tape.translate()
-    F = Builder()
-    grads_in = []
-    for i, (h, has_grad) in enumerate(zip(heads, given)):
-        if has_grad:
-            g = variable(f"dy{i}", h.type)
-            sources[g] = ("head_grad", i)
-            grads_in.append(g)
-        else:
-            grads_in.append(None)
-    order = list(tape.variables)
-    results = gradient(heads, grads_in, [variables[v] for v in order])
-    out = _Backward()
-    out.written, outputs = [], []
-    for i, (g, v) in enumerate(zip(results, order)):
-        if g is None:
-            if reqs[i] == "add":
-                continue
-            g = F._zeros(shape=variables[v].shape, dtype=variables[v].dtype)
-        if reqs[i] == "add":
-            before = variable(f"grad{i}", g.type)
-            sources[before] = ("grad", i)
-            g = F.broadcast_add(before, g)
-        out.written.append(i)
-        outputs.append(g)
-    used = reads(outputs, sources)
-    out.program = lower(outputs, used, device, "backward")
-    out.sources = [sources[v] for v in used]
-    return out
+# ---- backward ------------------------------------------------------------------------------------
 
 
 def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: bool = True) -> None:
@@ -271,21 +109,22 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
     not recorded. The tape is freed unless retain_graph.
     """
     heads, head_grads = _lists(heads, head_grads)
-    tape = _TapeGraph([h._tape for h in heads])
+    tape = TapeGraph([h._tape for h in heads])
     _check_heads(heads)
-    device = heads[0]._spec.device
     order = list(tape.variables)
-    found = None
-    if not any(getattr(n.plan, "python", False) for n in tape.nodes):
-        found = _program_of(
-            tape, tuple([g is not None for g in head_grads]), [v.req for v in order], device
-        )
+    found = program_of(
+        tape,
+        tuple([g is not None for g in head_grads]),
+        tuple([v.req for v in order]),
+        heads[0]._spec.device,
+    )
     if found is None:
         _deliver(order, interpret(heads, head_grads, order, create_graph=False))
     else:
-        ins = [_source(s, tape, heads, head_grads, order) for s in found.sources]
+        ins = [source(s, tape, heads, head_grads, order) for s in found.sources]
         targets = [order[i].grad for i in found.written]
-        found.program.run(ins, targets, location.capture() if found.program.can_fail else -1)
+        at = location.capture() if found.program.can_fail else -1
+        found.program.run(ins, targets, at, tape.numbers)
     for v in order:
         v.fresh = True
     if not retain_graph:
@@ -332,19 +171,6 @@ def _check_heads(heads):
                 " for backward\n  fix: compute it inside `with autograd.record():` from arrays with"
                 " attach_grad()"
             )
-
-
-def _source(source, tape, heads, head_grads, order) -> NDArray:
-    kind, *at = source
-    if kind == "input":
-        return tape.nodes[at[0]].inputs[at[1]]
-    if kind == "saved":
-        return tape.nodes[at[0]].saved[at[1]]
-    if kind == "head":
-        return heads[at[0]]
-    if kind == "head_grad":
-        return head_grads[at[0]]
-    return order[at[0]].grad
 
 
 def _free(nodes) -> None:
@@ -490,4 +316,4 @@ def get_symbol(x: NDArray):
     _check_heads([x])
     # it stands above this module
     from_tape = importlib.import_module("..symbol.from_tape", __package__)
-    return from_tape.symbol_of(_TapeGraph([x._tape]))
+    return from_tape.symbol_of(TapeGraph([x._tape]))

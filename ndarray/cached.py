@@ -1,47 +1,66 @@
 """CachedGraph: a graph called like a function on arrays; what hybridize, and nothing else, runs.
 
 One entry per signature (input specs, training, which inputs want gradients) holds a lowered
-program. While recording, the program also returns the residuals that the backward graph reads, and
-the call is one node of the tape.
+program, which is swapped for a better one when the signature repeats. While recording, the program
+also returns the residuals that the backward graph reads, and the call is one node of the tape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 
 from ..engine import current_context, location
 from ..engine.error import MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..symbol.graph import Node, Value, rewrite, topological, variable
+from ..symbol.graph import Value, rewrite, topological, variable
 from ..symbol.inference import typed_graph
-from ..symbol.passes.gradient import FLOATING, gradient
 from ..symbol.program import lower
-from . import autograd
+from ..symbol.tiers import submit
+from . import autograd, functions
 from .invoke import run_all
 from .ndarray import NDArray, state
+from .residuals import free, residuals
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
 MAX_ENTRIES = 256
 
 
-class _Entry:
-    """A graph compiled for one signature. On the tape it stands where a Plan stands for an
-    operator."""
+class GraphPlan:
+    """A typed graph compiled at one tier. On the tape it stands where a Plan stands for an
+    operator.
 
-    __slots__ = (
-        "hits",
-        "in_specs",
-        "kept",
-        "n_out",
-        "out_specs",
-        "outputs",
-        "program",
-        "saved",
-        "variables",
-    )
+    kept: residuals, which the program returns after the outputs. saved: what the tape keeps, as
+    numbers of outputs and residuals. layouts: of those that are not row-major, by number. newer:
+    the plan of a higher tier, once there is one.
+    """
 
-    def expand(self, inputs: Sequence[Value], scalars):
-        """The graph with its variables replaced: (outputs, what TapeNode.saved numbers)."""
+    scalars = unread = ()
+
+    def __init__(self, entry: _Entry, tier: int):
+        start = time.perf_counter()
+        self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
+        self.tier, self.newer = tier, None
+        self.n_out = len(self.outputs)
+        self.kept, shadowed = entry.residuals(tier)
+        self.shadowed = tuple(shadowed)
+        self.saved = (*shadowed, *range(self.n_out, self.n_out + len(self.kept)))
+        self.program = lower(
+            [*self.outputs, *self.kept],
+            self.variables,
+            entry.device,
+            entry.name,
+            tier=tier,
+            stable=entry.stable,
+            free=free(self.kept, self.n_out),
+        )
+        specs = self.program.out_specs
+        self.out_specs = specs[: self.n_out]
+        self.layouts = {i: specs[i].layout for i in self.saved if specs[i].layout}
+        self.seconds = time.perf_counter() - start
+
+    def expand(self, inputs: Sequence[Value]):
+        """The graph with its variables replaced: (outputs, what `saved` numbers)."""
         start = {v.node: [x] for v, x in zip(self.variables, inputs)}
         values = rewrite([*self.outputs, *self.kept], lambda node, new: None, start)
         return values[: self.n_out], values
@@ -72,21 +91,76 @@ class _Entry:
                 # not drawn again, but on the tape as if they were
                 outs = [shadow(fixed[v]) for v in values]
                 record(plan, ins, scalars, outs)
+            elif node.op.is_random(node.attrs) and all(v in fixed for v in values[1:]):
+                ys = [None, *(shadow(fixed[v]) for v in values[1:])]
+                outs = [node.op.again(functions, ins, ys, **node.attrs), *ys[1:]]
             else:
                 outs = run_all(plan, ins, scalars)
             arrays.update(zip(values, outs))
         return [arrays[v] for v in self.outputs]
 
 
+class _Entry:
+    """What one signature runs now, and how to make it better."""
+
+    def __init__(self, graph: CachedGraph, outputs, variables, bounds, in_specs, device, wanted):
+        """wanted: for each variable, is its gradient wanted? () while not recording."""
+        self.name, self.recompute, self.bounds = graph.name, graph.recompute, bounds
+        self.outputs, self.variables = outputs, variables
+        self.in_specs, self.device = in_specs, device
+        predicts = not wanted and not state.training
+        # variables whose arrays seldom change
+        self.stable = tuple(variables[graph.n_data :]) if predicts else ()
+        self.wanted = [v for v, w in zip(variables, wanted) if w]
+        self.hits, self.due = 0, 2
+        self.plan = GraphPlan(self, 0)
+
+    def __str__(self):
+        return f"{self.name} on {', '.join(map(str, self.in_specs))}"
+
+    def residuals(self, tier: int) -> tuple[list[Value], list[int]]:
+        """(what the program returns besides the outputs, which outputs are kept too)."""
+        if not self.wanted:
+            return [], []
+        needed = residuals(self.outputs, self.wanted, tier, self.recompute, self.bounds)
+        outputs = set(self.outputs)
+        needed_set = set(needed)
+        return (
+            [v for v in needed if v not in outputs],
+            [i for i, v in enumerate(self.outputs) if v in needed_set],
+        )
+
+    def compile(self) -> Callable[[], None]:
+        """The graph at tier 1; for the compiler's thread."""
+        plan = self.plan.newer = GraphPlan(self, 1)
+
+        def publish():
+            self.plan = plan
+
+        return publish
+
+
 class CachedGraph:
     """Calls a graph on arrays.
 
     outputs: values of a typed or untyped graph. inputs: its variables, in the order in which arrays
-        will be given.
+        will be given; those from number `n_data` on are parameters, which change seldom in
+        prediction. recompute: what backward computes again, see HybridBlock.hybridize; bounds: the
+        values that "blocks" keeps.
     """
 
-    def __init__(self, outputs: Sequence[Value], inputs: Sequence[Value], name: str = "graph"):
+    def __init__(
+        self,
+        outputs: Sequence[Value],
+        inputs: Sequence[Value],
+        name: str = "graph",
+        n_data: int | None = None,
+        recompute=False,
+        bounds: Sequence[Value] = (),
+    ):
         self.outputs, self.inputs, self.name = list(outputs), list(inputs), name
+        self.n_data = len(self.inputs) if n_data is None else n_data
+        self.recompute, self.bounds = recompute, list(bounds)
         self.entries: dict[tuple, _Entry] = {}
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -97,26 +171,30 @@ class CachedGraph:
         key = (state.training, wanted, *[a._spec for a in arrays])
         entry = self.entries.get(key)
         if entry is None:
-            entry = self._compile(arrays, wanted)
+            entry = self._enter(arrays, wanted)
             if len(self.entries) >= MAX_ENTRIES:
                 self.entries.clear()
             self.entries[key] = entry
-        entry.hits += 1
-        program = entry.program
+        hits = entry.hits = entry.hits + 1
+        if hits == entry.due:
+            entry.due = 0 if submit(entry) else 2 * hits
+        plan = entry.plan
+        program = plan.program
         made = program.run(arrays, (), location.capture() if program.can_fail else -1)
-        outs = made[: entry.n_out]
-        if entries is not None:
-            node = TapeNode()
-            node.plan, node.inputs, node.scalars = entry, tuple(arrays), ()
-            node.entries = entries
-            node.seq = next_seq()
-            node.saved = {i: shadow(outs[i]) for i in entry.saved}
-            node.saved.update((i, a) for i, a in enumerate(made[entry.n_out :], entry.n_out))
-            for i, out in enumerate(outs):
-                out._tape = (node, i)
+        if entries is None:
+            return made
+        outs = made[: plan.n_out]
+        node = TapeNode()
+        node.plan, node.inputs, node.scalars = plan, tuple(arrays), ()
+        node.entries = entries
+        node.seq = next_seq()
+        node.saved = {i: shadow(outs[i]) for i in plan.shadowed}
+        node.saved.update(enumerate(made[plan.n_out :], plan.n_out))
+        for i, out in enumerate(outs):
+            out._tape = (node, i)
         return outs
 
-    def _compile(self, arrays, wanted) -> _Entry:
+    def _enter(self, arrays, wanted) -> _Entry:
         device = arrays[0]._spec.device if arrays else current_context()
         for a in arrays:
             if a._spec.device != device:
@@ -128,66 +206,12 @@ class CachedGraph:
             variable(v.node.name, a._spec.type, v.node.extra) for v, a in zip(self.inputs, arrays)
         ]
         named = rewrite(
-            self.outputs,
+            [*self.outputs, *self.bounds],
             lambda node, new: None,
             {v.node: [x] for v, x in zip(self.inputs, variables)},
         )
         fixed = {x.node: x.type for x in variables}
         retyped = typed_graph([*named, *variables], fixed, state.training)
-        outputs, variables = retyped[: len(named)], retyped[len(named) :]
-        entry = _Entry()
-        entry.outputs, entry.variables, entry.n_out, entry.hits = (
-            outputs,
-            variables,
-            len(outputs),
-            0,
-        )
-        entry.in_specs = tuple(a._spec for a in arrays)
-        entry.kept, entry.saved = [], ()
-        if wanted:
-            needed = residuals(outputs, [v for v, w in zip(variables, wanted) if w])
-            entry.kept = [v for v in needed if v not in outputs]
-            entry.saved = tuple(i for i, v in enumerate(outputs) if v in needed)
-        entry.program = lower([*outputs, *entry.kept], variables, device, self.name)
-        entry.out_specs = entry.program.out_specs[: entry.n_out]
-        return entry
-
-
-def residuals(outputs: Sequence[Value], wrt: Sequence[Value]) -> list[Value]:
-    """Forward results that the gradient of a graph reads: what must be kept between forward and
-    backward.
-
-    Results of random operators are always kept: they cannot be computed again.
-    """
-    heads = [v for v in outputs if v.dtype in FLOATING]
-    forward = set(topological(outputs))
-    dys = [variable(f"dy{i}", h.type) for i, h in enumerate(heads)]
-    grads = [g for g in gradient(heads, dys, wrt) if g is not None]
-    found: dict[Value, None] = {}
-    seen: set[Value] = set()
-    stack = list(grads)
-    while stack:
-        v = stack.pop()
-        if v in seen:
-            continue
-        seen.add(v)
-        if v.node in forward:
-            if v.node.op is not None:
-                found[v] = None
-        else:
-            stack.extend(v.node.inputs)
-    for node in forward:
-        if node.op is not None and node.op.is_random(node.attrs):
-            found.update((Value(node, i), None) for i in range(len(node.types)))
-    return _through_views(found, forward)
-
-
-def _through_views(found: dict[Value, None], forward: set[Node]) -> list[Value]:
-    """A view of something costs nothing to make again: keep what it looks at instead."""
-    kept: dict[Value, None] = {}
-    for v in found:
-        while v.node.op is not None and v.node.op.view:
-            v = v.node.inputs[0]
-        if v.node.op is not None:
-            kept[v] = None
-    return list(kept)
+        n, m = len(self.outputs), len(named)
+        specs = tuple(a._spec for a in arrays)
+        return _Entry(self, retyped[:n], retyped[m:], retyped[n:m], specs, device, wanted)

@@ -115,6 +115,21 @@ def unread_and_saved(plan: Plan) -> tuple[tuple, tuple[int, ...]]:
     return nothing if len(unread) == len(xs) else unread, tuple(v.index for v in ys if v in read)
 
 
+def keeps_input(plan, j: int) -> bool:
+    """Does the tape keep input j of a recorded call of this plan?"""
+    unread = plan.unread
+    return not unread or unread[0] is not None and j not in unread
+
+
+def expand(plan, inputs: Sequence[Value], scalars: Sequence):
+    """A recorded call as a graph: (values of its outputs, the values that `saved` numbers)."""
+    if hasattr(plan, "expand"):
+        return plan.expand(inputs)
+    node = plan_node(plan, inputs, scalars)
+    values = [Value(node, i) for i in range(len(node.types))]
+    return values, values
+
+
 def plan_node(plan: Plan, inputs: Sequence[Value], scalars: Sequence[float]):
     """The graph node of a plan: its attributes with the call's dynamic parameters put back."""
     attrs, at = dict(plan.attrs), 0
@@ -125,7 +140,6 @@ def plan_node(plan: Plan, inputs: Sequence[Value], scalars: Sequence[float]):
                 attrs[p.name] = tuple(scalars[at : at + n])
                 at += n
             else:
-                value = scalars[at]
-                attrs[p.name] = None if value != value and p.kind.endswith("?") else value
+                attrs[p.name] = scalars[at]
                 at += 1
     return typed_node(plan.op, attrs, inputs)

@@ -11,7 +11,7 @@ from ..engine.error import OperatorError
 from ..kernels.record import DTYPES, Operator, Type, dtype_name
 from . import attribute
 from . import name as naming
-from .graph import Node, Value, caller_line, rewrite
+from .graph import Node, Value, caller_line, rewrite, values_of
 from .inference import declared, fill_node, infer_node, is_known, merge_shapes, source_shape
 
 # how variables made for missing inputs start
@@ -81,21 +81,24 @@ def compose(
     Raises OperatorError for wrong parameters, too many inputs and, when tracing, types that do not
     fit.
     """
-    user = {k: v for k, v in given.items() if attribute.is_user_key(k) and k not in op.param_index}
-    params = {k: v for k, v in given.items() if k not in user}
-    attr = {**(attr or {}), **{k: str(v) for k, v in user.items()}}
-    attribute.check_text(attr, op.name)
+    attr = dict(attr) if attr else {}
+    if any([k.startswith("__") for k in given]):
+        user = {k for k in given if attribute.is_user_key(k) and k not in op.param_index}
+        attr.update((k, str(given[k])) for k in user)
+        given = {k: v for k, v in given.items() if k not in user}
+    if attr:
+        attribute.check_text(attr, op.name)
     if op.variadic_key:
-        params[op.variadic_key] = len(inputs)
+        given = {**given, op.variadic_key: len(inputs)}
     source = caller_line()
     try:
-        full = op.parse(params)
+        full = op.parse(given)
     except OperatorError as error:
         raise type(error)(error.operator, error.rule, error.fix, source) from None
     extra = attribute.hide(attribute.current().get(attr))
-    for p in op.params:
-        if p.name in params:
-            extra[p.name] = as_text(p.kind, params[p.name], full[p.name])
+    for key, i in op.param_index.items() if given else ():
+        if key in given:
+            extra[key] = as_text(op.params[i].kind, given[key], full[key])
     name = naming.current().get(name, hint)
     names = op.names_in(full, len(inputs))
     if len(inputs) > len(names):
@@ -106,9 +109,10 @@ def compose(
     for i, v in enumerate(values):
         if v is None:
             values[i] = new_variable(f"{name}_{names[i]}", variable_attrs(op, extra, names[i]))
-    for n in names:
-        for key in attribute.HIDDEN:
-            extra.pop(f"{n}_{key}", None)
+    if len(extra) > len(given):  # attributes of the user: those meant for inputs went there
+        for n in names:
+            for key in attribute.HIDDEN:
+                extra.pop(f"{n}_{key}", None)
     node = Node(op, full, values, name, None, extra, source)
     scope = active()
     if scope is not None:
@@ -144,7 +148,7 @@ def _type(node: Node) -> None:
             if before is None:
                 _complete(v.node, t, node)
         ins = [v.type for v in node.inputs]
-    node.types = tuple(infer_node(node, ins))
+    node.types = infer_node(node, ins)
 
 
 def _complete(node: Node, t: Type | None, user: Node) -> None:
@@ -195,16 +199,14 @@ def twin(node: Node, inputs: list[Value]) -> list[Value]:
         None if node.extra is None else dict(node.extra),
         node.source,
     )
-    return [Value(made, i) for i in range(node.n_outputs)]
+    return values_of(made)
 
 
 def renamed(outputs: list[Value], name: str) -> list[Value]:
     """The graph with another name on the node of its first output."""
     last = outputs[0].node
     made = Node(last.op, last.attrs, last.inputs, name, last.types, last.extra, last.source)
-    return rewrite(
-        outputs, lambda node, ins: None, {last: [Value(made, i) for i in range(last.n_outputs)]}
-    )
+    return rewrite(outputs, lambda node, ins: None, {last: values_of(made)})
 
 
 def named(outputs: list[Value]) -> list[Value]:
@@ -227,6 +229,6 @@ def named(outputs: list[Value]) -> list[Value]:
             None,
             node.extra,
         )
-        return [Value(made, i) for i in range(node.n_outputs)]
+        return values_of(made)
 
     return rewrite(outputs, replace)

@@ -34,9 +34,13 @@ class Effects:
         self._bases: dict[Value, Value] = {}
         self.written: set[Value] = set()
         for node in order:
-            for i in mutated(node):
-                self.written.add(self.base(node.inputs[i]))
-            if node.op is not None and node.op.view:
+            op = node.op
+            if op is None:
+                continue
+            if op.mutates:
+                for i in mutated(node):
+                    self.written.add(self.base(node.inputs[i]))
+            if op.view:
                 self._bases[Value(node)] = self.base(node.inputs[0])
         self.held: set[Node] = set()
         self._after: set[Node] | None = None

@@ -4,6 +4,8 @@ backward. A monitor makes it run operator by operator."""
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,14 +16,16 @@ from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..kernels.record import Type
 from ..kernels.spec import NUMPY_DTYPES, spec
 from ..ndarray.autograd import pause
-from ..ndarray.cached import residuals
 from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into, run_all
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
-from .graph import Builder, Node, Value, as_python, reads, topological, variable
+from ..ndarray.residuals import free, residuals
+from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
 from .passes.gradient import FLOATING, gradient
+from .passes.recompute import replayed
 from .program import Program, lower
+from .tiers import submit
 
 REQUESTS = ("null", "write", "add")
 
@@ -58,18 +62,36 @@ def variables_of(outputs: Sequence[Value]) -> tuple[list[Node], list[Node]]:
     return [n for n in nodes if n not in written], [n for n in nodes if n in written]
 
 
-class _Training:
-    """The programs of one value of `train`: forward that returns residuals too, and backward."""
+class _Graph:
+    """One way to run a bound graph: its forward program, which while training returns residuals
+    too, and a backward program for each choice of outputs with a head gradient."""
 
-    def __init__(self, executor: Executor, train: bool):
+    def __init__(
+        self, executor: Executor, train: bool, records: bool, tier: int, stable: Sequence[int] = ()
+    ):
+        """stable: numbers of the arrays that seldom change."""
+        start = time.perf_counter()
         self.values = executor._typed(train)
         self.given = executor._inputs(self.values)
-        self.requests, self.device = executor._requests, executor._ctx
-        self.wanted = [i for i, r in enumerate(self.requests) if r != "null"]
-        needed = residuals(self.values, [self.given[i] for i in self.wanted])
-        self.kept = [v for v in needed if v not in self.values]
-        self.forward = lower([*self.values, *self.kept], self.given, self.device, "forward")
+        self.requests, self.device, self.tier = executor._requests, executor._ctx, tier
+        self.wanted = [i for i, r in enumerate(self.requests) if r != "null"] if records else []
+        self.kept: list[Value] = []
+        if self.wanted:
+            needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
+            self.kept = [v for v in needed if v not in self.values]
+        self.forward = lower(
+            [*self.values, *self.kept],
+            self.given,
+            self.device,
+            "forward",
+            tier=tier,
+            stable=[self.given[i] for i in stable],
+            free=free(self.kept, len(self.values)),
+        )
+        specs = self.forward.out_specs[len(self.values) :]
+        self.layouts = {v: s.layout for v, s in zip(self.kept, specs) if s.layout}
         self._backward: dict[tuple, _Backward] = {}
+        self.seconds = time.perf_counter() - start
 
     def backward(self, with_grad: tuple[bool, ...]) -> _Backward:
         """The backward program for the outputs that have a head gradient."""
@@ -82,12 +104,48 @@ class _Training:
         return [self.forward, *(b.program for b in self._backward.values())]
 
 
+class _Serving:
+    """The graph that serves now for a value of `train`, and how to make a better one."""
+
+    def __init__(self, executor: Executor, train: bool, records: bool):
+        self._executor, self._arguments = weakref.ref(executor), (train, records)
+        self._hits, self._due = 0, 2
+        self._versions = executor._versions()
+        self.graph = _Graph(executor, train, records, 0)
+
+    def __str__(self):
+        return "an executor's graph"
+
+    def use(self) -> _Graph:
+        """The graph for one more forward."""
+        hits = self._hits = self._hits + 1
+        if hits == self._due:
+            self._due = 0 if submit(self) else 2 * hits
+        return self.graph
+
+    def compile(self) -> Callable[[], None] | None:
+        """The graph at tier 1, with the backward programs in use; for the compiler's thread."""
+        executor = self._executor()
+        if executor is None:
+            return None
+        pairs = zip(self._versions, executor._versions())
+        stable = [i for i, (before, now) in enumerate(pairs) if before == now]
+        made = _Graph(executor, *self._arguments, 1, () if self._arguments[0] else stable)
+        for with_grad in list(self.graph._backward):
+            made.backward(with_grad)
+
+        def publish():
+            self.graph = made
+
+        return publish
+
+
 class _Backward:
     """A backward program. inputs: values of the forward graph, head gradients and, to add to,
     gradients of arguments.
     written: indices of the arguments whose gradients it writes, in the order of its outputs."""
 
-    def __init__(self, forward: _Training, with_grad: tuple[bool, ...]):
+    def __init__(self, forward: _Graph, with_grad: tuple[bool, ...]):
         F = Builder()
         pairs = [
             (i, v, variable(f"dy{i}", v.type) if has else None)
@@ -116,9 +174,19 @@ class _Backward:
                 g = F.elemwise_add(before[i], g)
             outputs.append(F._zeros(shape=v.shape, dtype=v.dtype) if g is None else g)
             self.written.append(i)
+        outputs.reverse()  # the last layers first: see ndarray/backward.py
+        self.written.reverse()
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
-        self.inputs = reads(outputs, known)
-        self.program = lower(outputs, self.inputs, forward.device, "backward")
+        outputs, used = replayed(outputs, known, set(topological(forward.values)))
+        self.inputs = list(used)
+        self.program = lower(
+            outputs,
+            list(used.values()),
+            forward.device,
+            "backward",
+            tier=forward.tier,
+            layouts={x: forward.layouts[v] for v, x in used.items() if v in forward.layouts},
+        )
 
 
 class Executor:
@@ -150,10 +218,10 @@ class Executor:
         ]
         self._monitor: Callable | None = None
         self._monitor_all = False
-        self._plain: dict[bool, Program] = {}  # without residuals, by `train`
-        self._training: dict[bool, _Training] = {}
-        # what backward may read of the last training forward
-        self._known: dict[Value, NDArray] | None = None
+        self._serving: dict[tuple[bool, bool], _Serving] = {}  # by `train`, and with residuals?
+        # the last training forward, and what backward may read of it
+        self._last: tuple[_Graph, dict[Value, NDArray]] | None = None
+        self._monitored: dict[bool, _Graph] = {}  # what a monitor sees: never optimized
         self._train = False
         self._ran = False
         self._result = [empty_like_spec(spec(v.shape, v.dtype, ctx)) for v in self._typed(False)]
@@ -218,19 +286,14 @@ class Executor:
         """
         if kwargs:
             self._set_arguments(kwargs)
-        self._train, self._known, self._ran = bool(is_train), None, True
+        self._train, self._last, self._ran = bool(is_train), None, True
         arrays = self.arg_arrays + self.aux_arrays
         if self._monitor is not None:
             self._run_monitored(arrays)
         elif is_train and any(r != "null" for r in self._requests):
             self._run_training(arrays)
         else:
-            program = self._plain.get(self._train)
-            if program is None:
-                values = self._typed(self._train)
-                program = self._plain[self._train] = lower(
-                    values, self._inputs(values), self._ctx, "forward"
-                )
+            program = self._graph(False).forward
             program.run(arrays, self._result, location.capture() if program.can_fail else -1)
         return self.outputs
 
@@ -255,17 +318,23 @@ class Executor:
             with pause():
                 copy_into(value, target)
 
-    def _graphs(self) -> _Training:
-        graphs = self._training.get(self._train)
-        if graphs is None:
-            graphs = self._training[self._train] = _Training(self, self._train)
-        return graphs
+    def _graph(self, records: bool) -> _Graph:
+        found = self._serving.get((self._train, records))
+        if found is None:
+            found = _Serving(self, self._train, records)
+            self._serving[self._train, records] = found
+        return found.use()
+
+    def _versions(self) -> list[int]:
+        """How often each argument and auxiliary state was written."""
+        return [lib.pl_array_version(a._handle) for a in self.arg_arrays + self.aux_arrays]
 
     def _run_training(self, arrays: list[NDArray]):
-        graphs = self._graphs()
-        program = graphs.forward
+        graph = self._graph(True)
+        program = graph.forward
         made = program.run(arrays, self._result, location.capture() if program.can_fail else -1)
-        self._known = dict(zip([*graphs.given, *graphs.values, *graphs.kept], [*arrays, *made]))
+        known = dict(zip([*graph.given, *graph.values, *graph.kept], [*arrays, *made]))
+        self._last = graph, known
 
     def backward(self, out_grads=None, is_train: bool = True) -> None:
         """Computes the gradients of the arguments into grad_arrays, as grad_req says.
@@ -279,11 +348,12 @@ class Executor:
         grads = self._head_grads(out_grads)
         if all(r == "null" for r in self._requests):
             return
-        if self._known is None:  # the last forward was a prediction
+        if self._last is None:  # the last forward was a prediction
             self._run_training(self.arg_arrays + self.aux_arrays)
-        back = self._graphs().backward(tuple(g is not None for g in grads))
+        graph, known = self._last
+        back = graph.backward(tuple(g is not None for g in grads))
         known = (
-            self._known
+            known
             | {v: grads[i] for v, i in back.head_grads.items()}
             | {v: self.grad_arrays[i] for v, i in back.before.items()}
         )
@@ -326,10 +396,12 @@ class Executor:
         self._monitor, self._monitor_all = callback, monitor_all
 
     def _run_monitored(self, arrays: list[NDArray]):
-        graphs = (
-            self._graphs() if self._train and any(r != "null" for r in self._requests) else None
-        )
-        values = graphs.values if graphs else self._typed(self._train)
+        records = self._train and any(r != "null" for r in self._requests)
+        graph = self._monitored.get(self._train)
+        if graph is None:
+            graph = _Graph(self, self._train, records, 0)
+            self._monitored[self._train] = graph
+        values = graph.values
         known = dict(zip(self._inputs(values), arrays))
         for node in topological(values):
             if node.op is None:
@@ -349,8 +421,8 @@ class Executor:
                 self._monitor(output_name(Value(node, i)), outputs[i])
         for v, target in zip(values, self._result):
             copy_into(known[v], target)
-        if graphs:
-            self._known = known
+        if records:
+            self._last = graph, known
 
     # ---- parameters and shapes -------------------------------------------------------------------
 
@@ -406,10 +478,7 @@ class Executor:
 
     def debug_str(self) -> str:
         """The graph, and the memory that its programs plan."""
-        programs = [
-            *self._plain.values(),
-            *(p for t in self._training.values() for p in t.programs()),
-        ]
+        programs = [p for s in self._serving.values() for p in s.graph.programs()]
         total = sum(p.arena_bytes for p in programs)
         return (
             f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train))}\nTotal"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ..engine.error import MXNetError
+from ..ndarray.backward import Translation
 from .graph import Node, Value, rewrite
 from .symbol import Symbol
 
 
 def symbol_of(tape) -> Symbol:
-    """The Symbol of a tape (ndarray.autograd's _TapeGraph): variables are var0, var1 ... in the
+    """The Symbol of a tape (ndarray.backward's TapeGraph): variables are var0, var1 ... in the
     order of their use.
 
     Raises MXNetError where a Python function stands on the tape.
@@ -18,7 +19,7 @@ def symbol_of(tape) -> Symbol:
             "get_symbol: a Function with a Python backward has no Symbol\n  fix: write it in"
             " operators"
         )
-    values, _, _ = tape.translate()
+    values = Translation(tape.structure, tape.numbers).heads
     counts = {"var": 0, "node": 0}
 
     def fresh(kind: str) -> str:

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine.error import OperatorError
+from ..kernels.number import Number, as_float
 from ..kernels.plan import infer
 from ..kernels.record import Operator, Type, lookup
+from ._value import Pair
 
 
 class Node:
@@ -41,31 +43,35 @@ class Node:
 
     @property
     def n_outputs(self) -> int:
-        return self.op.outputs(_without_train(self.attrs)) if self.op else 1
+        op = self.op
+        if op is None:
+            return 1
+        return op.outputs(_without_train(self.attrs)) if callable(op.n_outputs) else op.n_outputs
+
+    @property
+    def has_numbers(self) -> bool:
+        """Does an attribute get its value when the program runs?"""
+        return any(a.__class__ is Number for a in self.attrs.values())
 
     @property
     def n_visible(self) -> int:
-        return self.op.visible(_without_train(self.attrs)) if self.op else 1
+        op = self.op
+        if op is None:
+            return 1
+        if op.n_visible is None:
+            return self.n_outputs
+        return op.visible(_without_train(self.attrs)) if callable(op.n_visible) else op.n_visible
 
 
 def _without_train(attrs):
     return {k: v for k, v in attrs.items() if k != "train"} if "train" in attrs else attrs
 
 
-class Value:
-    """One output of a node. Has shape and dtype when typed, and Python's operators (see
-    operators.py)."""
+class Value(Pair):
+    """One output of a node: `node`, `index`. Has shape and dtype when typed, and Python's operators
+    (see operators.py); == and hash go by the node's identity."""
 
-    __slots__ = ("index", "node")
-
-    def __init__(self, node: Node, index: int = 0):
-        self.node, self.index = node, index
-
-    def __eq__(self, other):
-        return isinstance(other, Value) and self.node is other.node and self.index == other.index
-
-    def __hash__(self):
-        return id(self.node) * 31 + self.index
+    __slots__ = ()
 
     def __repr__(self):
         return f"<Value {self.node.name or self.node!r}:{self.index}>"
@@ -99,22 +105,27 @@ def topological(outputs: Iterable[Value]) -> list[Node]:
     recursion)."""
     order: list[Node] = []
     seen: set[Node] = set()
-    for value in outputs:
-        stack = [(value.node, iter(value.node.inputs))]
-        if value.node in seen:
-            continue
-        seen.add(value.node)
-        while stack:
-            node, rest = stack[-1]
-            for v in rest:
-                if v.node not in seen:
-                    seen.add(v.node)
-                    stack.append((v.node, iter(v.node.inputs)))
-                    break
+    stack: list[Node | None] = [v.node for v in outputs]
+    stack.reverse()
+    while stack:
+        node = stack.pop()
+        if node is None:  # stands on a node whose inputs are all in the order now
+            order.append(stack.pop())
+        elif node not in seen:
+            seen.add(node)
+            if node.inputs:
+                stack += (node, None)
+                stack += [v.node for v in reversed(node.inputs) if v.node not in seen]
             else:
                 order.append(node)
-                stack.pop()
     return order
+
+
+def values_of(node: Node) -> list[Value]:
+    """Every output of a node, hidden ones too."""
+    types = node.types
+    n = node.n_outputs if types is None else len(types)
+    return [Value(node)] if n == 1 else [Value(node, i) for i in range(n)]
 
 
 def with_inputs(node: Node, inputs: Sequence[Value]) -> Node:
@@ -124,45 +135,34 @@ def with_inputs(node: Node, inputs: Sequence[Value]) -> Node:
     return Node(node.op, node.attrs, inputs, node.name, node.types, node.extra, node.source)
 
 
-def reads(outputs: Sequence[Value], known) -> list[Value]:
-    """The known values (a container) that a graph cut at them reads, each once."""
-    found: dict[Value, None] = {}
-    seen, stack = set(), list(outputs)
-    while stack:
-        v = stack.pop()
-        if v in seen:
-            continue
-        seen.add(v)
-        if v in known:
-            found[v] = None
-        else:
-            stack.extend(v.node.inputs)
-    return list(found)
-
-
 def rewrite(
     outputs: Sequence[Value],
-    replace: Callable[[Node, list[Value]], Sequence[Value] | None],
+    replace: Callable[[Node, Sequence[Value]], Sequence[Value] | None],
     start: dict[Node, Sequence[Value]] | None = None,
 ) -> list[Value]:
     """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None
     to keep it.
 
-    start: nodes replaced from the outset (substitution of variables).
+    start: nodes replaced from the outset (substitution of variables). What lies below no replaced
+        node stays the very same nodes.
     """
     new: dict[Node, Sequence[Value]] = dict(start or {})
     for node in topological(outputs):
         if node in new:
             continue
-        inputs = [new[v.node][v.index] for v in node.inputs]
+        inputs: Sequence[Value] = node.inputs
+        for v in inputs:
+            if v.node in new:
+                inputs = [new[v.node][v.index] if v.node in new else v for v in inputs]
+                break
         made = replace(node, inputs)
-        if made is None:
+        if made is not None:
+            new[node] = made
+        elif inputs is not node.inputs:
             kept = with_inputs(node, inputs)
-            made = [
-                Value(kept, i) for i in range(len(kept.types) if kept.types else kept.n_outputs)
-            ]
-        new[node] = made
-    return [new[v.node][v.index] for v in outputs]
+            if kept is not node:
+                new[node] = values_of(kept)
+    return [new[v.node][v.index] if v.node in new else v for v in outputs]
 
 
 def verify(outputs: Sequence[Value]) -> None:
@@ -260,13 +260,22 @@ class Builder:
         return Value(node) if n_visible == 1 else [Value(node, i) for i in range(n_visible)]
 
 
+_ROOT = __package__.split(".")[0]
+_of_package: dict[str, bool] = {}  # by module name
+
+
 def caller_line() -> str | None:
     """ "file:line" of the first frame outside the package."""
     frame = sys._getframe(1)
-    root = __package__.split(".")[0] + "."
-    while frame is not None and (frame.f_globals.get("__name__", "") + ".").startswith(root):
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        inside = _of_package.get(name)
+        if inside is None:
+            inside = _of_package[name] = name.split(".")[0] == _ROOT
+        if not inside:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else None
+    return None
 
 
 def _value_operators():
@@ -278,12 +287,12 @@ def _value_operators():
         def method(self, other):
             if isinstance(other, Value):
                 return getattr(F, both)(self, other)
-            return getattr(F, right)(self, scalar=float(other))
+            return getattr(F, right)(self, scalar=as_float(other))
 
         return method
 
     def scalar(left):
-        return lambda self, other: getattr(F, left)(self, scalar=float(other))
+        return lambda self, other: getattr(F, left)(self, scalar=as_float(other))
 
     add_operators(Value, binary, scalar, lambda self: F.negative(self), compare=False)
     from .operators import COMPARE

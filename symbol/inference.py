@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ..engine.error import MXNetError, OperatorError
 from ..kernels.plan import infer
 from ..kernels.record import Type, dtype_name, same_type
-from .graph import Node, Value, rewrite, topological
+from .graph import Node, Value, rewrite, topological, values_of
 
 TRIAL_SHAPES = ((2, 3, 8, 8), (2, 3, 8), (2, 3), (6,))  # for dtypes where no shape is known
 
@@ -48,7 +48,7 @@ def explain(error: Exception, node: Node, ins: Sequence[Type | None]) -> Operato
     )
 
 
-def infer_node(node: Node, ins: Sequence[Type]) -> list[Type]:
+def infer_node(node: Node, ins: Sequence[Type]) -> tuple[Type, ...]:
     """The output types of a node. Raises an OperatorError that names the node and its inputs."""
     try:
         return infer(node.op, node.attrs, ins)
@@ -308,14 +308,22 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
         if node.op is None:
             if node not in types:
                 raise MXNetError(f"variable {node.name!r} has no shape")
+            if node.types is not None and node.types[0] == types[node]:
+                return None
             return [Value(Node(None, {}, (), node.name, (types[node],), node.extra, node.source))]
         attrs = node.attrs
-        if source_shape(node) is not None and is_known(found.shape[Value(node)]):
+        if (
+            found is not None
+            and source_shape(node) is not None
+            and is_known(found.shape[Value(node)])
+        ):
             attrs = dict(attrs, shape=found.shape[Value(node)])
-        if node.op.train_aware:
+        if node.op.train_aware and attrs.get("train") is not train:
             attrs = dict(attrs, train=train)
+        if inputs is node.inputs and attrs is node.attrs and node.types is not None:
+            return None  # nothing below it has changed
         made = Node(node.op, attrs, inputs, node.name, None, node.extra, node.source)
-        made.types = tuple(infer_node(made, [v.type for v in inputs]))
-        return [Value(made, i) for i in range(len(made.types))]
+        made.types = infer_node(made, [v.type for v in inputs])
+        return values_of(made)
 
     return rewrite(outputs, replace)

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
-from ..kernels.plan import INLINE_US, make_plan, scalars_of
+from ..kernels.number import Number
+from ..kernels.plan import INLINE_US, make_plan, numbers_of, scalars_of
 from ..kernels.record import lookup
 from ..kernels.spec import Spec, spec
 from .effects import Effects
 from .graph import Node, Value, rewrite, typed_node, variable
-from .passes import compile_passes, optimize
+from .passes import compile_passes, fused, optimize
 from .passes.dead_code import cut, live
 from .passes.memory import Buffer, plan_memory, rounded
 from .passes.prologue import split_prologue
@@ -38,18 +39,27 @@ class Program:
         "n_in",
         "n_out",
         "naive_bytes",
+        "numbers",
         "out_specs",
         "plans",
         "prologue",
         "tier",
     )
 
-    def __del__(self):
-        lib.pl_program_free(self.handle)
+    def __del__(self, free=lib.pl_program_free):
+        free(self.handle)
 
-    def run(self, inputs: Sequence, outputs: Sequence = (), location: int = -1) -> list:
+    def run(
+        self,
+        inputs: Sequence,
+        outputs: Sequence = (),
+        location: int = -1,
+        numbers: Sequence[float] = (),
+    ) -> list:
         """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
-        all are made new. Returns every output array. Raises MemoryError."""
+        all are made new. numbers: what the Numbers of the graph are computed from. Returns every
+        output array. Raises MemoryError."""
+        numbers = [n.of(numbers) for n in self.numbers] if self.numbers else ()
         if self.prologue is not None:
             inputs = [*inputs, *self.constants, *self.prologue.results(inputs, location)]
         elif self.constants:
@@ -57,7 +67,7 @@ class Program:
         apart = outputs and not all(
             self._may_share(i, j, same) for i, j, same in shared(inputs, outputs)
         )
-        made = run(self.handle, self.out_specs, inputs, () if apart else outputs, location)
+        made = run(self.handle, self.out_specs, inputs, () if apart else outputs, numbers, location)
         if apart:
             for j, target in enumerate(outputs):
                 plan = make_plan(lookup("_copy"), {}, [self.out_specs[j]], self.out_specs[j].device)
@@ -126,13 +136,16 @@ def lower(
     prologue = None
     if tier:
         outputs = compile_passes(outputs, free)
-        kept = [v for v, x in zip(variables, inputs) if x in set(stable)]
+        seldom = set(stable)
+        places = [i for i, v in enumerate(inputs) if v in seldom]
+        kept = [variables[i] for i in places]
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
-            first = _assemble(wanted, [*kept, *constants], device, name + ".prologue")
+            first = _assemble(fused(wanted), [*kept, *constants], device, name + ".prologue")
             first.constants = tuple(constants.values())
-            prologue = Prologue(first, [variables.index(v) for v in kept])
+            prologue = Prologue(first, places)
             given += results
+        outputs = fused(outputs)
     program = _assemble(outputs, given, device, name)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prologue = tuple(constants.values()), prologue
@@ -157,11 +170,14 @@ def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: st
     """A program of the graph as it is."""
     layout = _Layout(outputs, given, device)
     plans, slots, scalars = [], [], []
+    numbers: dict[int, Number] = {}  # by their place among the scalars
     in_modes = bytearray(max(1, len(layout.given)))
     for node in layout.steps:
         in_specs = [_spec(v, device) for v in node.inputs]
         plan = make_plan(node.op, node.attrs, in_specs, device, node.types)
         plans.append(plan)
+        found = enumerate(numbers_of(node.op, node.attrs), len(scalars))
+        numbers.update((k, n) for k, n in found if n is not None)
         scalars.extend(scalars_of(node.op, node.attrs))
         slots.extend(layout.slot(v) for v in node.inputs)
         slots.extend(layout.slot(Value(node, i)) for i in range(len(node.types)))
@@ -198,7 +214,10 @@ def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: st
         device.device_id,
         name.encode(),
     )
-    if not program.handle:
+    program.numbers = tuple(numbers.values())
+    if not program.handle or (
+        numbers and lib.pl_program_give(program.handle, len(numbers), [*numbers])
+    ):
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return program
 

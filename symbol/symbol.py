@@ -617,18 +617,23 @@ def apply(
     attr: dict[str, str] | None = None,
 ) -> Symbol:
     """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
-    names = [f"arg{i}" for i in range(len(inputs))] if op.variadic else op.inputs
-    values = []
+    values: list[Value | None] = []
     for i, s in enumerate(inputs):
-        try:
-            values.append(
-                None if s is None else _single(s, names[i] if i < len(names) else f"input {i}")
-            )
-        except (TypeError, ValueError) as error:
-            kind = type(error)
-            raise kind(f"{op.name}: {error}\n  at: {caller_line()}") from None
+        if s is None:
+            values.append(None)
+        elif isinstance(s, Symbol) and len(s._outputs) == 1:
+            values.append(s._outputs[0])
+        else:
+            names = op.inputs if not op.variadic else ()
+            try:
+                _single(
+                    s, names[i] if i < len(names) else f"arg{i}" if op.variadic else f"input {i}"
+                )
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{op.name}: {error}\n  at: {caller_line()}") from None
     node = compose(op, hint, values, given, name, attr)
-    return Symbol([Value(node, i) for i in range(node.n_visible)])
+    n = node.n_visible
+    return Symbol([Value(node)] if n == 1 else [Value(node, i) for i in range(n)])
 
 
 @functools.cache
@@ -653,9 +658,15 @@ def symbol_function(op: Operator, name: str):
     prototype = make_function(op, name, collect, __name__)
     order = list(inspect.signature(prototype).parameters)
     n_inputs = 0 if op.variadic else len(op.inputs)
+    hint = name.lower()
+    # keywords that are parameters as they stand: such a call needs no look at the signature
+    plain = {p.name for p in op.params if p.name in order} - set(op.inputs)
 
     @functools.wraps(prototype)
     def function(*args, **kwargs):
+        if 0 < len(args) <= n_inputs and args[-1] is not None and plain.issuperset(kwargs):
+            given = {k: v for k, v in kwargs.items() if v is not REQUIRED}
+            return apply(op, hint, args, given)
         inputs, params, node_name, rest = prototype(*args, **kwargs)
         positional = (
             set()
@@ -673,7 +684,7 @@ def symbol_function(op: Operator, name: str):
                 inputs[i : i + 1] = [given.pop(n)]
         while inputs and inputs[-1] is None:
             inputs.pop()
-        return apply(op, name.lower(), inputs, given, node_name, attr)
+        return apply(op, hint, inputs, given, node_name, attr)
 
     return function
 

@@ -127,7 +127,13 @@ def report(title: str, problems: list[str]) -> bool:
 
 
 def main() -> int:
-    c_files = sorted([*(ROOT / "engine").rglob("*.c"), *(ROOT / "kernels/cpu").glob("*.c")])
+    c_files = sorted(
+        [
+            *(ROOT / "engine").rglob("*.c"),
+            *(ROOT / "kernels/cpu").glob("*.c"),
+            *(ROOT / "symbol").glob("*.c"),
+        ]
+    )
     python = sys.executable
     include = subprocess.run(
         [python, "-c", "import sysconfig; print(sysconfig.get_paths()['include'])"],

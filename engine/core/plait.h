@@ -117,7 +117,10 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
                          const uintptr_t *plans, const pl_slot *slots, const double *scalars, size_t arena_bytes,
                          int flags, int lane, int device, const char *name);
 void pl_program_free(uintptr_t program);
-int pl_program_run(uintptr_t program, const uintptr_t *in, uintptr_t *out, int32_t location);
+/* Before the first run: each run gives the scalars at these n indices anew. at: borrowed, copied. */
+int pl_program_give(uintptr_t program, int n, const int32_t *at);
+/* numbers: those scalars; borrowed, copied. */
+int pl_program_run(uintptr_t program, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location);
 
 /* ---- profiler --------------------------------------------------------------------------------------------- */
 enum { PL_EVENT_OP = 0, PL_EVENT_INSTRUCTION = 1 };    /* an instruction lies inside its program's op */

@@ -8,21 +8,24 @@ typedef struct { pl_plan *plan; int first_slot, n_bufs, first_scalar, n_scalars;
 
 typedef struct pl_program {
     pl_object object;
-    int n_in, n_out, n_instr, n_slots, n_random, max_bufs, max_scalars, flags, lane, device;
+    int n_in, n_out, n_instr, n_slots, n_random, n_given, max_bufs, max_scalars, flags, lane, device;
     size_t arena_bytes;
     uint8_t *in_modes;
     size_t *out_bytes;
     instruction *instr;
     pl_slot *slots;
     double *scalars;
+    int64_t n_scalars;
+    int32_t *given;      /* where in `scalars` the numbers of a run go */
     const char *name;
 } pl_program;
 
 /* The payload of an op that runs a program; then the data pointers of inputs and outputs, room for one instruction's
- * scalars and buffers, and a byte for each output. */
+ * scalars and buffers, a byte for each output, and all scalars where a run gives some of them. */
 typedef struct {
     const pl_program *program;
-    double *scalars;
+    double *scalars;         /* of one instruction that draws random numbers */
+    const double *all;       /* of all instructions */
     void **bufs;
     uint64_t seed, counter;
     char *data[];
@@ -38,6 +41,7 @@ static void program_destroy(pl_object *object)
     free(p->instr);
     free(p->slots);
     free(p->scalars);
+    free(p->given);
     free(p);
 }
 
@@ -76,6 +80,7 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
                           .instr = calloc((size_t)n_instr + 1, sizeof *p->instr), .name = pl_name(name)};
         if (p->instr && p->name) {
             size_t n_scalars = instructions_init(p, n_instr, plans);
+            p->n_scalars = (int64_t)n_scalars;
             p->in_modes = pl_copied(in_modes, (size_t)n_in, 1);
             p->out_bytes = pl_copied(out_bytes, (size_t)n_out, sizeof *out_bytes);
             p->slots = pl_copied(slots, (size_t)p->n_slots, sizeof *slots);
@@ -95,7 +100,7 @@ static int instruction_run(const instruction *in, program_call *call, char *aren
 {
     const pl_program *p = call->program;
     const pl_slot *slot = &p->slots[in->first_slot];
-    const double *scalars = p->scalars + in->first_scalar;
+    const double *scalars = call->all + in->first_scalar;
     char **inputs = call->data, **outputs = call->data + p->n_in;
     for (int k = 0; k < in->n_bufs; k++) {
         char *base = slot[k].kind == PL_SLOT_ARENA ? arena :
@@ -136,18 +141,41 @@ static int program_run(pl_op *op)
     return status;
 }
 
-int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, int32_t location)
+int pl_program_give(uintptr_t program, int n, const int32_t *at)
+{
+    pl_program *p = (pl_program *)program;
+    p->given = pl_copied(at, (size_t)n, sizeof *at);
+    if (!p->given)
+        return pl_fail(PL_ENOMEM, "program: out of memory");
+    p->n_given = n;
+    return PL_OK;
+}
+
+/* The scalars of a run: the program's, with the numbers given put in. */
+static const double *scalars_given(const pl_program *p, const double *numbers, double *room)
+{
+    if (!p->n_given)
+        return p->scalars;
+    memcpy(room, p->scalars, (size_t)p->n_scalars * sizeof(double));
+    for (int i = 0; i < p->n_given; i++)
+        room[p->given[i]] = numbers[i];
+    return room;
+}
+
+int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
 {
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
+    size_t n_all = p->n_given ? (size_t)p->n_scalars : 0;
     pl_op *op = pl_op_begin((int)n, sizeof(program_call) + (n + (size_t)p->max_bufs) * sizeof(void *) +
-                            n_scalars * sizeof(double) + (size_t)p->n_out);
+                            (n_scalars + n_all) * sizeof(double) + (size_t)p->n_out);
     if (!op)
         return PL_ENOMEM;
     program_call *call = op->payload;
     call->program = p;
     call->scalars = (double *)(call->data + n);
-    call->bufs = (void **)(call->scalars + n_scalars);
+    call->all = scalars_given(p, numbers, call->scalars + n_scalars);
+    call->bufs = (void **)(call->scalars + n_scalars + n_all);
     uint8_t *fresh = (uint8_t *)(call->bufs + p->max_bufs);
     if (p->n_random)
         call->counter = pl_random_claim(p->n_random, &call->seed);

@@ -1,37 +1,10 @@
 /* Conversion between any two dtypes: as NumPy's astype; floats that no integer can hold give what the machine gives. */
 #include "simd.h"
 #include "cast.h"
+#include "half.h"
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
-
-static inline float half_to_float(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, rest = (uint32_t)(h & 0x7fff) << 13;
-    uint32_t special = (h & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
-    float f = plk_float((int32_t)rest) * 5.192296858534828e33f;      /* 2^112 moves the exponent, denormals too */
-    return plk_float((int32_t)(sign | ((uint32_t)plk_bits(f) & (special ? 0x7fffffu : 0x7fffffffu)) | special));
-}
-
-static inline uint16_t float_to_half(float x)
-{
-    uint32_t b = (uint32_t)plk_bits(x), sign = b >> 16 & 0x8000, a = b & 0x7fffffff;
-    uint32_t normal = (a - 0x38000000u + 0xfffu + (a >> 13 & 1)) >> 13;
-    float d = plk_float((int32_t)a) + 0.5f;                           /* rounds to a multiple of 2^-24 */
-    uint32_t denormal = (uint32_t)plk_bits(d) - 0x3f000000u;
-    uint32_t r = a < 0x38800000u ? denormal : normal;
-    r = a >= 0x47800000u - 0x1000u ? 0x7c00u : r;
-    r = a > 0x7f800000u ? 0x7e00u : r;
-    return (uint16_t)(sign | r);
-}
-
-static inline float brain_to_float(uint16_t h) { return plk_float((int32_t)((uint32_t)h << 16)); }
-
-static inline uint16_t float_to_brain(float x)
-{
-    uint32_t b = (uint32_t)plk_bits(x), r = (b + 0x7fffu + (b >> 16 & 1)) >> 16;
-    return (uint16_t)(x != x ? (b >> 16 | 0x40u) : r);
-}
 
 static void halves_to_floats(int64_t n, const uint16_t *x, float *y)
 {

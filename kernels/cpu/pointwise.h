@@ -1,21 +1,38 @@
-/* The driver of pointwise operators: broadcasting, threads, 16-bit floats; the loops are generated. */
+/* The driver of pointwise operators: broadcasting, threads, 16-bit floats, reductions; the loops are generated. */
 #ifndef PLK_POINTWISE_H
 #define PLK_POINTWISE_H
 #include "kernel.h"
+#include "reduce.h"
 /* cffi reads from here on: */
+enum { PLK_MAX_ARRAYS = 16, PLK_MAX_RESULTS = 8 };   /* inputs and outputs of one loop */
 typedef struct {
-    int32_t op, dtype, n_in, ndim;               /* op: plk_pointwise_find(); ndim: of the collapsed shape */
-    int64_t n, work;                             /* elements of the output; elementary steps, for pl_threads */
+    uintptr_t loop;                              /* of a fused group: a plk_loop compiled at run time; else 0 */
+    int32_t op, dtype;                           /* plk_pointwise_find(), and the dtype of its loop */
+    int32_t n_in, n_out, ndim;                   /* ndim: of the collapsed shape */
+    int32_t in_dtype[PLK_MAX_ARRAYS], out_dtype[PLK_MAX_RESULTS];
+    int64_t n, work;                             /* elements computed; elementary steps, for pl_threads */
     int64_t shape[PLK_MAX_DIMS];
-    int64_t strides[PLK_MAX_INPUTS][PLK_MAX_DIMS];   /* in elements; the innermost is 0 or 1 */
-    int64_t in_n[PLK_MAX_INPUTS];
+    int64_t strides[PLK_MAX_ARRAYS][PLK_MAX_DIMS];   /* in elements; the innermost is 0 or 1 */
+    int64_t in_n[PLK_MAX_ARRAYS];
     int32_t n_constants;
     double constants[4];                         /* the scalars, where attributes give them and not the call */
 } plk_pointwise;
+/* Some outputs are reduced, all over the same dimensions of map.shape; the innermost of these is reduced or kept. */
+typedef struct {
+    plk_pointwise map;
+    int32_t kind[PLK_MAX_RESULTS];               /* PLK_SUM ..., or -1: that output is stored whole */
+    int32_t root[PLK_MAX_RESULTS];               /* 1: takes the square root at the end */
+    double scale[PLK_MAX_RESULTS];               /* multiplies the result (mean) */
+    int32_t inner_reduced, n_kept, n_reduced;    /* the dimensions beside the innermost */
+    int64_t n_results;                           /* elements of each reduced output */
+    int64_t run;                                 /* rows: reduced elements that lie side by side */
+    int64_t kept_shape[PLK_MAX_DIMS], kept_strides[PLK_MAX_DIMS];
+    int64_t reduced_shape[PLK_MAX_DIMS], reduced_strides[PLK_MAX_DIMS];
+} plk_map_reduce;
 int plk_pointwise_find(const char *name);        /* -1: not generated */
 /* cffi stops reading here */
 
-/* A generated loop over n elements; bufs are contiguous: inputs, then the output (which may be one of the inputs). */
+/* A generated loop over n elements; bufs are contiguous: inputs, then outputs (which may be one of the inputs). */
 typedef void (*plk_loop)(int64_t n, void *const *bufs, const double *scalars);
 plk_loop plk_pointwise_loop(int op, int dtype);  /* generated; NULL: not for this dtype */
 #endif

@@ -5,22 +5,22 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..loops import LOOPS
+from ..loops import LOOPS, form
 from ..native import TABLE, Native, native
-from ..record import FLOATS, REGISTRY
+from ..record import REGISTRY
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
 
-INTEGERS = ("uint8", "int8", "int32", "int64", "bool")
-CALL_STEPS = 4  # a math function costs about as much as this many additions
 
 
-def broadcast_fields(shape, in_shapes) -> dict | None:
-    """The fields of plk_pointwise that describe arrays; None where they need more than MAX_DIMS
-    dimensions."""
-    dims, strides = collapse(shape, *(broadcast_strides(s, shape) for s in in_shapes))
+def broadcast_fields(shape, in_shapes, kept=None) -> tuple[dict, list[int]] | None:
+    """(the fields of plk_pointwise that describe arrays, the strides of an array of shape `kept`);
+    None where they need more than MAX_DIMS dimensions."""
+    seen = [*in_shapes, shape if kept is None else kept]
+    dims, strides = collapse(shape, *(broadcast_strides(s, shape) for s in seen))
     if len(dims) > MAX_DIMS:
         return None
-    return {
+    *strides, kept_strides = strides
+    fields = {
         "n_in": len(in_shapes),
         "ndim": len(dims),
         "n": prod(shape),
@@ -28,26 +28,26 @@ def broadcast_fields(shape, in_shapes) -> dict | None:
         "strides": strides,
         "in_n": [prod(s) for s in in_shapes],
     }
+    return fields, kept_strides
 
 
-def loop_native(name, e, ins, y, constants=()):
-    """The generated loop `name` of expression `e` on inputs of y's dtype; None where there is none
-    for it."""
-    dtype = y.dtype
-    if (
-        dtype not in FLOATS
-        and (e.dtypes != "all" or dtype not in INTEGERS)
-        or any(t.dtype != dtype for t in ins)
-    ):
+def pointwise_entry(op, ins, outs, attrs):
+    """The generated loop of a call that is an expression."""
+    y, found = outs[0], form(op, ins, outs, attrs)
+    if found is None:
         return None
-    number = lib.plk_pointwise_find(name.encode())
-    fields = broadcast_fields(y.shape, [t.shape for t in ins])
-    if number < 0 or fields is None:
+    number = lib.plk_pointwise_find(found.name.encode())
+    described = broadcast_fields(y.shape, found.shapes or [t.shape for t in ins])
+    if number < 0 or described is None:
         return None
-    weight = 1 + CALL_STEPS * e.text.count("(")
+    fields, _ = described
+    weight, constants = found.expression.weight, found.constants or ()
     fields |= {
         "op": number,
-        "dtype": code(dtype),
+        "dtype": code(y.dtype),
+        "n_out": 1,
+        "in_dtype": [code(t.dtype) for t in ins],
+        "out_dtype": [code(y.dtype)],
         "work": fields["n"] * weight // 2,
         "n_constants": len(constants),
         "constants": list(constants),
@@ -59,58 +59,10 @@ def loop_native(name, e, ins, y, constants=()):
     )
 
 
-def pointwise_entry(op, ins, outs, attrs):
-    return loop_native(op.name, op.pointwise, ins, outs[0])
-
-
-@native("Activation")
-def activation_entry(op, ins, outs, attrs):
-    name = f"Activation:{attrs['act_type']}"
-    return loop_native(name, LOOPS[name], ins, outs[0])
-
-
-@native("LeakyReLU")
-def leaky_entry(op, ins, outs, attrs):
-    kind = attrs["act_type"]
-    e = LOOPS.get(f"LeakyReLU:{kind}")
-    if e is None:
-        return None
-    if kind == "prelu":
-        x, gamma = ins
-        if len(gamma.shape) == 1 and len(x.shape) > 1:
-            gamma = gamma._replace(shape=(*gamma.shape, *[1] * (len(x.shape) - 2)))
-        ins = [x, gamma]
-    return loop_native(f"LeakyReLU:{kind}", e, ins, outs[0], [attrs["slope"]] if e.scalars else ())
-
-
-@native("where")
-def where_entry(op, ins, outs, attrs):
-    condition, x, y = ins
-    if len(condition.shape) == 1 < len(x.shape) and condition.shape[0] == x.shape[0]:
-        condition = condition._replace(shape=condition.shape + (1,) * (len(x.shape) - 1))
-    return loop_native("where", LOOPS["where"], [condition, x, y], outs[0])
-
-
-@native("add_n")
-def add_n_entry(op, ins, outs, attrs):
-    e = LOOPS.get(f"add_n:{len(ins)}")
-    return e and loop_native(f"add_n:{len(ins)}", e, ins, outs[0])
-
-
-@native("_contrib_div_sqrt_dim")
-def div_sqrt_dim_entry(op, ins, outs, attrs):
-    return loop_native(
-        "scale",
-        LOOPS["scale"],
-        ins,
-        outs[0],
-        [ins[0].shape[-1] ** -0.5] if ins[0].shape[-1] else [1.0],
-    )
-
-
 for _op in set(REGISTRY.values()):
-    if _op.pointwise:
+    if _op.pointwise or any(name.startswith(_op.name + ":") for name in LOOPS):
         TABLE.setdefault(_op.name, []).append(pointwise_entry)
+native("where", "_contrib_div_sqrt_dim")(pointwise_entry)
 
 
 @native("Cast", "amp_cast")

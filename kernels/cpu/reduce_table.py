@@ -21,6 +21,11 @@ KINDS = {
 }
 
 
+def method(name: str, count: int) -> tuple[int, float]:
+    """(kind in C, what multiplies the result) of a reduction over `count` elements."""
+    return KINDS[name], 1 / count if name == "mean" else 1.0
+
+
 def reduce_native(x, y, axes, kind, scale=1.0, root=False):
     """A reduction of x over sorted axes. Returns None where there is no kernel for it."""
     if x.dtype not in ("float32", "float64") or y.dtype != x.dtype:
@@ -65,7 +70,7 @@ def reduce_entry(op, ins, outs, attrs):
     count = prod(x.shape[a] for a in axes)
     if op.name == "mean" and count == 0:
         return None
-    return reduce_native(x, outs[0], axes, KINDS[op.name], 1 / count if op.name == "mean" else 1.0)
+    return reduce_native(x, outs[0], axes, *method(op.name, count))
 
 
 @native("norm")

@@ -1,5 +1,6 @@
 """The operator records by family; importing this module fills the registry."""
 
+from .. import fused
 from . import (
     activation,
     binary,
@@ -31,6 +32,7 @@ __all__ = [
     "create",
     "dense",
     "dropout",
+    "fused",
     "histogram",
     "image",
     "index",

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...engine.error import ShapeError
+from ..number import log
 from ..pointwise import pointwise, sum_to
 from ..record import Param, Type, operator, same_fill, sample, uniform, values
 from ..shapes import broadcast_shapes, describe, same_dtype
@@ -306,10 +307,6 @@ for key, (text, ref) in LOGIC.items():
 
 
 # ---- an array and a number -----------------------------------------------------------------------
-def _log_of(scalar):
-    return math.log(scalar) if scalar > 0 else -math.inf if scalar == 0 else math.nan
-
-
 class Scalar(NamedTuple):
     """One operation on (x, scalar), or (scalar, x) where `swapped`."""
 
@@ -413,7 +410,7 @@ SCALAR = (
         ("_rpower_scalar", "_RPowerScalar"),
         "pow(scalar, x)",
         _power,
-        lambda F, dy, x, y, scalar: dy * y * _log_of(scalar),
+        lambda F, dy, x, y, scalar: dy * y * log(scalar),
         "scalar to the power of data.",
         dtypes="float",
         swapped=True,

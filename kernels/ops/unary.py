@@ -329,7 +329,7 @@ operator(
 # ---- activations ---------------------------------------------------------------------------------
 unary(
     "relu",
-    "x > 0 ? x : (x != x ? x : 0)",
+    "x <= 0 ? 0 : x",
     lambda xp, x: xp.maximum(x, 0),
     lambda F, dy, x, y: dy * (y > 0),
     dtypes="all",

@@ -9,6 +9,7 @@ from ..graph import Value, verify
 from .algebra import algebra
 from .common import common
 from .fold import fold
+from .fuse import fuse
 
 checking = False  # verify the graph after every pass; the tests switch it on
 
@@ -34,7 +35,8 @@ def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value,
 
 
 def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[Value]:
-    """A typed graph that computes the same within rounding, in fewer and faster kernels (tier 1).
+    """A typed graph that computes the same within rounding, with operators of whole patterns and
+    with memory layouts that these like (tier 1).
 
     free: numbers of outputs that may get another memory layout.
     """
@@ -43,4 +45,12 @@ def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[V
         outputs = each(outputs)
         if checking:
             verify(outputs)
+    return outputs
+
+
+def fused(outputs: Sequence[Value]) -> list[Value]:
+    """The graph with its pointwise operators joined: the last pass, over each part of a program."""
+    outputs = fuse(outputs)
+    if checking:
+        verify(outputs)
     return outputs

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ...kernels.record import FLOATS
 from ..effects import Effects
-from ..graph import Builder, Node, Value, rewrite, topological, with_inputs
+from ..graph import Builder, Node, Value, rewrite, topological, values_of, with_inputs
 
 F = Builder()
 WIDE_INTEGERS = ("int64", "uint64")
@@ -27,14 +27,14 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
     # the nodes of the new graph that must stay: see Effects
     held: set[Node] = set()
 
-    def replace(node: Node, inputs: list[Value]):
+    def replace(node: Node, inputs: Sequence[Value]):
         if node.op is None:
             return None
         # y = copy(m); write m; use y: the copy is none too many
         if node in effects.held:
             kept = with_inputs(node, inputs)
             held.add(kept)
-            return [Value(kept, i) for i in range(len(node.types))]
+            return None if kept is node else values_of(kept)
         rule = _view if node.op.view else RULES.get(node.op.name)
         found = rule(node, inputs) if rule is not None else None
         if found is None:
@@ -51,14 +51,14 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
     return rewrite(outputs, replace)
 
 
-def _first(node: Node, inputs: list[Value]) -> Found:
+def _first(node: Node, inputs: Sequence[Value]) -> Found:
     return inputs[0], 0
 
 
 def _scalar(is_neutral: Callable[[float, str], bool]) -> Callable:
     """x, where the scalar changes no value of x's dtype."""
 
-    def rule(node: Node, inputs: list[Value]) -> Found:
+    def rule(node: Node, inputs: Sequence[Value]) -> Found:
         dtype = inputs[0].dtype
         return (
             (inputs[0], 0)
@@ -88,7 +88,7 @@ def _makes(v: Value, *names: str) -> bool:
 def _with(neutral: str, either_side: bool) -> Callable:
     """x, where the other operand is an array of ones or zeros."""
 
-    def rule(node: Node, inputs: list[Value]) -> Found:
+    def rule(node: Node, inputs: Sequence[Value]) -> Found:
         if _makes(inputs[1], neutral):
             return inputs[0], 0
         return (inputs[1], 1) if either_side and _makes(inputs[0], neutral) else None
@@ -96,24 +96,24 @@ def _with(neutral: str, either_side: bool) -> Callable:
     return rule
 
 
-def _only(node: Node, inputs: list[Value]) -> Found:
+def _only(node: Node, inputs: Sequence[Value]) -> Found:
     return (inputs[0], 0) if len(inputs) == 1 else None
 
 
-def _twice(node: Node, inputs: list[Value]) -> Found:
+def _twice(node: Node, inputs: Sequence[Value]) -> Found:
     """f(f(x)) is x."""
     inner = inputs[0].node
     return (inner.inputs[0], 0) if inner.op is node.op else None
 
 
 def _filled(name: str) -> Callable:
-    def rule(node: Node, inputs: list[Value]) -> Found:
+    def rule(node: Node, inputs: Sequence[Value]) -> Found:
         return getattr(F, name)(shape=node.types[0].shape, dtype=node.types[0].dtype), None
 
     return rule
 
 
-def _spread(node: Node, inputs: list[Value]) -> Found:
+def _spread(node: Node, inputs: Sequence[Value]) -> Found:
     """Ones and zeros broadcast are ones and zeros."""
     return (
         _filled(inputs[0].node.op.name)(node, inputs)
@@ -127,7 +127,7 @@ def _axes(node: Node) -> list[int]:
     return [a % n for a in node.attrs["axes"]] or list(range(n))[::-1]
 
 
-def _transpose(node: Node, inputs: list[Value]) -> Found:
+def _transpose(node: Node, inputs: Sequence[Value]) -> Found:
     source, axes = inputs[0], _axes(node)
     if source.node.op is node.op:
         before = _axes(source.node)
@@ -137,7 +137,7 @@ def _transpose(node: Node, inputs: list[Value]) -> Found:
     return (F.transpose(source, axes=tuple(axes)), 0) if source != inputs[0] else None
 
 
-def _view(node: Node, inputs: list[Value]) -> Found:
+def _view(node: Node, inputs: Sequence[Value]) -> Found:
     """A view of a view is one view; a view of the same shape is nothing."""
     source = inputs[0]
     if source.node.op is not None and source.node.op.view:
@@ -147,7 +147,7 @@ def _view(node: Node, inputs: list[Value]) -> Found:
     return (F.reshape_to(source, shape=node.types[0].shape), 0) if source != inputs[0] else None
 
 
-def _idle(node: Node, inputs: list[Value]) -> Found:
+def _idle(node: Node, inputs: Sequence[Value]) -> Found:
     return (inputs[0], 0) if not node.op.is_random(node.attrs) else None
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..effects import Effects
-from ..graph import Node, Value, rewrite, topological, with_inputs
+from ..graph import Node, Value, rewrite, topological, values_of, with_inputs
 
 
 def common(outputs: Sequence[Value]) -> list[Value]:
@@ -19,15 +19,23 @@ def common(outputs: Sequence[Value]) -> list[Value]:
     held = Effects(topological(outputs)).held
     seen: dict[tuple, list[Value]] = {}
 
-    def replace(node: Node, inputs: list[Value]):
-        if node.op is None or node in held or node.op.is_random(node.attrs):
+    def replace(node: Node, inputs: Sequence[Value]):
+        op = node.op
+        if op is None or node in held or op.random and op.is_random(node.attrs):
             return None
-        # repr tells 0.0 from -0.0 and True from 1, which compare equal
-        key = (node.op.name, repr(node.attrs), *inputs)
+        key = (op, *_attributes(node), *inputs)
         found = seen.get(key)
         if found is None:
-            kept = with_inputs(node, inputs)
-            found = seen[key] = [Value(kept, i) for i in range(len(kept.types))]
-        return found
+            seen[key] = found = values_of(with_inputs(node, inputs))
+        return found if found[0].node is not node else None
 
     return rewrite(outputs, replace)
+
+
+def _attributes(node: Node):
+    """What tells attributes apart: their values, in the record's order."""
+    for name in node.op.float_params:
+        value = node.attrs[name]
+        if value == 0 or type(value) is tuple:
+            return (repr(node.attrs),)  # tells 0.0 from -0.0, which compare equal
+    return node.attrs.values()

@@ -5,33 +5,43 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...engine.error import InvalidValue
-from ..graph import Node, Value, variable, with_inputs
+from ..graph import Node, Value, values_of, variable, with_inputs
+
+AGAIN = "__again__"  # the mark, among a node's `extra`, of what recomputation added
 
 
 def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
     """The operator nodes that outputs need when `given` values are known, in the order of the
-    graph.
+    graph; but what is computed again comes after all else that its reader waits for, so that it is
+    held for a short time.
 
     An operator that writes an input stays if anything reads one of its outputs. Raises ValueError
     for a variable that is needed but not given.
     """
     given = set(given)
-    order, done = [], set()
-    for value in outputs:
-        stack = [(value, False)]
-        while stack:
-            v, ready = stack.pop()
-            if ready:
-                order.append(v.node)
-                continue
-            if v in given or v.node in done:
-                continue
-            if v.node.op is None:
-                raise InvalidValue(f"variable {v.node.name!r} is not among the program's inputs")
-            done.add(v.node)
-            stack.append((v, True))
-            stack.extend((x, False) for x in reversed(v.node.inputs))
+    order: list[Node] = []
+    done: set[Node] = set()
+    stack: list[Node | None] = [v.node for v in outputs if v not in given]
+    stack.reverse()
+    while stack:
+        node = stack.pop()
+        if node is None:  # stands on a node whose inputs are all in the order now
+            order.append(stack.pop())
+        elif node not in done:
+            if node.op is None:
+                raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
+            done.add(node)
+            stack += (node, None)
+            inputs = node.inputs
+            if any([_again(v) for v in inputs]):
+                inputs = sorted(inputs, key=_again)
+            stack += [v.node for v in reversed(inputs) if v.node not in done and v not in given]
     return order
+
+
+def _again(v: Value) -> bool:
+    extra = v.node.extra
+    return extra is not None and AGAIN in extra
 
 
 def cut(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], list[Value]]:
@@ -39,7 +49,9 @@ def cut(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], 
     of `given`)."""
     new = {v: v if v.node.op is None else variable("given", v.type) for v in given}
     for node in live(outputs, given):
-        kept = with_inputs(node, [new[v] for v in node.inputs])
-        for i in range(len(node.types)):
-            new.setdefault(Value(node, i), Value(kept, i))
-    return [new[v] for v in outputs], [new[v] for v in given]
+        inputs = [new.get(v, v) for v in node.inputs]
+        kept = with_inputs(node, inputs)
+        if kept is not node:
+            for i, v in enumerate(values_of(kept)):
+                new.setdefault(Value(node, i), v)
+    return [new.get(v, v) for v in outputs], [new[v] for v in given]

@@ -24,16 +24,20 @@ def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any
     effects = Effects(order)
     fixed: set[Node] = set()
     for node in order:
+        if node.op is None or node.inputs and node.inputs[0].node not in fixed:
+            continue
         if (
-            node.op is not None
+            all(v.node in fixed for v in node.inputs)
             and node not in effects.held
             and not node.op.is_random(node.attrs)
-            and all(v.node in fixed for v in node.inputs)
+            and not node.has_numbers
             and sum(spec(t.shape, t.dtype, device).nbytes for t in node.types) <= LIMIT_BYTES
         ):
             fixed.add(node)
     # a source that is itself an output would only be copied instead of filled
     fixed -= {v.node for v in outputs if not v.node.inputs}
+    if not fixed:
+        return list(outputs), {}
     wanted = {v for n in order if n not in fixed for v in n.inputs if v.node in fixed}
     wanted.update(v for v in outputs if v.node in fixed)
     if not wanted:

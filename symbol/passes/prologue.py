@@ -30,6 +30,7 @@ def split_prologue(
             node.inputs
             and node not in effects.held
             and not node.op.is_random(node.attrs)
+            and not node.has_numbers
             and all(v.node in known or v.node in first for v in node.inputs)
         ):
             first.add(node)

@@ -455,7 +455,7 @@ static void rule_programs(void)
     pl_profiler_set(1);
     uintptr_t in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
     for (int i = 0; i < 3; i++)
-        CHECK(pl_program_run(p, in, out, 5) == PL_OK);
+        CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
     pl_program_free(p);
     CHECK(value_of(out[0]) == 366.5);         /* in[1]: 2, 19, 121 */
     CHECK(wait_read(out[1]) == PL_OK);
@@ -481,7 +481,7 @@ static void rule_program_error(void)
     uintptr_t bad = plan_of(fails_run, 0, 0, 0), out = 0;
     pl_slot slot = {PL_SLOT_OUTPUT, 0, 0};
     uintptr_t p = pl_program_new(0, NULL, 1, one_double, 1, &bad, &slot, NULL, 0, 0, 0, 0, "program");
-    CHECK(pl_program_run(p, NULL, &out, 9) == PL_OK && wait_read(out) == PL_FAILED);
+    CHECK(pl_program_run(p, NULL, &out, NULL, 9) == PL_OK && wait_read(out) == PL_FAILED);
     CHECK(strcmp(pl_error_name(), "kernel") == 0 && pl_error_location() == 9);
     pl_array_free(out);
     pl_plan_free(bad);
@@ -600,7 +600,7 @@ static bool memory_scenario(void)
         good &= (p = small_program(add, scale, random)) && (sum = pl_invoke2(add, in[0], in[1]));
         good &= (view = pl_array_view(in[0], 0)) != 0;
         if (p) {
-            good &= pl_program_run(p, in, out, -1) == PL_OK;
+            good &= pl_program_run(p, in, out, NULL, -1) == PL_OK;
             CHECK(!out[0] == !out[1]);
         }
         uintptr_t poisoned = pl_invoke1(bad, in[0], 0);

@@ -95,7 +95,7 @@ def test_programs_record_their_instructions_inside(trace):
         b"outer",
     )
     out = ffi.new("uintptr_t[1]")
-    assert lib.pl_program_run(program, ffi.NULL, out, -1) == 0
+    assert lib.pl_program_run(program, ffi.NULL, out, ffi.NULL, -1) == 0
     engine.wait(out[0])
     engine.waitall()
     events = trace()

@@ -1,0 +1,54 @@
+"""Times one workload in this process and prints one JSON line: what every with_*.py script ends
+with."""
+
+import json
+import resource
+import statistics
+import sys
+import time
+
+WARM_UP = 5
+
+
+def nothing():
+    pass
+
+
+def time_workload(workloads, sync=nothing, settle=nothing):
+    """Runs the workload that the command line names: `script NAME SECONDS`.
+
+    workloads: name -> function that makes a step, a function without arguments; or (step, calls in
+    one step). sync: waits until all steps are done. settle: waits for background compilation.
+    Prints seconds a call (median over repeats), seconds to the first result, peak MiB.
+    """
+    name, seconds = sys.argv[1], float(sys.argv[2])
+    if name not in workloads:
+        print(json.dumps(None))
+        return
+    made = workloads[name]()
+    step, calls = made if isinstance(made, tuple) else (made, 1)
+
+    def timed(n):
+        start = time.perf_counter()
+        for _ in range(n):
+            step()
+        sync()
+        return (time.perf_counter() - start) / n
+
+    first = timed(1)
+    timed(WARM_UP)
+    settle()
+    timed(1)
+    n = max(1, int(seconds / 10 / max(timed(1), 1e-7)))
+    times, end = [], time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 3:
+        times.append(timed(n))
+    print(
+        json.dumps(
+            {
+                "seconds": statistics.median(times) / calls,
+                "first_seconds": first / calls,
+                "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+            }
+        )
+    )

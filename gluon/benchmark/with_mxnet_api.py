@@ -1,0 +1,184 @@
+"""The workloads on the MXNet API: the same lines run on plait and on Apache MXNet.
+
+usage: with_mxnet_api.py WORKLOAD SECONDS MODULE
+"""
+
+import importlib
+import sys
+
+import numpy as np
+from timing import time_workload
+
+mx = importlib.import_module(sys.argv[3])
+nd, gluon, autograd, nn = mx.nd, mx.gluon, mx.autograd, mx.gluon.nn
+rng = np.random.RandomState(0)
+
+
+class Chain(gluon.HybridBlock):
+    def hybrid_forward(self, F, x):
+        for _ in range(50):
+            x = F.relu(x * 1.01 + 0.1)
+        return x
+
+
+class Gelu(gluon.HybridBlock):
+    def hybrid_forward(self, F, x, y):
+        z = x * y + x
+        return 0.5 * z * (1 + F.tanh(0.79788456 * (z + 0.044715 * z * z * z)))
+
+
+class LanguageModel(gluon.HybridBlock):
+    def __init__(self, layer, vocabulary=5000, hidden=256):
+        super().__init__()
+        with self.name_scope():
+            self.embedding = nn.Embedding(vocabulary, hidden)
+            self.layer = layer(hidden, 2, input_size=hidden)
+            self.out = nn.Dense(vocabulary, flatten=False, in_units=hidden)
+
+    def hybrid_forward(self, F, x):
+        return self.out(self.layer(self.embedding(x)))
+
+
+class EncoderLayer(gluon.HybridBlock):
+    def __init__(self, width, n_heads):
+        super().__init__()
+        self.n_heads, self.scale = n_heads, (width / n_heads) ** -0.5
+        with self.name_scope():
+            self.qkv = nn.Dense(3 * width, flatten=False, in_units=width)
+            self.join = nn.Dense(width, flatten=False, in_units=width)
+            self.wide = nn.Dense(4 * width, flatten=False, in_units=width)
+            self.narrow = nn.Dense(width, flatten=False, in_units=4 * width)
+            self.norm_1, self.norm_2 = (nn.LayerNorm(in_channels=width) for _ in range(2))
+            self.act = nn.GELU()
+
+    def hybrid_forward(self, F, x):
+        def heads(t):  # (batch, length, width) -> (batch * heads, length, width / heads)
+            t = F.reshape(t, shape=(0, 0, self.n_heads, -1))
+            return F.reshape(F.transpose(t, axes=(0, 2, 1, 3)), shape=(-3, 0, 0))
+
+        q, k, v = (heads(t) for t in F.split(self.qkv(x), 3, axis=-1))
+        weights = F.softmax(F.batch_dot(q, k, transpose_b=True) * self.scale, axis=-1)
+        y = F.reshape(F.batch_dot(weights, v), shape=(-4, -1, self.n_heads, 0, 0))
+        y = F.reshape(F.transpose(y, axes=(0, 2, 1, 3)), shape=(0, 0, -3))
+        x = self.norm_1(x + self.join(y))
+        return self.norm_2(x + self.narrow(self.act(self.wide(x))))
+
+
+class Transformer(gluon.HybridBlock):
+    def __init__(self, vocabulary=5000, width=256, n_layers=4):
+        super().__init__()
+        with self.name_scope():
+            self.embedding = nn.Embedding(vocabulary, width)
+            self.body = nn.HybridSequential()
+            with self.body.name_scope():
+                for _ in range(n_layers):
+                    self.body.add(EncoderLayer(width, 4))
+            self.out = nn.Dense(vocabulary, flatten=False, in_units=width)
+
+    def hybrid_forward(self, F, x):
+        return self.out(self.body(self.embedding(x)))
+
+
+def mlp():
+    net = nn.HybridSequential()
+    net.add(nn.Dense(128, activation="relu"), nn.Dense(64, activation="relu"), nn.Dense(10))
+    return net
+
+
+def lenet():
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(20, 5, activation="relu"), nn.MaxPool2D(2, 2))
+    net.add(nn.Conv2D(50, 5, activation="relu"), nn.MaxPool2D(2, 2), nn.Flatten())
+    net.add(nn.Dense(500, activation="relu"), nn.Dense(10))
+    return net
+
+
+def zoo(name):
+    return lambda: gluon.model_zoo.vision.get_model(name, classes=1000)
+
+
+def images(*shape):
+    return lambda: nd.array(rng.rand(*shape).astype("float32"))
+
+
+def tokens(*shape):
+    return lambda: nd.array(rng.randint(0, 5000, shape).astype("float32"))
+
+
+def ready(make, hybrid=True):
+    net = make()
+    net.initialize(mx.init.Xavier())
+    if hybrid:
+        net.hybridize(static_alloc=True, static_shape=True)
+    return net
+
+
+def add(n):
+    def make():
+        a, b = nd.ones((n, n)), nd.ones((n, n))
+        return lambda: [a + b for _ in range(100)], 100
+
+    return make
+
+
+def forward(make_net, data, hybrid=True):
+    def make():
+        net, x = ready(make_net, hybrid), data()
+        return lambda: net(x)
+
+    return make
+
+
+def gelu():
+    net = ready(Gelu)
+    x, y = images(1 << 22)() - 0.5, images(1 << 22)() - 0.5
+    return lambda: net(x, y)
+
+
+def training(make_net, data, labels, hybrid=True, optimizer="sgd"):
+    def make():
+        net, x, y = ready(make_net, hybrid), data(), labels()
+        loss_of = gluon.loss.SoftmaxCrossEntropyLoss()
+        if hybrid:
+            loss_of.hybridize()
+        settings = {"learning_rate": 0.01}
+        if optimizer == "sgd":
+            settings["momentum"] = 0.9
+        trainer = gluon.Trainer(net.collect_params(), optimizer, settings)
+
+        def step():
+            with autograd.record():
+                loss = loss_of(net(x), y)
+            loss.backward()
+            trainer.step(x.shape[0])
+
+        return step
+
+    return make
+
+
+def classes(n, batch):
+    return lambda: nd.array(rng.randint(0, n, batch).astype("float32"))
+
+
+WORKLOADS = {
+    "eager_add_4": add(4),
+    "eager_add_64": add(64),
+    "chain_eager": forward(Chain, lambda: nd.ones((32, 32)), hybrid=False),
+    "chain_hybrid": forward(Chain, lambda: nd.ones((32, 32))),
+    "gelu_4m": gelu,
+    "mlp_train_eager": training(mlp, images(64, 784), classes(10, 64), hybrid=False),
+    "mlp_train_hybrid": training(mlp, images(64, 784), classes(10, 64)),
+    "lenet_train": training(lenet, images(64, 1, 28, 28), classes(10, 64)),
+    "resnet18_infer_b1": forward(zoo("resnet18_v1"), images(1, 3, 224, 224)),
+    "resnet50_infer_b1": forward(zoo("resnet50_v1"), images(1, 3, 224, 224)),
+    "mobilenetv2_infer_b1": forward(zoo("mobilenetv2_1.0"), images(1, 3, 224, 224)),
+    "resnet18_infer_b5": forward(zoo("resnet18_v1"), images(5, 3, 200, 216)),
+    "resnet18_train_b8": training(zoo("resnet18_v1"), images(8, 3, 224, 224), classes(1000, 8)),
+    "lstm_train": training(lambda: LanguageModel(gluon.rnn.LSTM), tokens(35, 20), tokens(35, 20)),
+    "gru_train": training(lambda: LanguageModel(gluon.rnn.GRU), tokens(23, 13), tokens(23, 13)),
+    "transformer_infer": forward(Transformer, tokens(8, 128)),
+    "transformer_infer_odd": forward(Transformer, tokens(3, 77)),
+    "transformer_train": training(Transformer, tokens(8, 128), tokens(8, 128), optimizer="adam"),
+}
+time_workload(WORKLOADS, nd.waitall, getattr(mx, "wait_compiled", nd.waitall))

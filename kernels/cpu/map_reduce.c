@@ -1,0 +1,264 @@
+/* A generated loop whose outputs are reduced as they are computed: a block of values stays in the L1 cache between the
+ * loop and the reduction. The order of additions depends on shapes alone, never on the number of threads.
+ *
+ *     rows     the innermost dimension is reduced: runs of a row go to one number
+ *     columns  it is kept: rows are added to a tile of numbers
+ */
+#include "simd.h"
+#include "blocks.h"
+#include "reduce_methods.h"
+
+enum { CHUNK = 32768, MAX_CHUNKS = 64, LEAST_ROWS = 64 };
+
+typedef struct {
+    const plk_map_reduce *p;
+    const method *methods[PLK_MAX_RESULTS];          /* NULL: the output is stored whole */
+    int64_t n_reduced;                               /* product of reduced_shape */
+} plan;
+
+typedef struct {
+    plk_blocks b;
+    double acc[PLK_MAX_RESULTS][BLOCK];
+    uint64_t values[PLK_MAX_RESULTS][BLOCK + PAD];   /* what the loop gives, before it is reduced */
+} worker;
+
+static int is_f64(const plan *m, int k) { return m->p->map.out_dtype[k] == PLK_F64; }
+
+static void worker_begin(worker *w, const plan *m, const plk_job *j)
+{
+    blocks_begin(&w->b, j);
+    for (int k = 0; k < m->p->map.n_out; k++)
+        w->b.apart[k] = m->methods[k] ? w->values[k] : NULL;
+}
+
+static void store(const plan *m, const plk_job *j, int k, int64_t at, double v)
+{
+    const plk_pointwise *map = &m->p->map;
+    void *y = j->bufs[map->n_in + k];
+    v *= m->p->scale[k];
+    if (m->p->root[k])
+        v = sqrt(v);
+    if (map->out_dtype[k] == PLK_F32) {
+        ((float *)y)[at] = (float)v;
+    } else if (map->out_dtype[k] == PLK_F64) {
+        ((double *)y)[at] = v;
+    } else {
+        float single = (float)v;
+        convert(PLK_F32, &single, map->out_dtype[k], (uint16_t *)y + at, 1);
+    }
+}
+
+static int64_t base_of(const plan *m, int64_t kept)
+{
+    return offset_of(kept, m->p->n_kept, m->p->kept_shape, m->p->kept_strides);
+}
+
+static int64_t reduced_offset(const plan *m, int64_t r)
+{
+    return offset_of(r, m->p->n_reduced, m->p->reduced_shape, m->p->reduced_strides);
+}
+
+/* Adds the elements [at, at + n) to acc[k][0]. */
+static void add_run(worker *w, const plan *m, int64_t at, int64_t n)
+{
+    for (int64_t end = at + n, some; at < end; at += some) {
+        some = blocks_next(&w->b, at, end);
+        blocks_run(&w->b, at, some);
+        for (int k = 0; k < m->p->map.n_out; k++)
+            if (m->methods[k])
+                w->acc[k][0] = m->methods[k]->merge(w->acc[k][0], m->methods[k]->run(w->values[k], some));
+    }
+}
+
+static void start(worker *w, const plan *m, int64_t width)
+{
+    for (int k = 0; k < m->p->map.n_out; k++)
+        for (int64_t i = 0; m->methods[k] && i < width; i++)
+            w->acc[k][i] = m->methods[k]->start;
+}
+
+/* Short rows side by side: as many as fit are computed at once. */
+static void short_rows(worker *w, const plan *m, const plk_job *j, int64_t begin, int64_t end)
+{
+    int64_t length = m->p->run, per = BLOCK / length;
+    for (int64_t row = begin; row < end; row += per) {
+        int64_t n = per < end - row ? per : end - row;
+        for (int64_t done = 0, some; done < n; done += some) {
+            some = w->b.by_row ? 1 : n;
+            blocks_run(&w->b, (row + done) * length, some * length);
+            for (int k = 0; k < m->p->map.n_out; k++)
+                for (int64_t i = 0; m->methods[k] && i < some; i++) {
+                    const char *v = (const char *)w->values[k] + (size_t)(i * length) * (is_f64(m, k) ? 8 : 4);
+                    store(m, j, k, row + done + i, m->methods[k]->run(v, length));
+                }
+        }
+    }
+}
+
+static int run_rows(const plan *m, const plk_job *j, int n_threads)
+{
+    const plk_map_reduce *p = m->p;
+    int64_t inner = p->map.ndim ? p->map.shape[p->map.ndim - 1] : 1, length = m->n_reduced * p->run;
+    int side_by_side = p->n_reduced == 0 && p->n_kept <= 1 && p->run <= BLOCK / 2 &&
+                       (p->run == inner || inner < LONG_ROW);
+    int64_t n_chunks = p->n_results >= MAX_CHUNKS ? 1 : (length + CHUNK - 1) / CHUNK;
+    n_chunks = n_chunks * p->n_results > 4 * MAX_CHUNKS ? 4 * MAX_CHUNKS / p->n_results : n_chunks;
+    n_chunks = n_chunks < 1 ? 1 : n_chunks;
+    int64_t units = p->n_results * n_chunks;
+    int n_out = p->map.n_out, failed = 0;
+    double *parts = malloc(sizeof(double) * (size_t)n_out * (size_t)units);
+    if (!parts)
+        return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+        worker *w = pl_scratch(sizeof *w);
+        if (!w) {
+#pragma omp atomic write
+            failed = 1;
+        } else {
+            worker_begin(w, m, j);
+        }
+        int ok = w != NULL;
+        if (side_by_side && n_chunks == 1) {
+#pragma omp for
+            for (int64_t part = 0; part < MAX_CHUNKS; part++) {
+                int64_t begin, end;
+                plk_share(p->n_results, 1, (int)part, MAX_CHUNKS, &begin, &end);
+                if (ok)
+                    short_rows(w, m, j, begin, end);
+            }
+        } else {
+#pragma omp for
+            for (int64_t u = 0; u < units; u++) {
+                if (!ok)
+                    continue;
+                int64_t base = base_of(m, u / n_chunks), begin, end;
+                int chunk = (int)(u % n_chunks);
+                start(w, m, 1);
+                if (m->n_reduced == 1) {
+                    plk_share(p->run, w->b.step, chunk, (int)n_chunks, &begin, &end);
+                    add_run(w, m, base + begin, end - begin);
+                } else {
+                    plk_share(m->n_reduced, 1, chunk, (int)n_chunks, &begin, &end);
+                    for (int64_t r = begin; r < end; r++)
+                        add_run(w, m, base + reduced_offset(m, r), p->run);
+                }
+                for (int k = 0; k < n_out; k++)
+                    parts[u * n_out + k] = w->acc[k][0];
+            }
+#pragma omp for
+            for (int64_t o = 0; o < p->n_results; o++)
+                for (int k = 0; k < n_out; k++) {
+                    if (!m->methods[k])
+                        continue;
+                    double v = parts[o * n_chunks * n_out + k];
+                    for (int64_t c = 1; c < n_chunks; c++)
+                        v = m->methods[k]->merge(v, parts[(o * n_chunks + c) * n_out + k]);
+                    store(m, j, k, o, v);
+                }
+        }
+    }
+    free(parts);
+    return failed ? pl_fail(PL_ENOMEM, "out of memory for the blocks of a reduction") : PL_OK;
+}
+
+/* Rows [begin, end) of one tile of columns, added to acc. */
+static void add_columns(worker *w, const plan *m, int64_t base, int64_t first, int64_t width, int64_t begin, int64_t end)
+{
+    const plk_map_reduce *p = m->p;
+    int last = p->n_reduced - 1;
+    int side_by_side = !w->b.by_row && last >= 0 && p->reduced_strides[last] == w->b.inner;
+    int64_t per = side_by_side ? BLOCK / w->b.inner : 1;
+    for (int64_t r = begin, n; r < end; r += n) {
+        n = end - r < per ? end - r : per;
+        if (n > 1) {
+            int64_t left = p->reduced_shape[last] - r % p->reduced_shape[last];
+            n = n < left ? n : left;
+        }
+        blocks_run(&w->b, base + reduced_offset(m, r) + first, n * width);
+        for (int k = 0; k < p->map.n_out; k++)
+            for (int64_t i = 0; m->methods[k] && i < n; i++)
+                m->methods[k]->rows(w->acc[k], (const char *)w->values[k] + (size_t)(i * width) * (is_f64(m, k) ? 8 : 4),
+                                    width);
+    }
+}
+
+static int run_columns(const plan *m, const plk_job *j, int n_threads)
+{
+    const plk_map_reduce *p = m->p;
+    int64_t inner = p->map.ndim ? p->map.shape[p->map.ndim - 1] : 1;
+    int64_t tile = inner < BLOCK ? inner : BLOCK, tiles = (inner + tile - 1) / tile;
+    int64_t outer = p->n_results / inner, n_chunks = m->n_reduced / LEAST_ROWS, enough = 16 / (outer * tiles);
+    n_chunks = n_chunks < enough ? n_chunks : enough;
+    n_chunks = n_chunks < 1 ? 1 : n_chunks;
+    int n_out = p->map.n_out, failed = 0;
+    size_t n_parts = n_chunks > 1 ? (size_t)(n_chunks * n_out * p->n_results) : 0;
+    double *parts = n_parts ? malloc(n_parts * sizeof(double)) : NULL;
+    if (n_parts && !parts)
+        return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+        worker *w = pl_scratch(sizeof *w);
+        if (!w) {
+#pragma omp atomic write
+            failed = 1;
+        } else {
+            worker_begin(w, m, j);
+        }
+#pragma omp for
+        for (int64_t u = 0; u < outer * tiles * n_chunks; u++) {
+            if (!w)
+                continue;
+            int64_t o = u / n_chunks / tiles, first = u / n_chunks % tiles * tile, begin, end, chunk = u % n_chunks;
+            int64_t width = inner - first < tile ? inner - first : tile, at = o * inner + first;
+            plk_share(m->n_reduced, 1, (int)chunk, (int)n_chunks, &begin, &end);
+            start(w, m, width);
+            add_columns(w, m, base_of(m, o), first, width, begin, end);
+            for (int k = 0; k < n_out; k++) {
+                if (!m->methods[k])
+                    continue;
+                if (parts)
+                    memcpy(parts + ((chunk * n_out + k) * p->n_results + at), w->acc[k], (size_t)width * sizeof(double));
+                else
+                    for (int64_t i = 0; i < width; i++)
+                        store(m, j, k, at + i, w->acc[k][i]);
+            }
+        }
+    }
+    for (int k = 0; parts && !failed && k < n_out; k++)
+        for (int64_t i = 0; m->methods[k] && i < p->n_results; i++) {
+            double v = parts[k * p->n_results + i];
+            for (int64_t c = 1; c < n_chunks; c++)
+                v = m->methods[k]->merge(v, parts[(c * n_out + k) * p->n_results + i]);
+            store(m, j, k, i, v);
+        }
+    free(parts);
+    return failed ? pl_fail(PL_ENOMEM, "out of memory for the blocks of a reduction") : PL_OK;
+}
+
+/* bufs: inputs, outputs.  scalars: the expression's. */
+PLK_KERNEL(plk_map_reduce_run)
+{
+    const plk_map_reduce *p = params;
+    plan m = {.p = p, .n_reduced = 1};
+    plk_job j;
+    plk_apart apart;
+    int64_t n_reduced[PLK_MAX_RESULTS];
+    if (p->map.n == 0)
+        return pl_fail(PL_EINVAL, "a reduction of nothing has no fused kernel");
+    if (job_begin(&j, &p->map, bufs, scalars) != PL_OK)
+        return PL_EINVAL;
+    for (int k = 0; k < p->map.n_out; k++) {
+        n_reduced[k] = p->kind[k] < 0 ? 0 : p->n_results;
+        if (p->kind[k] >= 0)
+            m.methods[k] = (is_f64(&m, k) ? methods_f64 : methods_f32) + p->kind[k];
+    }
+    for (int d = 0; d < p->n_reduced; d++)
+        m.n_reduced *= p->reduced_shape[d];
+    if (apart_begin(&apart, &j, n_reduced) != PL_OK)
+        return PL_ENOMEM;
+    int n_threads = pl_threads(p->map.work);
+    int status = p->inner_reduced ? run_rows(&m, &j, n_threads) : run_columns(&m, &j, n_threads);
+    apart_end(&apart, &p->map, bufs);
+    return status;
+}

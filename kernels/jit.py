@@ -1,0 +1,215 @@
+"""Compiles C functions while the program runs, by the system's C compiler, into a cache on disk.
+
+    source -> key (source, headers, compiler, flags) -> CACHE/plait/kernels/KEY.so -> address
+
+The cache may be shared by processes: files appear by renaming. It is ours alone: a folder or file
+that others own or may write is not used. A file ends with the digest of what stands before, so that
+a damaged one is made again. Without a compiler nothing here raises; there are just no functions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ..engine import lib
+from ..engine.settings import cache_home, get
+from .generate import CPU, ISAS
+
+HEADERS = ("half.h", "vecmath.h", "generated/trig_table.h")
+HEAD = "#include <stdint.h>\n" + f'#include "{HEADERS[0]}"\n'
+FUNCTION = "plk_compiled"  # the name that every source defines
+FLAGS = (
+    "-std=gnu11 -O3 -fPIC -shared -w -fno-math-errno -fno-trapping-math -fwrapv"
+    " -fno-strict-aliasing -ffp-contract=off"
+).split()
+MAX_CACHE_BYTES = 64 << 20  # beyond it the files used longest ago go, down to three quarters
+SECONDS = 60  # for one compilation
+DIGEST_BYTES = hashlib.sha256().digest_size
+
+log = logging.getLogger(__name__)
+_lock = threading.Lock()
+_loaded: dict[str, int] = {}  # key -> address; 0: it cannot be compiled here
+_libraries: list = []  # never unloaded: plans point into them
+
+
+def function(source: str) -> int:
+    """The address of the function FUNCTION of a C source, compiled now if need be; 0 where that
+    cannot be done. Thread-safe."""
+    compile_all([source])
+    key = _key(source)
+    return _loaded.get(key, 0) if key else 0
+
+
+def ready(source: str) -> bool:
+    """Is the function at hand without compiling?"""
+    key = _key(source)
+    return bool(key) and (bool(_loaded.get(key)) or _open(key))
+
+
+def compile_all(sources: Iterable[str]) -> None:
+    """Compiles those sources that are neither loaded nor on disk, as many at a time as there are
+    processors. Never raises for a source that fails: `function` gives 0 for it."""
+    wanted = {_key(s): s for s in sources}
+    wanted.pop("", None)
+    missing = [(k, s) for k, s in wanted.items() if k not in _loaded and not _open(k)]
+    if len(missing) > 1:
+        with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as pool:
+            list(pool.map(lambda item: _compile(*item), missing))
+    elif missing:
+        _compile(*missing[0])
+
+
+# ---- compiler ------------------------------------------------------------------------------------
+
+
+@functools.cache
+def compiler() -> tuple[str, str] | None:
+    """(path, version) of the C compiler, or None; says so once where there is none."""
+    named = get("PLAIT_CC")
+    if named == "none":
+        return None
+    for name in [named] if named else ["cc", "gcc", "clang"]:
+        path = shutil.which(name)
+        if path:
+            try:
+                version = subprocess.run(
+                    [path, "--version"], capture_output=True, timeout=SECONDS, check=True
+                )
+                return path, version.stdout.decode(errors="replace")
+            except (OSError, subprocess.SubprocessError):
+                continue
+    log.warning("no C compiler found: pointwise operators stay unfused")
+    return None
+
+
+def _flags() -> list[str]:
+    isa = {lib.PLK_BASELINE: "baseline", lib.PLK_AVX2: "avx2", lib.PLK_AVX512: "avx512"}
+    named = ISAS[isa[lib.plk_isa_get()]]
+    return [*FLAGS, *(f"-m{feature}" for feature in named.split(",") if feature)]
+
+
+@functools.cache
+def _headers() -> bytes:
+    return b"\0".join((CPU / h).read_bytes() for h in HEADERS)
+
+
+def _key(source: str) -> str:
+    """The name of a source's file; "" without a compiler."""
+    cc = compiler()
+    if cc is None:
+        return ""
+    parts = [source.encode(), _headers(), repr(cc).encode(), repr(_flags()).encode()]
+    return hashlib.sha256(b"\0".join(hashlib.sha256(p).digest() for p in parts)).hexdigest()
+
+
+def _compile(key: str, source: str) -> None:
+    """Puts a source's library into the cache and loads it; notes the failure otherwise."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="new-", dir=folder()) as work:
+            given, made = Path(work, "group.c"), Path(work, "group.so")
+            given.write_text(HEAD + source)
+            command = [str(compiler()[0]), *_flags(), f"-I{CPU}", str(given), "-o", str(made)]
+            done = subprocess.run(
+                [*command, "-lm"], capture_output=True, timeout=SECONDS, stdin=subprocess.DEVNULL
+            )
+            if done.returncode:
+                raise OSError(done.stderr.decode(errors="replace")[-2000:])
+            code = made.read_bytes()
+            made.write_bytes(code + hashlib.sha256(code).digest())
+            os.replace(made, folder() / f"{key}.so")
+        _trim()
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+        _fail(key, error)
+        return
+    if not _open(key):
+        _fail(key, "the library that was made cannot be loaded")
+
+
+def _fail(key: str, why) -> None:
+    with _lock:
+        first = 0 not in _loaded.values()
+        _loaded.setdefault(key, 0)
+    if first:
+        log.warning("a fused kernel cannot be compiled, its operators stay unfused: %s", why)
+
+
+# ---- cache ---------------------------------------------------------------------------------------
+
+
+@functools.cache
+def folder() -> Path:
+    """The cache: a folder that only we may enter; a temporary one where that cannot be had."""
+    path = Path(cache_home(), "plait", "kernels")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        if _private(path, stat.S_ISDIR) and os.access(path, os.W_OK | os.X_OK):
+            return path
+        log.warning("%s is not ours alone: kernels are compiled for this process only", path)
+    except OSError:
+        pass
+    return Path(_temporary().name)
+
+
+@functools.cache
+def _temporary() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(prefix="plait-")
+
+
+def _private(path: Path, is_kind) -> bool:
+    """Is it of that kind, ours, and closed to the writes of others (a folder: to their looks)?"""
+    info = path.lstat()
+    closed = 0o077 if is_kind is stat.S_ISDIR else 0o022
+    return is_kind(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & closed
+
+
+def _open(key: str) -> bool:
+    """Loads a library from the cache; a damaged one is removed."""
+    path = folder() / f"{key}.so"
+    try:
+        if not _private(path, stat.S_ISREG):
+            return False
+        data = path.read_bytes()
+        if hashlib.sha256(data[:-DIGEST_BYTES]).digest() != data[-DIGEST_BYTES:]:
+            path.unlink()
+            return False
+        library = ctypes.CDLL(str(path))
+        address = ctypes.cast(getattr(library, FUNCTION), ctypes.c_void_p).value
+        os.utime(path)
+    except (AttributeError, OSError):
+        return False
+    with _lock:
+        _libraries.append(library)
+        _loaded[key] = address or 0
+    return True
+
+
+def _trim() -> None:
+    """Removes the files used longest ago when the cache has grown too large."""
+    files = []
+    for path in folder().glob("*.so"):
+        try:
+            info = path.stat()
+        except OSError:  # another process was faster
+            continue
+        files.append((info.st_mtime, info.st_size, path))
+    total = sum(size for _, size, _ in files)
+    if total <= MAX_CACHE_BYTES:
+        return
+    for _, size, path in sorted(files):
+        if total <= MAX_CACHE_BYTES * 3 // 4:
+            break
+        path.unlink(missing_ok=True)
+        total -= size

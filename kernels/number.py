@@ -1,0 +1,90 @@
+"""Numbers of a program that are known when it runs: they stand for a dynamic parameter's value."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+
+
+class UnknownNumber(Exception):
+    """Something asked for the value of a number that is not known yet."""
+
+
+class Number:
+    """The k-th number of a program's caller, or what arithmetic made of such numbers.
+
+    Equal, for passes that compare attributes, only to the same expression: never to a constant.
+    """
+
+    __slots__ = ("_text", "of")
+
+    def __init__(self, text: str, of: Callable[[Sequence[float]], float]):
+        self._text, self.of = text, of
+
+    def __repr__(self):
+        return self._text
+
+    def __eq__(self, other):
+        return isinstance(other, Number) and self._text == other._text
+
+    def __hash__(self):
+        return hash(self._text)
+
+    def log(self) -> Number:
+        return Number(f"log({self})", lambda numbers: log(self.of(numbers)))
+
+    def _unknown(self, *_):
+        raise UnknownNumber(f"the number {self} is known only when the program runs")
+
+    __bool__ = __float__ = __int__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = _unknown
+
+
+def given(k: int) -> Number:
+    """The k-th number of the caller."""
+    return Number(f"n{k}", operator.itemgetter(k))
+
+
+def value_of(number, numbers: Sequence[float]) -> float:
+    """A Number, or a constant, as a float."""
+    return number.of(numbers) if isinstance(number, Number) else float(number)
+
+
+def as_float(value) -> float | Number:
+    """What a "float" parameter accepts."""
+    return value if isinstance(value, Number) else float(value)
+
+
+def log(x):
+    """The natural logarithm of a float, as C has it, or of a Number."""
+    if isinstance(x, Number):
+        return x.log()
+    return math.log(x) if x > 0 else -math.inf if x == 0 else math.nan
+
+
+def _divide(a: float, b: float) -> float:
+    if b:
+        return a / b
+    return math.nan if a == 0 or a != a else math.copysign(math.inf, a) * math.copysign(1, b)
+
+
+def _add_arithmetic() -> None:
+    def both(name, function):
+        def forward(self, other):
+            if not all(isinstance(x, (Number, float, int)) for x in (self, other)):
+                return NotImplemented
+            return Number(
+                f"{name}({self!r}, {other!r})",
+                lambda numbers: function(value_of(self, numbers), value_of(other, numbers)),
+            )
+
+        setattr(Number, f"__{name}__", forward)
+        setattr(Number, f"__r{name}__", lambda self, other: forward(other, self))
+
+    for name in ("add", "sub", "mul"):
+        both(name, getattr(operator, name))
+    both("truediv", _divide)
+    Number.__neg__ = lambda self: Number(f"neg({self})", lambda numbers: -self.of(numbers))
+
+
+_add_arithmetic()

@@ -1,0 +1,257 @@
+"""Backward programs: the tape below some heads as a structure, and the gradient program of a
+structure, cached and compiled by tiers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ..engine.error import MXNetError
+from ..kernels.number import UnknownNumber, given
+from ..symbol.graph import Builder, Node, Value, topological, variable
+from ..symbol.passes.gradient import gradient
+from ..symbol.passes.recompute import replayed
+from ..symbol.program import lower
+from ..symbol.tiers import submit
+from .tape import TapeNode, Variable, expand, keeps_input
+
+MAX_PROGRAMS = 512
+
+
+def reachable(entries, since: int = -1) -> list[TapeNode]:
+    """Nodes below tape entries recorded after `since`, in their order. Raises MXNetError where a
+    tape was freed."""
+    seen: set[TapeNode] = set()
+    stack = [e[0] for e in entries if e.__class__ is tuple and e[0].seq > since]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.entries is None:
+            raise MXNetError(
+                "Cannot differentiate node because it is not in a computational graph: its graph"
+                " was already used by an earlier backward\n  fix: backward(retain_graph=True) the"
+                " first time"
+            )
+        for e in node.entries:
+            if e.__class__ is tuple and e[0] not in seen and e[0].seq > since:
+                stack.append(e[0])
+    return sorted(seen, key=lambda n: n.seq)
+
+
+class TapeGraph:
+    """The tape below some heads, numbered.
+
+    structure: (plan, where its inputs come from, plan, ..., where the heads come from), equal for
+        tapes whose gradients the same program computes. Where from: None, the number of a variable,
+        (number of a node, output), and (variable, Spec) for a head that is a variable.
+    numbers: the dynamic parameters of all calls, which are inputs of that program.
+    """
+
+    def __init__(self, entries):
+        self.nodes = reachable(entries)
+        self._number = {n: i for i, n in enumerate(self.nodes)}
+        self.variables: dict[Variable, int] = {}
+        self.numbers: list[float] = []
+        parts: list = []
+        for node in self.nodes:
+            parts.append(node.plan)
+            self.numbers += node.scalars
+            parts.append(tuple([self._ref(e) for e in node.entries]))
+        heads = [self._ref(e) for e in entries]
+        parts.append(
+            tuple((h, e.array) if h.__class__ is int else h for h, e in zip(heads, entries))
+        )
+        self.structure = tuple(parts)
+
+    def _ref(self, entry):
+        if entry is None:
+            return None
+        if entry.__class__ is tuple:
+            return self._number[entry[0]], entry[1]
+        return self.variables.setdefault(entry, len(self.variables))
+
+
+class Translation:
+    """The graph of a structure.
+
+    heads: the values of its heads. nodes: all of the forward graph. variables: the value of each
+    variable. sources: where the array of a value is: ("input", node number, input index),
+    ("saved", node number, output index) or ("head", i). layouts: of values whose arrays are not
+    row-major.
+    """
+
+    def __init__(self, structure: tuple, numbers: Sequence[float] | None = None):
+        """numbers: of the calls; None leaves them open, as Numbers."""
+        self.sources: dict[Value, tuple] = {}
+        self.layouts: dict[Value, str] = {}
+        self.variables: dict[int, Value] = {}
+        made: list[Sequence[Value]] = []
+        first = 0
+        for k, (plan, refs) in enumerate(zip(structure[0:-1:2], structure[1:-1:2])):
+            inputs = []
+            for j, ref in enumerate(refs):
+                if ref.__class__ is tuple:
+                    value = made[ref[0]][ref[1]]
+                else:
+                    value = self.variables.get(ref) or variable(f"v{k}_{j}", plan.in_specs[j].type)
+                    if ref is not None:
+                        self.variables[ref] = value
+                if keeps_input(plan, j):  # never computed again, nor its side effects
+                    self.sources.setdefault(value, ("input", k, j))
+                inputs.append(value)
+            n = len(plan.scalars)
+            scalars = [given(first + i) for i in range(n)] if numbers is None else numbers[first:]
+            first += n
+            outputs, results = expand(plan, inputs, scalars[:n])
+            made.append(outputs)
+            self.sources.update((results[i], ("saved", k, i)) for i in plan.saved)
+            layouts = getattr(plan, "layouts", {})
+            self.layouts.update((results[i], layout) for i, layout in layouts.items())
+        self.heads: list[Value] = []
+        for i, (a, b) in enumerate(structure[-1]):
+            if b.__class__ is int:
+                self.heads.append(made[a][b])
+                continue
+            if a not in self.variables:
+                self.variables[a] = variable(f"head{i}", b.type)
+                self.sources[self.variables[a]] = ("head", i)
+            self.heads.append(self.variables[a])
+        self.nodes: set[Node] = set(topological([v for values in made for v in values]))
+
+
+class _Program:
+    """A gradient program and where its inputs are found on a tape of its structure.
+
+    written: which variables its outputs are the gradients of.
+    """
+
+    __slots__ = ("program", "seconds", "sources", "tier", "written")
+
+
+class Backward:
+    """The gradients of a structure: the program that serves now, and how to make a better one."""
+
+    def __init__(self, key: tuple, device):
+        self.key, self.device = key, device
+        self.hits, self._due = 0, 2
+        self.serving: _Program | None = None
+        self.interpreted = any(getattr(p, "python", False) for p in key[0][0:-1:2])
+
+    def __str__(self):
+        return "a backward program"
+
+    def use(self) -> _Program | None:
+        """The program for one more run; None where the gradients must be computed call by call: of
+        a Python function, or where they depend on the value of a number."""
+        if self.interpreted:
+            return None
+        if self.serving is None:
+            try:
+                self.serving = self._lower(self.key, 0)
+            except UnknownNumber:
+                self.interpreted = True
+                return None
+        hits = self.hits = self.hits + 1
+        if hits == self._due:
+            self._due = 0 if self.serving.tier or submit(self) else 2 * hits
+        return self.serving
+
+    def compile(self):
+        """The program for tapes as they will be when the forward graphs below have been swapped."""
+        key = better(self.key)
+        made = self._lower(key, 1)
+
+        def publish():
+            if key == self.key:
+                self.serving = made
+            else:
+                _programs.pop(self.key, None)
+                _programs.setdefault(key, Backward(key, self.device)).serving = made
+
+        return publish
+
+    def _lower(self, key: tuple, tier: int) -> _Program:
+        start = time.perf_counter()
+        structure, with_grad, reqs = key
+        made = _Program()
+        graph = Translation(structure)
+        outputs, made.written = gradients(graph, with_grad, reqs)
+        outputs, used = replayed(outputs, graph.sources, graph.nodes)
+        made.program = lower(
+            outputs,
+            list(used.values()),
+            self.device,
+            "backward",
+            tier=tier,
+            layouts={x: graph.layouts[v] for v, x in used.items() if v in graph.layouts},
+        )
+        made.sources, made.tier = [graph.sources[v] for v in used], tier
+        made.seconds = time.perf_counter() - start
+        return made
+
+
+def gradients(graph: Translation, with_grad, reqs) -> tuple[list[Value], list[int]]:
+    """(gradients of a structure's variables as reqs ask for them, which variables they belong to).
+    Adds the sources of head gradients and of gradients to add to.
+
+    The last variables come first: a program computes its outputs in their order, and each
+    layer's gradients must be done before those of the layers below, or their results pile up.
+    """
+    F = Builder()
+    grads_in = []
+    for i, (h, has_grad) in enumerate(zip(graph.heads, with_grad)):
+        grads_in.append(variable(f"dy{i}", h.type) if has_grad else None)
+        if has_grad:
+            graph.sources[grads_in[-1]] = ("head_grad", i)
+    variables = [graph.variables[i] for i in range(len(reqs))]
+    outputs, written = [], []
+    for i, (v, g) in enumerate(zip(variables, gradient(graph.heads, grads_in, variables))):
+        if g is None:
+            if reqs[i] == "add":
+                continue
+            g = F._zeros(shape=v.shape, dtype=v.dtype)
+        if reqs[i] == "add":
+            before = variable(f"grad{i}", g.type)
+            graph.sources[before] = ("grad", i)
+            g = F.broadcast_add(before, g)
+        written.append(i)
+        outputs.append(g)
+    return outputs[::-1], written[::-1]
+
+
+def better(key: tuple) -> tuple:
+    """The key of tapes on which each graph stands as its newest compilation."""
+    structure = list(key[0])
+    for k in range(0, len(structure) - 1, 2):
+        structure[k] = getattr(structure[k], "newer", None) or structure[k]
+    return (tuple(structure), *key[1:])
+
+
+_programs: dict[tuple, Backward] = {}
+
+
+def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple, device) -> _Program | None:
+    """The program for this tape, or None; see Backward.use."""
+    key = (tape.structure, with_grad, reqs)
+    found = _programs.get(key)
+    if found is None:
+        if len(_programs) >= MAX_PROGRAMS:
+            _programs.clear()
+        found = _programs[key] = Backward(key, device)
+    return found.use()
+
+
+def source(at: tuple, tape: TapeGraph, heads, head_grads, order):
+    """The array that a program's input stands for."""
+    kind, *at = at
+    if kind == "input":
+        return tape.nodes[at[0]].inputs[at[1]]
+    if kind == "saved":
+        return tape.nodes[at[0]].saved[at[1]]
+    if kind == "head":
+        return heads[at[0]]
+    if kind == "head_grad":
+        return head_grads[at[0]]
+    return order[at[0]].grad

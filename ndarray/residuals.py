@@ -1,0 +1,104 @@
+"""Residuals: which results of a forward graph are kept for its backward, and which are computed
+again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..engine.error import InvalidValue
+from ..symbol.graph import Node, Value, topological, variable
+from ..symbol.passes import recompute as how
+from ..symbol.passes.gradient import FLOATING, gradient
+
+default: bool | str = False  # `recompute` where nothing is said; compat may say "mirror"
+
+
+class Needs(NamedTuple):
+    """What the gradient of a graph reads of its forward: results, variables, and who reads them."""
+
+    results: list[Value]
+    variables: set[Node]
+    readers: dict[Value, list[Node]]
+
+
+def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node]) -> Needs:
+    """What backward reads if nothing is computed again. order: the nodes of the graph."""
+    heads = [v for v in outputs if v.dtype in FLOATING]
+    forward = set(order)
+    dys = [variable(f"dy{i}", h.type) for i, h in enumerate(heads)]
+    grads = [g for g in gradient(heads, dys, wrt) if g is not None]
+    found = Needs([], set(), {})
+    seen: set[Value] = set()
+
+    def read(v: Value) -> None:
+        if v not in seen:
+            seen.add(v)
+            if v.node not in forward:
+                stack.append(v)
+            elif v.node.op is None:
+                found.variables.add(v.node)
+            else:
+                found.results.append(v)
+
+    stack: list[Value] = []
+    for g in grads:
+        read(g)
+    while stack:
+        node = stack.pop().node
+        for v in node.inputs:
+            read(v)
+            if v.node in forward:
+                found.readers.setdefault(v, []).append(node)
+    return found
+
+
+def residuals(
+    outputs: Sequence[Value], wrt: Sequence[Value], tier: int = 0, recompute=False, bounds=()
+) -> list[Value]:
+    """Forward results that must be kept for backward; it computes what else it needs from them and
+    from the variables.
+
+    tier: 0 keeps all that the gradient reads, 1 computes again what costs nothing. recompute: see
+    HybridBlock.hybridize. bounds: results of the blocks. What random operators draw is always
+    kept.
+    """
+    order = topological(outputs)
+    need = needs(outputs, wrt, order)
+    again = _again(order, outputs, need, tier, recompute or default, bounds)
+    kept = dict.fromkeys(how.to_keep(need.results, again))
+    for node in order:
+        if node.op is not None and node.op.is_random(node.attrs):
+            first = 0 if node.op.again is None else 1
+            kept.update((Value(node, i), None) for i in range(first, len(node.types)))
+    return list(kept)
+
+
+def _again(order, outputs, need: Needs, tier: int, recompute, bounds) -> set[Node]:
+    again = how.mirrored(order, everything=recompute == "mirror")
+    if recompute is True:
+        return again | how.segments(order, outputs, need.results)
+    if recompute == "blocks":
+        return again | how.between(order, outputs, set(bounds))
+    if recompute and recompute != "mirror":
+        return again | how.within(order, outputs, need.results, recompute)
+    if tier:
+        again |= how.free_of_charge(order, need.results, need.readers, need.variables)
+    return again
+
+
+def checked(recompute):
+    """The argument recompute of hybridize. Raises ValueError for what it cannot be."""
+    fraction = type(recompute) in (int, float) and 0 < recompute <= 1
+    if recompute in (True, False, None, "blocks", "mirror") or fraction:
+        return recompute or False
+    raise InvalidValue(
+        'hybridize: recompute must be True, False, "blocks", "mirror" or a fraction of the'
+        f" residuals' memory above 0 and at most 1, got {recompute!r}"
+    )
+
+
+def free(kept: Sequence[Value], first: int) -> list[int]:
+    """Numbers of the residuals whose memory layout may be chosen, when they are numbered from
+    `first` on: not of random ones, which a replay reads as they are."""
+    return [i for i, v in enumerate(kept, first) if not v.node.op.is_random(v.node.attrs)]

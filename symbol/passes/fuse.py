@@ -1,0 +1,424 @@
+"""Pointwise fusion: neighbours that compute element by element become one `_fused` operator.
+
+Every node gets a level, nodes of one group the same, such that a value that leaves a group is read
+at a lower level only. Such levels exist only where no path leaves a group and comes back, so keeping
+them is all that it takes to make no cycle; and a node looks at its readers alone, so the pass takes
+time in proportion to the graph.
+
+    level 2     a ----- conv          walking from the outputs to the inputs, each node joins the
+                |         |           groups of its readers where levels and shapes allow it;
+    level 1     |       (relu)        groups that it joins become one
+                +---------+
+    level 0           (add)           (..) are one group when `a` is too: not here, conv reads it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, prod
+from typing import NamedTuple
+
+from ...kernels import jit
+from ...kernels.cpu.fused_table import is_reduction, prepare
+from ...kernels.fused import MAX_INPUTS, MAX_OUTPUTS, Group, Result, Step, step_scalars
+from ...kernels.loops import Form, form
+from ...kernels.record import FLOATS, lookup
+from ...kernels.shapes import many_axes
+from ..effects import Effects
+from ..graph import Node, Value, topological, typed_node, with_inputs
+
+MAX_WEIGHT = 600  # of a group, in additions: bounds the time to compile it
+MAX_NODES = 200
+
+
+def fuse(outputs: Sequence[Value]) -> list[Value]:
+    """The graph with its groups fused; those that cannot be compiled here stay as they are."""
+    order = topological(outputs)
+    if jit.compiler() is None:
+        return list(outputs)
+    effects = Effects(order)
+    found = [f for f in _Grouping(order, outputs, effects.held).fusions() if f.pays]
+    usable = prepare([(f.group, [v.dtype for v, _ in f.inputs]) for f in found])
+    found = [f for f, ok in zip(found, usable) if ok]
+    made, origin = _rebuild(outputs, found)
+    return made if _keeps_order(effects, order, made, origin) else list(outputs)
+
+
+# ---- which nodes can be in a group ---------------------------------------------------------------
+
+
+class _Space(NamedTuple):
+    """The index space of a group's values. rigid: the shape matters, as something broadcasts along
+    it; else only the number of elements does. axes: of the reductions, if any."""
+
+    shape: tuple[int, ...]
+    rigid: bool = False
+    axes: tuple[int, ...] = ()
+
+    def joined(self, other: _Space) -> _Space | None:
+        """The space of both; None where there is none."""
+        axes = self.axes or other.axes
+        if self.shape == other.shape:
+            if self.axes and other.axes and self.axes != other.axes:
+                return None
+            return _Space(self.shape, self.rigid or other.rigid, axes)
+        if prod(self.shape) != prod(other.shape):
+            return None
+        if not other.rigid:
+            return self
+        if not self.rigid:
+            return other
+        return self if not axes and _long(self.shape) == _long(other.shape) else None
+
+
+def _long(shape) -> list[int]:
+    return [n for n in shape if n != 1]
+
+
+class _Member(NamedTuple):
+    """A node as part of a group: an expression, else a view, or a reduction where space has
+    axes."""
+
+    space: _Space
+    form: Form | None = None
+
+
+def _member(node: Node) -> _Member | None:
+    out = node.types[0]
+    if len(node.types) != 1 or any(t.layout for t in (out, *(v.type for v in node.inputs))):
+        return None
+    size = prod(out.shape)
+    if node.op.view:
+        return _Member(_Space(out.shape)) if size else None
+    if is_reduction(node.op):
+        x = node.inputs[0]
+        axes = many_axes(node.op.name, node.attrs["axis"], len(x.shape), node.attrs["exclude"])
+        usable = axes and prod(x.shape) and x.dtype in FLOATS and out.dtype == x.dtype
+        return _Member(_Space(x.shape, True, tuple(axes))) if usable else None
+    found = _form(node)
+    if found is None or size == 0:
+        return None
+    partial = {prod(v.shape) for v in node.inputs} - {1, size}
+    return _Member(_Space(out.shape, bool(partial) or found.constants is not None), found)
+
+
+def _form(node: Node) -> Form | None:
+    if node.op.is_random(node.attrs) or node.op.mutates:
+        return None
+    return form(node.op, [v.type for v in node.inputs], node.types, node.attrs, mixed=True)
+
+
+def _constant(v: Value) -> bool:
+    """One number everywhere, made from nothing: a group makes it itself."""
+    node = v.node
+    return node.op is not None and not node.inputs and _form(node) is not None
+
+
+def _is_alias(member: _Member) -> bool:
+    """Are the node's values its input's, repeated or under another name?"""
+    return member.form is not None and member.form.expression.text == "x"
+
+
+# ---- groups --------------------------------------------------------------------------------------
+
+
+class _Group(NamedTuple):
+    """Nodes of one level. floor: the lowest level among the placed nodes that it reads. externals:
+    the values it reads; n_outputs: at most so many of its values are read outside."""
+
+    level: int
+    space: _Space
+    externals: frozenset[Value]
+    weight: int = 0
+    n_nodes: int = 1
+    n_outputs: int = 0
+    floor: float = inf
+
+    def joined(self, other: _Group, node: Node) -> _Group | None:
+        """A group of both at this one's level, `node` in it; None where limits or shapes forbid."""
+        space = self.space.joined(other.space)
+        if space is None:
+            return None
+        g = _Group(
+            self.level,
+            space,
+            frozenset(v for v in self.externals | other.externals if v.node is not node),
+            self.weight + other.weight,
+            self.n_nodes + other.n_nodes,
+            self.n_outputs + other.n_outputs,
+            min(self.floor, other.floor),
+        )
+        within = (
+            len(g.externals) <= MAX_INPUTS
+            and g.weight <= MAX_WEIGHT
+            and g.n_nodes <= MAX_NODES
+            and g.n_outputs < MAX_OUTPUTS  # one more may be the node's own
+        )
+        return g if within else None
+
+
+class _Grouping:
+    """Walks the graph from its outputs to its inputs. Groups are numbered; a number that joined
+    another points to it."""
+
+    def __init__(self, order: Sequence[Node], outputs: Sequence[Value], held):
+        self._order = order
+        self._readers: dict[Node, dict[Node, None]] = {}
+        for node in order:
+            for v in node.inputs:
+                self._readers.setdefault(v.node, {})[node] = None
+        self._given_out = {v.node for v in outputs}
+        self._members: dict[Node, _Member] = {}
+        self._number: dict[Node, int] = {}
+        self._into: list[int] = []
+        self._groups: list[_Group] = []
+        self._levels: dict[Node, int] = {}  # of nodes that are in no group
+        for node in reversed(order):
+            if node.op is None or _constant(Value(node)):
+                continue
+            member = None if node in held else _member(node)
+            readers = self._readers.get(node, ())
+            if member is None:
+                self._levels[node] = max(map(self._level, readers), default=-1) + 1
+            else:
+                self._members[node] = member
+                self._place(node, member)
+            level = self._level(node)
+            for number in dict.fromkeys(map(self._group_of, readers)):
+                if number is not None and number != self._group_of(node):
+                    g = self._groups[number]
+                    self._groups[number] = g._replace(floor=min(g.floor, level))
+
+    def fusions(self):
+        """Every group as a _Fusion, in no particular order."""
+        nodes: dict[int, list[Node]] = {}
+        for node in self._order:
+            number = self._group_of(node)
+            if number is not None:
+                nodes.setdefault(number, []).append(node)
+        for number, own in nodes.items():
+            wanted = {
+                n
+                for n in own
+                if n in self._given_out
+                or any(self._group_of(r) != number for r in self._readers.get(n, ()))
+            }
+            yield _Fusion(self._groups[number].space, own, self._members, wanted)
+
+    def _group_of(self, node: Node) -> int | None:
+        number = self._number.get(node)
+        if number is None:
+            return None
+        root = number
+        while self._into[root] != root:
+            root = self._into[root]
+        while self._into[number] != root:
+            self._into[number], number = root, self._into[number]
+        return root
+
+    def _level(self, node: Node) -> int:
+        number = self._group_of(node)
+        return self._levels[node] if number is None else self._groups[number].level
+
+    def _place(self, node: Node, member: _Member) -> None:
+        """Puts a node into the groups of its readers, or into a new one above them."""
+        readers = self._readers.get(node, ())
+        numbers = [n for n in dict.fromkeys(map(self._group_of, readers)) if n is not None]
+        top = max(map(self._level, readers), default=-1)
+        externals = frozenset(v for v in node.inputs if not _constant(v))
+        weight = member.form.expression.weight if member.form else 0
+        alone = _Group(top + 1, member.space, externals, weight)
+        mine, joined = alone, set()
+        if not member.space.axes:
+            # with all readers of the top level, or above them
+            highest = [n for n in numbers if self._groups[n].level == top]
+            trial: _Group | None = alone._replace(level=top)
+            if any(self._group_of(r) is None and self._levels[r] == top for r in readers):
+                highest = []
+            for n in highest:
+                trial = trial and trial.joined(self._groups[n], node)
+            if highest and trial is not None:
+                mine, joined = trial, set(highest)
+            for n in numbers:
+                # a lower group may rise where nothing that it reads stands in the way
+                if n not in joined and self._groups[n].level < mine.level < self._groups[n].floor:
+                    trial = mine.joined(self._groups[n], node)
+                    if trial is not None:
+                        mine = trial
+                        joined.add(n)
+        outside = node in self._given_out or any(self._group_of(r) not in joined for r in readers)
+        number = len(self._groups)
+        self._groups.append(mine._replace(n_outputs=mine.n_outputs + outside))
+        self._into.append(number)
+        self._number[node] = number
+        for n in joined:
+            self._into[n] = number
+
+
+# ---- from nodes to a group and back --------------------------------------------------------------
+
+
+class _Fusion:
+    """The group of some nodes (in the graph's order), and which of its values the graph reads.
+
+    inputs: (value, its shape as it broadcasts to the space). made: what each node outside the group
+    that reads one of its nodes gets: the number of an output, or None for a view, which stays.
+    """
+
+    def __init__(self, space: _Space, nodes: Sequence[Node], members, wanted: set[Node]):
+        self._space, self._members, self.nodes = space, members, nodes
+        self.inputs: dict[tuple[Value, tuple[int, ...]], int] = {}
+        self.scalars: list[float] = []
+        self.made: dict[Node, int | None] = {}
+        inside = set(nodes)
+        # inputs get their numbers first: steps follow them
+        for node in nodes:
+            for v, seen in self._reads(node):
+                if v.node not in inside and not _constant(v):
+                    self.inputs.setdefault((v, seen), len(self.inputs))
+        self._steps: list[Step] = []
+        self._at: dict[Node, int] = {}
+        results: dict[Result, int] = {}
+        for node in nodes:
+            member = members[node]
+            numbers = [self._value(v, seen) for v, seen in self._reads(node)]
+            if member.space.axes:
+                r = Result(numbers[0], node.types[0].shape, node.op.name)
+                self.made[node] = results.setdefault(r, len(results))
+            elif member.form is None or self._is_identity(node, member):
+                self._at[node] = numbers[0]
+            else:
+                self._at[node] = self._step(node, member.form, numbers)
+        wanted = self._with_bases(wanted)
+        for node in nodes:
+            if node not in wanted or members[node].space.axes:
+                continue
+            if members[node].form is None:
+                self.made[node] = None
+            else:
+                r = Result(self._at[node], node.types[0].shape)
+                self.made[node] = results.setdefault(r, len(results))
+        self.group = Group(
+            space.shape,
+            tuple(seen for _, seen in self.inputs),
+            tuple(self._steps),
+            tuple(results),
+            space.axes,
+        )
+
+    @property
+    def pays(self) -> bool:
+        """Is there more than one operator, and anything to compute?"""
+        n = sum(self._members[node].form is not None for node in self.nodes)
+        n_reduced = sum(bool(self._members[node].space.axes) for node in self.nodes)
+        return bool(self.inputs) and (n + n_reduced > 1) and bool(self._steps or n_reduced > 1)
+
+    def _is_identity(self, node: Node, member: _Member) -> bool:
+        return _is_alias(member) and node.inputs[0].dtype == node.types[0].dtype
+
+    def _with_bases(self, wanted: set[Node]) -> set[Node]:
+        """Wanted nodes, and what wanted views are views of."""
+        inside = set(self.nodes)
+        wanted = set(wanted)
+        for node in reversed(self.nodes):
+            member = self._members[node]
+            if node in wanted and member.form is None and not member.space.axes:
+                if node.inputs[0].node in inside:
+                    wanted.add(node.inputs[0].node)
+        return wanted
+
+    def _reads(self, node: Node):
+        """(value, its shape in the space) of a node's inputs."""
+        member = self._members[node]
+        own = node.inputs[0].shape if member.form is None else node.types[0].shape
+        shapes = member.form.shapes if member.form else None
+        return [
+            (v, self._seen(shapes[i] if shapes else v.shape, own))
+            for i, v in enumerate(node.inputs)
+        ]
+
+    def _seen(self, shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
+        """A shape that broadcasts to `own`, as it broadcasts to the group's."""
+        space = self._space.shape
+        if prod(shape) == prod(own):
+            return space
+        if prod(shape) == 1:
+            return (1,) * len(space)
+        full = (1,) * (len(own) - len(shape)) + tuple(shape)
+        if own == space:
+            return full
+        sizes = iter(n for n, m in zip(full, own) if m != 1)
+        return tuple(1 if n == 1 else next(sizes) for n in space)
+
+    def _value(self, v: Value, seen: tuple[int, ...]) -> int:
+        found = self.inputs.get((v, seen), self._at.get(v.node))
+        if found is None:  # a constant
+            found = self._at[v.node] = self._step(v.node, _form(v.node), [])
+        return found
+
+    def emit(self, new: dict[Value, Value]) -> None:
+        """Adds the fused node to a new graph; new: the new value of each old one."""
+        attrs = {
+            "group": self.group,
+            "scalars": tuple(self.scalars),
+            "num_args": len(self.inputs),
+        }
+        name = "+".join(dict.fromkeys(n.op.name for n in self.nodes))
+        fused = typed_node(lookup("_fused"), attrs, [new[v] for v, _ in self.inputs], name)
+        for node, at in self.made.items():
+            if at is not None:
+                new[Value(node)] = Value(fused, at)
+        for node, at in self.made.items():
+            if at is None:
+                new[Value(node)] = Value(with_inputs(node, [new[v] for v in node.inputs]))
+
+    def _step(self, node: Node, found: Form, numbers: list[int]) -> int:
+        dynamic = {p.name for p in node.op.params if p.dynamic}
+        attrs = tuple((k, v) for k, v in node.attrs.items() if k not in dynamic)
+        self._steps.append(Step(node.op.name, attrs, tuple(numbers), node.types[0].dtype))
+        self.scalars.extend(step_scalars(node.attrs, found))
+        return len(self.inputs) + len(self._steps) - 1
+
+
+def _rebuild(outputs: Sequence[Value], fusions) -> tuple[list[Value], dict[Node, Node]]:
+    """(the graph with the nodes of each fusion replaced by one, which node each other one was)."""
+    of = {node: f for f in fusions for node in f.nodes}
+    new: dict[Value, Value] = {}
+    origin: dict[Node, Node] = {}
+    seen: set = set()
+    for output in outputs:
+        stack = [(of.get(output.node, output.node), False)]
+        while stack:
+            unit, ready = stack.pop()
+            if ready:
+                unit.emit(new) if isinstance(unit, _Fusion) else _keep(unit, new, origin)
+            elif unit not in seen:
+                seen.add(unit)
+                stack.append((unit, True))
+                below = [v for v, _ in unit.inputs] if isinstance(unit, _Fusion) else unit.inputs
+                stack.extend((of.get(v.node, v.node), False) for v in reversed(below))
+    return [new[v] for v in outputs], origin
+
+
+def _keep(node: Node, new: dict[Value, Value], origin: dict[Node, Node]) -> None:
+    kept = with_inputs(node, [new[v] for v in node.inputs])
+    origin[kept] = node
+    new.update((Value(node, i), Value(kept, i)) for i in range(len(node.types)))
+
+
+def _keeps_order(effects: Effects, before, outputs: Sequence[Value], origin) -> bool:
+    """Is each memory that the graph writes still made, read and written in the same order?"""
+    if not effects.held:
+        return True
+
+    def touching(order) -> dict[Value, list[Node]]:
+        found: dict[Value, list[Node]] = {}
+        for node in order:
+            if node in effects.held:
+                for v in dict.fromkeys(map(effects.base, (*node.inputs, Value(node)))):
+                    if v in effects.written:
+                        found.setdefault(v, []).append(node)
+        return found
+
+    after = [origin[n] for n in topological(outputs) if n in origin]
+    return touching(before) == touching(after)

@@ -1,0 +1,314 @@
+"""Tiers: what repeats is compiled in the background and swapped in; nobody waits, nothing is lost
+when it fails."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+import weakref
+
+import numpy as np
+import plait as mx
+import pytest
+from plait import autograd, gluon, nd
+from plait.gluon import nn
+from plait.ndarray import backward, cached
+from plait.ndarray.cached import CachedGraph
+from plait.symbol import executor, passes, tiers
+from plait.symbol.graph import Builder, variable
+
+F = Builder()
+
+
+class Gate:
+    """`lower` as the tiers call it, which at tier 1 waits until it is opened, or fails."""
+
+    def __init__(self, lower, fails=False):
+        self.lower, self.fails = lower, fails
+        self.open, self.entered = threading.Event(), threading.Event()
+        self.names = []
+
+    def __call__(self, *args, tier=0, **kwargs):
+        if tier:
+            self.names.append(args[3])
+            self.entered.set()
+            assert self.open.wait(60)
+            if self.fails:
+                raise ArithmeticError("no luck today")
+        return self.lower(*args, tier=tier, **kwargs)
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    mx.wait_compiled()
+    made = Gate(cached.lower)
+    for module in (cached, backward, executor):
+        monkeypatch.setattr(module, "lower", made)
+    yield made
+    made.open.set()
+    tiers._compiler.error = None
+    mx.wait_compiled()
+
+
+def small(name="small"):
+    x, w = (variable(n, F._zeros(shape=(3, 3)).type) for n in "xw")
+    return CachedGraph([F.tanh(F.dot(x, w))], [x, w], name, 1)
+
+
+def entry_of(graph):
+    (entry,) = graph.entries.values()
+    return entry
+
+
+A, W = nd.array(np.arange(9).reshape(3, 3) / 10), nd.array(np.eye(3) * 2 + 0.1)
+WANT = np.tanh(A.asnumpy() @ W.asnumpy())
+
+
+def test_what_repeats_is_swapped_and_nobody_waits(gate):
+    graph = small()
+    graph([A, W])
+    assert not gate.entered.is_set() and entry_of(graph).plan.tier == 0
+    graph([A, W])
+    assert gate.entered.wait(60)
+    for _ in range(20):  # while the compiler stands still
+        np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
+    assert entry_of(graph).plan.tier == 0
+    assert not mx.wait_compiled(timeout=0)
+    gate.open.set()
+    assert mx.wait_compiled()
+    assert entry_of(graph).plan.tier == 1 and gate.names == ["small"]
+    np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
+
+
+def test_a_failing_compilation_leaves_tier_0_serving(gate, monkeypatch, caplog):
+    monkeypatch.setattr(passes, "checking", False)
+    gate.fails = True
+    gate.open.set()
+    graph = small()
+    for _ in range(5):
+        np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
+        mx.wait_compiled()
+    assert entry_of(graph).plan.tier == 0 and gate.names == ["small"]
+    (line,) = caplog.messages
+    assert "tier 1 of small" in line and "no luck today" in line
+    monkeypatch.setattr(passes, "checking", True)
+    other = small()
+    other([A, W]), other([A, W])
+    with pytest.raises(ArithmeticError, match="no luck today"):
+        mx.wait_compiled()
+    assert mx.wait_compiled()
+
+
+def test_what_has_died_is_not_compiled(gate):
+    first, second = small("first"), small("second")
+    for graph in (first, first, second, second):
+        graph([A, W])
+    gone = weakref.ref(entry_of(second))
+    assert gate.entered.wait(60)
+    del second, graph
+    gc.collect()
+    assert gone() is None  # the queue holds it weakly
+    gate.open.set()
+    assert mx.wait_compiled() and gate.names == ["first"]
+
+
+def test_a_full_queue_is_tried_again_later(gate, monkeypatch):
+    monkeypatch.setattr(tiers, "MAX_QUEUED", 0)
+    gate.open.set()
+    graph = small()
+    for _ in range(3):
+        graph([A, W])
+    assert gate.names == []
+    monkeypatch.setattr(tiers, "MAX_QUEUED", 4)
+    graph([A, W])
+    assert mx.wait_compiled() and entry_of(graph).plan.tier == 1
+
+
+def test_the_setting_keeps_tier_0(gate, monkeypatch):
+    monkeypatch.setenv("PLAIT_TIER", "0")
+    graph = small()
+    for _ in range(4):
+        graph([A, W])
+    assert mx.wait_compiled() and not gate.names and entry_of(graph).plan.tier == 0
+
+
+# ---- training ------------------------------------------------------------------------------------
+
+
+def step(graph, w, scale=1.0):
+    with autograd.record():
+        loss = (graph([A, w])[0] * scale).sum()
+    loss.backward()
+    return w.grad.asnumpy()
+
+
+def test_forward_and_backward_are_swapped_together(gate):
+    backward._programs.clear()
+    graph, w = small(), W.copy()
+    w.attach_grad()
+    want = step(graph, w)
+    step(graph, w)
+    with autograd.record():  # recorded before the swap, differentiated after it
+        pending = graph([A, w])[0].sum()
+    assert gate.entered.wait(60)
+    gate.open.set()
+    assert mx.wait_compiled() and gate.names == ["small", "backward"]
+    assert entry_of(graph).plan.tier == 1
+    (found,) = backward._programs.values()
+    assert found.serving.tier == 1 and found.hits == 0
+    for scale in (1.0, 0.5):
+        np.testing.assert_allclose(step(graph, w, scale), want * scale, rtol=1e-5)
+    assert found.hits == 2 and len(backward._programs) == 1
+    pending.backward()
+    np.testing.assert_allclose(w.grad.asnumpy(), want, rtol=1e-5)
+
+
+def test_a_trained_block_swaps_in_the_middle_of_training():
+    results = []
+    for wait in (False, True):
+        mx.random.seed(3)
+        net = nn.HybridSequential()
+        net.add(nn.Dense(8, activation="tanh"), nn.BatchNorm(), nn.Dense(3))
+        net.initialize(mx.init.Xavier())
+        net.hybridize()
+        loss_of = gluon.loss.L2Loss()
+        loss_of.hybridize()
+        trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.01})
+        x = nd.array(np.random.RandomState(0).rand(16, 5))
+        losses = []
+        for k in range(12):
+            with autograd.record():
+                loss = loss_of(net(x), x[:, :3]) * (1 + k)
+            loss.backward()
+            trainer.step(16)
+            losses.append(loss.mean().asscalar())
+            if wait:
+                mx.wait_compiled()
+        results.append(losses)
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-4)
+
+
+def test_an_executor_is_swapped(gate):
+    x, w = mx.sym.Variable("x"), mx.sym.Variable("w")
+    bound = mx.sym.tanh(mx.sym.dot(x, w)).bind(
+        mx.cpu(), {"x": A.copy(), "w": W.copy()}, {"w": nd.zeros((3, 3))}
+    )
+    gate.open.set()
+    wants = []
+    for _ in range(4):
+        bound.forward(is_train=True)
+        bound.backward(nd.ones((3, 3)))
+        wants.append(bound.grad_dict["w"].asnumpy())
+        np.testing.assert_allclose(bound.outputs[0].asnumpy(), WANT, rtol=1e-5)
+        np.testing.assert_allclose(wants[-1], wants[0], rtol=1e-5)
+        mx.wait_compiled()
+    assert gate.names == ["forward", "backward"]
+    for k in range(3):
+        (out,) = bound.forward(x=A * k)
+        mx.wait_compiled()
+        np.testing.assert_allclose(
+            out.asnumpy(), np.tanh(k * A.asnumpy() @ W.asnumpy()), rtol=1e-5, atol=1e-6
+        )
+    assert gate.names == ["forward", "backward", "forward"]
+    bound.arg_dict["w"][:] = 0
+    assert not bound.forward()[0].asnumpy().any()
+
+
+def test_a_number_that_changes_neither_compiles_nor_is_interpreted():
+    backward._programs.clear()
+    x = nd.array([0.5, 2.0])
+    x.attach_grad()
+    for k in np.arange(1, 30) / 8:
+        with autograd.record():
+            y = ((x * k + 1 / k) ** k * (k - 2) + k**x).sum()
+        y.backward()
+        v = np.array([0.5, 2.0])
+        want = (k - 2) * k * (v * k + 1 / k) ** (k - 1) * k + k**v * np.log(k)
+        np.testing.assert_allclose(x.grad.asnumpy(), want, rtol=2e-4, atol=1e-5)
+        mx.wait_compiled()
+    (found,) = backward._programs.values()
+    assert found.hits == 29 and found.serving.tier == 1
+
+
+# ---- threads, processes --------------------------------------------------------------------------
+
+
+def test_threads_call_while_programs_are_swapped():
+    wrong, stop = [], time.monotonic() + 3
+    graphs = [small(f"g{i}") for i in range(4)]
+
+    def work(k):
+        w = (W * k).copy()
+        w.attach_grad()
+        want, grad = np.tanh(A.asnumpy() @ w.asnumpy()), None
+        while time.monotonic() < stop:
+            for graph in graphs:
+                if not np.allclose(graph([A, w])[0].asnumpy(), want, rtol=1e-4):
+                    wrong.append(k)
+                got = step(graph, w)
+                grad = got if grad is None else grad
+                if not np.allclose(got, grad, rtol=1e-4):
+                    wrong.append(-k)
+            if k == 1:  # new signatures again and again
+                for graph in graphs:
+                    graph.entries.clear()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+SCRIPT = """
+import os, threading
+import plait as mx
+from plait import nd
+from plait.ndarray import cached
+from plait.ndarray.cached import CachedGraph
+from plait.symbol.graph import Builder, variable
+F = Builder()
+x = variable("x", F._zeros(shape=(3,)).type)
+entered, lower = threading.Event(), cached.lower
+def slow(*args, tier=0, **kwargs):
+    if tier:
+        entered.set()
+        for _ in range(200_000):
+            pass
+    return lower(*args, tier=tier, **kwargs)
+cached.lower = slow
+graphs = [CachedGraph([F.tanh(x)], [x]) for _ in range(40)]
+for g in graphs:
+    g([nd.ones((3,))]), g([nd.ones((3,))])
+entered.wait()
+"""
+
+
+def run(tail):
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, "-c", SCRIPT + tail], env=env, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_the_process_ends_while_programs_are_compiled():
+    done = run("print('end')")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+
+
+def test_a_fork_while_programs_are_compiled():
+    done = run("""
+child = os.fork()
+g = CachedGraph([F.exp(x)], [x])
+g([nd.ones((3,))]), g([nd.ones((3,))])
+mx.wait_compiled()
+(entry,) = g.entries.values()
+assert entry.plan.tier == 1
+if child == 0:
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+""")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
