@@ -38,13 +38,13 @@ def own_convolution(fields: dict, us: float, onednn: bool) -> Native | None:
             "pad_h": two["pad"][0],
             "pad_w": two["pad"][1],
         }
-        return Native("plk_winograd_run", ("plk_winograd", {**common, **sizes}), us)
+        return Native("plk_conv3x3_run", ("plk_conv3x3", {**common, **sizes}), us)
     few = fields["channels"] < FEW_CHANNELS and fields["kind"] != lib.PLK_CONV_WEIGHT
     product = (prod(two["kernel"]), prod(two["stride"]), *two["pad"]) == (1, 1, 0, 0)
     if onednn and (few or product) or fields["channels"] * prod(two["space"]) > MAX_IMAGE:
         return None
     two["size"] = two.pop("space")
-    return Native("plk_direct_run", ("plk_direct", {**common, **two}), us)
+    return Native("plk_conv_tiles_run", ("plk_conv_tiles", {**common, **two}), us)
 
 
 def _suits_winograd(common, *, space, kernel, out, stride, dilate, pad) -> bool:

@@ -12,7 +12,7 @@
 #include "simd.h"
 #include "tile.h"
 #include "onednn.h"
-#include "winograd.h"
+#include "conv3x3.h"
 
 enum {
     POINTS = 36, VECTORS = 2, PANEL = VECTORS * LANES,    /* columns of one product */
@@ -316,7 +316,7 @@ static void product(int64_t depth, const float *a, int64_t a_row, int64_t a_step
 
 /* ---- whole convolutions ------------------------------------------------------------------------------------------- */
 
-static work work_of(const plk_winograd *p)
+static work work_of(const plk_conv3x3 *p)
 {
     work w = {p->n, p->channels, p->filters, p->height, p->width, p->out_height, p->out_width, p->pad_h, p->pad_w,
               0, 0, 0, 0, 0, 0, 1};
@@ -351,7 +351,7 @@ static void forward_block(const work *w, const points *v, const float *u, int64_
     output_block(w, m, BLOCK, m_point, bias, y, first, t, n, f, least(end, w->filters) - f);
 }
 
-static int forward(const plk_winograd *p, const float *x, const float *weight, const float *bias, float *y)
+static int forward(const plk_conv3x3 *p, const float *x, const float *weight, const float *bias, float *y)
 {
     work w = work_of(p);
     int64_t n_filters = up(w.filters, PANEL), n_parts = up(n_filters, BLOCK) / BLOCK, n_groups = up(w.channels, LANES) / LANES;
@@ -401,7 +401,7 @@ static int forward(const plk_winograd *p, const float *x, const float *weight, c
     return PL_OK;
 }
 
-static int weight_gradient(const plk_winograd *p, const float *dy, const float *x, float *dw)
+static int weight_gradient(const plk_conv3x3 *p, const float *dy, const float *x, float *dw)
 {
     work w = work_of(p);
     int64_t n_chunks = (w.rows + w.chunk - 1) / w.chunk;
@@ -446,9 +446,9 @@ static int weight_gradient(const plk_winograd *p, const float *dy, const float *
 }
 
 /* bufs: x, w, bias if any, y | dy, w, dx | dy, x, dw */
-PLK_KERNEL(plk_winograd_run)
+PLK_KERNEL(plk_conv3x3_run)
 {
-    const plk_winograd *p = params;
+    const plk_conv3x3 *p = params;
     (void)scalars;
     if (p->kind == PLK_CONV_WEIGHT)
         return weight_gradient(p, bufs[0], bufs[1], bufs[2]);

@@ -12,7 +12,7 @@
 #include "simd.h"
 #include "tile.h"
 #include "onednn.h"
-#include "direct.h"
+#include "conv_tiles.h"
 
 enum {
     PIXELS = 96,                          /* outputs of one strip: their results stay in the inner caches */
@@ -59,7 +59,7 @@ static void any_tile(int v, int64_t depth, const float *const *rows, int64_t ste
 /* x with its padding. */
 typedef struct { int64_t height, width, plane, image, chunk; int copied; } padded;
 
-static padded padded_of(const plk_direct *p)
+static padded padded_of(const plk_conv_tiles *p)
 {
     padded q = {p->size[0], p->size[1], 0, 0, 0, p->pad[0] || p->pad[1]};
     if (q.copied) {                       /* what windows reach, at least */
@@ -73,7 +73,7 @@ static padded padded_of(const plk_direct *p)
     return q;
 }
 
-static void pad_plane(const plk_direct *p, const padded *q, const float *from, float *to)
+static void pad_plane(const plk_conv_tiles *p, const padded *q, const float *from, float *to)
 {
     memset(to, 0, (size_t)q->plane * sizeof *to);
     for (int64_t h = 0; h < p->size[0]; h++)
@@ -81,21 +81,21 @@ static void pad_plane(const plk_direct *p, const padded *q, const float *from, f
 }
 
 /* Where output `o` of a chunk looks in it. */
-static int32_t corner(const plk_direct *p, const padded *q, int64_t o)
+static int32_t corner(const plk_conv_tiles *p, const padded *q, int64_t o)
 {
     int64_t area = p->out[0] * p->out[1], i = o / area, row = o % area / p->out[1], column = o % p->out[1];
     return (int32_t)(i * q->image + row * p->stride[0] * q->width + column * p->stride[1]);
 }
 
 /* Offset in an image of place k of (channel, window). */
-static int32_t place(const plk_direct *p, const padded *q, int64_t k)
+static int32_t place(const plk_conv_tiles *p, const padded *q, int64_t k)
 {
     int64_t kw = k % p->kernel[1], kh = k / p->kernel[1] % p->kernel[0], c = k / (p->kernel[1] * p->kernel[0]);
     return (int32_t)(c * q->plane + kh * p->dilate[0] * q->width + kw * p->dilate[1]);
 }
 
 /* y[filter][pixel] <- strip[pixel][lanes] + bias, for `some` filters of one vector and n outputs from o on. */
-static void store_strip(const plk_direct *p, const float *strip, int64_t row, int64_t n, int64_t some, const float *bias,
+static void store_strip(const plk_conv_tiles *p, const float *strip, int64_t row, int64_t n, int64_t some, const float *bias,
                         float *y, int64_t f, int64_t o)
 {
     int64_t area = p->out[0] * p->out[1];
@@ -118,13 +118,13 @@ static float *packed_at(const panels *s, float *packed, int64_t depth, int64_t f
     return packed + start * LANES * depth + (f - start) * LANES;
 }
 
-static int64_t images_of(const plk_direct *p, int64_t image_floats)
+static int64_t images_of(const plk_conv_tiles *p, int64_t image_floats)
 {
     int64_t n_chunks = count(4 * image_floats * p->n, CHUNK_BYTES);
     return n_chunks > p->n ? 1 : count(p->n, n_chunks);
 }
 
-static int threads_of(const plk_direct *p)
+static int threads_of(const plk_conv_tiles *p)
 {
     return pl_threads(p->n * p->filters * p->out[0] * p->out[1] * p->channels * p->kernel[0] * p->kernel[1] / 16);
 }
@@ -133,7 +133,7 @@ static int no_memory(void) { return pl_fail(PL_ENOMEM, "out of memory for a conv
 
 /* ---- forward ------------------------------------------------------------------------------------------------------ */
 
-static int forward(const plk_direct *p, const float *x, const float *w, const float *bias, float *y)
+static int forward(const plk_conv_tiles *p, const float *x, const float *w, const float *bias, float *y)
 {
     padded q = padded_of(p);
     panels s = panels_of(p->filters);
@@ -198,7 +198,7 @@ static int forward(const plk_direct *p, const float *x, const float *w, const fl
 
 /* ---- data gradient ------------------------------------------------------------------------------------------------ */
 
-static int data_gradient(const plk_direct *p, const float *dy, const float *w, float *dx)
+static int data_gradient(const plk_conv_tiles *p, const float *dy, const float *w, float *dx)
 {
     padded q = padded_of(p);
     panels s = panels_of(p->channels);
@@ -260,7 +260,7 @@ static int data_gradient(const plk_direct *p, const float *dy, const float *w, f
 
 /* ---- weight gradient ---------------------------------------------------------------------------------------------- */
 
-static int weight_gradient(const plk_direct *p, const float *dy, const float *x, float *dw)
+static int weight_gradient(const plk_conv_tiles *p, const float *dy, const float *x, float *dw)
 {
     padded q = padded_of(p);
     panels s = panels_of(p->filters);
@@ -320,9 +320,9 @@ static int weight_gradient(const plk_direct *p, const float *dy, const float *x,
 }
 
 /* bufs: x, w, bias if any, y | dy, w, dx | dy, x, dw */
-PLK_KERNEL(plk_direct_run)
+PLK_KERNEL(plk_conv_tiles_run)
 {
-    const plk_direct *p = params;
+    const plk_conv_tiles *p = params;
     int bias = p->kind == PLK_CONV_FORWARD && p->bias;
     (void)scalars;
     if (p->kind == PLK_CONV_WEIGHT)
