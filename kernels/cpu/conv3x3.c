@@ -17,7 +17,8 @@
 enum {
     POINTS = 36, VECTORS = 2, PANEL = VECTORS * LANES,    /* columns of one product */
     TILES = 40,                                           /* of one block, about */
-    BLOCK = 32 / PANEL * PANEL,                           /* channels of one block of products */
+    BLOCK = 32,                                           /* filters of one block of products */
+    FILTERS = 48,                                         /* of one block of dw */
     DEPTH = 256,                                          /* a panel of this many rows fits the L1 cache */
     CHUNK_BYTES = 4 << 20
 };
@@ -307,9 +308,9 @@ static void product(int64_t depth, const float *a, int64_t a_row, int64_t a_step
         for (int64_t k = 0; k < depth; k += DEPTH) {
             for (int i = 0; i < ROWS(VECTORS); i++) {
                 rows[i] = a + (r + (i < n ? i : n - 1)) * a_row + k * a_step;
-                to[i] = c + (r + i) * c_row;
+                to[i] = c + (r + (i < n ? i : n - 1)) * c_row;
             }
-            tile(VECTORS, least(DEPTH, depth - k), rows, a_step, NULL, b + k * b_step, b_step, to, n, add || k > 0);
+            tile(VECTORS, least(DEPTH, depth - k), rows, a_step, NULL, b + k * b_step, b_step, to, add || k > 0);
         }
     }
 }
@@ -405,9 +406,9 @@ static int weight_gradient(const plk_conv3x3 *p, const float *dy, const float *x
 {
     work w = work_of(p);
     int64_t n_chunks = (w.rows + w.chunk - 1) / w.chunk;
-    int64_t f_parts = up(w.filters, BLOCK) / BLOCK, c_parts = up(w.channels, PANEL) / PANEL, n_parts = f_parts * c_parts;
-    int64_t m_point = odd_lines(BLOCK * PANEL), m_floats = POINTS * m_point;
-    points v = points_of(w.channels, PANEL, w.block), d = points_of(w.filters, BLOCK, w.block);
+    int64_t f_parts = up(w.filters, FILTERS) / FILTERS, c_parts = up(w.channels, PANEL) / PANEL, n_parts = f_parts * c_parts;
+    int64_t m_point = odd_lines(FILTERS * PANEL), m_floats = POINTS * m_point;
+    points v = points_of(w.channels, PANEL, w.block), d = points_of(w.filters, FILTERS, w.block);
     int64_t n_sums = n_chunks > 1 ? n_parts : w.n_threads, own = strip_floats(&w);
     float *sums = pl_scratch(sizeof *sums * (size_t)(n_sums * m_floats + w.n_blocks * (v.block + d.block) + w.n_threads * own));
     if (!sums)
@@ -431,7 +432,7 @@ static int weight_gradient(const plk_conv3x3 *p, const float *dy, const float *x
 #pragma omp for schedule(dynamic)
             for (int64_t part = 0; part < n_parts; part++) {
                 float *m = sums + (n_chunks > 1 ? part : omp_get_thread_num()) * m_floats;
-                int64_t f = part / c_parts * BLOCK, c = part % c_parts * PANEL, n_filters = least(BLOCK, w.filters - f);
+                int64_t f = part / c_parts * FILTERS, c = part % c_parts * PANEL, n_filters = least(FILTERS, w.filters - f);
                 for (int64_t b = 0; b < n_blocks; b++)
                     for (int point = 0; point < POINTS; point++)
                         product(least(w.block, tiles - b * w.block), point_at(&d, b * w.block, f) + point * d.point, 1,

@@ -39,21 +39,21 @@ static int64_t panel_start(const panels *p, int64_t i) { return i == 0 ? 0 : p->
 static int panel_rows(int v) { return v == 1 ? ROWS(1) : v == 2 ? ROWS(2) : ROWS(3); }
 
 static void any_tile(int v, int64_t depth, const float *const *rows, int64_t step, const int32_t *offsets, const float *b,
-                     float *const *to, int n, int add)
+                     float *const *to, int add)
 {
     if (offsets) {
         if (v == 1)
-            tile(1, depth, rows, 0, offsets, b, LANES, to, n, add);
+            tile(1, depth, rows, 0, offsets, b, LANES, to, add);
         else if (v == 2)
-            tile(2, depth, rows, 0, offsets, b, 2 * LANES, to, n, add);
+            tile(2, depth, rows, 0, offsets, b, 2 * LANES, to, add);
         else
-            tile(3, depth, rows, 0, offsets, b, 3 * LANES, to, n, add);
+            tile(3, depth, rows, 0, offsets, b, 3 * LANES, to, add);
     } else if (v == 1)
-        tile(1, depth, rows, step, NULL, b, LANES, to, n, add);
+        tile(1, depth, rows, step, NULL, b, LANES, to, add);
     else if (v == 2)
-        tile(2, depth, rows, step, NULL, b, 2 * LANES, to, n, add);
+        tile(2, depth, rows, step, NULL, b, 2 * LANES, to, add);
     else
-        tile(3, depth, rows, step, NULL, b, 3 * LANES, to, n, add);
+        tile(3, depth, rows, step, NULL, b, 3 * LANES, to, add);
 }
 
 /* x with its padding. */
@@ -138,7 +138,7 @@ static int forward(const plk_conv_tiles *p, const float *x, const float *w, cons
     padded q = padded_of(p);
     panels s = panels_of(p->filters);
     int64_t depth = p->channels * p->kernel[0] * p->kernel[1], width = s.vectors * LANES, area = p->out[0] * p->out[1];
-    int64_t chunk = images_of(p, q.image), strip_floats = (PIXELS + 1) * width;
+    int64_t chunk = images_of(p, q.image), strip_floats = PIXELS * width;
     int n_threads = threads_of(p);
     float *packed = pl_scratch(sizeof *packed * (size_t)(up(depth * width, 16) + up(depth, 16) +
                                                          (q.copied ? up(chunk * q.image, 16) : 0) + n_threads * strip_floats));
@@ -181,11 +181,12 @@ static int forward(const plk_conv_tiles *p, const float *x, const float *w, cons
                         const float *rows[MAX_ROWS];
                         float *to[MAX_ROWS];
                         for (int r = 0; r < m; r++) {
-                            rows[r] = from + corners[i + r < n ? i + r : n - 1];
-                            to[r] = strip + (i + r) * width + start;
+                            int64_t row = least(i + r, n - 1);
+                            rows[r] = from + corners[row];
+                            to[r] = strip + row * width + start;
                         }
                         any_tile(v, least(DEPTH, depth - k), rows, 0, places + k, packed + start * depth + k * v * LANES,
-                                 to, (int)least(m, n - i), k > 0);
+                                 to, k > 0);
                     }
                 }
             for (int64_t f = 0; f < p->filters; f += LANES)
@@ -240,11 +241,11 @@ static int data_gradient(const plk_conv_tiles *p, const float *dy, const float *
                     const float *rows[MAX_ROWS];
                     float *to[MAX_ROWS];
                     for (int r = 0; r < m; r++) {
-                        rows[r] = strip + (a + r < n ? a + r : n - 1);
-                        to[r] = at + (int64_t)corners[a + r < n ? a + r : n - 1] * v * LANES;
+                        int64_t row = least(a + r, n - 1);
+                        rows[r] = strip + row;
+                        to[r] = at + (int64_t)corners[row] * v * LANES;
                     }
-                    any_tile(v, p->filters, rows, PIXELS, NULL, packed + (k * width + start) * p->filters, to,
-                             (int)least(m, n - a), 1);
+                    any_tile(v, p->filters, rows, PIXELS, NULL, packed + (k * width + start) * p->filters, to, 1);
                 }
             }
         }
@@ -304,11 +305,11 @@ static int weight_gradient(const plk_conv_tiles *p, const float *dy, const float
                     const float *rows[MAX_ROWS];
                     float *to[MAX_ROWS];
                     for (int r = 0; r < m; r++) {
-                        rows[r] = from + place(p, &q, a + r < end ? a + r : end - 1);
-                        to[r] = sums + (a + r) * width + start;
+                        rows[r] = from + place(p, &q, least(a + r, end - 1));
+                        to[r] = sums + least(a + r, end - 1) * width + start;
                     }
                     any_tile(v, least(DEPTH, outputs - o), rows, 0, corners + o, lanes + start * outputs + o * v * LANES, to,
-                             (int)least(m, end - a), o > 0 || first > 0);
+                             o > 0 || first > 0);
                 }
         }
     }

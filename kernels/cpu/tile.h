@@ -1,7 +1,7 @@
 /* Register tiles of matrix products and transposed vectors, for kernels that pack their own operands.
  *
  * A tile is ROWS(v) rows of v vectors: c[r][j] += sum over k of a[r][k] * b[k][j]. Rows past the end repeat the last
- * one and are not stored, so a remainder needs no code of its own; columns are padded to whole vectors by the packing.
+ * one, in a and c, so a remainder needs no code of its own; columns are padded to whole vectors by the packing.
  */
 #ifndef PLK_TILE_H
 #define PLK_TILE_H
@@ -24,10 +24,10 @@ PLK_INLINE vec vec_load(const float *x) { return *(const vec *)x; }
 PLK_INLINE void vec_store(float *x, vec v) { *(vec *)x = v; }
 PLK_INLINE vec vec_all(float x) { return x - (vec){0}; }
 
-/* rows, to: one pointer for each row of a and of c, ROWS(v) and n of them; element k of a row lies at k * step, or at
+/* rows, to: one pointer for each row of a and of c; element k of a row lies at k * step, or at
  * offsets[k] if given.  b: v vectors for each k, b_step floats apart.  add: onto what c holds. */
 PLK_INLINE void tile(const int v, int64_t depth, const float *const *rows, int64_t step, const int32_t *offsets,
-                     const float *b, int64_t b_step, float *const *to, int n, int add)
+                     const float *b, int64_t b_step, float *const *to, int add)
 {
     const int m = ROWS(v);
     vec acc[MAX_ROWS][MAX_VECTORS];
@@ -35,7 +35,7 @@ PLK_INLINE void tile(const int v, int64_t depth, const float *const *rows, int64
     _Pragma("GCC unroll 16") for (int r = 0; r < m; r++) {
         a[r] = rows[r];
         _Pragma("GCC unroll 4") for (int j = 0; j < v; j++)
-            acc[r][j] = add && r < n ? vec_load(to[r] + j * LANES) : (vec){0};
+            acc[r][j] = add ? vec_load(to[r] + j * LANES) : (vec){0};
     }
     for (int64_t k = 0; k < depth; k++, b += b_step) {
         vec y[MAX_VECTORS];
@@ -49,9 +49,8 @@ PLK_INLINE void tile(const int v, int64_t depth, const float *const *rows, int64
         }
     }
     _Pragma("GCC unroll 16") for (int r = 0; r < m; r++)
-        if (r < n)
-            _Pragma("GCC unroll 4") for (int j = 0; j < v; j++)
-                vec_store(to[r] + j * LANES, acc[r][j]);
+        _Pragma("GCC unroll 4") for (int j = 0; j < v; j++)
+            vec_store(to[r] + j * LANES, acc[r][j]);
 }
 
 /* ---- transposition: LANES rows of LANES floats ---------------------------------------------------------------- */
