@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine.error import OperatorError
-from ..kernels.number import Number, as_float
-from ..kernels.plan import infer
+from ..kernels.number import as_float
+from ..kernels.plan import infer, numbers_of
 from ..kernels.record import Operator, Type, lookup
 from ._value import Pair
 
@@ -51,7 +51,7 @@ class Node:
     @property
     def has_numbers(self) -> bool:
         """Does an attribute get its value when the program runs?"""
-        return any(a.__class__ is Number for a in self.attrs.values())
+        return self.op is not None and any(n is not None for n in numbers_of(self.op, self.attrs))
 
     @property
     def n_visible(self) -> int:
@@ -139,15 +139,17 @@ def rewrite(
     outputs: Sequence[Value],
     replace: Callable[[Node, Sequence[Value]], Sequence[Value] | None],
     start: dict[Node, Sequence[Value]] | None = None,
+    order: Sequence[Node] | None = None,
 ) -> list[Value]:
     """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None
     to keep it.
 
     start: nodes replaced from the outset (substitution of variables). What lies below no replaced
         node stays the very same nodes.
+    order: `topological(outputs)`, where it is known.
     """
     new: dict[Node, Sequence[Value]] = dict(start or {})
-    for node in topological(outputs):
+    for node in topological(outputs) if order is None else order:
         if node in new:
             continue
         inputs: Sequence[Value] = node.inputs

@@ -10,7 +10,7 @@
  */
 #include <omp.h>
 #include "simd.h"
-#include "tile.h"
+#include "lanes.h"
 #include "onednn.h"
 #include "conv_tiles.h"
 

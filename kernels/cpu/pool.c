@@ -2,7 +2,7 @@
  * same few vector operations, whatever its geometry. An element of dx is reached by each window that covers it. */
 #include <stdlib.h>
 #include "simd.h"
-#include "tile.h"
+#include "lanes.h"
 #include "pool.h"
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

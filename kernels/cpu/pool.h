@@ -1,11 +1,11 @@
-/* Pooling by maximum, average or sum and its gradients in 1 to 3 dimensions. */
+/* Pooling by maximum, average or sum and its gradients; channels first, 1 to 3 dimensions. */
 #ifndef PLK_POOL_H
 #define PLK_POOL_H
 #include "kernel.h"
 /* cffi reads from here on: */
 enum { PLK_POOL_MAX = 0, PLK_POOL_AVG, PLK_POOL_SUM };
-/* x is (planes, size, inner): inner is 1 with the channels first, else the channels that lie together. Three
- * dimensions, missing ones of size 1 in front. */
+/* Three dimensions, missing ones of size 1 in front; planes: batch times channels, or the batch where `inner` channels
+ * lie last. */
 typedef struct {
     int64_t planes, inner, size[3], kernel[3], stride[3], pad[3], out[3];
     int32_t kind, count_pad;             /* count_pad: an average divides by the window's size inside the padded array */

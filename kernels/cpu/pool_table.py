@@ -7,12 +7,12 @@ from math import prod
 from ...engine import lib
 from ..native import Native, native
 from ..ops.pool import windows
-from .layout import cost, nbytes
+from .layout import cost
 
 KINDS = {"max": lib.PLK_POOL_MAX, "avg": lib.PLK_POOL_AVG, "sum": lib.PLK_POOL_SUM}
 
 
-def _pool(function, attrs, shape, types):
+def _windows(attrs, shape):
     geometry = {
         k: attrs[k]
         for k in (
@@ -25,8 +25,16 @@ def _pool(function, attrs, shape, types):
             "layout",
         )
     }
-    w = windows(shape, **geometry)
-    if attrs["pool_type"] not in KINDS or any(t.dtype != "float32" for t in types) or 0 in w.size:
+    return windows(shape, **geometry)
+
+
+def _pool(function, attrs, w, planes, inner, types):
+    if (
+        attrs["pool_type"] not in KINDS
+        or any(t.dtype != "float32" for t in types)
+        or 0 in w.size
+        or inner == 0
+    ):
         return None
     fill = 3 - len(w.size)
     boxed = {
@@ -40,8 +48,8 @@ def _pool(function, attrs, shape, types):
         )
     }
     fields = dict(
-        planes=shape[0] if w.channels_last else shape[0] * shape[1],
-        inner=shape[-1] if w.channels_last else 1,
+        planes=planes,
+        inner=inner,
         kind=KINDS[attrs["pool_type"]],
         count_pad=attrs["count_include_pad"] is not False,
         **boxed,
@@ -49,15 +57,28 @@ def _pool(function, attrs, shape, types):
     return Native(
         function,
         ("plk_pool", fields),
-        cost(*types, steps=prod(shape) + nbytes(*types) / 4),
+        cost(*types, steps=planes * inner * (prod(w.size) + prod(w.out))),
     )
+
+
+def channels_last(attrs, shape, images, channels, types):
+    """Forward pooling of `images` arrays (*space, channels); shape: as the operator's windows see
+    the data."""
+    return _pool("plk_pool_last", attrs, _windows(attrs, shape), images, channels, types)
 
 
 @native("Pooling")
 def pool_entry(op, ins, outs, attrs):
-    return _pool("plk_pool_run", attrs, ins[0].shape, (*ins, *outs))
+    shape, types = ins[0].shape, (*ins, *outs)
+    w = _windows(attrs, shape)
+    if w.channels_last:
+        return channels_last(attrs, shape, shape[0], shape[-1], types)
+    return _pool("plk_pool_run", attrs, w, shape[0] * shape[1], 1, types)
 
 
 @native("_pool_grad")
 def pool_grad_entry(op, ins, outs, attrs):
-    return _pool("plk_pool_backward", attrs, attrs["data_shape"], (*ins, *outs))
+    shape = attrs["data_shape"]
+    w = _windows(attrs, shape)
+    planes, inner = (shape[0], shape[-1]) if w.channels_last else (shape[0] * shape[1], 1)
+    return _pool("plk_pool_backward", attrs, w, planes, inner, (*ins, *outs))
