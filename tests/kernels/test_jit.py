@@ -49,7 +49,7 @@ def test_compiled_once_then_read(cache, monkeypatch):
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert len(list(folder.iterdir())) == 1
     cache()
-    monkeypatch.setattr(jit, "_compile", lambda *_: pytest.fail("it lies in the cache"))
+    monkeypatch.setattr(jit, "_Compilation", lambda *_: pytest.fail("it lies in the cache"))
     assert jit.ready(SOURCE.format(42)) and call(SOURCE.format(42)) == 42
 
 
