@@ -40,8 +40,6 @@ class HybridBlock(Block):
     as one program.
     """
 
-    is_container = False  # does nothing but call its children
-
     def __init__(self, prefix=None, params=None):
         super().__init__(prefix, params)
         self._active, self._flags, self._check = False, {}, False
@@ -88,7 +86,7 @@ class HybridBlock(Block):
             recompute: what backward computes again instead of keeping it from forward, trading time
                 (at most one more forward) for memory. True: all but a few boundaries, placed where
                 they cost least. "blocks": all but the results of blocks that have children
-                (containers such as HybridSequential aside). A fraction, 0 < f <= 1: as much as
+                (layers and containers of gluon.nn aside). A fraction, 0 < f <= 1: as much as
                 brings what is kept below f of what would be kept. "mirror": all but the costly
                 operators, as MXNET_BACKWARD_DO_MIRROR does. None or False: what costs nothing, and
                 operators with the attribute force_mirroring. Gradients stay the same, dropout masks

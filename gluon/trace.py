@@ -86,7 +86,7 @@ class Tracer:
 
         self.symbol = symbol
         self.params: dict[Parameter, object] = {}
-        self.bounds: list = []  # the results of blocks inside that are more than a layer
+        self.bounds: list = []  # the results of blocks inside that are more than layers
         self._scope = symbol.tracing(training)
 
     def __enter__(self):
@@ -108,7 +108,8 @@ class Tracer:
 
     def left(self, block, out) -> None:
         """A block's forward has returned."""
-        if block._children and not block.is_container:
+        layer = type(block).__module__.startswith(f"{__package__}.nn.")
+        if block._children and not layer:
             flat: list = []
             flatten_symbols(out, self.symbol.Symbol, block, flat)
             self.bounds += [v for s in flat for v in s._outputs]

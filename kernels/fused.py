@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..engine.error import ShapeError
 from .generate import Loop, Name, Statement, statement
 from .loops import Form, form
-from .number import as_float
+from .number import Number, as_float
 from .record import FLOATS, PARSERS, Param, Type, lookup, operator, sample
 
 WIDENED = {"float16": "float32", "bfloat16": "float32"}
@@ -86,7 +86,7 @@ def step_forms(group: Group, dtypes: Sequence[str]) -> list[Form] | None:
     return None if None in found else found
 
 
-def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float, ...]:
+def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float | Number, ...]:
     """The numbers that a step takes from a group's scalars."""
     if found.constants is not None:
         return tuple(float(v) for v in found.constants)
@@ -112,11 +112,11 @@ def _ref(xp, *arrays, group, scalars, num_args):
     for step in group.steps:
         op, attrs = lookup(step.op), dict(step.attrs)
         dtype = step.dtype or values[step.inputs[-1]].dtype.name
-        # in one dtype: 16-bit floats arrive as float32
-        types = [Type(group.shape, dtype)] * max(len(step.inputs), 1)
+        # how many scalars it takes does not depend on dtypes
+        types = [Type(group.shape)] * max(len(step.inputs), 1)
         found = form(op, types[: len(step.inputs)], types[:1], attrs)
-        n = len(found.expression.scalars) if found else 0
-        if found and found.constants is None:
+        n = len(found.expression.scalars)
+        if found.constants is None:
             attrs |= zip(found.expression.scalars, scalars[at : at + n])
         at += n
         extra = {"rng": None} if op.random else {}

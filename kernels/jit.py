@@ -33,7 +33,7 @@ HEAD = "#include <stdint.h>\n" + f'#include "{HEADERS[0]}"\n'
 FUNCTION = "plk_compiled"  # the name that every source defines
 FLAGS = (
     "-std=gnu11 -O3 -fPIC -shared -w -fno-math-errno -fno-trapping-math -fwrapv"
-    " -fno-strict-aliasing -ffp-contract=off"
+    " -fno-strict-aliasing -fno-thread-jumps -ffp-contract=off"
 ).split()
 MAX_CACHE_BYTES = 64 << 20  # beyond it the files used longest ago go, down to three quarters
 SECONDS = 60  # for one compilation

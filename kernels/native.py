@@ -59,10 +59,18 @@ def choose(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict)
 WANTS: dict[str, Callable] = {}  # operator name -> the layouts in which its kernels like arrays
 
 
+class Wanted(NamedTuple):
+    """Layouts of a call's inputs and outputs. memory: the operator may as well run on what lies in
+    the arrays' memory, with the row-major types `memory` (inputs, then outputs)."""
+
+    ins: Sequence[str]
+    outs: Sequence[str]
+    memory: Sequence[Type] | None = None
+
+
 def wants(*names: str):
     """Registers what kernels of these operators want: (op, ins: list[Type], outs: list[Type],
-    attrs) -> (layouts of the inputs, layouts of the outputs), or None: row-major ones. `ins` have
-    the layouts in which they come."""
+    attrs) -> Wanted, or None: row-major arrays. `ins` have the layouts in which they come."""
 
     def add(entry):
         WANTS.update(dict.fromkeys(names, entry))
@@ -71,7 +79,7 @@ def wants(*names: str):
     return add
 
 
-def wanted(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict):
-    """(layouts of the inputs, layouts of the outputs) that suit a call best, None: row-major."""
+def wanted(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Wanted | None:
+    """The layouts that suit a call best, None: row-major."""
     entry = WANTS.get(op.name)
     return entry(op, ins, outs, attrs) if entry else None

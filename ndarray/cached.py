@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from ..engine import current_context, location, log
 from ..engine.error import MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..symbol.graph import Value, rewrite, topological, variable
+from ..symbol.graph import Value, rewrite, topological
 from ..symbol.inference import typed_graph
+from ..symbol.passes.attention import attention
 from ..symbol.program import lower
 from ..symbol.tiers import submit
 from . import autograd, functions
@@ -41,9 +42,11 @@ class GraphPlan:
     def __init__(self, entry: _Entry, tier: int):
         start = time.perf_counter()
         self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
+        if tier and not entry.recompute:
+            self.outputs = attention(self.outputs)  # before residuals: it keeps less
         self.tier, self.newer = tier, None
         self.n_out = len(self.outputs)
-        self.kept, shadowed = entry.residuals(tier)
+        self.kept, shadowed = entry.residuals(self.outputs, tier)
         self.shadowed = tuple(shadowed)
         self.saved = (*shadowed, *range(self.n_out, self.n_out + len(self.kept)))
         self.program = lower(
@@ -120,16 +123,15 @@ class _Entry:
     def __str__(self):
         return f"{self.name} on {', '.join(map(str, self.in_specs[: self.n_data]))}"
 
-    def residuals(self, tier: int) -> tuple[list[Value], list[int]]:
+    def residuals(self, outputs: Sequence[Value], tier: int) -> tuple[list[Value], list[int]]:
         """(what the program returns besides the outputs, which outputs are kept too)."""
         if not self.wanted:
             return [], []
-        needed = residuals(self.outputs, self.wanted, tier, self.recompute, self.bounds)
-        outputs = set(self.outputs)
-        needed_set = set(needed)
+        needed = residuals(outputs, self.wanted, tier, self.recompute, self.bounds)
+        needed_set, output_set = set(needed), set(outputs)
         return (
-            [v for v in needed if v not in outputs],
-            [i for i, v in enumerate(self.outputs) if v in needed_set],
+            [v for v in needed if v not in output_set],
+            [i for i, v in enumerate(outputs) if v in needed_set],
         )
 
     def compile(self) -> Callable[[], None]:
@@ -222,19 +224,11 @@ class CachedGraph:
                     f"{self.name}: all inputs must be on one device, got {device} and"
                     f" {a._spec.device}"
                 )
-        variables = [
-            variable(v.node.name, a._spec.type, v.node.extra) for v, a in zip(self.inputs, arrays)
-        ]
-        named = rewrite(
-            [*self.outputs, *self.bounds],
-            lambda node, new: None,
-            {v.node: [x] for v, x in zip(self.inputs, variables)},
-        )
-        fixed = {x.node: x.type for x in variables}
-        retyped = typed_graph([*named, *variables], fixed, state.training)
-        n, m = len(self.outputs), len(named)
+        types = {v.node: a._spec.type for v, a in zip(self.inputs, arrays)}
+        typed = typed_graph([*self.outputs, *self.bounds, *self.inputs], types, state.training)
+        n, m = len(self.outputs), len(self.outputs) + len(self.bounds)
         specs = tuple(a._spec for a in arrays)
-        return _Entry(self, retyped[:n], retyped[m:], retyped[n:m], specs, device, wanted)
+        return _Entry(self, typed[:n], typed[m:], typed[n:m], specs, device, wanted)
 
     def _told(self, arrays, wanted) -> str:
         """Why a signature is new."""

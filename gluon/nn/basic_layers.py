@@ -34,8 +34,6 @@ __all__ = [
 class _Stack:
     """What Sequential and HybridSequential have in common."""
 
-    is_container = True
-
     def add(self, *blocks):
         """Appends blocks."""
         for block in blocks:

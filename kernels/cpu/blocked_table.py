@@ -5,10 +5,12 @@ from __future__ import annotations
 from math import prod
 
 from ..layouts import parse, physical_shape
-from ..native import Native, choose, native, wants
+from ..loops import LOOPS
+from ..native import Wanted, choose, native, wants
 from ..record import REGISTRY, Type
 from ..shapes import one_axis
 from . import pool_table
+
 
 def stored_type(t: Type, tag: str) -> Type | None:
     """The row-major array whose broadcasting against arrays stored as `tag` is that of t.
@@ -25,39 +27,25 @@ def stored_type(t: Type, tag: str) -> Type | None:
     return Type((*(shape[a] for a in layout.order), *[1] * len(layout.blocks)), t.dtype)
 
 
-def stored_entry(op, ins, outs, attrs):
-    """Pointwise operators on blocked arrays are pointwise on what lies in memory."""
-    given = [stored_type(t, outs[0].layout) for t in ins] if outs[0].layout else [None]
-    if None in given:
-        return None
-    return choose(op, given, [stored_type(outs[0], outs[0].layout)], attrs)
-
-
 def pointwise_wants(op, ins, outs, attrs):
     """The layout of the first input that has one, where no blocked axis is padded or repeated."""
     tag, shape = next((t.layout for t in ins if t.layout), ""), outs[0].shape
     if not tag or len(outs) > 1 or len(parse(tag).order) != len(shape):
         return None
-    if prod(physical_shape(shape, tag)) != prod(shape):
+    if not _whole(outs[0], tag):
         return None
-    blocked = _blocked_axes(tag)
+    blocked = {axis for _, axis in parse(tag).blocks}
     tags = []
     for t in ins:
         full = len(t.shape) == len(shape) and all(t.shape[a] == shape[a] for a in blocked)
         tags.append(tag if full else "")
-        if stored_type(t._replace(layout=tags[-1]), tag) is None:
-            return None
-    return tags, [tag]
+    memory = [stored_type(t._replace(layout=x), tag) for t, x in zip((*ins, *outs), (*tags, tag))]
+    return None if None in memory else Wanted(tags, [tag], memory)
 
 
-POINTWISE = {op.name for op in REGISTRY.values() if op.pointwise}
-for _name in (*sorted(POINTWISE), "Activation", "LeakyReLU", "add_n"):
-    native(_name, layouts=True)(stored_entry)
-    wants(_name)(pointwise_wants)
-
-
-def _blocked_axes(tag: str) -> set[int]:
-    return {axis for _, axis in parse(tag).blocks}
+for _op in set(REGISTRY.values()):
+    if _op.pointwise or any(name.startswith(_op.name + ":") for name in LOOPS):
+        wants(_op.name)(pointwise_wants)
 
 
 def _whole(t: Type, tag: str) -> bool:
@@ -70,7 +58,7 @@ def concat_wants(op, ins, outs, attrs):
     tag = next((t.layout for t in ins if t.layout), "")
     if not tag or not all(_whole(t, tag) for t in ins):
         return None
-    return [tag] * len(ins), [tag]
+    return Wanted([tag] * len(ins), [tag])
 
 
 @native("Concat", layouts=True)
@@ -87,8 +75,10 @@ def concat_entry(op, ins, outs, attrs):
 def _is_by_channels(tag: str) -> bool:
     """Are the only blocks those of axis 1, and the axes otherwise in their order?"""
     layout = parse(tag)
-    return len(layout.blocks) == 1 and layout.blocks[0][1] == 1 and layout.order == tuple(
-        range(len(layout.order))
+    return (
+        len(layout.blocks) == 1
+        and layout.blocks[0][1] == 1
+        and layout.order == tuple(range(len(layout.order)))
     )
 
 
@@ -98,7 +88,7 @@ def pooling_wants(op, ins, outs, attrs):
     last = (attrs["layout"] or "").endswith("C")
     if not tag or last or not _is_by_channels(tag) or not _whole(ins[0], tag):
         return None
-    return [tag], [tag]
+    return Wanted([tag], [tag])
 
 
 @native("Pooling", layouts=True)

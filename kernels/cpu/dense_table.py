@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from math import prod
 
+from ...engine import lib
 from ..native import Native, native
-from . import onednn
+from ..ops import dense_fused
 from .layout import FLOPS_PER_US, cost
 
-SERIAL_MULTIPLIES = 1 << 20  # products smaller than this run on one thread
+# act of _dense -> its number in C
+ACTIVATIONS = {
+    a: getattr(lib, f"PLK_ACT_{'NONE' if a is None else a.upper()}")
+    for a in (None, *dense_fused.ACTIVATIONS)
+}
 
 
 def _float32(types):
     return all(t.dtype == "float32" for t in types)
 
 
-def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, bias=False, alpha=1.0):
-    onednn.load()
+def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, alpha=1.0, **epilogue):
     fields = {
         "n_batch": n_batch,
         "m": m,
@@ -26,12 +30,11 @@ def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, bias=False, alp
         "b_step": k * n,
         "transpose_a": transpose_a,
         "transpose_b": transpose_b,
-        "bias": bias,
         "alpha": alpha,
+        **epilogue,
     }
-    multiplies = n_batch * m * n * k
-    us = cost(*ins, *outs) + 0.3 + 2 * multiplies / FLOPS_PER_US
-    return Native("plk_gemm_run", ("plk_gemm", fields), us, openmp=multiplies >= SERIAL_MULTIPLIES)
+    us = cost(*ins, *outs) + 0.3 + 2 * n_batch * m * n * k / FLOPS_PER_US
+    return Native("plk_gemm_run", ("plk_gemm", fields), us)
 
 
 @native("FullyConnected")
@@ -63,3 +66,32 @@ def batch_dot_entry(op, ins, outs, attrs):
     return _gemm(
         ins, outs, prod(a[:-2]), m, n, a[-2] if ta else a[-1], ta, tb, alpha=attrs.get("alpha", 1.0)
     )
+
+
+@native("_dense")
+def fused_dense_entry(op, ins, outs, attrs):
+    a, _ = (t.shape for t in ins[:2])
+    if not _float32(ins):
+        return None
+    m, n = outs[0].shape
+    return _gemm(
+        ins,
+        outs,
+        1,
+        m,
+        n,
+        a[0] if attrs["transpose_a"] else a[1],
+        attrs["transpose_a"],
+        attrs["transpose_b"],
+        attrs["scale"],
+        act=ACTIVATIONS[attrs["act"]],
+        **{k: attrs[k] for k in ("bias", "residual", "keep")},
+    )
+
+
+@native("_dot_sum")
+def dot_sum_entry(op, ins, outs, attrs):
+    (k, m), n = ins[0].shape, outs[0].shape[1]
+    if not _float32(ins) or n == 0:
+        return None
+    return _gemm(ins, outs, 1, m, n, k, True, attrs["transpose_b"], sums=True)

@@ -1,4 +1,4 @@
-/* oneDNN, found with dlopen: matrix products, reorders, and running the primitives that other files build. */
+/* oneDNN, found with dlopen: reorders, and running the primitives that other files build. */
 #include "onednn.h"
 #include "onednn_api.h"
 #include "pointwise.h"
@@ -39,20 +39,6 @@ int plk_dnn_version(void)
         return 0;
     const dnnl_version_t *v = dnn.dnnl_version();
     return v->major * 10000 + v->minor * 100 + v->patch;
-}
-
-int plk_dnn_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-                  const float *b, int64_t ldb, float beta, float *c, int64_t ldc, int n_threads)
-{
-    if (!plk_dnn_engine)
-        return PL_EINVAL;
-    int usual = omp_get_max_threads();
-    if (usual != n_threads)
-        omp_set_num_threads(n_threads);
-    dnnl_status_t status = dnn.dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
-    if (usual != n_threads)
-        omp_set_num_threads(usual);
-    return status == dnnl_success ? PL_OK : PL_FAILED;
 }
 
 dnnl_memory_desc_t plk_dnn_desc(int ndim, const int64_t *dims, const char *layout)
@@ -286,13 +272,6 @@ void *plk_dnn_reorder(int ndim, const int64_t *dims, const char *from, const cha
 {
     (void)ndim, (void)dims, (void)from, (void)to;
     return NULL;
-}
-int plk_dnn_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-                  const float *b, int64_t ldb, float beta, float *c, int64_t ldc, int n_threads)
-{
-    (void)ta, (void)tb, (void)m, (void)n, (void)k, (void)alpha, (void)a, (void)lda, (void)b, (void)ldb, (void)beta;
-    (void)c, (void)ldc, (void)n_threads;
-    return PL_EINVAL;
 }
 PLK_KERNEL(plk_dnn_run)
 {

@@ -1,4 +1,4 @@
-/* oneDNN, loaded at run time: matrix products, reorders, convolutions. Without it every function here says so. */
+/* oneDNN, loaded at run time: reorders, convolutions. Without it every function here says so. */
 #ifndef PLK_ONEDNN_H
 #define PLK_ONEDNN_H
 #include "kernel.h"
@@ -32,6 +32,4 @@ void *plk_dnn_reorder(int ndim, const int64_t *dims, const char *from, const cha
 void plk_dnn_free(void *primitive);              /* what plk_dnn_conv and plk_dnn_reorder made */
 int plk_dnn_threads(void *primitive);            /* how many threads it enters OpenMP with */
 /* cffi stops reading here */
-int plk_dnn_sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
-                  int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc, int n_threads);
 #endif

@@ -9,7 +9,7 @@
 #include "oneapi/dnnl/dnnl_debug.h"
 
 #define PLK_DNN_FUNCTIONS(F) \
-    F(dnnl_sgemm) F(dnnl_version) F(dnnl_engine_create) F(dnnl_stream_create) F(dnnl_memory_create) \
+    F(dnnl_version) F(dnnl_engine_create) F(dnnl_stream_create) F(dnnl_memory_create) \
     F(dnnl_memory_destroy) F(dnnl_memory_set_data_handle) F(dnnl_memory_desc_create_with_strides) \
     F(dnnl_memory_desc_create_with_tag) F(dnnl_memory_desc_destroy) F(dnnl_memory_desc_equal) \
     F(dnnl_memory_desc_get_size) F(dnnl_memory_desc_clone) F(dnnl_memory_desc_query) F(dnnl_fmt_tag2str) \

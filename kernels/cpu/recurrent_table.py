@@ -1,15 +1,16 @@
-"""Entries of the fused RNN and its gradient: float32 without projection, clipping or sequence
-lengths."""
+"""Entries of the fused RNN and its gradient ."""
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, nan, prod
 
 from ...engine import lib
 from ..native import Native, native
 from ..ops.recurrent import GATES, layout
-from .layout import FLOPS_PER_US, cost
+from .layout import FLOPS_PER_US, code, cost
 
+SUFFIXES = {"float32": "", "float64": "_f64"}
+LENGTH_DTYPES = ("float32", "float64", "int32", "int64")
 MODES = {
     "rnn_relu": lib.PLK_RNN_RELU,
     "rnn_tanh": lib.PLK_RNN_TANH,
@@ -18,14 +19,9 @@ MODES = {
 }
 
 
-def _rnn(function, x, attrs, types, keep, p, passes):
-    plain = (
-        attrs["projection_size"] is None
-        and not attrs["use_sequence_length"]
-        and attrs["lstm_state_clip_min"] is None
-        and attrs["lstm_state_clip_max"] is None
-    )
-    if not plain or any(t.dtype != "float32" for t in types) or 0 in x.shape:
+def _rnn(function, x, length, attrs, types, keep, p, passes):
+    lengths = attrs["use_sequence_length"]
+    if x.dtype not in SUFFIXES or 0 in x.shape or (lengths and length.dtype not in LENGTH_DTYPES):
         return None
     lay = layout(
         x.shape,
@@ -34,30 +30,42 @@ def _rnn(function, x, attrs, types, keep, p, passes):
             for k in ("mode", "state_size", "num_layers", "bidirectional", "projection_size")
         },
     )
+    low, high = attrs["lstm_state_clip_min"], attrs["lstm_state_clip_max"]
+    clip = low is not None or high is not None
     fields = {
         "steps": lay.steps,
         "batch": lay.batch,
         "inputs": lay.inputs,
         "hidden": lay.hidden,
+        "out": lay.out,
         "mode": MODES[lay.mode],
         "layers": lay.layers,
         "directions": lay.directions,
         "state_outputs": attrs.get("state_outputs", False),
         "keep": keep,
+        "lengths": lengths,
+        "length_dtype": code(length.dtype) if lengths else 0,
+        "clip": clip,
         "p": p,
+        "clip_min": -inf if low is None else low,
+        "clip_max": inf if high is None else high,
+        "clip_nan": (high if high is not None else low)
+        if clip and attrs["lstm_state_clip_nan"]
+        else nan,
     }
-    weights = sum(k + lay.hidden for _, _, k in lay.cells) * GATES[lay.mode] * lay.hidden
+    weights = sum(k + lay.out for _, _, k in lay.cells) * GATES[lay.mode] * lay.hidden
     us = cost(*types) + passes * 2 * lay.steps * lay.batch * weights / FLOPS_PER_US
-    return Native(function, ("plk_rnn", fields), us + 2.0 * lay.steps * len(lay.cells))
+    return Native(
+        function + SUFFIXES[x.dtype], ("plk_rnn", fields), us + 2.0 * lay.steps * len(lay.cells)
+    )
 
 
 @native("RNN")
 def rnn_entry(op, ins, outs, attrs):
     train = bool(attrs["train"])
-    from . import onednn
-
-    onednn.load()
-    return _rnn("plk_rnn_run", ins[0], attrs, (*ins, *outs), train, attrs["p"] if train else 0.0, 1)
+    return _rnn(
+        "plk_rnn_run", ins[0], ins[-1], attrs, (*ins, *outs), train, attrs["p"] if train else 0.0, 1
+    )
 
 
 @native("_rnn_grad")
@@ -66,4 +74,4 @@ def rnn_grad_entry(op, ins, outs, attrs):
     # recorded without a reserve: the reference runs forward again
     if prod(ins[-1].shape) == 0:
         return None
-    return _rnn("plk_rnn_backward", x, attrs, (*ins, *outs), True, attrs["p"], 2)
+    return _rnn("plk_rnn_backward", x, ins[-2], attrs, (*ins, *outs), True, attrs["p"], 2)

@@ -3,11 +3,13 @@
 from .. import fused
 from . import (
     activation,
+    attention,
     binary,
     conv,
     conv_fused,
     create,
     dense,
+    dense_fused,
     dropout,
     histogram,
     image,
@@ -29,11 +31,13 @@ from . import (
 
 __all__ = [
     "activation",
+    "attention",
     "binary",
     "conv",
     "conv_fused",
     "create",
     "dense",
+    "dense_fused",
     "dropout",
     "fused",
     "histogram",

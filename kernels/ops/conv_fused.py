@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from ..pointwise import pointwise
 from ..record import REGISTRY, Param, Type, operator, sample
 from ..shapes import must_be
 from .conv import _LAYOUT, _TAPS, _plus_bias, conv_forward, geometry
@@ -123,7 +124,15 @@ operator(
     doc=(
         "activation(Convolution(data, weight) + bias + addend). weight is (num_filter, C /"
         " num_group, *kernel) for every layout, or has the groups as an axis of their own in front."
-        " act names an operator of one input, act_attrs holds its attributes. winograd: the tile for"
-        " which weight comes transformed (_winograd_weights), or 0."
+        " act names an operator of one input, act_attrs holds its attributes. winograd: the tile"
+        " for which weight comes transformed (_winograd_weights), or 0."
     ),
+)
+
+pointwise(
+    "_affine",
+    "a * b + c",
+    inputs=("data", "scale", "shift"),
+    ref=lambda xp, x, scale, shift: x * scale + shift,
+    doc="data * scale + shift; batch normalisation in inference where no convolution takes it up.",
 )

@@ -1,5 +1,5 @@
-"""What follows a convolution becomes part of it: batch normalisation of inference (folded into weight
-and bias, as graph algebra), a sum with another array, and an activation.
+"""What follows a convolution becomes part of it: batch normalisation of inference (folded into
+weight and bias, as graph algebra), a sum with another array, and an activation.
 
 The folded weights depend on parameters alone, so they land in a program's prologue.
 """
@@ -7,7 +7,7 @@ The folded weights depend on parameters alone, so they land in a program's prolo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...kernels.cpu.pointwise_table import loop_of
 from ...kernels.ops.conv import geometry
@@ -19,17 +19,26 @@ F = Builder()
 TAPS = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
 
 
-def epilogue_conv(outputs: Sequence[Value]) -> list[Value]:
-    """The graph with every convolution in float32 as one `_conv`, together with what follows it."""
-    uses = Counter(v for node in topological(outputs) for v in node.inputs)
+def epilogue_conv(outputs: Sequence[Value], stable: Collection[Value]) -> list[Value]:
+    """The graph with convolutions in float32 as one `_conv` each, together with what follows it.
+
+    stable: variables that seldom change. Weights that depend on others are not worth preparing:
+    convolutions with them stay, and with them the row-major layout that their gradients read.
+    """
+    order = topological(outputs)
+    uses = Counter(v for node in order for v in node.inputs)
     uses.update(outputs)
     fused = lookup("_conv")
+    seldom = {v.node for v in stable}
+    for node in order:
+        if node.op is not None and all(v.node in seldom for v in node.inputs):
+            seldom.add(node)
 
     def replace(node: Node, inputs: list[Value]):
         if node.op is None:
             return None
         if node.op.name == "Convolution":
-            return _alone(node, inputs)
+            return _alone(node, inputs) if node.inputs[1].node in seldom else None
         # the convolutions among the inputs that nothing else reads, the last one first
         for i in reversed(range(len(inputs))):
             conv = inputs[i].node
@@ -39,12 +48,14 @@ def epilogue_conv(outputs: Sequence[Value]) -> list[Value]:
             if made is not None and made.type == node.types[0]:
                 # no other result of the node is read
                 return [made] * len(node.types)
+        if node.op.name == "BatchNorm" and not any(uses[v] for v in _outputs(node)[1:]):
+            found = _affine(node, inputs)
+            return found and [found] * len(node.types)
         return None
 
     def _followed(node, inputs, i):
         if node.op.name == "BatchNorm" and i == 0:
-            read = any(uses[Value(node, k)] for k in range(1, len(node.types)))
-            return None if read else _normalised(node, inputs)
+            return None if any(uses[v] for v in _outputs(node)[1:]) else _normalised(node, inputs)
         conv = inputs[i].node
         if node.op.name in SUMS and not conv.attrs["add"] and len(set(inputs)) == 2:
             other = inputs[1 - i]
@@ -86,10 +97,34 @@ def _with(conv: Node, attrs: dict, inputs: Sequence[Value]) -> Value:
     return Value(typed_node(conv.op, {**conv.attrs, **attrs}, inputs, conv.name))
 
 
+def _outputs(node: Node) -> list[Value]:
+    return [Value(node, i) for i in range(len(node.types))]
+
+
+def _scale_of(node: Node, gamma: Value, var: Value) -> Value | None:
+    """What batch normalisation multiplies by; None where it takes the batch's own statistics."""
+    if node.attrs["train"] and not node.attrs["use_global_stats"]:
+        return None
+    scale = F.rsqrt(var + node.attrs["eps"])
+    return scale if node.attrs["fix_gamma"] else gamma * scale
+
+
+def _affine(node: Node, inputs: list[Value]) -> Value | None:
+    """Batch normalisation of inference as data * scale + shift."""
+    x, gamma, beta, mean, var = inputs
+    scale = _scale_of(node, gamma, var) if x.dtype == "float32" else None
+    if scale is None or 0 in x.shape:
+        return None
+    axis = node.attrs["axis"] % len(x.shape)
+    shape = tuple(n if a == axis else 1 for a, n in enumerate(x.shape))
+    both = (scale, F.broadcast_sub(beta, F.broadcast_mul(mean, scale)))
+    return F._affine(x, *(F.reshape_to(v, shape=shape) for v in both))
+
+
 def _normalised(node: Node, inputs: list[Value]) -> Value | None:
     """(conv - mean) * scale + beta as a convolution with other weights."""
     conv, attrs = inputs[0].node, node.attrs
-    if conv.attrs["add"] or attrs["train"] and not attrs["use_global_stats"]:
+    if conv.attrs["add"]:
         return None
     g = geometry("_conv", **{k: conv.attrs[k] for k in TAPS})
     ndim = len(conv.types[0].shape)
@@ -97,9 +132,9 @@ def _normalised(node: Node, inputs: list[Value]) -> Value | None:
         return None
     x, w, bias = conv.inputs
     gamma, beta, mean, var = inputs[1:]
-    scale = F.rsqrt(var + attrs["eps"])
-    if not attrs["fix_gamma"]:
-        scale = gamma * scale
+    scale = _scale_of(node, gamma, var)
+    if scale is None:
+        return None
     filters = w.shape[:2] if g.groups > 1 else w.shape[:1]
     by_filter = F.reshape_to(scale, shape=(*filters, *[1] * (len(w.shape) - len(filters))))
     centre = F.negative(mean) if bias.node.op is lookup("_zeros") else bias - mean

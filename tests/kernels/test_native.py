@@ -306,9 +306,7 @@ def path(request, monkeypatch):
         pytest.skip("oneDNN is not installed")
     plain = request.param == "plain"
     monkeypatch.setattr(conv_table, "FORCE_PLAIN", plain)
-    lib.plk_gemm_prefer(plain)
     yield request.param
-    lib.plk_gemm_prefer(0)
 
 
 @pytest.mark.parametrize("case", CONVOLUTIONS)

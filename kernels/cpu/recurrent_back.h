@@ -1,0 +1,313 @@
+/* Backpropagation through time: see recurrent_cell.h. The steps run backwards and leave the gradients of all
+ * pre-activations; the gradients of weights and inputs are then products over all steps at once.
+ *
+ * dz, the gradients of pre-activations, lie in panels of hidden units, (gate, panel, line, PLK_PANEL): that serves as left
+ * operand both by lines and by gates. gru has a fourth part: what the new gate's h2h part gets. */
+#ifndef PLK_RECURRENT_BACK_H
+#define PLK_RECURRENT_BACK_H
+#include "recurrent_cell.h"
+
+/* One cell on its way back; what the team shares. */
+typedef struct {
+    const sizes *s;
+    blocks of;
+    const real *x, *w, *u, *proj, *h0, *c0, *dy;
+    const int64_t *lengths;
+    int64_t inputs, part;                                 /* part: elements of dz for one gate */
+    real *packed_w, *packed_u, *packed_proj, *packed_x, *packed_h, *packed_wide;
+    real *dz, *dh, *dc, *dout;                            /* dout: of all outputs, in panels, if projected */
+    real *dx, *dw, *db;                                   /* results; dx is added to by the second direction */
+    int direction, by_rows;
+} back_pass;
+
+static inline int running(const back_pass *a, int64_t t, int64_t row) { return !a->lengths || t < a->lengths[row]; }
+
+/* `width` hidden units of one row. d: gradient of the output; by: what passes by the product with u.  dz: gate after gate */
+static inline __attribute__((always_inline)) void back_row(const back_pass *a, int64_t width, const real *g, const real *extra,
+                                                           const real *h, const real *c, real *dz, real *dc, const real *d,
+                                                           real *by)
+{
+    const plk_rnn *p = a->s->p;
+    int64_t n = p->hidden, gate = a->part;
+    if (a->s->lstm) {
+        const limits clip = limits_of(p);
+        const int clipped = p->clip;
+#pragma GCC ivdep
+        for (int64_t j = 0; j < width; j++) {
+            real in = g[j], forget = g[n + j], v = g[2 * n + j], o = g[3 * n + j], t = tangent(extra[j]);
+            real raw = forget * c[j] + in * v, dcell = d[j] * o * (1 - t * t) + dc[j];
+            dcell = !clipped || limited(clip, raw) == raw ? dcell : 0;
+            dz[j] = dcell * v * in * (1 - in);
+            dz[gate + j] = dcell * c[j] * forget * (1 - forget);
+            dz[2 * gate + j] = dcell * in * (1 - v * v);
+            dz[3 * gate + j] = d[j] * t * o * (1 - o);
+            dc[j] = dcell * forget;
+            by[j] = 0;
+        }
+    } else if (a->s->gru) {
+#pragma GCC ivdep
+        for (int64_t j = 0; j < width; j++) {
+            real r = g[j], u = g[n + j], v = g[2 * n + j], dv = d[j] * (1 - u) * (1 - v * v);
+            dz[j] = dv * extra[j] * r * (1 - r);
+            dz[gate + j] = d[j] * (h[j] - v) * u * (1 - u);
+            dz[2 * gate + j] = dv;
+            dz[3 * gate + j] = dv * r;
+            by[j] = d[j] * u;
+        }
+    } else {
+        int is_tanh = p->mode == PLK_RNN_TANH;
+#pragma GCC ivdep
+        for (int64_t j = 0; j < width; j++) {
+            dz[j] = d[j] * (is_tanh ? 1 - g[j] * g[j] : g[j] > 0 ? (real)1 : (real)0);
+            by[j] = 0;
+        }
+    }
+}
+
+/* One thread's columns of the outputs' gradients at step t: dh + dy. Rows that had ended pass dh on. */
+static void back_outputs(const back_pass *a, part q, int64_t t)
+{
+    const plk_rnn *p = a->s->p;
+    int64_t n = p->out;
+    for (int64_t r = q.row; r < q.row_end; r++)
+        for (int64_t j = q.column; j < q.column_end; j += PLK_PANEL) {
+            int64_t line = t * p->batch + r, width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
+            const real *dy = a->dy + (line * p->directions + a->direction) * n + j;
+            real *dh = a->dh + r * n + j, *to = a->dout + j * a->s->lines + line * PLK_PANEL;
+            int on = running(a, t, r);
+            memset(to, 0, sizeof(real) * PLK_PANEL);
+            for (int64_t i = 0; i < width && on; i++) {
+                to[i] = dy[i] + dh[i];
+                dh[i] = 0;
+            }
+        }
+}
+
+/* The pre-activations' gradients of one thread's hidden units at step t, which came after step `before` (-1: the first). */
+static void back_units(const back_pass *a, part q, int64_t t, int64_t before)
+{
+    const sizes *s = a->s;
+    const plk_rnn *p = s->p;
+    int64_t n = p->hidden, lines = s->lines;
+    real d[CHUNK * PLK_PANEL], unused[PLK_PANEL];
+    for (int64_t row = q.row; row < q.row_end; row += CHUNK)
+        for (int64_t j = q.column; j < q.column_end; j += PLK_PANEL) {
+            int64_t some = q.row_end - row < CHUNK ? q.row_end - row : CHUNK, width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
+            if (s->projected)
+                plk_panel_product(some, p->out, plk_panelled(a->dout + (t * p->batch + row) * PLK_PANEL, lines),
+                                  a->packed_proj + j * p->out, d, 0);
+            for (int64_t i = 0; i < some; i++) {
+                int64_t r = row + i, line = t * p->batch + r, at = r * n + j;
+                real *dz = a->dz + j * lines + line * PLK_PANEL, *by = s->projected ? unused : a->dh + at;
+                if (width < PLK_PANEL || !running(a, t, r))
+                    for (int g = 0; g < s->n_gates + s->gru; g++)
+                        memset(dz + g * a->part, 0, sizeof(real) * PLK_PANEL);
+                if (!running(a, t, r))
+                    continue;
+                const real *dy = a->dy + (line * p->directions + a->direction) * n + j;
+                for (int64_t e = 0; e < width && !s->projected; e++)
+                    d[i * PLK_PANEL + e] = dy[e] + by[e];
+                const real *h = before >= 0 && running(a, before, r) ? a->of.out + (before * p->batch + r) * p->out + j
+                                                                    : a->h0 + r * p->out + j;
+                const real *c = !s->lstm ? NULL : before >= 0 ? a->of.extra + (before * p->batch + r) * n + j : a->c0 + at;
+                const real *g = a->of.gates + line * s->rows + j, *extra = a->of.extra + line * n + j;
+                real *dc = a->dc ? a->dc + at : NULL;
+                if (width == PLK_PANEL)
+                    back_row(a, PLK_PANEL, g, extra, h, c, dz, dc, d + i * PLK_PANEL, by);
+                else
+                    back_row(a, width, g, extra, h, c, dz, dc, d + i * PLK_PANEL, by);
+            }
+        }
+}
+
+/* Panels of weights (gates, hidden, n) whose depth runs through the padded gates, as dz does. Called by a whole team. */
+static void pack_gates(real *to, const real *from, int64_t hidden, int n_gates, int64_t n)
+{
+    int64_t padded = plk_padded(hidden), depth = n_gates * padded;
+#pragma omp for
+    for (int64_t i = 0; i < plk_panels(n) * n_gates; i++) {
+        int64_t j = i / n_gates * PLK_PANEL, g = i % n_gates;
+        real *at = to + j * depth + g * padded * PLK_PANEL;
+        for (int64_t u = 0; u < hidden; u++)
+            plk_pack_line(at + u * PLK_PANEL, from + (g * hidden + u) * n + j, n - j);
+        memset(at + hidden * PLK_PANEL, 0, sizeof(real) * (size_t)((padded - hidden) * PLK_PANEL));
+    }
+}
+
+/* Panels of an array (lines, n), called by a whole team. */
+static void pack_array(real *to, const real *from, int64_t lines, int64_t n)
+{
+#pragma omp for
+    for (int64_t j = 0; j < n; j += PLK_PANEL)
+        for (int64_t i = 0; i < lines; i++)
+            plk_pack_line(to + j * lines + i * PLK_PANEL, from + i * n + j, n - j);
+}
+
+/* Panels of the states before every step, called by a whole team. */
+static void pack_states(const back_pass *a)
+{
+    const plk_rnn *p = a->s->p;
+    int64_t n = p->out;
+#pragma omp for
+    for (int64_t j = 0; j < n; j += PLK_PANEL)
+        for (int64_t t = 0; t < p->steps; t++)
+            for (int64_t r = 0; r < p->batch; r++) {
+                int64_t before = a->direction ? t + 1 : t - 1;
+                int first = before < 0 || before == p->steps || !running(a, before, r);
+                const real *from = first ? a->h0 + r * n : a->of.out + (before * p->batch + r) * n;
+                plk_pack_line(a->packed_h + j * a->s->lines + (t * p->batch + r) * PLK_PANEL, from + j, n - j);
+            }
+}
+
+static void back_steps(const back_pass *a, int n_threads)
+{
+    const sizes *s = a->s;
+    const plk_rnn *p = s->p;
+    int64_t n = p->hidden, n_out = p->out, lines = s->lines, padded = plk_padded(n);
+    int shared = s->gru ? 2 : s->n_gates;                /* gates whose inputs and states get the same gradient */
+    real *packed_new = a->packed_u + plk_padded(n_out) * shared * padded;
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+        pack_gates(a->packed_u, a->u, n, shared, n_out);
+        if (s->gru)
+            pack_gates(packed_new, a->u + 2 * n * n_out, n, 1, n_out);
+        if (s->projected)
+            pack_array(a->packed_proj, a->proj, n_out, n);
+        part mine = part_of(s, n, a->by_rows), out = part_of(s, n_out, a->by_rows);
+        for (int64_t i = p->steps - 1; i >= 0; i--) {
+            int64_t t = a->direction ? p->steps - 1 - i : i, before = !i ? -1 : a->direction ? t + 1 : t - 1;
+            if (s->projected) {
+                back_outputs(a, out, t);
+                meet(a->by_rows);
+            }
+            back_units(a, mine, t, before);
+            meet(a->by_rows);
+            plk_left dz = plk_panelled(a->dz + (t * p->batch + out.row) * PLK_PANEL, lines);
+            real *dh = a->dh + out.row * n_out + out.column;
+            int64_t n_rows = out.row_end - out.row, n_columns = out.column_end - out.column;
+            plk_product_rows(n_rows, n_columns, shared * padded, dz, a->packed_u + out.column * shared * padded, dh, n_out, 1);
+            if (s->gru) {
+                dz.at += 3 * a->part;
+                plk_product_rows(n_rows, n_columns, padded, dz, packed_new + out.column * padded, dh, n_out, 1);
+            }
+        }
+    }
+}
+
+/* The sums of dz over all lines for one gate. */
+static void back_bias(const back_pass *a, const real *dz, int64_t j, int64_t width, real *db)
+{
+    real sum[PLK_PANEL] = {0};
+    for (int64_t i = 0; i < a->s->lines; i++)
+        PLK_LANES for (int64_t c = 0; c < PLK_PANEL; c++)
+            sum[c] += dz[i * PLK_PANEL + c];
+    for (int64_t c = 0; c < width; c++)
+        db[j + c] = sum[c];
+}
+
+/* The gradients of a cell's weights, biases and inputs from those of the pre-activations. */
+static void back_products(const back_pass *a)
+{
+    const sizes *s = a->s;
+    int64_t n = s->p->hidden, n_out = s->p->out, k = a->inputs, lines = s->lines, panels = plk_panels(n);
+    int n_threads = plk_gemm_threads(lines, s->rows, k + n_out);
+    real *du = a->dw + s->rows * k, *dproj = du + s->rows * n_out;
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+        pack_gates(a->packed_w, a->w, n, s->n_gates, k);
+        pack_array(a->packed_x, a->x, lines, k);
+        pack_states(a);
+        if (s->projected)
+            pack_array(a->packed_wide, a->of.wide, lines, n);
+#pragma omp for nowait
+        for (int64_t i = 0; i < s->n_gates * panels; i++) {
+            int64_t g = i / panels, j = i % panels * PLK_PANEL, width = n - j < PLK_PANEL ? n - j : PLK_PANEL, row = g * n + j;
+            const real *dz = a->dz + g * a->part + j * lines, *dzu = s->gru && g == 2 ? dz + a->part : dz;
+            plk_product_rows(width, k, lines, plk_transposed(dz), a->packed_x, a->dw + row * k, k, 0);
+            plk_product_rows(width, n_out, lines, plk_transposed(dzu), a->packed_h, du + row * n_out, n_out, 0);
+            back_bias(a, dz, row, width, a->db);
+            back_bias(a, dzu, row, width, a->db + s->rows);
+        }
+#pragma omp for nowait
+        for (int64_t j = 0; j < (s->projected ? n_out : 0); j += PLK_PANEL)
+            plk_product_rows(n_out - j < PLK_PANEL ? n_out - j : PLK_PANEL, n, lines, plk_transposed(a->dout + j * lines),
+                        a->packed_wide, dproj + j * n, n, 0);
+        int64_t begin, end;
+        plk_share(lines, PLK_TILE, omp_get_thread_num(), omp_get_num_threads(), &begin, &end);
+        plk_product_rows(end - begin, k, s->n_gates * plk_padded(n), plk_panelled(a->dz + begin * PLK_PANEL, lines), a->packed_w,
+                    a->dx + begin * k, k, a->direction);
+    }
+}
+
+/* bufs: dy, dstate, dstate_cell of lstm, data, parameters, state, state_cell of lstm, sequence_length if used, reserve, dx,
+ * dparameters, dstate0, dstate_cell0 of lstm */
+static int backward(const plk_rnn *p, void *const *bufs)
+{
+    sizes s = sizes_of(p);
+    void *const *in = bufs + 2 + s.lstm, *const *results = in + 4 + s.lstm + p->lengths;
+    const real *weights = in[1], *states = in[2], *cells = s.lstm ? in[3] : NULL;
+    back_pass a = {.s = &s, .dy = bufs[0]};
+    real *reserve = results[-1], *dparams = results[1], *dstates = results[2], *dcells = s.lstm ? results[3] : NULL;
+    int64_t k = most_inputs(&s), padded = plk_padded(p->hidden), wide = s.lines * p->out * p->directions;
+    int64_t packed_u = plk_padded(p->out) * s.n_gates * padded;
+    real *joined = NULL, *below[2] = {NULL}, *counts = NULL;
+    room r = {NULL, 0};
+    for (int counted = 0; counted < 2; counted++) {
+        if (counted && !(r.at = pl_scratch(r.used)))
+            return pl_fail(PL_ENOMEM, "out of memory for an RNN's gradient");
+        r.used = 0;
+        a.packed_w = cut(&r, plk_padded(k) * s.n_gates * padded);
+        a.packed_u = cut(&r, packed_u);
+        a.packed_proj = cut(&r, s.projected ? padded * p->out : 0);
+        a.packed_x = cut(&r, plk_padded(k) * s.lines);
+        a.packed_h = cut(&r, plk_padded(p->out) * s.lines);
+        a.packed_wide = cut(&r, s.projected ? padded * s.lines : 0);
+        a.part = padded * s.lines;
+        a.dz = cut(&r, a.part * (s.n_gates + s.gru));
+        a.dout = cut(&r, s.projected ? plk_padded(p->out) * s.lines : 0);
+        counts = cut(&r, p->lengths ? p->batch * 2 : 0);
+        joined = cut(&r, p->layers > 1 && (s.mask || p->directions > 1) ? wide : 0);
+        for (int i = 0; i < 2; i++)
+            below[i] = cut(&r, i + 1 < p->layers ? wide : 0);
+    }
+    a.lengths = lengths_of(p, p->lengths ? in[3 + s.lstm] : NULL, (int64_t *)counts);
+    int n_threads = team(&s, packed_u, &a.by_rows);
+    memcpy(dstates, bufs[1], sizeof(real) * (size_t)(s.n_cells * s.state));
+    if (dcells)
+        memcpy(dcells, bufs[2], sizeof(real) * (size_t)(s.n_cells * s.cell));
+    for (int64_t layer = p->layers - 1; layer >= 0; layer--) {
+        const real *mask = layer && s.mask ? reserve + (layer - 1) * s.mask : NULL;
+        a.x = in[0];
+        a.dx = layer ? below[(p->layers - 1 - layer) % 2] : results[0];
+        if (layer) {
+            blocks under[2];
+            for (int d = 0; d < p->directions; d++)
+                under[d] = blocks_of(&s, reserve, (layer - 1) * p->directions + d);
+            if (mask || p->directions > 1)
+                join(&s, under, mask, joined);
+            a.x = mask || p->directions > 1 ? joined : under[0].out;
+        }
+        for (int d = 0; d < p->directions; d++) {
+            int64_t i = layer * p->directions + d;
+            a.inputs = inputs_of(&s, i);
+            a.of = blocks_of(&s, reserve, i);
+            a.w = weights + weights_at(&s, i);
+            a.u = a.w + s.rows * a.inputs;
+            a.proj = a.u + s.rows * p->out;
+            a.h0 = states + i * s.state;
+            a.c0 = cells ? cells + i * s.cell : NULL;
+            a.dh = dstates + i * s.state;
+            a.dc = dcells ? dcells + i * s.cell : NULL;
+            a.dw = dparams + weights_at(&s, i);
+            a.db = dparams + biases_at(&s, i);
+            a.direction = d;
+            back_steps(&a, n_threads);
+            back_products(&a);
+        }
+        for (int64_t i = 0; mask && i < wide; i++)
+            a.dx[i] *= mask[i];
+        a.dy = a.dx;
+    }
+    return PL_OK;
+}
+#endif

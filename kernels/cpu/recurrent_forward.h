@@ -1,0 +1,294 @@
+/* RNNs forward: see recurrent_cell.h. While training the gates stay in the reserve, where the gradient finds them. */
+#ifndef PLK_RECURRENT_FORWARD_H
+#define PLK_RECURRENT_FORWARD_H
+#include "recurrent_cell.h"
+
+/* One cell on its way through the steps; what the team shares. */
+typedef struct {
+    const sizes *s;
+    blocks to;
+    const real *x, *w, *u, *proj, *b, *bu, *h0, *c0;
+    const int64_t *lengths;
+    int64_t inputs;
+    real *packed_w, *packed_u, *packed_proj, *bias, *states;
+    int reverse, by_rows;
+} forward_pass;
+
+/* Loops of one kind over a whole chunk: short ones, whose iterations the processor overlaps. */
+static void sigmoids(real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = sigmoid(x[i]);
+}
+static void tangents(real *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = tangent(x[i]);
+}
+
+/* Rows [row, row + n_rows) of `width` hidden units from unit j on, at step t. z: what the last states h gave, as
+ * (gate, CHUNK, PLK_PANEL). */
+static inline __attribute__((always_inline)) void forward_rows(const forward_pass *a, int64_t t, int64_t row, int64_t n_rows,
+                                                               int64_t j, int64_t width, real (*z)[CHUNK * PLK_PANEL],
+                                                               const real *h, const real *c)
+{
+    const sizes *s = a->s;
+    int64_t n = s->p->hidden, n_out = s->p->out, line = t * s->p->batch + row, all = n_rows * PLK_PANEL;
+    real *gates = a->to.gates + line * s->rows + j, *extra = a->to.extra + line * n + j;
+    real *out = (s->projected ? a->to.wide : a->to.out) + line * n + j;
+    const limits clip = limits_of(s->p);
+    for (int g = 0; g < s->n_gates && !(s->gru && g == 2); g++)
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t i = 0; i < width; i++)
+                z[g][r * PLK_PANEL + i] += gates[r * s->rows + g * n + i] + a->bias[g * n + j + i];
+    if (s->lstm) {
+        real hidden[CHUNK * PLK_PANEL] = {0};
+        sigmoids(z[0], all);
+        sigmoids(z[1], all);
+        tangents(z[2], all);
+        sigmoids(z[3], all);
+        for (int64_t r = 0; r < n_rows; r++) {
+            const real *last = c + (row + r) * n + j;
+#pragma GCC ivdep
+            for (int64_t i = 0; i < width; i++) {
+                int64_t at = r * PLK_PANEL + i;
+                hidden[at] = extra[r * n + i] = limited(clip, z[1][at] * last[i] + z[0][at] * z[2][at]);
+            }
+        }
+        tangents(hidden, all);
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t i = 0; i < width; i++)
+                out[r * n + i] = z[3][r * PLK_PANEL + i] * hidden[r * PLK_PANEL + i];
+    } else if (s->gru) {
+        sigmoids(z[0], all);
+        sigmoids(z[1], all);
+        for (int64_t r = 0; r < n_rows; r++) {
+            const real *g = gates + r * s->rows + 2 * n, *b = a->bias + 2 * n + j, *bu = a->bu + 2 * n + j;
+#pragma GCC ivdep
+            for (int64_t i = 0; i < width; i++) {
+                int64_t at = r * PLK_PANEL + i;
+                extra[r * n + i] = z[2][at] + bu[i];
+                z[2][at] = g[i] + b[i] + z[0][at] * (z[2][at] + bu[i]);
+            }
+        }
+        tangents(z[2], all);
+        for (int64_t r = 0; r < n_rows; r++) {
+            const real *last = h + (row + r) * n_out + j;
+#pragma GCC ivdep
+            for (int64_t i = 0; i < width; i++) {
+                real u = z[1][r * PLK_PANEL + i];
+                out[r * n + i] = (1 - u) * z[2][r * PLK_PANEL + i] + u * last[i];
+            }
+        }
+    } else {
+        if (s->p->mode == PLK_RNN_TANH)
+            tangents(z[0], all);
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t i = 0; i < width; i++) {
+                real v = z[0][r * PLK_PANEL + i];
+                z[0][r * PLK_PANEL + i] = out[r * n + i] = s->p->mode == PLK_RNN_RELU && v < 0 ? 0 : v;    /* NaN stays */
+            }
+    }
+    for (int g = 0; g < s->n_gates && s->p->keep; g++)
+        for (int64_t r = 0; r < n_rows; r++)
+            memcpy(gates + r * s->rows + g * n, z[g] + r * PLK_PANEL, sizeof(real) * (size_t)width);
+}
+
+/* One thread's hidden units, for step t from the states h (batch, out). */
+static void forward_units(const forward_pass *a, part q, int64_t t, const real *h, const real *c)
+{
+    const sizes *s = a->s;
+    int64_t n = s->p->hidden, n_out = s->p->out, panel = n_out * PLK_PANEL;
+    real z[MAX_GATES][CHUNK * PLK_PANEL];
+    for (int64_t j = q.column; j < q.column_end; j += PLK_PANEL)
+        for (int64_t row = q.row; row < q.row_end; row += CHUNK) {
+            int64_t some = q.row_end - row < CHUNK ? q.row_end - row : CHUNK, width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
+            for (int g = 0; g < s->n_gates; g++)
+                plk_panel_product(some, n_out, plk_rows(h + row * n_out, n_out),
+                                  a->packed_u + (j / PLK_PANEL * s->n_gates + g) * panel, z[g], 0);
+            if (width == PLK_PANEL)
+                forward_rows(a, t, row, some, j, PLK_PANEL, z, h, c);
+            else
+                forward_rows(a, t, row, some, j, width, z, h, c);
+        }
+}
+
+/* out = wide times the projection, for one thread's columns of the states. */
+static void project(const forward_pass *a, part q, int64_t t)
+{
+    const plk_rnn *p = a->s->p;
+    int64_t n = p->hidden, n_out = p->out, line = t * p->batch + q.row;
+    plk_product_rows(q.row_end - q.row, q.column_end - q.column, n, plk_rows(a->to.wide + line * n, n),
+                a->packed_proj + q.column * n, a->to.out + line * n_out + q.column, n_out, 0);
+}
+
+/* Rows that have ended put out zeros and keep their states. next: the states after step t. */
+static void hold(const forward_pass *a, part q, int64_t t, const real *h, real *next)
+{
+    int64_t n = a->s->p->out;
+    for (int64_t r = q.row; r < q.row_end; r++) {
+        real *out = a->to.out + (t * a->s->p->batch + r) * n;
+        int running = t < a->lengths[r];
+        for (int64_t j = q.column; j < q.column_end; j++) {
+            next[r * n + j] = running ? out[j] : h[r * n + j];
+            out[j] = running ? out[j] : 0;
+        }
+    }
+}
+
+static void hold_cells(const forward_pass *a, part q, int64_t t, const real *c)
+{
+    int64_t n = a->s->p->hidden;
+    for (int64_t r = q.row; r < q.row_end; r++)
+        if (t >= a->lengths[r])
+            memcpy(a->to.extra + (t * a->s->p->batch + r) * n + q.column, c + r * n + q.column,
+                   sizeof(real) * (size_t)(q.column_end - q.column));
+}
+
+/* What the inputs of all steps give, without bias. */
+static void forward_inputs(const forward_pass *a)
+{
+    int64_t k = a->inputs, lines = a->s->lines, rows = a->s->rows;
+    int n_threads = plk_gemm_threads(lines, rows, k);
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+#pragma omp for
+        for (int64_t j = 0; j < rows; j += PLK_PANEL)
+            plk_pack_lines(a->packed_w + j * k, a->w + j * k, k, rows - j, k);
+        int64_t begin, end;
+        plk_share(lines, PLK_TILE, omp_get_thread_num(), omp_get_num_threads(), &begin, &end);
+        plk_product_rows(end - begin, rows, k, plk_rows(a->x + begin * k, k), a->packed_w, a->to.gates + begin * rows, rows, 0);
+    }
+}
+
+/* All steps. Returns the last states. */
+static const real *forward_steps(const forward_pass *a, int n_threads)
+{
+    const sizes *s = a->s;
+    const plk_rnn *p = s->p;
+    const real *last = NULL;
+    int64_t n = p->hidden, n_out = p->out;
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+#pragma omp for
+        for (int64_t i = 0; i < plk_panels(n) * s->n_gates; i++) {
+            int64_t j = i / s->n_gates * PLK_PANEL;
+            plk_pack_lines(a->packed_u + i * n_out * PLK_PANEL, a->u + (i % s->n_gates * n + j) * n_out, n_out, n - j, n_out);
+        }
+        if (s->projected) {
+#pragma omp for
+            for (int64_t j = 0; j < n_out; j += PLK_PANEL)
+                plk_pack_lines(a->packed_proj + j * n, a->proj + j * n, n, n_out - j, n);
+        }
+        part mine = part_of(s, n, a->by_rows), mine_out = part_of(s, n_out, a->by_rows);
+        const real *h = a->h0, *c = a->c0;
+        for (int64_t i = 0; i < p->steps; i++) {
+            int64_t t = a->reverse ? p->steps - 1 - i : i;
+            real *next = a->to.out + t * s->state;
+            forward_units(a, mine, t, h, c);
+            if (s->projected) {
+                meet(a->by_rows);
+                project(a, mine_out, t);
+            }
+            if (a->lengths) {
+                next = a->states + i % 2 * s->state;
+                hold(a, mine_out, t, h, next);
+                if (s->lstm)
+                    hold_cells(a, mine, t, c);
+            }
+            h = next;
+            c = s->lstm ? a->to.extra + t * s->cell : NULL;
+            meet(a->by_rows);
+        }
+        if (omp_get_thread_num() == 0)
+            last = h;
+    }
+    return last;
+}
+
+/* The float32 numbers are drawn into the upper part of the mask. */
+static void draw_mask(const sizes *s, int64_t layer, real *mask, const double *scalars)
+{
+    plk_random uniform = {s->mask, PLK_F32, 0, 1};
+    double stream[2] = {scalars[0], scalars[1] + 0x1p40 * (double)(layer + 1)};     /* a stream of its own for each layer */
+    char *drawn = (char *)(mask + s->mask) - s->mask * 4;
+    void *bufs[1] = {drawn};
+    plk_random_uniform(&uniform, bufs, stream);
+    real scale = (real)(1 / (1 - s->p->p));
+    for (int64_t i = 0; i < s->mask; i++) {
+        float u;
+        memcpy(&u, drawn + i * 4, 4);
+        mask[i] = u >= (float)s->p->p ? scale : 0;
+    }
+}
+
+/* bufs: data, parameters, state, state_cell of lstm, sequence_length if used, y, last states if asked for, reserve.
+ * scalars: seed, call */
+static int forward(const plk_rnn *p, void *const *bufs, const double *scalars)
+{
+    sizes s = sizes_of(p);
+    int at = 3;
+    const real *weights = bufs[1], *states = bufs[2], *cells = s.lstm ? bufs[at++] : NULL;
+    const void *lengths = p->lengths ? bufs[at++] : NULL;
+    forward_pass a = {.s = &s, .x = bufs[0]};
+    real *y = bufs[at++], *last = p->state_outputs ? bufs[at++] : NULL;
+    real *last_cell = p->state_outputs && s.lstm ? bufs[at++] : NULL, *reserve = bufs[at], *joined = NULL, *outs[2][2], *counts = NULL;
+    int64_t packed_u = plk_padded(p->hidden) * s.n_gates * p->out, k = most_inputs(&s);
+    blocks kept, below[2], here[2];
+    room r = {NULL, 0};
+    for (int counted = 0; counted < 2; counted++) {
+        if (counted && !(r.at = pl_scratch(r.used)))
+            return pl_fail(PL_ENOMEM, "out of memory for an RNN");
+        r.used = 0;
+        a.packed_w = cut(&r, plk_padded(s.rows) * k);
+        a.packed_u = cut(&r, packed_u);
+        a.packed_proj = cut(&r, s.projected ? plk_padded(p->out) * p->hidden : 0);
+        a.bias = cut(&r, s.rows);
+        counts = cut(&r, p->lengths ? p->batch * 2 : 0);
+        a.states = cut(&r, p->lengths ? 2 * s.state : 0);
+        joined = cut(&r, p->layers > 1 && (s.mask || p->directions > 1) ? s.lines * p->out * p->directions : 0);
+        kept = blocks_at(&s, cut(&r, p->keep ? 0 : s.per_cell - s.lines * p->out));
+        for (int i = 0; i < 4; i++)
+            outs[i / 2][i % 2] = cut(&r, p->keep ? 0 : s.lines * p->out);
+    }
+    a.lengths = lengths_of(p, lengths, (int64_t *)counts);
+    int n_threads = team(&s, packed_u, &a.by_rows);
+    for (int64_t layer = 0; layer < p->layers; layer++, memcpy(below, here, sizeof here)) {
+        real *mask = layer && s.mask ? reserve + (layer - 1) * s.mask : NULL;
+        if (mask)
+            draw_mask(&s, layer, mask, scalars);
+        if (layer)
+            a.x = below[0].out;
+        if (layer && (mask || p->directions > 1)) {
+            join(&s, below, mask, joined);
+            a.x = joined;
+        }
+        for (int d = 0; d < p->directions; d++) {
+            int64_t i = layer * p->directions + d;
+            here[d] = p->keep ? blocks_of(&s, reserve, i) : kept;
+            if (!p->keep)
+                here[d].out = outs[layer % 2][d];
+            a.to = here[d];
+            a.inputs = inputs_of(&s, i);
+            a.w = weights + weights_at(&s, i);
+            a.u = a.w + s.rows * a.inputs;
+            a.proj = a.u + s.rows * p->out;
+            a.b = weights + biases_at(&s, i);
+            a.bu = a.b + s.rows;
+            a.h0 = states + i * s.state;
+            a.c0 = cells ? cells + i * s.cell : NULL;
+            a.reverse = d;
+            for (int64_t j = 0; j < s.rows; j++)
+                a.bias[j] = a.b[j] + (s.gru && j >= 2 * p->hidden ? 0 : a.bu[j]);
+            forward_inputs(&a);
+            const real *end = forward_steps(&a, n_threads);
+            if (last)
+                memcpy(last + i * s.state, end, sizeof(real) * (size_t)s.state);
+            if (last_cell)
+                memcpy(last_cell + i * s.cell, a.to.extra + (d ? 0 : p->steps - 1) * s.cell, sizeof(real) * (size_t)s.cell);
+        }
+    }
+    join(&s, below, NULL, y);
+    return PL_OK;
+}
+#endif
