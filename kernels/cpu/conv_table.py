@@ -9,12 +9,11 @@ from ..layouts import physical_shape
 from ..native import Native, Wanted, native, wants
 from ..ops import conv, conv_fused, winograd
 from . import onednn
+from .convolve import own_convolution
 from .layout import FLOPS_PER_US, cost
 from .pointwise_table import loop_of
 
 FORCE_PLAIN = False  # tests: oneDNN does not serve
-# below, oneDNN's weight gradients are slower than columns and a product (measured: 3.5 x)
-FEW_CHANNELS = 4
 
 
 def _plain_float32(types):
@@ -69,13 +68,11 @@ def _conv(kind, g, x_shape, filters, out, types, bias=False):
         return None
     fields = _fields(kind, g, x_shape, filters, out, bias)
     us = _us(fields, types)
-    slow = (
-        kind == lib.PLK_CONV_WEIGHT
-        and channels // g.groups < FEW_CHANNELS
-        and not g.channels_last
-        and g.groups == 1
-    )
-    if onednn.load() and not FORCE_PLAIN and not slow:
+    serves = onednn.load() and not FORCE_PLAIN
+    own = None if FORCE_PLAIN else own_convolution(fields, us, serves)
+    if own is not None:
+        return own
+    if serves:
         found = _primitive(lib.plk_dnn_conv(ffi.new("plk_conv *", fields)), us)
         if found:
             return found
