@@ -141,6 +141,9 @@ static void request_finish(pl_request *r)
 
 /* ---- ops -------------------------------------------------------------------------------------------------- */
 
+/* Running further ahead gains no time, and each step ahead holds the memory of a step. */
+enum { AHEAD_BYTES = 128 << 20 };
+
 pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
 {
     size_t requests_bytes = (size_t)max_requests * sizeof(pl_request);
@@ -148,7 +151,7 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
     pl_op *op = NULL;
     pl_enter();
     if (!max_held_bytes)
-        max_held_bytes = pl_machine_bytes() / 4;
+        max_held_bytes = pl_machine_bytes() / 4 < AHEAD_BYTES ? pl_machine_bytes() / 4 : AHEAD_BYTES;
     if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.held_bytes >= max_held_bytes))
         pl_wait_room(max_queued / 2, max_held_bytes / 2);
     if (bytes <= SMALL_BLOCK) {
