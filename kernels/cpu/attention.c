@@ -53,6 +53,9 @@ static float row_total(const float *x, int64_t n)
     return total;
 }
 
+/* Equal blocks of queries: how many in one. */
+static int64_t block_rows(int64_t n_q) { return up(up(n_q, ROWS), up(n_q, BLOCK_Q)) * ROWS; }
+
 /* How many of the keys [k0, k0 + n) count for a query. */
 static int64_t valid_keys(const plk_attention *p, const void *mask, int64_t at, int64_t k0, int64_t n)
 {
@@ -173,7 +176,7 @@ static int forward_tasks(work *w)
     if (!base)
         return pl_fail(PL_ENOMEM, "out of memory for attention");
     forward_layout(p, &r, base);
-    int64_t t, packed = -1, per = up(up(p->n_q, w->q_tasks), BLOCK_Q) * BLOCK_Q;
+    int64_t t, packed = -1, rows = block_rows(p->n_q), per = w->q_tasks > 1 ? rows : p->n_q;
     while ((t = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < w->n_tasks) {
         int64_t head = t / w->q_tasks, b = head / p->heads, h = head % p->heads, begin = t % w->q_tasks * per;
         if (head != packed) {
@@ -183,8 +186,8 @@ static int forward_tasks(work *w)
                 pack_panels(r.v + k0 * r.wide, v + k0 * p->v.row, p->v.row, least(p->n_k - k0, BLOCK_K), p->dim_v, 0);
             packed = head;
         }
-        for (int64_t i = begin; i < least(p->n_q, begin + per); i += BLOCK_Q)
-            forward_block(p, w->bufs, &r, b, h, i, least(least(p->n_q, begin + per) - i, BLOCK_Q));
+        for (int64_t i = begin; i < least(p->n_q, begin + per); i += rows)
+            forward_block(p, w->bufs, &r, b, h, i, least(p->n_q - i, rows));
     }
     return PL_OK;
 }
@@ -195,7 +198,7 @@ static int run(const plk_attention *p, void *const *bufs, int products, int spli
     int n_threads = pl_threads(multiplies / 32), status = PL_OK;
     work w = {p, bufs, 0, 1, 0};
     if (split && p->batch * p->heads < TASKS_PER_THREAD * n_threads)
-        w.q_tasks = up(p->n_q, BLOCK_Q);
+        w.q_tasks = up(p->n_q, block_rows(p->n_q));
     w.n_tasks = p->batch * p->heads * w.q_tasks;
 #pragma omp parallel for num_threads(n_threads) schedule(static, 1) if (n_threads > 1)
     for (int t = 0; t < n_threads; t++) {
@@ -320,8 +323,9 @@ static int backward_tasks(work *w)
             pack_panels(r.k_rows + k0 * r.wide, k + k0 * p->k.row, p->k.row, least(p->n_k - k0, BLOCK_K), p->dim, 0);
         memset(r.dk, 0, (size_t)(keys * r.wide) * sizeof(float));
         memset(r.dv, 0, (size_t)(keys * r.wide_v) * sizeof(float));
-        for (int64_t i = 0; i < p->n_q; i += BLOCK_Q)
-            backward_block(p, w->bufs, &r, b, h, i, least(p->n_q - i, BLOCK_Q), heads(&p->q, grads[p->q.source], b, h));
+        int64_t rows = block_rows(p->n_q);
+        for (int64_t i = 0; i < p->n_q; i += rows)
+            backward_block(p, w->bufs, &r, b, h, i, least(p->n_q - i, rows), heads(&p->q, grads[p->q.source], b, h));
         for (int64_t i = 0; i < p->n_k; i++) {
             memcpy(dk + i * p->k.row, r.dk + i * r.wide, (size_t)p->dim * sizeof *dk);
             memcpy(dv + i * p->v.row, r.dv + i * r.wide_v, (size_t)p->dim_v * sizeof *dv);

@@ -6,7 +6,7 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native, native
-from ..ops.attention import LONGEST, mask_sizes, operands
+from ..ops.attention import LONGEST, apart, mask_sizes, operands
 from .copy_table import copy_native
 from .layout import FLOPS_PER_US, contiguous, cost
 
@@ -23,7 +23,12 @@ def _attention(function, sources, ins, outs, attrs, products):
     kind = MASKS.get((mask, sources[n].dtype if mask else ""))
     batch, heads, n_q, n_k, dim, dim_v = sizes = attrs["sizes"]
     floats = [*outs, *sources[:n]]
-    if kind is None or any(t.dtype != "float32" for t in floats) or max(dim, dim_v) > LONGEST:
+    if (
+        kind is None
+        or any(t.dtype != "float32" for t in floats)
+        or not 0 < min(sizes)
+        or max(dim, dim_v) > LONGEST
+    ):
         return None
     place = ("source", "at", "batch", "head", "row")
     views = {x: dict(zip(place, attrs[x])) for x in "qkv"}
@@ -58,8 +63,11 @@ def attention_entry(op, ins, outs, attrs):
 
 @native("_attention_grad")
 def attention_grad_entry(op, ins, outs, attrs):
-    if any(t.dtype != "float32" for t in ins[:3]):
-        return None
+    views = operands(**attrs)
+    if any(t.dtype != "float32" for t in ins[:3]) or not all(
+        apart([x[1:] for x in views if x[0] == i]) for i in range(attrs["n_sources"])
+    ):
+        return None  # the kernel writes each element of a gradient once
     return _attention("plk_attention_backward", ins[3:], ins, outs, attrs, 5)
 
 

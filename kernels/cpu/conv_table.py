@@ -181,16 +181,18 @@ def conv_wants(op, ins, outs, attrs):
     ndim = len(ins[0].shape)
     fields = _fused_fields([t._replace(layout="") for t in ins], outs, attrs)
     given, free = fields["x_layout"], b""
-    blocks = given if fields["channels_last"] else blocked(ndim).encode()
     whole = lambda n: n % block() == 0
-    x = blocks if whole(fields["channels"]) else given
-    y = blocks if whole(fields["filters"]) else given
-    for x_layout, y_layout in ((x, y), (given, y), (free, free)):
-        c = ffi.new("plk_conv *", fields | {"x_layout": x_layout, "y_layout": y_layout})
+    x = blocked(ndim).encode() if whole(fields["channels"]) else given
+    y = blocked(ndim).encode() if whole(fields["filters"]) else given
+    # a tag counts the axes as (batch, channels, space): it would mean another layout of these arrays
+    choices = [(given, given)] if fields["channels_last"] else [(x, y), (given, y), (free, free)]
+    for data in choices:
+        layouts = dict(zip(("x_layout", "y_layout", "w_layout"), (*data, b"")))
+        c = ffi.new("plk_conv *", fields | layouts)
         kernel = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
         if not lib.plk_dnn_conv_layouts(c, kernel):
             continue
-        if ffi.string(kernel).startswith((b"ref", b"gemm")) and x_layout != free:
+        if ffi.string(kernel).startswith((b"ref", b"gemm", b"x64:gemm")) and data != choices[-1]:
             continue
         names = [ffi.string(t).decode() for t in (c.x_layout, c.w_layout, c.y_layout)]
         x, w, y = ("" if t == given.decode() and i != 1 else t for i, t in enumerate(names))

@@ -91,7 +91,7 @@ def fused_dense_entry(op, ins, outs, attrs):
 
 @native("_dot_sum")
 def dot_sum_entry(op, ins, outs, attrs):
-    if not _float32(ins):
-        return None
     (k, m), n = ins[0].shape, outs[0].shape[1]
+    if not _float32(ins) or n == 0:
+        return None
     return _gemm(ins, outs, 1, m, n, k, True, attrs["transpose_b"], sums=True)

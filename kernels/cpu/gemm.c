@@ -54,7 +54,7 @@ int plk_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, cons
 PLK_KERNEL(plk_gemm_run)
 {
     const plk_gemm *g = params;
-    int n_threads = plk_gemm_threads(g->n_batch * g->m, g->n, g->k), many = g->n_batch > 1, status = PL_OK, at = 2;
+    int n_threads = plk_gemm_threads(g->n_batch * g->m, g->n, g->k), many = g->n_batch != 1, status = PL_OK, at = 2;
     void *bias = g->bias ? bufs[at++] : NULL, *residual = g->residual ? bufs[at++] : NULL, *c = bufs[at++];
     void *pre = g->keep ? bufs[at++] : NULL, *sums = g->sums ? bufs[at++] : NULL;
     int64_t lda = g->transpose_a ? g->m : g->k, ldb = g->transpose_b ? g->k : g->n;

@@ -1,4 +1,4 @@
-/* oneDNN, found with dlopen: matrix products, reorders, and running the primitives that other files build. */
+/* oneDNN, found with dlopen: reorders, and running the primitives that other files build. */
 #include "onednn.h"
 #include "onednn_api.h"
 #include "pointwise.h"

@@ -1,4 +1,4 @@
-/* oneDNN, loaded at run time: matrix products, reorders, convolutions. Without it every function here says so. */
+/* oneDNN, loaded at run time: reorders, convolutions. Without it every function here says so. */
 #ifndef PLK_ONEDNN_H
 #define PLK_ONEDNN_H
 #include "kernel.h"

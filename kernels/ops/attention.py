@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
 from ...engine.error import ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, uniform, values
@@ -112,6 +114,19 @@ def operands(sizes, q, k, v, **_):
     return [(x[0], x[1], (batch, heads, *s), (*x[2:], 1)) for x, s in zip((q, k, v), shapes)]
 
 
+def apart(views) -> bool:
+    """Do views (at, sizes, steps) of one array, their elements side by side, share no element?"""
+    first = []
+    for at, sizes, steps in views:
+        places = np.array([at])
+        for n, step in zip(sizes[:-1], steps):
+            places = (places[:, None] + np.arange(n) * step).reshape(-1)
+        first.append(np.stack([places, places + sizes[-1]]))
+    first = np.concatenate(first, axis=1)
+    begin, end = first[:, np.argsort(first[0], kind="stable")]
+    return bool(np.all(begin[1:] >= end[:-1]))
+
+
 def mask_sizes(sizes, mask, **_):
     return sizes[:4] if mask == "add" else sizes[:3]
 
@@ -122,6 +137,12 @@ def _y_shape(sizes, heads_first):
 
 
 def _check(op, sources, attrs):
+    n, sizes = attrs["n_sources"], attrs["sizes"]
+    if len(sizes) != 6 or min(sizes) < 0 or len(attrs["mask_view"]) != 5:
+        raise ShapeError(op, f"sizes must be six, mask_view five numbers, got {sizes}")
+    for x in (attrs[name] for name in "qkv"):
+        if len(x) != 5 or not 0 <= x[0] < n <= 3:
+            raise ShapeError(op, f"operands must lie in sources 0 to {n - 1}, got {x}")
     for source, at, shape, steps in operands(**attrs):
         _check_view(op, "an operand", prod(sources[source].shape), at, shape, steps)
     if attrs["mask"]:

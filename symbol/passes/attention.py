@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
-from ...kernels.ops.attention import LONGEST
+from ...kernels.ops.attention import LONGEST, apart
 from ..effects import Effects
 from ..graph import Builder, Node, Value, topological
 from .redirect import redirect
@@ -229,14 +227,9 @@ def _last(axes) -> int:
 
 def _apart(views: Sequence[View]) -> bool:
     """Do views of one array share no element? (Their gradients are written side by side.)"""
-    starts, ends = [], []
+    parts = []
     for view in views:
-        places = np.array([view.at])
         runs = [r for axis in view.axes[:-1] for r in axis]
-        for n, step in runs:
-            places = (places[:, None] + np.arange(n) * step).reshape(-1)
-        starts.append(places)
-        ends.append(places + (_last(view.axes) - 1) * (view.axes[-1][0][1] if view.axes[-1] else 0))
-    first, last = np.concatenate(starts), np.concatenate(ends)
-    order = np.argsort(first, kind="stable")
-    return bool(np.all(first[order][1:] > last[order][:-1]))
+        sizes, steps = [n for n, _ in runs], [step for _, step in runs]
+        parts.append((view.at, [*sizes, _last(view.axes)], [*steps, 1]))
+    return apart(parts)

@@ -3,7 +3,7 @@
 import numpy as np
 import plait as mx
 import pytest
-from plait.engine import lib
+from plait.engine import ffi, lib
 
 SIZES = [
     (1, 1, 1),
@@ -67,3 +67,13 @@ def test_many_threads_give_what_one_gives():
     many = mx.nd.dot(x, w, transpose_b=True).asnumpy()
     rows = [mx.nd.dot(x[i : i + 4], w, transpose_b=True).asnumpy() for i in range(0, 500, 4)]
     np.testing.assert_array_equal(many, np.concatenate(rows))
+
+
+def test_a_batch_of_none_writes_nothing():
+    """The kernel once took no batches for one, and wrote past the end of an empty array."""
+    guard = np.full(64, 7, "float32")
+    fields = {"n_batch": 0, "m": 4, "n": 4, "k": 4, "a_step": 16, "b_step": 16, "alpha": 1.0}
+    params = ffi.new("plk_gemm *", fields)
+    bufs = ffi.new("void *[]", [ffi.cast("void *", guard.ctypes.data)] * 3)
+    assert lib.plk_gemm_run(params, bufs, ffi.NULL) == lib.PL_OK
+    assert (guard == 7).all()
