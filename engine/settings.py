@@ -50,7 +50,7 @@ SETTINGS = {
         None,
         _positive,
         "a push waits while queued operations hold so many MB of new "
-        "arrays; default: a quarter of the machine's memory",
+        "arrays; default: 128, at most a quarter of the machine's memory",
     ),
     "PLAIT_TIER": Setting(
         1, _tier, "1: what runs again is compiled in the background; 0: never, for debugging"

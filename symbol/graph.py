@@ -16,7 +16,7 @@ from ..engine.error import OperatorError
 from ..kernels.number import as_float
 from ..kernels.plan import infer, numbers_of
 from ..kernels.record import Operator, Type, lookup
-from ._value import Pair
+from ._value import Pair, walk
 
 
 class Node:
@@ -103,22 +103,7 @@ def typed_node(
 def topological(outputs: Iterable[Value]) -> list[Node]:
     """Every node below the outputs, inputs first; the order of a depth-first walk (no
     recursion)."""
-    order: list[Node] = []
-    seen: set[Node] = set()
-    stack: list[Node | None] = [v.node for v in outputs]
-    stack.reverse()
-    while stack:
-        node = stack.pop()
-        if node is None:  # stands on a node whose inputs are all in the order now
-            order.append(stack.pop())
-        elif node not in seen:
-            seen.add(node)
-            if node.inputs:
-                stack += (node, None)
-                stack += [v.node for v in reversed(node.inputs) if v.node not in seen]
-            else:
-                order.append(node)
-    return order
+    return walk(list(outputs))
 
 
 def values_of(node: Node) -> list[Value]:

@@ -318,10 +318,11 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
             attrs = dict(attrs, shape=found.shape[Value(node)])
         if node.op.train_aware and attrs.get("train") is not train:
             attrs = dict(attrs, train=train)
-        if inputs is node.inputs and attrs is node.attrs and node.types is not None:
-            return None  # nothing below it has changed
+        ins = [v.type for v in inputs]
+        if inputs is node.inputs and attrs is node.attrs and node.types == infer_node(node, ins):
+            return None
         made = Node(node.op, attrs, inputs, node.name, None, node.extra, node.source)
-        made.types = infer_node(made, [v.type for v in inputs])
+        made.types = infer_node(made, ins)
         return values_of(made)
 
     return rewrite(outputs, replace, order=order)

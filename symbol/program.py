@@ -138,10 +138,10 @@ def lower(
     given = [*variables, *constants]
     prologue = None
     if tier:
-        outputs = compile_passes(outputs, free)
         seldom = set(stable)
         places = [i for i, v in enumerate(inputs) if v in seldom]
         kept = [variables[i] for i in places]
+        outputs = compile_passes(outputs, free, [*kept, *constants])
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
             first = _assemble(fused(wanted), [*kept, *constants], device, name + ".prologue")

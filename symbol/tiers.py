@@ -21,7 +21,7 @@ from . import passes
 
 MAX_QUEUED = 1024  # beyond this, what repeats stays at tier 0 until it repeats once more
 HELD_S = 1.0  # how long a finished program may wait for others that belong with it
-SWITCH_S = 2e-4  # how often the compiler's thread gives way: the caller's calls last microseconds
+SWITCH_S = 5e-5  # how often the compiler's thread gives way: the caller's calls last microseconds
 log = logging.getLogger(f"{__package__.split('.')[0]}.tiers")
 
 

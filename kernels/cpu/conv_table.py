@@ -9,12 +9,11 @@ from ..layouts import physical_shape
 from ..native import Native, Wanted, native, wants
 from ..ops import conv, conv_fused, winograd
 from . import onednn
+from .convolve import own_convolution
 from .layout import FLOPS_PER_US, cost
 from .pointwise_table import loop_of
 
 FORCE_PLAIN = False  # tests: oneDNN does not serve
-# below, oneDNN's weight gradients are slower than columns and a product (measured: 3.5 x)
-FEW_CHANNELS = 4
 
 
 def _plain_float32(types):
@@ -69,13 +68,11 @@ def _conv(kind, g, x_shape, filters, out, types, bias=False):
         return None
     fields = _fields(kind, g, x_shape, filters, out, bias)
     us = _us(fields, types)
-    slow = (
-        kind == lib.PLK_CONV_WEIGHT
-        and channels // g.groups < FEW_CHANNELS
-        and not g.channels_last
-        and g.groups == 1
-    )
-    if onednn.load() and not FORCE_PLAIN and not slow:
+    serves = onednn.load() and not FORCE_PLAIN
+    own = None if FORCE_PLAIN else own_convolution(fields, us, serves)
+    if own is not None:
+        return own
+    if serves:
         found = _primitive(lib.plk_dnn_conv(ffi.new("plk_conv *", fields)), us)
         if found:
             return found
@@ -184,16 +181,18 @@ def conv_wants(op, ins, outs, attrs):
     ndim = len(ins[0].shape)
     fields = _fused_fields([t._replace(layout="") for t in ins], outs, attrs)
     given, free = fields["x_layout"], b""
-    blocks = given if fields["channels_last"] else blocked(ndim).encode()
     whole = lambda n: n % block() == 0
-    x = blocks if whole(fields["channels"]) else given
-    y = blocks if whole(fields["filters"]) else given
-    for x_layout, y_layout in ((x, y), (given, y), (free, free)):
-        c = ffi.new("plk_conv *", fields | {"x_layout": x_layout, "y_layout": y_layout})
+    x = blocked(ndim).encode() if whole(fields["channels"]) else given
+    y = blocked(ndim).encode() if whole(fields["filters"]) else given
+    # a tag counts the axes as (batch, channels, space): it would mean another layout of these arrays
+    choices = [(given, given)] if fields["channels_last"] else [(x, y), (given, y), (free, free)]
+    for data in choices:
+        layouts = dict(zip(("x_layout", "y_layout", "w_layout"), (*data, b"")))
+        c = ffi.new("plk_conv *", fields | layouts)
         kernel = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
         if not lib.plk_dnn_conv_layouts(c, kernel):
             continue
-        if ffi.string(kernel).startswith((b"ref", b"gemm")) and x_layout != free:
+        if ffi.string(kernel).startswith((b"ref", b"gemm", b"x64:gemm")) and data != choices[-1]:
             continue
         names = [ffi.string(t).decode() for t in (c.x_layout, c.w_layout, c.y_layout)]
         x, w, y = ("" if t == given.decode() and i != 1 else t for i, t in enumerate(names))

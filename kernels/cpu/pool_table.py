@@ -57,7 +57,7 @@ def _pool(function, attrs, w, planes, inner, types):
     return Native(
         function,
         ("plk_pool", fields),
-        cost(*types, steps=planes * inner * prod(w.out) * prod(w.kernel)),
+        cost(*types, steps=planes * inner * (prod(w.size) + prod(w.out))),
     )
 
 
@@ -67,19 +67,18 @@ def channels_last(attrs, shape, images, channels, types):
     return _pool("plk_pool_last", attrs, _windows(attrs, shape), images, channels, types)
 
 
-def _channels_first(function, attrs, shape, types):
-    w = _windows(attrs, shape)
-    return None if w.channels_last else _pool(function, attrs, w, shape[0] * shape[1], 1, types)
-
-
 @native("Pooling")
 def pool_entry(op, ins, outs, attrs):
     shape, types = ins[0].shape, (*ins, *outs)
-    if _windows(attrs, shape).channels_last:
+    w = _windows(attrs, shape)
+    if w.channels_last:
         return channels_last(attrs, shape, shape[0], shape[-1], types)
-    return _channels_first("plk_pool_run", attrs, shape, types)
+    return _pool("plk_pool_run", attrs, w, shape[0] * shape[1], 1, types)
 
 
 @native("_pool_grad")
 def pool_grad_entry(op, ins, outs, attrs):
-    return _channels_first("plk_pool_backward", attrs, attrs["data_shape"], (*ins, *outs))
+    shape = attrs["data_shape"]
+    w = _windows(attrs, shape)
+    planes, inner = (shape[0], shape[-1]) if w.channels_last else (shape[0] * shape[1], 1)
+    return _pool("plk_pool_backward", attrs, w, planes, inner, (*ins, *outs))

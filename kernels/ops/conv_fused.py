@@ -124,8 +124,8 @@ operator(
     doc=(
         "activation(Convolution(data, weight) + bias + addend). weight is (num_filter, C /"
         " num_group, *kernel) for every layout, or has the groups as an axis of their own in front."
-        " act names an operator of one input, act_attrs holds its attributes. winograd: the tile for"
-        " which weight comes transformed (_winograd_weights), or 0."
+        " act names an operator of one input, act_attrs holds its attributes. winograd: the tile"
+        " for which weight comes transformed (_winograd_weights), or 0."
     ),
 )
 

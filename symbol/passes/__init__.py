@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..graph import Value, verify
@@ -39,16 +39,19 @@ def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value,
     return outputs, constants
 
 
-def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[Value]:
+def compile_passes(
+    outputs: Sequence[Value], free: Sequence[int] = (), stable: Collection[Value] = ()
+) -> list[Value]:
     """A typed graph that computes the same within rounding, with operators of whole patterns and
     with memory layouts that these like (tier 1).
 
-    free: numbers of outputs that may get another memory layout.
+    free: numbers of outputs that may get another memory layout. stable: variables that seldom
+    change.
     """
     outputs = list(outputs)
     for each in (
         attention,
-        epilogue_conv,
+        lambda graph: epilogue_conv(graph, stable),
         epilogue_dense,
         winograd,
         lambda graph: layout(graph, free),

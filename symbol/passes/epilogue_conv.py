@@ -1,5 +1,5 @@
-"""What follows a convolution becomes part of it: batch normalisation of inference (folded into weight
-and bias, as graph algebra), a sum with another array, and an activation.
+"""What follows a convolution becomes part of it: batch normalisation of inference (folded into
+weight and bias, as graph algebra), a sum with another array, and an activation.
 
 The folded weights depend on parameters alone, so they land in a program's prologue.
 """
@@ -7,7 +7,7 @@ The folded weights depend on parameters alone, so they land in a program's prolo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...kernels.cpu.pointwise_table import loop_of
 from ...kernels.ops.conv import geometry
@@ -19,17 +19,26 @@ F = Builder()
 TAPS = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
 
 
-def epilogue_conv(outputs: Sequence[Value]) -> list[Value]:
-    """The graph with every convolution in float32 as one `_conv`, together with what follows it."""
-    uses = Counter(v for node in topological(outputs) for v in node.inputs)
+def epilogue_conv(outputs: Sequence[Value], stable: Collection[Value]) -> list[Value]:
+    """The graph with convolutions in float32 as one `_conv` each, together with what follows it.
+
+    stable: variables that seldom change. Weights that depend on others are not worth preparing:
+    convolutions with them stay, and with them the row-major layout that their gradients read.
+    """
+    order = topological(outputs)
+    uses = Counter(v for node in order for v in node.inputs)
     uses.update(outputs)
     fused = lookup("_conv")
+    seldom = {v.node for v in stable}
+    for node in order:
+        if node.op is not None and all(v.node in seldom for v in node.inputs):
+            seldom.add(node)
 
     def replace(node: Node, inputs: list[Value]):
         if node.op is None:
             return None
         if node.op.name == "Convolution":
-            return _alone(node, inputs)
+            return _alone(node, inputs) if node.inputs[1].node in seldom else None
         # the convolutions among the inputs that nothing else reads, the last one first
         for i in reversed(range(len(inputs))):
             conv = inputs[i].node

@@ -1,5 +1,5 @@
-"""Memory layouts: convolutions get data and weights as their kernels like them best, and values keep
-such a layout from one operator to the next.
+"""Memory layouts: convolutions get data and weights as their kernels like them best, and values
+keep such a layout from one operator to the next.
 
 A kernel table says what an operator wants (`native.wants`); an array changes its layout only where
 two disagree. Changes of parameters depend on them alone, and so land in a program's prologue.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...kernels.cpu.conv_table import winograd_panel, winograd_tile
+from ...kernels.cpu import conv_table
 from ...kernels.record import lookup
 from ..graph import Builder, Node, Value, rewrite, typed_node
 
@@ -18,10 +18,10 @@ def winograd(outputs: Sequence[Value]) -> list[Value]:
     def replace(node: Node, inputs: list[Value]):
         if node.op is not fused or node.attrs["winograd"]:
             return None
-        tile = winograd_tile([v.type for v in inputs], node.types, node.attrs)
+        tile = conv_table.winograd_tile([v.type for v in inputs], node.types, node.attrs)
         if not tile:
             return None
-        weight = F._winograd_weights(inputs[1], tile=tile, panel=winograd_panel())
+        weight = F._winograd_weights(inputs[1], tile=tile, panel=conv_table.winograd_panel())
         given = [inputs[0], weight, *inputs[2:]]
         return [Value(typed_node(fused, {**node.attrs, "winograd": tile}, given, node.name))]
 
