@@ -122,6 +122,10 @@ def install() -> None:
         from .engine import set_naive
 
         set_naive(True)
+    if os.environ.get("MXNET_BACKWARD_DO_MIRROR", "0") not in ("", "0"):
+        from .ndarray import residuals
+
+        residuals.default = "mirror"
 
 
 def main(argv: list[str]) -> None:

@@ -102,6 +102,7 @@ ffi.set_source(
         "-fopenmp",
         "-fno-math-errno",
         "-fno-trapping-math",
+        "-fno-thread-jumps",  # it merges selections into chains that do not vectorise well
         "-fwrapv",
         "-Wall",
         "-Wextra",

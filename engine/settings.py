@@ -47,10 +47,10 @@ SETTINGS = {
         4096, _positive, "a push waits while so many operations are queued"
     ),
     "PLAIT_PENDING_MB": Setting(
-        64,
+        None,
         _positive,
-        "a push waits while queued operations hold so many MB of new arrays; a caller further "
-        "ahead gains no time and takes memory that no cache holds",
+        "a push waits while queued operations hold so many MB of new "
+        "arrays; default: 128, at most a quarter of the machine's memory",
     ),
     "PLAIT_TIER": Setting(
         1, _tier, "1: what runs again is compiled in the background; 0: never, for debugging"

@@ -6,11 +6,16 @@ from __future__ import annotations
 import warnings
 
 from .. import ndarray as nd
+from ..engine import log
 from ..engine.error import MissingMethod, MXNetError
+from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
+from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
+from ..ndarray.residuals import checked
 from .block import Block
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
+from .report import HybridReport, MemoryReport
 from .trace import StructureError, Trace, arrays_only, compare, flatten, monitored
 
 MAX_TRACES = 256
@@ -38,6 +43,7 @@ class HybridBlock(Block):
     def __init__(self, prefix=None, params=None):
         super().__init__(prefix, params)
         self._active, self._flags, self._check = False, {}, False
+        self._recompute: bool | float | str = False
         self._traces: dict[tuple, Trace] = {}
         self._structure = None
         self._op_hooks: list[tuple] = []
@@ -61,14 +67,32 @@ class HybridBlock(Block):
         self.__dict__["_traces"], self.__dict__["_structure"] = {}, None
 
     def hybridize(
-        self, active=True, backend=None, backend_opts=None, clear=True, check=False, **kwargs
+        self,
+        active=True,
+        backend=None,
+        backend_opts=None,
+        clear=True,
+        check=False,
+        recompute=None,
+        **kwargs,
     ):
         """Switches graph execution on or off, for the children too.
 
-        static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size, backend:
-            accepted as MXNet has
-        them; plait plans memory for every graph. check: compares eager and graph outputs at the
-        first call.
+        Args:
+            static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size,
+                backend: accepted as MXNet has them; plait plans the memory of every graph, and
+                outputs are always new arrays.
+            check: compares eager and graph outputs at the first call.
+            recompute: what backward computes again instead of keeping it from forward, trading time
+                (at most one more forward) for memory. True: all but a few boundaries, placed where
+                they cost least. "blocks": all but the results of blocks that have children
+                (layers and containers of gluon.nn aside). A fraction, 0 < f <= 1: as much as
+                brings what is kept below f of what would be kept. "mirror": all but the costly
+                operators, as MXNET_BACKWARD_DO_MIRROR does. None or False: what costs nothing, and
+                operators with the attribute force_mirroring. Gradients stay the same, dropout masks
+                too.
+        Raises: MXNetError for unknown arguments, ValueError for another `recompute`.
+        Source: Chen et al. 2016, arXiv:1604.06174.
         """
         unknown = [k for k in kwargs if k not in FLAGS]
         if unknown:
@@ -79,6 +103,7 @@ class HybridBlock(Block):
         if kwargs.get("static_shape") and not kwargs.get("static_alloc"):
             raise MXNetError("hybridize: static_shape=True requires static_alloc=True")
         self._active, self._flags, self._check = active, dict(kwargs), check
+        self._recompute = checked(recompute)
         self._clear_traces()
         if self._forward_hooks or self._forward_pre_hooks:
             warnings.warn(
@@ -86,7 +111,7 @@ class HybridBlock(Block):
                 f' "{self.name}" is a child of HybridBlock, the hooks will not take effect.',
                 stacklevel=2,
             )
-        super().hybridize(active, **kwargs)
+        super().hybridize(active, recompute=recompute, **kwargs)
 
     def cast(self, dtype):
         """Changes the dtype of all parameters."""
@@ -109,6 +134,8 @@ class HybridBlock(Block):
             out = self._call_graph(args)
         else:
             out = self.forward(*args)
+            if tracing_state.tracer is not None:
+                tracing_state.tracer.left(self, out)
         if self._forward_hooks:
             for hook in list(self._forward_hooks.values()):
                 hook(self, args, out)
@@ -199,12 +226,24 @@ class HybridBlock(Block):
             if self._check:
                 trace.compile(self.name)
                 self._compare_modes(trace, args)
-        trace.compile(self.name)
+        trace.compile(self.name, self._recompute)
+        if log.wants("hybridize"):
+            log.tell("hybridize", self._told(key))
         if len(self._traces) >= MAX_TRACES:
             self._traces.clear()
         self._structure = structure
         self._traces[key] = trace
         return trace
+
+    def _told(self, key) -> str:
+        """Why a trace was made."""
+        specs = [s for s in key[1:] if isinstance(s, Spec)]
+        now = f"{self.name}: traced for {', '.join(map(str, specs))}"
+        now += " while training" if key[0] else " to predict"
+        if len(self._traces) == 0:
+            return f"{now}: first call"
+        last = next(reversed(self._traces))
+        return f"{now}: {difference(last[1:], key[1:], last[0] != key[0])}"
 
     def _compare_modes(self, trace, args):
         flat: list[NDArray] = []
@@ -220,6 +259,32 @@ class HybridBlock(Block):
             return self.forward(*args)
         finally:
             tracing_state.eager = False
+
+    # ---- reports ---------------------------------------------------------------------------------
+
+    def hybrid_report(self) -> HybridReport:
+        """What the graphs of this block are and cost: prints as a table with a line for each
+        program.
+
+        >>> net = gluon.nn.Dense(2)
+        >>> net.initialize()
+        >>> net.hybridize()
+        >>> _ = net(nd.ones((4, 3)))
+        >>> [(row.kind, row.hits) for row in net.hybrid_report().rows]
+        [('predict', 1)]
+        """
+        return HybridReport.of(self)
+
+    def memory_report(self, *args) -> MemoryReport:
+        """What the memory of a call with these inputs, and of a training step, is used for, in
+        bytes. Compiles for it, but runs nothing.
+
+        >>> net = gluon.nn.Dense(2)
+        >>> net.initialize()
+        >>> net.memory_report(nd.ones((4, 3))).training["gradients"]
+        32
+        """
+        return MemoryReport.of(self, args)
 
     # ---- shapes, dtypes --------------------------------------------------------------------------
 

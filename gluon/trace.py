@@ -86,6 +86,7 @@ class Tracer:
 
         self.symbol = symbol
         self.params: dict[Parameter, object] = {}
+        self.bounds: list = []  # the results of blocks inside that are more than layers
         self._scope = symbol.tracing(training)
 
     def __enter__(self):
@@ -104,6 +105,14 @@ class Tracer:
         if found is None:
             found = self.params[parameter] = parameter._make_var()
         return found
+
+    def left(self, block, out) -> None:
+        """A block's forward has returned."""
+        layer = type(block).__module__.startswith(f"{__package__}.nn.")
+        if block._children and not layer:
+            flat: list = []
+            flatten_symbols(out, self.symbol.Symbol, block, flat)
+            self.bounds += [v for s in flat for v in s._outputs]
 
 
 class Trace:
@@ -131,6 +140,7 @@ class Trace:
             self.structure = flatten_symbols(out, sym.Symbol, block, outputs)
         seal_leaks(block, sym.Symbol, before)
         self.symbol = sym.Group(outputs)
+        self._bounds = [v for v in tracer.bounds if v not in self.symbol._outputs]
         used = self.symbol._outputs
         inputs = {n for n in nodes_of(used) if n.op is None}
         self.data_values = [s._outputs[0] for s in self.data]
@@ -148,12 +158,18 @@ class Trace:
                     p.shape = v.shape
                 p._finish_deferred_init()
 
-    def compile(self, name: str) -> None:
+    def compile(self, name: str, recompute=False) -> None:
+        """recompute: see HybridBlock.hybridize. A block without blocks inside has no such
+        results: there "blocks" is True."""
+        if recompute == "blocks":
+            recompute = "blocks" if self._bounds else True
         self.graph = CachedGraph(
             self.symbol._outputs,
             [*self.data_values, *self.param_values],
             name,
             len(self.data_values),
+            recompute,
+            self._bounds if recompute == "blocks" else (),
         )
 
     def warn_of_unused(self, block) -> None:
@@ -262,6 +278,9 @@ def _walk(block, seen):
         yield from _walk(child, seen)
 
 
+_PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not looked into
+
+
 def _holds(value, symbol_class) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_holds(v, symbol_class) for v in value)
@@ -274,7 +293,9 @@ def symbols_of(block, symbol_class) -> set[tuple]:
         (b, key)
         for b in _walk(block, set())
         for key, value in b.__dict__.items()
-        if not key.startswith("__") and _holds(value, symbol_class)
+        if value.__class__ not in _PLAIN
+        and not key.startswith("__")
+        and _holds(value, symbol_class)
     }
 
 

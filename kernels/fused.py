@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from math import prod
 from typing import Any, NamedTuple
 
+from ..engine.error import ShapeError
 from .generate import Loop, Name, Statement, statement
 from .loops import Form, form
+from .number import Number, as_float
 from .record import FLOATS, PARSERS, Param, Type, lookup, operator, sample
 
-COMPUTED_IN = {"float16": "float32", "bfloat16": "float32", "bool": "uint8"}  # else in itself
+WIDENED = {"float16": "float32", "bfloat16": "float32"}
+COMPUTED_IN = {**WIDENED, "bool": "uint8"}  # else in itself
 MAX_INPUTS, MAX_OUTPUTS = 16, 8  # PLK_MAX_ARRAYS, PLK_MAX_RESULTS
 
 
@@ -25,7 +29,7 @@ class Step(NamedTuple):
     op: str
     attrs: tuple[tuple[str, Any], ...]  # all but the dynamic parameters, `train` too
     inputs: tuple[int, ...]
-    dtype: str
+    dtype: str = ""  # default: of its last input
 
 
 class Result(NamedTuple):
@@ -65,27 +69,38 @@ PARSERS["group"] = _as_group
 
 def value_dtypes(group: Group, ins: Sequence[Type]) -> list[str]:
     """The dtype of every value."""
-    return [*(t.dtype for t in ins), *(s.dtype for s in group.steps)]
+    dtypes = [t.dtype for t in ins]
+    for step in group.steps:
+        dtypes.append(step.dtype or dtypes[step.inputs[-1]])
+    return dtypes
 
 
-def step_form(group: Group, step: Step, dtypes: Sequence[str]) -> Form:
-    """A step as an expression, on inputs that have the group's shape."""
-    attrs = dict(step.attrs)
-    ins = [Type(group.shape, dtypes[i]) for i in step.inputs]
-    found = form(lookup(step.op), ins, [Type(group.shape, step.dtype)], attrs, mixed=True)
-    if found is None:
-        raise ValueError(f"{step.op} of {[t.dtype for t in ins]} is no expression")
-    return found
+def step_forms(group: Group, dtypes: Sequence[str]) -> list[Form] | None:
+    """The steps as expressions, for values of these dtypes; None where one is none."""
+    found = []
+    n_in = len(group.in_shapes)
+    for k, step in enumerate(group.steps):
+        ins = [Type(group.shape, dtypes[i]) for i in step.inputs]
+        out = Type(group.shape, dtypes[n_in + k])
+        found.append(form(lookup(step.op), ins, [out], dict(step.attrs), mixed=True))
+    return None if None in found else found
 
 
-def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float, ...]:
+def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float | Number, ...]:
     """The numbers that a step takes from a group's scalars."""
     if found.constants is not None:
         return tuple(float(v) for v in found.constants)
-    return tuple(float(attrs[s]) for s in found.expression.scalars)
+    return tuple(as_float(attrs[s]) for s in found.expression.scalars)
 
 
 def _infer(ins, group, scalars, num_args):
+    sizes = [prod(s) for s in group.in_shapes]
+    if [prod(t.shape) for t in ins] != sizes:
+        raise ShapeError(
+            "_fused",
+            f"its inputs must be as large as its group says, {group.in_shapes}, got "
+            f"{tuple(t.shape for t in ins)}",
+        )
     dtypes = value_dtypes(group, ins)
     return [Type(r.shape, dtypes[r.value]) for r in group.results]
 
@@ -96,16 +111,17 @@ def _ref(xp, *arrays, group, scalars, num_args):
     at = 0
     for step in group.steps:
         op, attrs = lookup(step.op), dict(step.attrs)
-        # in one dtype: 16-bit floats arrive as float32
-        found = step_form(group, step, [step.dtype] * (1 + max(step.inputs, default=0)))
+        dtype = step.dtype or values[step.inputs[-1]].dtype.name
+        # how many scalars it takes does not depend on dtypes
+        types = [Type(group.shape)] * max(len(step.inputs), 1)
+        found = form(op, types[: len(step.inputs)], types[:1], attrs)
         n = len(found.expression.scalars)
         if found.constants is None:
             attrs |= zip(found.expression.scalars, scalars[at : at + n])
         at += n
         extra = {"rng": None} if op.random else {}
         y = op.ref(xp, *(values[i] for i in step.inputs), **attrs, **extra)
-        y = xp.asarray(y).astype(COMPUTED_IN.get(step.dtype, step.dtype) if step.dtype != "bool"
-                                 else "bool")
+        y = xp.asarray(y).astype(WIDENED.get(dtype, dtype))
         values.append(y if step.inputs else y.reshape(-1)[0])
     outs = []
     for r in group.results:
@@ -118,38 +134,39 @@ def _ref(xp, *arrays, group, scalars, num_args):
 
 
 def source(group: Group, in_dtypes: Sequence[str], name: str) -> str:
-    """The group's loop as a C function. Two groups with the same source share it."""
-    dtypes = [*in_dtypes, *(s.dtype for s in group.steps)]
+    """The group's loop as a C function. Two groups with the same source share it. Raises ValueError
+    where a step is no expression."""
+    dtypes = value_dtypes(group, [Type((), d) for d in in_dtypes])
+    forms = step_forms(group, dtypes)
+    if forms is None:
+        raise ValueError("a step of the group is no expression of its dtypes")
     native = lambda d: COMPUTED_IN.get(d, d)
     names = [f"v{i}" for i in range(len(dtypes))]
     statements: list[Statement] = []
     scalars: list[Name] = []
-    for k, step in enumerate(group.steps):
-        e = step_form(group, step, dtypes).expression
-        own = [Name(f"s{len(scalars) + i}", native(step.dtype)) for i in range(len(e.scalars))]
+    n_in = len(in_dtypes)
+    for k, (step, found) in enumerate(zip(group.steps, forms)):
+        e, dtype = found.expression, dtypes[n_in + k]
+        own = [Name(f"s{len(scalars) + i}", native(dtype)) for i in range(len(e.scalars))]
         scalars += own
-        made = statement(
-            names[len(in_dtypes) + k],
-            e,
-            native(step.dtype),
-            [names[i] for i in step.inputs],
-            [s.name for s in own],
-        )
-        statements.append(made._replace(text=_converted(step, made.text, dtypes)))
+        read = [names[i] for i in step.inputs]
+        made = statement(names[n_in + k], e, native(dtype), read, [s.name for s in own])
+        text = _converted(made.text, {dtypes[i] for i in step.inputs}, dtype)
+        statements.append(made._replace(text=text))
     inputs = [Name(n, native(d)) for n, d in zip(names, in_dtypes)]
     return Loop(name, inputs, scalars, statements, [names[r.value] for r in group.results]).text()
 
 
-def _converted(step: Step, text: str, dtypes: Sequence[str]) -> str:
-    """What a cast does beside C's own conversion; and bools are 0 or 1."""
-    if step.dtype == "bool":
+def _converted(text: str, given: set[str], dtype: str) -> str:
+    """An expression with what a cast does beside C's own conversion; and bools are 0 or 1."""
+    if dtype == "bool":
         return f"({text}) != 0"
-    given = {dtypes[i] for i in step.inputs}
-    if given and given != {step.dtype}:
-        if step.dtype in ("float16", "bfloat16") and len(step.inputs) == 1:
-            return f"plk_as_{step.dtype}_f32((float)({text}))"
-        if step.dtype in ("uint8", "int8") and given <= set(FLOATS):
-            return f"(int64_t)({text})"  # as the kernel of casts: by way of the widest
+    if len(given) != 1 or given == {dtype}:
+        return text
+    if dtype in WIDENED:
+        return f"plk_as_{dtype}_f32((float)({text}))"
+    if dtype in ("uint8", "int8") and given <= set(FLOATS):
+        return f"(int64_t)({text})"  # as the kernel of casts: by way of the widest
     return text
 
 
@@ -157,9 +174,9 @@ _GROUP = Group(
     (3, 4),
     ((3, 4), (4,)),
     (
-        Step("_mul_scalar", (), (0,), "float32"),
-        Step("broadcast_add", (), (2, 1), "float32"),
-        Step("tanh", (), (3,), "float32"),
+        Step("_mul_scalar", (), (0,)),
+        Step("broadcast_add", (), (2, 1)),
+        Step("tanh", (), (3,)),
     ),
     (Result(4, (3, 4)),),
 )
@@ -178,7 +195,7 @@ operator(
     ref=_ref,
     inplace=tuple((i, j) for j in range(MAX_OUTPUTS) for i in range(MAX_INPUTS)),
     samples=(
-        sample((3, 4), (4,), group=_GROUP, scalars=(1.5,)),
+        sample((3, 4), (4,), group=_GROUP, scalars=(1.5,), num_args=2),
         sample(
             (3, 4),
             (4,),
@@ -187,12 +204,14 @@ operator(
                 axes=(1,),
             ),
             scalars=(-0.5,),
+            num_args=2,
         ),
         sample(
             (3, 4),
             (4,),
             group=_GROUP._replace(results=(Result(4, (1, 4), "mean"),), axes=(0,)),
             scalars=(2.0,),
+            num_args=2,
         ),
     ),
     doc="What a group of pointwise operators computes, in one loop; made by symbol/passes/fuse.py.",

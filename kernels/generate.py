@@ -7,6 +7,7 @@ fused group (fused.py) one of many.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -66,28 +67,31 @@ INTEGER_FUNCTIONS = {"mod", "fmod", "div", "floordiv", "pow", "abs"}
 CONSTANTS = {"INFINITY", "NAN", "M_PI"}
 
 
-def tokens(text: str):
+@functools.cache
+def tokens(text: str) -> tuple[tuple[str, str], ...]:
     """(kind, text) pairs of an expression. Raises ValueError at the first character that does not
     belong."""
-    at = 0
+    at, found = 0, []
     while at < len(text.rstrip()):
         match = TOKEN.match(text, at)
         if not match:
             raise ValueError(f"expression {text!r}: cannot read {text[at:]!r}")
-        yield match.lastgroup, match[match.lastgroup or 0]
+        kind = str(match.lastgroup)
+        found.append((kind, match[kind]))
         at = match.end()
+    return tuple(found)
 
 
 def translate(text: str, names: Mapping[str, str], dtype: str) -> str:
     """An expression as C for one dtype; `names` maps its variables to C names. Raises
     ValueError."""
     suffix = SUFFIXES.get(dtype, "int")
-    found = list(tokens(text))
+    found = tokens(text)
     out = []
     for i, (kind, word) in enumerate(found):
         if kind == "number" and dtype == "float32":
             word = (word if re.search(r"[.eE]", word) else word + ".0") + "f"
-        elif kind == "name" and found[i + 1 : i + 2] == [("sign", "(")]:
+        elif kind == "name" and found[i + 1 : i + 2] == (("sign", "("),):
             word = SYNONYMS.get(word, word)
             if suffix != "int" or word in INTEGER_FUNCTIONS:
                 word = f"plk_{word}_{suffix}"
@@ -190,7 +194,10 @@ class Loop(NamedTuple):
         """The values that a later segment than their own reads."""
         home = {s.name: k for k, segment in enumerate(segments) for s in segment}
         late = {
-            r for k, segment in enumerate(segments) for s in segment for r in s.reads
+            r
+            for k, segment in enumerate(segments)
+            for s in segment
+            for r in s.reads
             if home.get(r, k) < k
         }
         late |= {r for r in self.results if home.get(r, len(segments)) < len(segments) - 1}

@@ -9,6 +9,7 @@ a damaged one is made again. Without a compiler nothing here raises; there are j
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -19,8 +20,8 @@ import stat
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ..engine import lib
@@ -32,7 +33,7 @@ HEAD = "#include <stdint.h>\n" + f'#include "{HEADERS[0]}"\n'
 FUNCTION = "plk_compiled"  # the name that every source defines
 FLAGS = (
     "-std=gnu11 -O3 -fPIC -shared -w -fno-math-errno -fno-trapping-math -fwrapv"
-    " -fno-strict-aliasing -ffp-contract=off"
+    " -fno-strict-aliasing -fno-thread-jumps -ffp-contract=off"
 ).split()
 MAX_CACHE_BYTES = 64 << 20  # beyond it the files used longest ago go, down to three quarters
 SECONDS = 60  # for one compilation
@@ -42,6 +43,10 @@ log = logging.getLogger(__name__)
 _lock = threading.Lock()
 _loaded: dict[str, int] = {}  # key -> address; 0: it cannot be compiled here
 _libraries: list = []  # never unloaded: plans point into them
+_processes: set[subprocess.Popen] = set()
+_stopped = False
+# around the wait for a compiler: a thread may let go of what it holds
+waiting: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
 
 
 def function(source: str) -> int:
@@ -63,12 +68,12 @@ def compile_all(sources: Iterable[str]) -> None:
     processors. Never raises for a source that fails: `function` gives 0 for it."""
     wanted = {_key(s): s for s in sources}
     wanted.pop("", None)
-    missing = [(k, s) for k, s in wanted.items() if k not in _loaded and not _open(k)]
-    if len(missing) > 1:
-        with ThreadPoolExecutor(min(len(missing), os.cpu_count() or 1)) as pool:
-            list(pool.map(lambda item: _compile(*item), missing))
-    elif missing:
-        _compile(*missing[0])
+    missing = deque((k, s) for k, s in wanted.items() if k not in _loaded and not _open(k))
+    running: deque[_Compilation] = deque()
+    while missing or running:
+        while missing and len(running) < (os.cpu_count() or 1):
+            running.append(_Compilation(*missing.popleft()))
+        running.popleft().finish()
 
 
 # ---- compiler ------------------------------------------------------------------------------------
@@ -114,32 +119,67 @@ def _key(source: str) -> str:
     return hashlib.sha256(b"\0".join(hashlib.sha256(p).digest() for p in parts)).hexdigest()
 
 
-def _compile(key: str, source: str) -> None:
-    """Puts a source's library into the cache and loads it; notes the failure otherwise."""
-    try:
-        with tempfile.TemporaryDirectory(prefix="new-", dir=folder()) as work:
-            given, made = Path(work, "group.c"), Path(work, "group.so")
+class _Compilation:
+    """A compiler at work: its library goes to the cache and is loaded; a failure is noted."""
+
+    def __init__(self, key: str, source: str):
+        self._key, self._process, self._work = key, None, None
+        try:
+            self._work = tempfile.TemporaryDirectory(prefix="new-", dir=folder())
+            given, self._made = Path(self._work.name, "group.c"), Path(self._work.name, "group.so")
             given.write_text(HEAD + source)
-            command = [str(compiler()[0]), *_flags(), f"-I{CPU}", str(given), "-o", str(made)]
-            done = subprocess.run(
-                [*command, "-lm"], capture_output=True, timeout=SECONDS, stdin=subprocess.DEVNULL
-            )
-            if done.returncode:
-                raise OSError(done.stderr.decode(errors="replace")[-2000:])
-            code = made.read_bytes()
-            made.write_bytes(code + hashlib.sha256(code).digest())
-            os.replace(made, folder() / f"{key}.so")
+            command = [str(compiler()[0]), *_flags(), f"-I{CPU}", str(given), "-o", str(self._made)]
+            with _lock:
+                if _stopped:
+                    raise OSError("the process ends")
+                self._process = subprocess.Popen(
+                    [*command, "-lm"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                )
+                _processes.add(self._process)
+        except (OSError, RuntimeError) as error:
+            _fail(key, error)
+
+    def finish(self) -> None:
+        if self._process is not None:
+            try:
+                self._load()
+            except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+                _fail(self._key, error)
+            finally:
+                self._process.kill()
+                with _lock:
+                    _processes.discard(self._process)
+        if self._work is not None:
+            self._work.cleanup()
+
+    def _load(self) -> None:
+        with waiting():
+            _, text = self._process.communicate(timeout=SECONDS)
+        if self._process.returncode:
+            raise OSError(text.decode(errors="replace")[-2000:])
+        code = self._made.read_bytes()
+        self._made.write_bytes(code + hashlib.sha256(code).digest())
+        os.replace(self._made, folder() / f"{self._key}.so")
         _trim()
-    except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        _fail(key, error)
-        return
-    if not _open(key):
-        _fail(key, "the library that was made cannot be loaded")
+        if not _open(self._key):
+            raise OSError("the library that was made cannot be loaded")
+
+
+def stop() -> None:
+    """Ends the compilers at work and starts no more: the process ends."""
+    global _stopped
+    with _lock:
+        _stopped = True
+        for process in _processes:
+            process.kill()
 
 
 def _fail(key: str, why) -> None:
     with _lock:
-        first = 0 not in _loaded.values()
+        first = 0 not in _loaded.values() and not _stopped
         _loaded.setdefault(key, 0)
     if first:
         log.warning("a fused kernel cannot be compiled, its operators stay unfused: %s", why)

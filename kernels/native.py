@@ -52,3 +52,34 @@ def choose(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict)
         if found is not None:
             return found
     return None
+
+
+# ---- layouts -------------------------------------------------------------------------------------
+
+WANTS: dict[str, Callable] = {}  # operator name -> the layouts in which its kernels like arrays
+
+
+class Wanted(NamedTuple):
+    """Layouts of a call's inputs and outputs. memory: the operator may as well run on what lies in
+    the arrays' memory, with the row-major types `memory` (inputs, then outputs)."""
+
+    ins: Sequence[str]
+    outs: Sequence[str]
+    memory: Sequence[Type] | None = None
+
+
+def wants(*names: str):
+    """Registers what kernels of these operators want: (op, ins: list[Type], outs: list[Type],
+    attrs) -> Wanted, or None: row-major arrays. `ins` have the layouts in which they come."""
+
+    def add(entry):
+        WANTS.update(dict.fromkeys(names, entry))
+        return entry
+
+    return add
+
+
+def wanted(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Wanted | None:
+    """The layouts that suit a call best, None: row-major."""
+    entry = WANTS.get(op.name)
+    return entry(op, ins, outs, attrs) if entry else None

@@ -61,28 +61,22 @@ class Plan:
 def scalars_of(op: Operator, attrs: dict[str, Any]) -> tuple[float, ...]:
     """The dynamic parameters' values in the order in which kernels receive them; NaN for a Number
     that the program gets when it runs."""
-    out: list[float] = []
-    for p in op.params:
-        if p.dynamic:
-            value = attrs[p.name]
-            if isinstance(value, (tuple, list)):
-                out.extend(map(float, value))
-            else:
-                out.append(NAN if value is None or value.__class__ is Number else float(value))
-    return tuple(out)
+    values = _dynamic(op, attrs)
+    return tuple([NAN if v is None or v.__class__ is Number else float(v) for v in values])
 
 
 def numbers_of(op: Operator, attrs: dict[str, Any]) -> list[Number | None]:
     """In the order of scalars_of: what is known only when a program runs, else None."""
-    out: list[Number | None] = []
+    return [v if v.__class__ is Number else None for v in _dynamic(op, attrs)]
+
+
+def _dynamic(op: Operator, attrs: dict[str, Any]) -> list:
+    values: list = []
     for p in op.params:
         if p.dynamic:
             value = attrs[p.name]
-            if isinstance(value, (tuple, list)):
-                out.extend([None] * len(value))
-            else:
-                out.append(value if isinstance(value, Number) else None)
-    return out
+            values += value if isinstance(value, (tuple, list)) else (value,)
+    return values
 
 
 def mutated_inputs(op: Operator, attrs: dict[str, Any], n_inputs: int) -> tuple[int, ...]:

@@ -154,7 +154,7 @@ PARSERS: dict[str, Callable] = {
     "shape": _parse_shape,
     "str": str,
     "dtype": dtype_name,
-    "floats": lambda v: tuple(float(x) for x in _literal(v)),
+    "floats": lambda v: tuple(as_float(x) for x in _literal(v)),
 }
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 

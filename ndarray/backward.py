@@ -6,12 +6,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from ..engine import log
 from ..engine.error import MXNetError
+from ..engine.log import size
 from ..kernels.number import UnknownNumber, given
 from ..symbol.graph import Builder, Node, Value, topological, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.passes.recompute import replayed
-from ..symbol.program import lower
+from ..symbol.program import Program, lower
 from ..symbol.tiers import submit
 from .tape import TapeNode, Variable, expand, keeps_input
 
@@ -130,6 +132,21 @@ class _Program:
     __slots__ = ("program", "seconds", "sources", "tier", "written")
 
 
+def told(made) -> str:
+    """What a compiled graph cost to make and what it is, in words. made: with seconds, program."""
+    p = made.program
+    return (
+        f"compiled in {made.seconds * 1e3:.0f} ms to {len(p.plans)} instructions"
+        f" ({n_fused(p)} fused groups), {size(p.arena_bytes)} planned,"
+        f" {size(p.naive_bytes)} without sharing"
+    )
+
+
+def n_fused(program: Program) -> int:
+    """How many instructions are groups of pointwise operators."""
+    return sum(p.op.name == "_fused" for p in program.plans)
+
+
 class Backward:
     """The gradients of a structure: the program that serves now, and how to make a better one."""
 
@@ -149,7 +166,7 @@ class Backward:
             return None
         if self.serving is None:
             try:
-                self.serving = self._lower(self.key, 0)
+                self.serving = compiled(self.key, self.device, 0)
             except UnknownNumber:
                 self.interpreted = True
                 return None
@@ -161,7 +178,7 @@ class Backward:
     def compile(self):
         """The program for tapes as they will be when the forward graphs below have been swapped."""
         key = better(self.key)
-        made = self._lower(key, 1)
+        made = compiled(key, self.device, 1)
 
         def publish():
             if key == self.key:
@@ -169,27 +186,31 @@ class Backward:
             else:
                 _programs.pop(self.key, None)
                 _programs.setdefault(key, Backward(key, self.device)).serving = made
+            log.tell("hybridize", f"backward: tier 1 after {self.hits} calls, {told(made)}")
 
         return publish
 
-    def _lower(self, key: tuple, tier: int) -> _Program:
-        start = time.perf_counter()
-        structure, with_grad, reqs = key
-        made = _Program()
-        graph = Translation(structure)
-        outputs, made.written = gradients(graph, with_grad, reqs)
-        outputs, used = replayed(outputs, graph.sources, graph.nodes)
-        made.program = lower(
-            outputs,
-            list(used.values()),
-            self.device,
-            "backward",
-            tier=tier,
-            layouts={x: graph.layouts[v] for v, x in used.items() if v in graph.layouts},
-        )
-        made.sources, made.tier = [graph.sources[v] for v in used], tier
-        made.seconds = time.perf_counter() - start
-        return made
+
+def compiled(key: tuple, device, tier: int) -> _Program:
+    """The gradient program of (structure, which heads have gradients, requests). Raises
+    UnknownNumber where a gradient depends on the value of a number."""
+    start = time.perf_counter()
+    structure, with_grad, reqs = key
+    made = _Program()
+    graph = Translation(structure)
+    outputs, made.written = gradients(graph, with_grad, reqs)
+    outputs, used = replayed(outputs, graph.sources, graph.nodes)
+    made.program = lower(
+        outputs,
+        list(used.values()),
+        device,
+        "backward",
+        tier=tier,
+        layouts={x: graph.layouts[v] for v, x in used.items() if v in graph.layouts},
+    )
+    made.sources, made.tier = [graph.sources[v] for v in used], tier
+    made.seconds = time.perf_counter() - start
+    return made
 
 
 def gradients(graph: Translation, with_grad, reqs) -> tuple[list[Value], list[int]]:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from ..engine import current_context, location
+from ..engine import current_context, location, log
 from ..engine.error import MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..symbol.graph import Value, rewrite, topological, variable
+from ..symbol.graph import Value, rewrite, topological
 from ..symbol.inference import typed_graph
+from ..symbol.passes.attention import attention
 from ..symbol.program import lower
 from ..symbol.tiers import submit
 from . import autograd, functions
+from .backward import told
 from .invoke import run_all
 from .ndarray import NDArray, state
 from .residuals import free, residuals
@@ -40,9 +42,11 @@ class GraphPlan:
     def __init__(self, entry: _Entry, tier: int):
         start = time.perf_counter()
         self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
+        if tier and not entry.recompute:
+            self.outputs = attention(self.outputs)  # before residuals: it keeps less
         self.tier, self.newer = tier, None
         self.n_out = len(self.outputs)
-        self.kept, shadowed = entry.residuals(tier)
+        self.kept, shadowed = entry.residuals(self.outputs, tier)
         self.shadowed = tuple(shadowed)
         self.saved = (*shadowed, *range(self.n_out, self.n_out + len(self.kept)))
         self.program = lower(
@@ -105,7 +109,8 @@ class _Entry:
 
     def __init__(self, graph: CachedGraph, outputs, variables, bounds, in_specs, device, wanted):
         """wanted: for each variable, is its gradient wanted? () while not recording."""
-        self.name, self.recompute, self.bounds = graph.name, graph.recompute, bounds
+        self.name, self.n_data = graph.name, graph.n_data
+        self.recompute, self.bounds = graph.recompute, bounds
         self.outputs, self.variables = outputs, variables
         self.in_specs, self.device = in_specs, device
         predicts = not wanted and not state.training
@@ -116,18 +121,17 @@ class _Entry:
         self.plan = GraphPlan(self, 0)
 
     def __str__(self):
-        return f"{self.name} on {', '.join(map(str, self.in_specs))}"
+        return f"{self.name} on {', '.join(map(str, self.in_specs[: self.n_data]))}"
 
-    def residuals(self, tier: int) -> tuple[list[Value], list[int]]:
+    def residuals(self, outputs: Sequence[Value], tier: int) -> tuple[list[Value], list[int]]:
         """(what the program returns besides the outputs, which outputs are kept too)."""
         if not self.wanted:
             return [], []
-        needed = residuals(self.outputs, self.wanted, tier, self.recompute, self.bounds)
-        outputs = set(self.outputs)
-        needed_set = set(needed)
+        needed = residuals(outputs, self.wanted, tier, self.recompute, self.bounds)
+        needed_set, output_set = set(needed), set(outputs)
         return (
-            [v for v in needed if v not in outputs],
-            [i for i, v in enumerate(self.outputs) if v in needed_set],
+            [v for v in needed if v not in output_set],
+            [i for i, v in enumerate(outputs) if v in needed_set],
         )
 
     def compile(self) -> Callable[[], None]:
@@ -136,8 +140,23 @@ class _Entry:
 
         def publish():
             self.plan = plan
+            log.tell("hybridize", f"{self}: tier 1 after {self.hits} calls, {told(plan)}")
 
         return publish
+
+
+def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[str] = ()) -> str:
+    """Why two signatures (Specs, in their order) differ, in words. trains: so does the mode."""
+    if len(before) != len(now):
+        return f"the number of inputs was {len(before)}"
+    found = ["the training mode changed"] if trains else []
+    for i, (a, b) in enumerate(zip(before, now)):
+        for what in ("shape", "dtype", "device"):
+            old, new = getattr(a, what, a), getattr(b, what, b)
+            if old != new:
+                name = names[i] if i < len(names) else f"input {i}"
+                found.append(f"the {what} of {name} was {old}")
+    return ", ".join(found) or "the values of constants changed"
 
 
 class CachedGraph:
@@ -171,7 +190,9 @@ class CachedGraph:
         key = (state.training, wanted, *[a._spec for a in arrays])
         entry = self.entries.get(key)
         if entry is None:
-            entry = self._enter(arrays, wanted)
+            entry = self.entry(arrays, wanted)
+            if self.entries and log.wants("hybridize"):
+                log.tell("hybridize", self._told(arrays, wanted))
             if len(self.entries) >= MAX_ENTRIES:
                 self.entries.clear()
             self.entries[key] = entry
@@ -194,7 +215,8 @@ class CachedGraph:
             out._tape = (node, i)
         return outs
 
-    def _enter(self, arrays, wanted) -> _Entry:
+    def entry(self, arrays, wanted: tuple[bool, ...]) -> _Entry:
+        """A new entry for such arrays in the current mode. wanted: whose gradients will be."""
         device = arrays[0]._spec.device if arrays else current_context()
         for a in arrays:
             if a._spec.device != device:
@@ -202,16 +224,22 @@ class CachedGraph:
                     f"{self.name}: all inputs must be on one device, got {device} and"
                     f" {a._spec.device}"
                 )
-        variables = [
-            variable(v.node.name, a._spec.type, v.node.extra) for v, a in zip(self.inputs, arrays)
-        ]
-        named = rewrite(
-            [*self.outputs, *self.bounds],
-            lambda node, new: None,
-            {v.node: [x] for v, x in zip(self.inputs, variables)},
-        )
-        fixed = {x.node: x.type for x in variables}
-        retyped = typed_graph([*named, *variables], fixed, state.training)
-        n, m = len(self.outputs), len(named)
+        types = {v.node: a._spec.type for v, a in zip(self.inputs, arrays)}
+        typed = typed_graph([*self.outputs, *self.bounds, *self.inputs], types, state.training)
+        n, m = len(self.outputs), len(self.outputs) + len(self.bounds)
         specs = tuple(a._spec for a in arrays)
-        return _Entry(self, retyped[:n], retyped[m:], retyped[n:m], specs, device, wanted)
+        return _Entry(self, typed[:n], typed[m:], typed[n:m], specs, device, wanted)
+
+    def _told(self, arrays, wanted) -> str:
+        """Why a signature is new."""
+        mode = "recording" if wanted else "training" if state.training else "predicting"
+        inputs = ", ".join(str(a._spec) for a in arrays[: self.n_data])
+        now = f"{self.name}: compiled for {inputs}, {mode}"
+        (training, before, *specs), last = next(reversed(self.entries.items()))
+        if bool(before) != bool(wanted):
+            return f"{now}: recording was {'on' if before else 'off'}"
+        if before != wanted:
+            return f"{now}: other inputs want gradients"
+        names = [v.node.name for v in self.inputs]
+        trains = training != state.training
+        return f"{now}: {difference(specs, [a._spec for a in arrays], trains, names)}"

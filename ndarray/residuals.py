@@ -15,7 +15,8 @@ default: bool | str = False  # `recompute` where nothing is said; compat may say
 
 
 class Needs(NamedTuple):
-    """What the gradient of a graph reads of its forward: results, variables, and who reads them."""
+    """What the gradient of a graph reads of its forward: results and variables; and which of its
+    nodes read a value."""
 
     results: list[Value]
     variables: set[Node]
@@ -48,8 +49,7 @@ def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node])
         node = stack.pop().node
         for v in node.inputs:
             read(v)
-            if v.node in forward:
-                found.readers.setdefault(v, []).append(node)
+            found.readers.setdefault(v, []).append(node)
     return found
 
 

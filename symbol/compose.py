@@ -95,7 +95,8 @@ def compose(
         full = op.parse(given)
     except OperatorError as error:
         raise type(error)(error.operator, error.rule, error.fix, source) from None
-    extra = attribute.hide(attribute.current().get(attr))
+    scoped = attribute.current().get(attr)
+    extra = attribute.hide(scoped) if scoped else {}
     for key, i in op.param_index.items() if given else ():
         if key in given:
             extra[key] = as_text(op.params[i].kind, given[key], full[key])

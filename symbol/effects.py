@@ -26,12 +26,12 @@ class Effects:
     """The effects of nodes in their order (inputs first).
 
     written: values whose memory an operator writes in place. held: nodes that make, read or write
-        such memory.
+        such memory. bases: the value that owns the memory of each view.
     """
 
     def __init__(self, order: Sequence[Node]):
         self._order = order
-        self._bases: dict[Value, Value] = {}
+        self.bases: dict[Value, Value] = {}
         self.written: set[Value] = set()
         for node in order:
             op = node.op
@@ -41,7 +41,7 @@ class Effects:
                 for i in mutated(node):
                     self.written.add(self.base(node.inputs[i]))
             if op.view:
-                self._bases[Value(node)] = self.base(node.inputs[0])
+                self.bases[Value(node)] = self.base(node.inputs[0])
         self.held: set[Node] = set()
         self._after: set[Node] | None = None
         if self.written:
@@ -52,7 +52,7 @@ class Effects:
 
     def base(self, v: Value) -> Value:
         """The value whose memory v is a view of; v itself where it has its own."""
-        return self._bases.get(v, v)
+        return self.bases.get(v, v)
 
     def droppable(self, v: Value) -> bool:
         """May everything that only v needs be left out? Not where memory is written below it:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..engine.error import OperatorError
-from ..kernels.number import Number, as_float
-from ..kernels.plan import infer
+from ..kernels.number import as_float
+from ..kernels.plan import infer, numbers_of
 from ..kernels.record import Operator, Type, lookup
-from ._value import Pair
+from ._value import Pair, walk
 
 
 class Node:
@@ -51,7 +51,7 @@ class Node:
     @property
     def has_numbers(self) -> bool:
         """Does an attribute get its value when the program runs?"""
-        return any(a.__class__ is Number for a in self.attrs.values())
+        return self.op is not None and any(n is not None for n in numbers_of(self.op, self.attrs))
 
     @property
     def n_visible(self) -> int:
@@ -103,22 +103,7 @@ def typed_node(
 def topological(outputs: Iterable[Value]) -> list[Node]:
     """Every node below the outputs, inputs first; the order of a depth-first walk (no
     recursion)."""
-    order: list[Node] = []
-    seen: set[Node] = set()
-    stack: list[Node | None] = [v.node for v in outputs]
-    stack.reverse()
-    while stack:
-        node = stack.pop()
-        if node is None:  # stands on a node whose inputs are all in the order now
-            order.append(stack.pop())
-        elif node not in seen:
-            seen.add(node)
-            if node.inputs:
-                stack += (node, None)
-                stack += [v.node for v in reversed(node.inputs) if v.node not in seen]
-            else:
-                order.append(node)
-    return order
+    return walk(list(outputs))
 
 
 def values_of(node: Node) -> list[Value]:
@@ -139,15 +124,17 @@ def rewrite(
     outputs: Sequence[Value],
     replace: Callable[[Node, Sequence[Value]], Sequence[Value] | None],
     start: dict[Node, Sequence[Value]] | None = None,
+    order: Sequence[Node] | None = None,
 ) -> list[Value]:
     """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None
     to keep it.
 
     start: nodes replaced from the outset (substitution of variables). What lies below no replaced
         node stays the very same nodes.
+    order: `topological(outputs)`, where it is known.
     """
     new: dict[Node, Sequence[Value]] = dict(start or {})
-    for node in topological(outputs):
+    for node in topological(outputs) if order is None else order:
         if node in new:
             continue
         inputs: Sequence[Value] = node.inputs

@@ -7,6 +7,7 @@ own unknown inputs; sweeps over the graph repeat until nothing new is found.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterable, Sequence
 
 from ..engine.error import MXNetError, OperatorError
@@ -78,6 +79,9 @@ def source_shape(node: Node):
     return shape if shape and 0 in shape else None
 
 
+_literal = functools.lru_cache(ast.literal_eval)
+
+
 def declared(node: Node) -> tuple:
     """(shape, dtype name) that a variable's attributes __shape__ and __dtype__ tell; None where
     they do not."""
@@ -86,7 +90,7 @@ def declared(node: Node) -> tuple:
     if node.types is not None:
         return node.types[0][:2]
     try:
-        shape = ast.literal_eval(shape) if shape is not None else None
+        shape = _literal(shape) if shape is not None else None
         shape = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
         dtype = None if dtype in (None, "-1", "None") else dtype_name(dtype)
     except (ValueError, SyntaxError, TypeError) as error:
@@ -132,7 +136,7 @@ class Inference:
             elif source_shape(node) is not None:
                 self.shape[Value(node)] = source_shape(node)
                 self.dtype[Value(node)] = node.attrs.get("dtype") or "float32"
-        self.done: set[Node] = set()
+        self._todo = [n for n in self.order if n.op is not None]
         self.sweep()
         if default_dtype:
             for v, dtype in self.dtype.items():
@@ -146,49 +150,40 @@ class Inference:
 
     def sweep(self) -> None:
         """Forward and backward over the graph until nothing changes."""
-        while True:
-            before = (
-                len(self.done),
-                sum(map(is_known, self.shape.values())),
-                sum(d is not None for d in self.dtype.values()),
-            )
-            for node in self.order:
-                self._visit(node)
-            for node in reversed(self.order):
-                self._visit(node)
-            after = (
-                len(self.done),
-                sum(map(is_known, self.shape.values())),
-                sum(d is not None for d in self.dtype.values()),
-            )
-            if after == before:
-                return
+        self._learned = True
+        while self._learned and self._todo:
+            self._learned = False
+            self._todo = [n for n in self._todo if not self._visit(n)]
+            self._todo = [n for n in reversed(self._todo) if not self._visit(n)]
+            self._todo.reverse()
 
-    def _visit(self, node: Node) -> None:
-        if node.op is None or node in self.done:
-            return
+    def _visit(self, node: Node) -> bool:
+        """Learns what a node tells; True: it has nothing more to tell."""
         if source_shape(node) is not None:
-            if is_known(self.shape[Value(node)]):
-                self.done.add(node)
-            return
+            return is_known(self.shape[Value(node)])
+        original = node
         if node.op.train_aware and "train" not in node.attrs:
-            attrs = dict(node.attrs, train=False)
-            node = _with_attrs(node, attrs)
+            node = _with_attrs(node, dict(node.attrs, train=False))
         ins = [self.type(v) for v in node.inputs]
-        for v, t in zip(node.inputs, fill_node(node, ins)):
-            if t is not None and is_known(self.shape[v]):
-                # its shape is the rule's to judge, it may broadcast
-                self.dtype[v] = self.dtype[v] or t.dtype
-            elif t is not None:
-                self._learn(v, t, node, ins)
-        ins = [self.type(v) for v in node.inputs]
-        if None not in ins:
-            original = self._original(node)
-            for i, t in enumerate(infer_node(node, ins)):
-                self._learn(Value(original, i), t, node, ins)
-            self.done.add(original)
-        else:
+        if None in ins:
+            for v, t in zip(node.inputs, fill_node(node, ins)):
+                if t is not None and is_known(self.shape[v]):
+                    # its shape is the rule's to judge, it may broadcast
+                    self._learn_dtype(v, t.dtype)
+                elif t is not None:
+                    self._learn(v, t, node, ins)
+            ins = [self.type(v) for v in node.inputs]
+        if None in ins:
             self._from_output(node, ins)
+            return False
+        for i, t in enumerate(infer_node(node, ins)):
+            self._learn(Value(original, i), t, node, ins)
+        return True
+
+    def _learn_dtype(self, v: Value, dtype: str | None) -> None:
+        if dtype is not None and self.dtype[v] is None:
+            self.dtype[v] = dtype
+            self._learned = True
 
     def _original(self, node: Node) -> Node:
         return getattr(node, "origin", node)
@@ -210,7 +205,7 @@ class Inference:
 
     def _learn(self, v: Value, t: Type, node: Node, ins) -> None:
         try:
-            self.shape[v] = merge_shapes(self.shape[v], tuple(t.shape))
+            shape = merge_shapes(self.shape[v], tuple(t.shape))
         except ValueError as error:
             what = f"{v.node.name}" if v.node.op is None else f"output of {v.node.name}"
             raise explain(
@@ -220,8 +215,10 @@ class Inference:
                 node,
                 ins,
             ) from None
-        if self.dtype[v] is None:
-            self.dtype[v] = t.dtype
+        if shape != self.shape[v]:
+            self.shape[v] = shape
+            self._learned = True
+        self._learn_dtype(v, t.dtype)
 
 
 class _Trained(Node):
@@ -295,7 +292,8 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
 
     Sources of partly unknown shape, _zeros(shape=(0, 3)), get the shape that their users need.
     """
-    partial = [n for n in topological(outputs) if source_shape(n) is not None]
+    order = topological(outputs)
+    partial = any([source_shape(n) is not None for n in order if not n.inputs])
     found = (
         Inference(
             outputs, {n: t.shape for n, t in types.items()}, {n: t.dtype for n, t in types.items()}
@@ -320,10 +318,11 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
             attrs = dict(attrs, shape=found.shape[Value(node)])
         if node.op.train_aware and attrs.get("train") is not train:
             attrs = dict(attrs, train=train)
-        if inputs is node.inputs and attrs is node.attrs and node.types is not None:
-            return None  # nothing below it has changed
+        ins = [v.type for v in inputs]
+        if inputs is node.inputs and attrs is node.attrs and node.types == infer_node(node, ins):
+            return None
         made = Node(node.op, attrs, inputs, node.name, None, node.extra, node.source)
-        made.types = infer_node(made, [v.type for v in inputs])
+        made.types = infer_node(made, ins)
         return values_of(made)
 
-    return rewrite(outputs, replace)
+    return rewrite(outputs, replace, order=order)

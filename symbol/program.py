@@ -5,21 +5,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
 from ..kernels.number import Number
 from ..kernels.plan import INLINE_US, make_plan, numbers_of, scalars_of
-from ..kernels.record import lookup
+from ..kernels.record import Type, lookup
 from ..kernels.spec import Spec, spec
 from .effects import Effects
-from .graph import Node, Value, rewrite, typed_node, variable
+from .graph import Node, Value, rewrite, typed_node, values_of, variable
 from .passes import compile_passes, fused, optimize
 from .passes.dead_code import cut, live
 from .passes.memory import Buffer, plan_memory, rounded
 from .passes.prologue import split_prologue
 
 READ, WRITE, READWRITE = 0, 1, 2
+SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.int64)])  # pl_slot
 
 
 class Program:
@@ -135,10 +138,10 @@ def lower(
     given = [*variables, *constants]
     prologue = None
     if tier:
-        outputs = compile_passes(outputs, free)
         seldom = set(stable)
         places = [i for i, v in enumerate(inputs) if v in seldom]
         kept = [variables[i] for i in places]
+        outputs = compile_passes(outputs, free, [*kept, *constants])
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
             first = _assemble(fused(wanted), [*kept, *constants], device, name + ".prologue")
@@ -169,18 +172,20 @@ def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Seque
 def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: str) -> Program:
     """A program of the graph as it is."""
     layout = _Layout(outputs, given, device)
+    specs = layout.specs
     plans, slots, scalars = [], [], []
     numbers: dict[int, Number] = {}  # by their place among the scalars
     in_modes = bytearray(max(1, len(layout.given)))
-    for node in layout.steps:
-        in_specs = [_spec(v, device) for v in node.inputs]
-        plan = make_plan(node.op, node.attrs, in_specs, device, node.types)
+    for node, outs in zip(layout.steps, layout.made):
+        op = node.op
+        plan = make_plan(op, node.attrs, [specs[v.type] for v in node.inputs], device, node.types)
         plans.append(plan)
-        found = enumerate(numbers_of(node.op, node.attrs), len(scalars))
-        numbers.update((k, n) for k, n in found if n is not None)
-        scalars.extend(scalars_of(node.op, node.attrs))
-        slots.extend(layout.slot(v) for v in node.inputs)
-        slots.extend(layout.slot(Value(node, i)) for i in range(len(node.types)))
+        if op.has_dynamic:
+            found = enumerate(numbers_of(op, node.attrs), len(scalars))
+            numbers.update((k, n) for k, n in found if n is not None)
+            scalars.extend(scalars_of(op, node.attrs))
+        slots += [layout.slot(v) for v in node.inputs]
+        slots += [layout.slot(v) for v in outs]
         for i in plan.mutated:
             kind, index, _ = layout.slot(node.inputs[i])
             if kind == lib.PL_SLOT_INPUT:
@@ -194,7 +199,7 @@ def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: st
     program._last_read = [layout.last.get(v, -1) for v in layout.given]
     program._first_write, program._inplace = layout.first_write, layout.inplace
     program.n_in, program.n_out = len(given), len(outputs)
-    program.out_specs = tuple(_spec(v, device) for v in outputs)
+    program.out_specs = tuple(specs[v.type] for v in outputs)
     program.in_modes = bytes(in_modes)
     program.mutated = [i for i, m in enumerate(in_modes) if m]
     program.cost_us = sum(p.cost_us for p in plans)
@@ -206,7 +211,7 @@ def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: st
         [s.nbytes for s in program.out_specs],
         len(plans),
         [p.handle for p in plans],
-        ffi.new("pl_slot[]", slots or 1),
+        ffi.from_buffer("pl_slot[]", np.array(slots, SLOT)),
         scalars,
         program.arena_bytes,
         lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0,
@@ -222,34 +227,44 @@ def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: st
     return program
 
 
+class _Specs(dict):
+    """The Spec of each Type on one device."""
+
+    def __init__(self, device):
+        self._device = device
+
+    def __missing__(self, t: Type) -> Spec:
+        made = self[t] = spec(t.shape, t.dtype, self._device, t.layout)
+        return made
+
+
 class _Layout:
     """The steps of a program and where every value lives: in an input, an output, or a buffer of
     the arena.
 
-    last: the last step that reads a value. first_write: the step that writes each output. inplace:
-        pairs (input, output)
-    that may be the same memory although the step that writes the one reads the other.
+    made: the outputs of each step. last: the last step that reads a value. first_write: the step
+        that writes each output. inplace: pairs (input, output) that may be the same memory although
+        the step that writes the one reads the other.
     """
 
     def __init__(self, outputs: Sequence[Value], given: Sequence[Value], device):
         self.given = {v: i for i, v in enumerate(given)}
-        self._device = device
+        self.specs = _Specs(device)
         order = live(outputs, given)
         effects = Effects(order)
         # views take no step; but a view of memory that is written is a copy, made when the graph
         # looks
-        self._bases = {
-            Value(n): effects.base(Value(n))
-            for n in order
-            if n.op.view and effects.base(Value(n)) not in effects.written
-        }
+        self._bases = {v: base for v, base in effects.bases.items() if base not in effects.written}
         owned = self._owned(outputs, order)
-        self.steps = [n for n in order if Value(n) not in self._bases]
+        viewing = {v.node for v in self._bases}
+        self.steps = [n for n in order if n not in viewing] if viewing else order
+        self.made = [values_of(n) for n in self.steps]
         self.last: dict[Value, int] = {}
         for step, node in enumerate(self.steps):
-            self.last.update((self.base(v), step) for v in node.inputs)
-            for i in range(len(node.types)):
-                self.last.setdefault(Value(node, i), step)
+            for v in self.made[step]:
+                self.last[v] = step
+            for v in node.inputs:
+                self.last[self._bases.get(v, v)] = step
         self._place = {v: (lib.PL_SLOT_INPUT, i) for v, i in self.given.items()}
         self._place.update((self.base(v), (lib.PL_SLOT_OUTPUT, j)) for j, v in enumerate(owned))
         self.buffers: list[Buffer] = []
@@ -264,7 +279,7 @@ class _Layout:
 
     def slot(self, v: Value) -> tuple[int, int, int]:
         """(kind, index, byte offset) as the core wants it."""
-        kind, index = self._place[self.base(v)]
+        kind, index = self._place[self._bases.get(v, v)]
         return (kind, 0, self._offsets[index]) if kind == lib.PL_SLOT_ARENA else (kind, index, 0)
 
     def _owned(self, outputs: Sequence[Value], order: list[Node]) -> list[Value]:
@@ -281,46 +296,40 @@ class _Layout:
         return owned
 
     def _place_outputs(self, step: int, node: Node) -> None:
+        place, buffers, last = self._place, self.buffers, self.last
         taken_over: set[int] = set()
-        for i in range(len(node.types)):
-            v = Value(node, i)
-            sources = self._overwritable(node, i)
-            if v in self._place:
-                output = self._place[v][1]
+        for v in self.made[step]:
+            sources = self._overwritable(node, v) if node.op.inplace else ()
+            at = place.get(v)
+            if at is not None:
+                output = at[1]
                 self.first_write[output] = step
                 self.inplace.update((self.given[x], output) for x in sources if x in self.given)
                 continue
-            dying = [
-                self._place[x][1]
-                for x in sources
-                if self._place[x][0] == lib.PL_SLOT_ARENA and self.last[x] == step
-            ]
-            reuse = next((b for b in dying if b not in taken_over), None)
+            reuse = None
+            for x in sources:
+                kind, index = place[x]
+                if kind == lib.PL_SLOT_ARENA and last[x] == step and index not in taken_over:
+                    reuse = index
+                    break
             if reuse is None:
-                reuse = len(self.buffers)
-                self.buffers.append(Buffer(_spec(v, self._device).nbytes, step, self.last[v]))
+                place[v] = lib.PL_SLOT_ARENA, len(buffers)
+                buffers.append(Buffer(self.specs[v.type].nbytes, step, last[v]))
             else:
-                self.buffers[reuse] = self.buffers[reuse]._replace(last=self.last[v])
+                place[v] = lib.PL_SLOT_ARENA, reuse
+                buffers[reuse] = Buffer(buffers[reuse].nbytes, buffers[reuse].first, last[v])
                 taken_over.add(reuse)
-            self._place[v] = (lib.PL_SLOT_ARENA, reuse)
 
-    def _overwritable(self, node: Node, i: int) -> list[Value]:
-        """Bases of the inputs that output i may overwrite element by element: of its size, read by
+    def _overwritable(self, node: Node, v: Value) -> list[Value]:
+        """Bases of the inputs that output v may overwrite element by element: of its size, read by
         no other input."""
-        if not node.op.inplace:
-            return []
-        bases = [self.base(v) for v in node.inputs]
-        nbytes = _spec(Value(node, i), self._device).nbytes
+        bases = [self._bases.get(x, x) for x in node.inputs]
+        nbytes = self.specs[v.type].nbytes
         return [
             bases[a]
             for a, b in node.op.inplace
-            if b == i
+            if b == v.index
             and a < len(bases)
+            and self.specs[bases[a].type].nbytes == nbytes
             and bases.count(bases[a]) == 1
-            and _spec(bases[a], self._device).nbytes == nbytes
         ]
-
-
-def _spec(v: Value, device) -> Spec:
-    t = v.type
-    return spec(t.shape, t.dtype, device, t.layout)

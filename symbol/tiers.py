@@ -4,6 +4,7 @@ swapped in. Nobody waits for it."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import sys
@@ -15,11 +16,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..engine import settings
+from ..kernels import jit
 from . import passes
 
 MAX_QUEUED = 1024  # beyond this, what repeats stays at tier 0 until it repeats once more
 HELD_S = 1.0  # how long a finished program may wait for others that belong with it
-SWITCH_S = 2e-4  # how often the compiler's thread gives way: the caller's calls last microseconds
+SWITCH_S = 5e-5  # how often the compiler's thread gives way: the caller's calls last microseconds
 log = logging.getLogger(f"{__package__.split('.')[0]}.tiers")
 
 
@@ -43,7 +45,8 @@ class Compiler:
     def reset(self) -> None:
         """Forgets everything, the thread too: what a forked child starts from."""
         self._changed = threading.Condition()
-        self._running = threading.Lock()  # held while a job runs: a fork takes it
+        # held while a job runs, but not while it waits for a C compiler: a fork takes it
+        self._running = threading.RLock()
         self._jobs: deque[weakref.ref] = deque()
         self._made: list[Callable[[], None]] = []
         self._thread: threading.Thread | None = None
@@ -82,6 +85,7 @@ class Compiler:
             self._jobs.clear()
             self._changed.notify_all()
             thread = self._thread
+        jit.stop()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -92,6 +96,18 @@ class Compiler:
 
     def resume(self) -> None:
         self._running.release()
+
+    @contextlib.contextmanager
+    def unlocked(self):
+        """While the compiler's thread waits for another process, a fork may go on."""
+        mine = threading.current_thread() is self._thread
+        if mine:
+            self._running.release()
+        try:
+            yield
+        finally:
+            if mine:
+                self._running.acquire()
 
     # ---- the thread ------------------------------------------------------------------------------
 
@@ -150,6 +166,7 @@ def wait_compiled(timeout: float | None = None) -> bool:
     return _compiler.wait(timeout)
 
 
+jit.waiting = _compiler.unlocked
 atexit.register(_compiler.close)
 os.register_at_fork(
     before=_compiler.pause, after_in_parent=_compiler.resume, after_in_child=_compiler.reset

@@ -27,6 +27,9 @@ _Thread_local pl_op *pl_running;
 
 static int64_t next_seq = 1;
 static int64_t max_queued = 4096;
+/* New outputs get their memory when they are pushed: a training loop that runs five steps ahead holds five times what
+ * a step needs. This much keeps the lanes busy. */
+#define AHEAD_BYTES ((size_t)128 << 20)
 static size_t max_held_bytes;                 /* set at the first push */
 static pl_object *dead;                       /* objects without references, to be destroyed outside the lock */
 static pl_op *spare;                          /* freed small ops */
@@ -147,8 +150,11 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
     size_t bytes = sizeof(pl_op) + requests_bytes + payload_bytes;
     pl_op *op = NULL;
     pl_enter();
-    if (!max_held_bytes)
+    if (!max_held_bytes) {
         max_held_bytes = pl_machine_bytes() / 4;
+        if (max_held_bytes > AHEAD_BYTES)
+            max_held_bytes = AHEAD_BYTES;
+    }
     if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.held_bytes >= max_held_bytes))
         pl_wait_room(max_queued / 2, max_held_bytes / 2);
     if (bytes <= SMALL_BLOCK) {

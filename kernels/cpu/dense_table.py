@@ -1,27 +1,26 @@
-"""Entries of matrix products and convolutions, float32."""
+"""Entries of matrix products, float32."""
 
 from __future__ import annotations
 
 from math import prod
 
-from ...engine import ffi, lib
+from ...engine import lib
 from ..native import Native, native
-from ..ops import conv
-from . import onednn
+from ..ops import dense_fused
 from .layout import FLOPS_PER_US, cost
 
-FORCE_PLAIN = False  # tests: oneDNN does not serve
-# below, oneDNN's weight gradients are slower than columns and a product (measured: 3.5 x)
-FEW_CHANNELS = 4
-SERIAL_MULTIPLIES = 1 << 20  # products smaller than this run on one thread
+# act of _dense -> its number in C
+ACTIVATIONS = {
+    a: getattr(lib, f"PLK_ACT_{'NONE' if a is None else a.upper()}")
+    for a in (None, *dense_fused.ACTIVATIONS)
+}
 
 
 def _float32(types):
     return all(t.dtype == "float32" for t in types)
 
 
-def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, bias=False, alpha=1.0):
-    onednn.load()
+def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, alpha=1.0, **epilogue):
     fields = {
         "n_batch": n_batch,
         "m": m,
@@ -31,12 +30,11 @@ def _gemm(ins, outs, n_batch, m, n, k, transpose_a, transpose_b, bias=False, alp
         "b_step": k * n,
         "transpose_a": transpose_a,
         "transpose_b": transpose_b,
-        "bias": bias,
         "alpha": alpha,
+        **epilogue,
     }
-    multiplies = n_batch * m * n * k
-    us = cost(*ins, *outs) + 0.3 + 2 * multiplies / FLOPS_PER_US
-    return Native("plk_gemm_run", ("plk_gemm", fields), us, openmp=multiplies >= SERIAL_MULTIPLIES)
+    us = cost(*ins, *outs) + 0.3 + 2 * n_batch * m * n * k / FLOPS_PER_US
+    return Native("plk_gemm_run", ("plk_gemm", fields), us)
 
 
 @native("FullyConnected")
@@ -70,103 +68,30 @@ def batch_dot_entry(op, ins, outs, attrs):
     )
 
 
-def _conv(kind, g, x_shape, filters, out, types, bias=False):
-    n, channels, space = g.split(x_shape)
-    if not _float32(types) or 0 in (n, channels, filters, *space, *out):
+@native("_dense")
+def fused_dense_entry(op, ins, outs, attrs):
+    a, _ = (t.shape for t in ins[:2])
+    if not _float32(ins):
         return None
-    if tuple(out) != g.conv_out(space):
+    m, n = outs[0].shape
+    return _gemm(
+        ins,
+        outs,
+        1,
+        m,
+        n,
+        a[0] if attrs["transpose_a"] else a[1],
+        attrs["transpose_a"],
+        attrs["transpose_b"],
+        attrs["scale"],
+        act=ACTIVATIONS[attrs["act"]],
+        **{k: attrs[k] for k in ("bias", "residual", "keep")},
+    )
+
+
+@native("_dot_sum")
+def dot_sum_entry(op, ins, outs, attrs):
+    (k, m), n = ins[0].shape, outs[0].shape[1]
+    if not _float32(ins) or n == 0:
         return None
-    fields = {
-        "kind": kind,
-        "nd": len(g.kernel),
-        "channels_last": g.channels_last,
-        "bias": bias,
-        "n": n,
-        "channels": channels,
-        "filters": filters,
-        "groups": g.groups,
-        "space": space,
-        "kernel": g.kernel,
-        "out": out,
-        "stride": g.stride,
-        "dilate": g.dilate,
-        "pad": g.pad,
-    }
-    multiplies = n * filters * channels // g.groups * prod(g.kernel) * prod(out)
-    us = cost(*types, *types) + 2 + 2 * multiplies / FLOPS_PER_US
-    slow = (
-        kind == lib.PLK_CONV_WEIGHT
-        and channels // g.groups < FEW_CHANNELS
-        and not g.channels_last
-        and g.groups == 1
-    )
-    if onednn.load() and not FORCE_PLAIN and not slow:
-        primitive = lib.plk_dnn_conv(_struct(fields))
-        if primitive:
-            return Native(
-                "plk_dnn_run",
-                ("plk_dnn", {"primitive": primitive}),
-                us,
-                openmp=lib.plk_dnn_threads(primitive) > 1,
-                owner=ffi.gc(primitive, lib.plk_dnn_free),
-            )
-    return None if g.channels_last else Native("plk_conv_run", ("plk_conv", fields), us)
-
-
-def _struct(fields):
-    from ...engine import ffi
-
-    return ffi.new("plk_conv *", fields)
-
-
-def _geometry(op, attrs):
-    return conv.geometry(
-        op.name, *(attrs[k] for k in ("kernel", "stride", "dilate", "pad", "num_group", "layout"))
-    )
-
-
-@native("Convolution")
-def convolution_entry(op, ins, outs, attrs):
-    g = _geometry(op, attrs)
-    _, filters, out = g.split(outs[0].shape)
-    return _conv(
-        lib.PLK_CONV_FORWARD, g, ins[0].shape, filters, out, (*ins, *outs), not attrs["no_bias"]
-    )
-
-
-@native("_conv_grad_data")
-def conv_grad_data_entry(op, ins, outs, attrs):
-    g = _geometry(op, attrs)
-    _, filters, out = g.split(ins[0].shape)
-    return _conv(lib.PLK_CONV_DATA, g, outs[0].shape, filters, out, (*ins, *outs))
-
-
-@native("_conv_grad_weight")
-def conv_grad_weight_entry(op, ins, outs, attrs):
-    g = _geometry(op, attrs)
-    _, filters, out = g.split(ins[0].shape)
-    return _conv(lib.PLK_CONV_WEIGHT, g, ins[1].shape, filters, out, (*ins, *outs))
-
-
-@native("Deconvolution")
-def deconvolution_entry(op, ins, outs, attrs):
-    if not attrs["no_bias"]:
-        return None
-    g, _ = conv._deconv_setup(
-        ins[0].shape,
-        *(
-            attrs[k]
-            for k in (
-                "kernel",
-                "stride",
-                "dilate",
-                "pad",
-                "adj",
-                "target_shape",
-                "num_group",
-                "layout",
-            )
-        ),
-    )
-    _, filters, out = g.split(ins[0].shape)
-    return _conv(lib.PLK_CONV_DATA, g, outs[0].shape, filters, out, (*ins, *outs))
+    return _gemm(ins, outs, 1, m, n, k, True, attrs["transpose_b"], sums=True)

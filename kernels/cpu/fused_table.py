@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from math import prod
 
 from .. import jit
-from ..fused import MAX_INPUTS, MAX_OUTPUTS, Group, source, step_form, value_dtypes
+from ..fused import MAX_INPUTS, MAX_OUTPUTS, Group, source, step_forms, value_dtypes
 from ..native import TABLE, Native, native
+from ..record import FLOATS
 from .layout import code, contiguous, cost
 from .pointwise_table import broadcast_fields
 from .reduce_table import method, reduce_entry
@@ -36,11 +37,14 @@ def fused_entry(op, ins, outs, attrs):
     if described is None:
         return None
     fields, kept_strides = described
+    dtypes = value_dtypes(group, ins)
+    forms = step_forms(group, dtypes)
+    if forms is None or any(r.reduce and dtypes[r.value] not in FLOATS for r in group.results):
+        return None
     address = jit.function(source(group, [t.dtype for t in ins], jit.FUNCTION))
     if not address:
         return None
-    dtypes = value_dtypes(group, ins)
-    weight = sum(step_form(group, s, dtypes).expression.weight for s in group.steps)
+    weight = sum(f.expression.weight for f in forms)
     fields |= {
         "loop": address,
         "n_out": len(outs),
@@ -51,7 +55,9 @@ def fused_entry(op, ins, outs, attrs):
     us = cost(*ins, *outs, steps=fields["n"] * (weight + len(outs)) / 8)
     if not any(r.reduce for r in group.results):
         return Native("plk_pointwise_run", ("plk_pointwise", fields), us)
-    return Native("plk_map_reduce_run", ("plk_map_reduce", _reduction(group, fields, kept_strides)), us)
+    return Native(
+        "plk_map_reduce_run", ("plk_map_reduce", _reduction(group, fields, kept_strides)), us
+    )
 
 
 def _reduction(group: Group, fields: dict, kept_strides: list[int]) -> dict:

@@ -1,104 +1,73 @@
-/* Chooses who multiplies matrices, and the kernels of dot, batch_dot, linalg_gemm2 and FullyConnected on top of it. */
-#include <dlfcn.h>
+/* The kernels of dot, batch_dot, linalg_gemm2 and FullyConnected, and what each thread packs operands into. */
 #include <omp.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include "gemm.h"
-#include "onednn.h"
 #include "generated/kernels.h"
 
 enum { MULTIPLIES_PER_STEP = 32 };     /* a step of pl_threads is worth about as many multiplications */
 
-typedef void (*cblas_sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
-                               const float *b, int ldb, float beta, float *c, int ldc);
-static cblas_sgemm_fn cblas_sgemm;
-static void (*set_blas_threads)(int);
-static int prefer_plain;
+typedef struct { size_t bytes; char data[] __attribute__((aligned(64))); } room;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-int plk_blas_load(const char *path)
+static void make_key(void) { pthread_key_create(&key, free); }
+
+/* Not pl_scratch: a kernel that uses that may multiply. */
+void *plk_gemm_room(size_t bytes)
 {
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        return 0;
-    *(void **)&cblas_sgemm = dlsym(library, "scipy_cblas_sgemm");
-    *(void **)&set_blas_threads = dlsym(library, "scipy_openblas_set_num_threads");
-    if (set_blas_threads)
-        set_blas_threads(1);            /* its own threads would compete with ours */
-    return cblas_sgemm != NULL;
+    pthread_once(&once, make_key);
+    room *r = pthread_getspecific(key);
+    if (!r || r->bytes < bytes) {
+        free(r);
+        pthread_setspecific(key, NULL);
+        if (posix_memalign((void **)&r, 64, sizeof(room) + bytes))
+            return NULL;
+        r->bytes = bytes;
+        pthread_setspecific(key, r);
+    }
+    return r->data;
 }
-
-void plk_gemm_prefer(int plain) { prefer_plain = plain; }
 
 int plk_gemm_threads(int64_t m, int64_t n, int64_t k)
 {
     return omp_in_parallel() ? 1 : pl_threads(m * n * k / MULTIPLIES_PER_STEP);
 }
 
-static int plain(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
-                 int64_t ldb, float beta, float *c, int64_t ldc)
+/* bufs: as of plk_product_run */
+static int product(const plk_product *p, void *const *bufs)
 {
-    plk_gemm_plain p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, alpha, beta};
-    void *bufs[3] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, c};
-    return plk_gemm_plain_run(&p, bufs, NULL);
-}
-
-static int by_rows(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-                   const float *b, int64_t ldb, float beta, float *c, int64_t ldc, int n_threads)
-{
-    int status = PL_OK;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int64_t begin, end;
-        plk_share(m, 8, t, n_threads, &begin, &end);
-        const float *rows = a + (ta ? begin : begin * lda);
-        if (begin == end)
-            continue;
-        if (cblas_sgemm && !prefer_plain) {
-            cblas_sgemm(101, ta ? 112 : 111, tb ? 112 : 111, (int)(end - begin), (int)n, (int)k, alpha, rows, (int)lda, b,
-                        (int)ldb, beta, c + begin * ldc, (int)ldc);
-        } else {
-            int s = plain(ta, tb, end - begin, n, k, alpha, rows, lda, b, ldb, beta, c + begin * ldc, ldc);
-            if (s)
-                status = s;
-        }
-    }
-    return status;
+    if (p->m == 0 || p->n == 0)
+        return PL_OK;
+    return p->m < 4 && p->k ? plk_product_thin(p, bufs, NULL) : plk_product_run(p, bufs, NULL);
 }
 
 int plk_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
               int64_t ldb, float beta, float *c, int64_t ldc, int n_threads)
 {
-    if (m == 0 || n == 0)
-        return PL_OK;
-    if (k == 0) {
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t j = 0; j < n; j++)
-                c[i * ldc + j] = beta == 0 ? 0 : c[i * ldc + j] * beta;
-        return PL_OK;
-    }
-    if (!prefer_plain && plk_dnn_sgemm(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, n_threads) == PL_OK)
-        return PL_OK;
-    return by_rows(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, n_threads);
+    plk_product p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, alpha, beta, PLK_ACT_NONE, n_threads};
+    void *bufs[7] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, NULL, NULL, c, NULL, NULL};
+    return product(&p, bufs);
 }
 
-/* bufs: a, b, bias if any, c */
+/* bufs: a, b, bias if any, residual if any, c, what was activated if kept, sums of A if any */
 PLK_KERNEL(plk_gemm_run)
 {
-    const plk_gemm *p = params;
-    const float *a = bufs[0], *b = bufs[1], *bias = p->bias ? bufs[2] : NULL;
-    float *c = bufs[p->bias ? 3 : 2];
-    int64_t lda = p->transpose_a ? p->m : p->k, ldb = p->transpose_b ? p->k : p->n;
-    int n_threads = plk_gemm_threads(p->n_batch * p->m, p->n, p->k), status = PL_OK;
+    const plk_gemm *g = params;
+    int n_threads = plk_gemm_threads(g->n_batch * g->m, g->n, g->k), many = g->n_batch != 1, status = PL_OK, at = 2;
+    void *bias = g->bias ? bufs[at++] : NULL, *residual = g->residual ? bufs[at++] : NULL, *c = bufs[at++];
+    void *pre = g->keep ? bufs[at++] : NULL, *sums = g->sums ? bufs[at++] : NULL;
+    int64_t lda = g->transpose_a ? g->m : g->k, ldb = g->transpose_b ? g->k : g->n;
+    plk_product p = {g->m, g->n, g->k, g->transpose_a ? 1 : lda, g->transpose_a ? lda : 1, g->transpose_b ? 1 : ldb,
+                     g->transpose_b ? ldb : 1, g->n, g->alpha, 0, g->act, many ? 1 : n_threads};
     (void)scalars;
-    if (bias)
-        for (int64_t i = 0; i < p->m; i++)
-            memcpy(c + i * p->n, bias, (size_t)p->n * sizeof *c);
-    float beta = bias ? 1 : 0;
-    if (p->n_batch == 1)
-        return plk_sgemm(p->transpose_a, p->transpose_b, p->m, p->n, p->k, p->alpha, a, lda, b, ldb, beta, c, p->n,
-                         n_threads);
+    if (!many)    /* not through the loop below: a team inside a team of one has to be made anew each time */
+        return product(&p, (void *[]){bufs[0], bufs[1], bias, residual, c, pre, sums});
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < p->n_batch; i++) {
-        int s = plk_sgemm(p->transpose_a, p->transpose_b, p->m, p->n, p->k, p->alpha, a + i * p->a_step, lda,
-                          b + i * p->b_step, ldb, beta, c + i * p->m * p->n, p->n, 1);
+    for (int64_t i = 0; i < g->n_batch; i++) {
+        void *ends[7] = {(float *)bufs[0] + i * g->a_step, (float *)bufs[1] + i * g->b_step, bias, residual,
+                         (float *)c + i * g->m * g->n, pre, sums};
+        int s = product(&p, ends);
         if (s)
             status = s;
     }

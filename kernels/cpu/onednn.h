@@ -1,23 +1,35 @@
-/* oneDNN, loaded at run time: matrix products and convolutions. Without it every function here says so. */
+/* oneDNN, loaded at run time: reorders, convolutions. Without it every function here says so. */
 #ifndef PLK_ONEDNN_H
 #define PLK_ONEDNN_H
 #include "kernel.h"
 /* cffi reads from here on: */
 enum { PLK_CONV_FORWARD = 0, PLK_CONV_DATA, PLK_CONV_WEIGHT };
+enum { PLK_LAYOUT_CHARS = 24, PLK_MAX_ACT_SCALARS = 4 };
 /* One convolution. Arrays are described by their logical order: x (n, channels, space), w (filters, channels / groups,
- * kernel), y (n, filters, out); channels_last tells how all three lie in memory. dilate 1 is dense. */
+ * kernel), y (n, filters, out); channels_last tells how all three lie in memory where their layout is "". dilate 1 is
+ * dense. Other layouts are oneDNN's tags of the logical order; w's of (groups, filters / groups, channels / groups,
+ * kernel) where there are groups. sum: y holds numbers to add to. */
 typedef struct {
-    int32_t kind, nd, channels_last, bias;
+    int32_t kind, nd, channels_last, bias, sum;
     int64_t n, channels, filters, groups;
     int64_t space[3], kernel[3], out[3], stride[3], dilate[3], pad[3];
+    char x_layout[24], w_layout[24], y_layout[24];   /* PLK_LAYOUT_CHARS */
 } plk_conv;
-typedef struct { void *primitive; } plk_dnn;     /* from plk_dnn_conv; borrowed */
+/* A primitive of oneDNN in a plan; addend and act are _conv's: bufs[addend] is added before the activation. */
+typedef struct {
+    void *primitive;                             /* borrowed */
+    int32_t addend, y;                           /* which buf; addend 0: none */
+    int32_t act, n_scalars;                      /* 1 + the number of a generated loop, or 0 */
+    int64_t n;                                   /* elements of y, those of its padding too */
+    double scalars[4];                           /* PLK_MAX_ACT_SCALARS */
+} plk_dnn;
 int plk_dnn_load(const char *path);              /* 1: found and usable */
 int plk_dnn_version(void);                       /* 10000 major + 100 minor + patch; 0: not loaded */
 void *plk_dnn_conv(const plk_conv *conv);        /* new; NULL: oneDNN is absent or has no kernel for this */
-void plk_dnn_free(void *primitive);             /* what plk_dnn_conv made */
+/* Fills in the layouts that are "" as oneDNN likes them, and its name for the kernel (PLK_LAYOUT_CHARS, zeroed); 0: none */
+int plk_dnn_conv_layouts(plk_conv *conv, char *kernel);
+void *plk_dnn_reorder(int ndim, const int64_t *dims, const char *from, const char *to);   /* new; NULL: no such layouts */
+void plk_dnn_free(void *primitive);              /* what plk_dnn_conv and plk_dnn_reorder made */
 int plk_dnn_threads(void *primitive);            /* how many threads it enters OpenMP with */
 /* cffi stops reading here */
-int plk_dnn_sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a,
-                  int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc, int n_threads);
 #endif

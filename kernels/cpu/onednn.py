@@ -1,4 +1,4 @@
-"""Finds and loads oneDNN, and OpenBLAS where it is absent; both come as wheels."""
+"""Finds and loads oneDNN, which comes as a wheel."""
 
 from __future__ import annotations
 
@@ -20,14 +20,11 @@ def _file_of(package: str, prefix: str) -> str | None:
 
 @functools.cache
 def load() -> bool:
-    """Whether oneDNN serves. The first call loads it; else OpenBLAS, if that is installed."""
+    """Whether oneDNN serves. The first call loads it."""
     for package, prefix in (("onednn-cpu-gomp", "libdnnl.so.3"), ("onednn", "libdnnl.so.3")):
         path = _file_of(package, prefix)
         if path and lib.plk_dnn_load(path.encode()):
             return True
-    path = _file_of("scipy-openblas32", "libscipy_openblas")
-    if path:
-        lib.plk_blas_load(path.encode())
     return False
 
 

@@ -118,7 +118,7 @@ static inline void plk_panel_product(int64_t n_rows, int64_t depth, plk_left a, 
 }
 
 /* out (n_rows, n_columns) = or += a (n_rows, depth) times packed panels of `depth` lines each. */
-static inline void plk_product(int64_t n_rows, int64_t n_columns, int64_t depth, plk_left a, const real *packed, real *out,
+static inline void plk_product_rows(int64_t n_rows, int64_t n_columns, int64_t depth, plk_left a, const real *packed, real *out,
                                int64_t out_step, int add)
 {
     real edge[PLK_BLOCK_ROWS * PLK_PANEL];

@@ -1,205 +1,273 @@
-/* Pooling in float32. Forward runs along a row of outputs for each element of the window, so that the loop over the
- * row has no conditions in it; a maximum's gradient looks for the first maximum of each window again, likewise. */
+/* Pooling in float32, LANES planes at a time: they are turned so that lanes are channels, which makes every window the
+ * same few vector operations, whatever its geometry. An element of dx is reached by each window that covers it. */
+#include <stdlib.h>
 #include "simd.h"
+#include "lanes.h"
 #include "pool.h"
 
-enum { TILE = 256 };
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t outputs(const plk_pool *p) { return p->out[0] * p->out[1] * p->out[2]; }
+static int64_t elements(const plk_pool *p) { return p->size[0] * p->size[1] * p->size[2]; }
 
-/* Outputs [first, last) of one axis for which element k of the window lies inside. */
-static void inside(const plk_pool *p, int axis, int64_t k, int64_t *first, int64_t *last)
+/* Along one axis: the elements that a window covers, and how many of them an average counts. */
+typedef struct { int32_t begin, end, n; } reach;
+
+/* One for each output of each axis. Returns NULL without memory; the caller frees it. */
+static reach *reaches_of(const plk_pool *p)
 {
-    int64_t s = p->stride[axis], low = p->pad[axis] - k, high = p->size[axis] - 1 + p->pad[axis] - k;
-    *first = low > 0 ? (low + s - 1) / s : 0;
-    *last = high < 0 ? 0 : high / s + 1;
-    *last = *last < p->out[axis] ? *last : p->out[axis];
+    reach *all = malloc((size_t)(p->out[0] + p->out[1] + p->out[2] + 1) * sizeof *all), *to = all;
+    for (int axis = 0; all && axis < 3; axis++)
+        for (int64_t o = 0; o < p->out[axis]; o++, to++) {
+            int64_t begin = o * p->stride[axis] - p->pad[axis], end = begin + p->kernel[axis];
+            int64_t low = most(begin, 0), high = most(least(end, p->size[axis]), low);
+            int64_t n = p->count_pad ? least(end, p->size[axis] + p->pad[axis]) - begin : high - low;
+            *to = (reach){(int32_t)low, (int32_t)high, (int32_t)most(n, 0)};
+        }
+    return all;
 }
 
-/* How many elements the average of output o counts along an axis. */
-static int64_t counted(const plk_pool *p, int axis, int64_t o)
+/* A band of rows (of axis 1) that is worked on at once, so that it stays in the cache: outputs [out, out_end) and the
+ * elements from `low` to `high` that they look at. Volumes are one band. */
+typedef struct { int64_t out, out_end, low, high; } band;
+
+enum { BAND_BYTES = 1 << 16 };
+
+static int64_t band_rows(const plk_pool *p)
 {
-    int64_t begin = o * p->stride[axis] - p->pad[axis], end = begin + p->kernel[axis];
-    int64_t low = p->count_pad ? begin : 0, high = p->size[axis] + (p->count_pad ? p->pad[axis] : 0);
-    begin = begin > low ? begin : low;
-    end = end < high ? end : high;
-    return end > begin ? end - begin : 0;
+    int64_t rows = BAND_BYTES / (p->size[2] * LANES * 4) + 1;
+    return p->size[0] > 1 || p->out[0] > 1 || p->kernel[0] > 1 ? p->size[1] : least(most(rows, 2 * p->kernel[1]), p->size[1]);
 }
 
-static inline __attribute__((always_inline)) void take_row(int is_max, float *y, const float *x, int64_t n, int64_t stride)
+/* The band of the outputs whose windows cover any of the rows [begin, end). */
+static band reaching(const plk_pool *p, int64_t begin, int64_t end)
 {
-    if (is_max)
-        for (int64_t i = 0; i < n; i++) {
-            float v = x[i * stride];
-            y[i] = v > y[i] || v != v ? v : y[i];
-        }
-    else
-        for (int64_t i = 0; i < n; i++)
-            y[i] += x[i * stride];
+    int64_t s = p->stride[1], first = begin + p->pad[1] - p->kernel[1] + 1;
+    band b = {first > 0 ? (first + s - 1) / s : 0, least((end - 1 + p->pad[1]) / s + 1, p->out[1]), begin, end};
+    if (begin == 0 && end == p->size[1]) {        /* windows that cover nothing, too */
+        b.out = 0;
+        b.out_end = p->out[1];
+    }
+    if (b.out < b.out_end) {
+        b.low = most(least(begin, b.out * s - p->pad[1]), 0);
+        b.high = least(most(end, (b.out_end - 1) * s - p->pad[1] + p->kernel[1]), p->size[1]);
+    }
+    return b;
 }
 
-static void pool_row(const plk_pool *p, const float *x, float *y, int64_t od, int64_t oh)
+static band below(const plk_pool *p, int64_t out, int64_t out_end)
 {
-    int64_t width = p->out[2], stride = p->stride[2];
-    float start = p->kind == PLK_POOL_MAX ? -INFINITY : 0;
-    for (int64_t i = 0; i < width; i++)
-        y[i] = start;
-    for (int64_t kd = 0; kd < p->kernel[0]; kd++)
-        for (int64_t kh = 0; kh < p->kernel[1]; kh++) {
-            int64_t d = od * p->stride[0] + kd - p->pad[0], h = oh * p->stride[1] + kh - p->pad[1];
-            if (d < 0 || d >= p->size[0] || h < 0 || h >= p->size[1])
-                continue;
-            const float *row = x + (d * p->size[1] + h) * p->size[2];
-            for (int64_t kw = 0; kw < p->kernel[2]; kw++) {
-                int64_t first, last;
-                inside(p, 2, kw, &first, &last);
-                const float *from = row + first * stride + kw - p->pad[2];
-                if (stride == 1)
-                    take_row(p->kind == PLK_POOL_MAX, y + first, from, last - first, 1);
-                else if (stride == 2)
-                    take_row(p->kind == PLK_POOL_MAX, y + first, from, last - first, 2);
-                else
-                    take_row(p->kind == PLK_POOL_MAX, y + first, from, last - first, stride);
-            }
+    int64_t low = out * p->stride[1] - p->pad[1], high = (out_end - 1) * p->stride[1] - p->pad[1] + p->kernel[1];
+    band b = {out, out_end, least(most(low, 0), p->size[1]), most(least(high, p->size[1]), 0)};
+    if (b.high < b.low || (out == 0 && out_end == p->out[1])) {
+        b.low = 0;
+        b.high = p->size[1];
+    }
+    return b;
+}
+
+static int64_t floats(const plk_pool *p, int64_t rows) { return p->size[0] * rows * p->size[2]; }
+
+/* Runs the statement for each output of a band; i counts them, *d, *h and *w say what its window covers. */
+#define EACH_OUTPUT(p, all, b, statement) \
+    for (int64_t o = 0, i = 0; o < (p)->out[0] * ((b)->out_end - (b)->out); o++) { \
+        const reach *d = (all) + o / ((b)->out_end - (b)->out), *w = (all) + (p)->out[0] + (p)->out[1]; \
+        const reach *h = (all) + (p)->out[0] + (b)->out + o % ((b)->out_end - (b)->out), *w_end = w + (p)->out[2]; \
+        for (; w < w_end; w++, i++) \
+            statement \
+    }
+
+/* Runs the statement for each element of the window, in its order; at: its place in the band. */
+#define EACH(p, b, statement) \
+    for (int64_t x0 = d->begin; x0 < d->end; x0++) \
+        for (int64_t x1 = h->begin; x1 < h->end; x1++) { \
+            int64_t row = (x0 * ((b)->high - (b)->low) + x1 - (b)->low) * (p)->size[2]; \
+            for (int64_t at = row + w->begin; at < row + w->end; at++) \
+                statement; \
         }
-    if (p->kind == PLK_POOL_AVG) {
-        int64_t others = counted(p, 0, od) * counted(p, 1, oh);
-        for (int64_t i = 0; i < width; i++) {
-            int64_t n = others * counted(p, 2, i);
-            y[i] /= (float)(n > 0 ? n : 1);
+
+static inline float share(const plk_pool *p, const reach *d, const reach *h, const reach *w)
+{
+    int64_t n = (int64_t)d->n * h->n * w->n;
+    return p->kind == PLK_POOL_AVG ? 1 / (float)(n > 0 ? n : 1) : 1;
+}
+
+PLK_INLINE vec choose(lanes_mask m, vec a, vec b)
+{
+    return (vec)(((lanes_mask)a & m) | ((lanes_mask)b & ~m));
+}
+
+static void forward(const plk_pool *p, const reach *all, const band *b, const vec *x, vec *y)
+{
+    EACH_OUTPUT(p, all, b, {
+        if (p->kind == PLK_POOL_MAX) {
+            vec best = vec_all(-INFINITY);
+            EACH(p, b, best = choose((x[at] > best) | (x[at] != x[at]), x[at], best))
+            y[i] = best;
+        } else {
+            vec sum = {0};
+            EACH(p, b, sum += x[at])
+            y[i] = sum * share(p, d, h, w);
         }
+    })
+}
+
+/* x: NULL where the gradient does not depend on it. A maximum passes its gradient to the first element that holds it. */
+static void backward(const plk_pool *p, const reach *all, const band *b, const vec *dy, const vec *x, vec *dx)
+{
+    memset(dx, 0, (size_t)floats(p, b->high - b->low) * sizeof *dx);
+    EACH_OUTPUT(p, all, b, {
+        if (x) {
+            vec best = vec_all(-INFINITY);
+            lanes_mask where = (lanes_mask){0} - 1;
+            EACH(p, b, {
+                lanes_mask better = (where < 0) | (x[at] > best) | ((x[at] != x[at]) & (best == best));
+                best = choose(better, x[at], best);
+                where = (better & (int32_t)at) | (~better & where);
+            })
+            EACH(p, b, dx[at] += (vec)((lanes_mask)dy[i] & (where == (int32_t)at)))
+        } else {
+            vec part = dy[i] * share(p, d, h, w);
+            EACH(p, b, dx[at] += part)
+        }
+    })
+}
+
+/* A whole plane as one window, channels first. */
+static float plane_reduce(const plk_pool *p, const float *x)
+{
+    int64_t n = elements(p), i = 0;
+    int is_max = p->kind == PLK_POOL_MAX;
+    vec acc[2] = {vec_all(is_max ? -INFINITY : 0), vec_all(is_max ? -INFINITY : 0)};
+    float y = is_max ? -INFINITY : 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES)
+        for (int k = 0; k < 2; k++) {
+            vec v = vec_load(x + i + k * LANES);
+            if (is_max)
+                acc[k] = choose((v > acc[k]) | (v != v), v, acc[k]);
+            else
+                acc[k] += v;
+        }
+    for (int64_t k = 0; k < 2 * LANES + n - i; k++) {
+        float v = k < 2 * LANES ? acc[k / LANES][k % LANES] : x[i + k - 2 * LANES];
+        y = is_max ? (v > y || v != v ? v : y) : y + v;
+    }
+    return p->kind == PLK_POOL_AVG ? y / (float)n : y;
+}
+
+/* n (at most LANES) channels from the `first` on, as (pixel, lane): `count` pixels from `at` on of planes of n_pixels. */
+static void gather(const plk_pool *p, const float *x, int64_t n_pixels, int64_t at, int64_t count, int64_t first, int64_t n,
+                   vec *to)
+{
+    if (p->inner == 1) {
+        to_lanes(x + first * n_pixels + at, n_pixels, n, count, (float *)to, LANES);
+        return;
+    }
+    x += (first / p->inner * n_pixels + at) * p->inner + first % p->inner;
+    for (int64_t i = 0; i < count; i++) {
+        to[i] = (vec){0};
+        memcpy(to + i, x + i * p->inner, (size_t)n * sizeof *x);
     }
 }
 
-/* A whole plane as one window. */
-static float pool_plane(const plk_pool *p, const float *x)
+static void scatter(const plk_pool *p, const vec *from, int64_t n_pixels, int64_t at, int64_t count, int64_t first, int64_t n,
+                    float *x)
 {
-    int64_t n = p->size[0] * p->size[1] * p->size[2], i = 0;
-    float acc[16], y = p->kind == PLK_POOL_MAX ? -INFINITY : 0;
-    for (int l = 0; l < 16; l++)
-        acc[l] = y;
-    for (; i + 16 <= n; i += 16)
-        take_row(p->kind == PLK_POOL_MAX, acc, x + i, 16, 1);
-    for (; i < n; i++)
-        take_row(p->kind == PLK_POOL_MAX, &y, x + i, 1, 1);
-    for (int l = 0; l < 16; l++)
-        take_row(p->kind == PLK_POOL_MAX, &y, acc + l, 1, 1);
-    return p->kind == PLK_POOL_AVG ? y / (float)n : y;
+    if (p->inner == 1) {
+        from_lanes((const float *)from, LANES, count, (vec){0}, x + first * n_pixels + at, n_pixels, n);
+        return;
+    }
+    x += (first / p->inner * n_pixels + at) * p->inner + first % p->inner;
+    for (int64_t i = 0; i < count; i++)
+        memcpy(x + i * p->inner, from + i, (size_t)n * sizeof *x);
 }
+
+/* Units: LANES planes with the channels first; LANES channels of a plane with them last. */
+static int64_t units_of(const plk_pool *p)
+{
+    return p->inner == 1 ? (p->planes + LANES - 1) / LANES : p->planes * ((p->inner + LANES - 1) / LANES);
+}
+
+/* The number of a unit's first channel, counted through all planes, and how many it has. */
+static int64_t unit_at(const plk_pool *p, int64_t unit, int64_t *n)
+{
+    int64_t per = (p->inner + LANES - 1) / LANES, c = unit % per * LANES;
+    *n = p->inner == 1 ? least(LANES, p->planes - unit * LANES) : least(LANES, p->inner - c);
+    return p->inner == 1 ? unit * LANES : unit / per * p->inner + c;
+}
+
+static int no_memory(void) { return pl_fail(PL_ENOMEM, "out of memory for a pooling"); }
 
 /* bufs: x, y */
 PLK_KERNEL(plk_pool_run)
 {
     const plk_pool *p = params;
-    int64_t size = p->size[0] * p->size[1] * p->size[2], out = p->out[0] * p->out[1] * p->out[2];
-    int64_t window = p->kernel[0] * p->kernel[1] * p->kernel[2];
-    int n_threads = pl_threads(p->planes * out * window / 2);
+    int n_threads = pl_threads(p->planes * p->inner * elements(p) / 2), status = PL_OK;
+    int whole = p->inner == 1 && outputs(p) == 1 && p->kernel[0] * p->kernel[1] * p->kernel[2] == elements(p) &&
+                !(p->pad[0] | p->pad[1] | p->pad[2]);
+    const float *x = bufs[0];
+    float *y = bufs[1];
     (void)scalars;
+    if (whole) {
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t c = 0; c < p->planes; c++) {
-        const float *x = (const float *)bufs[0] + c * size;
-        float *y = (float *)bufs[1] + c * out;
-        if (out == 1 && window == size && !(p->pad[0] | p->pad[1] | p->pad[2])) {
-            *y = pool_plane(p, x);
-            continue;
-        }
-        for (int64_t od = 0; od < p->out[0]; od++)
-            for (int64_t oh = 0; oh < p->out[1]; oh++)
-                pool_row(p, x, y + (od * p->out[1] + oh) * p->out[2], od, oh);
+        for (int64_t c = 0; c < p->planes; c++)
+            y[c] = plane_reduce(p, x + c * elements(p));
+        return PL_OK;
     }
-    return PL_OK;
-}
-
-/* One row of outputs of a maximum: finds the element of each window that holds it, then adds dy there, element by
- * element of the window. Both loops run along the row without branches. */
-static void max_row_backward(const plk_pool *p, const float *dy, const float *x, float *dx, int64_t od, int64_t oh)
-{
-    float best[TILE];
-    int32_t where[TILE];
-    for (int64_t begin = 0, n; begin < p->out[2]; begin += n) {
-        n = p->out[2] - begin < TILE ? p->out[2] - begin : TILE;
-        for (int64_t i = 0; i < n; i++) {
-            best[i] = -INFINITY;
-            where[i] = -1;
+    int64_t step = band_rows(p) < p->size[1] ? most(band_rows(p) / p->stride[1], 1) : p->out[1];
+    reach *all = reaches_of(p);
+    int64_t room_floats = most(floats(p, p->size[1]), 1) + outputs(p);    /* of which a band uses a part */
+    if (!all)
+        return no_memory();
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t unit = 0; unit < units_of(p); unit++) {
+        int64_t n, first = unit_at(p, unit, &n);
+        vec *room = pl_scratch((size_t)room_floats * sizeof *room);
+        for (int64_t out = 0; room && out < p->out[1]; out += step) {
+            band b = below(p, out, least(out + step, p->out[1]));
+            int64_t count = floats(p, b.high - b.low), n_out = p->out[0] * (b.out_end - out) * p->out[2];
+            gather(p, x, elements(p), b.low * p->size[2], count, first, n, room);
+            forward(p, all, &b, room, room + count);
+            scatter(p, room + count, outputs(p), out * p->out[2], n_out, first, n, y);
         }
-        for (int pass = 0; pass < 2; pass++) {
-            int32_t tap = 0;
-            for (int64_t kd = 0; kd < p->kernel[0]; kd++)
-                for (int64_t kh = 0; kh < p->kernel[1]; kh++)
-                    for (int64_t kw = 0; kw < p->kernel[2]; kw++, tap++) {
-                        int64_t d = od * p->stride[0] + kd - p->pad[0], h = oh * p->stride[1] + kh - p->pad[1], first, last;
-                        inside(p, 2, kw, &first, &last);
-                        first = first > begin ? first : begin;
-                        last = last < begin + n ? last : begin + n;
-                        if (d < 0 || d >= p->size[0] || h < 0 || h >= p->size[1])
-                            continue;
-                        int64_t s = p->stride[2], at = (d * p->size[1] + h) * p->size[2] + first * s + kw - p->pad[2];
-                        float *b = best + (first - begin);
-                        int32_t *w = where + (first - begin);
-                        if (pass == 0)
-                            for (int64_t i = 0; i < last - first; i++) {
-                                float v = x[at + i * s];
-                                int better = (w[i] < 0) | (v > b[i]) | ((v != v) & (b[i] == b[i]));
-                                b[i] = better ? v : b[i];
-                                w[i] = better ? tap : w[i];
-                            }
-                        else
-                            for (int64_t i = 0; i < last - first; i++)
-                                dx[at + i * s] += w[i] == tap ? dy[first + i] : 0;
-                    }
-        }
+        if (!room)
+            status = PL_ENOMEM;
     }
-}
-
-/* An average or a sum: each element of the window takes its share. */
-static void sum_row_backward(const plk_pool *p, const float *dy, float *dx, int64_t od, int64_t oh)
-{
-    float share[TILE];
-    int64_t others = counted(p, 0, od) * counted(p, 1, oh);
-    for (int64_t begin = 0, n; begin < p->out[2]; begin += n) {
-        n = p->out[2] - begin < TILE ? p->out[2] - begin : TILE;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t count = p->kind == PLK_POOL_AVG ? others * counted(p, 2, begin + i) : 1;
-            share[i] = dy[begin + i] / (float)(count > 0 ? count : 1);
-        }
-        for (int64_t kd = 0; kd < p->kernel[0]; kd++)
-            for (int64_t kh = 0; kh < p->kernel[1]; kh++)
-                for (int64_t kw = 0; kw < p->kernel[2]; kw++) {
-                    int64_t d = od * p->stride[0] + kd - p->pad[0], h = oh * p->stride[1] + kh - p->pad[1], first, last;
-                    inside(p, 2, kw, &first, &last);
-                    first = first > begin ? first : begin;
-                    last = last < begin + n ? last : begin + n;
-                    if (d < 0 || d >= p->size[0] || h < 0 || h >= p->size[1])
-                        continue;
-                    int64_t s = p->stride[2], at = (d * p->size[1] + h) * p->size[2] + first * s + kw - p->pad[2];
-                    for (int64_t i = 0; i < last - first; i++)
-                        dx[at + i * s] += share[first - begin + i];
-                }
-    }
-}
-
-static void plane_backward(const plk_pool *p, const float *dy, const float *x, float *dx)
-{
-    for (int64_t od = 0; od < p->out[0]; od++)
-        for (int64_t oh = 0; oh < p->out[1]; oh++, dy += p->out[2]) {
-            if (p->kind == PLK_POOL_MAX)
-                max_row_backward(p, dy, x, dx, od, oh);
-            else
-                sum_row_backward(p, dy, dx, od, oh);
-        }
+    free(all);
+    return status ? no_memory() : PL_OK;
 }
 
 /* bufs: dy, x for the maximum, dx */
 PLK_KERNEL(plk_pool_backward)
 {
     const plk_pool *p = params;
-    int64_t size = p->size[0] * p->size[1] * p->size[2], out = p->out[0] * p->out[1] * p->out[2];
-    int is_max = p->kind == PLK_POOL_MAX;
-    int n_threads = pl_threads(p->planes * out * p->kernel[0] * p->kernel[1] * p->kernel[2]);
+    int is_max = p->kind == PLK_POOL_MAX, status = PL_OK;
+    int n_threads = pl_threads(p->planes * p->inner * elements(p));
+    int64_t rows = band_rows(p), room_floats = 2 * elements(p) + outputs(p);
+    const float *dy = bufs[0], *x = is_max ? bufs[1] : NULL;
+    float *dx = bufs[is_max ? 2 : 1];
+    reach *all = reaches_of(p);
     (void)scalars;
+    if (!all)
+        return no_memory();
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t c = 0; c < p->planes; c++) {
-        float *dx = (float *)bufs[is_max ? 2 : 1] + c * size;
-        memset(dx, 0, (size_t)size * sizeof *dx);
-        plane_backward(p, (const float *)bufs[0] + c * out, is_max ? (const float *)bufs[1] + c * size : NULL, dx);
+    for (int64_t unit = 0; unit < units_of(p); unit++) {
+        int64_t n, first = unit_at(p, unit, &n);
+        vec *room = pl_scratch((size_t)room_floats * sizeof *room);
+        for (int64_t h = 0; room && h < p->size[1]; h += rows) {
+            int64_t end = least(h + rows, p->size[1]);
+            band b = reaching(p, h, end);
+            int64_t count = floats(p, b.high - b.low), n_out = most(p->out[0] * (b.out_end - b.out) * p->out[2], 0);
+            vec *in = room, *to = in + count, *from = to + count;
+            if (x)
+                gather(p, x, elements(p), b.low * p->size[2], count, first, n, in);
+            gather(p, dy, outputs(p), b.out * p->out[2], n_out, first, n, from);
+            backward(p, all, &b, from, x ? in : NULL, to);
+            scatter(p, to + floats(p, h - b.low), elements(p), h * p->size[2], floats(p, end - h), first, n, dx);
+        }
+        if (!room)
+            status = PL_ENOMEM;
     }
-    return PL_OK;
+    free(all);
+    return status ? no_memory() : PL_OK;
 }

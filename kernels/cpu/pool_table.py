@@ -1,4 +1,4 @@
-"""Entries of pooling, float32 with channels first."""
+"""Entries of pooling, float32."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .layout import cost
 KINDS = {"max": lib.PLK_POOL_MAX, "avg": lib.PLK_POOL_AVG, "sum": lib.PLK_POOL_SUM}
 
 
-def _pool(function, attrs, shape, types):
+def _windows(attrs, shape):
     geometry = {
         k: attrs[k]
         for k in (
@@ -25,12 +25,15 @@ def _pool(function, attrs, shape, types):
             "layout",
         )
     }
-    w = windows(shape, **geometry)
+    return windows(shape, **geometry)
+
+
+def _pool(function, attrs, w, planes, inner, types):
     if (
-        w.channels_last
-        or attrs["pool_type"] not in KINDS
+        attrs["pool_type"] not in KINDS
         or any(t.dtype != "float32" for t in types)
         or 0 in w.size
+        or inner == 0
     ):
         return None
     fill = 3 - len(w.size)
@@ -45,7 +48,8 @@ def _pool(function, attrs, shape, types):
         )
     }
     fields = dict(
-        planes=shape[0] * shape[1],
+        planes=planes,
+        inner=inner,
         kind=KINDS[attrs["pool_type"]],
         count_pad=attrs["count_include_pad"] is not False,
         **boxed,
@@ -53,15 +57,28 @@ def _pool(function, attrs, shape, types):
     return Native(
         function,
         ("plk_pool", fields),
-        cost(*types, steps=shape[0] * shape[1] * prod(w.out) * prod(w.kernel)),
+        cost(*types, steps=planes * inner * (prod(w.size) + prod(w.out))),
     )
+
+
+def channels_last(attrs, shape, images, channels, types):
+    """Forward pooling of `images` arrays (*space, channels); shape: as the operator's windows see
+    the data."""
+    return _pool("plk_pool_last", attrs, _windows(attrs, shape), images, channels, types)
 
 
 @native("Pooling")
 def pool_entry(op, ins, outs, attrs):
-    return _pool("plk_pool_run", attrs, ins[0].shape, (*ins, *outs))
+    shape, types = ins[0].shape, (*ins, *outs)
+    w = _windows(attrs, shape)
+    if w.channels_last:
+        return channels_last(attrs, shape, shape[0], shape[-1], types)
+    return _pool("plk_pool_run", attrs, w, shape[0] * shape[1], 1, types)
 
 
 @native("_pool_grad")
 def pool_grad_entry(op, ins, outs, attrs):
-    return _pool("plk_pool_backward", attrs, attrs["data_shape"], (*ins, *outs))
+    shape = attrs["data_shape"]
+    w = _windows(attrs, shape)
+    planes, inner = (shape[0], shape[-1]) if w.channels_last else (shape[0] * shape[1], 1)
+    return _pool("plk_pool_backward", attrs, w, planes, inner, (*ins, *outs))

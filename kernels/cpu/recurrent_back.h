@@ -185,10 +185,10 @@ static void back_steps(const back_pass *a, int n_threads)
             plk_left dz = plk_panelled(a->dz + (t * p->batch + out.row) * PLK_PANEL, lines);
             real *dh = a->dh + out.row * n_out + out.column;
             int64_t n_rows = out.row_end - out.row, n_columns = out.column_end - out.column;
-            plk_product(n_rows, n_columns, shared * padded, dz, a->packed_u + out.column * shared * padded, dh, n_out, 1);
+            plk_product_rows(n_rows, n_columns, shared * padded, dz, a->packed_u + out.column * shared * padded, dh, n_out, 1);
             if (s->gru) {
                 dz.at += 3 * a->part;
-                plk_product(n_rows, n_columns, padded, dz, packed_new + out.column * padded, dh, n_out, 1);
+                plk_product_rows(n_rows, n_columns, padded, dz, packed_new + out.column * padded, dh, n_out, 1);
             }
         }
     }
@@ -223,18 +223,18 @@ static void back_products(const back_pass *a)
         for (int64_t i = 0; i < s->n_gates * panels; i++) {
             int64_t g = i / panels, j = i % panels * PLK_PANEL, width = n - j < PLK_PANEL ? n - j : PLK_PANEL, row = g * n + j;
             const real *dz = a->dz + g * a->part + j * lines, *dzu = s->gru && g == 2 ? dz + a->part : dz;
-            plk_product(width, k, lines, plk_transposed(dz), a->packed_x, a->dw + row * k, k, 0);
-            plk_product(width, n_out, lines, plk_transposed(dzu), a->packed_h, du + row * n_out, n_out, 0);
+            plk_product_rows(width, k, lines, plk_transposed(dz), a->packed_x, a->dw + row * k, k, 0);
+            plk_product_rows(width, n_out, lines, plk_transposed(dzu), a->packed_h, du + row * n_out, n_out, 0);
             back_bias(a, dz, row, width, a->db);
             back_bias(a, dzu, row, width, a->db + s->rows);
         }
 #pragma omp for nowait
         for (int64_t j = 0; j < (s->projected ? n_out : 0); j += PLK_PANEL)
-            plk_product(n_out - j < PLK_PANEL ? n_out - j : PLK_PANEL, n, lines, plk_transposed(a->dout + j * lines),
+            plk_product_rows(n_out - j < PLK_PANEL ? n_out - j : PLK_PANEL, n, lines, plk_transposed(a->dout + j * lines),
                         a->packed_wide, dproj + j * n, n, 0);
         int64_t begin, end;
         plk_share(lines, PLK_TILE, omp_get_thread_num(), omp_get_num_threads(), &begin, &end);
-        plk_product(end - begin, k, s->n_gates * plk_padded(n), plk_panelled(a->dz + begin * PLK_PANEL, lines), a->packed_w,
+        plk_product_rows(end - begin, k, s->n_gates * plk_padded(n), plk_panelled(a->dz + begin * PLK_PANEL, lines), a->packed_w,
                     a->dx + begin * k, k, a->direction);
     }
 }

@@ -118,7 +118,7 @@ static void project(const forward_pass *a, part q, int64_t t)
 {
     const plk_rnn *p = a->s->p;
     int64_t n = p->hidden, n_out = p->out, line = t * p->batch + q.row;
-    plk_product(q.row_end - q.row, q.column_end - q.column, n, plk_rows(a->to.wide + line * n, n),
+    plk_product_rows(q.row_end - q.row, q.column_end - q.column, n, plk_rows(a->to.wide + line * n, n),
                 a->packed_proj + q.column * n, a->to.out + line * n_out + q.column, n_out, 0);
 }
 
@@ -157,7 +157,7 @@ static void forward_inputs(const forward_pass *a)
             plk_pack_lines(a->packed_w + j * k, a->w + j * k, k, rows - j, k);
         int64_t begin, end;
         plk_share(lines, PLK_TILE, omp_get_thread_num(), omp_get_num_threads(), &begin, &end);
-        plk_product(end - begin, rows, k, plk_rows(a->x + begin * k, k), a->packed_w, a->to.gates + begin * rows, rows, 0);
+        plk_product_rows(end - begin, rows, k, plk_rows(a->x + begin * k, k), a->packed_w, a->to.gates + begin * rows, rows, 0);
     }
 }
 

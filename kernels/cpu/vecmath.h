@@ -17,21 +17,29 @@ PLK_INLINE float plk_float(int32_t i) { float x; __builtin_memcpy(&x, &i, 4); re
 PLK_INLINE int64_t plk_bits64(double x) { int64_t i; __builtin_memcpy(&i, &x, 8); return i; }
 PLK_INLINE double plk_double(int64_t i) { double x; __builtin_memcpy(&x, &i, 8); return x; }
 
+/* a b + c: fused where the machine has it. Written out, because fused groups are compiled without contraction, so that
+ * they round as single operators do. */
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+PLK_INLINE float plk_fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+#else
+PLK_INLINE float plk_fma(float a, float b, float c) { return a * b + c; }
+#endif
+
 /* x = n ln2 + r, |r| <= ln2/2; (e^r - 1 - r) / r^2 is the polynomial. */
 #define PLK_ROUNDER 12582912.0f
 #define PLK_EXP_TAIL(r) \
-    (4.9999999e-01f + (r) * (1.666666672e-01f + (r) * (4.166645678e-02f + (r) * (8.333297064e-03f \
-     + (r) * (1.393454452e-03f + (r) * 1.990044380e-04f)))))
+    plk_fma(r, plk_fma(r, plk_fma(r, plk_fma(r, plk_fma(r, 1.990044380e-04f, 1.393454452e-03f), 8.333297064e-03f), \
+            4.166645678e-02f), 1.666666672e-01f), 4.9999999e-01f)
 
 PLK_INLINE float plk_exp_f32(float x)
 {
     x = x > 89.0f ? 89.0f : x;
     x = x < -105.0f ? -105.0f : x;
-    float z = x * 1.44269504f + PLK_ROUNDER, n = z - PLK_ROUNDER;
+    float z = plk_fma(x, 1.44269504f, PLK_ROUNDER), n = z - PLK_ROUNDER;
     int32_t k = plk_bits(z) - plk_bits(PLK_ROUNDER), half = k >> 1;
-    float r = x - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    float p = 1.0f + (r + r * r * PLK_EXP_TAIL(r));
+    float r = plk_fma(n, -0.693359375f, x);
+    r = plk_fma(n, 2.12194440e-4f, r);
+    float p = 1.0f + plk_fma(r * r, PLK_EXP_TAIL(r), r);
     return p * plk_float((int32_t)((uint32_t)(half + 127) << 23)) *
            plk_float((int32_t)((uint32_t)(k - half + 127) << 23));
 }
@@ -40,13 +48,13 @@ PLK_INLINE float plk_expm1_f32(float x)
 {
     float a = x > 89.0f ? 89.0f : x;
     a = a < -30.0f ? -30.0f : a;
-    float z = a * 1.44269504f + PLK_ROUNDER, n = z - PLK_ROUNDER;
+    float z = plk_fma(a, 1.44269504f, PLK_ROUNDER), n = z - PLK_ROUNDER;
     int32_t k = plk_bits(z) - plk_bits(PLK_ROUNDER);
-    float r = a - n * 0.693359375f;
-    r = r - n * -2.12194440e-4f;
-    float p = r + r * r * PLK_EXP_TAIL(r);
+    float r = plk_fma(n, -0.693359375f, a);
+    r = plk_fma(n, 2.12194440e-4f, r);
+    float p = plk_fma(r * r, PLK_EXP_TAIL(r), r);
     float s = plk_float((int32_t)((uint32_t)(k + 126) << 23));    /* 2^(n-1): n = 128 stays finite */
-    float y = 2.0f * (s * p + (s - 0.5f));
+    float y = 2.0f * plk_fma(s, p, s - 0.5f);
     return n == 0.0f ? (x == 0.0f ? x : p) : y;
 }
 
@@ -58,11 +66,12 @@ PLK_INLINE float plk_log_f32(float x)
     int32_t b = plk_bits(y), k = (b - 0x3f3504f3) >> 23;
     float f = plk_float((int32_t)((uint32_t)b - ((uint32_t)k << 23))) - 1.0f;
     float n = (float)(k - (tiny ? 23 : 0));
-    float p = 3.333333113e-01f + f * (-2.499998850e-01f + f * (2.000072171e-01f + f * (-1.666854310e-01f
-        + f * (1.424945852e-01f + f * (-1.240918950e-01f + f * (1.166474381e-01f + f * (-1.158672585e-01f
-        + f * 7.160174356e-02f)))))));
-    float f2 = f * f, t = f * f2 * p + n * -2.12194440e-4f;
-    float r = f + (t - 0.5f * f2) + n * 0.693359375f;
+    float p = plk_fma(f, 7.160174356e-02f, -1.158672585e-01f);
+    p = plk_fma(f, plk_fma(f, plk_fma(f, p, 1.166474381e-01f), -1.240918950e-01f), 1.424945852e-01f);
+    p = plk_fma(f, plk_fma(f, plk_fma(f, p, -1.666854310e-01f), 2.000072171e-01f), -2.499998850e-01f);
+    p = plk_fma(f, p, 3.333333113e-01f);
+    float f2 = f * f, t = plk_fma(f * f2, p, n * -2.12194440e-4f);
+    float r = plk_fma(n, 0.693359375f, f + plk_fma(-0.5f, f2, t));
     r = x == INFINITY ? INFINITY : r;
     r = x == 0.0f ? -INFINITY : r;
     return x >= 0.0f ? r : NAN;
@@ -88,10 +97,22 @@ PLK_INLINE float plk_log1p_f32(float x)
     return x > -1e-7f && x < 1e-7f ? x : r;
 }
 
+/* |x| < 1/2: x + x^3 R(x^2); beyond: (1 - e) / (1 + e) with e = exp(-2 |x|), which no term of ln2 beside the first
+ * changes any more. */
 PLK_INLINE float plk_tanh_f32(float x)
 {
-    float e = plk_expm1_f32(-2.0f * fabsf(x)), t = -e / (e + 2.0f);
-    return copysignf(t, x);
+    float u = x * x, c = plk_fma(u, 1.724149498e-02f, -5.304549602e-02f);
+    c = plk_fma(u, plk_fma(u, c, 1.332587898e-01f), -3.333314390e-01f);
+    float small = plk_fma(x * u, c, x);
+    int32_t b = plk_bits(x) & 0x7fffffff;
+    float a = plk_float(b < 0x41102b85 ? b : 0x41102b85);          /* 9.01: tanh is 1 from there on */
+    float z = plk_fma(a, -2.88539008f, PLK_ROUNDER), n = z - PLK_ROUNDER;
+    float r = plk_fma(n, -0.693147181f, -2.0f * a);
+    float e = 1.0f + plk_fma(r * r, PLK_EXP_TAIL(r), r);
+    e = plk_float((int32_t)((uint32_t)plk_bits(e) + ((uint32_t)plk_bits(z) << 23)));
+    float large = (1.0f - e) / (1.0f + e);
+    large = plk_float(plk_bits(large) | (plk_bits(x) & (int32_t)0x80000000));
+    return fabsf(x) >= 0.5f ? large : small;
 }
 
 PLK_INLINE float plk_sigmoid_f32(float x)
@@ -107,18 +128,19 @@ PLK_INLINE float plk_softplus_f32(float x)
     return (x > 0.0f ? x : (x != x ? x : 0.0f)) + y;
 }
 
-/* |x| < 0.92: x P(x^2); beyond: 1 - e^-g(x), g fitted to -log(erfc). */
+/* x P(x^2) / Q(x^2), least relative error over [0, 3.95]; beyond, and where rounding lifts it over 1, 1. */
 PLK_INLINE float plk_erf_f32(float x)
 {
-    float a = fabsf(x), u = a * a;
-    float small = x * (1.128379166e+00f + u * (-3.761263217e-01f + u * (1.128367102e-01f + u * (-2.685803196e-02f
-        + u * (5.197642555e-03f + u * (-8.104441947e-04f + u * 8.209796832e-05f))))));
-    a = a > 4.0f ? 4.0f : a;
-    float g = -3.002688289e-04f + a * (1.130155102e+00f + a * (6.319562413e-01f + a * (1.099607995e-01f
-        + a * (-2.635512081e-02f + a * (4.736950636e-03f + a * (-5.920927613e-04f + a * (4.551277336e-05f
-        + a * -1.610240439e-06f)))))));
-    float large = copysignf(1.0f - plk_exp_f32(-g), x);
-    return a < 0.92f ? small : large;
+    int32_t b = plk_bits(x) & 0x7fffffff;
+    float a = plk_float(b < 0x407ccccd ? b : 0x407ccccd), u = a * a;
+    float p = plk_fma(u, plk_fma(u, 2.029436209e-06f, 2.840551091e-04f), 3.783407257e-03f);
+    p = plk_fma(u, plk_fma(u, plk_fma(u, p, 5.279985418e-02f), 1.909832885e-01f), 1.128379167e+00f);
+    float q = plk_fma(u, plk_fma(u, 3.783490880e-05f, 1.164558010e-03f), 1.500598467e-02f);
+    q = plk_fma(u, plk_fma(u, plk_fma(u, q, 1.143245142e-01f), 5.025874335e-01f), 1.0f);
+    int32_t y = plk_bits(a * p / q);
+    y = y < 0x3f800000 ? y : 0x3f800000;
+    float r = plk_float(y | (plk_bits(x) & (int32_t)0x80000000));
+    return x != x ? x : r;
 }
 
 /* x = (4 j + q) pi/2 + r: the bits of 2/pi that matter come from a table by exponent (Payne and Hanek 1983). */

@@ -3,10 +3,13 @@
 from .. import fused
 from . import (
     activation,
+    attention,
     binary,
     conv,
+    conv_fused,
     create,
     dense,
+    dense_fused,
     dropout,
     histogram,
     image,
@@ -23,14 +26,18 @@ from . import (
     slicing,
     unary,
     update,
+    winograd,
 )
 
 __all__ = [
     "activation",
+    "attention",
     "binary",
     "conv",
+    "conv_fused",
     "create",
     "dense",
+    "dense_fused",
     "dropout",
     "fused",
     "histogram",
@@ -48,4 +55,5 @@ __all__ = [
     "slicing",
     "unary",
     "update",
+    "winograd",
 ]

@@ -1,7 +1,8 @@
-"""The operator that changes an array's memory layout inside a Program."""
+"""The operators that change an array's memory layout, or look past it, inside a Program."""
 
 from __future__ import annotations
 
+from ..layouts import physical_shape, to_physical, to_plain
 from ..record import Param, Type, operator, sample
 
 operator(
@@ -12,4 +13,23 @@ operator(
     params=(Param("layout", "str", ""),),
     samples=(sample((2, 3), layout=""),),
     doc="data in another memory layout (a tag of layouts.py); only the layout pass makes it.",
+)
+
+operator(
+    "_memory",
+    infer=lambda ins, layout: [Type(physical_shape(ins[0].shape, layout), ins[0].dtype)],
+    ref=lambda xp, x, layout: to_physical(x, layout),
+    params=(Param("layout", "str"),),
+    view=True,
+    samples=(sample((2, 3), layout=""),),
+    doc="What lies in the memory of data, which is stored in this layout, as a row-major array.",
+)
+operator(
+    "_from_memory",
+    infer=lambda ins, shape, layout: [Type(shape, ins[0].dtype, layout)],
+    ref=lambda xp, x, shape, layout: to_plain(x, shape, layout),
+    params=(Param("shape", "shape"), Param("layout", "str")),
+    view=True,
+    samples=(sample((2, 3), shape=(2, 3), layout=""),),
+    doc="The array of this shape and layout whose memory holds data.",
 )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..graph import Value, verify
 from .algebra import algebra
+from .attention import attention
 from .common import common
+from .epilogue_conv import epilogue_conv
+from .epilogue_dense import epilogue_dense
 from .fold import fold
 from .fuse import fuse
+from .layout import layout
+from .winograd import winograd
 
 checking = False  # verify the graph after every pass; the tests switch it on
 
@@ -34,14 +39,23 @@ def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value,
     return outputs, constants
 
 
-def compile_passes(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[Value]:
+def compile_passes(
+    outputs: Sequence[Value], free: Sequence[int] = (), stable: Collection[Value] = ()
+) -> list[Value]:
     """A typed graph that computes the same within rounding, with operators of whole patterns and
     with memory layouts that these like (tier 1).
 
-    free: numbers of outputs that may get another memory layout.
+    free: numbers of outputs that may get another memory layout. stable: variables that seldom
+    change.
     """
     outputs = list(outputs)
-    for each in ():
+    for each in (
+        attention,
+        lambda graph: epilogue_conv(graph, stable),
+        epilogue_dense,
+        winograd,
+        lambda graph: layout(graph, free),
+    ):
         outputs = each(outputs)
         if checking:
             verify(outputs)

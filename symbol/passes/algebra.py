@@ -23,7 +23,8 @@ Found = tuple[Value, int | None] | None
 
 def algebra(outputs: Sequence[Value]) -> list[Value]:
     """The graph with every rule applied, from the inputs up."""
-    effects = Effects(topological(outputs))
+    order = topological(outputs)
+    effects = Effects(order)
     # the nodes of the new graph that must stay: see Effects
     held: set[Node] = set()
 
@@ -48,7 +49,7 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
             return None
         return [value, *(F._zeros(shape=t.shape, dtype=t.dtype) for t in node.types[1:])]
 
-    return rewrite(outputs, replace)
+    return rewrite(outputs, replace, order=order)
 
 
 def _first(node: Node, inputs: Sequence[Value]) -> Found:

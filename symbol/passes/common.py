@@ -16,7 +16,8 @@ from ..graph import Node, Value, rewrite, topological, values_of, with_inputs
 def common(outputs: Sequence[Value]) -> list[Value]:
     """The graph in which no two nodes compute the same. The first of them stays where it is, so the
     order does too."""
-    held = Effects(topological(outputs)).held
+    order = topological(outputs)
+    held = Effects(order).held
     seen: dict[tuple, list[Value]] = {}
 
     def replace(node: Node, inputs: Sequence[Value]):
@@ -29,7 +30,7 @@ def common(outputs: Sequence[Value]) -> list[Value]:
             seen[key] = found = values_of(with_inputs(node, inputs))
         return found if found[0].node is not node else None
 
-    return rewrite(outputs, replace)
+    return rewrite(outputs, replace, order=order)
 
 
 def _attributes(node: Node):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...engine.error import InvalidValue
+from .._value import walk
 from ..graph import Node, Value, values_of, variable, with_inputs
 
 AGAIN = "__again__"  # the mark, among a node's `extra`, of what recomputation added
@@ -18,25 +19,20 @@ def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
     An operator that writes an input stays if anything reads one of its outputs. Raises ValueError
     for a variable that is needed but not given.
     """
-    given = set(given)
-    order: list[Node] = []
-    done: set[Node] = set()
-    stack: list[Node | None] = [v.node for v in outputs if v not in given]
-    stack.reverse()
-    while stack:
-        node = stack.pop()
-        if node is None:  # stands on a node whose inputs are all in the order now
-            order.append(stack.pop())
-        elif node not in done:
-            if node.op is None:
-                raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
-            done.add(node)
-            stack += (node, None)
-            inputs = node.inputs
-            if any([_again(v) for v in inputs]):
-                inputs = sorted(inputs, key=_again)
-            stack += [v.node for v in reversed(inputs) if v.node not in done and v not in given]
-    return order
+    outputs, given = list(outputs), set(given)
+    order = walk(outputs, given)
+    again = False
+    for node in order:
+        if node.op is None:
+            raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
+        if node.extra is not None and AGAIN in node.extra:
+            again = True
+    if not again:
+        return order
+    late = {
+        n: tuple(sorted(n.inputs, key=_again)) for n in order if any(_again(v) for v in n.inputs)
+    }
+    return walk(outputs, given, late)
 
 
 def _again(v: Value) -> bool:

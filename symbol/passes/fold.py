@@ -55,7 +55,7 @@ def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any
                 constants[made[i]] = arrays[v]
         return made
 
-    return rewrite(outputs, replace), constants
+    return rewrite(outputs, replace, order=order), constants
 
 
 def _evaluate(wanted: Sequence[Value], device) -> dict[Value, Any]:

@@ -1,15 +1,15 @@
 """Pointwise fusion: neighbours that compute element by element become one `_fused` operator.
 
 Every node gets a level, nodes of one group the same, such that a value that leaves a group is read
-at a lower level only. Such levels exist only where no path leaves a group and comes back, so keeping
-them is all that it takes to make no cycle; and a node looks at its readers alone, so the pass takes
-time in proportion to the graph.
+at a lower level only. Such levels exist only where no path leaves a group and comes back to it, so
+whoever keeps them makes no cycle; and a node looks at its readers alone, so the pass takes time in
+proportion to the graph.
 
-    level 2     a ----- conv          walking from the outputs to the inputs, each node joins the
-                |         |           groups of its readers where levels and shapes allow it;
-    level 1     |       (relu)        groups that it joins become one
+    level 2     a ----- conv          from the outputs to the inputs, each node joins the groups of
+                |         |           its readers where levels, shapes and limits allow it, and
+    level 1     |         |           groups that it joins become one
                 +---------+
-    level 0           (add)           (..) are one group when `a` is too: not here, conv reads it
+    level 0     (add, relu)           `a` stays outside: conv, which reads it, is above
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ...kernels.record import FLOATS, lookup
 from ...kernels.shapes import many_axes
 from ..effects import Effects
 from ..graph import Node, Value, topological, typed_node, with_inputs
+from .dead_code import AGAIN
 
 MAX_WEIGHT = 600  # of a group, in additions: bounds the time to compile it
 MAX_NODES = 200
@@ -268,7 +269,7 @@ class _Fusion:
     def __init__(self, space: _Space, nodes: Sequence[Node], members, wanted: set[Node]):
         self._space, self._members, self.nodes = space, members, nodes
         self.inputs: dict[tuple[Value, tuple[int, ...]], int] = {}
-        self.scalars: list[float] = []
+        self.scalars: list = []  # floats and Numbers
         self.made: dict[Node, int | None] = {}
         inside = set(nodes)
         # inputs get their numbers first: steps follow them
@@ -365,6 +366,8 @@ class _Fusion:
         }
         name = "+".join(dict.fromkeys(n.op.name for n in self.nodes))
         fused = typed_node(lookup("_fused"), attrs, [new[v] for v, _ in self.inputs], name)
+        if all(n.extra and AGAIN in n.extra for n in self.nodes):
+            fused.extra = {AGAIN: "1"}  # its place in the order is that of its nodes
         for node, at in self.made.items():
             if at is not None:
                 new[Value(node)] = Value(fused, at)

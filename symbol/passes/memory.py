@@ -7,10 +7,13 @@ never overlap.
 from __future__ import annotations
 
 import bisect
+import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
 ALIGN_BYTES = 64
+GOOD_ENOUGH = 1.02  # times the peak: no search for a better plan
+MAX_PAIRS_EACH = 64  # of buffers alive together
 
 
 class Buffer(NamedTuple):
@@ -22,22 +25,103 @@ class Buffer(NamedTuple):
     last: int
 
 
-def plan_memory(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
-    """Byte offsets of the buffers and the arena's size. Best fit over free ranges, in the order of
-    the steps."""
+class Placement(NamedTuple):
+    """The byte offset of each buffer, and how large the arena is."""
+
+    offsets: list[int]
+    arena_bytes: int
+
+
+def plan_memory(buffers: Sequence[Buffer]) -> Placement:
+    """Places buffers in one arena.
+
+    Best fit in the order of the steps is near-linear, and leaves no gaps in most graphs. Where it
+    does, placing the largest first, each in the smallest gap between those alive with it, is within
+    a few per cent of what is alive at once (Pisarchyk & Lee 2020, arXiv:2001.03288); it looks at
+    every pair alive together, and is left out where there are too many of them.
+    """
+    sizes = [rounded(b.nbytes) for b in buffers]
+    peak = peak_bytes(buffers)
+    best = _by_step(buffers, sizes)
+    if best.arena_bytes <= GOOD_ENOUGH * peak:
+        return best
+    together = _alive_together(buffers, MAX_PAIRS_EACH * len(buffers))
+    if together is None:
+        return best
+    for key in (
+        lambda i: (-sizes[i], buffers[i].first),
+        lambda i: (-sizes[i] * (buffers[i].last - buffers[i].first + 1), buffers[i].first),
+    ):
+        found = _in_gaps(sorted(range(len(buffers)), key=key), sizes, together)
+        best = min(best, found, key=lambda p: p.arena_bytes)
+        if best.arena_bytes <= GOOD_ENOUGH * peak:
+            break
+    return best
+
+
+def peak_bytes(buffers: Sequence[Buffer]) -> int:
+    """The largest sum of bytes alive at one step: no arena can be smaller."""
+    change: dict[int, int] = {}
+    for b in buffers:
+        nbytes = rounded(b.nbytes)
+        change[b.first] = change.get(b.first, 0) + nbytes
+        change[b.last + 1] = change.get(b.last + 1, 0) - nbytes
+    alive = peak = 0
+    for step in sorted(change):
+        alive += change[step]
+        peak = max(peak, alive)
+    return peak
+
+
+def _by_step(buffers: Sequence[Buffer], sizes: Sequence[int]) -> Placement:
+    """Best fit over free ranges, in the order of the steps."""
     offsets = [0] * len(buffers)
-    starting: dict[int, list[int]] = {}
-    ending: dict[int, list[int]] = {}
-    for i, b in enumerate(buffers):
-        starting.setdefault(b.first, []).append(i)
-        ending.setdefault(b.last + 1, []).append(i)
+    ending: list[tuple[int, int]] = []  # (last step, buffer) of those placed and alive
     free = _Free()
-    for step in sorted(starting.keys() | ending.keys()):
-        for i in ending.get(step, ()):
-            free.give(offsets[i], rounded(buffers[i].nbytes))
-        for i in sorted(starting.get(step, ()), key=lambda i: -buffers[i].nbytes):
-            offsets[i] = free.take(rounded(buffers[i].nbytes))
-    return offsets, free.top
+    for i in sorted(range(len(buffers)), key=lambda i: (buffers[i].first, -sizes[i])):
+        while ending and ending[0][0] < buffers[i].first:
+            _, gone = heapq.heappop(ending)
+            free.give(offsets[gone], sizes[gone])
+        offsets[i] = free.take(sizes[i])
+        heapq.heappush(ending, (buffers[i].last, i))
+    return Placement(offsets, free.top)
+
+
+def _alive_together(buffers: Sequence[Buffer], max_pairs: int) -> list[list[int]] | None:
+    """For each buffer those that are alive at one of its steps; None where the pairs are too
+    many."""
+    together: list[list[int]] = [[] for _ in buffers]
+    alive: set[int] = set()
+    ending: list[tuple[int, int]] = []
+    n_pairs = 0
+    for i in sorted(range(len(buffers)), key=lambda i: buffers[i].first):
+        while ending and ending[0][0] < buffers[i].first:
+            alive.discard(heapq.heappop(ending)[1])
+        n_pairs += len(alive)
+        if n_pairs > max_pairs:
+            return None
+        together[i] += alive
+        for other in alive:
+            together[other].append(i)
+        alive.add(i)
+        heapq.heappush(ending, (buffers[i].last, i))
+    return together
+
+
+def _in_gaps(order: Sequence[int], sizes: Sequence[int], together: list[list[int]]) -> Placement:
+    """Places buffers in an order, each in the smallest gap that holds it, else behind all that are
+    alive with it."""
+    offsets = [-1] * len(sizes)
+    top = 0
+    for i in order:
+        nbytes, at, best, gap = sizes[i], 0, -1, 1 << 62
+        for start, other in sorted([(offsets[j], j) for j in together[i] if offsets[j] >= 0]):
+            if nbytes <= start - at < gap:
+                best, gap = at, start - at
+            at = max(at, start + sizes[other])
+        offsets[i] = at if best < 0 else best
+        top = max(top, offsets[i] + nbytes)
+    return Placement(offsets, top)
 
 
 def rounded(nbytes: int) -> int:

@@ -75,7 +75,7 @@ def free_of_charge(
     """Nodes that backward computes again without reading more memory: pointwise ones, not far from
     what is kept anyway, of which only pointwise nodes read the result.
 
-    readers: the backward nodes that read a needed value. read: variables that backward reads.
+    readers: the backward nodes that read a value. read: variables that backward reads.
     """
     may, wanted = repeatable(order), set(needed)
     # of a value: steps from kept values, and which those are
@@ -89,7 +89,7 @@ def free_of_charge(
         found = _reach(node, reach) if node in may and _is_cheap(node) else (inf, frozenset())
         for v in values:
             near = found[0] <= MAX_STEPS and len(found[1]) <= MAX_SOURCES
-            if near and (v not in wanted or all(_is_cheap(r) for r in readers.get(v, ()))):
+            if near and (v not in wanted or _read_by_cheap(v, readers)):
                 reach[v] = found
                 again.add(node)
             else:
@@ -103,6 +103,12 @@ def _reach(node: Node, reach) -> tuple[float, frozenset]:
     size = nbytes(Value(node))
     sources = frozenset().union(*(s for _, s in found))
     return steps, frozenset(v for v in sources if nbytes(v) >= size)
+
+
+def _read_by_cheap(v: Value, readers: dict[Value, list[Node]]) -> bool:
+    return all(
+        _read_by_cheap(Value(r), readers) if r.op.view else _is_cheap(r) for r in readers.get(v, ())
+    )
 
 
 def _is_cheap(node: Node) -> bool:

@@ -300,15 +300,13 @@ CONVOLUTIONS = [
 def path(request, monkeypatch):
     """Runs a test through oneDNN (where it is installed) and through our own products and
     convolutions."""
-    from plait.kernels.cpu import dense_table, onednn
+    from plait.kernels.cpu import conv_table, onednn
 
     if request.param == "onednn" and not onednn.load():
         pytest.skip("oneDNN is not installed")
     plain = request.param == "plain"
-    monkeypatch.setattr(dense_table, "FORCE_PLAIN", plain)
-    lib.plk_gemm_prefer(plain)
+    monkeypatch.setattr(conv_table, "FORCE_PLAIN", plain)
     yield request.param
-    lib.plk_gemm_prefer(0)
 
 
 @pytest.mark.parametrize("case", CONVOLUTIONS)

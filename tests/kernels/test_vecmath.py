@@ -78,6 +78,7 @@ def run(name, *arrays, n_scalars=0):
         "op": lib.plk_pointwise_find(name.encode()),
         "dtype": 0,
         "n_in": len(arrays),
+        "n_out": 1,
         "ndim": 1,
         "n": n,
         "work": n,

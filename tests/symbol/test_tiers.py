@@ -2,23 +2,30 @@
 when it fails."""
 
 import gc
+import importlib.util
 import os
 import subprocess
 import sys
 import threading
 import time
 import weakref
+from pathlib import Path
 
+import hypothesis
 import numpy as np
 import plait as mx
 import pytest
+from hypothesis import strategies as st
 from plait import autograd, gluon, nd
 from plait.gluon import nn
 from plait.ndarray import backward, cached
 from plait.ndarray.cached import CachedGraph
 from plait.symbol import executor, passes, tiers
-from plait.symbol.graph import Builder, variable
+from plait.symbol.graph import Builder, topological, variable
 
+spec = importlib.util.spec_from_file_location("dags", Path(__file__).parent / "dags.py")
+dags = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(dags)
 F = Builder()
 
 
@@ -230,6 +237,49 @@ def test_a_number_that_changes_neither_compiles_nor_is_interpreted():
         mx.wait_compiled()
     (found,) = backward._programs.values()
     assert found.hits == 29 and found.serving.tier == 1
+
+
+# ---- all tiers agree -----------------------------------------------------------------------------
+
+
+def run_recorded(call, arrays, requests):
+    """(outputs, gradients) of a weighed sum of the outputs, added to 10 where that is asked."""
+    inputs = [a.copy() for a in arrays]
+    for a, req in zip(inputs, requests):
+        a.attach_grad(req)
+        if a.grad is not None:
+            a.grad[:] = 10
+    mx.random.seed(7)
+    with autograd.record():
+        outs = call(inputs)
+        heads = [o for o in outs if o._tape is not None]
+        weights = [nd.arange(1, o.size + 1).reshape(o.shape) / 3 for o in heads]
+    if heads:
+        autograd.backward(heads, weights)
+    return [a.asnumpy() for a in [*outs, *(a.grad for a in inputs if a.grad is not None)]]
+
+
+@hypothesis.settings(derandomize=True, deadline=None, max_examples=40)
+@hypothesis.given(
+    dags.graphs(random=True, max_nodes=20),
+    st.integers(0, 99),
+    st.lists(st.sampled_from(("write", "add", "null")), min_size=3, max_size=3),
+    st.sampled_from((False, True, 0.5, "mirror")),
+)
+def test_references_tier_0_and_tier_1_agree(graph, seed, requests, recompute):
+    outputs, variables = graph
+    used = set(topological(outputs))
+    variables = [v for v in variables if v.node in used]
+    arrays = dags.draw_arrays(variables, seed)
+    want = run_recorded(lambda xs: dags.evaluate(outputs, variables, xs), arrays, requests)
+    cached = CachedGraph(outputs, variables, recompute=recompute)
+    for _ in range(4):
+        found = run_recorded(cached, arrays, requests)
+        for got, right in zip(found, want, strict=True):
+            scale = np.abs(np.where(np.isfinite(right), right, 0)).max(initial=1)
+            np.testing.assert_allclose(got, right, rtol=2e-4, atol=1e-4 * scale)
+        assert mx.wait_compiled()
+    assert all(e.plan.tier == 1 for e in cached.entries.values())
 
 
 # ---- threads, processes --------------------------------------------------------------------------

@@ -1,0 +1,346 @@
+/* Attention and its gradient, in blocks that stay in the cache; scores are never stored as a whole.
+ *
+ * Forward goes through the keys once with a running maximum and sum for each query (Milakov and Gimelshein 2018), and
+ * keeps log(sum e^score) of each; backward computes the scores again from that (Dao et al. 2022, arXiv:2205.14135).
+ * Operands are read where they lie, packed once for each batch and head.
+ */
+#include "attention.h"
+#include "gemm.h"
+#include "simd.h"
+#include "tile.h"
+
+enum { LANES = 16, BLOCK_Q = 8 * ROWS, BLOCK_K = ROWS == 14 ? 224 : 192, TASKS_PER_THREAD = 4 };
+_Static_assert(BLOCK_K % (int)ROWS == 0 && BLOCK_K % (int)COLUMNS == 0 && BLOCK_K <= (int)DEPTH, "blocks are whole panels");
+
+typedef struct {
+    const plk_attention *p;
+    void *const *bufs;
+    int64_t n_tasks, q_tasks, next;    /* q_tasks: into how many tasks the queries of one head are cut */
+} work;
+
+static float *heads(const plk_heads *x, float *base, int64_t b, int64_t h)
+{
+    return base + x->at + b * x->batch + h * x->head;
+}
+
+static float row_top(const float *x, int64_t n)
+{
+    float m[LANES], top = -INFINITY;
+    int64_t i = 0;
+    for (int l = 0; l < LANES; l++)
+        m[l] = -INFINITY;
+    for (; i + LANES <= n; i += LANES)
+        PLK_LANES for (int l = 0; l < LANES; l++)
+            m[l] = x[i + l] > m[l] ? x[i + l] : m[l];
+    for (; i < n; i++)
+        top = x[i] > top ? x[i] : top;
+    for (int l = 0; l < LANES; l++)
+        top = m[l] > top ? m[l] : top;
+    return top;
+}
+
+static float row_total(const float *x, int64_t n)
+{
+    float s[LANES] = {0}, total = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        PLK_LANES for (int l = 0; l < LANES; l++)
+            s[l] += x[i + l];
+    for (; i < n; i++)
+        total += x[i];
+    for (int l = 0; l < LANES; l++)
+        total += s[l];
+    return total;
+}
+
+/* Equal blocks of queries: how many in one. */
+static int64_t block_rows(int64_t n_q) { return up(up(n_q, ROWS), up(n_q, BLOCK_Q)) * ROWS; }
+
+/* How many of the keys [k0, k0 + n) count for a query. */
+static int64_t valid_keys(const plk_attention *p, const void *mask, int64_t at, int64_t k0, int64_t n)
+{
+    if (p->mask_kind < PLK_MASK_LENGTH32)
+        return n;
+    int64_t v = (p->mask_kind == PLK_MASK_LENGTH32 ? ((const int32_t *)mask)[at] : ((const int64_t *)mask)[at]) - k0;
+    return v < 0 ? 0 : v < n ? v : n;
+}
+
+/* s (rows x n keys, BLOCK_K apart) = scale q k^T + mask for packed q and k */
+static void scores(const plk_attention *p, const float *packed_q, const float *packed_k, int64_t rows, int64_t n,
+                   const float *mask, int64_t mask_at, int64_t k0, float *s)
+{
+    for (int64_t j = 0; j < n; j += COLUMNS)
+        for (int64_t i = 0; i < rows; i += ROWS)
+            tile(p->dim, packed_q + i * DEPTH, packed_k + j * p->dim, p->scale, 0, no_bias, s + i * BLOCK_K + j, BLOCK_K);
+    if (p->mask_kind != PLK_MASK_ADD)
+        return;
+    for (int64_t i = 0; i < rows; i++) {
+        const float *m = mask + mask_at + i * p->mask.row + k0 * p->mask_column;
+        if (p->mask_column == 1)
+            for (int64_t j = 0; j < n; j++)
+                s[i * BLOCK_K + j] += m[j];
+        else
+            for (int64_t j = 0; j < n; j++)
+                s[i * BLOCK_K + j] += m[j * p->mask_column];
+    }
+}
+
+/* Panels of a matrix of `rows` rows for products over its columns (across = 1) or over its rows. */
+static void pack_panels(float *to, const float *x, int64_t row_step, int64_t rows, int64_t columns, int across)
+{
+    int64_t n = across ? rows : columns, depth = across ? columns : rows;
+    for (int64_t j = 0; j < n; j += COLUMNS, to += COLUMNS * depth)
+        pack_b(to, x + (across ? j * row_step : j), across ? 1 : row_step, across ? row_step : 1, least(n - j, COLUMNS), depth);
+}
+
+/* ---- forward ----------------------------------------------------------------------------------------------- */
+
+typedef struct { float *k, *v, *q, *s, *p, *o, *top, *total; int64_t wide; } forward_room;
+
+static size_t forward_layout(const plk_attention *p, forward_room *r, float *base)
+{
+    float *at = base;
+    int64_t keys = up(p->n_k, BLOCK_K) * BLOCK_K;
+    r->wide = up(p->dim_v, COLUMNS) * COLUMNS;
+#define TAKE(field, n) r->field = at, at += up(n, 16) * 16
+    TAKE(k, keys * p->dim);
+    TAKE(v, keys * r->wide);
+    TAKE(q, BLOCK_Q * DEPTH);
+    TAKE(s, BLOCK_Q * BLOCK_K);
+    TAKE(p, BLOCK_Q * DEPTH);
+    TAKE(o, BLOCK_Q * r->wide);
+    TAKE(top, BLOCK_Q);
+    TAKE(total, BLOCK_Q);
+    return (size_t)(at - base) * sizeof(float);
+}
+
+/* Scores of a block become probabilities up to a factor of each row; o and total are brought to the new maximum. */
+static void soften(const plk_attention *p, const forward_room *r, const void *mask, int64_t mask_at, int64_t rows, int64_t k0,
+                   int64_t n)
+{
+    for (int64_t i = 0; i < rows; i++) {
+        float *s = r->s + i * BLOCK_K, *o = r->o + i * r->wide;
+        int64_t valid = valid_keys(p, mask, mask_at + i * p->mask.row, k0, n);
+        float top = row_top(s, valid), old = r->top[i];
+        top = top > old ? top : old;
+        float shift = isinf(top) ? 0 : top, fade = old == top ? 1 : plk_exp_f32(old - shift);
+        for (int64_t j = 0; j < valid; j++)
+            s[j] = plk_exp_f32(s[j] - shift);
+        for (int64_t j = valid; j < n; j++)
+            s[j] = 0;
+        r->top[i] = top;
+        r->total[i] = r->total[i] * fade + row_total(s, n);
+        if (fade != 1)
+            for (int64_t d = 0; d < r->wide; d++)
+                o[d] *= fade;
+    }
+}
+
+static void forward_block(const plk_attention *p, void *const *bufs, const forward_room *r, int64_t b, int64_t h, int64_t i0,
+                          int64_t rows)
+{
+    const void *mask = bufs[p->n_sources];
+    int64_t mask_at = p->mask.at + b * p->mask.batch + h * p->mask.head + i0 * p->mask.row;
+    int outs = p->n_sources + (p->mask_kind != PLK_MASK_NONE);
+    float *y = heads(&p->y, bufs[outs], b, h) + i0 * p->y.row;
+    float *lse = (float *)bufs[outs + 1] + (b * p->heads + h) * p->n_q + i0;
+    pack_a(r->q, heads(&p->q, bufs[p->q.source], b, h) + i0 * p->q.row, p->q.row, 1, rows, p->dim);
+    memset(r->o, 0, (size_t)(BLOCK_Q * r->wide) * sizeof *r->o);
+    for (int64_t i = 0; i < rows; i++) {
+        r->top[i] = -INFINITY;
+        r->total[i] = 0;
+    }
+    for (int64_t k0 = 0; k0 < p->n_k; k0 += BLOCK_K) {
+        int64_t n = least(p->n_k - k0, BLOCK_K);
+        scores(p, r->q, r->k + k0 * p->dim, rows, n, mask, mask_at, k0, r->s);
+        soften(p, r, mask, mask_at, rows, k0, n);
+        pack_a(r->p, r->s, BLOCK_K, 1, rows, n);
+        for (int64_t j = 0; j < p->dim_v; j += COLUMNS)
+            for (int64_t i = 0; i < rows; i += ROWS)
+                tile(n, r->p + i * DEPTH, r->v + k0 * r->wide + j * n, 1, 1, no_bias, r->o + i * r->wide + j, r->wide);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        int none = p->mask_kind >= PLK_MASK_LENGTH32 && r->total[i] == 0;    /* as softmax with lengths: zeros */
+        float f = none ? 0 : 1 / r->total[i];
+        for (int64_t d = 0; d < p->dim_v; d++)
+            y[i * p->y.row + d] = none ? 0 : r->o[i * r->wide + d] * f;
+        lse[i] = none ? 0 : r->top[i] + logf(r->total[i]);
+    }
+}
+
+static int forward_tasks(work *w)
+{
+    const plk_attention *p = w->p;
+    forward_room r;
+    float *base = plk_gemm_room(forward_layout(p, &r, NULL));
+    if (!base)
+        return pl_fail(PL_ENOMEM, "out of memory for attention");
+    forward_layout(p, &r, base);
+    int64_t t, packed = -1, rows = block_rows(p->n_q), per = w->q_tasks > 1 ? rows : p->n_q;
+    while ((t = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < w->n_tasks) {
+        int64_t head = t / w->q_tasks, b = head / p->heads, h = head % p->heads, begin = t % w->q_tasks * per;
+        if (head != packed) {
+            const float *k = heads(&p->k, w->bufs[p->k.source], b, h), *v = heads(&p->v, w->bufs[p->v.source], b, h);
+            pack_panels(r.k, k, p->k.row, p->n_k, p->dim, 1);
+            for (int64_t k0 = 0; k0 < p->n_k; k0 += BLOCK_K)
+                pack_panels(r.v + k0 * r.wide, v + k0 * p->v.row, p->v.row, least(p->n_k - k0, BLOCK_K), p->dim_v, 0);
+            packed = head;
+        }
+        for (int64_t i = begin; i < least(p->n_q, begin + per); i += rows)
+            forward_block(p, w->bufs, &r, b, h, i, least(p->n_q - i, rows));
+    }
+    return PL_OK;
+}
+
+static int run(const plk_attention *p, void *const *bufs, int products, int split, int (*tasks)(work *))
+{
+    int64_t multiplies = p->batch * p->heads * p->n_q * p->n_k * (p->dim + p->dim_v) * products / 2;
+    int n_threads = pl_threads(multiplies / 32), status = PL_OK;
+    work w = {p, bufs, 0, 1, 0};
+    if (split && p->batch * p->heads < TASKS_PER_THREAD * n_threads)
+        w.q_tasks = up(p->n_q, block_rows(p->n_q));
+    w.n_tasks = p->batch * p->heads * w.q_tasks;
+#pragma omp parallel for num_threads(n_threads) schedule(static, 1) if (n_threads > 1)
+    for (int t = 0; t < n_threads; t++) {
+        int s = tasks(&w);
+        if (s)
+            status = s;
+    }
+    return status;
+}
+
+/* bufs: sources, mask if any, y, log of the sum of e^score for each query */
+PLK_KERNEL(plk_attention_run)
+{
+    (void)scalars;
+    return run(params, bufs, 2, 1, forward_tasks);
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    float *k, *v, *k_rows, *dk, *dv, *q, *dy, *q_rows, *dy_rows, *s, *ds, *dq, *packed, *delta;
+    int64_t wide, wide_v;
+} backward_room;
+
+static size_t backward_layout(const plk_attention *p, backward_room *r, float *base)
+{
+    float *at = base;
+    int64_t keys = up(p->n_k, BLOCK_K) * BLOCK_K;
+    r->wide = up(p->dim, COLUMNS) * COLUMNS;
+    r->wide_v = up(p->dim_v, COLUMNS) * COLUMNS;
+    TAKE(k, keys * p->dim);
+    TAKE(v, keys * p->dim_v);
+    TAKE(k_rows, keys * r->wide);
+    TAKE(dk, keys * r->wide);
+    TAKE(dv, keys * r->wide_v);
+    TAKE(q, BLOCK_Q * DEPTH);
+    TAKE(dy, BLOCK_Q * DEPTH);
+    TAKE(q_rows, BLOCK_Q * r->wide);
+    TAKE(dy_rows, BLOCK_Q * r->wide_v);
+    TAKE(s, BLOCK_Q * BLOCK_K);
+    TAKE(ds, BLOCK_Q * BLOCK_K);
+    TAKE(dq, BLOCK_Q * r->wide);
+    TAKE(packed, BLOCK_K * DEPTH);
+    TAKE(delta, BLOCK_Q);
+    return (size_t)(at - base) * sizeof(float);
+}
+
+/* to (n x columns, `wide` apart) += x^T times panels, for x of `rows` rows, BLOCK_K apart */
+static void add_transposed(const backward_room *r, const float *x, int64_t rows, int64_t n, const float *panels, int64_t columns,
+                           int64_t wide, float *to)
+{
+    pack_a(r->packed, x, 1, BLOCK_K, n, rows);
+    for (int64_t j = 0; j < columns; j += COLUMNS)
+        for (int64_t i = 0; i < n; i += ROWS)
+            tile(rows, r->packed + i * DEPTH, panels + j * rows, 1, 1, no_bias, to + i * wide + j, wide);
+}
+
+static void backward_block(const plk_attention *p, void *const *bufs, const backward_room *r, int64_t b, int64_t h, int64_t i0,
+                           int64_t rows, float *dq)
+{
+    void *const *sources = bufs + 3;
+    const void *mask = sources[p->n_sources];
+    int64_t mask_at = p->mask.at + b * p->mask.batch + h * p->mask.head + i0 * p->mask.row;
+    const float *dy = heads(&p->y, bufs[0], b, h) + i0 * p->y.row, *y = heads(&p->y, bufs[1], b, h) + i0 * p->y.row;
+    const float *lse = (float *)bufs[2] + (b * p->heads + h) * p->n_q + i0;
+    const float *q = heads(&p->q, sources[p->q.source], b, h) + i0 * p->q.row;
+    pack_a(r->q, q, p->q.row, 1, rows, p->dim);
+    pack_a(r->dy, dy, p->y.row, 1, rows, p->dim_v);
+    pack_panels(r->q_rows, q, p->q.row, rows, p->dim, 0);
+    pack_panels(r->dy_rows, dy, p->y.row, rows, p->dim_v, 0);
+    memset(r->dq, 0, (size_t)(BLOCK_Q * r->wide) * sizeof *r->dq);
+    for (int64_t i = 0; i < rows; i++) {
+        r->delta[i] = 0;
+        for (int64_t d = 0; d < p->dim_v; d++)
+            r->delta[i] += dy[i * p->y.row + d] * y[i * p->y.row + d];
+    }
+    for (int64_t k0 = 0; k0 < p->n_k; k0 += BLOCK_K) {
+        int64_t n = least(p->n_k - k0, BLOCK_K);
+        scores(p, r->q, r->k + k0 * p->dim, rows, n, mask, mask_at, k0, r->s);
+        for (int64_t j = 0; j < n; j += COLUMNS)
+            for (int64_t i = 0; i < rows; i += ROWS)
+                tile(p->dim_v, r->dy + i * DEPTH, r->v + (k0 + j) * p->dim_v, 1, 0, no_bias, r->ds + i * BLOCK_K + j, BLOCK_K);
+        for (int64_t i = 0; i < rows; i++) {
+            float *s = r->s + i * BLOCK_K, *ds = r->ds + i * BLOCK_K;
+            int64_t valid = valid_keys(p, mask, mask_at + i * p->mask.row, k0, n);
+            for (int64_t j = 0; j < valid; j++) {
+                s[j] = plk_exp_f32(s[j] - lse[i]);
+                ds[j] = s[j] * (ds[j] - r->delta[i]) * p->scale;
+            }
+            for (int64_t j = valid; j < n; j++)
+                s[j] = ds[j] = 0;
+        }
+        add_transposed(r, r->s, rows, n, r->dy_rows, p->dim_v, r->wide_v, r->dv + k0 * r->wide_v);
+        add_transposed(r, r->ds, rows, n, r->q_rows, p->dim, r->wide, r->dk + k0 * r->wide);
+        pack_a(r->packed, r->ds, BLOCK_K, 1, rows, n);
+        for (int64_t j = 0; j < p->dim; j += COLUMNS)
+            for (int64_t i = 0; i < rows; i += ROWS)
+                tile(n, r->packed + i * DEPTH, r->k_rows + k0 * r->wide + j * n, 1, 1, no_bias, r->dq + i * r->wide + j,
+                     r->wide);
+    }
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(dq + (i0 + i) * p->q.row, r->dq + i * r->wide, (size_t)p->dim * sizeof *dq);
+}
+
+static int backward_tasks(work *w)
+{
+    const plk_attention *p = w->p;
+    void *const *sources = w->bufs + 3, *const *grads = sources + p->n_sources + (p->mask_kind != PLK_MASK_NONE);
+    backward_room r;
+    float *base = plk_gemm_room(backward_layout(p, &r, NULL));
+    if (!base)
+        return pl_fail(PL_ENOMEM, "out of memory for the gradient of attention");
+    backward_layout(p, &r, base);
+    int64_t t;
+    while ((t = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < w->n_tasks) {
+        int64_t b = t / p->heads, h = t % p->heads, keys = up(p->n_k, BLOCK_K) * BLOCK_K;
+        const float *k = heads(&p->k, sources[p->k.source], b, h), *v = heads(&p->v, sources[p->v.source], b, h);
+        float *dk = heads(&p->k, grads[p->k.source], b, h), *dv = heads(&p->v, grads[p->v.source], b, h);
+        pack_panels(r.k, k, p->k.row, p->n_k, p->dim, 1);
+        pack_panels(r.v, v, p->v.row, p->n_k, p->dim_v, 1);
+        for (int64_t k0 = 0; k0 < p->n_k; k0 += BLOCK_K)
+            pack_panels(r.k_rows + k0 * r.wide, k + k0 * p->k.row, p->k.row, least(p->n_k - k0, BLOCK_K), p->dim, 0);
+        memset(r.dk, 0, (size_t)(keys * r.wide) * sizeof(float));
+        memset(r.dv, 0, (size_t)(keys * r.wide_v) * sizeof(float));
+        int64_t rows = block_rows(p->n_q);
+        for (int64_t i = 0; i < p->n_q; i += rows)
+            backward_block(p, w->bufs, &r, b, h, i, least(p->n_q - i, rows), heads(&p->q, grads[p->q.source], b, h));
+        for (int64_t i = 0; i < p->n_k; i++) {
+            memcpy(dk + i * p->k.row, r.dk + i * r.wide, (size_t)p->dim * sizeof *dk);
+            memcpy(dv + i * p->v.row, r.dv + i * r.wide_v, (size_t)p->dim_v * sizeof *dv);
+        }
+    }
+    return PL_OK;
+}
+
+/* bufs: dy, y, log of sums, sources, mask if any, the gradient of each source */
+PLK_KERNEL(plk_attention_backward)
+{
+    const plk_attention *p = params;
+    (void)scalars;
+    for (int i = 0; i < p->n_sources; i++)
+        if (p->fill[i])
+            memset(bufs[3 + p->n_sources + (p->mask_kind != PLK_MASK_NONE) + i], 0, (size_t)p->source_n[i] * sizeof(float));
+    return run(p, bufs, 5, 0, backward_tasks);
+}

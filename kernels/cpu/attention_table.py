@@ -1,0 +1,108 @@
+"""Entries of attention and of strided views, float32 (views: every type)."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...engine import lib
+from ..native import Native, native
+from ..ops.attention import LONGEST, apart, mask_sizes, operands
+from .copy_table import copy_native
+from .layout import FLOPS_PER_US, contiguous, cost
+
+MASKS = {
+    (None, ""): lib.PLK_MASK_NONE,
+    ("add", "float32"): lib.PLK_MASK_ADD,
+    ("length", "int32"): lib.PLK_MASK_LENGTH32,
+    ("length", "int64"): lib.PLK_MASK_LENGTH64,
+}
+
+
+def _attention(function, sources, ins, outs, attrs, products):
+    n, mask = attrs["n_sources"], attrs["mask"]
+    kind = MASKS.get((mask, sources[n].dtype if mask else ""))
+    batch, heads, n_q, n_k, dim, dim_v = sizes = attrs["sizes"]
+    floats = [*outs, *sources[:n]]
+    if (
+        kind is None
+        or any(t.dtype != "float32" for t in floats)
+        or not 0 < min(sizes)
+        or max(dim, dim_v) > LONGEST
+    ):
+        return None
+    place = ("source", "at", "batch", "head", "row")
+    views = {x: dict(zip(place, attrs[x])) for x in "qkv"}
+    y = (heads * n_q * dim_v, n_q * dim_v, dim_v)
+    if not attrs["heads_first"]:
+        y = (n_q * heads * dim_v, dim_v, heads * dim_v)
+    covered = [0] * n
+    for source, _, shape, _ in operands(**attrs):
+        covered[source] += prod(shape)
+    at, *steps = attrs["mask_view"]
+    fields = {
+        **dict(zip(("batch", "heads", "n_q", "n_k", "dim", "dim_v"), sizes)),
+        **views,
+        "y": dict(zip(place, (0, 0, *y))),
+        "mask": dict(zip(place, (n, at, *steps[:3]))),
+        "mask_column": steps[3] if len(mask_sizes(**attrs)) == 4 else 0,
+        "n_sources": n,
+        "mask_kind": kind,
+        "fill": [covered[i] != prod(sources[i].shape) for i in range(n)],
+        "source_n": [prod(t.shape) for t in sources[:n]],
+        "scale": attrs["scale"],
+    }
+    multiplies = batch * heads * n_q * n_k * (dim + dim_v) / 2 * products
+    us = cost(*ins, *outs, steps=batch * heads * n_q * n_k) + 2 * multiplies / FLOPS_PER_US
+    return Native(function, ("plk_attention", fields), us)
+
+
+@native("_attention")
+def attention_entry(op, ins, outs, attrs):
+    return _attention("plk_attention_run", ins, ins, outs, attrs, 2)
+
+
+@native("_attention_grad")
+def attention_grad_entry(op, ins, outs, attrs):
+    views = operands(**attrs)
+    if any(t.dtype != "float32" for t in ins[:3]) or not all(
+        apart([x[1:] for x in views if x[0] == i]) for i in range(attrs["n_sources"])
+    ):
+        return None  # the kernel writes each element of a gradient once
+    return _attention("plk_attention_backward", ins[3:], ins, outs, attrs, 5)
+
+
+@native("_strided")
+def strided_entry(op, ins, outs, attrs):
+    x, y = ins[0], outs[0]
+    return copy_native(
+        "plk_copy_run",
+        y.shape,
+        attrs["steps"],
+        contiguous(y.shape),
+        attrs["at"],
+        0,
+        x.dtype,
+        prod(y.shape),
+        (x, y),
+    )
+
+
+@native("_strided_grad")
+def strided_grad_entry(op, ins, outs, attrs):
+    dy, dx = ins[0], outs[0]
+    end = 0  # each element once: every step leaps over all that the smaller ones reach
+    for step, n in sorted(zip(attrs["steps"], dy.shape)):
+        if n > 1 and step <= end:
+            return None
+        end += (n - 1) * step
+    return copy_native(
+        "plk_copy_into_zeros",
+        dy.shape,
+        contiguous(dy.shape),
+        attrs["steps"],
+        0,
+        attrs["at"],
+        dx.dtype,
+        prod(dx.shape),
+        (dx, dx),
+    )

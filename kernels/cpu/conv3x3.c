@@ -1,0 +1,458 @@
+/* 3x3 convolutions with stride 1 and their gradients by Winograd's F(4x4, 3x3): 36 products for each tile of 4x4
+ * outputs instead of 144.  Source: Lavin and Gray 2016, arXiv:1509.09308.
+ *
+ *   forward, data    y = At [ (G w Gt) . (Bt x B) ] A         a product (tiles, channels) x (channels, filters) for
+ *   weight          dw = Gt [ (A dy At) . (Bt x B) ] G        each of the 36 points; for dw the tiles are summed
+ *
+ * A data gradient is a forward convolution of dy with the windows turned round. Images are cut into chunks whose
+ * transforms fit the outer cache. Within a chunk: all threads transform tiles; then each takes blocks of products, whose
+ * results stay in its inner cache until they are transformed back. Lanes are channels throughout.
+ */
+#include <omp.h>
+#include "simd.h"
+#include "lanes.h"
+#include "onednn.h"
+#include "conv3x3.h"
+
+enum {
+    POINTS = 36, VECTORS = 2, PANEL = VECTORS * LANES,    /* columns of one product */
+    TILES = 40,                                           /* of one block, about */
+    BLOCK = 32,                                           /* filters of one block of products */
+    FILTERS = 48,                                         /* of one block of dw */
+    DEPTH = 256,                                          /* a panel of this many rows fits the L1 cache */
+    CHUNK_BYTES = 4 << 20
+};
+
+/* One operand's transforms: (tile block, part of the channels, point, tile, channel); steps in floats. */
+typedef struct { float *data; int64_t tiles, width, row, point, part, block; } points;
+
+/* What one run works on, with x, w, y named as in a forward convolution. */
+typedef struct {
+    int64_t n, channels, filters, height, width, out_height, out_width, pad_h, pad_w;
+    int64_t tiles_high, tiles_wide;
+    int64_t rows, chunk, block, n_blocks;                 /* rows of tiles, of a chunk; tiles of a block; blocks of a chunk */
+    int n_threads;
+} work;
+
+static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Steps with an odd number of cache lines between points, so that their stores do not share sets. */
+static int64_t odd_lines(int64_t floats) { return up(floats, 16) + (up(floats, 16) / 16 % 2 ? 0 : 16); }
+
+static points points_of(int64_t channels, int64_t width, int64_t tiles)
+{
+    int64_t row = width < channels ? width : up(channels, 16) + 16, point = odd_lines(tiles * row);
+    int64_t parts = width < channels ? (channels + width - 1) / width : 1;
+    return (points){NULL, tiles, width, row, point, POINTS * point, parts * POINTS * point};
+}
+
+static float *point_at(const points *p, int64_t t, int64_t c)
+{
+    return p->data + t / p->tiles * p->block + t % p->tiles * p->row + c / p->width * p->part + c % p->width;
+}
+
+/* ---- the transforms, of vectors ----------------------------------------------------------------------------------- */
+
+/* Interpolation at 0, +-A, +-B and infinity. Lavin and Gray's +-1, +-2 double the rounding error (measured). */
+#define A 0.75f
+#define B 1.5f
+#define FA (2 * A * A * (A * A - B * B))
+#define FB (2 * B * B * (B * B - A * A))
+
+PLK_INLINE void input_transform(const vec *d, int64_t step, vec *t)
+{
+    vec even_a = d[4 * step] - (B * B) * d[2 * step], odd_a = A * (d[3 * step] - (B * B) * d[step]);
+    vec even_b = d[4 * step] - (A * A) * d[2 * step], odd_b = B * (d[3 * step] - (A * A) * d[step]);
+    t[0] = (A * A * B * B) * d[0] - (A * A + B * B) * d[2 * step] + d[4 * step];
+    t[1] = even_a + odd_a;
+    t[2] = even_a - odd_a;
+    t[3] = even_b + odd_b;
+    t[4] = even_b - odd_b;
+    t[5] = (A * A * B * B) * d[step] - (A * A + B * B) * d[3 * step] + d[5 * step];
+}
+
+PLK_INLINE void gradient_transform(const vec *y, int64_t step, vec *t)
+{
+    vec even_a = y[0] + (A * A) * y[2 * step], odd_a = A * y[step] + (A * A * A) * y[3 * step];
+    vec even_b = y[0] + (B * B) * y[2 * step], odd_b = B * y[step] + (B * B * B) * y[3 * step];
+    t[0] = y[0];
+    t[1] = even_a + odd_a;
+    t[2] = even_a - odd_a;
+    t[3] = even_b + odd_b;
+    t[4] = even_b - odd_b;
+    t[5] = y[3 * step];
+}
+
+PLK_INLINE void output_transform(const vec *m, int64_t step, vec *y)
+{
+    vec even_a = m[step] + m[2 * step], odd_a = m[step] - m[2 * step];
+    vec even_b = m[3 * step] + m[4 * step], odd_b = m[3 * step] - m[4 * step];
+    y[0] = m[0] + even_a + even_b;
+    y[1] = A * odd_a + B * odd_b;
+    y[2] = (A * A) * even_a + (B * B) * even_b;
+    y[3] = (A * A * A) * odd_a + (B * B * B) * odd_b + m[5 * step];
+}
+
+PLK_INLINE void weight_transform(const vec *g, int64_t step, vec *t)
+{
+    vec even_a = g[0] * (1 / FA) + g[2 * step] * (A * A / FA), odd_a = g[step] * (A / FA);
+    vec even_b = g[0] * (1 / FB) + g[2 * step] * (B * B / FB), odd_b = g[step] * (B / FB);
+    t[0] = g[0] * (1 / (A * A * B * B));
+    t[1] = even_a + odd_a;
+    t[2] = even_a - odd_a;
+    t[3] = even_b + odd_b;
+    t[4] = even_b - odd_b;
+    t[5] = g[2 * step];
+}
+
+PLK_INLINE void weight_back(const vec *m, int64_t step, vec *g)
+{
+    vec even_a = m[step] + m[2 * step], odd_a = m[step] - m[2 * step];
+    vec even_b = m[3 * step] + m[4 * step], odd_b = m[3 * step] - m[4 * step];
+    g[0] = m[0] * (1 / (A * A * B * B)) + even_a * (1 / FA) + even_b * (1 / FB);
+    g[1] = odd_a * (A / FA) + odd_b * (B / FB);
+    g[2] = even_a * (A * A / FA) + even_b * (B * B / FB) + m[5 * step];
+}
+
+/* ---- images to points --------------------------------------------------------------------------------------------- */
+
+/* One row of tiles of LANES channels (`some` of them real) of an image: rows of the image become strip[row][column].
+ * x: the first channel's plane.  top, left: image coordinates of the strip's corner. */
+static void load_strip(const float *x, int64_t some, int64_t height, int64_t width, int64_t top, int64_t left,
+                       int64_t n_rows, int64_t n_columns, float *strip)
+{
+    for (int64_t i = 0; i < n_rows; i++, strip += n_columns * LANES) {
+        int64_t h = top + i, first = left < 0 ? -left : 0, last = least(n_columns, width - left);
+        if (h < 0 || h >= height || last <= first) {
+            memset(strip, 0, (size_t)(n_columns * LANES) * sizeof *strip);
+            continue;
+        }
+        memset(strip, 0, (size_t)(first * LANES) * sizeof *strip);
+        to_lanes(x + h * width + left + first, height * width, some, last - first, strip + first * LANES,
+                 LANES);
+        memset(strip + last * LANES, 0, (size_t)((n_columns - last) * LANES) * sizeof *strip);
+    }
+}
+
+/* Transforms the tiles of one row of tiles; t: the first one's number in the chunk.  6x6 values of x, or 4x4 of dy. */
+PLK_INLINE void strip_points(const int is_input, vec *strip, int64_t n_columns, int64_t n_tiles, const points *to, int64_t t,
+                             int64_t channel)
+{
+    vec tall[6], out[6];
+    const int n_rows = is_input ? 6 : 4;
+    vec *down = strip + n_rows * n_columns;
+    for (int64_t j = 0; j < n_columns; j++) {
+        if (is_input)
+            input_transform(strip + j, n_columns, tall);
+        else
+            gradient_transform(strip + j, n_columns, tall);
+        for (int i = 0; i < 6; i++)
+            down[i * n_columns + j] = tall[i];
+    }
+    for (int64_t k = 0; k < n_tiles; k++) {
+        float *at = point_at(to, t + k, channel);
+        for (int i = 0; i < 6; i++) {
+            if (is_input)
+                input_transform(down + i * n_columns + 4 * k, 1, out);
+            else
+                gradient_transform(down + i * n_columns + 4 * k, 1, out);
+            for (int j = 0; j < 6; j++)
+                vec_store(at + (i * 6 + j) * to->point, out[j]);
+        }
+    }
+}
+
+/* The unit'th piece (row of tiles, LANES channels) of a chunk that starts at row `first`. */
+static void input_piece(const work *w, const float *x, int64_t first, int64_t unit, const points *to, vec *strip)
+{
+    int64_t groups = up(w->channels, LANES) / LANES, c = unit % groups * LANES, row = first + unit / groups;
+    int64_t n_columns = 4 * w->tiles_wide + 2, i = row / w->tiles_high, th = row % w->tiles_high;
+    load_strip(x + (i * w->channels + c) * w->height * w->width, least(LANES, w->channels - c), w->height,
+               w->width, 4 * th - w->pad_h, -w->pad_w, 6, n_columns, (float *)strip);
+    strip_points(1, strip, n_columns, w->tiles_wide, to, unit / groups * w->tiles_wide, c);
+}
+
+static void gradient_piece(const work *w, const float *dy, int64_t first, int64_t unit, const points *to, vec *strip)
+{
+    int64_t groups = up(w->filters, LANES) / LANES, f = unit % groups * LANES, row = first + unit / groups;
+    int64_t n_columns = 4 * w->tiles_wide, i = row / w->tiles_high, th = row % w->tiles_high;
+    load_strip(dy + (i * w->filters + f) * w->out_height * w->out_width, least(LANES, w->filters - f),
+               w->out_height, w->out_width, 4 * th, 0, 4, n_columns, (float *)strip);
+    strip_points(0, strip, n_columns, w->tiles_wide, to, unit / groups * w->tiles_wide, f);
+}
+
+/* ---- weights to points and back ----------------------------------------------------------------------------------- */
+
+/* u (point, channel, PANEL) of the filters [first, first + PANEL).  turned: w is (channels, filters, 3, 3) and its windows are turned. */
+static void weight_panel(const work *k, const float *w, int turned, int64_t first, float *u, int64_t point)
+{
+    float g[9 * LANES * LANES];
+    vec rows[18], out[6], in[9];
+    for (int64_t half = 0; half < VECTORS; half++) {
+        int64_t f = first + half * LANES, some = least(LANES, k->filters - f), n;
+        for (int64_t c = 0; c < k->channels; c += n) {
+            n = turned ? 1 : least(LANES, k->channels - c);
+            if (some <= 0)
+                memset(g, 0, sizeof g);
+            else if (turned)
+                to_lanes(w + (c * k->filters + f) * 9, 9, some, 9, g, LANES);
+            else
+                to_lanes(w + (f * k->channels + c) * 9, k->channels * 9, some, 9 * n, g, LANES);
+            for (int64_t i = 0; i < n; i++) {
+                for (int q = 0; q < 9; q++)
+                    in[q] = vec_load(g + (i * 9 + (turned ? 8 - q : q)) * LANES);
+                for (int q = 0; q < 3; q++) {
+                    weight_transform(in + q, 3, out);
+                    for (int p = 0; p < 6; p++)
+                        rows[p * 3 + q] = out[p];
+                }
+                for (int p = 0; p < 6; p++) {
+                    weight_transform(rows + p * 3, 1, out);
+                    for (int q = 0; q < 6; q++)
+                        vec_store(u + (p * 6 + q) * point + (c + i) * PANEL + half * LANES, out[q]);
+                }
+            }
+        }
+    }
+}
+
+/* dw of n_filters x n_channels from m (point, filter, channel). */
+static void weight_store(const work *w, const float *m, int64_t row, int64_t point, float *dw, int64_t f, int64_t n_filters,
+                         int64_t c, int64_t n_channels)
+{
+    vec in[6], down[18], out[9];
+    for (int64_t i = 0; i < n_filters; i++)
+        for (int64_t j = 0; j < n_channels; j += LANES) {
+            for (int q = 0; q < 6; q++) {
+                for (int p = 0; p < 6; p++)
+                    in[p] = vec_load(m + (p * 6 + q) * point + i * row + j);
+                vec g[3];
+                weight_back(in, 1, g);
+                for (int p = 0; p < 3; p++)
+                    down[p * 6 + q] = g[p];
+            }
+            for (int p = 0; p < 3; p++)
+                weight_back(down + p * 6, 1, out + 3 * p);
+            const float *from = (const float *)out;
+            float *to = dw + ((f + i) * w->channels + c + j) * 9;
+            int64_t some = least(LANES, n_channels - j);
+            for (int64_t l = 0; l < some; l++)
+                for (int q = 0; q < 9; q++)
+                    to[l * 9 + q] = from[q * LANES + l];
+        }
+}
+
+/* ---- points to images --------------------------------------------------------------------------------------------- */
+
+/* A 4x4 tile of LANES filters (`some` of them real) into y, the first filter's plane. */
+static void store_tile(const work *w, vec *v, int64_t some, float *y, int64_t h, int64_t x)
+{
+    int64_t rows = least(4, w->out_height - h), columns = least(4, w->out_width - x), plane = w->out_height * w->out_width;
+    for (int at = 0; at < 16; at += LANES) {
+        vec_transpose(v + at);
+        for (int64_t l = 0; l < some; l++) {
+            float *to = y + l * plane, *from = (float *)(v + at + l);
+            for (int64_t i = 0; i < LANES / 4; i++) {
+                int64_t row = at / 4 + i;
+                if (row >= rows)
+                    break;
+                if (columns == 4)
+                    memcpy(to + (h + row) * w->out_width + x, from + 4 * i, 16);
+                else
+                    for (int64_t j = 0; j < columns; j++)
+                        to[(h + row) * w->out_width + x + j] = from[4 * i + j];
+            }
+        }
+    }
+}
+
+/* Tiles [t, t + n) of a chunk, filters [f, f + n_filters), from m (point, tile, filter). */
+static void output_block(const work *w, const float *m, int64_t row, int64_t point, const float *bias, float *y,
+                         int64_t first, int64_t t, int64_t n, int64_t f, int64_t n_filters)
+{
+    vec in[6], across[24], out[16];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t tw = (t + i) % w->tiles_wide, strip = first + (t + i) / w->tiles_wide;
+        int64_t th = strip % w->tiles_high, image = strip / w->tiles_high;
+        for (int64_t j = 0; j < n_filters; j += LANES) {
+            int64_t some = least(LANES, n_filters - j);
+            for (int p = 0; p < 6; p++) {
+                for (int q = 0; q < 6; q++)
+                    in[q] = vec_load(m + (p * 6 + q) * point + i * row + j);
+                output_transform(in, 1, across + 4 * p);
+            }
+            vec shift = {0}, column[4];
+            if (bias)
+                for (int64_t l = 0; l < some; l++)
+                    shift[l] = bias[f + j + l];
+            for (int q = 0; q < 4; q++) {
+                output_transform(across + q, 4, column);
+                for (int p = 0; p < 4; p++)
+                    out[p * 4 + q] = column[p] + shift;
+            }
+            store_tile(w, out, some, y + (image * w->filters + f + j) * w->out_height * w->out_width, 4 * th, 4 * tw);
+        }
+    }
+}
+
+/* ---- products ----------------------------------------------------------------------------------------------------- */
+
+static void product(int64_t depth, const float *a, int64_t a_row, int64_t a_step, int64_t n_rows, const float *b,
+                    int64_t b_step, float *c, int64_t c_row, int add)
+{
+    for (int64_t r = 0; r < n_rows; r += ROWS(VECTORS)) {
+        int n = (int)least(ROWS(VECTORS), n_rows - r);
+        const float *rows[ROWS(VECTORS)];
+        float *to[ROWS(VECTORS)];
+        for (int64_t k = 0; k < depth; k += DEPTH) {
+            for (int i = 0; i < ROWS(VECTORS); i++) {
+                rows[i] = a + (r + (i < n ? i : n - 1)) * a_row + k * a_step;
+                to[i] = c + (r + (i < n ? i : n - 1)) * c_row;
+            }
+            tile(VECTORS, least(DEPTH, depth - k), rows, a_step, NULL, b + k * b_step, b_step, to, add || k > 0);
+        }
+    }
+}
+
+/* ---- whole convolutions ------------------------------------------------------------------------------------------- */
+
+static work work_of(const plk_conv3x3 *p)
+{
+    work w = {p->n, p->channels, p->filters, p->height, p->width, p->out_height, p->out_width, p->pad_h, p->pad_w,
+              0, 0, 0, 0, 0, 0, 1};
+    if (p->kind == PLK_CONV_DATA)                         /* the other way round */
+        w = (work){p->n, p->filters, p->channels, p->out_height, p->out_width, p->height, p->width, 2 - p->pad_h,
+                   2 - p->pad_w, 0, 0, 0, 0, 0, 0, 1};
+    w.tiles_high = (w.out_height + 3) / 4;
+    w.tiles_wide = (w.out_width + 3) / 4;
+    w.rows = w.n * w.tiles_high;
+    int64_t operands = w.channels + (p->kind == PLK_CONV_WEIGHT ? w.filters : 0), row = w.tiles_wide * POINTS * operands;
+    w.n_threads = pl_threads(w.rows * row);
+    int64_t n_chunks = (4 * w.rows * row + CHUNK_BYTES - 1) / CHUNK_BYTES;
+    w.chunk = (w.rows + n_chunks - 1) / n_chunks;
+    int64_t tiles = w.chunk * w.tiles_wide;
+    w.n_blocks = up((tiles + TILES - 1) / TILES, w.n_threads);
+    w.block = up((tiles + w.n_blocks - 1) / w.n_blocks, ROWS(VECTORS));
+    w.n_blocks = (tiles + w.block - 1) / w.block;
+    return w;
+}
+
+static int64_t strip_floats(const work *w) { return up(12 * (4 * w->tiles_wide + 2) * LANES, 16); }
+
+/* One block of outputs: tiles [b * block, ...) of the chunk at row `first`, filters [f, end). */
+static void forward_block(const work *w, const points *v, const float *u, int64_t u_point, float *m, const float *bias,
+                          float *y, int64_t first, int64_t tiles, int64_t b, int64_t f, int64_t end)
+{
+    int64_t m_point = odd_lines(w->block * BLOCK), t = b * w->block, n = least(w->block, tiles - t);
+    for (int point = 0; point < POINTS; point++)
+        for (int64_t g = f; g < end; g += PANEL)
+            product(w->channels, v->data + b * v->block + point * v->point, v->row, 1, n,
+                    u + point * u_point + (g - f) * w->channels, PANEL, m + point * m_point + g - f, BLOCK, 0);
+    output_block(w, m, BLOCK, m_point, bias, y, first, t, n, f, least(end, w->filters) - f);
+}
+
+static int forward(const plk_conv3x3 *p, const float *x, const float *weight, const float *bias, float *y)
+{
+    work w = work_of(p);
+    int64_t n_filters = up(w.filters, PANEL), n_parts = up(n_filters, BLOCK) / BLOCK, n_groups = up(w.channels, LANES) / LANES;
+    /* With one chunk each thread transforms the weights of its part as it comes to it: they stay in the cache. */
+    int by_part = w.chunk >= w.rows && n_parts >= 2 * w.n_threads, turned = p->kind == PLK_CONV_DATA;
+    int64_t u_point = odd_lines((by_part ? BLOCK : n_filters) * w.channels), u_floats = POINTS * u_point;
+    int64_t own = strip_floats(&w) + POINTS * odd_lines(w.block * BLOCK) + (by_part ? u_floats : 0);
+    points v = points_of(w.channels, w.channels, w.block);
+    float *u = pl_scratch(sizeof *u * (size_t)((by_part ? 0 : u_floats) + w.n_blocks * v.block + w.n_threads * own));
+    if (!u)
+        return pl_fail(PL_ENOMEM, "out of memory for a convolution");
+    v.data = u + (by_part ? 0 : u_floats);
+    float *rooms = v.data + w.n_blocks * v.block;
+#pragma omp parallel num_threads(w.n_threads) if (w.n_threads > 1)
+    {
+        float *strip = rooms + omp_get_thread_num() * own, *m = strip + strip_floats(&w);
+        float *part_u = m + POINTS * odd_lines(w.block * BLOCK);
+        if (!by_part) {
+#pragma omp for schedule(dynamic) nowait
+            for (int64_t f = 0; f < n_filters; f += PANEL)
+                weight_panel(&w, weight, turned, f, u + f * w.channels, u_point);
+        }
+        for (int64_t first = 0; first < w.rows; first += w.chunk) {
+            int64_t rows = least(w.chunk, w.rows - first), tiles = rows * w.tiles_wide;
+            int64_t n_blocks = (tiles + w.block - 1) / w.block;
+#pragma omp for schedule(dynamic)
+            for (int64_t unit = 0; unit < rows * n_groups; unit++)
+                input_piece(&w, x, first, unit, &v, (vec *)strip);
+            if (by_part) {
+#pragma omp for schedule(dynamic)
+                for (int64_t f = 0; f < n_filters; f += BLOCK) {
+                    int64_t end = least(f + BLOCK, n_filters);
+                    for (int64_t g = f; g < end; g += PANEL)
+                        weight_panel(&w, weight, turned, g, part_u + (g - f) * w.channels, u_point);
+                    for (int64_t b = 0; b < n_blocks; b++)
+                        forward_block(&w, &v, part_u, u_point, m, bias, y, first, tiles, b, f, end);
+                }
+            } else {
+#pragma omp for schedule(dynamic)
+                for (int64_t item = 0; item < n_blocks * n_parts; item++) {
+                    int64_t f = item / n_blocks * BLOCK, end = least(f + BLOCK, n_filters);
+                    forward_block(&w, &v, u + f * w.channels, u_point, m, bias, y, first, tiles, item % n_blocks, f, end);
+                }
+            }
+        }
+    }
+    return PL_OK;
+}
+
+static int weight_gradient(const plk_conv3x3 *p, const float *dy, const float *x, float *dw)
+{
+    work w = work_of(p);
+    int64_t n_chunks = (w.rows + w.chunk - 1) / w.chunk;
+    int64_t f_parts = up(w.filters, FILTERS) / FILTERS, c_parts = up(w.channels, PANEL) / PANEL, n_parts = f_parts * c_parts;
+    int64_t m_point = odd_lines(FILTERS * PANEL), m_floats = POINTS * m_point;
+    points v = points_of(w.channels, PANEL, w.block), d = points_of(w.filters, FILTERS, w.block);
+    int64_t n_sums = n_chunks > 1 ? n_parts : w.n_threads, own = strip_floats(&w);
+    float *sums = pl_scratch(sizeof *sums * (size_t)(n_sums * m_floats + w.n_blocks * (v.block + d.block) + w.n_threads * own));
+    if (!sums)
+        return pl_fail(PL_ENOMEM, "out of memory for a convolution");
+    v.data = sums + n_sums * m_floats;
+    d.data = v.data + w.n_blocks * v.block;
+    float *rooms = d.data + w.n_blocks * d.block;
+    int64_t c_groups = up(w.channels, LANES) / LANES, f_groups = up(w.filters, LANES) / LANES;
+#pragma omp parallel num_threads(w.n_threads) if (w.n_threads > 1)
+    {
+        vec *strip = (vec *)(rooms + omp_get_thread_num() * own);
+        for (int64_t first = 0; first < w.rows; first += w.chunk) {
+            int64_t rows = least(w.chunk, w.rows - first), tiles = rows * w.tiles_wide;
+            int64_t n_blocks = (tiles + w.block - 1) / w.block;
+#pragma omp for schedule(dynamic) nowait
+            for (int64_t unit = 0; unit < rows * c_groups; unit++)
+                input_piece(&w, x, first, unit, &v, strip);
+#pragma omp for schedule(dynamic)
+            for (int64_t unit = 0; unit < rows * f_groups; unit++)
+                gradient_piece(&w, dy, first, unit, &d, strip);
+#pragma omp for schedule(dynamic)
+            for (int64_t part = 0; part < n_parts; part++) {
+                float *m = sums + (n_chunks > 1 ? part : omp_get_thread_num()) * m_floats;
+                int64_t f = part / c_parts * FILTERS, c = part % c_parts * PANEL, n_filters = least(FILTERS, w.filters - f);
+                for (int64_t b = 0; b < n_blocks; b++)
+                    for (int point = 0; point < POINTS; point++)
+                        product(least(w.block, tiles - b * w.block), point_at(&d, b * w.block, f) + point * d.point, 1,
+                                d.row, n_filters, point_at(&v, b * w.block, c) + point * v.point, v.row, m + point * m_point, PANEL,
+                                b > 0 || first > 0);
+                if (first + rows == w.rows)
+                    weight_store(&w, m, PANEL, m_point, dw, f, n_filters, c, least(PANEL, w.channels - c));
+            }
+        }
+    }
+    return PL_OK;
+}
+
+/* bufs: x, w, bias if any, y | dy, w, dx | dy, x, dw */
+PLK_KERNEL(plk_conv3x3_run)
+{
+    const plk_conv3x3 *p = params;
+    (void)scalars;
+    if (p->kind == PLK_CONV_WEIGHT)
+        return weight_gradient(p, bufs[0], bufs[1], bufs[2]);
+    int bias = p->kind == PLK_CONV_FORWARD && p->bias;
+    return forward(p, bufs[0], bufs[1], bias ? bufs[2] : NULL, bufs[2 + bias]);
+}

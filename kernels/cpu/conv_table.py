@@ -1,0 +1,310 @@
+"""Entries of convolutions and of changes of layout, float32."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...engine import ffi, lib
+from ..layouts import physical_shape
+from ..native import Native, Wanted, native, wants
+from ..ops import conv, conv_fused, winograd
+from . import onednn
+from .convolve import own_convolution
+from .layout import FLOPS_PER_US, cost
+from .pointwise_table import loop_of
+
+FORCE_PLAIN = False  # tests: oneDNN does not serve
+
+
+def _plain_float32(types):
+    return all(t.dtype == "float32" and not t.layout for t in types)
+
+
+def _fields(kind, g, x_shape, filters, out, bias=False):
+    n, channels, space = g.split(x_shape)
+    return {
+        "kind": kind,
+        "nd": len(g.kernel),
+        "channels_last": g.channels_last,
+        "bias": bias,
+        "n": n,
+        "channels": channels,
+        "filters": filters,
+        "groups": g.groups,
+        "space": space,
+        "kernel": g.kernel,
+        "out": out,
+        "stride": g.stride,
+        "dilate": g.dilate,
+        "pad": g.pad,
+    }
+
+
+def _us(fields, types):
+    """Microseconds on one core."""
+    per_output = fields["channels"] // fields["groups"] * prod(fields["kernel"])
+    multiplies = fields["n"] * fields["filters"] * prod(fields["out"]) * per_output
+    return cost(*types, *types) + 2 + 2 * multiplies / FLOPS_PER_US
+
+
+def _primitive(primitive, us, **fields):
+    """A Native that runs a new primitive of oneDNN; None where there is none."""
+    if not primitive:
+        return None
+    return Native(
+        "plk_dnn_run",
+        ("plk_dnn", {"primitive": primitive, **fields}),
+        us,
+        openmp=lib.plk_dnn_threads(primitive) > 1,
+        owner=ffi.gc(primitive, lib.plk_dnn_free),
+    )
+
+
+def _conv(kind, g, x_shape, filters, out, types, bias=False):
+    n, channels, space = g.split(x_shape)
+    if not _plain_float32(types) or 0 in (n, channels, filters, *space, *out):
+        return None
+    if tuple(out) != g.conv_out(space):
+        return None
+    fields = _fields(kind, g, x_shape, filters, out, bias)
+    us = _us(fields, types)
+    serves = onednn.load() and not FORCE_PLAIN
+    own = None if FORCE_PLAIN else own_convolution(fields, us, serves)
+    if own is not None:
+        return own
+    if serves:
+        found = _primitive(lib.plk_dnn_conv(ffi.new("plk_conv *", fields)), us)
+        if found:
+            return found
+    return None if g.channels_last else Native("plk_conv_run", ("plk_conv", fields), us)
+
+
+def _geometry(op, attrs):
+    return conv.geometry(
+        op.name, *(attrs[k] for k in ("kernel", "stride", "dilate", "pad", "num_group", "layout"))
+    )
+
+
+@native("Convolution")
+def convolution_entry(op, ins, outs, attrs):
+    g = _geometry(op, attrs)
+    _, filters, out = g.split(outs[0].shape)
+    return _conv(
+        lib.PLK_CONV_FORWARD, g, ins[0].shape, filters, out, (*ins, *outs), not attrs["no_bias"]
+    )
+
+
+@native("_conv_grad_data")
+def conv_grad_data_entry(op, ins, outs, attrs):
+    g = _geometry(op, attrs)
+    _, filters, out = g.split(ins[0].shape)
+    return _conv(lib.PLK_CONV_DATA, g, outs[0].shape, filters, out, (*ins, *outs))
+
+
+@native("_conv_grad_weight")
+def conv_grad_weight_entry(op, ins, outs, attrs):
+    g = _geometry(op, attrs)
+    _, filters, out = g.split(ins[0].shape)
+    return _conv(lib.PLK_CONV_WEIGHT, g, ins[1].shape, filters, out, (*ins, *outs))
+
+
+@native("Deconvolution")
+def deconvolution_entry(op, ins, outs, attrs):
+    if not attrs["no_bias"]:
+        return None
+    g, _ = conv._deconv_setup(
+        ins[0].shape,
+        *(
+            attrs[k]
+            for k in (
+                "kernel",
+                "stride",
+                "dilate",
+                "pad",
+                "adj",
+                "target_shape",
+                "num_group",
+                "layout",
+            )
+        ),
+    )
+    _, filters, out = g.split(ins[0].shape)
+    return _conv(lib.PLK_CONV_DATA, g, outs[0].shape, filters, out, (*ins, *outs))
+
+
+# ---- the fused operator, and layouts -------------------------------------------------------------
+
+
+def block() -> int:
+    """Channels that lie side by side in a blocked layout: one vector register of float32."""
+    return 16 if lib.plk_isa_best() == lib.PLK_AVX512 else 8
+
+
+def blocked(ndim: int) -> str:
+    """The layout of data with blocks of channels: "aBcd8b"."""
+    return f"aB{'cdefg'[: ndim - 2]}{block()}b"
+
+
+def _channels_last(ndim: int) -> str:
+    return f"a{'cdefg'[: ndim - 2]}b"
+
+
+def _fused_fields(ins, outs, attrs):
+    g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
+    _, filters, out = g.split(outs[0].shape)
+    fields = _fields(lib.PLK_CONV_FORWARD, g, ins[0].shape, filters, out, True)
+    fields["sum"] = attrs["add"]
+    for name, t in zip(("x_layout", "w_layout", "y_layout"), (ins[0], ins[1], outs[0])):
+        ndim = len(t.shape)
+        axes = "abcdefg"[:ndim]
+        # row-major weights may be reordered in the call; data may not, where a sum is in place
+        plain = axes
+        if name[0] != "w" and g.channels_last:
+            plain = _channels_last(ndim)
+        elif name[0] == "w" and not g.channels_last:
+            plain = ""
+        fields[name] = (t.layout or plain).encode()
+    return fields
+
+
+_GEOMETRY = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
+
+
+@wants("_conv")
+def conv_wants(op, ins, outs, attrs):
+    """Blocks of channels where oneDNN has a compiled kernel for them, else what it likes best."""
+    if attrs["winograd"]:
+        data = blocked(len(ins[0].shape))
+        return Wanted((data, "", "", data)[: len(ins)], (data,))
+    if not _usable(ins):
+        return None
+    ndim = len(ins[0].shape)
+    fields = _fused_fields([t._replace(layout="") for t in ins], outs, attrs)
+    given, free = fields["x_layout"], b""
+    whole = lambda n: n % block() == 0
+    x = blocked(ndim).encode() if whole(fields["channels"]) else given
+    y = blocked(ndim).encode() if whole(fields["filters"]) else given
+    # a tag counts the axes as (batch, channels, space): it would mean another layout of these arrays
+    choices = [(given, given)] if fields["channels_last"] else [(x, y), (given, y), (free, free)]
+    for data in choices:
+        layouts = dict(zip(("x_layout", "y_layout", "w_layout"), (*data, b"")))
+        c = ffi.new("plk_conv *", fields | layouts)
+        kernel = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
+        if not lib.plk_dnn_conv_layouts(c, kernel):
+            continue
+        if ffi.string(kernel).startswith((b"ref", b"gemm", b"x64:gemm")) and data != choices[-1]:
+            continue
+        names = [ffi.string(t).decode() for t in (c.x_layout, c.w_layout, c.y_layout)]
+        x, w, y = ("" if t == given.decode() and i != 1 else t for i, t in enumerate(names))
+        return Wanted((x, w, "", y)[: len(ins)], (y,))
+    return None
+
+
+def _usable(types):
+    return (
+        onednn.load()
+        and not FORCE_PLAIN
+        and all(t.dtype == "float32" for t in types)
+        and all(0 not in t.shape for t in types)
+    )
+
+
+@native("_conv", layouts=True)
+def fused_conv_entry(op, ins, outs, attrs):
+    if attrs["winograd"]:
+        return _winograd(ins, outs, attrs)
+    if not _usable(ins) or ins[2].layout or attrs["add"] and ins[3].layout != outs[0].layout:
+        return None
+    fields = _fused_fields(ins, outs, attrs)
+    primitive = lib.plk_dnn_conv(ffi.new("plk_conv *", fields))
+    after = {"y": 3, "n": prod(physical_shape(outs[0].shape, outs[0].layout))}
+    if attrs["add"]:
+        after |= {"addend": 3, "y": 4}
+    after |= _act_fields(attrs)
+    return _primitive(primitive, _us(fields, (*ins, *outs)), **after)
+
+
+def _act_fields(attrs):
+    found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
+    if not found:
+        return {}
+    number, scalars = loop_of(*found, "float32")
+    return {"act": number + 1, "n_scalars": len(scalars), "scalars": scalars}
+
+
+# ---- Winograd ------------------------------------------------------------------------------------
+
+# one core: bytes that stream from memory and through transforms, in a microsecond
+STREAM_BYTES_PER_US, TRANSFORM_BYTES_PER_US = 12_000.0, 25_000.0
+
+
+def winograd_tile(ins, outs, attrs) -> int:
+    """The tile with which Winograd's filtering is the fastest way to compute a `_conv`; 0: others
+    are faster, or it does not serve."""
+    g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
+    n, channels, _ = g.split(ins[0].shape)
+    _, filters, out = g.split(outs[0].shape)
+    unit = g._replace(pad=()) == conv.Geometry((3, 3), (1, 1), (1, 1), (), 1, False)
+    if not unit or FORCE_PLAIN or any(t.dtype != "float32" for t in ins) or 0 in outs[0].shape:
+        return 0
+    if channels % block() or filters % block():
+        return 0
+    multiplies = n * filters * channels * prod(out)
+    times = {0: 9 * multiplies * 2 / FLOPS_PER_US}
+    for tile in winograd.FILTERS:
+        tiles = n * prod(-(-size // tile) for size in out)
+        points = (tile + 2) ** 2
+        products = 2 * points * tiles * channels * filters / FLOPS_PER_US
+        weights = 4 * points * channels * filters / STREAM_BYTES_PER_US
+        moved = 8 * points * tiles * (channels + filters) / TRANSFORM_BYTES_PER_US
+        times[tile] = max(products, weights) + moved
+    return min(times, key=times.__getitem__)
+
+
+def winograd_panel() -> int:
+    """Filters that lie side by side in transformed weights."""
+    return 2 * block()
+
+
+def _winograd(ins, outs, attrs):
+    x, u, y = ins[0], ins[1], outs[0]
+    data = blocked(4)
+    if x.layout != data or y.layout != data or u.layout or u.shape[-1] != winograd_panel():
+        return None
+    if attrs["add"] and ins[3].layout != data:
+        return None
+    g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
+    fields = {
+        "tile": attrs["winograd"],
+        "lanes": block(),
+        "n": x.shape[0],
+        "channels": x.shape[1],
+        "filters": y.shape[1],
+        "height": x.shape[2],
+        "width": x.shape[3],
+        "out_height": y.shape[2],
+        "out_width": y.shape[3],
+        "pad": g.pad,
+        "add": attrs["add"],
+        **_act_fields(attrs),
+    }
+    us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * 4 / FLOPS_PER_US
+    return Native("plk_winograd_run", ("plk_winograd", fields), us)
+
+
+@native("_winograd_weights")
+def winograd_weights_entry(op, ins, outs, attrs):
+    if ins[0].dtype != "float32":
+        return None
+    filters, channels = ins[0].shape[:2]
+    fields = {**attrs, "channels": channels, "filters": filters}
+    return Native("plk_winograd_weights", ("plk_winograd_filter", fields), cost(*ins, *outs) * 3)
+
+
+@native("_reorder", layouts=True)
+def reorder_entry(op, ins, outs, attrs):
+    if not _usable(ins):
+        return None
+    dims = list(ins[0].shape)
+    tags = [t.layout.encode() for t in (ins[0], outs[0])]
+    return _primitive(lib.plk_dnn_reorder(len(dims), dims, *tags), cost(*ins, *outs) + 1)

@@ -1,0 +1,138 @@
+"""Convolution with what follows it as one operator: only the passes of tier 1 make it.
+
+y = activation(Convolution(data, weight) + bias + addend), where the activation is any operator of
+one input whose kernel is a loop over elements.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ..pointwise import pointwise
+from ..record import REGISTRY, Param, Type, operator, sample
+from ..shapes import must_be
+from .conv import _LAYOUT, _TAPS, _plus_bias, conv_forward, geometry
+from .winograd import untransformed
+
+
+def parts(g, weight_shape):
+    """The weight's shape with the groups as an axis of their own: (groups, filters / groups,
+    channels / groups, *kernel); without groups (filters, channels, *kernel)."""
+    if g.groups == 1:
+        return tuple(weight_shape)
+    filters, per_group = weight_shape[:2]
+    return (g.groups, filters // g.groups, per_group, *g.kernel)
+
+
+def activation(act, act_attrs):
+    """(record, complete attributes) of the operator that attributes name, or None."""
+    return (REGISTRY[act], dict(ast.literal_eval(act_attrs))) if act else None
+
+
+def _infer(ins, num_filter, add, act, act_attrs, winograd, **taps):
+    x, w, bias = ins[:3]
+    g = geometry("_conv", **taps)
+    n, channels, space = g.split(x.shape)
+    plain = (num_filter, channels // g.groups, *g.kernel)
+    if winograd:
+        panels = -(-num_filter // w.shape[-1])
+        plain = ((winograd + 2) ** 2, panels, channels, w.shape[-1])
+    must_be("_conv", "weight", w, w.shape if w.shape == parts(g, plain) else plain)
+    must_be("_conv", "bias", bias, (num_filter,))
+    out = g.join(n, num_filter, g.conv_out(space))
+    if add:
+        must_be("_conv", "addend", ins[3], out)
+    return [Type(out, x.dtype)]
+
+
+def _ref(xp, x, w, bias, addend=None, *, num_filter, add, act, act_attrs, winograd, **taps):
+    g = geometry("_conv", **taps)
+    if winograd:
+        w = untransformed(xp, w, winograd, num_filter)
+    w = w.reshape(num_filter, x.shape[-1 if g.channels_last else 1] // g.groups, *g.kernel)
+    y = conv_forward(xp, g, x, xp.moveaxis(w, 1, -1) if g.channels_last else w)
+    y = _plus_bias(g, y, bias)
+    y = y if addend is None else y + addend
+    found = activation(act, act_attrs)
+    return found[0].ref(xp, y, **found[1]) if found else y
+
+
+operator(
+    "_conv",
+    inputs=("data", "weight", "bias", "addend"),
+    input_names=lambda add, **_: ("data", "weight", "bias", "addend")[: 4 if add else 3],
+    params=(
+        *_TAPS,
+        Param("num_filter", "int"),
+        Param("num_group", "int", 1),
+        _LAYOUT,
+        Param("add", "bool", False),
+        Param("act", "str", ""),
+        Param("act_attrs", "str", "()"),
+        Param("winograd", "int", 0),
+    ),
+    infer=_infer,
+    ref=_ref,
+    inplace=((3, 0),),
+    samples=(
+        sample((2, 3, 7), (4, 3, 3), (4,), kernel=(3,), num_filter=4),
+        sample(
+            (1, 4, 5, 5),
+            (4, 4, 3, 3),
+            (4,),
+            (1, 4, 5, 5),
+            kernel=(3, 3),
+            pad=(1, 1),
+            num_filter=4,
+            add=True,
+            act="relu",
+        ),
+        sample(
+            (1, 4, 5, 5),
+            (2, 2, 2, 3, 3),
+            (4,),
+            kernel=(3, 3),
+            num_filter=4,
+            num_group=2,
+            act="clip",
+            act_attrs="(('a_min', 0.0), ('a_max', 0.5))",
+        ),
+        sample(
+            (2, 6, 5, 3),
+            (4, 3, 3, 2),
+            (4,),
+            (2, 2, 6, 4),
+            kernel=(3, 2),
+            num_filter=4,
+            layout="NHWC",
+            stride=(2, 1),
+            pad=(0, 1),
+            add=True,
+            act="Activation",
+            act_attrs="(('act_type', 'tanh'),)",
+        ),
+        sample(
+            (2, 3, 5, 4),
+            (16, 1, 3, 16),
+            (4,),
+            kernel=(3, 3),
+            num_filter=4,
+            pad=(0, 1),
+            winograd=2,
+        ),
+    ),
+    doc=(
+        "activation(Convolution(data, weight) + bias + addend). weight is (num_filter, C /"
+        " num_group, *kernel) for every layout, or has the groups as an axis of their own in front."
+        " act names an operator of one input, act_attrs holds its attributes. winograd: the tile"
+        " for which weight comes transformed (_winograd_weights), or 0."
+    ),
+)
+
+pointwise(
+    "_affine",
+    "a * b + c",
+    inputs=("data", "scale", "shift"),
+    ref=lambda xp, x, scale, shift: x * scale + shift,
+    doc="data * scale + shift; batch normalisation in inference where no convolution takes it up.",
+)

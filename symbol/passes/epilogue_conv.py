@@ -1,0 +1,141 @@
+"""What follows a convolution becomes part of it: batch normalisation of inference (folded into
+weight and bias, as graph algebra), a sum with another array, and an activation.
+
+The folded weights depend on parameters alone, so they land in a program's prologue.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from ...kernels.cpu.pointwise_table import loop_of
+from ...kernels.ops.conv import geometry
+from ...kernels.ops.conv_fused import parts
+from ...kernels.record import Operator, lookup
+from ..graph import Builder, Node, Value, rewrite, topological, typed_node
+
+F = Builder()
+TAPS = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
+
+
+def epilogue_conv(outputs: Sequence[Value], stable: Collection[Value]) -> list[Value]:
+    """The graph with convolutions in float32 as one `_conv` each, together with what follows it.
+
+    stable: variables that seldom change. Weights that depend on others are not worth preparing:
+    convolutions with them stay, and with them the row-major layout that their gradients read.
+    """
+    order = topological(outputs)
+    uses = Counter(v for node in order for v in node.inputs)
+    uses.update(outputs)
+    fused = lookup("_conv")
+    seldom = {v.node for v in stable}
+    for node in order:
+        if node.op is not None and all(v.node in seldom for v in node.inputs):
+            seldom.add(node)
+
+    def replace(node: Node, inputs: list[Value]):
+        if node.op is None:
+            return None
+        if node.op.name == "Convolution":
+            return _alone(node, inputs) if node.inputs[1].node in seldom else None
+        # the convolutions among the inputs that nothing else reads, the last one first
+        for i in reversed(range(len(inputs))):
+            conv = inputs[i].node
+            if conv.op is not fused or uses[node.inputs[i]] > 1 or conv.attrs["act"]:
+                continue
+            made = _followed(node, inputs, i)
+            if made is not None and made.type == node.types[0]:
+                # no other result of the node is read
+                return [made] * len(node.types)
+        if node.op.name == "BatchNorm" and not any(uses[v] for v in _outputs(node)[1:]):
+            found = _affine(node, inputs)
+            return found and [found] * len(node.types)
+        return None
+
+    def _followed(node, inputs, i):
+        if node.op.name == "BatchNorm" and i == 0:
+            return None if any(uses[v] for v in _outputs(node)[1:]) else _normalised(node, inputs)
+        conv = inputs[i].node
+        if node.op.name in SUMS and not conv.attrs["add"] and len(set(inputs)) == 2:
+            other = inputs[1 - i]
+            if other.type == inputs[i].type:
+                return _with(conv, {"add": True}, [*conv.inputs, other])
+        if len(inputs) == len(node.types) == 1 and _is_loop(node.op, node.attrs):
+            attrs = {"act": node.op.name, "act_attrs": repr(tuple(node.attrs.items()))}
+            return _with(conv, attrs, conv.inputs)
+        return None
+
+    return rewrite(outputs, replace)
+
+
+SUMS = ("elemwise_add", "broadcast_add", "_grad_add")
+
+
+def _is_loop(op: Operator, attrs: dict) -> bool:
+    return not op.view and not op.is_random(attrs) and loop_of(op, attrs, "float32") is not None
+
+
+def _alone(node: Node, inputs: list[Value]) -> list[Value] | None:
+    if any(v.dtype != "float32" for v in inputs) or 0 in node.types[0].shape:
+        return None
+    attrs = {k: node.attrs[k] for k in TAPS}
+    g = geometry("_conv", **attrs)
+    filters = node.attrs["num_filter"]
+    w = inputs[1]
+    if g.channels_last:
+        last = len(w.shape) - 1
+        w = F.transpose(w, axes=(0, last, *range(1, last)))
+    bias = F._zeros(shape=(filters,), dtype="float32") if node.attrs["no_bias"] else inputs[2]
+    w = F.reshape_to(w, shape=parts(g, w.shape)) if g.groups > 1 else w
+    full = lookup("_conv").parse({**attrs, "num_filter": filters})
+    made = typed_node(lookup("_conv"), full, [inputs[0], w, bias], node.name)
+    return [Value(made)]
+
+
+def _with(conv: Node, attrs: dict, inputs: Sequence[Value]) -> Value:
+    return Value(typed_node(conv.op, {**conv.attrs, **attrs}, inputs, conv.name))
+
+
+def _outputs(node: Node) -> list[Value]:
+    return [Value(node, i) for i in range(len(node.types))]
+
+
+def _scale_of(node: Node, gamma: Value, var: Value) -> Value | None:
+    """What batch normalisation multiplies by; None where it takes the batch's own statistics."""
+    if node.attrs["train"] and not node.attrs["use_global_stats"]:
+        return None
+    scale = F.rsqrt(var + node.attrs["eps"])
+    return scale if node.attrs["fix_gamma"] else gamma * scale
+
+
+def _affine(node: Node, inputs: list[Value]) -> Value | None:
+    """Batch normalisation of inference as data * scale + shift."""
+    x, gamma, beta, mean, var = inputs
+    scale = _scale_of(node, gamma, var) if x.dtype == "float32" else None
+    if scale is None or 0 in x.shape:
+        return None
+    axis = node.attrs["axis"] % len(x.shape)
+    shape = tuple(n if a == axis else 1 for a, n in enumerate(x.shape))
+    both = (scale, F.broadcast_sub(beta, F.broadcast_mul(mean, scale)))
+    return F._affine(x, *(F.reshape_to(v, shape=shape) for v in both))
+
+
+def _normalised(node: Node, inputs: list[Value]) -> Value | None:
+    """(conv - mean) * scale + beta as a convolution with other weights."""
+    conv, attrs = inputs[0].node, node.attrs
+    if conv.attrs["add"]:
+        return None
+    g = geometry("_conv", **{k: conv.attrs[k] for k in TAPS})
+    ndim = len(conv.types[0].shape)
+    if attrs["axis"] % ndim != (ndim - 1 if g.channels_last else 1):
+        return None
+    x, w, bias = conv.inputs
+    gamma, beta, mean, var = inputs[1:]
+    scale = _scale_of(node, gamma, var)
+    if scale is None:
+        return None
+    filters = w.shape[:2] if g.groups > 1 else w.shape[:1]
+    by_filter = F.reshape_to(scale, shape=(*filters, *[1] * (len(w.shape) - len(filters))))
+    centre = F.negative(mean) if bias.node.op is lookup("_zeros") else bias - mean
+    return _with(conv, {}, [x, F.broadcast_mul(w, by_filter), centre * scale + beta])

@@ -1,0 +1,74 @@
+"""Memory layouts: convolutions get data and weights as their kernels like them best, and values
+keep such a layout from one operator to the next.
+
+A kernel table says what an operator wants (`native.wants`); an array changes its layout only where
+two disagree. Changes of parameters depend on them alone, and so land in a program's prologue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...kernels.native import Wanted, wanted
+from ...kernels.record import Operator, Type, lookup
+from ..graph import Node, Value, rewrite, typed_node
+
+
+def layout(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[Value]:
+    """The graph with `_reorder` nodes where layouts change; outputs are row-major, but those whose
+    numbers are in `free`.
+
+    Where an operator may, it runs on views of the memory, which need no layout: see fuse.py.
+    """
+    stored: dict[tuple[Value, str], Value] = {}
+
+    def as_layout(v: Value, tag: str) -> Value:
+        if v.type.layout == tag:
+            return v
+        if v.node.op is REORDER:
+            return as_layout(v.node.inputs[0], tag)
+        if (v, tag) not in stored:
+            stored[v, tag] = _node(REORDER, {"layout": tag}, v)
+        return stored[v, tag]
+
+    def replace(node: Node, inputs: list[Value]):
+        if node.op is None or node.op is REORDER:
+            return None
+        found = wanted(node.op, [v.type for v in inputs], node.types, node.attrs)
+        if found is None:
+            found = Wanted([""] * len(inputs), [t.layout for t in node.types])
+        given = [as_layout(v, tag) for v, tag in zip(inputs, found.ins)]
+        types = [t._replace(layout=tag) for t, tag in zip(node.types, found.outs)]
+        if not found.memory:
+            return _outputs(node, given, types)
+        given = [_as_memory(v, t) for v, t in zip(given, found.memory)]
+        return [
+            _node(FROM_MEMORY, {"shape": t.shape, "layout": t.layout}, v)
+            for v, t in zip(_outputs(node, given, found.memory[len(given) :]), types)
+        ]
+
+    made = rewrite(outputs, replace)
+    keep = set(free)
+    return [v if i in keep else as_layout(v, outputs[i].type.layout) for i, v in enumerate(made)]
+
+
+REORDER, MEMORY, FROM_MEMORY = map(lookup, ("_reorder", "_memory", "_from_memory"))
+
+
+def _outputs(node: Node, inputs: Sequence[Value], types: Sequence[Type]) -> list[Value]:
+    """The outputs of the node on other inputs, with other types."""
+    made = Node(node.op, node.attrs, inputs, node.name, types, node.extra, node.source)
+    return [Value(made, i) for i in range(len(types))]
+
+
+def _node(op: Operator, attrs: dict, v: Value) -> Value:
+    return Value(typed_node(op, attrs, [v]))
+
+
+def _as_memory(v: Value, t: Type) -> Value:
+    """What lies in v's memory, of row-major type t."""
+    if not v.type.layout:
+        return v if v.shape == t.shape else _node(lookup("reshape_to"), {"shape": t.shape}, v)
+    if v.node.op is FROM_MEMORY:
+        return v.node.inputs[0]
+    return _node(MEMORY, {"layout": v.type.layout}, v)

@@ -1,0 +1,79 @@
+"""Matrix products: every shape of tile, few rows, packing, threads, and what follows a product."""
+
+import numpy as np
+import plait as mx
+import pytest
+from plait.engine import ffi, lib
+
+SIZES = [
+    (1, 1, 1),
+    (1, 70, 33),
+    (2, 3, 0),
+    (3, 130, 17),
+    (4, 16, 5),
+    (6, 16, 8),
+    (13, 17, 19),
+    (64, 10, 128),
+    (97, 33, 300),
+    (130, 513, 70),
+    (100, 40, 2100),  # more than one pass over the depth
+    (5, 3000, 700),  # more than one stripe
+]
+
+
+@pytest.fixture(params=[0, lib.plk_isa_best()])
+def isa(request):
+    lib.plk_isa_set(request.param)
+    yield request.param
+    lib.plk_isa_set(lib.plk_isa_best())
+
+
+def normal(*shape):
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype("float32")
+
+
+def close(got, want, scale=1.0):
+    np.testing.assert_allclose(got.asnumpy(), want, rtol=2e-5, atol=4e-6 * scale + 1e-6)
+
+
+@pytest.mark.parametrize("m, n, k", SIZES)
+@pytest.mark.parametrize("ta", [False, True])
+@pytest.mark.parametrize("tb", [False, True])
+def test_dot(isa, m, n, k, ta, tb):
+    a, b = normal(*((k, m) if ta else (m, k))), normal(*((n, k) if tb else (k, n)))
+    want = (a.T if ta else a).astype("float64") @ (b.T if tb else b)
+    close(mx.nd.dot(mx.nd.array(a), mx.nd.array(b), transpose_a=ta, transpose_b=tb), want, k)
+
+
+@pytest.mark.parametrize("m, n, k", [(64, 48, 32), (200, 300, 150), (700, 129, 260)])
+def test_dense(isa, m, n, k):
+    x, w, b = normal(m, k), normal(n, k), normal(n)
+    y = mx.nd.FullyConnected(*map(mx.nd.array, (x, w, b)), num_hidden=n)
+    close(y, x.astype("float64") @ w.T + b, k)
+
+
+def test_not_a_number_stays_in_its_row_and_column():
+    a, b = normal(20, 30), normal(30, 40)
+    a[3, 4], b[5, 6] = np.nan, np.inf
+    got = mx.nd.dot(mx.nd.array(a), mx.nd.array(b)).asnumpy()
+    with np.errstate(invalid="ignore"):
+        want = a @ b
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    np.testing.assert_array_equal(np.isinf(got), np.isinf(want))
+
+
+def test_many_threads_give_what_one_gives():
+    x, w = mx.nd.array(normal(500, 256)), mx.nd.array(normal(300, 256))
+    many = mx.nd.dot(x, w, transpose_b=True).asnumpy()
+    rows = [mx.nd.dot(x[i : i + 4], w, transpose_b=True).asnumpy() for i in range(0, 500, 4)]
+    np.testing.assert_array_equal(many, np.concatenate(rows))
+
+
+def test_a_batch_of_none_writes_nothing():
+    """The kernel once took no batches for one, and wrote past the end of an empty array."""
+    guard = np.full(64, 7, "float32")
+    fields = {"n_batch": 0, "m": 4, "n": 4, "k": 4, "a_step": 16, "b_step": 16, "alpha": 1.0}
+    params = ffi.new("plk_gemm *", fields)
+    bufs = ffi.new("void *[]", [ffi.cast("void *", guard.ctypes.data)] * 3)
+    assert lib.plk_gemm_run(params, bufs, ffi.NULL) == lib.PL_OK
+    assert (guard == 7).all()

@@ -1,0 +1,255 @@
+"""Attention found in graphs gives what its operators give: results, gradients, masks, NaN."""
+
+import numpy as np
+import plait as mx
+import pytest
+from plait import autograd, gluon, nd
+from plait.engine import cpu
+from plait.kernels.record import Type
+from plait.symbol.graph import Builder, variable
+from plait.symbol.passes.attention import attention
+from plait.symbol.passes.gradient import gradient
+from plait.symbol.passes.views import regrouped, view_of
+from plait.symbol.program import lower
+
+F = Builder()
+
+
+def names(program):
+    return [p.op.name for p in program.plans]
+
+
+def v(name, shape, dtype="float32"):
+    return variable(name, Type(shape, dtype))
+
+
+def draw(shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def heads(x, n):
+    x = F.transpose(F.Reshape(x, shape=(0, 0, n, -1)), axes=(0, 2, 1, 3))
+    return F.Reshape(x, shape=(-3, 0, 0))
+
+
+def joined(o, n):
+    o = F.transpose(F.Reshape(o, shape=(-4, -1, n, 0, 0)), axes=(0, 2, 1, 3))
+    return F.Reshape(o, shape=(0, 0, -3))
+
+
+def packed(x, n_heads, mask=lambda s: s, soft=lambda s: F.softmax(s)):
+    """Self-attention out of one projection (batch, seq, 3 * dim)."""
+    q, k, values = (heads(t, n_heads) for t in F.SliceChannel(x, num_outputs=3, axis=-1))
+    dim = q.shape[-1]
+    p = soft(mask(F.batch_dot(q, k, transpose_b=True) / dim**0.5))
+    return joined(F.batch_dot(p, values), n_heads)
+
+
+def both(y, inputs, arrays):
+    """Results and gradients of sum(y * dy), unfused and with attention, and the latter's names."""
+    found = []
+    dy = v("dy", y.shape)
+    wrt = [x for x in inputs if x.dtype == "float32"]
+    for out in (y, attention([y])[0]):
+        outs = [out, *(g for g in gradient([out], [dy], wrt))]
+        program = lower(outs, [*inputs, dy], cpu(0))
+        given = [*map(nd.array, arrays), nd.array(draw(y.shape, 9))]
+        given = [a.astype(x.dtype) for a, x in zip(given, [*inputs, dy])]
+        found.append(([o.asnumpy() for o in program.run(given)], names(program)))
+    (plain, _), (fused, operators) = found
+    return plain, fused, operators
+
+
+def same(plain, fused, scale=1.0):
+    for a, b in zip(plain, fused, strict=True):
+        np.testing.assert_allclose(b, a, rtol=2e-4, atol=3e-6 * max(1, np.nanmax(np.abs(a))))
+
+
+@pytest.mark.parametrize(
+    "batch, seq, n_heads, dim",
+    [(2, 5, 3, 4), (1, 1, 1, 7), (1, 127, 2, 13), (3, 200, 1, 64), (2, 7, 1, 256)],
+)
+def test_packed_projection(batch, seq, n_heads, dim):
+    x = v("x", (batch, seq, 3 * n_heads * dim))
+    plain, fused, operators = both(packed(x, n_heads), [x], [draw(x.shape)])
+    same(plain, fused)
+    assert operators.count("_attention") == operators.count("_attention_grad") == 1
+    assert not {"transpose", "SliceChannel", "batch_dot", "softmax", "Concat"} & set(operators)
+
+
+def test_other_lengths_and_values_apart():
+    q, k, values = v("q", (4, 9, 8)), v("k", (4, 300, 8)), v("v", (4, 300, 5))
+    y = F.batch_dot(F.softmax(F.batch_dot(q, k, transpose_b=True) * 0.3), values)
+    arrays = [draw(t.shape, i) for i, t in enumerate((q, k, values))]
+    plain, fused, operators = both(y, [q, k, values], arrays)
+    same(plain, fused)
+    assert operators == ["_attention", "_attention_grad"]
+
+
+def test_additive_masks():
+    x = v("x", (2, 6, 3 * 8))
+    for shape in ((4, 6, 6), (1, 6, 6), (4, 1, 6), (6,), (4, 6, 1)):
+        mask = v("mask", shape)
+        y = packed(x, 2, lambda s: F.broadcast_add(s, mask))  # noqa: B023
+        plain, fused, operators = both(y, [x, mask], [draw(x.shape), draw(shape, 3)])
+        same(plain, fused)
+        assert "_attention" in operators
+    causal = np.triu(np.full((1, 6, 6), -np.inf, "float32"), 1)
+    mask = v("mask", causal.shape)
+    y = packed(x, 2, lambda s: F.broadcast_add(s, mask))
+    plain, fused, _ = both(y, [x], [draw(x.shape)]) if False else run_masked(y, x, mask, causal)
+    same(plain, fused)
+
+
+def run_masked(y, x, mask, values):
+    dy = v("dy", y.shape)
+    results = []
+    for out in (y, attention([y])[0]):
+        program = lower([out, gradient([out], [dy], [x])[0]], [x, mask, dy], cpu(0))
+        given = [nd.array(a) for a in (draw(x.shape), values, draw(y.shape, 9))]
+        results.append([o.asnumpy() for o in program.run(given)])
+    assert "_attention" in names(program)
+    return *results, None
+
+
+def test_rows_without_a_key():
+    """All keys masked by -inf: NaN in that row, as softmax has it; by a length of 0: zeros."""
+    x, mask = v("x", (1, 4, 3 * 4)), v("mask", (1, 4, 4))
+    values = np.zeros((1, 4, 4), "float32")
+    values[0, 2] = -np.inf
+    y = packed(x, 1, lambda s: F.broadcast_add(s, mask))
+    plain, fused, _ = run_masked(y, x, mask, values)
+    np.testing.assert_array_equal(np.isnan(plain[0]), np.isnan(fused[0]))
+    assert np.isnan(fused[0][0, 2]).all() and not np.isnan(fused[0][0, 1]).any()
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_lengths(dtype):
+    x, length = v("x", (3, 5, 3 * 4)), v("length", (3, 5), dtype)
+    soft = lambda s: F.softmax(s, length, use_length=True)
+    lengths = np.array([[5] * 5, [0, 1, 2, 3, 4], [9, 0, 3, 3, 3]])
+    plain, fused, operators = both(packed(x, 1, soft=soft), [x, length], [draw(x.shape), lengths])
+    same(plain, fused)
+    assert "_attention" in operators and (fused[0][1, 0] == 0).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_not_a_number_spreads_as_unfused(bad):
+    x = v("x", (1, 5, 3 * 4))
+    for place in ((0, 2, 1), (0, 2, 5), (0, 2, 9)):  # in q, k, v
+        values = draw(x.shape)
+        values[place] = bad
+        plain, fused, _ = both(packed(x, 1), [x], [values])
+        np.testing.assert_array_equal(np.isnan(plain[0]), np.isnan(fused[0]))
+
+
+def kept(build, *shapes, dtype="float32"):
+    inputs = [v(f"x{i}", s, dtype) for i, s in enumerate(shapes)]
+    outputs = build(*inputs)
+    outputs = outputs if isinstance(outputs, list) else [outputs]
+    return attention(outputs) == outputs
+
+
+def product(q, k, values, soft=F.softmax, **kw):
+    return F.batch_dot(soft(F.batch_dot(q, k, transpose_b=True), **kw), values)
+
+
+def test_what_is_left_alone():
+    three = [(2, 3, 4)] * 3
+    square = [(2, 3, 3)] * 3
+    assert not kept(product, *three)
+    assert kept(product, *three, dtype="float64")
+    assert kept(lambda q, k, x: product(q, k, x, axis=1), *square)
+    assert kept(lambda q, k, x: product(q, k, x, temperature=2.0), *three)
+    assert kept(
+        lambda q, k, x: [p := F.softmax(F.batch_dot(q, k, transpose_b=True)), F.batch_dot(p, x)],
+        *three,
+    )
+    assert kept(product, (2, 3, 300), (2, 3, 300), (2, 3, 4))  # longer than a panel
+    train = Builder(train=True)
+    drop = lambda s: train.Dropout(F.softmax(s), p=0.5)
+    assert kept(lambda q, k, x: product(q, k, x, soft=drop), *three)
+    idle = lambda s: F.Dropout(F.softmax(s), p=0.5)
+    assert not kept(lambda q, k, x: product(q, k, x, soft=idle), *three)
+
+
+def test_the_same_array_for_keys_and_values():
+    x = v("x", (2, 6, 8))
+    plain, fused, operators = both(product(x, x, x), [x], [draw(x.shape)])
+    same(plain, fused)
+    assert "_attention" in operators
+
+
+def test_views():
+    x = v("x", (2, 6, 24))
+    part = F.SliceChannel(x, num_outputs=3, axis=-1)[1]
+    found = view_of(F.transpose(F.reshape_to(part, shape=(2, 6, 2, 4)), axes=(0, 2, 1, 3)))
+    assert found.base == x and found.at == 8
+    assert found.axes == (((2, 144),), ((2, 4),), ((6, 24),), ((4, 1),))
+    five = F.Reshape(x, shape=(0, 0, 3, 2, 4))
+    found = view_of(F.split(five, num_outputs=3, axis=2, squeeze_axis=True)[2])
+    assert found.at == 16 and found.axes == (((2, 144),), ((6, 24),), ((2, 4),), ((4, 1),))
+    turned = view_of(F.reshape_to(F.transpose(x), shape=(24 * 12,)))
+    assert turned.axes == (((24, 1), (6, 24), (2, 144)),)
+    assert regrouped([(6, 10), (4, 1)], (4, 6)) is None
+
+
+class Block(gluon.HybridBlock):
+    """Pre-norm attention with a mask, as GPT has it."""
+
+    def __init__(self, dim, n_heads):
+        super().__init__()
+        self.dim, self.n_heads = dim, n_heads
+        self.norm, self.qkv = gluon.nn.LayerNorm(), gluon.nn.Dense(3 * dim, flatten=False)
+        self.out = gluon.nn.Dense(dim, flatten=False)
+
+    def hybrid_forward(self, F, x, mask):
+        qkv = F.reshape(self.qkv(self.norm(x)), (0, 0, 3, self.n_heads, -1))
+        qkv = F.transpose(qkv, (2, 0, 3, 1, 4))
+        q, k, v = F.split(qkv, 3, axis=0, squeeze_axis=True)
+        s = F.batch_dot(q, k, transpose_b=True) * (self.dim // self.n_heads) ** -0.5
+        p = F.softmax(F.broadcast_add(s, mask))
+        o = F.reshape(F.transpose(F.batch_dot(p, v), (0, 2, 1, 3)), (0, 0, -3))
+        return x + self.out(o)
+
+
+def test_compiled_block_equals_tier_0():
+    net = Block(24, 3)
+    net.initialize(mx.init.Normal(0.3))
+    x = nd.array(draw((2, 10, 24)))
+    mask = nd.array(np.triu(np.full((1, 1, 10, 10), -1e9, "float32"), 1))
+    x.attach_grad()
+
+    def step():
+        with autograd.record():
+            y = net(x, mask)
+        y.backward()
+        grads = [p.grad().asnumpy() for p in net.collect_params().values()]
+        return [net(x, mask).asnumpy(), y.asnumpy(), x.grad.asnumpy(), *grads]
+
+    eager = step()
+    net.hybridize()
+    for _ in range(4):
+        step()
+    mx.wait_compiled()
+    same(eager, step())
+    graphs = [trace.graph for trace in net._traces.values()]
+    plans = [e.plan.program.plans for g in graphs for e in g.entries.values()]
+    assert all("_attention" in [p.op.name for p in ps] for ps in plans)
+
+
+def test_second_order():
+    x = nd.array(draw((1, 4, 3 * 6), 5))
+    other = nd.array(draw((1, 4, 3 * 6), 6))
+    variables = [v("x", x.shape)]
+    plain = [packed(variables[0], 2)]
+    found = []
+    for outputs in (plain, attention(plain)):
+        dy = v("dy", plain[0].shape)
+        g = gradient(outputs, [dy], variables)[0]
+        du = v("du", x.shape)
+        second = gradient([g], [du], [*variables, dy])
+        given = [x, nd.array(draw(dy.shape, 2)), other]
+        program = lower(second, [*variables, dy, du], cpu(0))
+        found.append([o.asnumpy() for o in program.run(given)])
+    same(*found)
