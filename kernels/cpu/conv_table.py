@@ -184,7 +184,7 @@ def conv_wants(op, ins, outs, attrs):
     whole = lambda n: n % block() == 0
     x = blocked(ndim).encode() if whole(fields["channels"]) else given
     y = blocked(ndim).encode() if whole(fields["filters"]) else given
-    # a tag counts the axes as (batch, channels, space): it would mean another layout of these arrays
+    # a tag counts the axes as (batch, channels, space): here it would mean another layout
     choices = [(given, given)] if fields["channels_last"] else [(x, y), (given, y), (free, free)]
     for data in choices:
         layouts = dict(zip(("x_layout", "y_layout", "w_layout"), (*data, b"")))

@@ -146,6 +146,20 @@ def test_winograd(shape, pad, monkeypatch):
     assert_same(got, want, 3e-6)
 
 
+@pytest.mark.parametrize("shape, stride", [((1, 1), 1), ((5, 7), 1), ((14, 15), 2), ((20, 9), 1)])
+@pytest.mark.parametrize("channels", [1, 40])
+@pytest.mark.parametrize("add", [False, True])
+def test_one_element_kernel(shape, stride, channels, add):
+    """Our own kernel: odd numbers of pixels and filter blocks, channels in several visits."""
+    b = conv_table.block()
+    out = tuple((n - 1) // stride + 1 for n in shape)
+    v = given(x=(2, channels * b, *shape), w=(81 * b, channels * b, 1, 1), a=(2, 81 * b, *out))
+    y = conv(v, stride=(stride, stride))
+    program, got, want = both([F.relu(y + v["a"] if add else y)], v, stable=("w",))
+    assert_same(got, want)
+    assert operators(program).count("_conv") == 1
+
+
 def test_several_readers():
     """Nothing is fused that somebody else reads; values are stored once in each layout."""
     v = given(x=(1, 16, 8, 8), w=(16, 16, 1, 1))
