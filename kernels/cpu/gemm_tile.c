@@ -9,7 +9,7 @@
 #include "act.h"
 #include "tile.h"
 
-enum { TASK_ROWS = 96, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_PER_THREAD = 8 };
+enum { TASK_ROWS = 96, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_PER_THREAD = 32 };
 
 typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
 
