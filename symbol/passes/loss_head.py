@@ -1,5 +1,5 @@
-"""Cross-entropy's gradient in one kernel: the gradient of a pick, which is zeros but for one element of
-each row, is never made where log_softmax's gradient alone reads it."""
+"""Cross-entropy's gradient in one kernel: the gradient of a pick, zeros but for one element of each
+row, is never made where log_softmax's gradient reads it."""
 
 from __future__ import annotations
 

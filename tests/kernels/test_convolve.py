@@ -1,4 +1,4 @@
-"""Our convolution and pooling kernels against their references, on shapes that reach each branch."""
+"""Our convolution and pooling kernels against their references, on shapes for each branch."""
 
 import numpy as np
 import plait as mx
