@@ -1,4 +1,4 @@
-"""Which convolutions our own kernels run: dense ones in float32, channels first, 1 or 2 dimensions."""
+"""Which convolutions our own kernels run: dense, float32, channels first, 1 or 2 dimensions."""
 
 from __future__ import annotations
 
