@@ -1,4 +1,4 @@
-"""Which convolutions our own kernels run: dense ones in float32, channels first, one or two dimensions."""
+"""Which convolutions our own kernels run: dense, float32, channels first, 1 or 2 dimensions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_IMAGE = 1 << 30  # floats: offsets have 32 bits
 
 
 def own_convolution(fields: dict, us: float, onednn: bool) -> Native | None:
-    """The kernel for a convolution described by the fields of plk_conv, where ours is the faster one.
+    """The kernel for a convolution given by the fields of plk_conv, where ours is the faster one.
 
     us: estimated microseconds. onednn: whether oneDNN could serve.
     """

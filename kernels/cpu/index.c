@@ -26,7 +26,7 @@ static double length_at(const void *lengths, int dtype, int64_t i)
     }
 }
 
-static int64_t bounded(const plk_take *p, const void *indices, int64_t i)
+static inline int64_t bounded(const plk_take *p, const void *indices, int64_t i)
 {
     int64_t k = index_at(indices, p->index_dtype, i);
     if (p->wrap) {
@@ -35,6 +35,8 @@ static int64_t bounded(const plk_take *p, const void *indices, int64_t i)
     }
     return k < 0 ? 0 : k < p->n ? k : p->n - 1;
 }
+
+int64_t plk_take_place(const plk_take *p, const void *indices, int64_t i) { return bounded(p, indices, i); }
 
 /* bufs: a, indices, y */
 PLK_KERNEL(plk_take_run)

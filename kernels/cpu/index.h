@@ -17,4 +17,5 @@ typedef struct {
     double value;
 } plk_sequence_mask;
 /* cffi stops reading here */
+int64_t plk_take_place(const plk_take *p, const void *indices, int64_t i);   /* index i, inside [0, n) */
 #endif

@@ -88,6 +88,23 @@ def pick_entry(op, ins, outs, attrs):
     )
 
 
+@native("_pick_log_softmax_grad")
+def pick_log_softmax_grad_entry(op, ins, outs, attrs):
+    shape = outs[0].shape
+    last = one_axis(op.name, attrs["axis"], len(shape)) == len(shape) - 1
+    if not last or any(t.dtype != "float32" for t in (ins[0], ins[2])):
+        return None
+    return _take(
+        "plk_pick_log_softmax_backward",
+        shape,
+        len(shape) - 1,
+        ins[1],
+        "float32",
+        attrs["mode"],
+        (*ins, *outs),
+    )
+
+
 @native("one_hot")
 def one_hot_entry(op, ins, outs, attrs):
     x, y = ins[0], outs[0]

@@ -2,6 +2,7 @@
  * go through tiles of columns. */
 #include "simd.h"
 #include "softmax.h"
+#include "index.h"
 
 enum { LANES = 16, COLUMNS = 32 };
 
@@ -179,5 +180,25 @@ PLK_KERNEL(plk_softmax_backward)
 {
     (void)scalars;
     run(params, bufs[0], bufs[1], bufs[2], NULL, 1);
+    return PL_OK;
+}
+
+/* bufs: dy (rows), index, y (rows, n), dx; plk_take's outer is the rows */
+PLK_KERNEL(plk_pick_log_softmax_backward)
+{
+    const plk_take *p = params;
+    const float *dy = bufs[0];
+    int n_threads = pl_threads(p->outer * p->n * 2);
+    (void)scalars;
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t r = 0; r < p->outer; r++) {
+        const float *y = (const float *)bufs[2] + r * p->n;
+        float *dx = (float *)bufs[3] + r * p->n, d = dy[r];
+        int64_t at = plk_take_place(p, bufs[1], r);
+        float picked = d - plk_exp_f32(y[at]) * d;        /* before dx is written: it may be y */
+        for (int64_t i = 0; i < p->n; i++)
+            dx[i] = 0 - plk_exp_f32(y[i]) * d;
+        dx[at] = picked;
+    }
     return PL_OK;
 }

@@ -14,6 +14,7 @@ from .epilogue_dense import epilogue_dense
 from .fold import fold
 from .fuse import fuse
 from .layout import layout
+from .loss_head import loss_head
 from .winograd import winograd
 
 checking = False  # verify the graph after every pass; the tests switch it on
@@ -53,6 +54,7 @@ def compile_passes(
         attention,
         lambda graph: epilogue_conv(graph, stable),
         epilogue_dense,
+        loss_head,
         winograd,
         lambda graph: layout(graph, free),
     ):

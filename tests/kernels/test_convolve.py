@@ -1,4 +1,4 @@
-"""Our own convolution and pooling kernels against their references, on shapes that reach every branch."""
+"""Our convolution and pooling kernels against their references, on shapes for each branch."""
 
 import numpy as np
 import plait as mx
