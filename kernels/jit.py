@@ -123,12 +123,21 @@ class _Compilation:
     """A compiler at work: its library goes to the cache and is loaded; a failure is noted."""
 
     def __init__(self, key: str, source: str):
-        self._key, self._process, self._work = key, None, None
+        self._key = key
+        self._process: subprocess.Popen | None = None
+        self._work: tempfile.TemporaryDirectory | None = None
         try:
             self._work = tempfile.TemporaryDirectory(prefix="new-", dir=folder())
             given, self._made = Path(self._work.name, "group.c"), Path(self._work.name, "group.so")
             given.write_text(HEAD + source)
-            command = [str(compiler()[0]), *_flags(), f"-I{CPU}", str(given), "-o", str(self._made)]
+            command = [
+                *(compiler() or ())[:1],
+                *_flags(),
+                f"-I{CPU}",
+                str(given),
+                "-o",
+                str(self._made),
+            ]
             with _lock:
                 if _stopped:
                     raise OSError("the process ends")
@@ -145,7 +154,7 @@ class _Compilation:
     def finish(self) -> None:
         if self._process is not None:
             try:
-                self._load()
+                self._load(self._process)
             except (OSError, RuntimeError, subprocess.SubprocessError) as error:
                 _fail(self._key, error)
             finally:
@@ -155,10 +164,10 @@ class _Compilation:
         if self._work is not None:
             self._work.cleanup()
 
-    def _load(self) -> None:
+    def _load(self, process: subprocess.Popen) -> None:
         with waiting():
-            _, text = self._process.communicate(timeout=SECONDS)
-        if self._process.returncode:
+            _, text = process.communicate(timeout=SECONDS)
+        if process.returncode:
             raise OSError(text.decode(errors="replace")[-2000:])
         code = self._made.read_bytes()
         self._made.write_bytes(code + hashlib.sha256(code).digest())

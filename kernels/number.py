@@ -31,6 +31,9 @@ class Number:
     def __hash__(self):
         return hash(self._text)
 
+    def __neg__(self) -> Number:
+        return Number(f"neg({self})", lambda numbers: -self.of(numbers))
+
     def log(self) -> Number:
         return Number(f"log({self})", lambda numbers: log(self.of(numbers)))
 
@@ -84,7 +87,6 @@ def _add_arithmetic() -> None:
     for name in ("add", "sub", "mul"):
         both(name, getattr(operator, name))
     both("truediv", _divide)
-    Number.__neg__ = lambda self: Number(f"neg({self})", lambda numbers: -self.of(numbers))
 
 
 _add_arithmetic()

@@ -45,6 +45,7 @@ class Plan:
         "scalars",
         "can_fail",
         "cost_us",
+        "openmp",
         "saved",
         "unread",
         "views",
@@ -195,6 +196,7 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     for i in plan.mutated:
         mutates[i] = 1
     found, params = _native(op, ins, outs, attrs)
+    plan.openmp = found is not None and found.openmp
     if found is not None:
         plan.cost_us = found.cost_us
         kernel, owner = ffi.addressof(lib, found.function), found.owner

@@ -14,6 +14,7 @@ from ..kernels.number import Number
 from ..kernels.plan import INLINE_US, make_plan, numbers_of, scalars_of
 from ..kernels.record import Type, lookup
 from ..kernels.spec import Spec, spec
+from .branches import find_sections, team_threads
 from .effects import Effects
 from .graph import Node, Value, rewrite, typed_node, values_of, variable
 from .passes import compile_passes, fused, optimize
@@ -149,7 +150,7 @@ def lower(
             prologue = Prologue(first, places)
             given += results
         outputs = fused(outputs)
-    program = _assemble(outputs, given, device, name)
+    program = _assemble(outputs, given, device, name, team_threads() if tier else 1)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prologue = tuple(constants.values()), prologue
     return program
@@ -169,17 +170,17 @@ def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Seque
     return rewrite(outputs, lambda node, new: None, plain), stored
 
 
-def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: str) -> Program:
-    """A program of the graph as it is."""
-    layout = _Layout(outputs, given, device)
-    specs = layout.specs
-    plans, slots, scalars = [], [], []
+def _assemble(
+    outputs: Sequence[Value], given: Sequence[Value], device, name: str, threads: int = 1
+) -> Program:
+    """A program of the graph as it is. threads: that its branches may use."""
+    layout = _Layout(outputs, given, device, threads)
+    specs, plans = layout.specs, layout.plans
+    slots, scalars = [], []
     numbers: dict[int, Number] = {}  # by their place among the scalars
     in_modes = bytearray(max(1, len(layout.given)))
-    for node, outs in zip(layout.steps, layout.made):
+    for node, outs, plan in zip(layout.steps, layout.made, plans):
         op = node.op
-        plan = make_plan(op, node.attrs, [specs[v.type] for v in node.inputs], device, node.types)
-        plans.append(plan)
         if op.has_dynamic:
             found = enumerate(numbers_of(op, node.attrs), len(scalars))
             numbers.update((k, n) for k, n in found if n is not None)
@@ -220,8 +221,15 @@ def _assemble(outputs: Sequence[Value], given: Sequence[Value], device, name: st
         name.encode(),
     )
     program.numbers = tuple(numbers.values())
-    if not program.handle or (
-        numbers and lib.pl_program_give(program.handle, len(numbers), [*numbers])
+    if (
+        not program.handle
+        or (numbers and lib.pl_program_give(program.handle, len(numbers), [*numbers]))
+        or (
+            layout.ends
+            and lib.pl_program_split(
+                program.handle, threads, len(layout.ends), layout.ends, layout.sections
+            )
+        )
     ):
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return program
@@ -242,12 +250,13 @@ class _Layout:
     """The steps of a program and where every value lives: in an input, an output, or a buffer of
     the arena.
 
-    made: the outputs of each step. last: the last step that reads a value. first_write: the step
-        that writes each output. inplace: pairs (input, output) that may be the same memory although
-        the step that writes the one reads the other.
+    made: the outputs of each step. ends, sections: as the core wants branches; empty where no steps
+        run at once. Times are numbers of steps, or of sections. last: the last time at which a
+        value is read. first_write: the time at which each output is written. inplace: pairs (input,
+        output) that may be the same memory although the step that writes the one reads the other.
     """
 
-    def __init__(self, outputs: Sequence[Value], given: Sequence[Value], device):
+    def __init__(self, outputs: Sequence[Value], given: Sequence[Value], device, threads: int):
         self.given = {v: i for i, v in enumerate(given)}
         self.specs = _Specs(device)
         order = live(outputs, given)
@@ -258,20 +267,54 @@ class _Layout:
         owned = self._owned(outputs, order)
         viewing = {v.node for v in self._bases}
         self.steps = [n for n in order if n not in viewing] if viewing else order
+        specs = self.specs
+        self.plans = [
+            make_plan(n.op, n.attrs, [specs[v.type] for v in n.inputs], device, n.types)
+            for n in self.steps
+        ]
+        times: Sequence[int] = range(len(self.steps))
+        self.ends: list[int] = []
+        self.sections: list[int] = []
+        if threads > 1:
+            times = self._branch(
+                find_sections(self.steps, self.plans, effects.held, self.base, threads)
+            )
         self.made = [values_of(n) for n in self.steps]
         self.last: dict[Value, int] = {}
-        for step, node in enumerate(self.steps):
-            for v in self.made[step]:
-                self.last[v] = step
+        self._n_last: dict[Value, int] = {}  # steps that read a value at its last time
+        for time, node, made in zip(times, self.steps, self.made):
+            for v in made:
+                self.last[v] = time
             for v in node.inputs:
-                self.last[self._bases.get(v, v)] = step
+                self.last[self._bases.get(v, v)] = time
+        if self.ends:
+            for time, node in zip(times, self.steps):
+                for b in {self.base(v) for v in node.inputs}:
+                    if self.last[b] == time:
+                        self._n_last[b] = self._n_last.get(b, 0) + 1
         self._place = {v: (lib.PL_SLOT_INPUT, i) for v, i in self.given.items()}
         self._place.update((self.base(v), (lib.PL_SLOT_OUTPUT, j)) for j, v in enumerate(owned))
         self.buffers: list[Buffer] = []
         self.first_write, self.inplace = [0] * len(owned), set()
-        for step, node in enumerate(self.steps):
-            self._place_outputs(step, node)
+        for time, node, made in zip(times, self.steps, self.made):
+            self._place_outputs(time, node, made)
         self._offsets, self.arena_bytes = plan_memory(self.buffers)
+
+    def _branch(self, sections: list[list[list[int]]]) -> list[int]:
+        """Puts the steps in the order of their branches; the time of each."""
+        if all(len(branches) == 1 for branches in sections):
+            return list(range(len(self.steps)))
+        order: list[int] = []
+        times: list[int] = []
+        for time, branches in enumerate(sections):
+            for steps in branches:
+                order += steps
+                times += [time] * len(steps)
+                self.ends.append(len(order))
+                self.sections.append(time)
+        self.steps = [self.steps[i] for i in order]
+        self.plans = [self.plans[i] for i in order]
+        return times
 
     def base(self, v: Value) -> Value:
         """The value in whose memory v lies."""
@@ -295,10 +338,10 @@ class _Layout:
             owned.append(v)
         return owned
 
-    def _place_outputs(self, step: int, node: Node) -> None:
+    def _place_outputs(self, step: int, node: Node, made: Sequence[Value]) -> None:
         place, buffers, last = self._place, self.buffers, self.last
         taken_over: set[int] = set()
-        for v in self.made[step]:
+        for v in made:
             sources = self._overwritable(node, v) if node.op.inplace else ()
             at = place.get(v)
             if at is not None:
@@ -332,4 +375,5 @@ class _Layout:
             and a < len(bases)
             and self.specs[bases[a].type].nbytes == nbytes
             and bases.count(bases[a]) == 1
+            and self._n_last.get(bases[a], 1) == 1
         ]

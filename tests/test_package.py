@@ -117,3 +117,12 @@ def test_generated_stubs_are_there():
         text = (Path(plait.__file__).parent / package / "__init__.pyi").read_text()
         assert "def relu(" in text and "def Convolution(" in text
     assert (Path(plait.__file__).parent / "py.typed").exists()
+
+
+def test_installed_files_have_the_headers_of_the_jit(tmp_path):
+    from plait.kernels import jit
+
+    command = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    installed = tmp_path / "plait" / jit.CPU.relative_to(ROOT)
+    assert [h for h in jit.HEADERS if not (installed / h).is_file()] == []

@@ -125,6 +125,7 @@ pl_op *pl_lane_pop(pl_lane *lane);
 pl_lane *pl_lane_own(void);                                      /* whose ready ops this thread runs while it waits */
 void pl_lane_block(pl_lane *lane, int change);                   /* one thread more or less sleeps in a wait */
 void pl_lane_wake_held(void);
+bool pl_lane_has_team(void);                                     /* this thread's kernels may use several threads */
 void pl_lane_stop_all(void);                                     /* without the lock, nothing queued */
 void pl_lane_forget_all(void);                                   /* in a forked child */
 

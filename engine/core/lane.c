@@ -149,10 +149,8 @@ static bool lane_has_work(const void *arg)
     return atomic_load_explicit(&((const pl_lane *)arg)->n_ready, memory_order_relaxed) > 0;
 }
 
-#ifdef _OPENMP
-/* This thread may use several OpenMP threads. One team only: two would compete for the same cores. */
-static bool lane_has_team(void) { return current && current->kind == PL_LANE_CPU && current->device == 0; }
-#endif
+/* One team only: two would compete for the same cores. */
+bool pl_lane_has_team(void) { return current && current->kind == PL_LANE_CPU && current->device == 0; }
 
 static void *lane_main(void *arg)
 {
@@ -162,7 +160,7 @@ static void *lane_main(void *arg)
     snprintf(name, sizeof name, "%s(%d)", kind_names[lane->kind], lane->device);
     pl_profiler_name_thread(name);
 #ifdef _OPENMP
-    if (!lane_has_team())
+    if (!pl_lane_has_team())
         omp_set_num_threads(1);
 #endif
     pl_enter();
@@ -261,11 +259,20 @@ void pl_lane_forget_all(void)
 
 int pl_engine_is_lane(void) { return current != NULL; }
 
+int pl_team_threads(void)
+{
+#ifdef _OPENMP
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
 int pl_threads(int64_t work)
 {
 #ifdef _OPENMP
     enum { WORK_PER_THREAD = 16384 };
-    if (work >= 2 * WORK_PER_THREAD && lane_has_team()) {
+    if (work >= 2 * WORK_PER_THREAD && pl_lane_has_team() && !omp_in_parallel()) {
         int64_t n = work / WORK_PER_THREAD, max = omp_get_max_threads();
         return (int)(n < max ? n : max);
     }

@@ -48,6 +48,7 @@ void pl_engine_fork_end(void);                /* after it, in parent and child *
  * the next one, until PL_OK.  Inside an op it fails at once. */
 int pl_wait_all(int timeout_ms);
 int pl_engine_is_lane(void);                  /* 1 on a worker thread */
+int pl_team_threads(void);                    /* how many OpenMP threads a lane's kernels have */
 int64_t pl_engine_pending(void);              /* ops pushed and not finished */
 int pl_threads(int64_t work);                 /* how many OpenMP threads `work` elementary steps deserve here */
 void *pl_scratch(size_t bytes);               /* this thread's scratch memory, valid until the kernel returns; or NULL */
@@ -117,6 +118,10 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
                          const uintptr_t *plans, const pl_slot *slots, const double *scalars, size_t arena_bytes,
                          int flags, int lane, int device, const char *name);
 void pl_program_free(uintptr_t program);
+/* Before the first run: all instructions fall into n consecutive branches, which end before the instructions ends[i].
+ * Branches of equal section (an ascending number) are independent: up to `threads` of them run at once where a run owns
+ * the OpenMP team, one after the other elsewhere.  ends, sections: borrowed, copied. */
+int pl_program_split(uintptr_t program, int threads, int n, const int32_t *ends, const int32_t *sections);
 /* Before the first run: each run gives the scalars at these n indices anew. at: borrowed, copied. */
 int pl_program_give(uintptr_t program, int n, const int32_t *at);
 /* numbers: those scalars; borrowed, copied. */

@@ -1,8 +1,11 @@
 /* Programs: a lowered graph, an array of (plan, buffers) over one arena; running one is a single op. */
 #include "internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { BRANCH_BUFS = 16 };     /* of an instruction that runs beside others */
 
 typedef struct { pl_plan *plan; int first_slot, n_bufs, first_scalar, n_scalars; bool random; } instruction;
 
@@ -17,6 +20,8 @@ typedef struct pl_program {
     double *scalars;
     int64_t n_scalars;
     int32_t *given;      /* where in `scalars` the numbers of a run go */
+    int n_branches, threads;
+    int32_t *ends, *sections;   /* of branches: see pl_program_split */
     const char *name;
 } pl_program;
 
@@ -42,6 +47,8 @@ static void program_destroy(pl_object *object)
     free(p->slots);
     free(p->scalars);
     free(p->given);
+    free(p->ends);
+    free(p->sections);
     free(p);
 }
 
@@ -96,7 +103,7 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
 
 void pl_program_free(uintptr_t program) { pl_plan_free(program); }    /* both are pl_objects */
 
-static int instruction_run(const instruction *in, program_call *call, char *arena)
+static int instruction_run(const instruction *in, program_call *call, void **bufs, char *arena)
 {
     const pl_program *p = call->program;
     const pl_slot *slot = &p->slots[in->first_slot];
@@ -105,7 +112,7 @@ static int instruction_run(const instruction *in, program_call *call, char *aren
     for (int k = 0; k < in->n_bufs; k++) {
         char *base = slot[k].kind == PL_SLOT_ARENA ? arena :
                      slot[k].kind == PL_SLOT_INPUT ? inputs[slot[k].index] : outputs[slot[k].index];
-        call->bufs[k] = base + slot[k].offset_bytes;
+        bufs[k] = base + slot[k].offset_bytes;
     }
     if (in->random) {
         memcpy(call->scalars, scalars, (size_t)in->n_scalars * sizeof(double));
@@ -114,9 +121,66 @@ static int instruction_run(const instruction *in, program_call *call, char *aren
         scalars = call->scalars;
     }
     int64_t start_ns = pl_profiler_clock();
-    int status = pl_kernel_run(in->plan, call->bufs, scalars);
+    int status = pl_kernel_run(in->plan, bufs, scalars);
     if (start_ns)
         pl_profiler_record(PL_EVENT_INSTRUCTION, in->plan->name, in->plan->label, 0, start_ns);
+    return status;
+}
+
+/* Runs instructions [*at, end); leaves *at on the one that failed. */
+static int range_run(program_call *call, void **bufs, char *arena, int *at, int end)
+{
+    int status = PL_OK;
+    for (; *at < end; ++*at)
+        if ((status = instruction_run(&call->program->instr[*at], call, bufs, arena)) != PL_OK)
+            break;
+    return status;
+}
+
+static int branch_begin(const pl_program *p, int branch) { return branch ? p->ends[branch - 1] : 0; }
+
+#ifdef _OPENMP
+/* Runs branches [first, end) at once. Of those that fail the first one counts; its text moves to this thread. */
+static int section_run(program_call *call, char *arena, int first, int end, int *at)
+{
+    const pl_program *p = call->program;
+    int failed = end, status = PL_OK;
+    char text[256] = "";
+#pragma omp parallel for num_threads(p->threads < end - first ? p->threads : end - first) schedule(dynamic, 1)
+    for (int b = first; b < end; b++) {
+        void *bufs[BRANCH_BUFS];
+        int here = branch_begin(p, b), mine = range_run(call, bufs, arena, &here, p->ends[b]);
+        if (mine != PL_OK) {
+#pragma omp critical(plait_section)
+            if (b < failed) {
+                failed = b;
+                status = mine;
+                *at = here;
+                snprintf(text, sizeof text, "%s", pl_error_last());
+            }
+        }
+    }
+    return status == PL_OK ? PL_OK : pl_fail(status, text);
+}
+#endif
+
+static int branches_run(program_call *call, char *arena, int *at)
+{
+    const pl_program *p = call->program;
+    int status = PL_OK;
+    for (int b = 0, end; b < p->n_branches && status == PL_OK; b = end) {
+        end = b + 1;
+        while (end < p->n_branches && p->sections[end] == p->sections[b])
+            end++;
+        *at = branch_begin(p, b);
+#ifdef _OPENMP
+        if (end - b > 1 && p->threads > 1 && pl_lane_has_team()) {
+            status = section_run(call, arena, b, end, at);
+            continue;
+        }
+#endif
+        status = range_run(call, call->bufs, arena, at, p->ends[end - 1]);
+    }
     return status;
 }
 
@@ -129,16 +193,31 @@ static int program_run(pl_op *op)
     pl_leave();
     if (!arena)
         return PL_ENOMEM;
-    int status = PL_OK;
-    for (int i = 0; i < p->n_instr && status == PL_OK; i++) {
-        status = instruction_run(&p->instr[i], call, arena);
-        if (status != PL_OK)
-            op->name = p->instr[i].plan->name;
-    }
+    int at = 0;
+    int status = p->n_branches ? branches_run(call, arena, &at) : range_run(call, call->bufs, arena, &at, p->n_instr);
+    if (status != PL_OK)
+        op->name = p->instr[at].plan->name;
     pl_enter();
     pl_storage_free(arena, p->arena_bytes);
     pl_leave();
     return status;
+}
+
+int pl_program_split(uintptr_t program, int threads, int n, const int32_t *ends, const int32_t *sections)
+{
+    pl_program *p = (pl_program *)program;
+    for (int b = 0; b < n; b++)               /* branches beside others have room for BRANCH_BUFS and draw nothing */
+        if ((b + 1 < n && sections[b] == sections[b + 1]) || (b && sections[b] == sections[b - 1]))
+            for (int i = b ? ends[b - 1] : 0; i < ends[b]; i++)
+                if (p->instr[i].n_bufs > BRANCH_BUFS || p->instr[i].random)
+                    return pl_fail(PL_EINVAL, "program: an instruction cannot run beside others");
+    p->ends = pl_copied(ends, (size_t)n, sizeof *ends);
+    p->sections = pl_copied(sections, (size_t)n, sizeof *sections);
+    if (!p->ends || !p->sections)
+        return pl_fail(PL_ENOMEM, "program: out of memory");
+    p->n_branches = n;
+    p->threads = threads;
+    return PL_OK;
 }
 
 int pl_program_give(uintptr_t program, int n, const int32_t *at)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from .. import jit
 from ..fused import MAX_INPUTS, MAX_OUTPUTS, Group, source, step_forms, value_dtypes
 from ..native import TABLE, Native, native
 from ..record import FLOATS
@@ -19,9 +18,18 @@ def is_reduction(op) -> bool:
     return reduce_entry in TABLE.get(op.name, ())
 
 
+def can_compile() -> bool:
+    """Is there a C compiler?"""
+    from .. import jit  # late: it brings much of the standard library, and few processes compile
+
+    return jit.compiler() is not None
+
+
 def prepare(groups: Sequence[tuple[Group, Sequence[str]]]) -> list[bool]:
     """Compiles the loops of (group, dtypes of its inputs) that are not at hand, side by side. Which
     of them there are now."""
+    from .. import jit
+
     sources = [source(group, dtypes, jit.FUNCTION) for group, dtypes in groups]
     jit.compile_all(sources)
     return [bool(jit.function(s)) for s in sources]
@@ -29,6 +37,8 @@ def prepare(groups: Sequence[tuple[Group, Sequence[str]]]) -> list[bool]:
 
 @native("_fused")
 def fused_entry(op, ins, outs, attrs):
+    from .. import jit
+
     group: Group = attrs["group"]
     if len(ins) > MAX_INPUTS or len(outs) > MAX_OUTPUTS or 0 in group.shape or not ins:
         return None

@@ -128,19 +128,22 @@ PLK_INLINE float plk_softplus_f32(float x)
     return (x > 0.0f ? x : (x != x ? x : 0.0f)) + y;
 }
 
-/* x P(x^2) / Q(x^2), least relative error over [0, 3.95]; beyond, and where rounding lifts it over 1, 1. */
+/* |x| < 2: x P(x^2) / Q(x^2), of least relative error; up to 3.95, from where it is 1: 1 - a polynomial. */
 PLK_INLINE float plk_erf_f32(float x)
 {
+    float u = x * x;
+    float p = plk_fma(u, plk_fma(u, 2.549155469e-05f, -2.908357450e-04f), 3.467319995e-02f);
+    p = plk_fma(u, plk_fma(u, p, 1.020152420e-01f), 1.128379167e+00f);
+    float q = plk_fma(u, plk_fma(u, 5.175767471e-03f, 7.197322567e-02f), 4.237422964e-01f);
+    float small = x * p / plk_fma(u, q, 1.0f);
     int32_t b = plk_bits(x) & 0x7fffffff;
-    float a = plk_float(b < 0x407ccccd ? b : 0x407ccccd), u = a * a;
-    float p = plk_fma(u, plk_fma(u, 2.029436209e-06f, 2.840551091e-04f), 3.783407257e-03f);
-    p = plk_fma(u, plk_fma(u, plk_fma(u, p, 5.279985418e-02f), 1.909832885e-01f), 1.128379167e+00f);
-    float q = plk_fma(u, plk_fma(u, 3.783490880e-05f, 1.164558010e-03f), 1.500598467e-02f);
-    q = plk_fma(u, plk_fma(u, plk_fma(u, q, 1.143245142e-01f), 5.025874335e-01f), 1.0f);
-    int32_t y = plk_bits(a * p / q);
-    y = y < 0x3f800000 ? y : 0x3f800000;
-    float r = plk_float(y | (plk_bits(x) & (int32_t)0x80000000));
-    return x != x ? x : r;
+    float t = plk_float(b) - 2.975f;
+    float r = plk_fma(t, plk_fma(t, 7.906642336e-05f, -4.047572716e-04f), 8.649582111e-04f);
+    r = plk_fma(t, plk_fma(t, plk_fma(t, r, -1.148900751e-03f), 1.156750767e-03f), -8.950805247e-04f);
+    r = plk_fma(t, plk_fma(t, plk_fma(t, r, 4.840307299e-04f), -1.620593632e-04f), 2.577780772e-05f);
+    r = b < 0x407ccccd ? r : 0.0f;
+    float large = plk_float(plk_bits(1.0f - r) | (plk_bits(x) & (int32_t)0x80000000));
+    return fabsf(x) >= 2.0f ? large : small;
 }
 
 /* x = (4 j + q) pi/2 + r: the bits of 2/pi that matter come from a table by exponent (Payne and Hanek 1983). */

@@ -18,8 +18,7 @@ from collections.abc import Sequence
 from math import inf, prod
 from typing import NamedTuple
 
-from ...kernels import jit
-from ...kernels.cpu.fused_table import is_reduction, prepare
+from ...kernels.cpu.fused_table import can_compile, is_reduction, prepare
 from ...kernels.fused import MAX_INPUTS, MAX_OUTPUTS, Group, Result, Step, step_scalars
 from ...kernels.loops import Form, form
 from ...kernels.record import FLOATS, lookup
@@ -34,9 +33,9 @@ MAX_NODES = 200
 
 def fuse(outputs: Sequence[Value]) -> list[Value]:
     """The graph with its groups fused; those that cannot be compiled here stay as they are."""
-    order = topological(outputs)
-    if jit.compiler() is None:
+    if not can_compile():
         return list(outputs)
+    order = topological(outputs)
     effects = Effects(order)
     found = [f for f in _Grouping(order, outputs, effects.held).fusions() if f.pays]
     usable = prepare([(f.group, [v.dtype for v, _ in f.inputs]) for f in found])

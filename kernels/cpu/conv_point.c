@@ -1,0 +1,56 @@
+/* Convolutions with a kernel of one element on blocks of channels. Outputs are taken in groups of pixels that stay in
+ * cache while pairs of filter blocks pass over them; what follows the product is applied to a group when it is done. */
+#include <omp.h>
+#include "simd.h"
+#include "pointwise.h"
+#include "conv_point.h"
+
+enum { ROWS = 6, PIXELS = 96, DEPTH = 512 };     /* DEPTH: channels between two visits of the outputs */
+
+#define UNROLL _Pragma("GCC unroll 8")
+#define INLINE static inline __attribute__((always_inline))
+#define LOAD(p) (*(const VEC *)(p))
+#define STORE(p, v) (*(VEC *)(p) = (v))
+typedef float vec8 __attribute__((vector_size(32), aligned(4)));
+typedef float vec16 __attribute__((vector_size(64), aligned(4)));
+
+#define LANES 8
+#define VEC vec8
+#define NAME(name) name##_8
+#include "conv_point_lanes.h"
+#undef LANES
+#undef VEC
+#undef NAME
+#define LANES 16
+#define VEC vec16
+#define NAME(name) name##_16
+#include "conv_point_lanes.h"
+
+/* bufs: x, w, bias, addend if any, y (which may be the addend) */
+PLK_KERNEL(plk_conv_point_run)
+{
+    const plk_conv_point *p = params;
+    int64_t out = p->out_height * p->out_width, blocks = p->filters / p->lanes;
+    int64_t parts = (out + PIXELS - 1) / PIXELS, step = (out + parts - 1) / parts;
+    int n_threads = pl_threads(p->n * out * p->channels * p->filters / 8);
+    /* slices of filters: enough items for all threads */
+    int64_t slices = p->n * parts >= 4 * n_threads ? 1 : 4 * n_threads;
+    int64_t per = ((blocks + slices - 1) / slices + 1) / 2 * 2, room = step * p->channels;
+    int strided = p->stride[0] > 1 || p->stride[1] > 1;
+    float *gathered = strided ? pl_scratch(sizeof(float) * (size_t)(n_threads * room)) : NULL;
+    (void)scalars;
+    if (strided && !gathered)
+        return pl_fail(PL_ENOMEM, "out of memory for a convolution");
+    slices = (blocks + per - 1) / per;
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1) schedule(dynamic, 1)
+    for (int64_t i = 0; i < p->n * parts * slices; i++) {
+        int64_t part = i / slices % parts, begin = i % slices * per, first = part * step;
+        int64_t end = begin + per < blocks ? begin + per : blocks, pixels = out - first < step ? out - first : step;
+        float *own = strided ? gathered + omp_get_thread_num() * room : NULL;
+        if (p->lanes == 8)
+            item_8(p, bufs, i / slices / parts, first, pixels, begin, end, own);
+        else
+            item_16(p, bufs, i / slices / parts, first, pixels, begin, end, own);
+    }
+    return PL_OK;
+}

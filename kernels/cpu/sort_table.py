@@ -1,0 +1,43 @@
+"""Entries of sort, argsort and topk."""
+
+from __future__ import annotations
+
+from math import log2, prod
+
+from ...engine import lib
+from ..native import Native, native
+from ..shapes import one_axis
+from .layout import code, cost
+
+DTYPES = ("float32", "float64", "int32", "int64", "int8", "uint8")
+INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")
+GIVE = {
+    "value": lib.PLK_SORT_VALUES,
+    "indices": lib.PLK_SORT_INDICES,
+    "both": lib.PLK_SORT_VALUES | lib.PLK_SORT_INDICES,
+    "mask": lib.PLK_SORT_MASK,
+}
+
+
+@native("sort", "argsort", "topk")
+def sort_entry(op, ins, outs, attrs):
+    x, give = ins[0], attrs.get("ret_typ", {"sort": "value", "argsort": "indices"}.get(op.name))
+    index_dtype = attrs.get("dtype", "int64")
+    if x.dtype not in DTYPES or (give in ("indices", "both") and index_dtype not in INDEX_DTYPES):
+        return None
+    shape, axis = (x.shape, attrs["axis"]) if attrs["axis"] is not None else ((prod(x.shape),), 0)
+    shape = shape or (1,)
+    axis = one_axis(op.name, axis, len(shape))
+    n = shape[axis]
+    fields = {
+        "outer": prod(shape[:axis]),
+        "n": n,
+        "inner": prod(shape[axis + 1 :]),
+        "k": attrs.get("k", n) or n,
+        "dtype": code(x.dtype),
+        "index_dtype": code(index_dtype) if index_dtype in INDEX_DTYPES else 0,
+        "ascend": attrs["is_ascend"],
+        "give": GIVE[give],
+    }
+    us = cost(x, *outs, steps=prod(shape) * 2 * log2(n + 2))
+    return Native("plk_sort_run", ("plk_sort", fields), us)

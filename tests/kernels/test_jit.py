@@ -1,0 +1,159 @@
+"""The compiler at run time: the cache is shared, private, bounded and heals; without it all works."""
+
+import ctypes
+import os
+import stat
+import subprocess
+import sys
+
+import plait.kernels.cpu  # noqa: F401
+import pytest
+from plait.kernels import jit
+
+SOURCE = "int plk_compiled(void) {{ return {}; }}\n"
+has_compiler = jit.compiler() is not None
+needs_compiler = pytest.mark.skipif(not has_compiler, reason="no C compiler here")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A cache of its own, nothing loaded."""
+
+    def use(home=tmp_path, cc=None):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(home))
+        if cc is not None:
+            monkeypatch.setenv("PLAIT_CC", cc)
+        forget()
+        return tmp_path / "plait" / "kernels"
+
+    def forget():
+        monkeypatch.setattr(jit, "_loaded", {})
+        jit.folder.cache_clear()
+        jit.compiler.cache_clear()
+
+    yield use
+    monkeypatch.undo()
+    jit.folder.cache_clear()
+    jit.compiler.cache_clear()
+
+
+def call(source):
+    address = jit.function(source)
+    return address and ctypes.CFUNCTYPE(ctypes.c_int)(address)()
+
+
+@needs_compiler
+def test_compiled_once_then_read(cache, monkeypatch):
+    folder = cache()
+    assert not jit.ready(SOURCE.format(42)) and call(SOURCE.format(42)) == 42
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert len(list(folder.iterdir())) == 1
+    cache()
+    monkeypatch.setattr(jit, "_compile", lambda *_: pytest.fail("it lies in the cache"))
+    assert jit.ready(SOURCE.format(42)) and call(SOURCE.format(42)) == 42
+
+
+@needs_compiler
+@pytest.mark.parametrize("damage", [b"", b"short", None])
+def test_a_damaged_file_is_made_again(cache, damage):
+    folder = cache()
+    assert call(SOURCE.format(7)) == 7
+    (path,) = folder.glob("*.so")
+    whole = path.read_bytes()
+    path.unlink()  # a new file: the old one is mapped
+    path.write_bytes(whole[:999] + b"?" + whole[1000:] if damage is None else damage)
+    path.chmod(0o600)
+    cache()
+    assert call(SOURCE.format(7)) == 7
+    assert path.stat().st_size == len(whole)
+
+
+@needs_compiler
+def test_a_folder_or_file_of_others_is_not_used(cache, tmp_path):
+    folder = cache()
+    folder.mkdir(parents=True, mode=0o755)
+    folder.chmod(0o755)
+    assert call(SOURCE.format(1)) == 1 and not list(folder.iterdir())
+    folder.chmod(0o700)
+    cache()
+    assert call(SOURCE.format(1)) == 1
+    (path,) = folder.iterdir()
+    path.chmod(0o666)
+    cache()
+    assert not jit._open(path.stem)
+
+
+@needs_compiler
+def test_where_no_folder_can_be_made(cache, tmp_path):
+    (tmp_path / "file").write_text("")
+    cache(tmp_path / "file")
+    assert call(SOURCE.format(3)) == 3
+    assert not str(jit.folder()).startswith(str(tmp_path))
+
+
+@needs_compiler
+def test_source_that_does_not_compile(cache, caplog):
+    cache()
+    assert jit.function("this is no C") == 0 and jit.function("nor is this") == 0
+    assert len(caplog.records) == 1 and "stay unfused" in caplog.text
+    assert call(SOURCE.format(4)) == 4
+
+
+def test_no_compiler(cache, caplog):
+    cache(cc="/nonexistent/cc")
+    jit.compile_all([SOURCE.format(5), SOURCE.format(6)])
+    assert jit.function(SOURCE.format(5)) == 0 and not jit.ready(SOURCE.format(5))
+    assert len(caplog.records) == 1 and "no C compiler" in caplog.text
+    caplog.clear()
+    cache(cc="none")
+    assert jit.function(SOURCE.format(5)) == 0 and not caplog.records
+
+
+@needs_compiler
+def test_the_oldest_go(cache, monkeypatch):
+    folder = cache()
+    for k in range(6):
+        assert call(SOURCE.format(k)) == k
+        newest = max(folder.glob("*.so"), key=lambda p: p.stat().st_mtime_ns)
+        os.utime(newest, (k, k))
+    monkeypatch.setattr(jit, "MAX_CACHE_BYTES", newest.stat().st_size * 4)
+    assert call(SOURCE.format(6)) == 6
+    kept = sorted(int(p.stat().st_mtime) for p in folder.glob("*.so"))
+    assert 2 <= len(kept) <= 4 and kept[0] >= 4
+
+
+@needs_compiler
+def test_processes_share_it(cache, tmp_path):
+    folder = cache()
+    script = (
+        "from plait.kernels import cpu, jit\n"
+        "import ctypes\n"
+        f"sources = [{SOURCE!r}.format(k) for k in range(4)]\n"
+        "jit.compile_all(sources)\n"
+        "print([ctypes.CFUNCTYPE(ctypes.c_int)(jit.function(s))() for s in sources])\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    started = [
+        subprocess.Popen([sys.executable, "-c", script], env=env, stdout=subprocess.PIPE)
+        for _ in range(3)
+    ]
+    for process in started:
+        assert process.communicate(timeout=300)[0].decode().strip() == "[0, 1, 2, 3]"
+    assert len(list(folder.iterdir())) == 4
+
+
+@needs_compiler
+def test_keys_tell_flags_apart(cache):
+    from plait.engine import lib
+
+    cache()
+    best = jit._key(SOURCE.format(8))
+    lib.plk_isa_set(lib.PLK_BASELINE)
+    try:
+        assert lib.plk_isa_best() == lib.PLK_BASELINE or jit._key(SOURCE.format(8)) != best
+    finally:
+        lib.plk_isa_set(lib.plk_isa_best())
+
+
+def test_the_headers_are_there():
+    assert all((jit.CPU / h).is_file() for h in jit.HEADERS)
