@@ -10,6 +10,7 @@ and that of a mask, come from the composition of plain operators.
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -122,8 +123,8 @@ def apart(views) -> bool:
         for n, step in zip(sizes[:-1], steps):
             places = (places[:, None] + np.arange(n) * step).reshape(-1)
         first.append(np.stack([places, places + sizes[-1]]))
-    first = np.concatenate(first, axis=1)
-    begin, end = first[:, np.argsort(first[0], kind="stable")]
+    ends = np.concatenate(first, axis=1)
+    begin, end = ends[:, np.argsort(ends[0], kind="stable")]
     return bool(np.all(begin[1:] >= end[:-1]))
 
 
@@ -284,7 +285,7 @@ _CASES = (
     ((2, 3, 24), values([2, 1], "int32")),
     {"sizes": (2, 2, 3, 3, 4, 4), **_PACKED, "mask": "length", "mask_view": (0, 1, 0, 0, 0)},
 )
-_SAMPLES = tuple(zip(_CASES[::2], _CASES[1::2]))
+_SAMPLES: tuple[Any, ...] = tuple(zip(_CASES[::2], _CASES[1::2]))
 
 operator(
     "_attention",
