@@ -82,8 +82,11 @@ def step_forms(group: Group, dtypes: Sequence[str]) -> list[Form] | None:
     for k, step in enumerate(group.steps):
         ins = [Type(group.shape, dtypes[i]) for i in step.inputs]
         out = Type(group.shape, dtypes[n_in + k])
-        found.append(form(lookup(step.op), ins, [out], dict(step.attrs), mixed=True))
-    return None if None in found else found
+        made = form(lookup(step.op), ins, [out], dict(step.attrs), mixed=True)
+        if made is None:
+            return None
+        found.append(made)
+    return found
 
 
 def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float | Number, ...]:
@@ -140,7 +143,7 @@ def source(group: Group, in_dtypes: Sequence[str], name: str) -> str:
     forms = step_forms(group, dtypes)
     if forms is None:
         raise ValueError("a step of the group is no expression of its dtypes")
-    native = lambda d: COMPUTED_IN.get(d, d)
+    native = lambda d: str(COMPUTED_IN.get(d, d))
     names = [f"v{i}" for i in range(len(dtypes))]
     statements: list[Statement] = []
     scalars: list[Name] = []

@@ -144,7 +144,8 @@ class Loop(NamedTuple):
     def text(self) -> str:
         """The C function. A result may be stored over an input: all stores are in the last
         segment."""
-        dtypes = {n.name: n.dtype for n in (*self.inputs, *self.scalars, *self.statements)}
+        named: list[Name | Statement] = [*self.inputs, *self.scalars, *self.statements]
+        dtypes = {n.name: n.dtype for n in named}
         segments = self._segments()
         used = {r for s in self.statements for r in s.reads} | set(self.results)
         lines = [
@@ -206,7 +207,8 @@ class Loop(NamedTuple):
     def _segment(self, segments, k: int, at: str, n: str) -> list[str]:
         own = segments[k]
         last = k == len(segments) - 1
-        dtypes = {v.name: v.dtype for v in (*self.inputs, *self.statements)}
+        named: list[Name | Statement] = [*self.inputs, *self.statements]
+        dtypes = {v.name: v.dtype for v in named}
         arrays = {v.name: f"in_{v.name}[{at}]" for v in self.inputs}
         made = {s.name for s in own}
         reads = dict.fromkeys(

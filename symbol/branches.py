@@ -14,8 +14,8 @@ from ..kernels.plan import Plan
 from .graph import Node, Value
 
 MAX_BUFS = 16  # BRANCH_BUFS of program.c
-# of one kernel's arrays: below it no kernel uses a second thread, so that the order of its sums does
-# not depend on where it runs
+# of one kernel's arrays: below it no kernel uses a second thread, so that the order of its sums
+# does not depend on where it runs
 SMALL_BYTES = 1 << 16
 MIN_BRANCH_US = 2.0  # a shorter branch may be joined to another one
 MIN_GAIN_US = 5.0  # a team starts and ends in about two

@@ -1,4 +1,4 @@
-"""The compiler at run time: the cache is shared, private, bounded and heals; without it all works."""
+"""The compiler at run time: a cache, shared, private, bounded, that heals; all works without it."""
 
 import ctypes
 import os
