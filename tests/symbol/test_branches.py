@@ -43,7 +43,7 @@ def test_little_work_is_not_split():
     assert program._Layout(outputs, given_, cpu(), 2).ends == []
 
 
-def test_towers_that_run_at_once_give_the_same_bits():
+def test_towers_that_run_at_once_give_the_same_bits(eager_to_split):
     outputs, given_ = _towers(4, 40, (32, 32))
     split = program._assemble(outputs, given_, cpu(), "split", 2)
     plain = program._assemble(outputs, given_, cpu(), "plain", 1)
