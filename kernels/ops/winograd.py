@@ -6,6 +6,7 @@ outputs. G has full rank, so that the weights follow from the transformed ones a
 
 from __future__ import annotations
 
+from ...engine.error import ShapeError
 from ..record import Param, Type, operator, sample
 
 FILTERS = {2: ((1, 0, 0), (0.5, 0.5, 0.5), (0.5, -0.5, 0.5), (0, 0, 1))}  # G of each tile
@@ -16,7 +17,14 @@ def _panels(n_filters, panel):
 
 
 def _infer(ins, tile, panel):
-    filters, channels = ins[0].shape[:2]
+    shape = ins[0].shape
+    if len(shape) != 4 or shape[2:] != (3, 3) or tile not in FILTERS or panel < 1:
+        raise ShapeError(
+            "_winograd_weights",
+            "weight must be (filters, channels, 3, 3), tile one of "
+            f"{list(FILTERS)} and panel positive, got {shape}, tile {tile}, panel {panel}",
+        )
+    filters, channels = shape[:2]
     points = (tile + 2) ** 2
     return [Type((points, _panels(filters, panel), channels, panel), ins[0].dtype)]
 

@@ -668,7 +668,7 @@ def test_shapes_that_do_not_belong_together(name, shapes, attrs):
 @pytest.mark.parametrize(
     "name, shapes, attrs",
     [
-        ("sort", [(9, 7)], {}),
+        ("gather_nd", [(9, 7), (2, 5)], {}),
         (
             "Convolution",
             [(1, 5, 9, 9), (4, 5, 3, 3)],
