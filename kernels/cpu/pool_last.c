@@ -3,7 +3,9 @@
 #include "simd.h"
 #include "pool.h"
 
-enum { LANES = 16 };
+enum { LANES = 8 };
+typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
+typedef int32_t marks __attribute__((vector_size(4 * LANES)));
 
 /* The part of a window that lies inside, along one axis, and how many elements an average counts there. */
 static void clip_window(const plk_pool *p, int axis, int64_t o, int64_t *begin, int64_t *end, int64_t *counted)
@@ -15,27 +17,44 @@ static void clip_window(const plk_pool *p, int axis, int64_t o, int64_t *begin, 
     *counted = (last < high ? last : high) - (p->count_pad ? first : *begin);
 }
 
-/* y[l] for n <= LANES channels of one window; x: the first channel of the image */
+/* y[l] for n <= LANES channels of one window; x: the first channel of the image. is_max, n: constants of the caller,
+ * where it counts. */
 static inline __attribute__((always_inline)) void take(const plk_pool *p, const float *x, float *y, int64_t n,
-                                                       const int64_t *begin, const int64_t *end, float scale)
+                                                       const int64_t *begin, const int64_t *end, float scale, int is_max)
 {
-    float acc[LANES];
-    int is_max = p->kind == PLK_POOL_MAX;
-    for (int l = 0; l < n; l++)
-        acc[l] = is_max ? -INFINITY : 0;
+    lanes acc = (lanes){0} - (is_max ? INFINITY : 0);
     for (int64_t d = begin[0]; d < end[0]; d++)
         for (int64_t h = begin[1]; h < end[1]; h++) {
-            const float *row = x + (d * p->size[1] + h) * p->size[2] * p->inner;
-            for (int64_t w = begin[2]; w < end[2]; w++) {
-                const float *v = row + w * p->inner;
-                for (int l = 0; l < n; l++) {
-                    float best = v[l] > acc[l] || v[l] != v[l] ? v[l] : acc[l];
-                    acc[l] = is_max ? best : acc[l] + v[l];
-                }
+            const float *v = x + ((d * p->size[1] + h) * p->size[2] + begin[2]) * p->inner;
+            for (int64_t w = begin[2]; w < end[2]; w++, v += p->inner) {
+                lanes now = {0};
+                if (n == LANES)
+                    now = *(const lanes *)v;
+                else
+                    memcpy(&now, v, (size_t)n * sizeof *v);
+                marks better = (marks)(now > acc) | (marks)(now != now);
+                acc = is_max ? (lanes)(((marks)now & better) | ((marks)acc & ~better)) : acc + now;
             }
         }
-    for (int l = 0; l < n; l++)
-        y[l] = p->kind == PLK_POOL_AVG ? acc[l] / scale : acc[l];
+    if (p->kind == PLK_POOL_AVG)
+        acc /= scale;
+    memcpy(y, &acc, (size_t)n * sizeof *y);
+}
+
+/* One row of outputs. */
+static inline __attribute__((always_inline)) void take_row(const plk_pool *p, const float *x, float *y, int64_t *begin,
+                                                           int64_t *end, int64_t *counted, int is_max)
+{
+    int64_t inner = p->inner, whole = inner / LANES * LANES;
+    for (int64_t o = 0; o < p->out[2]; o++, y += inner) {
+        clip_window(p, 2, o, &begin[2], &end[2], &counted[2]);
+        int64_t n = counted[0] * counted[1] * counted[2];
+        float scale = (float)(n > 0 ? n : 1);
+        for (int64_t c = 0; c < whole; c += LANES)
+            take(p, x + c, y + c, LANES, begin, end, scale, is_max);
+        if (whole < inner)
+            take(p, x + whole, y + whole, inner - whole, begin, end, scale, is_max);
+    }
 }
 
 /* bufs: x (planes, size, inner), y (planes, out, inner) */
@@ -53,18 +72,10 @@ PLK_KERNEL(plk_pool_last)
         int64_t begin[3], end[3], counted[3];
         clip_window(p, 0, r % rows / p->out[1], &begin[0], &end[0], &counted[0]);
         clip_window(p, 1, r % p->out[1], &begin[1], &end[1], &counted[1]);
-        for (int64_t o = 0; o < p->out[2]; o++, y += inner) {
-            clip_window(p, 2, o, &begin[2], &end[2], &counted[2]);
-            int64_t n = counted[0] * counted[1] * counted[2];
-            float scale = (float)(n > 0 ? n : 1);
-            int64_t c = 0;
-            for (; c + LANES <= inner; c += LANES)
-                take(p, x + c, y + c, LANES, begin, end, scale);
-            if (c + 8 == inner)
-                take(p, x + c, y + c, 8, begin, end, scale);
-            else if (c < inner)
-                take(p, x + c, y + c, inner - c, begin, end, scale);
-        }
+        if (p->kind == PLK_POOL_MAX)
+            take_row(p, x, y, begin, end, counted, 1);
+        else
+            take_row(p, x, y, begin, end, counted, 0);
     }
     return PL_OK;
 }
