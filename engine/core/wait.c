@@ -1,6 +1,8 @@
 /* Waiting: a thread spins a moment, runs ready ops of its own lane if it is a worker, then sleeps until pl_done. */
 #include "internal.h"
 
+#include <sched.h>
+
 #include <errno.h>
 #include <time.h>
 
@@ -33,13 +35,14 @@ static void relax(void)
 void pl_spin(bool (*done)(const void *arg), const void *arg)
 {
     int64_t end = pl_profiler_now() + SPIN_NS;
-    do
+    do {
         for (int i = 0; i < 16; i++) {
             if (done(arg))
                 return;
             relax();
         }
-    while (pl_profiler_now() < end);
+        sched_yield();                        /* the thread waited for, or one of its team, may want this core */
+    } while (pl_profiler_now() < end);
 }
 
 /* Sleepers count as active from here, not from when they get the lock: see the test in block. */
