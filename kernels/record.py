@@ -250,6 +250,8 @@ class Operator:
 
     def _parse_one(self, p: Param, value):
         if isinstance(p.kind, tuple):
+            if p.name == "dtype" and value is not None and not isinstance(value, str):
+                value = dtype_name(value)
             value = "None" if value is None else str(value)
             if value not in p.kind:
                 near = difflib.get_close_matches(value, p.kind, 1)
