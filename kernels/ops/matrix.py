@@ -270,9 +270,11 @@ operator(
 
 
 def _triangle_places(xp, n, offset, lower):
-    """Row and column numbers of a triangle of an n x n matrix, row by row."""
-    below = offset < 0 or (offset == 0 and lower)
-    return xp.tril_indices(n, offset) if below else xp.triu_indices(n, offset)
+    """Row and column numbers of a triangle of an n x n matrix: a lower one row by row, an upper one
+    column by column."""
+    if offset < 0 or (offset == 0 and lower):
+        return xp.tril_indices(n, offset)
+    return xp.tril_indices(n, -offset)[::-1]
 
 
 def _extracttrian_infer(ins, offset, lower):
@@ -300,8 +302,9 @@ operator(
         sample((4, 4), offset=-2),
     ),
     doc=(
-        "A triangle of each square matrix as a vector, row by row: the lower or upper one, or what"
-        " lies above (offset > 0) or below (offset < 0) with the diagonal `offset`."
+        "A triangle of each square matrix as a vector: the lower one row by row or the upper one"
+        " column by column, or what lies above (offset > 0) or below (offset < 0) with the diagonal"
+        " `offset`."
     ),
 )
 
