@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..engine import current_context, lib, location
+from ..engine import Context, current_context, lib, location
 from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..kernels.record import Type
@@ -24,6 +24,7 @@ from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
 from .passes.gradient import FLOATING, gradient
 from .passes.recompute import replayed
+from .placement import Placement
 from .program import Program, lower
 from .tiers import submit
 
@@ -74,12 +75,14 @@ class _Graph:
         self.values = executor._typed(train)
         self.given = executor._inputs(self.values)
         self.requests, self.device, self.tier = executor._requests, executor._ctx, tier
+        self.placement = executor._placed(self.values)
+        self.lower = lower if self.placement is None else self.placement.lower
         self.wanted = [i for i, r in enumerate(self.requests) if r != "null"] if records else []
         self.kept: list[Value] = []
         if self.wanted:
             needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
             self.kept = [v for v in needed if v not in self.values]
-        self.forward = lower(
+        self.forward = self.lower(
             [*self.values, *self.kept],
             self.given,
             self.device,
@@ -109,7 +112,7 @@ class _Serving:
 
     def __init__(self, executor: Executor, train: bool, records: bool):
         self._executor, self._arguments = weakref.ref(executor), (train, records)
-        self._hits, self._due = 0, 2
+        self._hits, self._due = 0, 0 if executor._placed(executor._values) else 2
         self._versions = executor._versions()
         self.graph = _Graph(executor, train, records, 0)
 
@@ -179,7 +182,7 @@ class _Backward:
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
         outputs, used = replayed(outputs, known, set(topological(forward.values)))
         self.inputs = list(used)
-        self.program = lower(
+        self.program = forward.lower(
             outputs,
             list(used.values()),
             forward.device,
@@ -224,7 +227,12 @@ class Executor:
         self._monitored: dict[bool, _Graph] = {}  # what a monitor sees: never optimized
         self._train = False
         self._ran = False
-        self._result = [empty_like_spec(spec(v.shape, v.dtype, ctx)) for v in self._typed(False)]
+        typed = self._typed(False)
+        placement = self._placed(typed)
+        self._result = [
+            empty_like_spec(spec(v.shape, v.dtype, placement.of(v.node) if placement else ctx))
+            for v in typed
+        ]
 
     # ---- what it holds ---------------------------------------------------------------------------
 
@@ -268,6 +276,10 @@ class Executor:
         return typed_graph(
             self._values, {n: a._spec.type for n, a in zip(self._nodes, arrays)}, train
         )
+
+    def _placed(self, values: Sequence[Value]) -> Placement | None:
+        """Where the nodes of a form of the graph run, unless all run on one device."""
+        return placed(values, self._ctx, self._group2ctx)
 
     def _inputs(self, values: list[Value]) -> list[Value]:
         """The variables of a typed form of the graph, in the order of arguments and auxiliary
@@ -407,13 +419,17 @@ class Executor:
             if node.op is None:
                 continue
             inputs = [known[v] for v in node.inputs]
+            device = self._ctx
+            if graph.placement is not None:
+                device = graph.placement.of(node)
+                inputs = [a.as_in_context(device) for a in inputs]
             if self._monitor_all:
                 names = node.op.names_in(node.attrs, len(inputs))
                 for name, v in zip(names, node.inputs):
                     self._monitor(
                         v.node.name if v.node.op is None else f"{node.name}_{name}", known[v]
                     )
-            plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], self._ctx)
+            plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], device)
             with pause(self._train):
                 outputs = run_all(plan, inputs, scalars_of(node.op, node.attrs))
             known.update((Value(node, i), a) for i, a in enumerate(outputs))
@@ -523,6 +539,14 @@ def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: 
     return zeros(shape, s.device, s.dtype)
 
 
+def placed(values: Sequence[Value], ctx: Context, group2ctx: dict | None) -> Placement | None:
+    """The placement of a graph by group2ctx, or None where all runs on ctx."""
+    if not group2ctx:
+        return None
+    placement = Placement(values, ctx, group2ctx)
+    return placement if placement.spans_devices() else None
+
+
 # ---- binding -------------------------------------------------------------------------------------
 
 
@@ -612,6 +636,7 @@ def simple_bind(
     if double:
         raise _bind_error(MXNetError(f"two variables are called {double!r}"), given)
     requests = requests_of(grad_req, names)
+    placement = placed(symbol._outputs, ctx, group2ctx)
 
     def new(node: Node, what: str) -> NDArray:
         t: Type = types[node]
@@ -621,11 +646,15 @@ def simple_bind(
             )
             if shared is not None and shared.shape == t.shape and shared._spec.dtype == t.dtype:
                 return shared
-        return zeros(t.shape, ctx, NUMPY_DTYPES[t.dtype] if t.dtype != "bfloat16" else "bfloat16")
+        device = placement.of(node) if placement else ctx
+        return zeros(
+            t.shape, device, NUMPY_DTYPES[t.dtype] if t.dtype != "bfloat16" else "bfloat16"
+        )
 
     args = [new(n, "arg") for n in arguments]
     grads = [
-        None if r == "null" else zeros(a.shape, ctx, a._spec.dtype) for a, r in zip(args, requests)
+        None if r == "null" else zeros(a.shape, a.context, a._spec.dtype)
+        for a, r in zip(args, requests)
     ]
     return Executor(
         symbol, ctx, args, grads, requests, [new(n, "aux") for n in auxiliary], group2ctx

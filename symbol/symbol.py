@@ -410,8 +410,8 @@ class Symbol:
             arrays for gradients,
         a list or a partial dict. grad_req: write, add or null, for all, as a list, or a dict.
         aux_states: like args.
-        group2ctx, shared_exec: accepted; all arrays stay on `ctx`. Raises ValueError, TypeError,
-            OperatorError.
+        group2ctx: devices of the groups that mx.AttrScope(ctx_group="name") gave; what has no group
+            runs on ctx. shared_exec: accepted. Raises ValueError, TypeError, OperatorError.
         """
         return execution.bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx)
 
@@ -430,8 +430,8 @@ class Symbol:
         """An Executor on new arrays of zeros, whose shapes are inferred from the given ones:
         simple_bind(data=(2, 3)).
 
-        type_dict: dtypes by name. shared_exec: arrays of equal name, shape and dtype are taken from
-            it.
+        type_dict: dtypes by name. group2ctx: as for bind; arrays are made where they are used.
+        shared_exec: arrays of equal name, shape and dtype are taken from it.
         Raises MXNetError where a shape stays unknown or does not fit.
         """
         return execution.simple_bind(self, ctx, grad_req, type_dict, kwargs, group2ctx, shared_exec)
