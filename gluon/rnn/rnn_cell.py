@@ -409,6 +409,10 @@ class SequentialRNNCell(_CellStack, RecurrentCell):
     def forward(self, inputs, states):
         return self._step(inputs, states)
 
+    def hybrid_forward(self, F, inputs, states):
+        """forward; F is what the inputs belong to."""
+        return self._step(inputs, states)
+
 
 class HybridSequentialRNNCell(_CellStack, HybridRecurrentCell):
     """Hybrid cells one above the other."""
