@@ -538,9 +538,6 @@ class ZoneoutCell(ModifierCell):
 class ResidualCell(ModifierCell):
     """Adds the input to the output. Source: Wu et al. 2016."""
 
-    def _alias(self):
-        return "residual"
-
     def hybrid_forward(self, F, inputs, states):
         output, states = self.base_cell(inputs, states)
         return F.elemwise_add(output, inputs, name=f"t{self._counter}_fwd"), states
