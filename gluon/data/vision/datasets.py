@@ -19,7 +19,8 @@ import numpy as np
 
 from ....engine.error import MXNetError, compose
 from ....ndarray.ndarray import from_memory
-from .. import codec, recordio
+from ....ndarray import codec
+from .. import recordio
 from ..dataset import Dataset, RecordFileDataset
 
 __all__ = [
