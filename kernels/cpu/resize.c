@@ -20,13 +20,13 @@ static int at_border(int64_t i, int64_t n)
     return (int)(i < 0 ? 0 : i >= n ? n - 1 : i);
 }
 
-static void cubic_weights(float f, float *w)
+static void cubic_weights(double f, float *w)
 {
-    const float a = -0.75f;
-    w[0] = ((a * (f + 1) - 5 * a) * (f + 1) + 8 * a) * (f + 1) - 4 * a;
-    w[1] = ((a + 2) * f - (a + 3)) * f * f + 1;
-    w[2] = ((a + 2) * (1 - f) - (a + 3)) * (1 - f) * (1 - f) + 1;
-    w[3] = 1.f - w[0] - w[1] - w[2];
+    const double a = -0.75, g = 1 - f;
+    w[0] = (float)(((a * (f + 1) - 5 * a) * (f + 1) + 8 * a) * (f + 1) - 4 * a);
+    w[1] = (float)(((a + 2) * f - (a + 3)) * f * f + 1);
+    w[2] = (float)(((a + 2) * g - (a + 3)) * g * g + 1);
+    w[3] = (float)(1.0 - (double)w[0] - (double)w[1] - (double)w[2]);
 }
 
 static void lanczos_weights(float f, float *w)
@@ -54,7 +54,7 @@ static void fill_taps(axis_taps *t, int64_t n_in, int64_t n_out, int rule)
             w[0] = 1;
         } else if (rule == PLK_CUBIC) {
             first = low - 1;
-            cubic_weights(f, w);
+            cubic_weights((double)f, w);
         } else if (rule == PLK_LANCZOS) {
             first = low - 3;
             lanczos_weights(f, w);

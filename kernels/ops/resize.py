@@ -62,16 +62,15 @@ def _enlarging(n_in, n_out, scale):
     return _two_taps(n_in, low, np.where(f <= 0, np.float32(0), f - np.floor(f)))
 
 
-def _cubic(n_in, n_out, scale, a=np.float32(-0.75)):
+def _cubic(n_in, n_out, scale, a=-0.75):
     low, f = _places(n_out, scale)
-
-    def far(t):
-        return ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
+    f = f.astype(np.float64)
 
     def near(t):
         return ((a + 2) * t - (a + 3)) * t * t + 1
 
-    first = [far(f + 1), near(f), near(1 - f)]
+    far = ((a * (f + 1) - 5 * a) * (f + 1) + 8 * a) * (f + 1) - 4 * a
+    first = [w.astype(np.float32).astype(np.float64) for w in (far, near(f), near(1 - f))]
     return low[:, None] + [-1, 0, 1, 2], np.stack([*first, 1 - sum(first)], axis=1)
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from ....engine.error import MXNetError, compose
-from ....ndarray.ndarray import from_memory
 from ....ndarray import codec
+from ....ndarray.ndarray import from_memory
 from .. import recordio
 from ..dataset import Dataset, RecordFileDataset
 
