@@ -12,6 +12,7 @@ from . import (
     random,
 )  # noqa: F401  # noqa: F401
 from .arithmetic import *  # noqa: F403
+from .decode import imdecode  # noqa: F401
 from .function import Function  # noqa: F401
 from .interop import from_dlpack, from_numpy, to_dlpack_for_read, to_dlpack_for_write  # noqa: F401
 from .ndarray import NDArray  # noqa: F401
