@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import importlib
 
-from ..engine import lib, location
+from ..engine import location
 from ..engine.error import InvalidValue, MXNetError
 from ..symbol.graph import variable
 from .backward import TapeGraph, program_of, reachable, source
-from .ndarray import NDArray, check_nd, make, state
-from .tape import TapeNode, Variable, plan_node
+from .ndarray import NDArray, check_nd, state
+from .tape import TapeNode, Variable, plan_node, shadow
 
 # ---- scopes --------------------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ def with_entry(array: NDArray, entry) -> NDArray:
     """The array as it stood on the tape: the same memory with that tape entry."""
     if array._tape is entry:
         return array
-    seen = make(lib.pl_array_view(array._handle, 0), array._spec)
+    seen = shadow(array)
     seen._tape = entry
     return seen
 
