@@ -355,7 +355,13 @@ class RowSparseNDArray(BaseSparseNDArray):
         arrays."""
         from . import rows
 
-        copy_into(rows.total(self, pairs, add), self)
+        found = rows.total(self, pairs, add)
+        if found is None:
+            found = functions.zeros_like(self)
+        if found._spec is self._spec:
+            self._take(found)
+        else:
+            copy_into(found, self)
 
 
 def sparse_array(s, parts: list) -> BaseSparseNDArray:

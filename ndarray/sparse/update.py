@@ -1,5 +1,5 @@
 """Optimizer updates with row_sparse gradients: only the rows that the gradient has are touched, where
-MXNet is lazy; all of them, where it is not."""
+MXNet is lazy (states are stored as the weight is); all of them, where it is not."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def on_rows(name: str, attrs: dict, weight: NDArray, grad, *states: NDArray) -> 
 def on_all(name: str, attrs: dict, weight: NDArray, grad, *states: NDArray) -> NDArray:
     """Runs a dense update operator with the gradient made dense."""
     inputs = [x.tostype(DENSE) for x in (weight, grad, *states)]
-    attrs = {k: v for k, v in attrs.items() if k != "lazy_update"}
     made = invoke(lookup(name), inputs, attrs)
     given = (weight, grad, *states)
     for i in mutated_inputs(lookup(name), attrs, len(inputs)):
@@ -82,7 +81,12 @@ def update(*names: str):
         def run(attrs, weight, grad, *states):
             if grad.stype == "csr" or weight.stype == "csr":
                 raise InvalidType(f"{name}: weight and gradient must not be csr")
-            lazy = attrs.get("lazy_update", True) and grad.stype == "row_sparse"
+            lazy = (
+                attrs.get("lazy_update", True)
+                and grad.stype == "row_sparse"
+                and all(s.stype == weight.stype for s in states)
+                and (name != "ftrl_update" or weight.stype == "row_sparse")
+            )
             return (on_rows if lazy else on_all)(name, attrs, weight, grad, *states)
 
         return run
