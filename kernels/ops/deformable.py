@@ -10,7 +10,7 @@ from math import prod
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
-from ..shapes import must_be, float_dtype
+from ..shapes import float_dtype, must_be
 from .conv import add_columns, columns, geometry
 from .resize import images
 from .sampling import corners, first_order, gather, scatter, slopes

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform, values
-from ..shapes import must_be, float_dtype
+from ..shapes import float_dtype, must_be
 from .resize import images
 from .sampling import corners, first_order, gather, scatter, slopes
 

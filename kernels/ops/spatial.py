@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
-from ..shapes import must_be, float_dtype
+from ..shapes import float_dtype, must_be
 from .resize import images
 from .sampling import corners, first_order, gather, scatter, slopes
 
