@@ -277,6 +277,8 @@ class Operator:
         """Names of the inputs this call uses."""
         if self.variadic:
             n = n_given if n_given is not None else attrs[str(self.variadic_key)]
+            if self.input_names:
+                return tuple(self.input_names(**{**attrs, str(self.variadic_key): n}))
             return tuple(f"arg{i}" for i in range(n))
         return tuple(self.input_names(**attrs)) if self.input_names else self.inputs
 

@@ -134,6 +134,8 @@ def variable_attrs(op: Operator, extra: dict[str, str], input_name: str) -> dict
             attrs["__init__"] = INITIAL[input_name]
         elif (op.name, input_name) == ("LeakyReLU", "gamma"):
             attrs["__init__"] = '["Constant", {"value": 0.25}]'
+        elif (op.name, input_name) == ("UpSampling", "weight"):
+            attrs["__init__"] = '["bilinear", {}]'
     return attrs
 
 
