@@ -185,6 +185,10 @@ class Operator:
            such an operator run it eagerly.
     again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
+    run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address, Spec),
+           auxiliary inputs are written in place.
+    specialise: (attributes as text, subgraphs) -> the record of one use, where user code decides on
+           inputs and outputs.
     """
 
     name: str
@@ -196,6 +200,8 @@ class Operator:
     fill: Callable | None = None
     again: Callable | None = None
     eager: Callable | None = None
+    run: Callable | None = None
+    specialise: Callable | None = None
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Callable | None = None

@@ -203,6 +203,9 @@ def _node(entry: dict, nodes: list[Node], version: int, where: str) -> Node:
         op = lookup(op_name)
     except MXNetError as error:
         raise MXNetError(f"{where}: node {name!r}: {error}") from None
+    if op.specialise is not None:
+        given = {k: v for k, v in extra.items() if not attribute.is_user_key(k)}
+        op = op.specialise(given, entry.get("subgraphs"))
     if version < 905 and op.name in ("argmin", "argmax") and extra.get("axis") == "-1":
         del extra["axis"]
     try:
