@@ -15,7 +15,7 @@ from ..engine.error import MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.graph import Value, rewrite, topological
 from ..symbol.inference import typed_graph
-from ..symbol.passes.attention import attention
+from ..symbol.passes import before_gradient
 from ..symbol.program import lower
 from ..symbol.tiers import submit
 from . import autograd, functions
@@ -43,7 +43,7 @@ class GraphPlan:
         start = time.perf_counter()
         self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
         if tier and not entry.recompute:
-            self.outputs = attention(self.outputs)  # before residuals: it keeps less
+            self.outputs = before_gradient(self.outputs)
         self.tier, self.newer = tier, None
         self.n_out = len(self.outputs)
         self.kept, shadowed = entry.residuals(self.outputs, tier)

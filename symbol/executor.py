@@ -22,6 +22,7 @@ from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
+from .passes import before_gradient
 from .passes.gradient import FLOATING, gradient
 from .passes.recompute import replayed
 from .placement import Placement
@@ -80,6 +81,8 @@ class _Graph:
         self.wanted = [i for i, r in enumerate(self.requests) if r != "null"] if records else []
         self.kept: list[Value] = []
         if self.wanted:
+            if tier:
+                self.values = before_gradient(self.values)
             needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
             self.kept = [v for v in needed if v not in self.values]
         self.forward = self.lower(
