@@ -135,11 +135,13 @@ def _target(fullname: str) -> str | None:
     """The module of this package that mxnet.a.b means, or None."""
     first, *rest = fullname.split(".")[1:]
     name = ".".join([_PACKAGE, MODULES.get(first, first), *rest])
+    if name in sys.modules:
+        return name
     try:
         found = importlib.util.find_spec(name)
     except ImportError:
         found = None
-    if found is None and name not in sys.modules:
+    if found is None:
         namespace = _namespace(*name.rpartition(".")[::2])
         if namespace is None:
             return None
