@@ -7,7 +7,6 @@ import logging
 from collections.abc import Sequence
 
 from ..engine.error import InvalidValue
-from .io import DataDesc
 from .module.executor_group import DataParallelExecutorGroup as _Group
 from .module.slices import split_batch as _split_input_slice
 

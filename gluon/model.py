@@ -334,16 +334,17 @@ class FeedForward:
 
     def _epoch(self, epoch: int, data, logger):
         """The batches of an epoch: epoch_size of them, over the ends of the iterator, or all."""
-        count = 0
-        while True:
+        count, empty = 0, 0
+        while empty < 2:  # an iterator at its end, then one without batches
+            empty += 1
             for batch in data:
                 yield batch
-                count += 1
+                count, empty = count + 1, 0
                 if count == self.epoch_size:
                     return
             logger.info("Epoch[%d] Resetting Data Iterator", epoch)
             data.reset()
-            if self.epoch_size is None or not count:
+            if self.epoch_size is None:
                 return
 
     @staticmethod

@@ -84,4 +84,6 @@ def _text(values) -> str:
     values = [values] if isinstance(values, NDArray) else values
     if not isinstance(values, list) or not all(isinstance(v, NDArray) for v in values):
         raise InvalidType("Monitor: stat_func must return an NDArray or a list of them")
-    return "".join(f"{v.asscalar() if v.shape in ((1,), ()) else v.asnumpy()}\t" for v in values)
+    return "".join(
+        f"{str(v.asscalar() if v.shape in ((1,), ()) else v.asnumpy())}\t" for v in values
+    )

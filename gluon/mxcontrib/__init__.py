@@ -1,0 +1,1 @@
+"""mx.contrib: what MXNet kept beside its core."""
