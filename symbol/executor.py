@@ -20,9 +20,9 @@ from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
-from . import monitored
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
+from .monitored import run_backward, run_forward
 from .names import output_name, output_names
 from .passes.gradient import FLOATING, gradient
 from .passes.recompute import replayed
@@ -359,7 +359,7 @@ class Executor:
             location.capture() if back.program.can_fail else -1,
         )
         if self._monitor is not None and graph in self._monitored.values():
-            monitored.backward(graph.values, known, grads, graph.lower, self._ctx, self._monitor)
+            run_backward(graph.values, known, grads, graph.lower, self._ctx, self._monitor)
 
     def _head_grads(self, out_grads) -> list[NDArray | None]:
         if isinstance(out_grads, NDArray):
@@ -401,7 +401,7 @@ class Executor:
             self._monitored[self._train] = graph
         known = dict(zip(graph.given, arrays))
         place = graph.placement.of if graph.placement is not None else lambda node: self._ctx
-        monitored.forward(graph.values, known, place, self._monitor, self._monitor_all)
+        run_forward(graph.values, known, place, self._monitor, self._monitor_all)
         for v, target in zip(graph.values, self._result):
             copy_into(known[v], target)
         if records:

@@ -19,7 +19,7 @@ See = Callable[[str, NDArray], None]
 Known = dict[Value, NDArray]
 
 
-def forward(
+def run_forward(
     values: Sequence[Value], known: Known, device_of: Callable, see: See, inputs_too: bool
 ) -> None:
     """Computes every node below values on its device. known: arrays of the variables; those of all
@@ -41,7 +41,7 @@ def forward(
             see(output_name(Value(node, i)), outputs[i])
 
 
-def backward(
+def run_backward(
     values: Sequence[Value],
     known: Known,
     head_grads: Sequence[NDArray | None],
@@ -50,7 +50,7 @@ def backward(
     see: See,
 ) -> None:
     """Shows see("fc1_backward_output0", the gradient that node fc1 gives to its input 0), last
-    nodes first. known: arrays of all values, as forward leaves them."""
+    nodes first. known: arrays of all values, as run_forward leaves them."""
     apart, reads, arrays = _with_copies(values, known)
     heads = [
         (v, None if g is None else variable("dy", v.type), g)

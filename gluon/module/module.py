@@ -14,6 +14,7 @@ from .. import optimizer as opt
 from ..checkpoint import load_checkpoint
 from ..initializer import InitDesc, Uniform
 from ..io import DataDesc
+from ..kvstore import KVStore
 from ..kvstore.choose import choose_store
 from .base_module import (
     BaseModule,
@@ -219,6 +220,14 @@ class Module(BaseModule):
                         raise MissingParameter(f"{name} has neither a value nor an initializer")
         self.params_initialized, self._params_dirty = True, False
         self._exec_group.set_params(self._arg_params, self._aux_params, allow_extra=allow_extra)
+        self._tell_store(self._arg_params)
+
+    def _tell_store(self, arg_params) -> None:
+        """A store that updates the weights goes on from the values that were set."""
+        if self._update_on_kvstore and isinstance(self._kvstore, KVStore):
+            for name, value in arg_params.items():
+                if value.stype == "default" and name in self._kvstore:
+                    self._kvstore._set(name, value)
 
     def set_params(
         self, arg_params, aux_params, allow_missing=False, force_init=True, allow_extra=False
@@ -233,6 +242,7 @@ class Module(BaseModule):
             )
             return
         self._exec_group.set_params(arg_params, aux_params, allow_extra=allow_extra)
+        self._tell_store(arg_params or {})
         self._params_dirty = self.params_initialized = True
 
     def _sync_params_from_devices(self) -> None:
