@@ -24,6 +24,7 @@ from .module.base_module import as_list, descriptions
 from .module.update import fill_store as _initialize_kvstore
 from .module.update import update_here as _update_params
 from .module.update import update_on_store as _update_params_on_kvstore
+from .optimizer import get_updater
 
 __all__ = [
     "BatchEndParam",
@@ -33,6 +34,7 @@ __all__ = [
     "_initialize_kvstore",
     "_update_params",
     "_update_params_on_kvstore",
+    "get_updater",
     "load_checkpoint",
     "load_params",
     "save_checkpoint",
