@@ -12,17 +12,19 @@ import numpy as np
 
 from ..engine import Context, current_context, lib, location
 from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
-from ..kernels.plan import make_plan, mutated_inputs, scalars_of
+from ..kernels.plan import mutated_inputs
 from ..kernels.record import Type
 from ..kernels.spec import NUMPY_DTYPES, spec
 from ..ndarray.autograd import pause
 from ..ndarray.creation import array, zeros
-from ..ndarray.invoke import copy_into, run_all
+from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
 from .passes import before_gradient
+from .monitored import run_backward, run_forward
+from .names import output_name, output_names
 from .passes.gradient import FLOATING, gradient
 from .passes.recompute import replayed
 from .placement import Placement
@@ -30,24 +32,6 @@ from .program import Program, lower
 from .tiers import submit
 
 REQUESTS = ("null", "write", "add")
-
-
-def output_names(outputs: Sequence[Value]) -> list[str]:
-    """Names as list_outputs gives them."""
-    return [output_name(v) for v in outputs]
-
-
-def output_name(v: Value) -> str:
-    """The name of an output: fc_output, split_output0, bn_mean; a variable's own name."""
-    node = v.node
-    if node.op is None:
-        return node.name
-    names = node.op.output_names
-    if v.index < len(names):
-        return f"{node.name}_{names[v.index]}"
-    return f"{node.name}_output" + (
-        str(v.index) if node.n_outputs > 1 and node.n_visible > 1 else ""
-    )
 
 
 def variables_of(outputs: Sequence[Value]) -> tuple[list[Node], list[Node]]:
@@ -377,6 +361,8 @@ class Executor:
             [self.grad_arrays[i] for i in back.written],
             location.capture() if back.program.can_fail else -1,
         )
+        if self._monitor is not None and graph in self._monitored.values():
+            run_backward(graph.values, known, grads, graph.lower, self._ctx, self._monitor)
 
     def _head_grads(self, out_grads) -> list[NDArray | None]:
         if isinstance(out_grads, NDArray):
@@ -407,7 +393,7 @@ class Executor:
 
     def set_monitor_callback(self, callback: Callable | None, monitor_all: bool = False) -> None:
         """Calls callback(name, NDArray) for the outputs of every operator (monitor_all: its inputs
-        too) at forward."""
+        too) at forward, and for the gradients that it gives to its inputs at backward."""
         self._monitor, self._monitor_all = callback, monitor_all
 
     def _run_monitored(self, arrays: list[NDArray]):
@@ -416,29 +402,10 @@ class Executor:
         if graph is None:
             graph = _Graph(self, self._train, records, 0)
             self._monitored[self._train] = graph
-        values = graph.values
-        known = dict(zip(self._inputs(values), arrays))
-        for node in topological(values):
-            if node.op is None:
-                continue
-            inputs = [known[v] for v in node.inputs]
-            device = self._ctx
-            if graph.placement is not None:
-                device = graph.placement.of(node)
-                inputs = [a.as_in_context(device) for a in inputs]
-            if self._monitor_all:
-                names = node.op.names_in(node.attrs, len(inputs))
-                for name, v in zip(names, node.inputs):
-                    self._monitor(
-                        v.node.name if v.node.op is None else f"{node.name}_{name}", known[v]
-                    )
-            plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], device)
-            with pause(self._train):
-                outputs = run_all(plan, inputs, scalars_of(node.op, node.attrs))
-            known.update((Value(node, i), a) for i, a in enumerate(outputs))
-            for i in range(node.n_visible):
-                self._monitor(output_name(Value(node, i)), outputs[i])
-        for v, target in zip(values, self._result):
+        known = dict(zip(graph.given, arrays))
+        place = graph.placement.of if graph.placement is not None else lambda node: self._ctx
+        run_forward(graph.values, known, place, self._monitor, self._monitor_all)
+        for v, target in zip(graph.values, self._result):
             copy_into(known[v], target)
         if records:
             self._last = graph, known

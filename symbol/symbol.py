@@ -28,11 +28,12 @@ from .compose import (  # noqa: F401  (tracing is offered from here)
     tracing,
     twin,
 )
-from .executor import Executor, output_name, output_names, variables_of
+from .executor import Executor, variables_of
 from .graph import Node, Value, caller_line, rewrite, topological
 from .indexing import slice_of
 from .inference import Inference, infer_dtypes, is_known, typed_graph
 from .json import from_json, text_attrs, to_json, without_amp_cast
+from .names import output_name, output_names
 from .passes.gradient import gradient as gradient_pass
 
 
