@@ -16,7 +16,7 @@ from ...kernels.ops.resize import AREA, LANCZOS, LINEAR, NEAREST, resized, rule_
 from .options import option
 
 AUTO, RANDOM = 9, 10
-DRAWS = 64  # uniform numbers for one image
+DRAWS = 64  # uniform numbers for one image; few need more
 ATTEMPTS = 10
 HUES = 180  # OpenCV's hue in bytes counts half degrees
 ANY_SIZE = 1e10
@@ -37,16 +37,26 @@ class Draws:
 
     def __init__(self, uniform: np.ndarray):
         self._numbers = iter(uniform.tolist())
+        self._last = 0.5
+
+    def _next(self) -> float:
+        number = next(self._numbers, None)
+        if number is None:
+            more = np.random.default_rng(int(self._last * 2**53)).random(DRAWS)
+            self._numbers = iter(more.tolist())
+            number = next(self._numbers)
+        self._last = number
+        return number
 
     def uniform(self, low: float, high: float) -> float:
-        return low + (high - low) * next(self._numbers)
+        return low + (high - low) * self._next()
 
     def whole(self, low: int, high: int) -> int:
         """low, ..., high, equally likely."""
-        return min(high, low + int((high - low + 1) * next(self._numbers)))
+        return min(high, low + int((high - low + 1) * self._next()))
 
     def normal(self, deviation: float) -> float:
-        return NormalDist(0, deviation).inv_cdf(min(max(next(self._numbers), 1e-12), 1 - 1e-12))
+        return NormalDist(0, deviation).inv_cdf(min(max(self._next(), 1e-12), 1 - 1e-12))
 
 
 @dataclasses.dataclass
@@ -228,7 +238,7 @@ class Augmentation:
         if self.brightness > 0 or self.contrast > 0 or self.saturation > 0:
             image = self._jittered(image, draws)
         if self.random_h or self.random_s or self.random_l:
-            image = _shifted_hls(
+            image = shifted_hls(
                 image,
                 *(
                     int((draws.uniform(0, 1) + 4 * draws.uniform(0, 1)) / 5 * 2 * most - most)
@@ -314,7 +324,7 @@ def warp_bytes(image, matrix, shift, height, width, linear, fill) -> np.ndarray:
     return out
 
 
-def _shifted_hls(image, hue: int, lightness: int, saturation: int) -> np.ndarray:
+def shifted_hls(image, hue: int, lightness: int, saturation: int) -> np.ndarray:
     """Numbers added to hue (of 180), lightness and saturation (of 255), cut at the ends."""
     x = image.astype(np.float32) / 255
     high, low = x.max(axis=2), x.min(axis=2)

@@ -37,9 +37,7 @@ class Reading:
 
     path_imglist: str = option("", "list file (.lst) with other labels for the records' ids")
     path_imgrec: str = option("", "record file (.rec), or a folder of them")
-    path_imgidx: str = option(
-        "", "index file (.idx); without, the records are counted first"
-    )
+    path_imgidx: str = option("", "index file (.idx); without, the records are counted first")
     label_width: int = option(1, "numbers in a label")
     data_shape: tuple = option(REQUIRED, "(channels, height, width) of an image; 1 or 3 channels")
     batch_size: int = option(REQUIRED, "images in a batch")
@@ -88,11 +86,9 @@ class Reading:
 
 
 @dataclasses.dataclass
-class Normalisation:
-    """How bytes become numbers: ((x - mean) * contrast + illumination) * scale / std."""
+class Scaling:
+    """How bytes become numbers: (x - mean) * scale / std."""
 
-    mirror: bool = option(False, "mirror left and right")
-    rand_mirror: bool = option(False, "mirror left and right with probability 1/2")
     mean_img: str = option(
         "", "file of the mean image, an array (C, H, W) as nd.save writes it; made if it is missing"
     )
@@ -105,8 +101,6 @@ class Normalisation:
     std_b: float = option(1.0, "blue is divided by it")
     std_a: float = option(1.0, "accepted: images have no fourth channel")
     scale: float = option(1.0, "all values are multiplied by it")
-    max_random_contrast: float = option(0.0, "times a random factor in 1 +- v")
-    max_random_illumination: float = option(0.0, "plus a random number in +- v")
 
     mean_image: np.ndarray | None = dataclasses.field(default=None, init=False)
 
@@ -114,15 +108,31 @@ class Normalisation:
         if 0 in (self.std_r, self.std_g, self.std_b):
             raise InvalidValue(f"{where}: std_r, std_g and std_b must not be 0")
 
-    def place(self, image: np.ndarray, out: np.ndarray, mirror: bool, draws: Draws) -> None:
-        """Writes an image (H, W, C) into its place (C, H, W) of a batch."""
-        contrast = draws.uniform(1 - self.max_random_contrast, 1 + self.max_random_contrast)
-        light = draws.uniform(-self.max_random_illumination, self.max_random_illumination)
+    def place(self, image, out, mirror: bool, contrast: float = 1.0, light: float = 0.0) -> None:
+        """Writes ((x - mean) * contrast + light) * scale / std of an image (H, W, C) into its place
+        (C, H, W) of a batch."""
         stds = (self.std_r, self.std_g, self.std_b)
         means = (self.mean_r, self.mean_g, self.mean_b)
         factors = [contrast * self.scale / std for std in stds]
         shifts = [light * self.scale / std for std in stds]
         place_image(image, out, mirror, means, factors, shifts, self.mean_image)
+
+
+@dataclasses.dataclass
+class Normalisation(Scaling):
+    """How bytes become numbers: ((x - mean) * contrast + illumination) * scale / std."""
+
+    mirror: bool = option(False, "mirror left and right")
+    rand_mirror: bool = option(False, "mirror left and right with probability 1/2")
+    max_random_contrast: float = option(0.0, "times a random factor in 1 +- v")
+    max_random_illumination: float = option(0.0, "plus a random number in +- v")
+
+    def place_at_random(self, image: np.ndarray, out: np.ndarray, draws: Draws) -> None:
+        """Writes an image (H, W, C) into its place (C, H, W) of a batch."""
+        mirror = self.mirror or (self.rand_mirror and draws.uniform(0, 1) < 0.5)
+        contrast = draws.uniform(1 - self.max_random_contrast, 1 + self.max_random_contrast)
+        light = draws.uniform(-self.max_random_illumination, self.max_random_illumination)
+        self.place(image, out, mirror, contrast, light)
 
 
 PLAIN = Normalisation()
@@ -179,8 +189,8 @@ class _Batch:
 class BatchSource:
     """Batches of records made ahead by threads.
 
-    fill(number, image, label, draws) -> id: makes the image (C, H, W) and the flat label of a record
-    in their places of a batch, on any thread.
+    fill(number, image, label, draws) -> id: makes the image (C, H, W) and the flat label of a
+    record in their places of a batch, on any thread.
     """
 
     def __init__(self, reading: Reading, records: Records, label_shape, fill):
@@ -256,7 +266,7 @@ class BatchSource:
 # ---- images for classification -------------------------------------------------------------------
 
 
-def labels_of(path, width: int) -> dict[int, np.ndarray]:
+def labels_of(path) -> dict[int, np.ndarray]:
     """The labels of a list file (.lst) by record id."""
     found = {}
     with open(path) as lines:
@@ -279,15 +289,14 @@ class _Filler:
         self.augmentation, self.normalisation = augmentation, normalisation
 
     def __call__(self, number: int, image: np.ndarray, label: np.ndarray, draws: Draws) -> int:
-        reading, rules = self.reading, self.normalisation
+        reading = self.reading
         color = int(reading.data_shape[0] == 3)
         header, pixels, full_size = image_of(
             self.records[number], color, self.augmentation.resize, self.records.name(number)
         )
         self._put_label(header, label)
         part = self.augmentation.apply(pixels, reading.data_shape, draws, full_size)
-        mirror = rules.mirror or (rules.rand_mirror and draws.uniform(0, 1) < 0.5)
-        rules.place(part, image, mirror, draws)
+        self.normalisation.place_at_random(part, image, draws)
         return header.id
 
     def _put_label(self, header, label) -> None:
@@ -318,7 +327,7 @@ def _iterator(where, reading, augmentation, normalisation) -> MXDataIter:
         reading.path_imgrec, reading.path_imgidx, reading.num_parts, reading.part_index
     )
     width = reading.label_width
-    labels = labels_of(reading.path_imglist, width) if reading.path_imglist else None
+    labels = labels_of(reading.path_imglist) if reading.path_imglist else None
     if normalisation.mean_img:
         normalisation.mean_image = _mean_image(where, reading, augmentation, normalisation.mean_img)
     fill = _Filler(where, reading, augmentation, normalisation, records, labels)
@@ -326,17 +335,21 @@ def _iterator(where, reading, augmentation, normalisation) -> MXDataIter:
     return MXDataIter(source, reading.data_name, reading.label_name)
 
 
+def mean_image_in(where, path, shape) -> np.ndarray:
+    """The mean image of a file, (C, H, W) float32."""
+    found = serialization.load(path)
+    mean = (list(found.values()) if isinstance(found, dict) else found)[0]
+    if mean.shape != shape:
+        raise InvalidValue(
+            f"{where}: the mean image must have the shape {shape}, got {mean.shape}\n  at: {path}"
+        )
+    return np.ascontiguousarray(mean.asnumpy(), np.float32)
+
+
 def _mean_image(where, reading, augmentation, path) -> np.ndarray:
     """The mean image of a file; computed over all records and saved if there is none yet."""
     if Path(path).exists():
-        found = serialization.load(path)
-        mean = (list(found.values()) if isinstance(found, dict) else found)[0]
-        if mean.shape != reading.data_shape:
-            raise InvalidValue(
-                f"{where}: the mean image must have the shape {reading.data_shape}, got"
-                f" {mean.shape}\n  at: {path}"
-            )
-        return np.ascontiguousarray(mean.asnumpy(), np.float32)
+        return mean_image_in(where, path, reading.data_shape)
     plain = dataclasses.replace(
         reading, round_batch=False, shuffle=False, num_parts=1, part_index=0, dtype="float32"
     )

@@ -3,6 +3,7 @@
 from .array import NDArrayIter, _init_data  # noqa: F401
 from .csv import CSVIter
 from .desc import DataBatch, DataDesc, DataIter
+from .detection_record import ImageDetRecordIter
 from .image_record import (
     ImageRecordInt8Iter,
     ImageRecordIter,
@@ -19,6 +20,7 @@ __all__ = [
     "DataBatch",
     "DataDesc",
     "DataIter",
+    "ImageDetRecordIter",
     "ImageRecordInt8Iter",
     "ImageRecordIter",
     "ImageRecordIter_v1",
