@@ -80,6 +80,16 @@ def _jpeg_pixels(data, grey, reduce_to, strict):
     )
 
 
+def jpeg_size(data) -> tuple[int, int] | None:
+    """(height, width) of a JPEG, from its header; None for other bytes."""
+    if simplejpeg is None or bytes(data[:3]) != JPEG_START:
+        return None
+    try:
+        return simplejpeg.decode_jpeg_header(data)[:2]
+    except ValueError:
+        return None
+
+
 def read(path, color: int = 1) -> np.ndarray:
     """The image in a file as `decode` gives it. Raises MXNetError that names the file."""
     with open(os.fspath(path), "rb") as file:
