@@ -185,7 +185,7 @@ def _array(record: Record) -> NDArray:
     if not record.indices:
         return values
     # they stand above this module
-    arrays = importlib.import_module(".sparse.array", __package__)
+    arrays = importlib.import_module(".sparse.sparse_array", __package__)
     places = [from_memory(i, cpu(0)) for i in record.indices]
     make = arrays.row_sparse if len(places) == 1 else arrays.csr
     return make(record.shape, values, *places)

@@ -10,7 +10,7 @@ from ...kernels.record import REGISTRY
 from .. import arithmetic, functions
 from ..ndarray import NDArray  # noqa: F401
 from . import cast, elementwise, products, reduce, storage, update  # noqa: F401
-from .array import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, _elementwise  # noqa: F401
+from .sparse_array import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, _elementwise  # noqa: F401
 from .creation import array, csr_matrix, empty, row_sparse_array, zeros  # noqa: F401
 from .storage import StorageFallback  # noqa: F401
 

@@ -7,7 +7,7 @@ import numpy as np
 from ...kernels.record import lookup
 from ..invoke import invoke
 from ..ndarray import NDArray
-from . import array as arrays
+from . import sparse_array as arrays
 from .cast import cast
 from .storage import DENSE, gradient_of, kernel
 from .structure import gather, index_array, values_of, whole

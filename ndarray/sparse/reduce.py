@@ -8,7 +8,7 @@ from math import prod
 from ...kernels.record import lookup
 from ...kernels.shapes import many_axes
 from ..invoke import invoke
-from . import array as arrays
+from . import sparse_array as arrays
 from .storage import DENSE, kernel
 from .structure import keys_of, rows_of, scatter, values_of
 

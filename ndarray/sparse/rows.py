@@ -6,7 +6,7 @@ import numpy as np
 
 from ...kernels.record import lookup
 from ..invoke import invoke
-from . import array as arrays
+from . import sparse_array as arrays
 from .structure import index_array, keys_of, scatter, values_of, whole
 
 
