@@ -40,9 +40,7 @@ def _on_stored_rows(x, y):
     places = np.minimum(np.searchsorted(rows, columns), len(rows) - 1)
     stored = index_array(rows[places] == columns, y).astype(x._spec.dtype)
     data = invoke(lookup("elemwise_mul"), (x._parts[0], stored), {})
-    made = arrays.csr(
-        (x.shape[0], len(rows)), data, x._parts[1], index_array(places, y)
-    )
+    made = arrays.csr((x.shape[0], len(rows)), data, x._parts[1], index_array(places, y))
     return made, y._parts[0]
 
 
@@ -154,5 +152,3 @@ def _embedding_grad(F, dys, xs, ys, wanted, **attrs):
 
     data, weight = xs
     return [None, added_up(weight.shape, [(data, dys[0])]) if wanted[1] else None]
-
-

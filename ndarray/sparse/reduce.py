@@ -98,4 +98,3 @@ for _name in (
     "MAERegressionOutput",
 ):
     kernel(_name, rule=_dense)(made_dense(_name))
-

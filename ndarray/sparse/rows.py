@@ -28,9 +28,7 @@ def added_up(shape, pairs):
         values = invoke(lookup("Concat"), rows, {"dim": 0, "num_args": len(rows)})
     if len(keys) == len(places) and bool((np.diff(places) == 1).all()):
         return arrays.row_sparse(shape, values, index_array(keys, values))
-    return arrays.row_sparse(
-        shape, scatter(values, places, len(keys)), index_array(keys, values)
-    )
+    return arrays.row_sparse(shape, scatter(values, places, len(keys)), index_array(keys, values))
 
 
 def total(grad, pairs, add: bool):

@@ -23,7 +23,9 @@ def _dense_part(x, rows: np.ndarray):
     values, stored = x._parts[0], values_of(x._parts[1])
     if not len(stored):
         found = rows
-        x._take(arrays.row_sparse(x.shape, place(values, rows[:0], len(rows)), index_array(rows, x)))
+        x._take(
+            arrays.row_sparse(x.shape, place(values, rows[:0], len(rows)), index_array(rows, x))
+        )
     elif len(stored) != x.shape[0] and not np.isin(rows, stored, assume_unique=True).all():
         found = np.union1d(stored, rows)
         values = place(values, np.searchsorted(found, stored), len(found))
