@@ -3,6 +3,7 @@ arrays, and how the tape sees such calls."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -131,8 +132,17 @@ def _warn(name: str, stypes: list[str], out: str) -> None:
             f" inputs are made dense and the result is {out} (told once; MXNET_STORAGE_FALLBACK_LOG"
             "_VERBOSE=0: never)",
             StorageFallback,
-            stacklevel=6,
+            stacklevel=_to_user(),
         )
+
+
+def _to_user() -> int:
+    """How many frames above `_warn` the user's line is."""
+    root = __name__.partition(".")[0] + "."
+    frame, n = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(root):
+        frame, n = frame.f_back, n + 1
+    return n
 
 
 # ---- the tape ------------------------------------------------------------------------------------
