@@ -1,5 +1,5 @@
-"""Executors with sparse arrays: storage types of arguments and gradients, and a run node by node, with
-the tape for gradients."""
+"""Executors with sparse arrays: storage types of arguments and gradients, and a run node by node,
+with the tape for gradients."""
 
 from __future__ import annotations
 

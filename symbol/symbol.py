@@ -430,8 +430,8 @@ class Symbol:
         """An Executor on new arrays of zeros, whose shapes are inferred from the given ones:
         simple_bind(data=(2, 3)).
 
-        type_dict, stype_dict: dtypes and storage types by name. shared_exec: arrays of equal name, shape and dtype are taken from
-            it.
+        type_dict, stype_dict: dtypes and storage types by name. shared_exec: arrays of equal name,
+            shape and dtype are taken from it.
         Raises MXNetError where a shape stays unknown or does not fit.
         """
         return execution.simple_bind(

@@ -172,9 +172,7 @@ class NDArrayIter(DataIter):
             return array
         if array.stype == "csr":
             return functions.take(array, functions.array(self.idx, array.context, "int64"))
-        return functions.array(
-            np.take(array.asnumpy(), self.idx, axis=self._axis), array.context
-        )
+        return functions.array(np.take(array.asnumpy(), self.idx, axis=self._axis), array.context)
 
     def iter_next(self) -> bool:
         self.cursor += self.batch_size

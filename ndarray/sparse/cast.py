@@ -1,5 +1,5 @@
-"""cast_storage: dense, row_sparse and csr arrays into each other; and operators on some of an array's
-places: retain, slice, take, concat, getnnz, edge_id."""
+"""cast_storage: dense, row_sparse and csr arrays into each other; and operators on some of an
+array's places: retain, slice, take, concat, getnnz, edge_id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..invoke import invoke
 from ..ndarray import NDArray
 from . import sparse_array as arrays
 from .storage import DENSE, kernel
-from .structure import gather, index_array, keys_of, pointers, place, rows_of, values_of, whole
+from .structure import gather, index_array, keys_of, place, pointers, rows_of, values_of, whole
 
 
 def _nonzero(x: NDArray) -> np.ndarray:

@@ -13,9 +13,9 @@ from .structure import (
     gather,
     index_array,
     keys_of,
+    place,
     pointers,
     rows_of,
-    place,
     sorted_keys,
     values_of,
 )

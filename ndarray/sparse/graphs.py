@@ -1,5 +1,5 @@
-"""Graphs with sparse arrays: storage types of their values, and how to run them: node by node, through
-the operators as a user calls them."""
+"""Graphs with sparse arrays: storage types of their values, and how to run them: node by node,
+through the operators as a user calls them."""
 
 from __future__ import annotations
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-
 from ...kernels.record import lookup
 from ...kernels.shapes import many_axes
 from ..invoke import invoke

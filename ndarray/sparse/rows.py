@@ -1,4 +1,5 @@
-"""row_sparse gradients from what a dense backward program returns: row numbers, and rows to add up."""
+"""row_sparse gradients from what a dense backward program returns: row numbers, and rows to add
+up."""
 
 from __future__ import annotations
 

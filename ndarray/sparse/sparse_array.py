@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...engine import Context, wait
+from ...engine.base import NotSupportedForSparseNDArray
 from ...engine.error import (
     InvalidType,
     InvalidValue,
     MXNetError,
-    NotSupportedForSparseNDArray,
     compose,
 )
 from ...kernels.record import dtype_name, lookup

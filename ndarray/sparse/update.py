@@ -1,5 +1,5 @@
-"""Optimizer updates with row_sparse gradients: only the rows that the gradient has are touched, where
-MXNet is lazy (states are stored as the weight is); all of them, where it is not."""
+"""Optimizer updates with row_sparse gradients: only the rows that the gradient has are touched
+where MXNet is lazy (states are stored as the weight is), all of them where it is not."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def update(*names: str):
         return run
 
     for name in names:
-        kernel(name, rule=_rule, writes=True)(make(name))
+        kernel(name, rule=_rule)(make(name))
 
 
 update(

@@ -8,9 +8,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import nd
 from plait.ndarray.sparse import storage
 
