@@ -88,6 +88,7 @@ def _dot_grad(F, dys, xs, ys, wanted, transpose_a, transpose_b, forward_stype):
     (a, b), dy, da, db = xs, dys[0], None, None
     ta, tb = transpose_a, transpose_b
     if wanted[0]:
+        b = b.tostype(DENSE)
         da = F.dot(b, dy, tb, True) if ta else F.dot(dy, b, False, not tb)
     if wanted[1]:
         db = F.dot(dy, a, True, ta) if tb else F.dot(a, dy, not ta, False)

@@ -8,7 +8,7 @@ from ...kernels.record import lookup
 from ...kernels.shapes import many_axes
 from ..invoke import invoke
 from . import sparse_array as arrays
-from .storage import DENSE, kernel
+from .storage import DENSE, gradient_of, kernel
 from .structure import keys_of, rows_of, scatter, values_of
 
 
@@ -76,6 +76,14 @@ def _square_sum(attrs, x):
         found = invoke(lookup("sum"), (values,), {"axis": (1,), "keepdims": True})
         return arrays.row_sparse((x.shape[0], 1), found, x._parts[1])
     return _sum(x, values, axes, attrs["keepdims"])
+
+
+@gradient_of("_square_sum")
+def _square_sum_grad(F, dys, xs, ys, wanted, axis, keepdims, exclude):
+    x, axes = xs[0], _axes(xs[0], axis, exclude)
+    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    dy = F.reshape_to(dys[0].tostype(DENSE), shape=shape)
+    return [F.elemwise_mul(x, F.broadcast_to(dy, shape=x.shape)) * 2]
 
 
 def made_dense(name: str):
