@@ -37,18 +37,6 @@ class MissingMethod(MXNetError, NotImplementedError):
     """A method that the user's subclass must define."""
 
 
-class NotSupportedForSparseNDArray(MXNetError):
-    """A function that sparse arrays do not have."""
-
-    def __init__(self, function, alias, *args):
-        name = getattr(function, "__name__", str(function))
-        known = f' (namely operator "{alias}")' if alias else ""
-        super().__init__(
-            f"Function {name}{known} is not supported for SparseNDArray and only available in"
-            " NDArray.\n  fix: x.tostype('default')"
-        )
-
-
 class OutOfMemory(MXNetError, MemoryError):
     """More memory than there is; nothing was allocated, and work may go on."""
 

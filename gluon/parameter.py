@@ -383,17 +383,27 @@ class Parameter:
 
     def row_sparse_data(self, row_id) -> NDArray:
         """The rows at row_id (an array of numbers) of a row_sparse parameter, as a row_sparse array
-        on row_id's device. Gradients flow to the parameter. Raises MXNetError for dense ones."""
+        on row_id's device. Gradients flow to the parameter. Raises MXNetError for dense ones.
+
+        With a Trainer, whose store holds the weight, this is the parameter's own array, which then
+        has these rows and no others.
+        """
         self._must_be_sparse("row_sparse_data")
-        return functions._sparse_retain(self._data_on(row_id.context), row_id.reshape((-1,)))
+        return self._rows(self._data_on(row_id.context), row_id)
 
     def list_row_sparse_data(self, row_id) -> list[NDArray]:
         """The rows at row_id on every device; see row_sparse_data."""
         self._must_be_sparse("list_row_sparse_data")
         if self._data is None:
             raise self._not_initialized()
-        ids = row_id.reshape((-1,))
-        return [functions._sparse_retain(a, ids.as_in_context(a.context)) for a in self._data]
+        return [self._rows(a, row_id) for a in self._data]
+
+    def _rows(self, array: NDArray, row_id: NDArray) -> NDArray:
+        ids = row_id.reshape((-1,)).as_in_context(array.context)
+        if self._trainer is None:
+            return functions._sparse_retain(array, ids)
+        self._trainer._row_sparse_pull(self, array, ids)
+        return array
 
     def _must_be_sparse(self, method: str) -> None:
         if self._stype != "row_sparse":
@@ -520,6 +530,10 @@ class Parameter:
 
     def _reduce(self) -> NDArray:
         """The value on cpu; the mean over devices, so that statistics kept apart come together."""
+        if self._stype != "default" and self._trainer is not None:
+            data = functions.zeros(self._shape, cpu(), self.dtype, stype=self._stype)
+            self._trainer._row_sparse_pull(self, data, None, full_idx=True)
+            return data
         if len(self._data) == 1:
             return self._data[0].copyto(cpu())
         with autograd.pause():

@@ -102,7 +102,7 @@ def empty(shape, ctx=None, dtype=None, stype=None) -> NDArray:
     return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), _device(ctx)))
 
 
-def zeros(shape, ctx=None, dtype=None, out=None, stype=None, **_) -> NDArray:
+def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **_) -> NDArray:
     """Zeros of a shape. stype: storage type, default dense."""
     if stype not in (None, "default"):
         return _sparse("zeros", stype, shape, ctx, dtype)

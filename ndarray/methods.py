@@ -128,9 +128,11 @@ def copyto(self, other):
         target = other
         if target.shape != self.shape:
             raise InvalidValue(f"copyto: shapes must be equal, got {self.shape} and {target.shape}")
-        if lib.pl_array_shares(target._handle, self._handle) and lib.pl_array_data(
-            target._handle
-        ) == lib.pl_array_data(self._handle):
+        if (
+            target._spec.stype == "default"
+            and lib.pl_array_shares(target._handle, self._handle)
+            and lib.pl_array_data(target._handle) == lib.pl_array_data(self._handle)
+        ):
             return target
     else:
         raise InvalidType(

@@ -3,8 +3,8 @@
 A file is: magic, 0, number of arrays, the arrays, number of names (0 or as many), the names;
 little-endian. An array of version 2 (3: 0-d arrays) is: magic, storage type, shape, device, dtype,
 values. Version 1 has no storage type; version 0 has 32-bit dimensions and its number of dimensions
-where the others have a magic. A sparse array has the shape of its values before that of its own, and
-for each index array dtype and shape before the values and the indices after them (csr: indptr, then
+where the others have a magic. A sparse array has the shape of its values before its own, and for
+each index array dtype and shape before the values and the indices after them (csr: indptr, then
 columns).
 """
 
@@ -185,7 +185,7 @@ def _array(record: Record) -> NDArray:
     if not record.indices:
         return values
     # they stand above this module
-    arrays = importlib.import_module(".sparse.array", __package__)
+    arrays = importlib.import_module(".sparse.sparse_array", __package__)
     places = [from_memory(i, cpu(0)) for i in record.indices]
     make = arrays.row_sparse if len(places) == 1 else arrays.csr
     return make(record.shape, values, *places)

@@ -100,7 +100,6 @@ class SGD(_Descent):
             **numbers,
         )
 
-
     def _step_sparse(self, indices, weights, grads, states, wide):
         """Updates the weights that are sparse or have sparse gradients; returns the others."""
         dense: tuple[list, ...] = ([], [], [], [])

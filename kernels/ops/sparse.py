@@ -1,8 +1,8 @@
-"""What sparse arrays are computed with: dense operators on their parts, and the operators that MXNet
-has for sparse storage alone.
+"""What sparse arrays are computed with: operators on their dense parts, and those that MXNet has
+for sparse storage alone.
 
-Of the latter, the rules and kernels for sparse arrays stand in ndarray/sparse; here is what they mean
-for dense ones.
+Of the latter, the rules and kernels for sparse arrays stand in ndarray/sparse; here is what they
+mean for dense ones.
 """
 
 from __future__ import annotations

@@ -1,17 +1,23 @@
-"""nd.sparse: arrays in csr and row_sparse storage; the operators here are those of nd, which look at
-the storage of their inputs."""
+"""nd.sparse: arrays in csr and row_sparse storage; the operators here are those of nd, which look
+at the storage of their inputs."""
 
 from __future__ import annotations
 
 import sys
 
+from ...engine import Context, current_context  # noqa: F401
+from ...engine.base import (  # noqa: F401 - offered from here too, as MXNet does
+    NotSupportedForSparseNDArray,
+    c_array_buf,
+    check_call,
+)
 from ...engine.error import MissingName
 from ...kernels.record import REGISTRY
 from .. import arithmetic, functions
 from ..ndarray import NDArray  # noqa: F401
 from . import cast, elementwise, products, reduce, storage, update  # noqa: F401
-from .array import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, _elementwise  # noqa: F401
 from .creation import array, csr_matrix, empty, row_sparse_array, zeros  # noqa: F401
+from .sparse_array import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, _elementwise  # noqa: F401
 from .storage import StorageFallback  # noqa: F401
 
 

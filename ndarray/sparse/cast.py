@@ -1,5 +1,5 @@
-"""cast_storage: dense, row_sparse and csr arrays into each other; and operators on some of an array's
-places: retain, slice, take, concat, getnnz, edge_id."""
+"""cast_storage: dense, row_sparse and csr arrays into each other; and operators on some of an
+array's places: retain, slice, take, concat, getnnz, edge_id."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...kernels.record import lookup
 from ...kernels.spec import from_bfloat16
 from ..invoke import invoke
 from ..ndarray import NDArray
-from . import array as arrays
+from . import sparse_array as arrays
 from .storage import DENSE, kernel
-from .structure import gather, index_array, keys_of, pointers, rows_of, scatter, values_of, whole
+from .structure import gather, index_array, keys_of, place, pointers, rows_of, values_of, whole
 
 
 def _nonzero(x: NDArray) -> np.ndarray:
@@ -47,9 +47,9 @@ def to_dense(x) -> NDArray:
     if x.stype == "row_sparse" and len(at) == x.shape[0]:
         return values.copy()
     if x.stype == "row_sparse":
-        return scatter(values, at, x.shape[0])
+        return place(values, at, x.shape[0])
     n = x.shape[0] * x.shape[1]
-    return invoke(lookup("reshape_to"), (scatter(values, at, n),), {"shape": x.shape})
+    return invoke(lookup("reshape_to"), (place(values, at, n),), {"shape": x.shape})
 
 
 def cast(x: NDArray, stype: str) -> NDArray:
@@ -91,13 +91,13 @@ def of_rows(x, wanted: np.ndarray):
     values, rows = x._parts
     stored = values_of(rows)
     if not len(stored) or not len(wanted):
-        found = scatter(values, stored[:0], len(wanted)) if not len(stored) else gather(values, ())
+        found = place(values, stored[:0], len(wanted)) if not len(stored) else gather(values, ())
         return arrays.row_sparse(x.shape, found, index_array(wanted, x))
     places = np.minimum(np.searchsorted(stored, wanted), len(stored) - 1)
     present = stored[places] == wanted
     found = gather(values, places[present])
     if not present.all():
-        found = scatter(found, np.flatnonzero(present), len(wanted))
+        found = place(found, np.flatnonzero(present), len(wanted))
     return arrays.row_sparse(x.shape, found, index_array(wanted, x))
 
 

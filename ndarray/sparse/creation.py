@@ -11,8 +11,8 @@ from ...engine.error import InvalidType, InvalidValue, MXNetError
 from ...kernels.record import dtype_name
 from .. import creation as dense
 from ..ndarray import NDArray, from_memory
-from . import array as arrays
-from .array import BaseSparseNDArray, CSRNDArray, RowSparseNDArray
+from . import sparse_array as arrays
+from .sparse_array import BaseSparseNDArray, CSRNDArray, RowSparseNDArray
 from .structure import pointers, values_of
 
 

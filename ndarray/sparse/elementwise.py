@@ -7,15 +7,15 @@ import numpy as np
 from ...kernels.record import lookup
 from ..invoke import invoke
 from ..ndarray import NDArray
-from . import array as arrays
+from . import sparse_array as arrays
 from .storage import DENSE, kernel
 from .structure import (
     gather,
     index_array,
     keys_of,
+    place,
     pointers,
     rows_of,
-    scatter,
     sorted_keys,
     values_of,
 )
@@ -149,7 +149,7 @@ def united(op, a, b):
     if np.array_equal(ka, kb):
         return from_keys(a.stype, a.shape, ka, invoke(op, (va, vb), {}))
     keys = np.union1d(ka, kb)
-    va, vb = (scatter(v, np.searchsorted(keys, k), len(keys)) for k, v in ((ka, va), (kb, vb)))
+    va, vb = (place(v, np.searchsorted(keys, k), len(keys)) for k, v in ((ka, va), (kb, vb)))
     return from_keys(a.stype, a.shape, keys, invoke(op, (va, vb), {}))
 
 
@@ -268,6 +268,6 @@ def _add_n(attrs, *xs):
         dense = [x.tostype(DENSE) for x in xs]
         return invoke(lookup("add_n"), dense, {"num_args": len(dense)})
     keys = np.unique(np.concatenate([keys_of(x) for x in xs]))
-    parts = [scatter(x._parts[0], np.searchsorted(keys, keys_of(x)), len(keys)) for x in xs]
+    parts = [place(x._parts[0], np.searchsorted(keys, keys_of(x)), len(keys)) for x in xs]
     total = invoke(lookup("add_n"), parts, {"num_args": len(parts)})
     return from_keys("row_sparse", xs[0].shape, keys, total)

@@ -7,7 +7,7 @@ import numpy as np
 from ...kernels.record import lookup
 from ..invoke import invoke
 from ..ndarray import NDArray
-from . import array as arrays
+from . import sparse_array as arrays
 from .cast import cast
 from .storage import DENSE, gradient_of, kernel
 from .structure import gather, index_array, values_of, whole
@@ -40,9 +40,7 @@ def _on_stored_rows(x, y):
     places = np.minimum(np.searchsorted(rows, columns), len(rows) - 1)
     stored = index_array(rows[places] == columns, y).astype(x._spec.dtype)
     data = invoke(lookup("elemwise_mul"), (x._parts[0], stored), {})
-    made = arrays.csr(
-        (x.shape[0], len(rows)), data, x._parts[1], index_array(places, y)
-    )
+    made = arrays.csr((x.shape[0], len(rows)), data, x._parts[1], index_array(places, y))
     return made, y._parts[0]
 
 
@@ -90,6 +88,7 @@ def _dot_grad(F, dys, xs, ys, wanted, transpose_a, transpose_b, forward_stype):
     (a, b), dy, da, db = xs, dys[0], None, None
     ta, tb = transpose_a, transpose_b
     if wanted[0]:
+        b = b.tostype(DENSE)
         da = F.dot(b, dy, tb, True) if ta else F.dot(dy, b, False, not tb)
     if wanted[1]:
         db = F.dot(dy, a, True, ta) if tb else F.dot(a, dy, not ta, False)
@@ -154,5 +153,3 @@ def _embedding_grad(F, dys, xs, ys, wanted, **attrs):
 
     data, weight = xs
     return [None, added_up(weight.shape, [(data, dys[0])]) if wanted[1] else None]
-
-

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
-
 from ...kernels.record import lookup
 from ...kernels.shapes import many_axes
 from ..invoke import invoke
-from . import array as arrays
-from .storage import DENSE, kernel
+from . import sparse_array as arrays
+from .storage import DENSE, gradient_of, kernel
 from .structure import keys_of, rows_of, scatter, values_of
 
 
@@ -79,6 +78,14 @@ def _square_sum(attrs, x):
     return _sum(x, values, axes, attrs["keepdims"])
 
 
+@gradient_of("_square_sum")
+def _square_sum_grad(F, dys, xs, ys, wanted, axis, keepdims, exclude):
+    x, axes = xs[0], _axes(xs[0], axis, exclude)
+    shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    dy = F.reshape_to(dys[0].tostype(DENSE), shape=shape)
+    return [F.elemwise_mul(x, F.broadcast_to(dy, shape=x.shape)) * 2]
+
+
 def made_dense(name: str):
     """The kernel that makes every input dense: where MXNet has one, and no warning is due."""
     op = lookup(name)
@@ -98,4 +105,3 @@ for _name in (
     "MAERegressionOutput",
 ):
     kernel(_name, rule=_dense)(made_dense(_name))
-

@@ -1,4 +1,5 @@
-"""row_sparse gradients from what a dense backward program returns: row numbers, and rows to add up."""
+"""row_sparse gradients from what a dense backward program returns: row numbers, and rows to add
+up."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import numpy as np
 
 from ...kernels.record import lookup
 from ..invoke import invoke
-from . import array as arrays
+from . import sparse_array as arrays
 from .structure import index_array, keys_of, scatter, values_of, whole
 
 
@@ -28,9 +29,7 @@ def added_up(shape, pairs):
         values = invoke(lookup("Concat"), rows, {"dim": 0, "num_args": len(rows)})
     if len(keys) == len(places) and bool((np.diff(places) == 1).all()):
         return arrays.row_sparse(shape, values, index_array(keys, values))
-    return arrays.row_sparse(
-        shape, scatter(values, places, len(keys)), index_array(keys, values)
-    )
+    return arrays.row_sparse(shape, scatter(values, places, len(keys)), index_array(keys, values))
 
 
 def total(grad, pairs, add: bool):

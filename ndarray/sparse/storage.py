@@ -1,13 +1,15 @@
-"""Calls with sparse arrays: the table of what operators do with storage types, the fallback to dense
-arrays, and how the tape sees such calls."""
+"""Calls with sparse arrays: the table of what operators do with storage types, the fallback to
+dense arrays, and how the tape sees such calls."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...engine.error import OperatorError
+from ...engine.location import PACKAGE
 from ...engine.settings import get
 from ...kernels.plan import infer, make_plan, mutated_inputs, scalars_of
 from ...kernels.record import Operator
@@ -28,26 +30,24 @@ class Kernel(NamedTuple):
     """What an operator does with sparse inputs.
 
     rule: (storage types of the inputs, attributes) -> that of the output, or None: fallback.
-    run: (attributes, *inputs) -> the output. writes: it writes its mutated inputs itself. grad: like
-    a record's, used instead for calls with sparse inputs, with `wanted`: whose gradients are.
+    run: (attributes, *inputs) -> the output; it writes mutated inputs itself. grad: like a
+    record's, used instead for calls with sparse inputs, with `wanted`: whose gradients are.
     """
 
     rule: Callable
     run: Callable
-    writes: bool = False
     grad: Callable | None = None
 
 
 TABLE: dict[str, Kernel] = {}
-GRADS: dict[str, Callable] = {}
 
 
-def kernel(*names: str, rule: Callable, writes: bool = False):
+def kernel(*names: str, rule: Callable):
     """Registers what operators, by their own names, do with sparse inputs; see Kernel."""
 
     def add(run):
         for name in names:
-            TABLE[name] = Kernel(rule, run, writes)
+            TABLE[name] = Kernel(rule, run)
         return run
 
     return add
@@ -131,8 +131,16 @@ def _warn(name: str, stypes: list[str], out: str) -> None:
             f" inputs are made dense and the result is {out} (told once; MXNET_STORAGE_FALLBACK_LOG"
             "_VERBOSE=0: never)",
             StorageFallback,
-            stacklevel=6,
+            stacklevel=_to_user(),
         )
+
+
+def _to_user() -> int:
+    """How many frames above `_warn` the user's line is."""
+    frame, n = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE + "."):
+        frame, n = frame.f_back, n + 1
+    return n
 
 
 # ---- the tape ------------------------------------------------------------------------------------

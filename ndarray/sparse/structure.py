@@ -61,6 +61,16 @@ def gather(values: NDArray, at: np.ndarray) -> NDArray:
     return invoke(lookup("take"), (values, index_array(at, values)), {"mode": "clip"})
 
 
+def place(values: NDArray, at: np.ndarray, n: int) -> NDArray:
+    """Rows at different places among n rows of zeros."""
+    s = values._spec
+    attrs = {"shape": (n, *s.shape[1:]), "dtype": s.dtype}
+    zeros = invoke(lookup("_zeros"), (), attrs, None, s.device)
+    if not len(at):
+        return zeros
+    return invoke(lookup("_assign_rows"), (zeros, values, index_array(at, values)), {}, zeros)
+
+
 def scatter(values: NDArray, at: np.ndarray, n: int) -> NDArray:
     """Rows added up at places among n rows of zeros."""
     attrs = {"mode": "clip", "shape": (n, *values.shape[1:])}

@@ -1,5 +1,5 @@
-"""Optimizer updates with row_sparse gradients: only the rows that the gradient has are touched, where
-MXNet is lazy (states are stored as the weight is); all of them, where it is not."""
+"""Optimizer updates with row_sparse gradients: only the rows that the gradient has are touched
+where MXNet is lazy (states are stored as the weight is), all of them where it is not."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ...kernels.plan import mutated_inputs
 from ...kernels.record import lookup
 from ..invoke import copy_into, invoke
 from ..ndarray import NDArray
-from . import array as arrays
+from . import sparse_array as arrays
 from .storage import DENSE, kernel
-from .structure import gather, index_array, scatter, values_of
+from .structure import gather, index_array, place, values_of
 
 
 def _dense_part(x, rows: np.ndarray):
@@ -23,10 +23,12 @@ def _dense_part(x, rows: np.ndarray):
     values, stored = x._parts[0], values_of(x._parts[1])
     if not len(stored):
         found = rows
-        x._take(arrays.row_sparse(x.shape, scatter(values, rows[:0], len(rows)), index_array(rows, x)))
+        x._take(
+            arrays.row_sparse(x.shape, place(values, rows[:0], len(rows)), index_array(rows, x))
+        )
     elif len(stored) != x.shape[0] and not np.isin(rows, stored, assume_unique=True).all():
         found = np.union1d(stored, rows)
-        values = scatter(values, np.searchsorted(found, stored), len(found))
+        values = place(values, np.searchsorted(found, stored), len(found))
         x._take(arrays.row_sparse(x.shape, values, index_array(found, x)))
     else:
         found = stored
@@ -92,7 +94,7 @@ def update(*names: str):
         return run
 
     for name in names:
-        kernel(name, rule=_rule, writes=True)(make(name))
+        kernel(name, rule=_rule)(make(name))
 
 
 update(

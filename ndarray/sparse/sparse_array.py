@@ -6,11 +6,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...engine import Context, wait
+from ...engine.base import NotSupportedForSparseNDArray
 from ...engine.error import (
     InvalidType,
     InvalidValue,
     MXNetError,
-    NotSupportedForSparseNDArray,
     compose,
 )
 from ...kernels.record import dtype_name, lookup
@@ -196,16 +196,16 @@ class BaseSparseNDArray(NDArray):
         return _elementwise("elemwise_div", divide, self, other)
 
     def __radd__(self, other):
-        return _elementwise("elemwise_add", add, other, self)
+        return add(other, self)
 
     def __rsub__(self, other):
-        return _elementwise("elemwise_sub", subtract, other, self)
+        return subtract(other, self)
 
     def __rmul__(self, other):
-        return _elementwise("elemwise_mul", multiply, other, self)
+        return multiply(other, self)
 
     def __rtruediv__(self, other):
-        return _elementwise("elemwise_div", divide, other, self)
+        return divide(other, self)
 
     __div__, __rdiv__ = __truediv__, __rtruediv__
 
