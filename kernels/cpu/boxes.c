@@ -84,8 +84,8 @@ static void rivals_set(rivals *r, int64_t i, corners b, float area, float class)
 }
 
 /* Drops every box that a better one of its class (force: of any) overlaps by more than `threshold`, or by `threshold`
- * where `reach` is 1. */
-static void suppress(const rivals *r, int64_t n, float threshold, int force, int reach)
+ * where `reach` is 1. extra: 1 where sides count pixels. */
+static void suppress(const rivals *r, int64_t n, float threshold, int force, int reach, float extra)
 {
     for (int64_t i = 0; i < n; i++) {
         if (!r->keep[i])
@@ -93,7 +93,7 @@ static void suppress(const rivals *r, int64_t n, float threshold, int force, int
         float x1 = r->x1[i], y1 = r->y1[i], x2 = r->x2[i], y2 = r->y2[i], area = r->area[i], class = r->class[i];
         for (int64_t j = i + 1; j < n; j++) {
             float w = smaller(x2, r->x2[j]) - larger(x1, r->x1[j]), h = smaller(y2, r->y2[j]) - larger(y1, r->y1[j]);
-            w = larger(w, 0), h = larger(h, 0);
+            w = larger(w + extra, 0), h = larger(h + extra, 0);
             float common = w * h, share = common / (area + r->area[j] - common);
             int loses = (share > threshold) | (reach & (share == threshold));
             r->keep[j] &= ~(loses & (force | (r->class[j] == class)));
@@ -139,7 +139,7 @@ static int nms(const plk_box_nms *p, const float *x, float *y, int32_t *index)
         float area = p->in_center ? (box[2] < 0 || box[3] < 0 ? 0 : box[2] * box[3]) : area_of(b);
         rivals_set(&r, i, b, area, p->id < 0 ? 0 : row[p->id]);
     }
-    suppress(&r, n, p->overlap, p->force || p->id < 0, 0);
+    suppress(&r, n, p->overlap, p->force || p->id < 0, 0, 0);
     for (int64_t i = 0; i < n; i++)
         if (r.keep[i]) {
             const float *row = x + all[i].at * p->width;
@@ -407,7 +407,7 @@ static int detect(const plk_multibox_detection *p, const float *prob, const floa
             rivals_set(&r, i, b, area_of(b), row[0]);
             memcpy(y + i * 6, row, sizeof *y * 6);
         }
-        suppress(&r, kept, p->nms, p->force, 1);
+        suppress(&r, kept, p->nms, p->force, 1, 0);
         for (int64_t i = 0; i < n; i++)
             if (i >= kept || !r.keep[i])
                 y[i * 6] = -1;
@@ -435,5 +435,93 @@ PLK_KERNEL(plk_multibox_detection_run)
         if (failed)
             status = failed;
     }
+    return status;
+}
+
+/* ---- proposals of Faster R-CNN --------------------------------------------------------------------------------- */
+
+static float in_image(float v, float last) { return larger(smaller(v, last), 0); }
+
+/* Anchor k of a pixel moved by its prediction, within the image; `by` is the distance between its four numbers. */
+static corners moved(const plk_proposal *p, corners a, const float *by, int64_t step, float width, float height)
+{
+    corners b;
+    if (p->iou_loss) {
+        b = (corners){a.x1 + by[0], a.y1 + by[step], a.x2 + by[2 * step], a.y2 + by[3 * step]};
+    } else {
+        float w = a.x2 - a.x1 + 1, h = a.y2 - a.y1 + 1;
+        float x = a.x1 + 0.5f * (w - 1) + by[0] * w, y = a.y1 + 0.5f * (h - 1) + by[step] * h;
+        float half_w = 0.5f * (expf(by[2 * step]) * w - 1), half_h = 0.5f * (expf(by[3 * step]) * h - 1);
+        b = (corners){x - half_w, y - half_h, x + half_w, y + half_h};
+    }
+    return (corners){in_image(b.x1, width - 1), in_image(b.y1, height - 1), in_image(b.x2, width - 1),
+                     in_image(b.y2, height - 1)};
+}
+
+/* One image: scores (anchors, h, w), deltas (anchors, 4, h, w); rows (post, 5) and their scores (post). */
+static int propose(const plk_proposal *p, int64_t image, const float *scores, const float *deltas, const float *info,
+                   float *rows, float *out_scores)
+{
+    int64_t area = p->height * p->width, total = p->n_anchors * area, n = 0, kept = 0;
+    float height = info[0], width = info[1], least = p->min_size * info[2];
+    candidate *all = malloc((sizeof *all + sizeof(corners)) * (size_t)(total + 1));
+    corners *boxes = (corners *)(all + total);
+    rivals r;
+    if (!rivals_new(&r, total) || !all) {
+        free(all);
+        free(r.x1);
+        return pl_fail(PL_ENOMEM, "out of memory for Proposal");
+    }
+    for (int64_t i = 0; i < area; i++)
+        for (int64_t k = 0; k < p->n_anchors; k++, n++) {
+            const float *a = p->anchors + k * 4;
+            float x = (float)(i % p->width * p->stride), y = (float)(i / p->width * p->stride);
+            corners b = moved(p, (corners){a[0] + x, a[1] + y, a[2] + x, a[3] + y}, deltas + k * 4 * area + i, area, width,
+                              height);
+            float score = scores[k * area + i];
+            if ((float)(i / p->width) >= truncf(height / p->stride) || (float)(i % p->width) >= truncf(width / p->stride))
+                score = -1;
+            if (b.x2 - b.x1 + 1 < least || b.y2 - b.y1 + 1 < least) {
+                b = (corners){b.x1 - least / 2, b.y1 - least / 2, b.x2 + least / 2, b.y2 + least / 2};
+                score = -1;
+            }
+            boxes[n] = b;
+            all[n] = (candidate){score == score ? score : -INFINITY, (int32_t)n};
+        }
+    qsort(all, (size_t)n, sizeof *all, by_score);
+    if (p->pre > 0 && n > p->pre)
+        n = p->pre;
+    for (int64_t i = 0; i < n; i++) {
+        corners b = boxes[all[i].at];
+        float w = b.x2 - b.x1 + 1, h = b.y2 - b.y1 + 1;
+        rivals_set(&r, i, b, w < 0 || h < 0 ? 0 : w * h, 0);
+    }
+    suppress(&r, n, p->threshold, 1, 0, 1);
+    for (int64_t i = 0; i < n && kept < p->post; i++)
+        if (r.keep[i]) {
+            float *row = rows + kept * 5;
+            row[0] = (float)image, row[1] = r.x1[i], row[2] = r.y1[i], row[3] = r.x2[i], row[4] = r.y2[i];
+            out_scores[kept++] = all[i].score;
+        }
+    for (int64_t i = kept; i < p->post; i++) {                 /* too few are repeated */
+        memcpy(rows + i * 5, rows + i % kept * 5, sizeof *rows * 5);
+        out_scores[i] = out_scores[i % kept];
+    }
+    free(all);
+    free(r.x1);
+    return PL_OK;
+}
+
+/* bufs: cls_prob (n, 2 anchors, h, w), bbox_pred (n, 4 anchors, h, w), im_info (n, 3), rows (n, post, 5), scores (n, post) */
+PLK_KERNEL(plk_proposal_run)
+{
+    const plk_proposal *p = params;
+    int64_t size = p->n_anchors * p->height * p->width;
+    int status = PL_OK;
+    (void)scalars;
+    for (int64_t i = 0; i < p->n_images && !status; i++)
+        status = propose(p, i, (const float *)bufs[0] + (2 * i + 1) * size, (const float *)bufs[1] + i * 4 * size,
+                         (const float *)bufs[2] + i * 3, (float *)bufs[3] + i * p->post * 5,
+                         (float *)bufs[4] + i * p->post);
     return status;
 }

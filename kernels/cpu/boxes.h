@@ -19,5 +19,11 @@ typedef struct {
     int32_t clip, force;
     float threshold, nms, variances[4];
 } plk_multibox_detection;
+enum { PLK_MAX_ANCHORS = 64 };
+typedef struct {
+    int64_t n_images, n_anchors, height, width, stride, pre, post;   /* pre: at most so many boxes, <= 0: all */
+    int32_t iou_loss;
+    float threshold, min_size, anchors[4 * PLK_MAX_ANCHORS];
+} plk_proposal;
 /* cffi stops reading here */
 #endif

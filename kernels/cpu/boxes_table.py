@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
+
+from ...engine import lib
 from ..native import Native, native
+from ..ops.proposal import base_anchors
 from .layout import cost
 
 
@@ -112,4 +116,32 @@ def detection_entry(op, ins, outs, attrs):
         "plk_multibox_detection_run",
         ("plk_multibox_detection", fields),
         cost(*ins, *outs, steps=_sort_cost(batch, n)),
+    )
+
+
+@native("_contrib_Proposal", "_contrib_MultiProposal")
+def proposal_entry(op, ins, outs, attrs):
+    n, channels, h, w = ins[0].shape
+    n_anchors = channels // 2
+    total = n_anchors * h * w
+    if not _float32(ins) or n_anchors > lib.PLK_MAX_ANCHORS or total > 1 << 30:
+        return None
+    anchors = base_anchors(
+        np, attrs["feature_stride"], attrs["scales"], attrs["ratios"], np.float32
+    )
+    fields = {
+        "n_images": n,
+        "n_anchors": n_anchors,
+        "height": h,
+        "width": w,
+        "stride": attrs["feature_stride"],
+        "pre": attrs["rpn_pre_nms_top_n"],
+        "post": attrs["rpn_post_nms_top_n"],
+        "iou_loss": attrs["iou_loss"],
+        "threshold": attrs["threshold"],
+        "min_size": attrs["rpn_min_size"],
+        "anchors": anchors.reshape(-1).tolist(),
+    }
+    return Native(
+        "plk_proposal_run", ("plk_proposal", fields), cost(*ins, *outs, steps=_sort_cost(n, total))
     )

@@ -241,7 +241,8 @@ def _nms_back_infer(ins):
 
 def _nms_back_ref(xp, dy, index):
     n, width = dy.shape[-2:]
-    flat, rows = dy.reshape(-1, n, width), index.reshape(-1, n).astype("int64")
+    batch = prod(dy.shape[:-2])
+    flat, rows = dy.reshape(batch, n, width), index.reshape(batch, n).astype("int64")
     dx = xp.zeros(flat.shape, dy.dtype)
     b, i = xp.nonzero((rows >= 0) & (rows < n))
     dx[b, rows[b, i]] = flat[b, i]

@@ -393,7 +393,8 @@ def _pool_ref(xp, data, rois, *, pooled_size, spatial_scale):
             for j in range(pooled_size[1]):
                 part = data[image, :, top[i] : bottom[i], left[j] : right[j]]
                 if part.shape[1] and part.shape[2]:
-                    best = part.reshape(channels, -1).argmax(axis=1)
+                    flat = part.reshape(channels, -1)
+                    best = xp.where(xp.isnan(flat), -xp.inf, flat).argmax(axis=1)
                     down, across = best // part.shape[2], best % part.shape[2]
                     index[r, :, i, j] = (top[i] + down) * width + left[j] + across
                     y[r, :, i, j] = part[xp.arange(channels), down, across]
