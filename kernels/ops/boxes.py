@@ -223,8 +223,8 @@ operator(
         sample(uniform((4, 6), 0, 1), force_suppress=True, id_index=0, valid_thresh=0.3),
     ),
     doc=(
-        "Non-maximum suppression of data (..., boxes, width): each row has a score at score_index, a"
-        " box from coord_start on and, unless id_index is -1, a class. Rows with scores above"
+        "Non-maximum suppression of data (..., boxes, width): each row has a score at score_index,"
+        " a box from coord_start on and, unless id_index is -1, a class. Rows with scores above"
         " valid_thresh and of other classes than background_id are taken by falling score, the"
         " topk best of them; a row goes when its overlap with a better one of its class (of any"
         " class: force_suppress) is above overlap_thresh. What stays comes first, other rows are"
@@ -241,7 +241,8 @@ def _nms_back_infer(ins):
 
 def _nms_back_ref(xp, dy, index):
     n, width = dy.shape[-2:]
-    flat, rows = dy.reshape(-1, n, width), index.reshape(-1, n).astype("int64")
+    batch = prod(dy.shape[:-2])
+    flat, rows = dy.reshape(batch, n, width), index.reshape(batch, n).astype("int64")
     dx = xp.zeros(flat.shape, dy.dtype)
     b, i = xp.nonzero((rows >= 0) & (rows < n))
     dx[b, rows[b, i]] = flat[b, i]
@@ -315,10 +316,10 @@ operator(
         ),
     ),
     doc=(
-        "Training targets of boxes: for anchors (B, N, 4) matched with refs (B, M, 4) by matches (B,"
-        " N), both corner boxes, the offsets of the centres in anchor sizes and the logarithms of"
-        " the sizes' ratios, less means (4,) and over stds (4,); and a mask, 1 where samples (B, N)"
-        " is 1. Both are (B, N, 4) and 0 elsewhere."
+        "Training targets of boxes: for anchors (B, N, 4) matched with refs (B, M, 4) by matches"
+        " (B, N), both corner boxes, the offsets of the centres in anchor sizes and the logarithms"
+        " of the sizes' ratios, less means (4,) and over stds (4,); and a mask, 1 where samples (B,"
+        " N) is 1. Both are (B, N, 4) and 0 elsewhere."
     ),
 )
 
@@ -357,8 +358,9 @@ operator(
         sample((1, 3, 4), _BOXES, clip=0.3, format="corner"),
     ),
     doc=(
-        "The inverse of box_encode: predictions (B, N, 4), times std0 to std3, around anchors (1, N,"
-        " 4) in `format`, as corner boxes. clip, where positive, bounds the logarithm of the sizes."
+        "The inverse of box_encode: predictions (B, N, 4), times std0 to std3, around anchors (1,"
+        " N, 4) in `format`, as corner boxes. clip, where positive, bounds the logarithm of"
+        " the sizes."
     ),
 )
 
@@ -416,8 +418,8 @@ operator(
         sample(uniform((2, 3, 4), 0, 1), threshold=0.8, is_ascend=True, topk=1),
     ),
     doc=(
-        "Pairs rows and columns of data (..., rows, columns), the best score first, while scores are"
-        " above (is_ascend: below) threshold: the column of each row and the row of each column, -1"
-        " for none. topk: at most topk + 1 pairs, as in MXNet."
+        "Pairs rows and columns of data (..., rows, columns), the best score first, while scores"
+        " are above (is_ascend: below) threshold: the column of each row and the row of each"
+        " column, -1 for none. topk: at most topk + 1 pairs, as in MXNet."
     ),
 )

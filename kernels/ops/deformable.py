@@ -394,9 +394,9 @@ _conv_record(
     "_contrib_DeformableConvolution",
     False,
     (),
-    "Convolution of data (N, C, H, W) whose windows' elements are read at places moved by offset (N,"
-    " 2 num_deformable_group taps, H', W'), y before x in pixels, by interpolation. weight and bias"
-    " as in Convolution. Source: Dai et al. 2017, arXiv:1703.06211.",
+    "Convolution of data (N, C, H, W) whose windows' elements are read at places moved by offset"
+    " (N, 2 num_deformable_group taps, H', W'), y before x in pixels, by interpolation. weight and"
+    " bias as in Convolution. Source: Dai et al. 2017, arXiv:1703.06211.",
     (
         sample((2, 2, 4, 5), (2, 8, 3, 4), (3, 2, 2, 2), (3,), kernel=(2, 2), num_filter=3),
         sample(

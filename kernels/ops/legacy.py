@@ -87,8 +87,9 @@ _relative(
 _relative(
     "_contrib_SyncBatchNorm",
     (*(Param(*p) for p in _STATS), Param("ndev", "int", 1), Param("key", "str")),
-    "BatchNorm over axis 1. Every device takes the statistics of its own part of the batch, whatever"
-    " ndev says; key is kept for MXNet's graphs. Source: Zhang et al. 2018, arXiv:1803.08904.",
+    "BatchNorm over axis 1. Every device takes the statistics of its own part of the batch,"
+    " whatever ndev says; key is kept for MXNet's graphs. Source: Zhang et al. 2018,"
+    " arXiv:1803.08904.",
     shows_var=True,
     key="sample",
 )
@@ -194,8 +195,8 @@ operator(
         sample((1, 2, 3, 4), pool_type="sum", global_pool=True),
     ),
     doc=(
-        "The older Pooling in two dimensions: padding counts as zeros, in maxima too, and avg always"
-        " divides by the kernel's size."
+        "The older Pooling in two dimensions: padding counts as zeros, in maxima too, and avg"
+        " always divides by the kernel's size."
     ),
 )
 

@@ -76,10 +76,10 @@ operator(
         sample((1, 2, 3, 2), sizes=(0.4,), steps=(0.3, 0.2), offsets=(0.1, 0.9), clip=True),
     ),
     doc=(
-        "Anchor boxes (1, H W (sizes + ratios - 1), 4) around the pixels of data (N, C, H, W): every"
-        " size with the first ratio (width over height), and the first size with the other ratios."
-        " steps and offsets (y, x): the distance of the centres, and where in a step they lie; clip"
-        " cuts boxes at the image."
+        "Anchor boxes (1, H W (sizes + ratios - 1), 4) around the pixels of data (N, C, H, W):"
+        " every size with the first ratio (width over height), and the first size with the other"
+        " ratios. steps and offsets (y, x): the distance of the centres, and where in a step they"
+        " lie; clip cuts boxes at the image."
     ),
 )
 
@@ -342,9 +342,10 @@ operator(
     ),
     doc=(
         "Detections (B, N, 6: class, score, x1, y1, x2, y2) from class probabilities cls_prob (B,"
-        " classes, N), where class 0 is background and is not counted, and offsets loc_pred (B, 4 N)"
-        " from anchor boxes (1, N, 4). Anchors of which no class reaches threshold are dropped; the"
-        " others come by falling score, with class -1 where a better box of the class overlaps them"
-        " by nms_threshold or more, or beyond the nms_topk best. Rows without a detection are -1."
+        " classes, N), where class 0 is background and is not counted, and offsets loc_pred (B, 4"
+        " N) from anchor boxes (1, N, 4). Anchors of which no class reaches threshold are dropped;"
+        " the others come by falling score, with class -1 where a better box of the class overlaps"
+        " them by nms_threshold or more, or beyond the nms_topk best. Rows without a detection"
+        " are -1."
     ),
 )

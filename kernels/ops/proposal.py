@@ -15,7 +15,7 @@ from .boxes import descending, suppress
 from .resize import images
 
 
-def _anchors(xp, stride, scales, ratios, dtype):
+def base_anchors(xp, stride, scales, ratios, dtype):
     """(ratios * scales, 4) around the first pixel, in whole pixels."""
     centre = 0.5 * (stride - 1)
     boxes = []
@@ -102,7 +102,7 @@ def _image_proposals(xp, scores, deltas, info, anchors, attrs):
 
 def _proposals(xp, cls_prob, bbox_pred, im_info, **attrs):
     n, post = cls_prob.shape[0], attrs["rpn_post_nms_top_n"]
-    anchors = _anchors(
+    anchors = base_anchors(
         xp, attrs["feature_stride"], attrs["scales"], attrs["ratios"], cls_prob.dtype
     )
     out = xp.zeros((n, post, 5), cls_prob.dtype)

@@ -1,7 +1,7 @@
 """Regions of interest: ROIPooling, ROIAlign, RROIAlign, PSROIPooling, DeformablePSROIPooling.
 
-ROIAlign and PSROIPooling average over a region along each axis apart, so that region r of image b is
-rows_r @ data[b] @ columns_r.T with a few weights in each row: `Band`s.
+ROIAlign and PSROIPooling average over a region along each axis apart, so that region r of image b
+is rows_r @ data[b] @ columns_r.T with a few weights in each row: `Band`s.
 """
 
 from __future__ import annotations
@@ -313,9 +313,9 @@ operator(
         sample((2, 4, 5, 4), _ROIS, spatial_scale=0.5, output_dim=1, pooled_size=3, group_size=2),
     ),
     doc=(
-        "data (N, output_dim group_size^2, H, W) averaged over the bins of regions rois (R, 5), each"
-        " bin in its own channel: output (R, output_dim, pooled_size, pooled_size). Source: Dai et"
-        " al. 2016, arXiv:1605.06409."
+        "data (N, output_dim group_size^2, H, W) averaged over the bins of regions rois (R, 5),"
+        " each bin in its own channel: output (R, output_dim, pooled_size, pooled_size). Source:"
+        " Dai et al. 2016, arXiv:1605.06409."
     ),
 )
 
@@ -393,7 +393,8 @@ def _pool_ref(xp, data, rois, *, pooled_size, spatial_scale):
             for j in range(pooled_size[1]):
                 part = data[image, :, top[i] : bottom[i], left[j] : right[j]]
                 if part.shape[1] and part.shape[2]:
-                    best = part.reshape(channels, -1).argmax(axis=1)
+                    flat = part.reshape(channels, -1)
+                    best = xp.where(xp.isnan(flat), -xp.inf, flat).argmax(axis=1)
                     down, across = best // part.shape[2], best % part.shape[2]
                     index[r, :, i, j] = (top[i] + down) * width + left[j] + across
                     y[r, :, i, j] = part[xp.arange(channels), down, across]
@@ -555,8 +556,8 @@ operator(
         sample((2, 2, 5, 4), _TURNED, pooled_size=(2, 2), spatial_scale=0.7, sampling_ratio=2),
     ),
     doc=(
-        "ROIAlign of turned regions: rois (R, 6) of (image, centre x, centre y, width, height, angle"
-        " in degrees). Source: Ma et al. 2018, arXiv:1703.01086."
+        "ROIAlign of turned regions: rois (R, 6) of (image, centre x, centre y, width, height,"
+        " angle in degrees). Source: Ma et al. 2018, arXiv:1703.01086."
     ),
 )
 

@@ -1,7 +1,7 @@
 """Bilinear sampling at given places, which spatial, ROI and deformable operators share.
 
-A sampler reads P places of planes (B, C, H, W): place p lies in planes[batch[p]] at (y[p], x[p]), in
-pixels. What it gives is linear in the planes; `Corners` holds its weights and their derivatives.
+A sampler reads P places of planes (B, C, H, W): place p lies in planes[batch[p]] at (y[p], x[p]),
+in pixels. What it gives is linear in the planes; `Corners` holds its weights and their derivatives.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Corners(NamedTuple):
 
 
 def corners(xp, y, x, height, width, inside=None, clamp=False) -> Corners:
-    """inside: places that count, (P,) bool; others are 0. clamp: places beyond a border are moved to
-    it; otherwise pixels outside are 0."""
+    """inside: places that count, (P,) bool; others are 0. clamp: places beyond a border are moved
+    to it; otherwise pixels outside are 0."""
     inside = xp.isfinite(y) & xp.isfinite(x) if inside is None else inside
     y, x = xp.where(inside, y, 0), xp.where(inside, x, 0)
     if clamp:
