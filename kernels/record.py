@@ -177,6 +177,9 @@ class Operator:
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
     run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address, Spec),
            auxiliary inputs are written in place.
+    native: (ins, outs, attrs) -> native.Native: the kernel of a record of one use, which no table
+           names.
+    lowered: (are hidden outputs read?, tier) -> the record that a program runs instead.
     specialise: (attributes as text, subgraphs) -> the record of one use, where user code decides on
            inputs and outputs.
     """
@@ -190,6 +193,8 @@ class Operator:
     fill: Callable | None = None
     again: Callable | None = None
     run: Callable | None = None
+    native: Callable | None = None
+    lowered: Callable | None = None
     specialise: Callable | None = None
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
