@@ -179,7 +179,8 @@ class Operator:
            auxiliary inputs are written in place.
     native: (ins, outs, attrs) -> native.Native: the kernel of a record of one use, which no table
            names.
-    lowered: (are hidden outputs read?, tier) -> the record that a program runs instead.
+    lowered: (are hidden outputs read?, tier) -> the record that a program runs instead. Its `grad`
+           gets None for outputs that have no gradient.
     specialise: (attributes as text, subgraphs) -> the record of one use, where user code decides on
            inputs and outputs.
     """

@@ -114,6 +114,18 @@ def _zeros(t: Type) -> Value:
     return Builder()._zeros(shape=t.shape, dtype=t.dtype)
 
 
+def _zeros_like(v: Value) -> Value:
+    return _zeros(v.type)
+
+
+def _all(F, dys, ys):
+    """Gradients of all outputs: zeros where there is none."""
+    return [
+        F._zeros(shape=y.shape, dtype=dtype_name(y.dtype)) if d is None else d
+        for d, y in zip(dys, ys)
+    ]
+
+
 def _type_of(array) -> Type:
     return Type(tuple(array.shape), dtype_name(array.dtype))
 
@@ -193,7 +205,7 @@ class _Control:
             mutates=mutates if any_written else (),
             random=lambda train=False, **_: any(p.is_random(train) for p in self.parts),
             train_aware=True,
-            lowered=lambda read, tier: self.operator(read, tier, n_all),
+            lowered=lambda read, tier: self.operator(read or n_all > 0, tier, n_all),
             doc="Control flow whose bodies are graphs.",
         )
         op.plans["graphs"] = self.graphs
@@ -384,6 +396,14 @@ class Loop(_Control):
     def grad(self, F, dys, xs, ys, train=False, **_):
         types = tuple(_type_of(x) for x in xs)
         typed = self.typed(types, train, True)
+        if any(d is not None for d in dys[self.n_out :]):  # a gradient's gradient
+            n, m, hidden = self.n_stacked, self.n_out, typed.hidden
+            body = typed.body
+            outputs = [*body.outputs[:n], *hidden, *body.outputs[n:]]
+            shown = self._with(Part(outputs, body.variables, body.at), typed.test)
+            order = [*range(n), *range(m, m + len(hidden)), *range(n, m)]
+            return shown.grad(F, [dys[i] for i in order], xs, [ys[i] for i in order], train)
+        dys = _all(F, dys, ys)
         if len(ys) == self.n_out:  # what is needed was not kept
             n_all = self.n_out + len(typed.hidden) + (self.test is not None)
             made = F.apply(self.operator(True, 0, n_all), list(xs), {})
@@ -408,6 +428,20 @@ class Loop(_Control):
             rows = [F.reshape_to(v, shape=(-1, v.shape[-1])) for v in values]
             grads[i] = getattr(F, name)(*rows, **attrs)
         return grads
+
+    def _with(self, body: Part, test: Part | None) -> Loop:
+        """The same loop around another body."""
+        return Loop(
+            self.name,
+            self.n_in,
+            body,
+            self.data,
+            self.states,
+            length=self.length,
+            test=test,
+            count_at=self.count_at,
+            reverse=self.reverse,
+        )
 
     def _gradient_loop(self, ins: Sequence[Type], typed: _TypedLoop):
         """(the loop that computes the gradients, where its inputs come from, which output is the
@@ -621,6 +655,17 @@ class Branch(_Control):
     def grad(self, F, dys, xs, ys, train=False, **_):
         types = tuple(_type_of(x) for x in xs)
         typed = self.typed(types, train, True)
+        if any(d is not None for d in dys[self.n_out :]):
+            one, two = typed.hidden
+            pairs = [([*one, *map(_zeros_like, two)], 0), ([*map(_zeros_like, one), *two], 1)]
+            ways = [
+                Part([*typed.ways[i].outputs, *more], typed.ways[i].variables, typed.ways[i].at)
+                for more, i in pairs
+            ]
+            shown = Branch(self.name, self.n_in, typed.test, ways)
+            order = [*range(self.n_out), *range(self.n_out + 1, len(ys))]
+            return shown.grad(F, [dys[i] for i in order], xs, [ys[i] for i in order], train)
+        dys = _all(F, dys, ys)
         if len(ys) == self.n_out:
             n_all = self.n_out + 1 + sum(map(len, typed.hidden))
             made = F.apply(self.operator(True, 0, n_all), list(xs), {})
