@@ -179,6 +179,10 @@ class Operator:
            `train_aware` ones.
     grad:  (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written
            in operators; every array has .shape and .dtype. Without `grad` gradients are zero.
+    eager: (call, inputs, out, **attrs) -> array(s): what an eager call does instead, for results
+           whose shape is known only from values, or from `out`. call(name, *arrays, out=None,
+           **attrs) applies an operator. `infer` may refuse, with a ShapeError; graphs that hold
+           such an operator run it eagerly.
     again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
     run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address, Spec),
@@ -199,10 +203,14 @@ class Operator:
     grad: Callable | None = None
     fill: Callable | None = None
     again: Callable | None = None
+<<<<<<< HEAD
     run: Callable | None = None
     native: Callable | None = None
     lowered: Callable | None = None
     specialise: Callable | None = None
+=======
+    eager: Callable | None = None
+>>>>>>> math
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Callable | None = None

@@ -24,13 +24,13 @@ def operator_function(op: Operator, name: str):
     inputs' specs."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and p.kind.startswith("floats") for p in op.params)
-    train_aware, variadic = op.train_aware, op.variadic
+    train_aware, variadic, eager = op.train_aware, op.variadic, op.eager is not None
     plans: dict = {}
 
     def call(inputs, static, dynamic, out, name, kwargs):
         while inputs and inputs[-1] is None and not variadic:
             inputs = inputs[:-1]
-        if not inputs or kwargs:
+        if not inputs or kwargs or eager:
             return slow(inputs, static, dynamic, out, kwargs)
         try:
             lengths = (
