@@ -23,6 +23,7 @@ class Native(NamedTuple):
     openmp: bool = False  # enters OpenMP by itself (oneDNN)
     can_fail: bool = False  # by the values in its inputs
     owner: Any = None  # what `params` points into; released with the plan
+    can_fail: bool = False  # it runs Python
 
 
 TABLE: dict[str, list[Callable]] = {}  # operator name -> entries, first match wins
@@ -47,6 +48,8 @@ def native(*names: str, layouts: bool = False):
 def choose(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native | None:
     """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware
     operators."""
+    if op.native is not None:
+        return op.native(ins, outs, attrs)
     plain = not any([t.layout for t in (*ins, *outs)])
     for entry in TABLE.get(op.name, ()):
         found = entry(op, ins, outs, attrs) if plain or entry in ANY_LAYOUT else None

@@ -187,6 +187,10 @@ class Operator:
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
     run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address, Spec),
            auxiliary inputs are written in place.
+    native: (ins, outs, attrs) -> native.Native: the kernel of a record of one use, which no table
+           names.
+    lowered: (are hidden outputs read?, tier) -> the record that a program runs instead. Its `grad`
+           gets None for outputs that have no gradient.
     specialise: (attributes as text, subgraphs) -> the record of one use, where user code decides on
            inputs and outputs.
     """
@@ -200,8 +204,14 @@ class Operator:
     fill: Callable | None = None
     again: Callable | None = None
     eager: Callable | None = None
+<<<<<<< HEAD
     run: Callable | None = None
+    native: Callable | None = None
+    lowered: Callable | None = None
     specialise: Callable | None = None
+=======
+    eager: Callable | None = None
+>>>>>>> refs/heads/control
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Callable | None = None
