@@ -60,6 +60,7 @@ MODULES = {  # attribute of mx -> module of this package
     "executor_manager": "gluon.executor_manager",
     "operator": "ndarray.custom",
     "contrib": "gluon.mxcontrib",
+    "notebook": "gluon.notebook",
     "test_utils": "gluon.test_utils",
 }
 NAMES = {  # attribute of mx -> (module, name there)

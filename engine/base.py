@@ -82,7 +82,7 @@ error_types: dict[str, type] = {}
 
 
 def register_error(func_name=None, cls=None):
-    """Makes an error class known by name to `c2pyerror`; a decorator, or a call with (name, class)."""
+    """Makes an error class known by name to `c2pyerror`; a decorator, or (name, class)."""
     if callable(func_name):
         error_types[func_name.__name__] = func_name
         return func_name
@@ -183,7 +183,7 @@ def build_param_doc(arg_names, arg_types, arg_descs, remove_dup: bool = True) ->
 
 
 def add_fileline_to_docstring(module, incursive: bool = True) -> None:
-    """Appends "From:file:line" to the docstrings of a module's (or its name's) functions and classes."""
+    """Appends "From:file:line" to the docstrings of a module (or its name)."""
     import sys
 
     owner = sys.modules[module] if isinstance(module, str) else module

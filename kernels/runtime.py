@@ -67,8 +67,17 @@ def _found() -> dict[str, bool]:
 class Features(OrderedDict):
     """The features by name. A dict of Feature."""
 
+    instance: Features | None = None
+
+    def __new__(cls):
+        if cls.instance is None:
+            cls.instance = super().__new__(cls)
+            for name, on in _found().items():
+                cls.instance[name] = Feature(name, on)
+        return cls.instance
+
     def __init__(self):
-        super().__init__((name, Feature(name, on)) for name, on in _found().items())
+        """There is one object: features do not change while a process runs."""
 
     def is_enabled(self, feature_name: str) -> bool:
         """Is it in this build? Raises MXNetError for a name that is unknown."""
