@@ -183,7 +183,8 @@ def test_resumed_training_is_the_whole_training(tmp_path):
     handler = est.CheckpointHandler(str(tmp_path), resume_from_checkpoint=True, max_checkpoints=3)
     second.fit(loader(), epochs=5, event_handlers=handler)
     assert second.max_epoch == 2
-    np.testing.assert_array_equal(weights(second), weights(whole))
+    # the compiled program may take over at another step
+    np.testing.assert_allclose(weights(second), weights(whole), rtol=1e-5)
     assert {f for f in os.listdir(tmp_path) if f.endswith(".params")} == {
         f"model-epoch{n}batch{4 * n + 4}.params" for n in (2, 3, 4)
     }

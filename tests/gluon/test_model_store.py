@@ -30,7 +30,7 @@ def test_pretrained_from_mxnet_home(home):
     (home / "models").mkdir()
     net = vision.squeezenet1_1(classes=3)
     net.initialize()
-    x = mx.nd.ones((1, 3, 64, 64))
+    x = mx.nd.ones((1, 3, 224, 224))
     expected = net(x).asnumpy()
     for name in ("squeezenet1.1", f"squeezenet1.1-{model_store.short_hash('squeezenet1.1')}"):
         path = home / "models" / f"{name}.params"
