@@ -601,3 +601,11 @@ def owned(parameter: Parameter, block) -> None:
     """Remembers (weakly) the first block that registered a parameter, for its error messages."""
     if parameter._owner is None:
         parameter._owner = weakref.ref(block)
+
+
+def __getattr__(name):
+    if name != "tensor_types":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..symbol.symbol import Symbol  # only code that asks for it pays for symbols
+
+    return Symbol, NDArray

@@ -16,6 +16,7 @@ from .adaptive import (  # noqa: F401
     Nadam,
     RMSProp,
 )
+from .lamb import multi_lamb_update, multi_mp_lamb_update
 from .optimizer import Optimizer, create, register  # noqa: F401
 from .sgd import DCASGD, LARS, LBSGD, NAG, SGD, SGLD, Signum, Test, ccSGD  # noqa: F401
 from .updater import Updater, get_updater  # noqa: F401
@@ -28,4 +29,6 @@ optimizer.get_updater = get_updater
 for _name in ("array", "maximum", "multiply", "zeros"):
     setattr(optimizer, _name, getattr(_nd, _name))
 optimizer.normal = _nd.random.normal
+optimizer.multi_lamb_update = multi_lamb_update
+optimizer.multi_mp_lamb_update = multi_mp_lamb_update
 optimizer.is_np_array, optimizer.py_str = _is_np_array, _py_str
