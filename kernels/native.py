@@ -21,6 +21,7 @@ class Native(NamedTuple):
     # estimate on one core; below plan.INLINE_US it runs on the caller
     cost_us: float = 1.0
     openmp: bool = False  # enters OpenMP by itself (oneDNN)
+    can_fail: bool = False  # on what the arrays hold
     owner: Any = None  # what `params` points into; released with the plan
 
 

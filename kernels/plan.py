@@ -201,7 +201,7 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
         plan.cost_us = found.cost_us
         kernel, owner = ffi.addressof(lib, found.function), found.owner
         flags = lib.PL_PLAN_OPENMP if found.openmp else 0
-        plan.can_fail = False
+        plan.can_fail = found.can_fail
     else:
         owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated)
         kernel, flags = ffi.addressof(lib, "plpy_kernel"), 0
