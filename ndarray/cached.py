@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..engine import current_context, location, log
+from ..engine.collector import resting
 from ..engine.error import MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.graph import Value, rewrite, topological
@@ -190,7 +191,8 @@ class CachedGraph:
         key = (state.training, wanted, *[a._spec for a in arrays])
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entry(arrays, wanted)
+            with resting():
+                entry = self.entry(arrays, wanted)
             if self.entries and log.wants("hybridize"):
                 log.tell("hybridize", self._told(arrays, wanted))
             if len(self.entries) >= MAX_ENTRIES:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..engine import current_context, lib, location
+from ..engine.collector import resting
 from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..kernels.record import Type
@@ -114,7 +115,8 @@ class _Serving:
         self._executor, self._arguments = weakref.ref(executor), (train, records)
         self._hits, self._due = 0, 2
         self._versions = executor._versions()
-        self.graph = _Graph(executor, train, records, 0)
+        with resting():
+            self.graph = _Graph(executor, train, records, 0)
 
     def __str__(self):
         return "an executor's graph"
