@@ -59,7 +59,7 @@ class Param(NamedTuple):
 
 class Sample(NamedTuple):
     """One test case of a record. An input is a shape (normal floats) or a draw: see `uniform`,
-    `ints`, `values`."""
+    `definite`, `ints`, `values`."""
 
     inputs: tuple
     attrs: dict
@@ -72,6 +72,12 @@ def sample(*inputs, **attrs) -> Sample:
 def uniform(shape, low, high):
     """A draw of floats in [low, high) for a sample's input."""
     return ("uniform", tuple(shape), low, high)
+
+
+def definite(shape):
+    """A draw of symmetric positive definite matrices for a sample's input; only symmetric changes
+    of it are differentiated."""
+    return ("definite", tuple(shape))
 
 
 def ints(shape, low, high):

@@ -92,9 +92,9 @@ operator(
     doc="x . weight^T + bias. data (N, ...), weight (num_hidden, inputs), bias (num_hidden,).",
 )
 
-_TRANSPOSES = (Param("transpose_a", "bool", False), Param("transpose_b", "bool", False))
+TRANSPOSES = (Param("transpose_a", "bool", False), Param("transpose_b", "bool", False))
 _PRODUCT_PARAMS = (
-    *_TRANSPOSES,
+    *TRANSPOSES,
     Param("forward_stype", ("None", "csr", "default", "row_sparse"), None),
 )
 
@@ -236,7 +236,7 @@ def _batch_dot_ref(xp, a, b, *, transpose_a, transpose_b, forward_stype):
     )
 
 
-def _product_grads(mul, a, b, dy, transpose_a, transpose_b):
+def product_grads(mul, a, b, dy, transpose_a, transpose_b):
     """Gradients of a product of stacked matrices; mul(a, b, transpose_a=, transpose_b=) is that
     product."""
     da = (
@@ -253,7 +253,7 @@ def _product_grads(mul, a, b, dy, transpose_a, transpose_b):
 
 
 def _batch_dot_grad(F, dys, xs, ys, transpose_a, transpose_b, forward_stype):
-    return _product_grads(F.batch_dot, *xs, dys[0], transpose_a, transpose_b)
+    return product_grads(F.batch_dot, *xs, dys[0], transpose_a, transpose_b)
 
 
 _STACKED: tuple = (
@@ -279,23 +279,28 @@ operator(
 )
 
 
-def _gemm2_infer(ins, transpose_a, transpose_b, alpha, axis):
+def gemm2_type(op, ins, transpose_a, transpose_b, axis) -> Type:
+    """The type of a product of stacked matrices in the axes (axis, -1). Raises OperatorError."""
     a, b = ins[0].shape, ins[1].shape
-    dtype = same_dtype("linalg_gemm2", ins, ("A", "B"))
+    dtype = same_dtype(op, ins, ("A", "B"))
     if len(a) < 2 or len(a) != len(b):
         raise ShapeError(
-            "linalg_gemm2",
+            op,
             f"A and B must have the same number (at least 2) of dimensions, got A {a} and B {b}",
         )
-    at = one_axis("linalg_gemm2", axis, len(a))
+    at = one_axis(op, axis, len(a))
     if at == len(a) - 1:
         raise ShapeError(
-            "linalg_gemm2",
+            op,
             f"axis holds the rows and cannot be the last axis, got axis={axis} for A {a}",
         )
     rows_last = [Type((*t[:at], *t[at + 1 : -1], t[at], t[-1]), dtype) for t in (a, b)]
-    batch, m, n = _matrices("linalg_gemm2", rows_last, transpose_a, transpose_b, ("A", "B"))
-    return [Type((*batch[:at], m, *batch[at:], n), dtype)]
+    batch, m, n = _matrices(op, rows_last, transpose_a, transpose_b, ("A", "B"))
+    return Type((*batch[:at], m, *batch[at:], n), dtype)
+
+
+def _gemm2_infer(ins, transpose_a, transpose_b, alpha, axis):
+    return [gemm2_type("linalg_gemm2", ins, transpose_a, transpose_b, axis)]
 
 
 def _gemm2_ref(xp, a, b, *, transpose_a, transpose_b, alpha, axis):
@@ -310,14 +315,14 @@ def _gemm2_grad(F, dys, xs, ys, transpose_a, transpose_b, alpha, axis):
     def mul(a, b, **transposes):
         return F.linalg_gemm2(a, b, alpha=alpha, axis=axis, **transposes)
 
-    return _product_grads(mul, *xs, dys[0], transpose_a, transpose_b)
+    return product_grads(mul, *xs, dys[0], transpose_a, transpose_b)
 
 
 operator(
     "_linalg_gemm2",
     aliases=("linalg_gemm2",),
     inputs=("A", "B"),
-    params=(*_TRANSPOSES, Param("alpha", "float", 1.0), Param("axis", "int", -2)),
+    params=(*TRANSPOSES, Param("alpha", "float", 1.0), Param("axis", "int", -2)),
     infer=_gemm2_infer,
     ref=_gemm2_ref,
     grad=_gemm2_grad,

@@ -51,6 +51,9 @@ def draw(rng, given, dtype):
         return (x if own in FLOATS else np.nan_to_num(x)), own, False
     if kind == "ints":
         return rng.integers(given[2], given[3], given[1]).astype(np.float64), dtype, False
+    if kind == "definite":
+        x = rng.normal(size=given[1])
+        return x @ np.swapaxes(x, -1, -2) + np.eye(x.shape[-1]), dtype, dtype in FLOATS
     x = rng.uniform(given[2], given[3], given[1]) if kind == "uniform" else rng.normal(size=given)
     x = np.asarray(x)
     return (x if dtype in FLOATS else np.trunc(3 * x)), dtype, dtype in FLOATS
@@ -247,6 +250,9 @@ class Direction:
             i for i, (_, _, smooth) in enumerate(self.drawn) if smooth and i not in plan.mutated
         ]
         self.u = {i: rng.normal(size=np.shape(self.drawn[i][0])) for i in self.moved}
+        for i in self.moved:
+            if case.inputs[i][:1] == ("definite",):
+                self.u[i] = self.u[i] + np.swapaxes(self.u[i], -1, -2)
         # statistics give no gradient, as in MXNet
         n = 1 if case.attrs.get("output_mean_var") else plan.n_visible
         self.w = [
