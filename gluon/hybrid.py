@@ -7,6 +7,7 @@ import warnings
 
 from .. import ndarray as nd
 from ..engine import log
+from ..engine.collector import resting
 from ..engine.error import MissingMethod, MXNetError
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
@@ -234,7 +235,8 @@ class HybridBlock(Block):
                 "The argument structure of HybridBlock does not match the cached version. Stored"
                 f" format = {arrays_only(self._structure)}, input format = {arrays_only(structure)}"
             )
-        trace = Trace(self, args, state.training)
+        with resting():
+            trace = Trace(self, args, state.training)
         trace.finish_parameters()
         if self._structure is None:
             trace.warn_of_unused(self)

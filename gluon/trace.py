@@ -272,13 +272,16 @@ for _name in (
     setattr(Leaked, f"__{_name}__", Leaked._fail)
 
 
-def _walk(block, seen):
-    if block in seen:
-        return
-    seen.add(block)
-    yield block
-    for child in block._children.values():
-        yield from _walk(child, seen)
+def _walk(block):
+    """A block and all below it, each once; blocks may lie deep."""
+    seen, stack = {block}, [block]
+    while stack:
+        found = stack.pop()
+        yield found
+        for child in reversed(found._children.values()):
+            if child not in seen:
+                seen.add(child)
+                stack.append(child)
 
 
 _PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not looked into
@@ -294,7 +297,7 @@ def symbols_of(block, symbol_class) -> set[tuple]:
     """(block, attribute) pairs that hold Symbols."""
     return {
         (b, key)
-        for b in _walk(block, set())
+        for b in _walk(block)
         for key, value in b.__dict__.items()
         if value.__class__ not in _PLAIN
         and not key.startswith("__")

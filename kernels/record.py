@@ -204,14 +204,10 @@ class Operator:
     fill: Callable | None = None
     again: Callable | None = None
     eager: Callable | None = None
-<<<<<<< HEAD
     run: Callable | None = None
     native: Callable | None = None
     lowered: Callable | None = None
     specialise: Callable | None = None
-=======
-    eager: Callable | None = None
->>>>>>> refs/heads/control
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Callable | None = None

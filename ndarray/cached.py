@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..engine import current_context, location, log
+from ..engine.collector import resting
 from ..engine.error import MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.graph import Value, rewrite, topological
@@ -193,7 +194,8 @@ class CachedGraph:
         if entry is None and has_sparse(arrays):
             return run_nodes(self.outputs, dict(zip(self.inputs, arrays)), arrays[0].context)
         if entry is None:
-            entry = self.entry(arrays, wanted)
+            with resting():
+                entry = self.entry(arrays, wanted)
             if self.entries and log.wants("hybridize"):
                 log.tell("hybridize", self._told(arrays, wanted))
             if len(self.entries) >= MAX_ENTRIES:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..engine import Context, current_context, lib, location
+from ..engine.collector import resting
 from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Type
@@ -103,7 +104,8 @@ class _Serving:
         self._executor, self._arguments = weakref.ref(executor), (train, records)
         self._hits, self._due = 0, 0 if executor._placed(executor._values) else 2
         self._versions = executor._versions()
-        self.graph = _Graph(executor, train, records, 0)
+        with resting():
+            self.graph = _Graph(executor, train, records, 0)
 
     def __str__(self):
         return "an executor's graph"

@@ -1,5 +1,4 @@
 /* Normalisations of rows in float32; means and variances are taken in two passes and summed in double. */
-#include <stdlib.h>
 #include "simd.h"
 #include "norm.h"
 
@@ -98,14 +97,13 @@ PLK_KERNEL(plk_row_norm_backward)
     float *dx = bufs[5], *dgamma = bufs[6], *dbeta = bufs[7];
     int n_threads = pl_threads(p->n_rows * p->n * 2);
     int64_t n_params = p->by_column ? p->n : p->n_params;
-    double *sums = calloc((size_t)(2 * n_params * n_threads + 1), sizeof *sums);
-    float *scaled = malloc((size_t)(p->n * n_threads + 1) * sizeof *scaled);
+    int64_t n_sums = 2 * n_params * n_threads;
+    double *sums = pl_scratch((size_t)n_sums * sizeof *sums + (size_t)(p->n * n_threads + 1) * sizeof(float));
+    float *scaled = (float *)(sums + n_sums);
     (void)scalars;
-    if (!sums || !scaled) {
-        free(sums);
-        free(scaled);
+    if (!sums)
         return pl_fail(PL_ENOMEM, "out of memory for the sums of a normalisation's gradient");
-    }
+    memset(sums, 0, (size_t)n_sums * sizeof *sums);
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
     for (int t = 0; t < n_threads; t++) {
         double *sum_gamma = sums + 2 * n_params * t, *sum_beta = sum_gamma + n_params;
@@ -148,7 +146,5 @@ PLK_KERNEL(plk_row_norm_backward)
         dgamma[i] = (float)a;
         dbeta[i] = (float)b;
     }
-    free(sums);
-    free(scaled);
     return PL_OK;
 }
