@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import sys
 import textwrap
 from pathlib import Path
 from types import ModuleType

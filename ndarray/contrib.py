@@ -88,7 +88,9 @@ def while_loop(cond, func, loop_vars, max_iterations=None):
     rows, out_form = [], []
     while len(rows) < limit and _scalar(cond(*values), bool, "Return value of cond"):
         outs, after = func(*values)
-        after = [] if after is None else list(after) if isinstance(after, (list, tuple)) else [after]
+        after = (
+            [] if after is None else list(after) if isinstance(after, (list, tuple)) else [after]
+        )
         if len(after) != len(values):
             raise InvalidValue("The length of loop_vars should be consistent during the loop")
         values = after

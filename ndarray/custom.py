@@ -14,16 +14,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..engine import ffi, lib, push, wait
-from ..engine.error import InvalidType, MissingMethod, MXNetError
+from ..engine.error import MissingMethod, MXNetError
 from ..kernels.ops.custom import (
     PROPERTIES,
     Rules,
     custom_operator,
     flag,
-    numpy_type,
     operator_of,
     text,
 )
@@ -307,9 +304,7 @@ def _complete(arrays, types, reads) -> list[NDArray]:
     from .creation import zeros
 
     found = dict(zip(reads, arrays))
-    return [
-        found[i] if i in found else zeros(t.shape, dtype=t.dtype) for i, t in enumerate(types)
-    ]
+    return [found[i] if i in found else zeros(t.shape, dtype=t.dtype) for i, t in enumerate(types)]
 
 
 # ---- calling -------------------------------------------------------------------------------------
@@ -476,7 +471,13 @@ def get_all_registered_operators():
     return sorted(REGISTRY)
 
 
-KINDS = {"float": "float", "bool": "boolean", "str": "string", "shape": "Shape(tuple)", "int": "int"}
+KINDS = {
+    "float": "float",
+    "bool": "boolean",
+    "str": "string",
+    "shape": "Shape(tuple)",
+    "int": "int",
+}
 KINDS |= {"floats": "tuple of <float>", "dtype": "dtype"}
 
 

@@ -24,9 +24,9 @@ from ..ndarray.residuals import free, residuals
 from ..ndarray.sparse.graphs import has_sparse, infer_storage
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
-from .passes import before_gradient
 from .monitored import run_backward, run_forward
 from .names import output_name, output_names
+from .passes import before_gradient
 from .passes.gradient import FLOATING, gradient
 from .passes.recompute import replayed
 from .placement import Placement

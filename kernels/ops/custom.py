@@ -7,8 +7,6 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ...engine.error import MXNetError, OperatorError, ShapeError
 from ..record import DTYPES, Operator, Param, Type, dtype_name, operator
 from ..spec import NUMPY_DTYPES
