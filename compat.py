@@ -87,7 +87,7 @@ class _Module(types.ModuleType):
         if not name.startswith("__"):
             for place in IMPORTED:
                 module = importlib.import_module(f"mxnet.{place}".rstrip("."))
-                if name in module.__dict__ or (not place and name in dir(module)):
+                if name in dir(module):
                     return getattr(module, name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
