@@ -31,9 +31,7 @@ def part(F, x, heads, parts, at):
 def together(F, y, heads):
     """(batch * heads, length, size) -> (length, batch, heads * size)."""
     n, length, size = y.shape
-    return F.reshape_to(
-        F.transpose(y, axes=(1, 0, 2)), shape=(length, n // heads, heads * size)
-    )
+    return F.reshape_to(F.transpose(y, axes=(1, 0, 2)), shape=(length, n // heads, heads * size))
 
 
 def _xp_part(xp, x, heads, parts, at):
@@ -53,7 +51,12 @@ def _size(op, name, t, heads, parts):
     return t.shape[2] // (heads * parts)
 
 
+COMPOSED = {}  # name -> (F, *inputs, heads) -> the result by stacked products of strided views
+
+
 def _register(name, inputs, infer, ref, compose, samples, doc):
+    COMPOSED[name] = compose
+
     def grad(F, dys, xs, ys, heads):
         return vjp(F, lambda F, *xs: compose(F, *xs, heads), xs, dys)
 
