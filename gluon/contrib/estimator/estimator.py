@@ -115,7 +115,9 @@ class Estimator:
     def _initialize(self, initializer) -> None:
         default = init.Uniform() if initializer is None else init.create(initializer)
         waiting = [
-            p for p in self.net.collect_params().values() if p._data is None and not p._deferred_init
+            p
+            for p in self.net.collect_params().values()
+            if p._data is None and not p._deferred_init
         ]
         for parameter in waiting:
             parameter.initialize(None, self.context, default)
