@@ -174,3 +174,16 @@ def test_legacy_symbols_have_their_states():
 def test_what_cannot_be_is_refused(call, rule):
     with pytest.raises(MXNetError, match=rule):
         call(nd.ones((1, 2, 7, 8)))
+
+
+def test_second_order_is_refused_only_where_it_is_taken():
+    x, grid = nd.random.normal(shape=(1, 2, 4, 4)), nd.random.uniform(-1, 1, shape=(1, 2, 3, 3))
+    x.attach_grad()
+    with mx.autograd.record():
+        y = nd.BilinearSampler(x, grid)
+        (slope,) = mx.autograd.grad(y.sum(), [x], create_graph=True)
+        total = (slope * x).sum()
+    assert np.isfinite(total.asscalar())
+    with pytest.raises(MXNetError, match="no derivative of second order is defined"):
+        total.backward()
+        x.grad.asnumpy()
