@@ -79,6 +79,27 @@ def batch_norm_entry(op, ins, outs, attrs):
     )
 
 
+@native("_batch_norm_add_relu")
+def batch_norm_add_relu_entry(op, ins, outs, attrs):
+    shape = ins[0].shape
+    if not _float32(ins):
+        return None
+    axis = one_axis(op.name, attrs["axis"], len(shape))
+    kept = ("eps", "momentum", "fix_gamma", "add", "relu")
+    fields = {k: attrs[k] for k in kept}
+    return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
+
+
+@native("_batch_norm_relu_grad")
+def batch_norm_relu_grad_entry(op, ins, outs, attrs):
+    shape = ins[2].shape
+    if not _float32(ins):
+        return None
+    axis = one_axis(op.name, attrs["axis"], len(shape))
+    fields = {k: attrs[k] for k in ("eps", "add", "more")}
+    return _batch("plk_batch_norm_relu_backward", ins, outs, shape, axis, **fields)
+
+
 @native("_norm_grad")
 def norm_grad_entry(op, ins, outs, attrs):
     _dy, x, gamma, _mean, _ = ins

@@ -75,7 +75,7 @@ static void taps_set(tap *taps, int64_t n_in, int64_t n_out, int align)
 }
 
 /* Taps of rows, then of columns, then a row of width + 1 for each thread; NULL without memory, the caller frees it. */
-static tap *resize_plan(const plk_resize *p, int n_threads, float **rows)
+static tap *resize_plan(const plk_resample *p, int n_threads, float **rows)
 {
     size_t n_taps = (size_t)(p->out[0] + p->out[1]), wide = (size_t)(p->in[1] + 1);
     tap *taps = malloc(sizeof *taps * n_taps + sizeof(float) * wide * (size_t)n_threads);
@@ -87,7 +87,7 @@ static tap *resize_plan(const plk_resize *p, int n_threads, float **rows)
     return taps;
 }
 
-static void resize_plane(const plk_resize *p, const tap *taps, const float *x, float *y, float *row)
+static void resize_plane(const plk_resample *p, const tap *taps, const float *x, float *y, float *row)
 {
     int64_t width = p->in[1];
     const tap *columns = taps + p->out[0];
@@ -102,7 +102,7 @@ static void resize_plane(const plk_resize *p, const tap *taps, const float *x, f
     }
 }
 
-static void resize_plane_back(const plk_resize *p, const tap *taps, const float *dy, float *dx, float *row)
+static void resize_plane_back(const plk_resample *p, const tap *taps, const float *dy, float *dx, float *row)
 {
     int64_t width = p->in[1];
     const tap *columns = taps + p->out[0];
@@ -123,7 +123,7 @@ static void resize_plane_back(const plk_resize *p, const tap *taps, const float 
     }
 }
 
-static int resize(const plk_resize *p, const float *from, float *to, int back)
+static int resize(const plk_resample *p, const float *from, float *to, int back)
 {
     int64_t in = p->in[0] * p->in[1], out = p->out[0] * p->out[1];
     int n_threads = pl_threads(p->n_planes * (in + out));
@@ -147,15 +147,15 @@ static int resize(const plk_resize *p, const float *from, float *to, int back)
 }
 
 /* bufs: x, like (if any), y */
-PLK_KERNEL(plk_resize_run)
+PLK_KERNEL(plk_resample_run)
 {
-    const plk_resize *p = params;
+    const plk_resample *p = params;
     (void)scalars;
     return resize(p, bufs[0], bufs[p->like ? 2 : 1], 0);
 }
 
 /* bufs: dy, dx */
-PLK_KERNEL(plk_resize_backward)
+PLK_KERNEL(plk_resample_backward)
 {
     (void)scalars;
     return resize(params, bufs[0], bufs[1], 1);

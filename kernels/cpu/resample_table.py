@@ -40,9 +40,9 @@ def resize_entry(op, ins, outs, attrs):
         "align": attrs["align_corners"],
         "like": not back and len(ins) == 2,
     }
-    function = "plk_resize_backward" if back else "plk_resize_run"
+    function = "plk_resample_backward" if back else "plk_resample_run"
     steps = prod(small.shape) + prod(large.shape)
-    return Native(function, ("plk_resize", fields), cost(ins[0], *outs, steps=steps))
+    return Native(function, ("plk_resample", fields), cost(ins[0], *outs, steps=steps))
 
 
 @native("BilinearSampler", "_bilinear_sampler_grad")

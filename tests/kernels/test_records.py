@@ -16,7 +16,8 @@ from plait.ndarray.ndarray import from_memory
 from plait.symbol.graph import Value, typed_node, variable, verify
 from plait.symbol.program import lower
 
-OPERATORS = sorted({op.name: op for op in REGISTRY.values()}.items())
+# an operator with `eager` has a test of its own
+OPERATORS = sorted({op.name: op for op in REGISTRY.values() if not op.eager}.items())
 CASES = [
     pytest.param(op, s, id=f"{name}-{i}")
     for name, op in OPERATORS

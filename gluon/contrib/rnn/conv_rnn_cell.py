@@ -6,6 +6,7 @@ A cell is a step (RNN, LSTM, GRU) over a number of dimensions (1, 2, 3): two bas
 from __future__ import annotations
 
 from ....engine.error import InvalidValue
+from ....ndarray import NDArray
 from ...rnn.rnn_cell import HybridRecurrentCell, activate
 from ...rnn.sequence import namespace, zero_state
 
@@ -95,7 +96,7 @@ class _ConvCell(HybridRecurrentCell):
 
     def _states_for(self, steps, begin_state):
         F = namespace(steps)
-        if begin_state is not None or hasattr(steps[0], "asnumpy"):
+        if begin_state is not None or isinstance(steps[0], NDArray):
             return super()._states_for(steps, begin_state)
         rows = F.Flatten(steps[0])
         return [zero_state(F, rows, info["shape"], 0) for info in self.state_info()]
