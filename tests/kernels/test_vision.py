@@ -110,6 +110,22 @@ def test_absurd_boxes_do_no_harm():
                 a.grad.wait_to_read()
 
 
+def test_modulated_by_ones_is_plain_inside():
+    """MXNet's modulated convolution runs on GPUs only; away from the border both are one."""
+    rng = np.random.default_rng(0)
+    x = nd.array(rng.normal(size=(2, 4, 8, 9)))
+    offset = nd.array(rng.uniform(0, 0.9, (2, 16, 6, 7)))
+    weight, mask = nd.array(rng.normal(size=(3, 4, 2, 2))), nd.ones((2, 8, 6, 7))
+    attrs = {"kernel": (2, 2), "num_filter": 3, "no_bias": True, "num_deformable_group": 2}
+    x = nd.slice_axis(x, axis=2, begin=0, end=7)
+    x = nd.slice_axis(x, axis=3, begin=0, end=8)
+    plain = nd.contrib.DeformableConvolution(x, offset, weight, **attrs).asnumpy()
+    ones = nd.contrib.ModulatedDeformableConvolution(x, offset, mask, weight, **attrs).asnumpy()
+    np.testing.assert_allclose(ones[:, :, :-1, :-1], plain[:, :, :-1, :-1], rtol=1e-5, atol=1e-5)
+    half = nd.contrib.ModulatedDeformableConvolution(x, offset, mask / 2, weight, **attrs)
+    np.testing.assert_allclose(half.asnumpy(), ones / 2, rtol=1e-5, atol=1e-5)
+
+
 def test_regions_of_no_image_are_zero():
     image = nd.ones((2, 1, 4, 4))
     rois = nd.array([[-1, 0, 0, 3, 3], [2, 0, 0, 3, 3], [1, 0, 0, 3, 3]])
