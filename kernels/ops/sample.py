@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import FLOATS, Param, Type, operator, same_type, sample, uniform, values
+from ..record import Param, Type, operator, same_type, sample, uniform, values
 from ..shapes import same_dtype
 
 
@@ -160,7 +160,7 @@ def _register_arrays(name, distribution):
         return [
             Type(
                 (*ins[0].shape, *_positive_shape(op, shape or ())),
-                dtype or (ins[0].dtype if ins[0].dtype in FLOATS else "float32"),
+                dtype or "float32",
             )
         ]
 

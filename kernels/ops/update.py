@@ -663,7 +663,7 @@ operator(
 
 def _lars_ref(xp, lrs, weights, grads, wds, *, eta, eps, rescale_grad):
     w, g = xp.sqrt(weights), xp.sqrt(grads) * rescale_grad
-    usable = (w > 0) & (g > 0)
+    usable = (weights > 0) & (grads > 0)
     return xp.where(usable, lrs * eta * w / xp.where(usable, g + wds * w + eps, 1), lrs)
 
 

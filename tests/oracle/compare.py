@@ -79,7 +79,7 @@ def differences(call: Call, ours: dict, theirs: dict) -> list[tuple[str, str]]:
                     )
                 )
         else:
-            wrong = far(a, b, call.dtypes)
+            wrong = far(a, b, [*call.dtypes, str(call.attrs.get("dtype"))])
             if wrong.any():
                 at = tuple(int(i) for i in np.argwhere(wrong)[0])
                 found.append(
