@@ -37,7 +37,7 @@ def far(ours: np.ndarray, theirs: np.ndarray, given: list[str]) -> np.ndarray:
     tolerance = max(precision)
     a, b = ours.astype(np.float64), theirs.astype(np.float64)
     finite = b[np.isfinite(b)]
-    scale = np.abs(finite).max(initial=1e-3)
+    scale = np.abs(finite).max(initial=1e-2)
     with np.errstate(all="ignore"):
         near = np.abs(a - b) <= tolerance * np.maximum(np.abs(b), min(scale, 1))
     return ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
