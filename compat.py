@@ -55,10 +55,49 @@ def _numpy_aliases() -> dict:
     }
 
 
+# where names are looked for that a module of MXNet has because it imports them; "" is mxnet itself
+IMPORTED = (
+    "",
+    "base",
+    "util",
+    "ndarray",
+    "io",
+    "model",
+    "gluon",
+    "gluon.utils",
+    "gluon.nn",
+    "initializer",
+    "executor_manager",
+    "kvstore",
+    "runtime",
+)
+
+
+NAMESPACES = ("mxnet.ndarray", "mxnet.nd", "mxnet.symbol", "mxnet.sym")  # of operators: as they are
+
+
+class _Module(types.ModuleType):
+    """A module under its name in MXNet.
+
+    MXNet's modules import each other's names, and scripts take them from there (`from mxnet.metric
+    import ndarray`): a missing name is looked for in IMPORTED.
+    """
+
+    def __getattr__(self, name):
+        if not name.startswith("__"):
+            for place in IMPORTED:
+                module = importlib.import_module(f"mxnet.{place}".rstrip("."))
+                if name in module.__dict__ or (not place and name in dir(module)):
+                    return getattr(module, name)
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+
+
 class _Package(types.ModuleType):
     """The module `mxnet`: plait under another name and with the version of the API."""
 
     def __getattr__(self, name):
+        if name in MODULES:
+            return importlib.import_module(f"mxnet.{name}")
         return getattr(sys.modules[_PACKAGE], name)
 
     def __dir__(self):
@@ -82,6 +121,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             return module
         module = importlib.import_module(_target(spec.name))
         spec.loader_state = module.__spec__
+        if not spec.name.startswith(NAMESPACES):
+            module.__class__ = _Module
         return module
 
     def exec_module(self, module):

@@ -10,6 +10,7 @@ from ..engine.error import InvalidType, MissingMethod, MissingName, MXNetError
 from ..ndarray import serialization
 from . import initializer
 from .hook import HookHandle
+from .nesting import _flatten, _regroup  # noqa: F401 - where MXNet code imports them
 from .parameter import Parameter, owned
 from .parameter_dict import ParameterDict, check_names
 from .scope import BlockScope

@@ -17,6 +17,53 @@ from ..engine.error import InvalidValue
 from ..ndarray import autograd
 from ..ndarray.ndarray import NDArray
 from ..ndarray.random import seed as seed_engine
+from .testing.compare import (  # noqa: F401 - offered from here
+    check_speed,
+    checkShapes,
+    get_etol,
+    has_tvm_ops,
+    is_aarch64_run,
+    is_cd_run,
+    is_op_runnable,
+    locationError,
+    same_symbol_structure,
+)
+from .testing.data import (  # noqa: F401 - offered from here
+    download,
+    download_model,
+    get_bz2_data,
+    get_cifar10,
+    get_im2rec_path,
+    get_mnist,
+    get_mnist_iterator,
+    get_mnist_pkl,
+    get_mnist_ubyte,
+    get_zip_data,
+)
+from .testing.matrices import (  # noqa: F401 - offered from here
+    assign_each,
+    assign_each2,
+    collapse_sum_like,
+    create_2d_tensor,
+    create_vector,
+    get_identity_mat,
+    get_identity_mat_batch,
+    new_matrix_with_real_eigvals_2d,
+    new_matrix_with_real_eigvals_nd,
+    new_orthonormal_matrix_2d,
+    new_sym_matrix_with_real_eigvals_2d,
+    new_sym_matrix_with_real_eigvals_nd,
+    np_reduce,
+    rand_coord_2d,
+    random_uniform_arrays,
+)
+from .testing.statistics import (  # noqa: F401 - offered from here
+    chi_square_check,
+    gen_buckets_probs_with_ppf,
+    mean_check,
+    var_check,
+    verify_generator,
+)
 
 _RTOL = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-5}
 _ATOL = {np.dtype(np.float16): 1e-1, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-20}
@@ -147,6 +194,74 @@ def assert_almost_equal(
     raise AssertionError("\n".join(lines))
 
 
+def assert_almost_equal_with_err(
+    a,
+    b,
+    rtol=None,
+    atol=None,
+    etol=None,
+    names=("a", "b"),
+    equal_nan=False,
+    mismatches=(10, 10),
+) -> None:
+    """Like assert_almost_equal, but a share `etol` of the elements may differ."""
+    a, b = _numpy(a), _numpy(b)
+    rtol, atol = get_tols(a, b, rtol, atol)
+    close = np.isclose(a, b, rtol, atol, equal_nan)
+    if 1 - close.mean() > get_etol(etol):
+        assert_almost_equal(a, b, rtol, atol, names, equal_nan, mismatches=mismatches)
+
+
+def compare_ndarray_tuple(t1, t2, rtol=None, atol=None) -> None:
+    """assert_almost_equal for nested tuples of arrays; None equals anything."""
+    if t1 is None or t2 is None:
+        return
+    if not isinstance(t1, tuple):
+        assert_almost_equal(t1, t2, rtol, atol)
+        return
+    for a, b in zip(t1, t2):
+        compare_ndarray_tuple(a, b, rtol, atol)
+
+
+def compare_optimizer(
+    opt1,
+    opt2,
+    shape,
+    dtype,
+    w_stype="default",
+    g_stype="default",
+    rtol=1e-4,
+    atol=1e-5,
+    compare_states=True,
+    ntensors=1,
+) -> None:
+    """One update of two optimizers from the same weights and gradients must agree.
+
+    shape: of the weight, or a list of `ntensors` shapes. w_stype, g_stype: storage types.
+    """
+    several = ntensors > 1
+    shapes = shape if several else [shape]
+
+    def draw(stype):
+        return [rand_ndarray(s, stype, density=1, dtype=dtype) for s in shapes]
+
+    weights, grads = draw(w_stype), draw(g_stype)
+    results = []
+    for optimizer in (opt1, opt2):
+        w, g = [a.copy() for a in weights], [a.copy() for a in grads]
+        index = list(range(ntensors)) if several else 0
+        state = [optimizer.create_state_multi_precision(i, a) for i, a in enumerate(w)]
+        optimizer.update_multi_precision(
+            index, w if several else w[0], g if several else g[0], state if several else state[0]
+        )
+        results.append((w, state))
+    for a, b in zip(results[0][0], results[1][0]):
+        assert_almost_equal(a, b, rtol, atol)
+    if compare_states:
+        for a, b in zip(results[0][1], results[1][1]):
+            compare_ndarray_tuple(a, b, rtol, atol)
+
+
 def assert_allclose(a, b, rtol=1e-07, atol=0, equal_nan=True) -> None:
     assert_almost_equal(a, b, rtol, atol, equal_nan=equal_nan)
 
@@ -225,10 +340,10 @@ def rand_ndarray(
 # ---- symbols -------------------------------------------------------------------------------------
 
 
-def simple_forward(symbol, ctx=None, is_train=False, **inputs):
+def simple_forward(sym, ctx=None, is_train=False, **inputs):
     """Outputs of a symbol for NumPy inputs given by name, as NumPy; one, or a list."""
     ctx = ctx or default_context()
-    executor = symbol.simple_bind(ctx, **{k: v.shape for k, v in inputs.items()})
+    executor = sym.simple_bind(ctx, **{k: v.shape for k, v in inputs.items()})
     for name, value in inputs.items():
         executor.arg_dict[name][:] = value
     outputs = [o.asnumpy() for o in executor.forward(is_train=is_train)]

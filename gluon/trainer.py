@@ -5,9 +5,9 @@ from __future__ import annotations
 import numbers
 
 from ..engine.error import MXNetError
-from ..ndarray import autograd, functions
-from ..ndarray.invoke import copy_into
 from . import optimizer as opt
+from .kvstore import KVStore, KVStoreBase, create
+from .kvstore.choose import choose_sparse_store, choose_store
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
 
@@ -23,9 +23,11 @@ class Trainer:
         params: ParameterDict (net.collect_params()), dict or list of Parameters.
         optimizer: name or Optimizer. optimizer_params: its arguments, e.g. {"learning_rate": 0.1,
             "momentum": 0.9}.
-        kvstore: how gradients of several devices are summed: "device", "local" or None are all done
-            in this process.
-        compression_params, update_on_kvstore: accepted for one process.
+        kvstore: a store, or the name of one, that sums the gradients of several devices. None: each
+            device goes on with its own gradient. With one device a name makes no store.
+        compression_params: {"type": "2bit", "threshold": 0.5} sends gradients through two bits.
+        update_on_kvstore: True: the store updates the weights and the devices copy them (default
+            with a store). False: each device updates its own.
 
     >>> net, loss_fn = gluon.nn.Dense(2), gluon.loss.L2Loss()
     >>> net.initialize()
@@ -64,13 +66,12 @@ class Trainer:
         self._scale = float((optimizer_params or {}).get("rescale_grad", 1.0))
         self._contexts = self._check_contexts()
         self._init_optimizer(optimizer, optimizer_params or {})
-        self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
-        self._kvstore, self._update_on_kvstore = None, False
+        if isinstance(optimizer, opt.Optimizer):
+            self._scale = float(optimizer.rescale_grad)
         if isinstance(kvstore, str) and "dist" in kvstore:
-            raise TrainerError(
-                f"kvstore={kvstore!r}: this build of plait has no distributed stores\n"
-                "  fix: kvstore='device', or one process"
-            )
+            create(kvstore)  # says that there is none
+        self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
+        self._reset_kvstore()
 
     def _check_contexts(self):
         contexts = None
@@ -101,9 +102,86 @@ class Trainer:
             self._optimizer = opt.create(optimizer, param_dict=by_index, **params)
         self._updaters = [opt.get_updater(self._optimizer) for _ in self._contexts or [None]]
 
+    # ---- the store -------------------------------------------------------------------------------
+
+    def _reset_kvstore(self) -> None:
+        self._kv_initialized = False
+        self._kvstore: KVStoreBase | None = None
+        self._update_on_kvstore: bool | None = None
+        self._params_to_init: list[Parameter] = list(self._params)
+
+    def _init_kvstore(self) -> None:
+        """Makes the store when the devices are known; gives it weights as they become known."""
+        if not self._kv_initialized:
+            self._contexts = self._contexts or self._check_contexts()
+            self._make_kvstore()
+            self._kv_initialized = True
+        if self._params_to_init and self._kvstore is not None:
+            self._params_to_init = [p for p in self._params_to_init if not self._stored(p)]
+
+    def _make_kvstore(self) -> None:
+        asked = self._kvstore_params["update_on_kvstore"]
+        if any(p._stype != "default" for p in self._params):
+            store, on_store = choose_sparse_store(self._kvstore_params["kvstore"])
+            if asked is False:
+                raise TrainerError(
+                    "Cannot set update_on_kvstore=False when sparse weights are present."
+                )
+        else:
+            arrays = {p.name: p._data[0] for p in self._params if p._data is not None}
+            store, on_store = choose_store(
+                self._kvstore_params["kvstore"], len(self._contexts) or 1, arrays
+            )
+            if any(p._grad_stype != "default" for p in self._params):
+                on_store = False
+                if store is not None and not isinstance(store, KVStore):
+                    raise TrainerError(
+                        f"Cannot use {type(store)} for multi-device training with sparse gradients"
+                    )
+            if store is not None and asked is not None:
+                on_store = bool(asked)
+        if store is None:
+            return
+        if on_store and not store.is_capable("optimizer"):
+            raise TrainerError(
+                f"Please set update_on_kvstore=False when training with {type(store)}"
+            )
+        if self._compression_params:
+            store.set_gradient_compression(self._compression_params)
+        if on_store:
+            store.set_optimizer(self._optimizer)
+        self._kvstore, self._update_on_kvstore = store, on_store
+
+    def _stored(self, p: Parameter) -> bool:
+        """Gives a parameter to the store; False while its shape is not known."""
+        if p._data is None:
+            return False
+        i, store = self._param2idx[p.name], self._kvstore
+        if isinstance(store, KVStore) and i in store:
+            store._set(i, p._data[0])  # a user set it: the optimizer's states stay
+        elif p._stype != "default":
+            store.init(i, p._data[0])
+        else:
+            store.broadcast(i, p._data[0], p.list_data())
+        return True
+
     def _parameter_was_set(self, parameter) -> None:
-        """set_data on a parameter of this trainer: nothing is kept elsewhere that would have to
-        follow."""
+        """set_data on a parameter of this trainer: the store must follow before its next update."""
+        if not self._update_on_kvstore or parameter in self._params_to_init:
+            return
+        if isinstance(self._kvstore, KVStore):
+            self._params_to_init.append(parameter)
+        else:
+            self._reset_kvstore()
+
+    def _row_sparse_pull(self, parameter, out, row_id, full_idx=False) -> None:
+        """Copies rows of a row_sparse weight from the store. full_idx: all of them."""
+        self._init_kvstore()
+        i = self._param2idx[parameter.name]
+        if full_idx:
+            self._kvstore.pull(i, out=out, priority=-i, ignore_sparse=False)
+        else:
+            self._kvstore.row_sparse_pull(i, out=out, row_ids=row_id, priority=-i)
 
     # ---- the optimizer ---------------------------------------------------------------------------
 
@@ -132,42 +210,72 @@ class Trainer:
         if not isinstance(batch_size, numbers.Real) or batch_size <= 0:
             raise TrainerError(f"step: batch_size must be a number above 0, got {batch_size!r}")
         self._optimizer.rescale_grad = self._scale / batch_size
-        if len(self._contexts) < 2:
+        self._init_kvstore()
+        if self._update_on_kvstore:
+            self._check_fresh(ignore_stale_grad)
+        self._allreduce_grads()
+        if not self._update_on_kvstore:
             self._update(ignore_stale_grad)
-        elif self._kvstore_params["update_on_kvstore"] is False:
-            self._allreduce_grads()
-            self._update(ignore_stale_grad)
-        # as MXNet's stores do by default: each device keeps its own gradient
-        else:
-            self._update(ignore_stale_grad, self._sums())
 
     def allreduce_grads(self) -> None:
         """Sums gradients over devices; for use with `update`, when gradients are looked at
-        between."""
+        between.
+
+        Raises TrainerError (AssertionError) when the store updates the weights.
+        """
+        self._init_kvstore()
+        self._check_not_on_kvstore("allreduce_grads")
         self._allreduce_grads()
 
     def update(self, batch_size, ignore_stale_grad=False) -> None:
-        """Updates the parameters from gradients that allreduce_grads has summed."""
+        """Updates the parameters from gradients that allreduce_grads has summed.
+
+        Raises TrainerError (AssertionError) when the store updates the weights.
+        """
+        self._init_kvstore()
+        self._check_not_on_kvstore("update")
         self._optimizer.rescale_grad = self._scale / batch_size
         self._update(ignore_stale_grad)
 
+    def _check_not_on_kvstore(self, method: str) -> None:
+        if self._update_on_kvstore:
+            raise TrainerError(
+                f"{method}() when parameters are updated on kvstore is not supported. Try setting"
+                " `update_on_kvstore` to False when creating trainer."
+            )
+
     def _allreduce_grads(self) -> None:
-        for i, total in self._sums().items():
-            for g in self._params[i]._grad:
-                copy_into(total, g)
+        """Sums gradients on the store, which then writes them back, or the new weights."""
+        store = self._kvstore
+        if store is None:
+            return
+        wanted = [(i, p) for i, p in enumerate(self._params) if p.grad_req != "null"]
+        if isinstance(store, KVStore):  # in one call, so that updates are made together
+            dense = [(i, p) for i, p in wanted if p.list_grad()[0].stype == "default"]
+            wanted = [(i, p) for i, p in wanted if p.list_grad()[0].stype != "default"]
+            targets = [p.list_data() for _, p in dense] if self._update_on_kvstore else None
+            store.pushpull([i for i, _ in dense], [p.list_grad() for _, p in dense], out=targets)
+        for i, p in wanted:
+            grads = p.list_grad()
+            if grads[0].stype != "default":
+                store.push(i, grads, priority=-i)
+                if p._stype == "default":
+                    pulled = p.list_data() if self._update_on_kvstore else grads
+                    store.pull(i, pulled, priority=-i, ignore_sparse=False)
+            elif self._update_on_kvstore:
+                store.pushpull(i, grads, out=p.list_data(), priority=-i)
+            else:
+                store.pushpull(i, grads, priority=-i)
 
-    def _sums(self) -> dict:
-        """The gradients of parameters that live on several devices, summed, on the first of them:
-        by index."""
-        sums = {}
-        with autograd.pause():
-            for i, p in enumerate(self._params):
-                if p.grad_req != "null" and p._grad is not None and len(p._grad) > 1:
-                    first = p._grad[0].context
-                    sums[i] = functions.add_n(*[g.as_in_context(first) for g in p._grad])
-        return sums
+    def _check_fresh(self, ignore_stale_grad: bool) -> None:
+        """Raises UserWarning for a gradient that no backward has written yet."""
+        for p in self._params:
+            if p.grad_req != "null" and not ignore_stale_grad:
+                for array in p.list_data():
+                    if not array._tape.fresh:
+                        raise _stale(p, array)
 
-    def _update(self, ignore_stale_grad=False, sums=None) -> None:
+    def _update(self, ignore_stale_grad=False) -> None:
         n_devices = len(self._contexts) or 1
         if len(self._updaters) < n_devices:
             self._updaters = [opt.get_updater(self._optimizer) for _ in range(n_devices)]
@@ -178,20 +286,12 @@ class Trainer:
             if p._data is None:
                 raise p._not_initialized()
             for (indices, grads, weights), array, grad in zip(self._for(p, jobs), p._data, p._grad):
-                variable = array._tape
-                if not variable.fresh:
+                if not array._tape.fresh:
                     if not ignore_stale_grad:
-                        raise UserWarning(
-                            f"Gradient of Parameter `{p.name}` on context {array.context} has not"
-                            " been updated by backward since last `step`. This could mean a bug in"
-                            " your model that made it only use a subset of the Parameters (Blocks)"
-                            " for this iteration. If you are intentionally only using a subset,"
-                            " call step with ignore_stale_grad=True to suppress this warning and"
-                            " skip updating of Parameters with stale gradient"
-                        )
+                        raise _stale(p, array)
                     continue
                 indices.append(i)
-                grads.append(sums[i].as_in_context(grad.context) if sums and i in sums else grad)
+                grads.append(grad)
                 weights.append(array)
         for updater, (indices, grads, weights) in zip(self._updaters, jobs):
             updater(indices, grads, weights)
@@ -212,11 +312,19 @@ class Trainer:
     def save_states(self, fname) -> None:
         """Writes the optimizer's states (momentum ...), counts and numbers to a file of arrays and
         JSON."""
+        self._init_kvstore()
+        if self._update_on_kvstore:
+            self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
+            return
         with open(fname, "wb") as f:
             f.write(self._updaters[0].get_states(dump_optimizer=True))
 
     def load_states(self, fname) -> None:
         """Reads what save_states wrote. Raises MXNetError for pickles and foreign files."""
+        self._init_kvstore()
+        if self._update_on_kvstore:
+            self._kvstore.load_optimizer_states(fname)
+            return
         try:
             with open(fname, "rb") as f:
                 states = f.read()
@@ -225,3 +333,14 @@ class Trainer:
         for updater in self._updaters:
             updater.set_states(states)
         self._optimizer.param_dict = dict(enumerate(self._params))
+
+
+def _stale(parameter: Parameter, array) -> UserWarning:
+    return UserWarning(
+        f"Gradient of Parameter `{parameter.name}` on context {array.context} has not"
+        " been updated by backward since last `step`. This could mean a bug in"
+        " your model that made it only use a subset of the Parameters (Blocks)"
+        " for this iteration. If you are intentionally only using a subset,"
+        " call step with ignore_stale_grad=True to suppress this warning and"
+        " skip updating of Parameters with stale gradient"
+    )

@@ -8,8 +8,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
-import sys
 import time
 from pathlib import Path
 
@@ -29,6 +27,7 @@ from .loss import SoftmaxCrossEntropyLoss
 from .lr_scheduler import CosineScheduler
 from .metric import Accuracy
 from .model_zoo import vision as zoo
+from .progress import Progress
 from .trainer import Trainer
 
 TRAIN_SAMPLE = 10_000  # training images that the accuracy after an epoch is measured on, at most
@@ -86,38 +85,6 @@ def build(name: str, image_size: int, classes: int = 10):
 
 
 # ---- the loop ------------------------------------------------------------------------------------
-
-
-class Progress:
-    """A tqdm bar on a terminal, a plain line per epoch elsewhere.
-
-    The loss shown is the one of EVERY steps ago: it is ready or nearly so, and waiting for it keeps
-    this loop from running further ahead of the engine than that, which would only hold memory.
-    """
-
-    EVERY = 20
-
-    def __init__(self, total: int, label: str):
-        self._bar, self._pending, self._count = None, None, 0
-        if sys.stderr.isatty() and not os.environ.get("CI") and not os.environ.get("NO_COLOR"):
-            from tqdm import tqdm
-
-            self._bar = tqdm(total=total, desc=label, leave=False, unit="batch")
-
-    def step(self, loss) -> None:
-        self._count += 1
-        if self._bar is not None:
-            self._bar.update()
-        if self._count % self.EVERY == 0:
-            if self._pending is not None:
-                shown = float(self._pending.asnumpy().mean())
-                if self._bar is not None:
-                    self._bar.set_postfix(loss=f"{shown:.4f}")
-            self._pending = loss
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
 
 
 def train_epoch(net, loader, trainer, loss_of, label: str = "") -> float:

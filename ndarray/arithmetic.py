@@ -100,3 +100,9 @@ def _function(name: str, both: str, right: str, left: str, numbers):
 
 
 globals().update({name: _function(name, *row) for name, row in TABLE.items()})
+_power = globals()["power"]
+
+
+def power(base, exp):
+    """base**exp, each an NDArray or a number; arrays broadcast."""
+    return _power(base, exp)

@@ -25,9 +25,9 @@ def is_training() -> bool:
     return state.training
 
 
-def set_recording(is_record: bool) -> bool:
+def set_recording(is_recording: bool) -> bool:
     """Switches recording for this thread; returns the previous state."""
-    previous, state.recording = state.recording, bool(is_record)
+    previous, state.recording = state.recording, bool(is_recording)
     return previous
 
 

@@ -166,7 +166,7 @@ def linspace(start, stop, num, endpoint=True, ctx=None, dtype="float32") -> NDAr
     )
 
 
-def eye(N, M=0, k=0, ctx=None, dtype="float32") -> NDArray:
+def eye(N, M=0, k=0, ctx=None, dtype=None, **kwargs) -> NDArray:
     """Ones on diagonal k of an (N, M) array (M = 0: N), zeros elsewhere."""
     return invoke(
         lookup("_eye"),

@@ -93,20 +93,33 @@ _PAIRS = {
 }
 
 
-def _pair(name: str):
-    both, right, left, of_numbers = _PAIRS[name]
-
-    def function(left_, right_):
-        if isinstance(left_, Number) and isinstance(right_, Number):
-            return of_numbers(left_, right_)
-        return binary(both, f"broadcast_{name}", right, left, left_, right_)
-
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = f"{name} of two Symbols, or of a Symbol and a number."
-    return function
+def _pair(name: str, a, b):
+    both, right_scalar, left_scalar, of_numbers = _PAIRS[name]
+    if isinstance(a, Number) and isinstance(b, Number):
+        return of_numbers(a, b)
+    return binary(both, f"broadcast_{name}", right_scalar, left_scalar, a, b)
 
 
-maximum, minimum, power, hypot = map(_pair, _PAIRS)
+def maximum(left, right):
+    """The larger of two Symbols, or of a Symbol and a number."""
+    return _pair("maximum", left, right)
+
+
+def minimum(left, right):
+    """The smaller of two Symbols, or of a Symbol and a number."""
+    return _pair("minimum", left, right)
+
+
+def hypot(left, right):
+    """sqrt(left**2 + right**2) of two Symbols, or of a Symbol and a number."""
+    return _pair("hypot", left, right)
+
+
+def power(base, exp):
+    """base**exp of two Symbols, or of a Symbol and a number."""
+    return _pair("power", base, exp)
+
+
 pow = power
 
 

@@ -556,6 +556,47 @@ class Symbol:
     def __neg__(self) -> Symbol:
         return apply(lookup("_mul_scalar"), "_mulscalar", [self], {"scalar": -1.0})
 
+    # ---- what MXNet has for its own sake ---------------------------------------------------------
+
+    @property
+    def handle(self) -> list[Value]:
+        return self._outputs
+
+    def as_nd_ndarray(self) -> Symbol:
+        """The Symbol itself."""
+        return self
+
+    def as_np_ndarray(self):
+        """Raises MXNetError: mx.np is not part of this version."""
+        raise NotImplementedForSymbol("as_np_ndarray (mx.np)")
+
+    def get_backend_symbol(self, backend: str) -> Symbol:
+        """The Symbol itself: it is optimised when it is bound. Raises ValueError for a backend that
+        MXNet on a CPU does not know."""
+        if backend not in BACKENDS:
+            raise InvalidValue(
+                f"backend {backend!r} is unknown\n  fix: one of {', '.join(BACKENDS)}, or none:"
+                " graphs are optimised when they are bound"
+            )
+        return self
+
+    def optimize_for(
+        self,
+        backend,
+        args=None,
+        aux=None,
+        ctx=None,
+        shape_dict=None,
+        type_dict=None,
+        stype_dict=None,
+        skip_infer=False,
+        **kwargs,
+    ) -> Symbol:
+        """The same as get_backend_symbol; arrays and types of inputs are not needed."""
+        return self.get_backend_symbol(backend)
+
+
+BACKENDS = ("MKLDNN", "MKLDNN_QUANTIZE", "default")  # of MXNet on a CPU
 
 # what stands for them in a traced block
 TRACED = {"copy": "_copy", "detach": "BlockGrad"}

@@ -46,7 +46,7 @@ SAME = [
     ("mxnet.autograd", "plait.ndarray.autograd"),
     ("mxnet.random", "plait.ndarray.random"),
     ("mxnet.context", "plait.engine.device"),
-    ("mxnet.base", "plait.engine.error"),
+    ("mxnet.base", "plait.engine.base"),
     ("mxnet.profiler", "plait.engine.profiler"),
     ("mxnet.initializer", "plait.gluon.initializer"),
     ("mxnet.init", "plait.gluon.initializer"),

@@ -178,7 +178,7 @@ class _BaseCell(HybridRecurrentCell):
         return ""
 
 
-def _activate(F, x, activation, **kwargs):
+def activate(F, x, activation, **kwargs):
     """An activation given by name, or as a block or function."""
     if not isinstance(activation, str):
         return activation(x)
@@ -225,7 +225,7 @@ class RNNCell(_BaseCell):
         i2h, h2h, name = self._products(
             F, inputs, states[0], i2h_weight, h2h_weight, i2h_bias, h2h_bias
         )
-        output = _activate(
+        output = activate(
             F, F.elemwise_add(i2h, h2h, name=name + "plus0"), self._activation, name=name + "out"
         )
         return output, [output]
@@ -274,17 +274,17 @@ class LSTMCell(_BaseCell):
         )
         gates = F.elemwise_add(i2h, h2h, name=name + "plus0")
         i, f, c, o = F.SliceChannel(gates, num_outputs=4, name=name + "slice")
-        i = _activate(F, i, self._recurrent_activation, name=name + "i")
-        f = _activate(F, f, self._recurrent_activation, name=name + "f")
-        c = _activate(F, c, self._activation, name=name + "c")
-        o = _activate(F, o, self._recurrent_activation, name=name + "o")
+        i = activate(F, i, self._recurrent_activation, name=name + "i")
+        f = activate(F, f, self._recurrent_activation, name=name + "f")
+        c = activate(F, c, self._activation, name=name + "c")
+        o = activate(F, o, self._recurrent_activation, name=name + "o")
         cell = F.elemwise_add(
             F.elemwise_mul(f, states[1], name=name + "mul0"),
             F.elemwise_mul(i, c, name=name + "mul1"),
             name=name + "state",
         )
         output = F.elemwise_mul(
-            o, _activate(F, cell, self._activation, name=name + "activation0"), name=name + "out"
+            o, activate(F, cell, self._activation, name=name + "activation0"), name=name + "out"
         )
         return output, [output, cell]
 

@@ -1,0 +1,110 @@
+"""The six events of a training loop, and how handlers and metrics that users give are checked."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from ....engine.error import InvalidValue
+from ...metric import CompositeEvalMetric, EvalMetric
+
+
+class EventHandler:
+    """Base of all handlers. `priority` (a number, 0 where absent) orders them: the lowest first."""
+
+
+class TrainBegin(EventHandler):
+    """Called once before the first epoch."""
+
+    def train_begin(self, estimator, *args, **kwargs):
+        """estimator: the Estimator that trains."""
+
+
+class TrainEnd(EventHandler):
+    """Called once after the last epoch."""
+
+    def train_end(self, estimator, *args, **kwargs):
+        """estimator: the Estimator that trains."""
+
+
+class EpochBegin(EventHandler):
+    """Called before each epoch, and before each evaluation."""
+
+    def epoch_begin(self, estimator, *args, **kwargs):
+        """estimator: the Estimator that trains."""
+
+
+class EpochEnd(EventHandler):
+    """Called after each epoch, and after each evaluation."""
+
+    def epoch_end(self, estimator, *args, **kwargs):
+        """Returns True to end the training."""
+        return False
+
+
+class BatchBegin(EventHandler):
+    """Called before each batch."""
+
+    def batch_begin(self, estimator, *args, **kwargs):
+        """kwargs: `batch` as the loader gave it."""
+
+
+class BatchEnd(EventHandler):
+    """Called after each batch."""
+
+    def batch_end(self, estimator, *args, **kwargs):
+        """kwargs: `batch`; `pred`, `label`, `loss` are lists with an array for each device.
+        Returns True to end the training."""
+        return False
+
+
+def check_event_handlers(handlers) -> list[EventHandler]:
+    """One handler, several or None as a new list. Raises ValueError."""
+    found = [handlers] if isinstance(handlers, EventHandler) else list(handlers or [])
+    for handler in found:
+        if not isinstance(handler, EventHandler):
+            raise InvalidValue(
+                f"handlers must be an EventHandler or a list of EventHandler, got: {handler!r}"
+                "\n  fix: derive the class from TrainBegin, EpochEnd or another event"
+            )
+    return found
+
+
+def check_metrics(metrics) -> list[EvalMetric]:
+    """A metric, several, a composite one or None as a list of simple metrics. Raises
+    ValueError."""
+    if isinstance(metrics, CompositeEvalMetric):
+        return [m for metric in metrics.metrics for m in check_metrics(metric)]
+    found = [metrics] if isinstance(metrics, EvalMetric) else metrics or []
+    for metric in found:
+        if not isinstance(metric, EvalMetric):
+            raise InvalidValue(
+                "metrics must be a Metric or a list of Metric, refer to mxnet.metric.EvalMetric:"
+                f" got {metric!r}"
+            )
+    return found
+
+
+def better(mode: str, monitor: EvalMetric, who: str):
+    """The comparison (new, old) -> bool that tells whether a monitored value has improved.
+
+    mode: "min", "max", or "auto": greater is better for accuracies and F1, less for the rest.
+    """
+    if mode not in ("auto", "min", "max"):
+        warnings.warn(
+            f"{who} mode {mode} is unknown, fallback to auto mode, which uses max for accuracy and"
+            " f1 and min for other metrics",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+        mode = "auto"
+    if mode == "auto":
+        name = str(monitor.get()[0]).lower()
+        mode = "max" if "acc" in name or "f1" in name else "min"
+    return np.greater if mode == "max" else np.less
+
+
+def worst(comparison) -> float:
+    """The value that everything is better than."""
+    return float("inf") if comparison is np.less else float("-inf")

@@ -1,0 +1,188 @@
+"""LSTM with projection, variational dropout, and unrolling by a loop operator."""
+
+from __future__ import annotations
+
+from ....engine.error import MXNetError
+from ...rnn.rnn_cell import BidirectionalCell, HybridRecurrentCell, ModifierCell
+from ...rnn.sequence import masked, merged, namespace, steps_of
+
+__all__ = ["VariationalDropoutCell", "LSTMPCell"]
+
+
+class VariationalDropoutCell(ModifierCell):
+    """Dropout with one mask for all steps of a sequence, on a cell's inputs, first state and
+    outputs. Stepping by hand, call `reset()` before each sequence: it makes new masks.
+
+    drop_inputs, drop_states, drop_outputs: probabilities; 0 for none.
+    Source: Gal and Ghahramani 2015, arXiv:1512.05287.
+    """
+
+    def __init__(self, base_cell, drop_inputs=0.0, drop_states=0.0, drop_outputs=0.0):
+        inside = (base_cell, *base_cell._children.values())
+        if drop_states and any(isinstance(cell, BidirectionalCell) for cell in inside):
+            raise StateDropoutError(
+                "BidirectionalCell doesn't support variational state dropout. Please add"
+                " VariationalDropoutCell to the cells underneath instead."
+            )
+        super().__init__(base_cell)
+        self.drop_inputs, self.drop_states, self.drop_outputs = (
+            drop_inputs,
+            drop_states,
+            drop_outputs,
+        )
+
+    def _alias(self):
+        return "vardrop"
+
+    def reset(self):
+        super().reset()
+        self._masks = {}
+
+    def _dropped(self, F, x, which: str, rate: float):
+        """x times this sequence's mask of its kind."""
+        if not rate:
+            return x
+        if which not in self._masks:
+            self._masks[which] = F.Dropout(F.ones_like(x), p=rate)
+        return x * self._masks[which]
+
+    drop_inputs_mask = property(lambda self: self._masks.get("inputs"))
+    drop_states_mask = property(lambda self: self._masks.get("states"))
+    drop_outputs_mask = property(lambda self: self._masks.get("outputs"))
+
+    def hybrid_forward(self, F, inputs, states):
+        states = [self._dropped(F, states[0], "states", self.drop_states), *states[1:]]
+        inputs = self._dropped(F, inputs, "inputs", self.drop_inputs)
+        output, states = self.base_cell(inputs, states)
+        return self._dropped(F, output, "outputs", self.drop_outputs), states
+
+    def __repr__(self):
+        return (
+            f"VariationalDropoutCell(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
+        )
+
+    def unroll(
+        self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None, valid_length=None
+    ):
+        if self.drop_states:
+            return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
+        self.reset()  # masks of inputs and outputs go over the whole array at once
+        axis = layout.find("T")
+        states = self._states_for(steps_of(length, inputs, layout), begin_state)
+        F, data = namespace(inputs), merged(inputs, layout)
+        if self.drop_inputs:
+            data = F.Dropout(data, p=self.drop_inputs, axes=(axis,))
+        outputs, states = self.base_cell.unroll(length, data, states, layout, True, valid_length)
+        if self.drop_outputs:
+            outputs = F.Dropout(outputs, p=self.drop_outputs, axes=(axis,))
+        if valid_length is not None:
+            return masked(outputs, length, valid_length, layout, merge_outputs), states
+        return steps_of(length, outputs, layout) if merge_outputs is False else outputs, states
+
+
+class StateDropoutError(MXNetError, AssertionError):
+    """Variational dropout of the states of a cell that has no single step."""
+
+
+class LSTMPCell(HybridRecurrentCell):
+    """LSTM cell whose output is projected to projection_size; states are [r, c]: the projected
+    output and the cell, of hidden_size.
+
+    Source: Sak et al. 2014, arXiv:1402.1128.
+    """
+
+    size_argument = "input_size"
+
+    def __init__(
+        self,
+        hidden_size,
+        projection_size,
+        i2h_weight_initializer=None,
+        h2h_weight_initializer=None,
+        h2r_weight_initializer=None,
+        i2h_bias_initializer="zeros",
+        h2h_bias_initializer="zeros",
+        input_size=0,
+        prefix=None,
+        params=None,
+    ):
+        super().__init__(prefix=prefix, params=params)
+        self._hidden_size, self._projection_size = hidden_size, projection_size
+        self._input_size = input_size
+        rows = 4 * hidden_size
+        for name, shape, init in (
+            ("i2h_weight", (rows, input_size), i2h_weight_initializer),
+            ("h2h_weight", (rows, projection_size), h2h_weight_initializer),
+            ("h2r_weight", (projection_size, hidden_size), h2r_weight_initializer),
+            ("i2h_bias", (rows,), i2h_bias_initializer),
+            ("h2h_bias", (rows,), h2h_bias_initializer),
+        ):
+            parameter = self.params.get(name, shape=shape, init=init, allow_deferred_init=True)
+            setattr(self, name, parameter)
+
+    def state_info(self, batch_size=0):
+        return [
+            {"shape": (batch_size, size), "__layout__": "NC"}
+            for size in (self._projection_size, self._hidden_size)
+        ]
+
+    def _alias(self):
+        return "lstmp"
+
+    def __repr__(self):
+        shape, projected = self.i2h_weight.shape, self.h2r_weight.shape[0]
+        return f"LSTMPCell({shape[1] or None} -> {shape[0]} -> {projected})"
+
+    def hybrid_forward(
+        self, F, inputs, states, i2h_weight, h2h_weight, h2r_weight, i2h_bias, h2h_bias
+    ):
+        name, rows = f"t{self._counter}_", 4 * self._hidden_size
+        i2h = F.FullyConnected(inputs, i2h_weight, i2h_bias, num_hidden=rows, name=name + "i2h")
+        h2h = F.FullyConnected(states[0], h2h_weight, h2h_bias, num_hidden=rows, name=name + "h2h")
+        i, f, c, o = F.SliceChannel(i2h + h2h, num_outputs=4, name=name + "slice")
+        i, f = F.sigmoid(i, name=name + "i"), F.sigmoid(f, name=name + "f")
+        c, o = F.tanh(c, name=name + "c"), F.sigmoid(o, name=name + "o")
+        cell = F.elemwise_add(f * states[1], i * c, name=name + "state")
+        hidden = F.elemwise_mul(o, F.tanh(cell), name=name + "hidden")
+        output = F.FullyConnected(
+            hidden, h2r_weight, no_bias=True, num_hidden=self._projection_size, name=name + "out"
+        )
+        return output, [output, cell]
+
+
+def dynamic_unroll(
+    cell, inputs, begin_state, drop_inputs=0, drop_outputs=0, layout="TNC", valid_length=None
+):
+    """Steps a cell over a sequence of any length by the loop operator `foreach`.
+
+    Args:
+        inputs: one array in `layout`. begin_state: list of states.
+        drop_inputs, drop_outputs: rates of dropout with one mask for all steps.
+        valid_length: (N,) lengths; later outputs are 0, states are those of the last valid step.
+    Returns: (outputs in `layout`, states).
+    """
+    F, axis = namespace(inputs), layout.find("T")
+    if drop_inputs:
+        inputs = F.Dropout(inputs, p=drop_inputs, axes=(axis,))
+    if axis:
+        inputs = F.swapaxes(inputs, dim1=0, dim2=axis)
+    states = list(begin_state)
+    n = len(states)
+
+    def step(x, states):
+        output, new = cell(x, states[:n])
+        if valid_length is None:
+            return output, new
+        alive = F.broadcast_greater(valid_length, states[n])
+        return output, [*[F.where(alive, a, b) for a, b in zip(new, states)], states[n] + 1]
+
+    if valid_length is not None:
+        states.append(F.zeros((1,)))
+    outputs, states = F.contrib.foreach(step, inputs, states)
+    if axis:
+        outputs = F.swapaxes(outputs, dim1=0, dim2=axis)
+    if drop_outputs:
+        outputs = F.Dropout(outputs, p=drop_outputs, axes=(axis,))
+    if valid_length is not None:
+        outputs = F.SequenceMask(outputs, valid_length, use_sequence_length=True, axis=axis)
+    return outputs, states[:n]

@@ -1,0 +1,20 @@
+"""The names of mx.io under MXNet's path mxnet.io.io; each lives in the file of its subject."""
+
+from .array import NDArrayIter, _init_data  # noqa: F401
+from .csv import CSVIter
+from .desc import DataBatch, DataDesc, DataIter
+from .mnist import MNISTIter
+from .source import MXDataIter
+from .wrap import PrefetchingIter, ResizeIter
+
+__all__ = [
+    "CSVIter",
+    "DataBatch",
+    "DataDesc",
+    "DataIter",
+    "MNISTIter",
+    "MXDataIter",
+    "NDArrayIter",
+    "PrefetchingIter",
+    "ResizeIter",
+]

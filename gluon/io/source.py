@@ -1,0 +1,127 @@
+"""MXDataIter: the iterator over a source of batches, which all iterators that read files are."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import warnings
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ...engine.error import InvalidValue
+from ...ndarray import NDArray
+from .desc import DataBatch, DataDesc, DataIter
+
+
+class Sample(NamedTuple):
+    """One batch of a source. index: (batch_size,) uint64 numbers of the samples, or None."""
+
+    data: NDArray
+    label: NDArray
+    pad: int
+    index: np.ndarray | None
+
+
+class Source(Protocol):
+    """What MXDataIter reads."""
+
+    def read(self) -> Sample | None:
+        """The next batch, or None after the last."""
+
+    def rewind(self) -> None:
+        """The next batch is the first one of an epoch."""
+
+
+class MXDataIter(DataIter):
+    """An iterator over a source: what CSVIter, MNISTIter, ImageRecordIter ... return.
+
+    Args:
+        handle: the Source.
+        data_name, label_name: names in provide_data and provide_label.
+    Raises: StopIteration when the source has not one batch.
+    """
+
+    def __init__(self, handle: Source, data_name="data", label_name="softmax_label", **_):
+        self.handle = handle
+        self._skip_load = False
+        first = handle.read()
+        if first is None:
+            raise StopIteration
+        self._sample, self._ready = first, True  # ready: read, not given yet
+        data, label = first.data, first.label
+        self.provide_data = [DataDesc(data_name, data.shape, data.dtype)]
+        self.provide_label = [DataDesc(label_name, label.shape, label.dtype)]
+        super().__init__(data.shape[0])
+
+    def debug_skip_load(self):
+        """From now on every batch is the current one: measures all but the reading."""
+        self._skip_load = True
+        logging.info("Set debug_skip_load to be true, will simply return first batch")
+
+    def reset(self):
+        self._ready = False
+        self.handle.rewind()
+
+    def iter_next(self) -> bool:
+        if self._ready or self._skip_load:
+            self._ready = False
+            return True
+        found = self.handle.read()
+        if found is None:
+            return False
+        self._sample = found
+        return True
+
+    def next(self) -> DataBatch:
+        if not self.iter_next():
+            raise StopIteration
+        data, label, pad, index = self._sample
+        return DataBatch(data=[data], label=[label], pad=pad, index=index)
+
+    def getdata(self) -> NDArray:
+        """The data of this batch."""
+        return self._sample.data
+
+    def getlabel(self) -> NDArray:
+        """The labels of this batch."""
+        return self._sample.label
+
+    def getindex(self):
+        return self._sample.index
+
+    def getpad(self) -> int:
+        return self._sample.pad
+
+
+def parsed(value):
+    """A parameter's value: MXNet's iterators take all of them as text too, "(3,)" or "True"."""
+    if isinstance(value, str):
+        try:
+            return ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            return value
+    return value
+
+
+def shape_of(value, what: str) -> tuple[int, ...]:
+    """A parameter that is a shape."""
+    value = parsed(value)
+    value = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if not value or not all(isinstance(n, (int, np.integer)) and n > 0 for n in value):
+        raise InvalidValue(f"{what} must be a shape of numbers above 0, got {value}")
+    return tuple(int(n) for n in value)
+
+
+def positive(value, what: str) -> int:
+    """A parameter that is a number above 0."""
+    value = parsed(value)
+    if not isinstance(value, (int, np.integer)) or value <= 0:
+        raise InvalidValue(f"{what} must be an integer above 0, got {value!r}")
+    return int(value)
+
+
+def warn_unknown(iterator: str, names) -> None:
+    """Says which parameters an iterator does not know: MXNet ignores them silently."""
+    if names:
+        warnings.warn(f"{iterator}: ignores {', '.join(sorted(names))}", stacklevel=3)

@@ -1,0 +1,7 @@
+"""mx.kv: stores that sum the gradients of several devices and hold the weights."""
+
+from .base import KVStoreBase, create
+from .kvstore import KVStore
+from .kvstore_server import KVStoreServer
+
+__all__ = ["KVStore", "KVStoreBase", "KVStoreServer", "create"]

@@ -1,0 +1,149 @@
+"""KVStoreBase: what a Trainer asks of a store; the registry of stores; `create`; a store for
+tests."""
+
+from __future__ import annotations
+
+import warnings
+from typing import ClassVar
+
+from ...engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
+from ...ndarray import NDArray
+from ...ndarray.autograd import pause
+from ...ndarray.functions import add_n
+from ...ndarray.invoke import copy_into
+
+
+class StoreError(MXNetError, ValueError, AssertionError):
+    """A store that is asked something that makes no sense."""
+
+
+class KVStoreBase:
+    """Base of stores: a subclass that is registered can be made by `create` and given to a Trainer.
+
+    Keys are all int or all str; a key's value has one NDArray for each device.
+    """
+
+    OPTIMIZER = "optimizer"
+    kv_registry: ClassVar[dict[str, type]] = {}
+
+    def broadcast(self, key, value, out, priority=0) -> None:
+        """Copies value of the first worker into every array of out."""
+        raise self._missing("broadcast")
+
+    def pushpull(self, key, value, out=None, priority=0) -> None:
+        """Sums value's arrays, over all workers, and writes the sum into out (default: into
+        value)."""
+        raise self._missing("pushpull")
+
+    def set_optimizer(self, optimizer) -> None:
+        """From now on the store updates its weights itself."""
+        raise self._missing("set_optimizer")
+
+    def is_capable(self, capability) -> bool:
+        """Can it do this? capability: KVStoreBase.OPTIMIZER."""
+        raise self._missing("is_capable")
+
+    def save_optimizer_states(self, fname, dump_optimizer=False) -> None:
+        """Writes the states of the store's optimizer; dump_optimizer: its numbers too."""
+        raise self._missing("save_optimizer_states")
+
+    def load_optimizer_states(self, fname) -> None:
+        """Reads what save_optimizer_states wrote."""
+        raise self._missing("load_optimizer_states")
+
+    @property
+    def type(self) -> str:
+        """The name it was created by."""
+        raise self._missing("type")
+
+    @property
+    def rank(self) -> int:
+        """The number of this worker, from 0."""
+        raise self._missing("rank")
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers there are."""
+        raise self._missing("num_workers")
+
+    def _missing(self, method: str) -> MissingMethod:
+        return MissingMethod(f"{type(self).__name__} does not define {method}")
+
+    @staticmethod
+    def register(klass):
+        """A decorator: `create` makes this class by its name, any case."""
+        if not isinstance(klass, type):
+            raise InvalidType(f"KVStoreBase.register: needs a class, got {klass!r}")
+        name = klass.__name__.lower()
+        if name in KVStoreBase.kv_registry:
+            old = KVStoreBase.kv_registry[name]
+            warnings.warn(
+                f"WARNING: New kvstore {klass.__module__}.{klass.__name__} is overriding existing"
+                f" kvstore {old.__module__}.{old.__name__}",
+                stacklevel=2,
+            )
+        KVStoreBase.kv_registry[name] = klass
+        return klass
+
+
+def arrays_of(value) -> list[NDArray]:
+    """The arrays of one key. Raises StoreError."""
+    arrays = list(value) if isinstance(value, (list, tuple)) else [value]
+    for a in arrays:
+        if not isinstance(a, NDArray):
+            raise StoreError(f"kvstore: a value must be NDArrays, got {type(a).__name__}")
+    return arrays
+
+
+def total(arrays: list[NDArray], context) -> NDArray:
+    """The sum of arrays of any devices on one of them; a single array that is there already comes
+    back as it is."""
+    here = [a.as_in_context(context) for a in arrays]
+    return here[0] if len(here) == 1 else add_n(*here)
+
+
+@KVStoreBase.register
+class TestStore(KVStoreBase):
+    """A store that only sums: for tests of what uses stores."""
+
+    __test__ = False  # pytest takes it for tests
+
+    def broadcast(self, key, value, out, priority=0) -> None:
+        with pause():
+            for o in arrays_of(out):
+                copy_into(arrays_of(value)[0], o)
+
+    def pushpull(self, key, value, out=None, priority=0) -> None:
+        arrays = arrays_of(value)
+        if out is None and isinstance(value, NDArray):
+            return
+        with pause():
+            summed = total(arrays, arrays[0].context)
+            for o in arrays if out is None else arrays_of(out):
+                copy_into(summed, o)
+
+    @staticmethod
+    def is_capable(capability) -> bool:
+        if capability.lower() == KVStoreBase.OPTIMIZER:
+            return False
+        raise InvalidValue(f"Unknown capability: {capability}")
+
+    type = "teststore"
+    rank = 0
+    num_workers = 1
+
+
+def create(name="local") -> KVStoreBase:
+    """A store: "local" sums on cpu(0), "device" on the device of the first value; or a registered
+    class by its name.
+
+    Raises MXNetError for "nccl" and "dist...", which need GPUs and several processes.
+    """
+    if not isinstance(name, str):
+        raise InvalidType(f"name must be a string, got {type(name).__name__}")
+    found = KVStoreBase.kv_registry.get(name.lower())
+    if found is not None:
+        return found()
+    from .kvstore import KVStore  # it derives from KVStoreBase
+
+    return KVStore(name.lower())

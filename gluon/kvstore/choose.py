@@ -1,0 +1,47 @@
+"""Which store a Trainer or a Module uses, and whether the store updates the weights."""
+
+from __future__ import annotations
+
+import math
+
+from ...engine.error import InvalidType
+from .base import KVStoreBase, create
+
+BIG = 1 << 24  # elements; larger weights are better updated on their devices than on cpu(0)
+update_on_store = True  # MXNET_UPDATE_ON_KVSTORE in compatibility mode
+
+
+def choose_store(kvstore, num_device: int, arg_params: dict) -> tuple[KVStoreBase | None, bool]:
+    """(store or None, does it update the weights).
+
+    Args:
+        kvstore: a store, a name ("local", "device", a registered one) or None. A name makes no
+            store for a single device.
+        arg_params: names -> NDArrays.
+    """
+    on_store = update_on_store
+    if kvstore is None:
+        return None, False
+    if isinstance(kvstore, KVStoreBase):
+        store = kvstore
+    elif isinstance(kvstore, str):
+        if num_device == 1 and "dist" not in kvstore:
+            return None, False
+        store = create(kvstore)
+        if kvstore == "local" and any(math.prod(a.shape) > BIG for a in arg_params.values()):
+            on_store = False
+    else:
+        raise InvalidType(f"kvstore must be KVStore, str or None, got {type(kvstore).__name__}")
+    return store, on_store and store.is_capable("optimizer")
+
+
+def choose_sparse_store(kvstore) -> tuple[KVStoreBase, bool]:
+    """(store, True): row_sparse weights live on a store, which updates them."""
+    if isinstance(kvstore, KVStoreBase):
+        return kvstore, True
+    if isinstance(kvstore, str):
+        return create(kvstore), True
+    raise InvalidType(
+        f"Cannot create '{kvstore}' KVStore with row_sparse parameters. The type must be KVStore or"
+        " str."
+    )

@@ -1,0 +1,256 @@
+"""KVStore: the stores of one process, "local" and "device"."""
+
+from __future__ import annotations
+
+from ...engine import cpu, waitall
+from ...engine.error import InvalidValue, MissingKey, MXNetError
+from ...ndarray import NDArray
+from ...ndarray.autograd import pause
+from ...ndarray.invoke import copy_into
+from .. import optimizer as opt
+from .base import KVStoreBase, StoreError, arrays_of, total
+from .compression import GradientCompression
+
+
+class CompressionNotSupported(MXNetError):
+    """Gradient compression on a store that has none."""
+
+
+class KVStore(KVStoreBase):
+    """Weights by key. Pushed arrays of one key are summed; the sum replaces the stored value, or an
+    updater makes a new value of both.
+
+    All that it does with arrays are operations on the engine: no call waits.
+
+    >>> kv = mx.kv.create("local")
+    >>> kv.init("w", nd.zeros((2,)))
+    >>> kv.push("w", [nd.ones((2,), mx.cpu(0)), nd.ones((2,), mx.cpu(1))])
+    >>> out = nd.empty((2,))
+    >>> kv.pull("w", out=out)
+    >>> out.asnumpy().tolist()
+    [2.0, 2.0]
+    """
+
+    def __init__(self, handle="local"):
+        if "nccl" in handle:
+            raise MXNetError(
+                f"kvstore {handle!r}: this build of plait has no NCCL\n  fix: kv.create('device')"
+            )
+        if "dist" in handle:
+            raise InvalidValue(
+                f"kvstore={handle!r}: this build of plait has no distributed stores\n  fix:"
+                " kvstore='device', or one process"
+            )
+        self.handle = self._type = handle
+        self._stored: dict = {}
+        self._key_type: type | None = None
+        self._updater = None
+        self._compression: GradientCompression | None = None
+
+    # ---- keys ------------------------------------------------------------------------------------
+
+    def _pairs(self, key, value) -> list[tuple]:
+        """[(key, its arrays)], a key once. Raises StoreError."""
+        if not isinstance(key, (list, tuple)):
+            if not isinstance(key, (int, str)):
+                raise StoreError(f"unexpected type for keys: {type(key)}")
+            self._check_type(key)
+            return [(key, arrays_of(value))]
+        if not isinstance(value, (list, tuple)) or len(key) != len(value):
+            raise StoreError(
+                f"kvstore: there must be a value for each key, got {len(key)} keys and"
+                f" {len(value) if isinstance(value, (list, tuple)) else type(value).__name__}"
+            )
+        if len({isinstance(k, str) for k in key}) > 1:
+            raise StoreError(f"inconsistent types of keys detected: {list(key)}")
+        found: dict = {}
+        for k, v in zip(key, value):
+            ((k, arrays),) = self._pairs(k, v)
+            found.setdefault(k, []).extend(arrays)
+        return list(found.items())
+
+    def _check_type(self, key) -> None:
+        kind = str if isinstance(key, str) else int
+        if self._key_type not in (None, kind):
+            raise StoreError(
+                f"Mixed key types are not allowed: this store's are {self._key_type.__name__}, got"
+                f" {key!r}"
+            )
+        self._key_type = kind
+
+    def _value(self, key) -> NDArray:
+        found = self._stored.get(key)
+        if found is None:
+            raise MissingKey(f"key {key} has not been inited\n  fix: kv.init({key!r}, value)")
+        return found
+
+    def __contains__(self, key) -> bool:
+        return key in self._stored
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def init(self, key, value) -> None:
+        """Stores a first value of each key. Raises StoreError for a key that has one."""
+        for k, arrays in self._pairs(key, value):
+            if k in self._stored:
+                raise StoreError(
+                    f"duplicate init of key {k}. Please double check if you called kv.init or"
+                    " kv.broadcast with this key multiple times"
+                )
+            self._set(k, arrays[0])
+
+    def _set(self, key, value: NDArray) -> None:
+        with pause():
+            self._stored[key] = value.copyto(cpu())
+
+    def push(self, key, value, priority=0) -> None:
+        """Sums each key's arrays and stores the sum, or updates the stored value by it.
+
+        priority: accepted; a key's operations run in the order they are pushed.
+        """
+        self._push(self._pairs(key, value))
+
+    def _push(self, pairs) -> None:
+        for k, _ in pairs:
+            self._value(k)
+        with pause():
+            sums = [(k, self._sum(k, arrays)) for k, arrays in pairs]
+            if self._updater is None:
+                for k, merged in sums:
+                    self._assign(k, merged)
+                return
+            for k, merged in sums:
+                if self._stored[k].context != merged.context:
+                    self._stored[k] = self._stored[k].as_in_context(merged.context)
+            if isinstance(self._updater, opt.Updater):  # many weights in one call
+                keys = [k for k, _ in sums]
+                self._updater(keys, [g for _, g in sums], [self._stored[k] for k in keys])
+            else:
+                for k, merged in sums:
+                    self._updater(k, merged, self._stored[k])
+
+    def _sum(self, key, arrays) -> NDArray:
+        if self._compression is not None:
+            arrays = [self._compression.through(key, i, a) for i, a in enumerate(arrays)]
+        return total(arrays, arrays[0].context if "device" in self._type else cpu())
+
+    def _assign(self, key, merged: NDArray) -> None:
+        stored = self._stored[key]
+        if stored._spec is merged._spec:
+            copy_into(merged, stored)
+        else:
+            self._stored[key] = merged.copy()
+
+    def pull(self, key, out=None, priority=0, ignore_sparse=True) -> None:
+        """Copies the stored value of each key into the arrays of out, on any device.
+
+        ignore_sparse: sparse values are left out.
+        """
+        if out is None:
+            raise StoreError("pull: out must be given")
+        self._pull(self._pairs(key, out))
+
+    def _pull(self, pairs) -> None:
+        for k, outs in pairs:
+            stored = self._value(k)
+            for o in outs:
+                if o.shape != stored.shape:
+                    raise StoreError(
+                        f"pull: out must have the shape of the value, got {o.shape} for"
+                        f" {stored.shape} of key {k!r}"
+                    )
+        with pause():
+            for k, outs in pairs:
+                for o in outs:
+                    copy_into(self._stored[k], o)
+
+    def pushpull(self, key, value, out=None, priority=0) -> None:
+        """push and pull: without an updater, out (default: value itself) becomes the sum."""
+        pairs = self._pairs(key, value)
+        targets = pairs if out is None else self._pairs(key, out)
+        self._push(pairs)
+        self._pull(targets)
+
+    def broadcast(self, key, value, out, priority=0) -> None:
+        """init and pull."""
+        self.init(key, value)
+        self.pull(key, out, priority)
+
+    def row_sparse_pull(self, key, out=None, priority=0, row_ids=None) -> None:
+        """Copies the rows row_ids of a row_sparse value into out, the other rows become empty.
+
+        row_ids: an NDArray, or one for each array of out.
+        """
+        if out is None or row_ids is None:
+            raise StoreError("row_sparse_pull: out and row_ids must be given")
+        for k, _ in self._pairs(key, out):
+            raise StoreError(
+                "Expected row_sparse storage type for row_sparse_pull values, but detected storage"
+                f" type {self._value(k).stype} of key {k!r}\n  fix: kv.pull"
+            )
+
+    # ---- the optimizer ---------------------------------------------------------------------------
+
+    def set_optimizer(self, optimizer) -> None:
+        """push updates the stored values with an optimizer from now on."""
+        self._set_updater(opt.get_updater(optimizer))
+
+    def _set_updater(self, updater) -> None:
+        """updater(key, merged, stored) changes stored in place."""
+        self._updater = updater
+
+    def set_gradient_compression(self, compression_params) -> None:
+        """Pushed gradients go through two bits: {"type": "2bit", "threshold": 0.5}.
+
+        Raises MXNetError on stores other than "device".
+        """
+        if "device" not in self._type:
+            raise CompressionNotSupported(
+                "Gradient compression is not supported for this type of kvstore: got"
+                f" {self._type!r}\n  fix: kv.create('device')"
+            )
+        self._compression = GradientCompression(compression_params)
+
+    def is_capable(self, capability) -> bool:
+        """Can it do this? capability: "optimizer"."""
+        if capability.lower() == KVStoreBase.OPTIMIZER:
+            return True
+        raise InvalidValue(f"Unknown capability: {capability}")
+
+    def save_optimizer_states(self, fname, dump_optimizer=False) -> None:
+        """Writes the optimizer's states as arrays and JSON; dump_optimizer: its numbers too."""
+        if self._updater is None:
+            raise StoreError("Cannot save states: there is no optimizer\n  fix: kv.set_optimizer")
+        with open(fname, "wb") as f:
+            f.write(self._updater.get_states(dump_optimizer))
+
+    def load_optimizer_states(self, fname) -> None:
+        """Reads what save_optimizer_states wrote. Raises MXNetError for pickles."""
+        if self._updater is None:
+            raise StoreError("Cannot load states: there is no optimizer\n  fix: kv.set_optimizer")
+        try:
+            with open(fname, "rb") as f:
+                states = f.read()
+        except OSError as error:
+            raise MXNetError(f"kvstore: cannot read {fname!r}: {error.strerror}") from error
+        self._updater.set_states(states)
+
+    # ---- workers ---------------------------------------------------------------------------------
+
+    @property
+    def type(self) -> str:
+        """The name it was created by, in lower case."""
+        return self._type
+
+    @property
+    def rank(self) -> int:
+        """0: there is one worker."""
+        return 0
+
+    @property
+    def num_workers(self) -> int:
+        """1: there is one worker."""
+        return 1
+
+    def _barrier(self) -> None:
+        waitall()

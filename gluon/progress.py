@@ -1,0 +1,43 @@
+"""Progress: a bar on a terminal that shows the loss of a while ago, so that nothing waits for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+class Progress:
+    """A tqdm bar on a terminal, nothing elsewhere.
+
+    The loss shown is the one of EVERY steps ago: it is ready or nearly so, and waiting for it keeps
+    the loop from running further ahead of the engine than that, which would only hold memory.
+
+    Args:
+        total: steps of the bar; None where not known. label: text before it.
+    """
+
+    EVERY = 20
+
+    def __init__(self, total: int | None, label: str):
+        self._bar, self._pending, self._count = None, None, 0
+        if sys.stderr.isatty() and not os.environ.get("CI") and not os.environ.get("NO_COLOR"):
+            from tqdm import tqdm
+
+            self._bar = tqdm(total=total, desc=label, leave=False, unit="batch")
+
+    def step(self, loss) -> None:
+        """One step is done. loss: NDArray, its mean is shown."""
+        self._count += 1
+        if self._bar is not None:
+            self._bar.update()
+        if self._count % self.EVERY == 0:
+            if self._pending is not None:
+                shown = float(self._pending.asnumpy().mean())
+                if self._bar is not None:
+                    self._bar.set_postfix(loss=f"{shown:.4f}")
+            self._pending = loss
+
+    def close(self) -> None:
+        """Takes the bar away."""
+        if self._bar is not None:
+            self._bar.close()

@@ -1,0 +1,86 @@
+"""Comparisons of arrays, graphs and speeds that mx.test_utils offers beside assert_almost_equal."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+
+import numpy as np
+
+from ...engine import current_context, waitall
+from ...engine.error import InvalidValue
+
+
+def checkShapes(a, b) -> None:  # noqa: N802 - MXNet's name
+    """Raises AssertionError where two arrays differ in shape."""
+    if a.shape != b.shape:
+        raise AssertionError(f"a.shape = {a.shape} and b.shape = {b.shape} are not equal")
+
+
+def get_etol(etol=None) -> float:
+    """The share of elements that may be wrong; default none."""
+    return 0 if etol is None else etol
+
+
+def locationError(a, b, index, names, maxError=False) -> str:  # noqa: N802, N803 - MXNet's names
+    """Text for where two arrays differ."""
+    most = "maximum " if maxError else ""
+    return f"Location of {most}error: {index}, {names[0]}={a[index]:.8f}, {names[1]}={b[index]:.8f}"
+
+
+def same_symbol_structure(sym1, sym2) -> bool:
+    """Have two graphs the same operators in the same order?"""
+    first, second = ([node["op"] for node in json.loads(s.tojson())["nodes"]] for s in (sym1, sym2))
+    return first == second
+
+
+def check_speed(sym, location=None, ctx=None, N=20, grad_req=None, typ="whole", **kwargs) -> float:
+    """Seconds that a symbol takes for one pass, the mean of N.
+
+    Args:
+        location: {input name: NumPy array}; default normal numbers of the shapes in kwargs.
+        typ: "whole" for forward and backward, "forward".
+    """
+    if typ not in ("whole", "forward"):
+        raise InvalidValue(f"check_speed: typ must be 'whole' or 'forward', got {typ!r}")
+    shapes = kwargs if location is None else {k: v.shape for k, v in location.items()}
+    executor = sym.simple_bind(ctx or current_context(), grad_req=grad_req or "write", **shapes)
+    if location is None:
+        location = {k: np.random.normal(size=a.shape) for k, a in executor.arg_dict.items()}
+    for name, values in location.items():
+        executor.arg_dict[name][:] = values
+
+    def step():
+        executor.forward(is_train=typ == "whole")
+        if typ == "whole":
+            executor.backward(out_grads=executor.outputs)
+
+    step()
+    waitall()
+    start = time.perf_counter()
+    for _ in range(N):
+        step()
+    waitall()
+    return (time.perf_counter() - start) / N
+
+
+def is_op_runnable() -> bool:
+    """Can operators run on the current context?"""
+    current_context().check()
+    return True
+
+
+def has_tvm_ops() -> bool:
+    """Are there TVM operators? There are none."""
+    return False
+
+
+def is_cd_run() -> bool:
+    """Is this a run of MXNet's own release tests? It is not."""
+    return False
+
+
+def is_aarch64_run() -> bool:
+    """Is this a 64-bit ARM machine?"""
+    return platform.machine() in ("aarch64", "arm64")

@@ -1,0 +1,205 @@
+"""mx.util: the switches of NumPy semantics, environment variables, GPUs.
+
+Scalars and empty arrays are always legal in plait: the shape switch is a flag that code can ask for
+and that changes nothing. The array switch would make blocks work on mx.np arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import threading
+
+from ..engine import gpu, gpu_memory_info, num_gpus
+from ..engine.error import MXNetError, compose
+
+
+class _Mode(threading.local):
+    shape: bool | None = None  # None: as the process
+
+
+_mode = _Mode()
+_process = {"shape": False}
+
+
+def is_np_shape() -> bool:
+    """Is the NumPy shape switch on in this thread?"""
+    return _process["shape"] if _mode.shape is None else _mode.shape
+
+
+def is_np_array() -> bool:
+    """Is the NumPy array switch on? Never: see `set_np`."""
+    return False
+
+
+def set_np_shape(active) -> bool:
+    """Turns the NumPy shape switch of the process on or off. Returns what it was."""
+    before = is_np_shape()
+    _process["shape"] = bool(active)
+    return before
+
+
+def _refuse_arrays(where: str) -> None:
+    raise MXNetError(
+        compose(
+            f"{where}: mx.np arrays are not part of this version of plait",
+            fix="set_np(array=False), and mx.nd in place of mx.np",
+        )
+    )
+
+
+class np_shape:  # noqa: N801 - MXNet's name
+    """`with np_shape(True):` the NumPy shape switch of this thread."""
+
+    def __init__(self, active: bool = True):
+        self._active, self._outer = active, []
+
+    def __enter__(self):
+        self._outer.append(_mode.shape)
+        _mode.shape = self._active
+
+    def __exit__(self, *error):
+        _mode.shape = self._outer.pop()
+
+
+class np_array:  # noqa: N801 - MXNet's name
+    """`with np_array(False):` the NumPy array switch; True raises MXNetError."""
+
+    def __init__(self, active: bool = True):
+        self._active = active
+
+    def __enter__(self):
+        if self._active:
+            _refuse_arrays("np_array")
+
+    def __exit__(self, *error):
+        pass
+
+
+def _within(scope, func):
+    """func, or the methods and properties of a class, run inside a scope."""
+    if not inspect.isclass(func):
+
+        @functools.wraps(func)
+        def inside(*args, **kwargs):
+            with scope(True):
+                return func(*args, **kwargs)
+
+        return inside
+    for name, member in vars(func).copy().items():
+        if inspect.isfunction(member):
+            setattr(func, name, _within(scope, member))
+        elif isinstance(member, property):
+            parts = (m and _within(scope, m) for m in (member.fget, member.fset, member.fdel))
+            setattr(func, name, property(*parts, doc=member.__doc__))
+    return func
+
+
+def use_np_shape(func):
+    """Decorator of a function or class: runs it with the NumPy shape switch on."""
+    return _within(np_shape, func)
+
+
+def use_np_array(func):
+    """Decorator of a function or class: runs it with the NumPy array switch on."""
+    return _within(np_array, func)
+
+
+def use_np(func):
+    """Decorator of a function or class: runs it with both switches on."""
+    return use_np_shape(use_np_array(func))
+
+
+def set_np(shape: bool = True, array: bool = True) -> None:
+    """Sets both switches of the process. Raises MXNetError for array=True, which needs mx.np, and
+    ValueError for arrays without shapes."""
+    if array and not shape:
+        raise ValueError("set_np: NumPy arrays need NumPy shapes: set_np(shape=True, array=True)")
+    if array:
+        _refuse_arrays("set_np")
+    set_np_shape(shape)
+
+
+def reset_np() -> None:
+    """Turns both switches off."""
+    set_np(shape=False, array=False)
+
+
+def set_module(module):
+    """Decorator: says that a function or class belongs to a module."""
+
+    def decorate(func):
+        if module is not None:
+            func.__module__ = module
+        return func
+
+    return decorate
+
+
+UFUNC_OPTIONS = {  # keyword of a NumPy ufunc -> the values it may have
+    "where": (True, False),
+    "casting": ("no", "equiv", "safe", "same_kind", "unsafe"),
+    "order": ("C", "F", "A", "K"),
+    "dtype": ("int8", "uint8", "int32", "int64", "float16", "float32", "float64"),
+    "subok": (True, False),
+}
+
+
+def np_ufunc_legal_option(key, value) -> bool:
+    """Is it a keyword of a NumPy ufunc, with a value that it may have?"""
+    return value in UFUNC_OPTIONS.get(key, ())
+
+
+def _checked(func, count):
+    @functools.wraps(func)
+    def call(*args, out=None, **kwargs):
+        if len(args) != count:
+            raise TypeError(f"{func.__name__}: expected {count} arrays, got {len(args)}")
+        for key, value in kwargs.items():
+            if not np_ufunc_legal_option(key, value):
+                raise TypeError(f"{func.__name__}: {key}={value} is not supported")
+        return func(*args, out=out)
+
+    return call
+
+
+def wrap_np_unary_func(func):
+    """func(x, out=None) that also takes a NumPy ufunc's keywords, and ignores them."""
+    return _checked(func, 1)
+
+
+def wrap_np_binary_func(func):
+    """func(x1, x2, out=None) that also takes a NumPy ufunc's keywords, and ignores them."""
+    return _checked(func, 2)
+
+
+def getenv(name: str) -> str | None:
+    """An environment variable of this process, or None."""
+    return os.environ.get(name)
+
+
+def setenv(name: str, value: str | None) -> None:
+    """Sets an environment variable of this process; None removes it."""
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
+def get_gpu_count() -> int:
+    """How many GPUs there are."""
+    return num_gpus()
+
+
+def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
+    """(free, total) bytes of a GPU. Raises DeviceError."""
+    return gpu_memory_info(gpu_dev_id)
+
+
+def get_cuda_compute_capability(ctx) -> int:
+    """Ten times the compute capability of a GPU. Raises ValueError for another device, DeviceError
+    where it cannot be used."""
+    if ctx.device_type != "gpu":
+        raise ValueError(f"get_cuda_compute_capability: expected a gpu context, got {ctx}")
+    raise gpu(ctx.device_id).unusable()

@@ -1,0 +1,189 @@
+"""Every public name of MXNet 1.9.1 (tests/fixtures/api.tsv) is here with the same signature.
+
+The table was taken from the real MXNet: module, kind, name, signature, members of classes.
+Run this file to see the share and what is missing: python tests/test_api.py
+"""
+
+import functools
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+TABLE = Path(__file__).parent / "fixtures" / "api.tsv"
+# areas that are not part of classic MXNet on a CPU
+EXCLUDED = {
+    r"mxnet\.numpy.*|mxnet\.np_.*": "the NumPy interface",
+    r"mxnet\.contrib\.quantization": "quantization",
+    r"mxnet\.contrib\.onnx|mxnet\.onnx": "ONNX",
+    r"mxnet\.contrib\.amp": "mixed precision",
+    r"mxnet\.tvmop|mxnet\.space": "TVM",
+    r"mxnet\.torch": "the plug-in for Lua's Torch, empty in MXNet's wheels",
+}
+# names whose signature differs on purpose, and why
+DIFFERENT = {
+    "NDArray": "made by nd.array and the like, not from a handle of MXNet's C library",
+    "Symbol": "made by sym.var and operators, not from a handle of MXNet's C library",
+    "Executor": "made by bind and simple_bind, not from a handle of MXNet's C library",
+    "plot_network": "save_format is svg, which needs no program beside Python",
+    "misc.FactorScheduler": "mx.lr_scheduler has it; the class in mx.misc is its ancestor",
+}
+ANY = "(self, /, *args, **kwargs)"  # what inspect says of a class without a signature
+
+
+EXCLUDED_NAMES = {
+    "mxnet.test_utils.np_symbol": "the NumPy interface",
+    "mxnet.notebook.bokeh": "stands for a package that was not installed",
+    "mxnet.notebook.Bokeh_Failed_To_Import": "stands for a package that was not installed",
+    "mxnet.notebook.callback.pd": "stands for a package that was not installed",
+    "mxnet.notebook.callback.Pandas_Failed_To_Import": "stands for an absent package",
+}
+
+
+def rows():
+    for line in TABLE.read_text().splitlines():
+        if not line.startswith("#"):
+            module, kind, name, signature, *members = line.split("\t")
+            if f"{module}.{name}" not in EXCLUDED_NAMES and not any(
+                re.fullmatch(area, module) for area in EXCLUDED
+            ):
+                yield module, kind, name, signature, members[0].split() if members else []
+
+
+def parameters(text):
+    """[(name, default as text or None)] of a signature's text, without self."""
+    found = []
+    depth, item = 0, ""
+    for c in text.strip()[1:-1] + ",":
+        if c == "," and depth == 0:
+            if item.strip():
+                name, _, default = item.strip().partition("=")
+                found.append((name.split(":")[0].strip(), default.strip() or None))
+            item = ""
+            continue
+        depth += (c in "([{<") - (c in ")]}>")
+        item += c
+    return [p for p in found if p[0] not in ("self", "/")]
+
+
+def same_default(theirs, ours):
+    """Is our default what the table's text says?"""
+    if theirs is None:
+        return True  # required there, with a default here: every call works
+    if ours is inspect.Parameter.empty:
+        return False
+    if re.match(r"<(class|function|built-in|bound|mxnet|.* object at)|_Null", theirs):
+        return True  # a class or object that only its owner can name
+    ours = list(ours) if isinstance(ours, tuple) and theirs.startswith("[") else ours
+    return repr(ours) == theirs or str(ours) == theirs or _value(theirs) == ours
+
+
+def _value(text):
+    import ast
+
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return object()
+
+
+def difference(ours, text):
+    """What keeps a call written for the table's signature from working here, or None."""
+    if text == ANY:
+        return None
+    try:
+        mine = list(inspect.signature(ours).parameters.values())
+    except (TypeError, ValueError):
+        return "has no signature"
+    takes_rest = any(p.kind is p.VAR_POSITIONAL for p in mine)
+    takes_keys = any(p.kind is p.VAR_KEYWORD for p in mine)
+    named = {p.name: p for p in mine}
+    if inspect.isfunction(ours) and mine and mine[0].name == "self":
+        mine = mine[1:]
+    for i, (name, default) in enumerate(parameters(text)):
+        if name == "*":
+            break
+        if name.startswith("**"):
+            continue  # what it takes there is named here, or refused by name
+        if name.startswith("*"):
+            if not takes_rest:
+                return f"takes no {name}"
+            continue
+        p = named.get(name)
+        if p is None:
+            if takes_keys and takes_rest:
+                continue
+            return f"has no parameter {name}"
+        if i < len(mine) and mine[i].name != name and not takes_rest:
+            return f"parameter {i} is {mine[i].name}, not {name}"
+        if not same_default(default, p.default):
+            return f"{name}={p.default!r}, not {default}"
+    required = [
+        p.name
+        for p in mine
+        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
+    theirs = [name for name, _ in parameters(text)]
+    extra = [name for name in required if name not in theirs]
+    return f"requires {extra[0]}" if extra and "*args" not in theirs else None
+
+
+def find(module, name):
+    owner = importlib.import_module(module)
+    return functools.reduce(getattr, name.split("."), owner)
+
+
+def missing():
+    """[(name, what is wrong)] and the number of rows. In compatibility mode."""
+    import plait.compat
+
+    plait.compat.install()
+    wrong, count = [], 0
+    for module, kind, name, signature, members in rows():
+        count += 1
+        full = f"{module}.{name}"
+        try:
+            ours = find(module, name)
+        except (ImportError, AttributeError) as error:
+            wrong.append((full, f"is missing ({type(error).__name__})"))
+            continue
+        if kind == "class" and not inspect.isclass(ours):
+            wrong.append((full, "is no class"))
+            continue
+        text = difference(ours, signature)
+        if text and not full.endswith(tuple(DIFFERENT)):
+            wrong.append((full, text))
+        wrong += [(full, f"has no member {m}") for m in members if not hasattr(ours, m)]
+    return wrong, count
+
+
+def test_the_whole_api_is_here():
+    """In a process of its own: compatibility mode changes the process."""
+    done = subprocess.run(
+        [sys.executable, __file__], capture_output=True, text=True, timeout=120, check=False
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_difference_sees_what_differs():
+    def f(a, b=1, *, c="x"):
+        pass
+
+    assert difference(f, "(a, b=1, *, c='x')") is None
+    assert difference(f, "(a, b=2)") == "b=1, not 2"
+    assert difference(f, "(b, a)") == "parameter 0 is a, not b"
+    assert difference(f, "(a, b=1, d=None)") == "has no parameter d"
+    assert difference(f, "(b=1)") == "parameter 0 is a, not b"
+    assert difference(lambda x, y: 0, "(x)") == "requires y"
+
+
+if __name__ == "__main__":
+    wrong, count = missing()
+    names = {name for name, _ in wrong}
+    print(f"{count - len(names)} of {count} public names, {100 * (1 - len(names) / count):.2f} %")
+    for name, text in wrong:
+        print(f"  {name}: {text}")
+    sys.exit(bool(wrong))
