@@ -50,8 +50,8 @@ def draw(rng, given, shape, dtype, edges=False) -> np.ndarray:
         x = np.asarray(given[1], np.float64)
         if x.shape != shape:
             x = rng.choice(x.reshape(-1), shape) if x.size else np.zeros(shape)
-        x = x if own.startswith("float") else np.nan_to_num(x)
-        return x.astype(own)
+        with np.errstate(invalid="ignore"):  # infinities as whole numbers: any will do
+            return (x if own.startswith("float") else np.nan_to_num(x)).astype(own)
     if kind == "ints":
         return rng.integers(given[2], given[3], shape).astype(dtype)
     if kind == "definite" and len(shape) > 1 and shape[-1] == shape[-2]:

@@ -73,7 +73,7 @@ KNOWN = [
         r"x2\[",
     ),
     Known(
-        "mp_lamb_update_phase2", "input after", "MXNet forgets to write weight32", r"x4\\["
+        "mp_lamb_update_phase2", "input after", "MXNet forgets to write weight32", r"x4\["
     ),
     # precision
     Known("Cast|amp_cast|.*", "values", "MXNet rounds to bfloat16 otherwise", "bfloat16"),
