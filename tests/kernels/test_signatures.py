@@ -4,8 +4,10 @@ fixtures/signatures.tsv, made from the real one: name, key of a variable number 
 parameters (`name` where required, else `name=default`).
 """
 
+import inspect
 from pathlib import Path
 
+import plait as mx
 import pytest
 from plait.kernels import ops  # noqa: F401  (fill the registry)
 from plait.kernels.record import REGISTRY, REQUIRED
@@ -43,3 +45,14 @@ def test_signature(name, key, arrays, parameters):
             assert have == pytest.approx(want, rel=1e-6), n
         else:
             assert have == want, n
+
+
+@pytest.mark.parametrize("name, key, arrays, parameters", KNOWN)
+def test_functions_take_them_in_this_order(name, key, arrays, parameters):
+    names = [p.partition("=")[0] for p in parameters.split("; ") if p]
+    unseen = (REGISTRY[name].variadic_key, key, "ctx", "index")
+    names = [n for n in names if n not in unseen and n.isidentifier()]
+    for module in (mx.nd, mx.sym):
+        function = getattr(module, name, None) or getattr(module._internal, name)
+        given = [n for n in inspect.signature(function).parameters if n in names]
+        assert given == names
