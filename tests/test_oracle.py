@@ -1,4 +1,4 @@
-"""The differential test itself (tests/oracle), without MXNet: its calls, its comparison, its table."""
+"""The differential test itself (tests/oracle), without MXNet: its calls, comparison and table."""
 
 import importlib.util
 import re

@@ -16,7 +16,9 @@ FILE = Path(__file__).resolve().parents[1] / "fixtures" / "signatures.tsv"
 ROWS = [line.split("\t") for line in FILE.read_text().splitlines()]
 # internal, and other parameters than in MXNet's own Python
 EXCEPT = {"_linspace"}
-KNOWN = [pytest.param(*row, id=row[0]) for row in ROWS if row[0] in REGISTRY and row[0] not in EXCEPT]
+KNOWN = [
+    pytest.param(*row, id=row[0]) for row in ROWS if row[0] in REGISTRY and row[0] not in EXCEPT
+]
 
 
 @pytest.mark.parametrize("name, key, arrays, parameters", KNOWN)

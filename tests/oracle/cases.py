@@ -8,7 +8,6 @@ import zlib
 from typing import Any
 
 import numpy as np
-
 from plait.kernels import cpu, ops  # noqa: F401  (fill the registry)
 from plait.kernels.record import REGISTRY, Operator, sample
 

@@ -72,9 +72,7 @@ KNOWN = [
         "MXNet decays the momentum with the weight that it has already replaced",
         r"x2\[",
     ),
-    Known(
-        "mp_lamb_update_phase2", "input after", "MXNet forgets to write weight32", r"x4\["
-    ),
+    Known("mp_lamb_update_phase2", "input after", "MXNet forgets to write weight32", r"x4\["),
     # precision
     Known("Cast|amp_cast|.*", "values", "MXNet rounds to bfloat16 otherwise", "bfloat16"),
     Known(UPDATES, "values|input after", "MXNet keeps rates in float32", "", double),
@@ -88,7 +86,9 @@ KNOWN = [
     Known("_image_resize", "values", "float64 through OpenCV's tables", "", double),
     # NaN and infinities
     Known("_linalg_.*", "values|gradient", "LAPACK and BLAS promise nothing on NaN", "", strange),
-    Known("Pooling|_contrib_AdaptiveAvg.*|_image_resize", "values|gradient", "windows", "", strange),
+    Known(
+        "Pooling|_contrib_AdaptiveAvg.*|_image_resize", "values|gradient", "windows", "", strange
+    ),
     Known("CTCLoss|SVMOutput|MAE.*|LeakyReLU", "values|gradient", "comparisons", "", strange),
     Known("topk|sort|argsort", "values|gradient", "NaN comes last here", "", strange),
     Known(
