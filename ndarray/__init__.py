@@ -10,6 +10,7 @@ from . import (
     methods,
     op,
     random,
+    sparse,
 )  # noqa: F401  # noqa: F401
 from .arithmetic import *  # noqa: F403
 from .function import Function  # noqa: F401

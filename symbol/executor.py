@@ -14,20 +14,22 @@ from ..engine import Context, current_context, lib, location
 from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Type
-from ..kernels.spec import NUMPY_DTYPES, spec
+from ..kernels.spec import spec
 from ..ndarray.autograd import pause
 from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
+from ..ndarray.sparse.graphs import has_sparse, infer_storage
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
-from .monitored import run_backward, run_forward
+from .monitored import run_backward, run_forward, show_inputs
 from .names import output_name, output_names
 from .passes.gradient import FLOATING, gradient
 from .passes.recompute import replayed
 from .placement import Placement
 from .program import Program, lower
+from .storage import StorageRun, declared, gradient_stypes, keep
 from .tiers import submit
 
 REQUESTS = ("null", "write", "add")
@@ -211,11 +213,17 @@ class Executor:
         self._monitored: dict[bool, _Graph] = {}  # what a monitor sees: never optimized
         self._train = False
         self._ran = False
+        arrays = self.arg_arrays + self.aux_arrays
+        stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
+        sparse = has_sparse(self.grad_arrays or ()) or any(s != "default" for s in stored.values())
+        self._storage = StorageRun(self._values, self._nodes, ctx) if sparse else None
         typed = self._typed(False)
         placement = self._placed(typed)
         self._result = [
             empty_like_spec(spec(v.shape, v.dtype, placement.of(v.node) if placement else ctx))
-            for v in typed
+            if stored[plain] == "default"
+            else zeros(v.shape, ctx, v.dtype, stype=stored[plain])
+            for plain, v in zip(self._values, typed)
         ]
 
     # ---- what it holds ---------------------------------------------------------------------------
@@ -223,7 +231,7 @@ class Executor:
     @property
     def outputs(self) -> list[NDArray]:
         """The output arrays: the same memory after every forward, under new handles."""
-        return [_view(a, a._spec) for a in self._result]
+        return [a.detach() for a in self._result]
 
     @property
     def arg_dict(self) -> dict[str, NDArray]:
@@ -284,7 +292,9 @@ class Executor:
             self._set_arguments(kwargs)
         self._train, self._last, self._ran = bool(is_train), None, True
         arrays = self.arg_arrays + self.aux_arrays
-        if self._monitor is not None:
+        if self._storage is not None:
+            self._run_storage(self._train)
+        elif self._monitor is not None:
             self._run_monitored(arrays)
         elif is_train and any(r != "null" for r in self._requests):
             self._run_training(arrays)
@@ -292,6 +302,20 @@ class Executor:
             program = self._graph(False).forward
             program.run(arrays, self._result, location.capture() if program.can_fail else -1)
         return self.outputs
+
+    def _run_storage(self, train: bool):
+        arrays, told = self.arg_arrays + self.aux_arrays, None
+        if self._monitor is not None:
+
+            def told(node, inputs, outputs):
+                if self._monitor_all:
+                    show_inputs(node, inputs, self._monitor)
+                for i, a in enumerate(outputs):
+                    self._monitor(output_name(Value(node, i)), a)
+
+        grads = self.grad_arrays or [None] * len(self.arg_arrays)
+        keep(self._storage.forward(arrays, grads, self._requests, train, told), self._result)
+        self._last = train or None
 
     def _set_arguments(self, values: dict):
         arguments = self.arg_dict
@@ -343,6 +367,11 @@ class Executor:
             raise MXNetError("backward: forward must be called first")
         grads = self._head_grads(out_grads)
         if all(r == "null" for r in self._requests):
+            return
+        if self._storage is not None:
+            if self._last is None:
+                self._run_storage(True)
+            self._storage.backward(grads)
             return
         if self._last is None:  # the last forward was a prediction
             self._run_training(self.arg_arrays + self.aux_arrays)
@@ -581,7 +610,7 @@ def bind(
 
 
 def simple_bind(
-    symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared_exec=None
+    symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared_exec=None, stype_dict=None
 ) -> Executor:
     """An executor on new arrays of inferred shapes; see Symbol.simple_bind."""
     ctx = ctx or current_context()
@@ -604,24 +633,26 @@ def simple_bind(
         raise _bind_error(MXNetError(f"two variables are called {double!r}"), given)
     requests = requests_of(grad_req, names)
     placement = placed(symbol._outputs, ctx, group2ctx)
+    stypes = {n: declared(n, stype_dict or {}) for n in arguments + auxiliary}
+    stored = infer_storage(symbol._outputs, stypes)
+    of_grads = gradient_stypes(symbol._outputs, stored, arguments)
 
     def new(node: Node, what: str) -> NDArray:
         t: Type = types[node]
+        stype = stypes.get(node, "default")
         if shared_exec is not None:
-            shared = (shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict).get(
-                node.name
-            )
-            if shared is not None and shared.shape == t.shape and shared._spec.dtype == t.dtype:
-                return shared
+            known = shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict
+            shared = known.get(node.name)
+            if shared is not None and (shared.shape, shared._spec.dtype) == (t.shape, t.dtype):
+                if shared.stype == stype:
+                    return shared
         device = placement.of(node) if placement else ctx
-        return zeros(
-            t.shape, device, NUMPY_DTYPES[t.dtype] if t.dtype != "bfloat16" else "bfloat16"
-        )
+        return zeros(t.shape, device, t.dtype, stype=stype)
 
     args = [new(n, "arg") for n in arguments]
     grads = [
-        None if r == "null" else zeros(a.shape, a.context, a._spec.dtype)
-        for a, r in zip(args, requests)
+        None if r == "null" else zeros(a.shape, a.context, a._spec.dtype, stype=s)
+        for a, r, s in zip(args, requests, of_grads)
     ]
     return Executor(
         symbol, ctx, args, grads, requests, [new(n, "aux") for n in auxiliary], group2ctx

@@ -431,11 +431,14 @@ class Symbol:
         """An Executor on new arrays of zeros, whose shapes are inferred from the given ones:
         simple_bind(data=(2, 3)).
 
-        type_dict: dtypes by name. group2ctx: as for bind; arrays are made where they are used.
-        shared_exec: arrays of equal name, shape and dtype are taken from it.
+        type_dict, stype_dict: dtypes and storage types by name. group2ctx: as for bind; arrays are
+            made where they are used. shared_exec: arrays of equal name, shape and dtype are taken
+            from it.
         Raises MXNetError where a shape stays unknown or does not fit.
         """
-        return execution.simple_bind(self, ctx, grad_req, type_dict, kwargs, group2ctx, shared_exec)
+        return execution.simple_bind(
+            self, ctx, grad_req, type_dict, kwargs, group2ctx, shared_exec, stype_dict
+        )
 
     def eval(self, ctx=None, **kwargs):
         """The outputs for given arrays, by variable name: c.eval(a=nd.ones(2), b=nd.ones(2)). A

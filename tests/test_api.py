@@ -25,6 +25,9 @@ EXCLUDED = {
 # names whose signature differs on purpose, and why
 DIFFERENT = {
     "NDArray": "made by nd.array and the like, not from a handle of MXNet's C library",
+    "BaseSparseNDArray": "not made from a handle of MXNet's C library",
+    "CSRNDArray": "made by nd.sparse.csr_matrix, not from a handle of MXNet's C library",
+    "RowSparseNDArray": "made by nd.sparse.row_sparse_array, not from a handle",
     "Symbol": "made by sym.var and operators, not from a handle of MXNet's C library",
     "Executor": "made by bind and simple_bind, not from a handle of MXNet's C library",
     "plot_network": "save_format is svg, which needs no program beside Python",

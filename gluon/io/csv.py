@@ -52,7 +52,7 @@ def _rows(text: bytes, file: Path, shape, dtype: str, what: str) -> np.ndarray:
     return values.reshape(-1, *shape)
 
 
-class _Rows:
+class Rows:
     """The source: rows of two tables, batch after batch."""
 
     def __init__(self, data, label, batch_size: int, round_batch: bool):
@@ -85,8 +85,11 @@ class _Rows:
             rows = np.concatenate([rows, self._last[len(rows) :]])  # as MXNet: what was there
             self._at += size
         self._last = rows
-        data, label = (from_memory(np.ascontiguousarray(t[rows])) for t in self._tables)
+        data, label = (self._batch(t, rows) for t in self._tables)
         return Sample(data, label, pad, rows.astype(np.uint64))
+
+    def _batch(self, table, rows: np.ndarray):
+        return from_memory(np.ascontiguousarray(table[rows]))
 
 
 def CSVIter(  # noqa: N802 - MXNet's name
@@ -135,5 +138,5 @@ def CSVIter(  # noqa: N802 - MXNet's name
             f" {len(data)}"
         )
     label = label[:, 0] if shape == (1,) else label
-    source = _Rows(data, label, size, bool(parsed(round_batch)))
+    source = Rows(data, label, size, bool(parsed(round_batch)))
     return MXDataIter(source, data_name, label_name)

@@ -3,6 +3,7 @@
 from .array import NDArrayIter, _init_data  # noqa: F401
 from .csv import CSVIter
 from .desc import DataBatch, DataDesc, DataIter
+from .libsvm import LibSVMIter
 from .mnist import MNISTIter
 from .source import MXDataIter
 from .wrap import PrefetchingIter, ResizeIter
@@ -12,6 +13,7 @@ __all__ = [
     "DataBatch",
     "DataDesc",
     "DataIter",
+    "LibSVMIter",
     "MNISTIter",
     "MXDataIter",
     "NDArrayIter",

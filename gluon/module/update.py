@@ -61,4 +61,6 @@ def _exchange(kvstore, names, grad_arrays, targets) -> None:
     for i, name, grads, outs in known:
         if not grads[0].stype == outs[0].stype == "default":
             kvstore.push(name, grads, priority=-i)
-            kvstore.pull(name, out=outs, priority=-i)
+            # rows of sparse weights come when a batch asks for them: Module.prepare
+            if outs is grads or outs[0].stype == "default":
+                kvstore.pull(name, out=outs, priority=-i, ignore_sparse=False)

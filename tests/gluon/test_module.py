@@ -3,6 +3,7 @@ same data and first values."""
 
 import importlib.util
 import logging
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -308,3 +309,36 @@ def test_layers_on_several_devices():
         mx.mod.Module(out, context=BOTH, group2ctxs={"a": [mx.cpu(1)] * 3}).bind(
             [("data", (4, 144))], [("softmax_label", (4,))]
         )
+
+
+@pytest.mark.parametrize("context", [mx.cpu(0), BOTH])
+def test_sparse_data_and_weights_train_as_in_mxnet(context, caplog, tmp_path):
+    caplog.set_level(logging.INFO)
+    values = np.random.RandomState(0)
+    x = (values.rand(40, 30) < 0.1) * values.randn(40, 30)
+    y = (x[:, :5].sum(1) > 0) * 1.0
+    data = mx.sym.var("data", stype="csr")
+    weight = mx.sym.var("w", stype="row_sparse", shape=(30, 2))
+    scores = mx.sym.broadcast_add(mx.sym.sparse.dot(data, weight), mx.sym.var("b", shape=(2,)))
+    csr = mx.nd.array(x).tostype("csr")
+    it = mx.io.NDArrayIter(csr, y, 8, last_batch_handle="discard")
+    mod = mx.mod.Module(mx.sym.SoftmaxOutput(scores, name="softmax"), context=context)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one device needs no rows fetched
+        mod.fit(
+            it,
+            eval_metric="ce",
+            num_epoch=2,
+            arg_params={"w": draw(1, 30, 2).tostype("row_sparse"), "b": mx.nd.zeros((2,))},
+            optimizer_params={"learning_rate": 0.5, "momentum": 0.9},
+            sparse_row_id_fn=lambda batch: {"w": mx.nd.arange(0, 30, dtype="int64")},
+        )
+    for epoch, value in enumerate((0.589845, 0.376205)):
+        found = logged(caplog, f"Epoch[{epoch}] Train-cross-entropy")
+        assert found == pytest.approx(value, abs=1e-5)
+    trained = mod.get_params()[0]
+    assert trained["w"].stype == "row_sparse"
+    np.testing.assert_allclose(trained["w"].asnumpy()[0], [-0.2359, 0.5397], atol=2e-4)
+    np.testing.assert_allclose(trained["b"].asnumpy(), [1.6539, -1.6539], atol=2e-4)
+    mod.save_params(str(tmp_path / "p"))
+    assert mx.nd.load(str(tmp_path / "p"))["arg:w"].stype == "row_sparse"
