@@ -70,7 +70,7 @@ class TestFit:
         (acc,), (ce,) = mod.score(batches(), "acc"), mod.score(batches(), "ce")
         assert acc == ("accuracy", 0.52) and ce[1] == pytest.approx(0.850977, rel=1e-4)
 
-    @pytest.mark.parametrize("kvstore", ["local", "device", None])
+    @pytest.mark.parametrize("kvstore", ["local", "device", "teststore", None])
     @pytest.mark.parametrize("loads", [None, [1, 4]])
     def test_two_devices_give_the_same(self, kvstore, loads):
         mod = mx.mod.Module(lenet(), context=BOTH, work_load_list=loads)
