@@ -15,7 +15,7 @@ from ..engine.collector import resting
 from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Type
-from ..kernels.spec import NUMPY_DTYPES, spec
+from ..kernels.spec import spec
 from ..ndarray.autograd import pause
 from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into
@@ -24,7 +24,7 @@ from ..ndarray.residuals import free, residuals
 from ..ndarray.sparse.graphs import has_sparse, infer_storage
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
-from .monitored import run_backward, run_forward
+from .monitored import run_backward, run_forward, show_inputs
 from .names import output_name, output_names
 from .passes import before_gradient
 from .passes.gradient import FLOATING, gradient
@@ -315,18 +315,13 @@ class Executor:
 
             def told(node, inputs, outputs):
                 if self._monitor_all:
-                    self._tell_inputs(node, inputs)
+                    show_inputs(node, inputs, self._monitor)
                 for i, a in enumerate(outputs):
                     self._monitor(output_name(Value(node, i)), a)
 
         grads = self.grad_arrays or [None] * len(self.arg_arrays)
         keep(self._storage.forward(arrays, grads, self._requests, train, told), self._result)
         self._last = train or None
-
-    def _tell_inputs(self, node: Node, inputs: Sequence[NDArray]):
-        names = node.op.names_in(node.attrs, len(inputs))
-        for name, v, a in zip(names, node.inputs, inputs):
-            self._monitor(v.node.name if v.node.op is None else f"{node.name}_{name}", a)
 
     def _set_arguments(self, values: dict):
         arguments = self.arg_dict
@@ -651,18 +646,14 @@ def simple_bind(
     def new(node: Node, what: str) -> NDArray:
         t: Type = types[node]
         stype = stypes.get(node, "default")
-        if stype != "default":
-            return zeros(t.shape, ctx, t.dtype, stype=stype)
         if shared_exec is not None:
-            shared = (shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict).get(
-                node.name
-            )
-            if shared is not None and shared.shape == t.shape and shared._spec.dtype == t.dtype:
-                return shared
+            known = shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict
+            shared = known.get(node.name)
+            if shared is not None and (shared.shape, shared._spec.dtype) == (t.shape, t.dtype):
+                if shared.stype == stype:
+                    return shared
         device = placement.of(node) if placement else ctx
-        return zeros(
-            t.shape, device, NUMPY_DTYPES[t.dtype] if t.dtype != "bfloat16" else "bfloat16"
-        )
+        return zeros(t.shape, device, t.dtype, stype=stype)
 
     args = [new(n, "arg") for n in arguments]
     grads = [
