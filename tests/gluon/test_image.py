@@ -246,8 +246,8 @@ def test_image_det_iter(folder):
         4, (3, 16, 16), imglist=items[::2], path_root=str(folder), aug_list=None
     )
     assert it.sync_label_shape(short).label_shape == (2, 5)
-    short.reshape((3, 8, 8), (4, 5))
-    assert short.next().data[0].shape == (4, 3, 8, 8)
+    short.reshape(label_shape=(4, 5))
+    assert short.next().label[0].shape == (4, 4, 5)
     with pytest.raises(ValueError, match="reduce label count"):
         short.reshape(label_shape=(1, 5))
     drawn = next(short.draw_next(color=(255, 0, 0), thickness=1))
