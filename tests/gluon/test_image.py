@@ -230,9 +230,7 @@ def test_broken_image_is_named(folder):
 
 def test_image_det_iter(folder):
     label = [4, 5, 7, 9, 0, 0.25, 0.5, 0.75, 1.0]
-    items = [
-        [label + ([1, 0.1, 0.1, 0.2, 0.2] if i % 2 else []), f"{i}.png"] for i in range(10)
-    ]
+    items = [[label + ([1, 0.1, 0.1, 0.2, 0.2] if i % 2 else []), f"{i}.png"] for i in range(10)]
     it = mx.image.ImageDetIter(
         4, (3, 16, 16), imglist=items, path_root=str(folder), aug_list=None, rand_mirror=True
     )
