@@ -12,7 +12,7 @@ import numpy as np
 from ...engine import lib
 from ...engine._core import ffi
 from ...engine.error import InvalidValue, MXNetError
-from ...kernels.ops.resize import AREA, LANCZOS, LINEAR, NEAREST, resized, rule_for
+from ...kernels.ops.image_resize import AREA, LANCZOS, LINEAR, NEAREST, resized, rule_for
 from .options import option
 
 AUTO, RANDOM = 9, 10

@@ -8,7 +8,7 @@ import math
 import numpy as np
 
 from ...engine.error import InvalidValue, MXNetError
-from ...kernels.ops.resize import resized
+from ...kernels.ops.image_resize import resized
 from ..data import recordio
 from .augmentation import AUTO, RANDOM, Draws, as_bytes, resize_bytes, shifted_hls
 from .image_record import BatchSource, Reading, Scaling, image_of, labels_of, mean_image_in

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ...engine.error import MXNetError
-from ...kernels.ops.resize import LINEAR
+from ...kernels.ops.image_resize import LINEAR
 from ...ndarray import codec
 from ..data import recordio
 from .augmentation import resize_bytes

@@ -11,6 +11,7 @@ from .image_record import (
     ImageRecordUInt8Iter,
     ImageRecordUInt8Iter_v1,
 )
+from .libsvm import LibSVMIter
 from .mnist import MNISTIter
 from .source import MXDataIter
 from .wrap import PrefetchingIter, ResizeIter
@@ -26,6 +27,7 @@ __all__ = [
     "ImageRecordIter_v1",
     "ImageRecordUInt8Iter",
     "ImageRecordUInt8Iter_v1",
+    "LibSVMIter",
     "MNISTIter",
     "MXDataIter",
     "NDArrayIter",

@@ -6,7 +6,7 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native, native
-from ..ops.resize import rule_for
+from ..ops.image_resize import rule_for
 from .layout import ITEM_BYTES, code, cost
 
 

@@ -13,9 +13,10 @@ import numpy as np
 from ....engine.error import InvalidValue, OperatorError
 from ....ndarray import functions as nd
 from ....ndarray.ndarray import NDArray, from_memory
+from ....ndarray.numpy_mode import is_np_array  # noqa: F401
 from ...block import Block
 from ...hybrid import HybridBlock
-from ...nn import Sequential
+from ...nn import HybridSequential, Sequential  # noqa: F401
 from ..sampler import host_generator
 from .rotate import check_zoom, imrotate
 
