@@ -16,11 +16,12 @@ from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..kernels.record import Type
 from ..kernels.spec import NUMPY_DTYPES, spec
 from ..ndarray.autograd import pause
+from ..ndarray.backward import deliver_rows, row_parts
 from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into, run_all
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
-from ..ndarray.sparse.graphs import has_sparse, infer_storage
+from ..ndarray.sparse.graphs import infer_storage
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
 from .passes.gradient import FLOATING, gradient
@@ -77,6 +78,8 @@ class _Graph:
         self.given = executor._inputs(self.values)
         self.requests, self.device, self.tier = executor._requests, executor._ctx, tier
         self.wanted = [i for i, r in enumerate(self.requests) if r != "null"] if records else []
+        grads = enumerate(executor.grad_arrays or ())
+        self.sparse = {i for i, g in grads if g is not None and g.stype == "row_sparse"}
         self.kept: list[Value] = []
         if self.wanted:
             needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
@@ -145,7 +148,8 @@ class _Serving:
 class _Backward:
     """A backward program. inputs: values of the forward graph, head gradients and, to add to,
     gradients of arguments.
-    written: indices of the arguments whose gradients it writes, in the order of its outputs."""
+    written: indices of the arguments whose gradients its first outputs are, in their order. rows:
+    what adds up to row_sparse gradients, see row_parts in ndarray/backward.py."""
 
     def __init__(self, forward: _Graph, with_grad: tuple[bool, ...]):
         F = Builder()
@@ -158,7 +162,7 @@ class _Backward:
         self.before = {
             variable(f"grad{i}", forward.given[i].type): i
             for i in forward.wanted
-            if forward.requests[i] == "add"
+            if forward.requests[i] == "add" and i not in forward.sparse
         }
         before = {i: v for v, i in self.before.items()}
         results = gradient(
@@ -168,8 +172,13 @@ class _Backward:
         )
         outputs: list[Value] = []
         self.written: list[int] = []
+        self.rows: list[tuple[int, list[tuple]]] = []
+        by_rows = []
         for i, g in zip(forward.wanted, results):
             v = forward.given[i]
+            if i in forward.sparse:
+                by_rows.append((i, g))
+                continue
             if i in before:
                 if g is None:
                     continue
@@ -178,6 +187,10 @@ class _Backward:
             self.written.append(i)
         outputs.reverse()  # the last layers first: see ndarray/backward.py
         self.written.reverse()
+        for i, g in by_rows:
+            values, parts = row_parts(g, len(outputs))
+            outputs += values
+            self.rows.append((i, parts))
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
         outputs, used = replayed(outputs, known, set(topological(forward.values)))
         self.inputs = list(used)
@@ -228,7 +241,8 @@ class Executor:
         self._ran = False
         arrays = self.arg_arrays + self.aux_arrays
         stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
-        sparse = has_sparse(self.grad_arrays or ()) or any(s != "default" for s in stored.values())
+        stypes = {g.stype for g in self.grad_arrays or () if g is not None}
+        sparse = "csr" in stypes or any(s != "default" for s in stored.values())
         self._storage = StorageRun(self._values, self._nodes, ctx) if sparse else None
         self._result = [
             empty_like_spec(spec(v.shape, v.dtype, ctx))
@@ -394,11 +408,14 @@ class Executor:
             | {v: grads[i] for v, i in back.head_grads.items()}
             | {v: self.grad_arrays[i] for v, i in back.before.items()}
         )
-        back.program.run(
+        made = back.program.run(
             [known[v] for v in back.inputs],
             [self.grad_arrays[i] for i in back.written],
             location.capture() if back.program.can_fail else -1,
         )
+        for i, parts in back.rows:
+            with pause():
+                deliver_rows(self.grad_arrays[i], parts, made, self._requests[i] == "add")
 
     def _head_grads(self, out_grads) -> list[NDArray | None]:
         if isinstance(out_grads, NDArray):
@@ -544,6 +561,8 @@ def _view(a: NDArray, s) -> NDArray:
 def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: bool) -> NDArray:
     if old.shape == shape:
         return old
+    if old.stype != "default":
+        return zeros(shape, old.context, old._spec.dtype, stype=old.stype)
     s = spec(tuple(shape), old._spec.dtype, old._spec.device)
     if s.size <= old.size:
         return _view(old, s)
