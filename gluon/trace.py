@@ -349,8 +349,8 @@ def monitored(trace: Trace, arrays, hooks) -> list[NDArray]:
     """Runs a graph operator by operator, telling each hook: (callback, also inputs)."""
     from ..kernels.plan import make_plan, scalars_of
     from ..ndarray.invoke import run_all
-    from ..symbol.executor import output_name
     from ..symbol.graph import Value
+    from ..symbol.names import output_name
 
     found = dict(zip([*trace.data_values, *trace.param_values], arrays))
     for node in nodes_of(trace.symbol._outputs):

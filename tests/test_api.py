@@ -79,6 +79,8 @@ def same_default(theirs, ours):
         return False
     if re.match(r"<(class|function|built-in|bound|mxnet|.* object at)|_Null", theirs):
         return True  # a class or object that only its owner can name
+    if inspect.ismodule(ours):
+        return ours.__name__ == theirs
     ours = list(ours) if isinstance(ours, tuple) and theirs.startswith("[") else ours
     return repr(ours) == theirs or str(ours) == theirs or _value(theirs) == ours
 

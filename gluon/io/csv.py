@@ -8,7 +8,7 @@ import numpy as np
 
 from ...engine.error import InvalidValue, MXNetError, compose
 from ...ndarray.ndarray import from_memory
-from .source import MXDataIter, Sample, parsed, positive, shape_of, warn_unknown
+from .source import MXDataIter, Sample, parsed, positive, refuse_positional, shape_of, warn_unknown
 
 DTYPES = ("float32", "int32", "int64")
 
@@ -93,7 +93,7 @@ class Rows:
 
 
 def CSVIter(  # noqa: N802 - MXNet's name
-    *,
+    *args,
     data_csv,
     data_shape,
     batch_size,
@@ -120,6 +120,7 @@ def CSVIter(  # noqa: N802 - MXNet's name
         prefetch_buffer, ctx: accepted; nothing is left to prefetch.
     Raises: CSVError (MXNetError) for files that cannot be read or have rows of another length.
     """
+    refuse_positional("CSVIter", args)
     warn_unknown("CSVIter", unknown)
     name = "float32" if dtype in (None, "None") else np.dtype(dtype).name
     if name not in DTYPES:
