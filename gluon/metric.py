@@ -561,6 +561,21 @@ class PearsonCorrelation(EvalMetric):
         """Forgets what the micro average knows."""
         self._moments = {"_local": _Moments(), "_global": _Moments()}
 
+    def update_variance(self, new_values, *aggregate):
+        """(count, mean, sum of squared deviations) of values seen before, with new_values (N,)
+        among them. Source: Welford 1962."""
+        count, mean, squares = aggregate
+        count += len(new_values)
+        delta = new_values - mean
+        mean = mean + delta.sum() / count
+        return count, mean, squares + float((delta * (new_values - mean)).sum())
+
+    def update_cov(self, label, pred) -> None:
+        """Adds the products of deviations (from the means so far) of more pairs."""
+        for moments in self._moments.values():
+            x, y = (values - mean for values, mean in zip((label, pred), moments.mean))
+            moments.second += numpy.sum(x * y) * numpy.array([[0, 1], [1, 0]])
+
     def update(self, labels, preds):
         for label, pred in _arrays(labels, preds):
             check_label_shapes(label, pred, shape=True)

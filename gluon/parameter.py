@@ -79,7 +79,7 @@ class Parameter:
                 raise ParameterError(
                     f"Parameter '{name}': {kind} must be default, row_sparse or csr, got {value!r}"
                 )
-        self.name, self.dtype, self.init = name, dtype, init
+        self.name, self._dtype, self.init = name, dtype, init
         self.lr_mult, self.wd_mult = lr_mult, wd_mult
         self._stype, self._grad_stype = stype, grad_stype
         self._shape = (
@@ -145,6 +145,15 @@ class Parameter:
                 array._tape = None
         else:
             self._init_grad()
+
+    @property
+    def dtype(self):
+        """The dtype of data and gradient; setting it converts them."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype):
+        self.cast(dtype)
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -489,8 +498,9 @@ class Parameter:
 
     def cast(self, dtype) -> None:
         """Changes the dtype of data and gradient."""
-        self.dtype, self._var = dtype, None
-        if self._data is None:
+        changed = self._dtype is None or dtype_name(dtype) != dtype_name(self._dtype)
+        self._dtype, self._var = dtype, None
+        if self._data is None or not changed:
             return
         with autograd.pause():
             self._data = [a.astype(dtype) for a in self._data]
@@ -591,3 +601,11 @@ def owned(parameter: Parameter, block) -> None:
     """Remembers (weakly) the first block that registered a parameter, for its error messages."""
     if parameter._owner is None:
         parameter._owner = weakref.ref(block)
+
+
+def __getattr__(name):
+    if name != "tensor_types":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..symbol.symbol import Symbol  # only code that asks for it pays for symbols
+
+    return Symbol, NDArray

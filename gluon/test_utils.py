@@ -40,6 +40,7 @@ from .testing.data import (  # noqa: F401 - offered from here
     get_mnist_ubyte,
     get_zip_data,
 )
+from .testing.iterator import DummyIter  # noqa: F401 - offered from here
 from .testing.matrices import (  # noqa: F401 - offered from here
     assign_each,
     assign_each2,

@@ -240,10 +240,12 @@ def interpret(
             dys = [sums.get(k) if k in keep else sums.pop(k, None) for k in keys]
             if all(d is None for d in dys):
                 continue
-            dys = [
-                F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d
-                for d, s in zip(dys, outs)
-            ]
+            op = getattr(node.plan, "op", None)
+            if op is None or op.lowered is None:
+                dys = [
+                    F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d
+                    for d, s in zip(dys, outs)
+                ]
             for e, g in zip(node.entries, _node_grads(F, node, dys, create_graph)):
                 add(e, g)
     return [None if w is None else sums.get(key_of(w)) for w in wanted]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from ..engine import log
+from ..engine.collector import resting
 from ..engine.error import MXNetError
 from ..engine.log import size
 from ..kernels.number import UnknownNumber, given
@@ -167,7 +168,8 @@ class Backward:
             return None
         if self.serving is None:
             try:
-                self.serving = compiled(self.key, self.device, 0)
+                with resting():
+                    self.serving = compiled(self.key, self.device, 0)
             except UnknownNumber:
                 self.interpreted = True
                 return None

@@ -38,6 +38,9 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
     if op.variadic_key and op.variadic_key not in attrs:
         attrs = {**attrs, op.variadic_key: len(inputs)}
     full = op.parse(attrs)
+    if op.eager:
+        _device_of(op, inputs, ctx)
+        return op.eager(_call, inputs, out, **full)
     if makes_sparse(full):
         # it stands above this module
         storage = importlib.import_module(".sparse.storage", __package__)
@@ -47,6 +50,10 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
     device = _device_of(op, inputs, ctx)
     plan = make_plan(op, full, [a._spec for a in inputs], device)
     return run(plan, inputs, scalars_of(op, full), out)
+
+
+def _call(name: str, *inputs: NDArray, out=None, **attrs):
+    return invoke(lookup(name), inputs, attrs, out)
 
 
 def makes_sparse(attrs: dict) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..engine import Context, current_context, lib, location
+from ..engine.collector import resting
 from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Type
@@ -26,6 +27,7 @@ from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
 from .monitored import run_backward, run_forward, show_inputs
 from .names import output_name, output_names
+from .passes import before_gradient
 from .passes.gradient import FLOATING, gradient
 from .passes.recompute import replayed
 from .placement import Placement
@@ -69,6 +71,8 @@ class _Graph:
         self.sparse = {i for i, g in grads if g is not None and g.stype == "row_sparse"}
         self.kept: list[Value] = []
         if self.wanted:
+            if tier:
+                self.values = before_gradient(self.values)
             needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
             self.kept = [v for v in needed if v not in self.values]
         self.forward = self.lower(
@@ -103,7 +107,8 @@ class _Serving:
         self._executor, self._arguments = weakref.ref(executor), (train, records)
         self._hits, self._due = 0, 0 if executor._placed(executor._values) else 2
         self._versions = executor._versions()
-        self.graph = _Graph(executor, train, records, 0)
+        with resting():
+            self.graph = _Graph(executor, train, records, 0)
 
     def __str__(self):
         return "an executor's graph"
@@ -226,18 +231,19 @@ class Executor:
         self._monitored: dict[bool, _Graph] = {}  # what a monitor sees: never optimized
         self._train = False
         self._ran = False
+        typed = self._typed(False)
+        placement = self._placed(typed)
         arrays = self.arg_arrays + self.aux_arrays
         stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
         stypes = {g.stype for g in self.grad_arrays or () if g is not None}
         sparse = "csr" in stypes or any(s != "default" for s in stored.values())
         self._storage = StorageRun(self._values, self._nodes, ctx) if sparse else None
-        typed = self._typed(False)
-        placement = self._placed(typed)
+        devices = [placement.of(v.node) if placement else ctx for v in typed]
         self._result = [
-            empty_like_spec(spec(v.shape, v.dtype, placement.of(v.node) if placement else ctx))
+            empty_like_spec(spec(v.shape, v.dtype, device))
             if stored[plain] == "default"
-            else zeros(v.shape, ctx, v.dtype, stype=stored[plain])
-            for plain, v in zip(self._values, typed)
+            else zeros(v.shape, device, v.dtype, stype=stored[plain])
+            for plain, v, device in zip(self._values, typed, devices)
         ]
 
     # ---- what it holds ---------------------------------------------------------------------------

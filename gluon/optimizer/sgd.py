@@ -121,6 +121,9 @@ class SGD(_Descent):
 class ccSGD(SGD):
     """Old name of SGD."""
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
 
 @register
 class NAG(_Descent):

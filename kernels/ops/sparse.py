@@ -10,9 +10,8 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, same_type, sample, uniform, values
+from ..record import Param, Type, operator, same_type, sample, values
 from ..shapes import must_be, same_dtype
-from .update import clip, num
 
 STYPES = ("default", "row_sparse", "csr")
 
@@ -186,40 +185,4 @@ operator(
     ref=_edge_id_ref,
     samples=(sample(values([[0, 1], [2, 0]]), values([0, 1]), values([1, 1])),),
     doc="data[u, v] for pairs of a graph's nodes, -1 where no element is stored.",
-)
-
-
-def _group_adagrad_ref(xp, w, g, history, *, lr, epsilon, rescale_grad, clip_gradient):
-    g = clip(xp, rescale_grad * g, clip_gradient)
-    axes = tuple(range(1, w.ndim))
-    history = history + xp.mean(g * g, axis=axes, keepdims=True).reshape(history.shape)
-    scale = xp.sqrt(history + epsilon).reshape(-1, *(1,) * (w.ndim - 1))
-    return w - lr * g / scale, history
-
-
-def _group_adagrad_infer(ins, **_):
-    weight, grad, history = ins
-    must_be("_contrib_group_adagrad_update", "grad", grad, weight.shape)
-    must_be("_contrib_group_adagrad_update", "history", history, (weight.shape[0], 1))
-    return [weight]
-
-
-operator(
-    "_contrib_group_adagrad_update",
-    inputs=("weight", "grad", "history"),
-    params=(
-        num("lr"),
-        num("rescale_grad", 1.0),
-        num("clip_gradient", -1.0),
-        num("epsilon", 1e-5),
-    ),
-    infer=_group_adagrad_infer,
-    ref=_group_adagrad_ref,
-    mutates=("history",),
-    inplace=((0, 0),),
-    samples=(
-        sample((3, 4), (3, 4), uniform((3, 1), 0.5, 2), lr=0.1),
-        sample((3, 4), (3, 4), uniform((3, 1), 0.5, 2), lr=0.1, clip_gradient=0.3),
-    ),
-    doc="AdaGrad with one history (rows, 1) for each row: the mean of the squares in it.",
 )
