@@ -136,7 +136,7 @@ def test_reserved_tokens_have_rows(tmp_path):
     [
         ("a 1 2\nb 1 2 3", "line 2 .* dimension of token b is 3"),
         ("a 1 2\nb", "line 2 .* a token and its vector"),
-        ("a 1 x", "line 1 .* not all of 1 x"),
+        ("a 1 x", "line 1 .* not all of 1 x are numbers"),
         ("", "has no vectors"),
     ],
 )
