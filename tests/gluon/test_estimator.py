@@ -176,8 +176,9 @@ def test_checkpoint_files(tmp_path):
     assert symbol.list_arguments() == ["data", "net_dense0_weight", "net_dense0_bias"]
 
 
-def test_resumed_training_is_the_whole_training(tmp_path):
-    whole, first, second = make(), make(), make()
+@pytest.mark.parametrize("devices", [1, 2])
+def test_resumed_training_is_the_whole_training(tmp_path, devices):
+    whole, first, second = (make(context=[mx.cpu(i) for i in range(devices)]) for _ in range(3))
     whole.fit(loader(), epochs=5)
     first.fit(loader(), epochs=3, event_handlers=est.CheckpointHandler(str(tmp_path)))
     handler = est.CheckpointHandler(str(tmp_path), resume_from_checkpoint=True, max_checkpoints=3)
