@@ -227,9 +227,10 @@ def _flat(x: NDArray, dtype: str = "float32") -> NDArray:
 
 
 def _arrays(labels, preds):
-    """Pairs of NDArrays after check_label_shapes."""
+    """Pairs of NDArrays after check_label_shapes, each on the device of the prediction."""
     labels, preds = check_label_shapes(labels, preds, True)
-    return [(_array(a), _array(b)) for a, b in zip(labels, preds, strict=True)]
+    pairs = [(_array(a), _array(b)) for a, b in zip(labels, preds, strict=True)]
+    return [(a.as_in_context(b.context), b) for a, b in pairs]
 
 
 @register

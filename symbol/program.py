@@ -18,6 +18,7 @@ from .branches import find_sections, team_threads
 from .effects import Effects
 from .graph import Node, Value, rewrite, typed_node, values_of, variable
 from .passes import compile_passes, fused, optimize
+from .passes.control import control
 from .passes.dead_code import cut, live
 from .passes.memory import Buffer, plan_memory, rounded
 from .passes.prologue import split_prologue
@@ -135,7 +136,7 @@ def lower(
     outputs, variables = cut(outputs, inputs)
     if layouts:
         outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
-    outputs, constants = optimize(outputs, device)
+    outputs, constants = optimize(control(outputs, tier), device)
     given = [*variables, *constants]
     prologue = None
     if tier:
@@ -366,14 +367,14 @@ class _Layout:
     def _overwritable(self, node: Node, v: Value) -> list[Value]:
         """Bases of the inputs that output v may overwrite element by element: of its size, read by
         no other input."""
-        bases = [self._bases.get(x, x) for x in node.inputs]
-        nbytes = self.specs[v.type].nbytes
-        return [
-            bases[a]
-            for a, b in node.op.inplace
-            if b == v.index
-            and a < len(bases)
-            and self.specs[bases[a].type].nbytes == nbytes
-            and bases.count(bases[a]) == 1
-            and self._n_last.get(bases[a], 1) == 1
-        ]
+        found = []
+        inputs, index, nbytes, of = node.inputs, v.index, self.specs[v.type].nbytes, self._bases.get
+        for a, b in node.op.inplace:
+            if b != index or a >= len(inputs):
+                continue
+            x = of(inputs[a], inputs[a])
+            if self.specs[x.type].nbytes != nbytes or self._n_last.get(x, 1) != 1:
+                continue
+            if len(inputs) == 1 or [of(i, i) for i in inputs].count(x) == 1:
+                found.append(x)
+        return found

@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from ....engine.error import MXNetError, compose
+from ....ndarray import codec
 from ....ndarray.ndarray import from_memory
 from ...utils import local_folder
-from .. import codec, recordio
+from .. import recordio
 from ..dataset import Dataset, RecordFileDataset
 
 __all__ = [
