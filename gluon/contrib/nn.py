@@ -71,7 +71,7 @@ class SparseEmbedding(Block):
     def forward(self, x):
         from ... import ndarray as nd
 
-        return nd.Embedding(x, self.weight._data_on(x.context), name="fwd", **self._kwargs)
+        return nd.Embedding(x, self.weight.row_sparse_data(x), name="fwd", **self._kwargs)
 
     def __repr__(self):
         k = self._kwargs
