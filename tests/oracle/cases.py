@@ -173,6 +173,8 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
         )
 
     samples = MORE.get(op.name) or op.samples
+    if not samples:  # operators made of graphs: tests/symbol compares them
+        return []
     for s in samples:
         add(s, [shape_of(given) for given in s.inputs], "float32", s.attrs)
     for dtype in DTYPES:
