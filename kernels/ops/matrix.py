@@ -157,8 +157,8 @@ operator(
     doc=(
         "Eigenvalues L of symmetric matrices in rising order and the eigenvectors as the rows of U:"
         " A = U^T . diag(L) . U. The largest element of each eigenvector is positive. Only the"
-        " lower triangle of A is read; the gradient is that along symmetric changes of A, between equal"
-        " eigenvalues zero."
+        " lower triangle of A is read; the gradient is that along symmetric changes of A, between"
+        " equal eigenvalues zero."
     ),
 )
 

@@ -92,6 +92,7 @@ KNOWN = [
     Known(
         "Pooling|_contrib_AdaptiveAvg.*|_image_resize", "values|gradient", "windows", "", strange
     ),
+    Known("relu|clip", "gradient", "of NaN", "", strange),
     Known("CTCLoss|SVMOutput|MAE.*|LeakyReLU", "values|gradient", "comparisons", "", strange),
     Known("topk|sort|argsort", "values|gradient", "NaN comes last here", "", strange),
     Known(
@@ -141,6 +142,21 @@ KNOWN = [
     Known("repeat", "shape", "nothing left", "", lambda c: c.attrs.get("repeats") == 0),
     Known("SequenceLast|_contrib_index_copy", "refusal", "indices out of range"),
     Known("Sequence.*", "values|gradient", "lengths beyond the data"),
+    Known(
+        "(log_)?softmax|softmin",
+        "values|gradient",
+        "lengths beyond the data",
+        "",
+        lambda c: bool(c.attrs.get("use_length")),
+    ),
+    Known("_split_v2|transpose", "refusal", "sections and axes that do not fit"),
+    Known(
+        "dot|batch_dot",
+        ANY,
+        "sparse results are matrices here",
+        "",
+        lambda c: c.attrs.get("forward_stype") in ("csr", "row_sparse"),
+    ),
     Known("_random_.*|.*adamw.*", "refusal", "parameters out of their range"),
     Known("CTCLoss|LRN|_image_.*|_histogram", "refusal", "arguments without a meaning"),
     Known("BatchNorm|_contrib_interleaved_.*", "refusal", "sizes that do not fit together"),
