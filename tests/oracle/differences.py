@@ -62,7 +62,7 @@ KNOWN = [
     ),
     # inputs that MXNet writes
     Known(
-        "BatchNorm",
+        "BatchNorm(_v1)?|_contrib_SyncBatchNorm",
         "input after",
         "fix_gamma writes ones into gamma; ours takes them for ones",
         r"x1\[",
@@ -93,6 +93,15 @@ KNOWN = [
         "Pooling|_contrib_AdaptiveAvg.*|_image_resize", "values|gradient", "windows", "", strange
     ),
     Known("relu|clip", "gradient", "of NaN", "", strange),
+    Known("_contrib_RROIAlign", "values", "boxes of images that are not there"),
+    Known(
+        "_contrib_SyncBatchNorm|BatchNorm_v1",
+        "values",
+        "statistics that MXNet leaves unwritten, or takes of a negative eps",
+        r"y[12]\[",
+        lambda c: c.attrs.get("use_global_stats") or c.attrs.get("eps", 1) < 0,
+    ),
+    Known("BilinearSampler|.*ROI.*", "values|gradient", "NaN in a neighbour", "", strange),
     Known("CTCLoss|SVMOutput|MAE.*|LeakyReLU", "values|gradient", "comparisons", "", strange),
     Known("topk|sort|argsort", "values|gradient", "NaN comes last here", "", strange),
     Known(
@@ -124,7 +133,13 @@ KNOWN = [
         "",
         whole,
     ),
-    Known("_image_resize", "values", "OpenCV's rounding; other whole types garbage", "", whole),
+    Known(
+        "_image_resize|_cvimresize",
+        "values",
+        "OpenCV's rounding; other whole types garbage",
+        "",
+        whole,
+    ),
     Known("_histogram", "values|dtype", "MXNet makes whole numbers of the edges", "", whole),
     Known("erfinv|_r?div.*|elemwise_div|_r?power.*", "values", "inf as a whole number", "", whole),
     Known(
@@ -148,6 +163,20 @@ KNOWN = [
         "lengths beyond the data",
         "",
         lambda c: bool(c.attrs.get("use_length")),
+    ),
+    Known(
+        ".*(PSROI|ROI).*",
+        "values|gradient",
+        "boxes of images that are not there: zeros here, any memory in MXNet",
+        r"MXNet np[.]float\d+\((0[.]0|.*e[+]\d\d|1.381e[+]04|nan)\)|inf|e[+]\d\d",
+    ),
+    Known(".*ROI.*|.*Proposal.*|Correlation", "refusal", "sizes and strides below 1"),
+    Known(
+        "_contrib_bipartite_matching",
+        "values",
+        "topk=0: all",
+        "",
+        lambda c: c.attrs.get("topk") == 0,
     ),
     Known("_split_v2|transpose", "refusal", "sections and axes that do not fit"),
     Known(
