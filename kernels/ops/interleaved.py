@@ -51,7 +51,7 @@ def _size(op, name, t, heads, parts):
     return t.shape[2] // (heads * parts)
 
 
-COMPOSED = {}  # name -> (F, *inputs, heads) -> the result by stacked products of strided views
+COMPOSED: dict = {}  # name -> (F, *inputs, heads) -> stacked products of strided views
 
 
 def _register(name, inputs, infer, ref, compose, samples, doc):
