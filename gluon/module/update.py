@@ -11,7 +11,8 @@ def fill_store(kvstore, param_arrays, arg_params: dict, param_names, update_on_k
     param_arrays: for each parameter one NDArray per device.
     """
     for name, arrays in zip(param_names, param_arrays):
-        if update_on_kvstore and arg_params[name].stype == "default":
+        wanted = update_on_kvstore or not isinstance(kvstore, KVStore)
+        if wanted and arg_params[name].stype == "default":
             kvstore.broadcast(name, arg_params[name], out=arrays)
         else:
             kvstore.init(name, arg_params[name])

@@ -70,7 +70,7 @@ class TestFit:
         (acc,), (ce,) = mod.score(batches(), "acc"), mod.score(batches(), "ce")
         assert acc == ("accuracy", 0.52) and ce[1] == pytest.approx(0.850977, rel=1e-4)
 
-    @pytest.mark.parametrize("kvstore", ["local", "device", None])
+    @pytest.mark.parametrize("kvstore", ["local", "device", "teststore", None])
     @pytest.mark.parametrize("loads", [None, [1, 4]])
     def test_two_devices_give_the_same(self, kvstore, loads):
         mod = mx.mod.Module(lenet(), context=BOTH, work_load_list=loads)
@@ -169,6 +169,23 @@ class TestPrediction:
         assert len(mod._exec_group._bound) == 3  # an executor for each shape, made once
         mod.forward([mx.io.DataBatch([draw(s, 3, 6)]) for s in (7, 8)], is_train=False)
         assert float(mod.get_outputs()[0].asnumpy().sum()) == pytest.approx(0.5907, abs=1e-3)
+
+    def test_a_smaller_batch_without_labels(self):
+        mod = mx.mod.Module(lenet())
+        with pytest.warns(UserWarning, match="label_names .*softmax_label"):
+            mod.bind([("data", (5, 1, 12, 12))], for_training=False)
+        mod.init_params(arg_params=lenet_params())
+        whole = mod.predict(IMAGES[:5]).asnumpy()
+        with pytest.warns(UserWarning, match="label_names .*softmax_label"):
+            part = mod.predict(IMAGES[:3])
+        np.testing.assert_allclose(part.asnumpy(), whole[:3], rtol=1e-5)
+
+    def test_parameters_never_change_their_shape(self):
+        mod = mx.mod.Module(dense(), label_names=None)
+        mod.bind([("data", (4, 6))], for_training=False)
+        mod.init_params()
+        with pytest.raises(ValueError, match="would change the shape of parameter b_weight"):
+            mod.forward(mx.io.DataBatch([draw(7, 4, 5)]))
 
     def test_gradients_of_inputs_are_added_up(self):
         mod = mx.mod.Module(dense(), label_names=None, context=BOTH)
