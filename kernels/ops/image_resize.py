@@ -278,6 +278,8 @@ def _border_infer(ins, top, bot, left, right, type, value, values):
     op, t = "_cvcopyMakeBorder", ins[0]
     if len(t.shape) != 3:
         raise ShapeError(op, f"src must be (H, W, C), got {t.shape}")
+    if type & 15 and 0 in t.shape[:2]:
+        raise ShapeError(op, f"src must have at least one pixel to be repeated, got {t.shape}")
     if min(top, bot, left, right) < 0:
         raise OperatorError(
             op,
