@@ -179,7 +179,7 @@ def _by_matrices(xp, x, height, width, rule):
 def resize_pixels(xp, x, height: int, width: int, interp: int):
     """An image (..., H, W, C) in another size; whole numbers are rounded."""
     dtype = np.dtype(x.dtype)
-    rule = rule_for(*x.shape[-3:-1], height, width, interp)
+    rule = rule_for(x.shape[-3], x.shape[-2], height, width, interp)
     if dtype == np.uint8:
         return _resized_bytes(xp, x, height, width, rule)
     wide = x.astype("float32", copy=False) if dtype != np.float64 else x
