@@ -78,7 +78,9 @@ def _normalize_infer(ins, mean, std):
     c = t.shape[-3]
     for name, given in (("mean", mean), ("std", std)):
         if len(given) not in (1, c) and not (len(given) == 4 and len(set(given)) == 1):
-            raise OperatorError(op, f"{name} must have 1 or channels = {c} values, got {len(given)}")
+            raise OperatorError(
+                op, f"{name} must have 1 or channels = {c} values, got {len(given)}"
+            )
     if 0.0 in std:
         raise OperatorError(op, f"std must not hold 0, got {std}")
     return [t]
