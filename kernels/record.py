@@ -203,14 +203,11 @@ class Operator:
     grad: Callable | None = None
     fill: Callable | None = None
     again: Callable | None = None
-<<<<<<< HEAD
     run: Callable | None = None
     native: Callable | None = None
     lowered: Callable | None = None
     specialise: Callable | None = None
-=======
     eager: Callable | None = None
->>>>>>> math
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Callable | None = None

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..engine import current_context, location, log
-from ..engine.error import MXNetError
+from ..engine.error import DynamicShape, MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.graph import Value, rewrite, topological
 from ..symbol.inference import typed_graph
@@ -20,6 +20,7 @@ from ..symbol.program import lower
 from ..symbol.tiers import submit
 from . import autograd, functions
 from .backward import told
+from .dynamic import run_eagerly
 from .invoke import run_all
 from .ndarray import NDArray, state
 from .residuals import free, residuals
@@ -181,16 +182,23 @@ class CachedGraph:
         self.n_data = len(self.inputs) if n_data is None else n_data
         self.recompute, self.bounds = recompute, list(bounds)
         self.entries: dict[tuple, _Entry] = {}
+        self.dynamic = False
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Runs the graph. Returns one array for each output. Raises what inference raises for wrong
         shapes."""
+        if self.dynamic:
+            return self._eager(arrays)
         entries = entries_of(arrays) if state.recording else None
         wanted = () if entries is None else tuple([e is not None for e in entries])
         key = (state.training, wanted, *[a._spec for a in arrays])
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entry(arrays, wanted)
+            try:
+                entry = self.entry(arrays, wanted)
+            except DynamicShape:
+                self.dynamic = True
+                return self._eager(arrays)
             if self.entries and log.wants("hybridize"):
                 log.tell("hybridize", self._told(arrays, wanted))
             if len(self.entries) >= MAX_ENTRIES:
@@ -214,6 +222,11 @@ class CachedGraph:
         for i, out in enumerate(outs):
             out._tape = (node, i)
         return outs
+
+    def _eager(self, arrays) -> list[NDArray]:
+        device = arrays[0]._spec.device if arrays else current_context()
+        given = {v.node: a for v, a in zip(self.inputs, arrays)}
+        return run_eagerly(self.outputs, given, device)
 
     def entry(self, arrays, wanted: tuple[bool, ...]) -> _Entry:
         """A new entry for such arrays in the current mode. wanted: whose gradients will be."""

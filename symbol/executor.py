@@ -11,15 +11,17 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..engine import current_context, lib, location
-from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
+from ..engine.error import DynamicShape, InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..kernels.record import Type
 from ..kernels.spec import NUMPY_DTYPES, spec
-from ..ndarray.autograd import pause
+from ..ndarray.autograd import backward, pause, record
 from ..ndarray.creation import array, zeros
+from ..ndarray.dynamic import run_eagerly
 from ..ndarray.invoke import copy_into, run_all
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
+from ..ndarray.tape import Variable
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
 from .passes.gradient import FLOATING, gradient
@@ -224,7 +226,12 @@ class Executor:
         self._monitored: dict[bool, _Graph] = {}  # what a monitor sees: never optimized
         self._train = False
         self._ran = False
-        self._result = [empty_like_spec(spec(v.shape, v.dtype, ctx)) for v in self._typed(False)]
+        self._dynamic = False
+        try:
+            typed = self._typed(False)
+            self._result = [empty_like_spec(spec(v.shape, v.dtype, ctx)) for v in typed]
+        except DynamicShape:
+            self._dynamic, self._result = True, []
 
     # ---- what it holds ---------------------------------------------------------------------------
 
@@ -288,7 +295,9 @@ class Executor:
             self._set_arguments(kwargs)
         self._train, self._last, self._ran = bool(is_train), None, True
         arrays = self.arg_arrays + self.aux_arrays
-        if self._monitor is not None:
+        if self._dynamic:
+            self._run_eagerly(arrays)
+        elif self._monitor is not None:
             self._run_monitored(arrays)
         elif is_train and any(r != "null" for r in self._requests):
             self._run_training(arrays)
@@ -296,6 +305,18 @@ class Executor:
             program = self._graph(False).forward
             program.run(arrays, self._result, location.capture() if program.can_fail else -1)
         return self.outputs
+
+    def _run_eagerly(self, arrays: list[NDArray]) -> None:
+        """Operator by operator, recorded where gradients are wanted: see dynamic.py."""
+        grads = self.grad_arrays or [None] * len(self._requests)
+        given = [_view(a, a._spec) for a in arrays]
+        for a, g, r in zip(given, grads, self._requests):
+            if r != "null":
+                a._tape = Variable(a, g, r)
+        scope = record(True) if self._train else pause()
+        with scope:
+            nodes = dict(zip(self._nodes, given))
+            self._result = run_eagerly(self._values, nodes, self._ctx)
 
     def _set_arguments(self, values: dict):
         arguments = self.arg_dict
@@ -347,6 +368,13 @@ class Executor:
             raise MXNetError("backward: forward must be called first")
         grads = self._head_grads(out_grads)
         if all(r == "null" for r in self._requests):
+            return
+        if self._dynamic:
+            if all(a._tape is None for a in self._result):  # the last forward was a prediction
+                self._train = True
+                self._run_eagerly(self.arg_arrays + self.aux_arrays)
+            pairs = [(a, g) for a, g in zip(self._result, grads) if a._tape is not None]
+            backward([a for a, _ in pairs], [g for _, g in pairs], retain_graph=True)
             return
         if self._last is None:  # the last forward was a prediction
             self._run_training(self.arg_arrays + self.aux_arrays)

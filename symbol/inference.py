@@ -10,7 +10,7 @@ import ast
 import functools
 from collections.abc import Iterable, Sequence
 
-from ..engine.error import MXNetError, OperatorError
+from ..engine.error import DynamicShape, MXNetError, OperatorError
 from ..kernels.plan import infer
 from ..kernels.record import Type, dtype_name, same_type
 from .graph import Node, Value, rewrite, topological, values_of
@@ -176,7 +176,11 @@ class Inference:
         if None in ins:
             self._from_output(node, ins)
             return False
-        for i, t in enumerate(infer_node(node, ins)[: node.n_outputs]):
+        try:
+            made = infer_node(node, ins)
+        except DynamicShape:
+            return True  # only a run tells
+        for i, t in enumerate(made[: node.n_outputs]):
             self._learn(Value(original, i), t, node, ins)
         return True
 

@@ -16,6 +16,7 @@ from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, lookup
 from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.spec import NUMPY_DTYPES
+from ..ndarray.dynamic import is_dynamic
 from . import attribute
 from . import executor as execution
 from .compose import (  # noqa: F401  (tracing is offered from here)
@@ -388,7 +389,7 @@ class Symbol:
                 unknown = [
                     n.name for n in found.order if n.op is None and found.type(Value(n)) is None
                 ]
-                if not unknown:
+                if not unknown and not is_dynamic(self._outputs):
                     raise MXNetError(f"the shape of output {output_name(v)} cannot be inferred")
         return {n: found.type(Value(n)) for n in found.order if n.op is None}
 
