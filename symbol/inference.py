@@ -198,6 +198,7 @@ class Inference:
         out = Value(self._original(node))
         if not is_known(self.shape[out]):
             return
+        self._batch_size(node, ins, self.shape[out])
         unary = len(node.inputs) == 1 and (
             node.op.pointwise is not None or node.op.infer is same_type
         )
@@ -206,6 +207,22 @@ class Inference:
             for v in node.inputs:
                 if self.shape[v] is None or 0 in self.shape[v]:
                     self._learn(v, Type(self.shape[out], self.dtype[v] or dtype), node, ins)
+
+    def _batch_size(self, node: Node, ins, shape) -> None:
+        """One unknown dimension of one input, such as the batch of a first state, may be the first
+        dimension of the output: then inference confirms it."""
+        unknown = [k for k, t in enumerate(ins) if t is None]
+        v = node.inputs[unknown[0]]
+        partial, dtype = self.shape[v], self.dtype[v]
+        if len(unknown) != 1 or not shape or not partial or partial.count(0) != 1 or dtype is None:
+            return
+        whole = Type(tuple(n or shape[0] for n in partial), dtype)
+        try:
+            made = infer(node.op, node.attrs, [whole if t is None else t for t in ins])
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            return
+        if made[0].shape == shape:
+            self._learn(v, whole, node, ins)
 
     def _learn(self, v: Value, t: Type, node: Node, ins) -> None:
         try:
