@@ -198,6 +198,22 @@ def _unspecific(*_, **__):
     raise OperatorError("Custom", "parameter 'op_type' is required")
 
 
+def _without_code(*_, **__):
+    raise OperatorError(
+        "_CustomFunction",
+        "an autograd.Function is not in the file, only its name",
+        fix="mx.operator.CustomOp, registered before the file is loaded",
+    )
+
+
+operator(
+    "_CustomFunction",
+    infer=_without_code,
+    ref=_without_code,
+    inputs=("*data",),
+    specialise=_without_code,
+    doc="An autograd.Function inside a hybridized block. Source: MXNet 1.9.1 custom_function.cc.",
+)
 operator(
     "Custom",
     aliases=("_npi_Custom",),
