@@ -15,8 +15,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..engine import ffi, lib, push, wait
 from ..engine.error import InvalidType, MissingMethod, MXNetError
 from ..kernels.ops.custom import (
@@ -308,9 +306,7 @@ def _complete(arrays, types, reads) -> list[NDArray]:
     from .creation import zeros
 
     found = dict(zip(reads, arrays))
-    return [
-        found[i] if i in found else zeros(t.shape, dtype=t.dtype) for i, t in enumerate(types)
-    ]
+    return [found[i] if i in found else zeros(t.shape, dtype=t.dtype) for i, t in enumerate(types)]
 
 
 # ---- calling -------------------------------------------------------------------------------------
@@ -332,8 +328,8 @@ def named_inputs(op: Operator, inputs: Sequence, named: dict) -> list:
 def Custom(*data, op_type=None, out=None, name=None, **kwargs):
     """Runs the custom operator registered as op_type.
 
-    data: its inputs, then its auxiliary states: NDArrays. kwargs: parameters of its CustomOpProp, or
-    inputs by name. Returns an array, or a list for several outputs. What the operator raises is
+    data: its inputs, then its auxiliary states: NDArrays. kwargs: parameters of its CustomOpProp,
+    or inputs by name. Returns an array, or a list for several outputs. What the operator raises is
     raised where its results are read.
     """
     inputs = {k: v for k, v in kwargs.items() if isinstance(v, NDArray)}
@@ -513,8 +509,8 @@ def _as_list(value) -> list:
 
 
 def traced_function(function, inputs):
-    """The call of an autograd.Function on Symbols of a traced block. Its forward runs once on zeros,
-    to tell the shapes of its outputs."""
+    """The call of an autograd.Function on Symbols of a traced block. Its forward runs once on
+    zeros, to tell the shapes of its outputs."""
     from .creation import zeros
 
     try:
@@ -551,7 +547,13 @@ def get_all_registered_operators():
     return sorted(REGISTRY)
 
 
-KINDS = {"float": "float", "bool": "boolean", "str": "string", "shape": "Shape(tuple)", "int": "int"}
+KINDS = {
+    "float": "float",
+    "bool": "boolean",
+    "str": "string",
+    "shape": "Shape(tuple)",
+    "int": "int",
+}
 KINDS |= {"floats": "tuple of <float>", "dtype": "dtype"}
 
 

@@ -14,9 +14,7 @@ def is_dynamic(outputs: Sequence[Value]) -> bool:
     return any(n.op is not None and n.op.eager is not None for n in topological(outputs))
 
 
-def run_eagerly(
-    outputs: Sequence[Value], arrays: dict[Node, NDArray], device
-) -> list[NDArray]:
+def run_eagerly(outputs: Sequence[Value], arrays: dict[Node, NDArray], device) -> list[NDArray]:
     """The outputs of an untyped graph, in the current mode; recorded like any calls. arrays: of the
     variables."""
     found = {Value(n): a for n, a in arrays.items()}

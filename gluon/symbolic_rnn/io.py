@@ -87,9 +87,7 @@ class BucketSentenceIter(DataIter):
             row[: len(sentence)] = sentence
             rows[k].append(row)
         if discarded:
-            logging.warning(
-                "discarded %d sentences longer than the largest bucket.", discarded
-            )
+            logging.warning("discarded %d sentences longer than the largest bucket.", discarded)
         self.batch_size, self.dtype, self.layout = batch_size, dtype, layout
         self.data_name, self.label_name = data_name, label_name
         self.invalid_label, self.major_axis = invalid_label, layout.find("N")

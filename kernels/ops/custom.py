@@ -1,13 +1,11 @@
-"""Custom: operators whose rules and kernels are the user's Python. Each use has a record of its own,
-made from an instance of its CustomOpProp."""
+"""Custom: operators whose rules and kernels are the user's Python. Each use has a record of its
+own, made from an instance of its CustomOpProp."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from ...engine.error import MXNetError, OperatorError, ShapeError
 from ..record import DTYPES, Operator, Param, Type, dtype_name, operator

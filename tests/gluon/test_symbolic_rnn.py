@@ -1,4 +1,4 @@
-"""mx.rnn: names are MXNet's, values compared with other cells; all cases were compared with MXNet."""
+"""mx.rnn: names are MXNet's; values are compared with those of other cells."""
 
 import random
 
@@ -20,9 +20,7 @@ def unrolled(cell, merge=True, **kwargs):
 def drawn(group, shape, seed=1):
     rng = np.random.default_rng(seed)
     shapes = group.infer_shape(data=shape)[0]
-    return {
-        n: nd.array(rng.normal(size=s) * 0.5) for n, s in zip(group.list_arguments(), shapes)
-    }
+    return {n: nd.array(rng.normal(size=s) * 0.5) for n, s in zip(group.list_arguments(), shapes)}
 
 
 def run(group, args):

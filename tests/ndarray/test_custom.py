@@ -162,7 +162,9 @@ def test_many_in_flight_and_from_several_threads():
         t.start()
     for t in threads:
         t.join()
-    assert {k: int(v) for k, v in results.items()} == {k: int(2.0**12 * (k + 1) - 1) for k in results}
+    assert {k: int(v) for k, v in results.items()} == {
+        k: int(2.0**12 * (k + 1) - 1) for k in results
+    }
 
 
 def test_what_forward_keeps_stays_valid():
@@ -246,7 +248,9 @@ def test_symbol_names_json_and_executor():
     assert exe.grad_dict["data"].asnumpy().tolist() == [10, 18]
     assert exe.grad_dict["cc_w"].asnumpy().tolist() == [1, 1]
     assert exe.aux_dict["cc_count"].asscalar() == 2
-    assert sym.Custom(w=sym.var("q"), data=sym.var("p"), op_type="test_square").list_arguments() == [
+    assert sym.Custom(
+        w=sym.var("q"), data=sym.var("p"), op_type="test_square"
+    ).list_arguments() == [
         "p",
         "q",
     ]
@@ -387,7 +391,9 @@ def test_the_older_classes(kind):
 
 
 def test_what_is_known_of_operators():
-    assert {"Custom", "Activation", "_npi_Custom"} <= set(mx.operator.get_all_registered_operators())
+    assert {"Custom", "Activation", "_npi_Custom"} <= set(
+        mx.operator.get_all_registered_operators()
+    )
     found = mx.operator.get_operator_arguments("Activation")
     assert found.narg == 2
     assert found.names == ["data", "act_type"]

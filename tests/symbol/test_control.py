@@ -316,7 +316,10 @@ def test_wrong_bodies(call, text):
     "call, text",
     [
         (lambda x: nd.contrib.while_loop(lambda x: x < 1, lambda x: (x, x), x), "specified"),
-        (lambda x: nd.contrib.while_loop(lambda x: x, lambda x: (x, x), x, 2), "Return value of co"),
+        (
+            lambda x: nd.contrib.while_loop(lambda x: x, lambda x: (x, x), x, 2),
+            "Return value of co",
+        ),
         (lambda x: nd.contrib.cond(x, lambda: x, lambda: x), "Cannot convert pred"),
         (lambda x: nd.contrib.foreach(lambda x, s: (x, s), [3], x), "must be .nested. list of ND"),
     ],
