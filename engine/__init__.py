@@ -269,6 +269,7 @@ def stats() -> dict[str, int]:
     """pending: operations not finished. Storage in bytes: used, pooled for re-use, peak used.
 
     allocations, pool_hits: how many blocks were asked for, and how many of them came from the pool.
+    workspace_bytes: what the threads' kernels hold for themselves.
     """
     s = ffi.new("pl_storage_stats *")
     lib.pl_storage_get_stats(s)
@@ -279,6 +280,7 @@ def stats() -> dict[str, int]:
         "peak_bytes": s.peak_bytes,
         "allocations": s.n_alloc,
         "pool_hits": s.n_hit,
+        "workspace_bytes": s.workspace_bytes,
     }
 
 

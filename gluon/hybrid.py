@@ -7,6 +7,7 @@ import warnings
 
 from .. import ndarray as nd
 from ..engine import log
+from ..engine.collector import resting
 from ..engine.error import DynamicShape, MissingMethod, MXNetError
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
@@ -14,6 +15,7 @@ from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.residuals import checked
 from .block import Block
+from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .report import HybridReport, MemoryReport
 from .trace import StructureError, Trace, arrays_only, compare, flatten, monitored
@@ -32,6 +34,18 @@ FLAGS = (
 )
 
 
+class _Format:
+    """How inputs or outputs of a block's last trace nest, as `block._flatten` tells it; None before
+    one. Programs that load graphs set it."""
+
+    def __init__(self, structure: str):
+        self._structure = structure
+
+    def __get__(self, block, owner):
+        trace = block and next(reversed(block._traces.values()), None)
+        return trace and list_format(getattr(trace, self._structure))
+
+
 class HybridBlock(Block):
     """A block whose forward can become a graph: `hybrid_forward(F, x, ..., **parameters)` runs with
     F = nd or F = sym; or a plain `forward(x, ...)`, which is traced as it is.
@@ -39,6 +53,8 @@ class HybridBlock(Block):
     After `hybridize()` the first call with given shapes traces the block; later calls run the graph
     as one program.
     """
+
+    _in_format, _out_format = _Format("in_structure"), _Format("structure")
 
     def __init__(self, prefix=None, params=None):
         super().__init__(prefix, params)
@@ -227,7 +243,8 @@ class HybridBlock(Block):
                 "The argument structure of HybridBlock does not match the cached version. Stored"
                 f" format = {arrays_only(self._structure)}, input format = {arrays_only(structure)}"
             )
-        trace = Trace(self, args, state.training)
+        with resting():
+            trace = Trace(self, args, state.training)
         trace.finish_parameters()
         if self._structure is None:
             trace.warn_of_unused(self)

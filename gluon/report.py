@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..engine import current_context, settings
+from ..engine import current_context, settings, stats
 from ..engine.log import size
 from ..ndarray import autograd, backward
 from ..ndarray.backward import compiled, n_fused
@@ -110,8 +110,9 @@ class MemoryReport:
 
     parameters, gradients, inputs, outputs: arrays of their own. residuals: what forward keeps for
     backward. arena: intermediate results, at the largest of the programs; arena_unshared: what they
-    would take if none shared memory. prepared: what is worked out from parameters once. total: all
-    but arena_unshared.
+    would take if none shared memory. prepared: what is worked out from parameters once. workspace:
+    what the threads' kernels hold by now for packing and the like, for all programs of the process.
+    total: all but arena_unshared.
     """
 
     def __init__(self, name: str, inference: dict[str, int], training: dict[str, int]):
@@ -155,6 +156,7 @@ def _used(graph: CachedGraph, arrays, plan: GraphPlan, arena: int, unshared: int
         "outputs": sum(s.nbytes for s in plan.out_specs),
         "arena": arena,
         "arena_unshared": unshared,
+        "workspace": stats()["workspace_bytes"],
     }
 
 

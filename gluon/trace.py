@@ -125,6 +125,8 @@ class Trace:
     def __init__(self, block, args, training: bool):
         """args: as the block was called. Raises what operators raise when shapes do not fit,
         StructureError."""
+        from ..symbol.compose import check_typed
+
         flat: list[NDArray] = []
         self.in_structure = flatten(args, NDArray, "input", flat)
         with Tracer(training) as tracer, autograd.pause(training):
@@ -144,6 +146,7 @@ class Trace:
             self.structure = flatten_symbols(out, sym.Symbol, block, outputs)
         seal_leaks(block, sym.Symbol, before)
         self.symbol = sym.Group(outputs)
+        check_typed(self.symbol._outputs)
         self._bounds = [v for v in tracer.bounds if v not in self.symbol._outputs]
         used = self.symbol._outputs
         inputs = {n for n in nodes_of(used) if n.op is None}
@@ -287,13 +290,16 @@ for _name in (
     setattr(Leaked, f"__{_name}__", Leaked._fail)
 
 
-def _walk(block, seen):
-    if block in seen:
-        return
-    seen.add(block)
-    yield block
-    for child in block._children.values():
-        yield from _walk(child, seen)
+def _walk(block):
+    """A block and all below it, each once; blocks may lie deep."""
+    seen, stack = {block}, [block]
+    while stack:
+        found = stack.pop()
+        yield found
+        for child in reversed(found._children.values()):
+            if child not in seen:
+                seen.add(child)
+                stack.append(child)
 
 
 _PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not looked into
@@ -309,7 +315,7 @@ def symbols_of(block, symbol_class) -> set[tuple]:
     """(block, attribute) pairs that hold Symbols."""
     return {
         (b, key)
-        for b in _walk(block, set())
+        for b in _walk(block)
         for key, value in b.__dict__.items()
         if value.__class__ not in _PLAIN
         and not key.startswith("__")
@@ -367,8 +373,8 @@ def monitored(trace: Trace, arrays, hooks) -> list[NDArray]:
     """Runs a graph operator by operator, telling each hook: (callback, also inputs)."""
     from ..kernels.plan import make_plan, scalars_of
     from ..ndarray.invoke import run_all
-    from ..symbol.executor import output_name
     from ..symbol.graph import Value
+    from ..symbol.names import output_name
 
     found = dict(zip([*trace.data_values, *trace.param_values], arrays))
     for node in nodes_of(trace.symbol._outputs):

@@ -16,7 +16,9 @@ from ..engine.error import ShapeError
 from .generate import Loop, Name, Statement, statement
 from .loops import Form, form
 from .number import Number, as_float
+from .pointwise import Expression
 from .record import FLOATS, PARSERS, Param, Type, lookup, operator, sample
+from .rows import ROW_HEADER, RowSource, is_reduction
 
 WIDENED = {"float16": "float32", "bfloat16": "float32"}
 COMPUTED_IN = {**WIDENED, "bool": "uint8"}  # else in itself
@@ -42,29 +44,35 @@ class Result(NamedTuple):
 
 class Group(NamedTuple):
     """shape: of the space that all values have. in_shapes: of the inputs as they broadcast to it.
-    axes: of the reductions."""
+    axes: of the reductions. rows: the steps reduce too, over the last axis; what follows from that
+    alone is one number for each row (rows.py)."""
 
     shape: tuple[int, ...]
     in_shapes: tuple[tuple[int, ...], ...]
     steps: tuple[Step, ...]
     results: tuple[Result, ...]
     axes: tuple[int, ...] = ()
+    rows: bool = False
 
 
 def _as_group(value) -> Group:
     if isinstance(value, str):
         value = ast.literal_eval(value)
-    shape, in_shapes, steps, results, axes = value
+    shape, in_shapes, steps, results, axes, rows = value
     return Group(
         tuple(shape),
         tuple(map(tuple, in_shapes)),
         tuple(Step(*s) for s in steps),
         tuple(Result(*r) for r in results),
         tuple(axes),
+        rows,
     )
 
 
 PARSERS["group"] = _as_group
+
+
+REDUCED = Form("", Expression("x", 1, (), "float"))  # where a step of a row program reduces
 
 
 def value_dtypes(group: Group, ins: Sequence[Type]) -> list[str]:
@@ -82,6 +90,9 @@ def step_forms(group: Group, dtypes: Sequence[str]) -> list[Form] | None:
     for k, step in enumerate(group.steps):
         ins = [Type(group.shape, dtypes[i]) for i in step.inputs]
         out = Type(group.shape, dtypes[n_in + k])
+        if group.rows and is_reduction(step.op):
+            found.append(REDUCED)
+            continue
         made = form(lookup(step.op), ins, [out], dict(step.attrs), mixed=True)
         if made is None:
             return None
@@ -114,6 +125,10 @@ def _ref(xp, *arrays, group, scalars, num_args):
     at = 0
     for step in group.steps:
         op, attrs = lookup(step.op), dict(step.attrs)
+        if group.rows and is_reduction(step.op):
+            v = xp.broadcast_to(values[step.inputs[0]], group.shape)
+            values.append(op.ref(xp, v, axis=group.axes, keepdims=True, exclude=False))
+            continue
         dtype = step.dtype or values[step.inputs[-1]].dtype.name
         # how many scalars it takes does not depend on dtypes
         types = [Type(group.shape)] * max(len(step.inputs), 1)
@@ -128,7 +143,8 @@ def _ref(xp, *arrays, group, scalars, num_args):
         values.append(y if step.inputs else y.reshape(-1)[0])
     outs = []
     for r in group.results:
-        v = xp.broadcast_to(values[r.value], group.shape)
+        full = not group.rows or prod(r.shape) == prod(group.shape)
+        v = xp.broadcast_to(values[r.value], group.shape if full else (*group.shape[:-1], 1))
         if r.reduce:
             attrs = {"axis": group.axes, "keepdims": True, "exclude": False}
             v = lookup(r.reduce).ref(xp, v, **attrs)
@@ -139,25 +155,44 @@ def _ref(xp, *arrays, group, scalars, num_args):
 def source(group: Group, in_dtypes: Sequence[str], name: str) -> str:
     """The group's loop as a C function. Two groups with the same source share it. Raises ValueError
     where a step is no expression."""
+    return _made(group, in_dtypes, name)[0]
+
+
+def n_scratch(group: Group, in_dtypes: Sequence[str]) -> int:
+    """How many rows of temporaries a row program needs."""
+    return _made(group, in_dtypes, "")[1]
+
+
+def _made(group: Group, in_dtypes: Sequence[str], name: str) -> tuple[str, int]:
     dtypes = value_dtypes(group, [Type((), d) for d in in_dtypes])
     forms = step_forms(group, dtypes)
     if forms is None:
         raise ValueError("a step of the group is no expression of its dtypes")
     native = lambda d: str(COMPUTED_IN.get(d, d))
     names = [f"v{i}" for i in range(len(dtypes))]
-    statements: list[Statement] = []
+    statements: list[Statement | None] = []
     scalars: list[Name] = []
     n_in = len(in_dtypes)
     for k, (step, found) in enumerate(zip(group.steps, forms)):
         e, dtype = found.expression, dtypes[n_in + k]
+        if found is REDUCED:
+            statements.append(None)
+            continue
         own = [Name(f"s{len(scalars) + i}", native(dtype)) for i in range(len(e.scalars))]
         scalars += own
         read = [names[i] for i in step.inputs]
         made = statement(names[n_in + k], e, native(dtype), read, [s.name for s in own])
         text = _converted(made.text, {dtypes[i] for i in step.inputs}, dtype)
         statements.append(made._replace(text=text))
+    if group.rows:
+        if set(dtypes) != {"float32"}:
+            raise ValueError("row programs compute in float32")
+        rows = RowSource(group, names, statements)
+        text = rows.text(name, [s.name for s in scalars])
+        return f'#include "{ROW_HEADER}"\n{text}', rows.n_scratch
     inputs = [Name(n, native(d)) for n, d in zip(names, in_dtypes)]
-    return Loop(name, inputs, scalars, statements, [names[r.value] for r in group.results]).text()
+    results = [names[r.value] for r in group.results]
+    return Loop(name, inputs, scalars, [s for s in statements if s], results).text(), 0
 
 
 def _converted(text: str, given: set[str], dtype: str) -> str:
@@ -216,6 +251,27 @@ operator(
             scalars=(2.0,),
             num_args=2,
         ),
+        sample(
+            (3, 4),
+            (4,),
+            group=_GROUP._replace(
+                steps=(
+                    Step("broadcast_add", (), (0, 1)),
+                    Step("max", (), (2,)),
+                    Step("broadcast_sub", (), (2, 3)),
+                    Step("exp", (), (4,)),
+                    Step("sum", (), (5,)),
+                    Step("broadcast_div", (), (5, 6)),
+                ),
+                results=(Result(7, (12,)), Result(6, (3, 1)), Result(2, (3, 4)), Result(3, (3,))),
+                axes=(1,),
+                rows=True,
+            ),
+            num_args=2,
+        ),
     ),
-    doc="What a group of pointwise operators computes, in one loop; made by symbol/passes/fuse.py.",
+    doc=(
+        "What a group of pointwise operators, with reductions at its end or over rows, computes in"
+        " one loop; made by symbol/passes/fuse.py."
+    ),
 )

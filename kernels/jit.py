@@ -28,7 +28,7 @@ from ..engine import lib
 from ..engine.settings import cache_home, get
 from .generate import CPU, ISAS
 
-HEADERS = ("half.h", "vecmath.h", "generated/trig_table.h")
+HEADERS = ("half.h", "vecmath.h", "row_reduce.h", "generated/trig_table.h")
 HEAD = "#include <stdint.h>\n" + f'#include "{HEADERS[0]}"\n'
 FUNCTION = "plk_compiled"  # the name that every source defines
 FLAGS = (

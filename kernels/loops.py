@@ -67,6 +67,21 @@ def form(
     return found
 
 
+def _says(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict, text: str) -> bool:
+    found = form(op, ins, outs, attrs) if len(outs) == 1 else None
+    return found is not None and found.expression.text == text
+
+
+def adds(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> bool:
+    """Is a call the sum of two arrays of one type?"""
+    return len(ins) == 2 and ins[0] == ins[1] and _says(op, ins, outs, attrs, "a + b")
+
+
+def rectifies(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> bool:
+    """Is a call relu?"""
+    return len(ins) == 1 and _says(op, ins, outs, attrs, LOOPS["Activation:relu"].text)
+
+
 def _activation(op, ins, out, attrs):
     name = f"Activation:{attrs['act_type']}"
     return Form(name, LOOPS[name])

@@ -21,9 +21,8 @@ class Native(NamedTuple):
     # estimate on one core; below plan.INLINE_US it runs on the caller
     cost_us: float = 1.0
     openmp: bool = False  # enters OpenMP by itself (oneDNN)
-    can_fail: bool = False  # by the values in its inputs
+    can_fail: bool = False  # on what the arrays hold, or in Python code that it runs
     owner: Any = None  # what `params` points into; released with the plan
-    can_fail: bool = False  # it runs Python
 
 
 TABLE: dict[str, list[Callable]] = {}  # operator name -> entries, first match wins

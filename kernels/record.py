@@ -203,11 +203,11 @@ class Operator:
     grad: Callable | None = None
     fill: Callable | None = None
     again: Callable | None = None
+    eager: Callable | None = None
     run: Callable | None = None
     native: Callable | None = None
     lowered: Callable | None = None
     specialise: Callable | None = None
-    eager: Callable | None = None
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Callable | None = None
@@ -267,6 +267,8 @@ class Operator:
 
     def _parse_one(self, p: Param, value):
         if isinstance(p.kind, tuple):
+            if p.name == "dtype" and value is not None and not isinstance(value, str):
+                value = dtype_name(value)
             value = "None" if value is None else str(value)
             if value not in p.kind:
                 near = difflib.get_close_matches(value, p.kind, 1)
@@ -287,6 +289,8 @@ class Operator:
         """Names of the inputs this call uses."""
         if self.variadic:
             n = n_given if n_given is not None else attrs[str(self.variadic_key)]
+            if self.input_names:
+                return tuple(self.input_names(**{**attrs, str(self.variadic_key): n}))
             return tuple(f"arg{i}" for i in range(n))
         return tuple(self.input_names(**attrs)) if self.input_names else self.inputs
 

@@ -11,19 +11,20 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..engine import current_context, location, log
+from ..engine.collector import resting
 from ..engine.error import DynamicShape, MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.graph import Value, rewrite, topological
 from ..symbol.inference import typed_graph
-from ..symbol.passes.attention import attention
+from ..symbol.passes import before_gradient
 from ..symbol.program import lower
 from ..symbol.tiers import submit
 from . import autograd, functions
 from .backward import told
-from .dynamic import run_eagerly
 from .invoke import run_all
 from .ndarray import NDArray, state
 from .residuals import free, residuals
+from .sparse.graphs import has_sparse, run_nodes
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
 MAX_ENTRIES = 256
@@ -44,7 +45,7 @@ class GraphPlan:
         start = time.perf_counter()
         self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
         if tier and not entry.recompute:
-            self.outputs = attention(self.outputs)  # before residuals: it keeps less
+            self.outputs = before_gradient(self.outputs)
         self.tier, self.newer = tier, None
         self.n_out = len(self.outputs)
         self.kept, shadowed = entry.residuals(self.outputs, tier)
@@ -193,9 +194,12 @@ class CachedGraph:
         wanted = () if entries is None else tuple([e is not None for e in entries])
         key = (state.training, wanted, *[a._spec for a in arrays])
         entry = self.entries.get(key)
+        if entry is None and has_sparse(arrays):
+            return run_nodes(self.outputs, dict(zip(self.inputs, arrays)), arrays[0].context)
         if entry is None:
             try:
-                entry = self.entry(arrays, wanted)
+                with resting():
+                    entry = self.entry(arrays, wanted)
             except DynamicShape:
                 self.dynamic = True
                 return self._eager(arrays)
@@ -225,8 +229,7 @@ class CachedGraph:
 
     def _eager(self, arrays) -> list[NDArray]:
         device = arrays[0]._spec.device if arrays else current_context()
-        given = {v.node: a for v, a in zip(self.inputs, arrays)}
-        return run_eagerly(self.outputs, given, device)
+        return run_nodes(self.outputs, dict(zip(self.inputs, arrays)), device)
 
     def entry(self, arrays, wanted: tuple[bool, ...]) -> _Entry:
         """A new entry for such arrays in the current mode. wanted: whose gradients will be."""

@@ -13,7 +13,7 @@ from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
-from .invoke import _device_of, _remember, invoke, run
+from .invoke import _device_of, _remember, invoke, makes_sparse, run
 from .ndarray import state
 
 NAN = float("nan")
@@ -45,12 +45,16 @@ def operator_function(op: Operator, name: str):
             return slow(inputs, static, dynamic, out, kwargs)
         if plan is None:
             plan = first(key, inputs, static, dynamic)
+            if plan is None:  # a sparse array
+                return slow(inputs, static, dynamic, out, kwargs)
         return run(plan, inputs, numbers(dynamic, lists) if dynamic else (), out)
 
     def first(key, inputs, static, dynamic):
         full = op.parse(attributes(inputs, static, dynamic, {}))
         if train_aware:
             full["train"] = state.training
+        if makes_sparse(full) or any([hasattr(a, "_call_operator") for a in inputs]):
+            return None
         plan = make_plan(op, full, [a._spec for a in inputs], _device_of(op, inputs, None))
         _remember(plans, key, plan)
         return plan

@@ -89,6 +89,8 @@ def record(
 def shadow(array: NDArray) -> NDArray:
     """The same memory under a handle of its own, not on the tape: no reference cycle through the
     tape."""
+    if array._spec.stype != "default":
+        return array.detach()
     return make(lib.pl_array_view(array._handle, 0), array._spec)
 
 

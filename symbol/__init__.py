@@ -49,7 +49,17 @@ def __getattr__(name: str):
         raise AttributeError(name)
     if name in NAMESPACES:
         value = _Namespace(name, NAMESPACES[name])
-    elif name in ("random", "contrib", "symbol", "functions", "executor", "name", "attribute", "viz", "json"):
+    elif name in (
+        "random",
+        "contrib",
+        "symbol",
+        "functions",
+        "executor",
+        "name",
+        "attribute",
+        "viz",
+        "json",
+    ):
         return importlib.import_module(f".{name}", __package__)
     else:
         value = getattr(importlib.import_module(".functions", __package__), name)

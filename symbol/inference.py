@@ -18,6 +18,11 @@ from .graph import Node, Value, rewrite, topological, values_of
 TRIAL_SHAPES = ((2, 3, 8, 8), (2, 3, 8), (2, 3), (6,))  # for dtypes where no shape is known
 
 
+def is_dynamic(outputs: Iterable[Value]) -> bool:
+    """May a graph have shapes that only values tell?"""
+    return any(n.op is not None and n.op.eager is not None for n in topological(outputs))
+
+
 def is_known(shape) -> bool:
     """Has every dimension of a shape a size?"""
     return shape is not None and 0 not in shape

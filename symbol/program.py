@@ -367,14 +367,14 @@ class _Layout:
     def _overwritable(self, node: Node, v: Value) -> list[Value]:
         """Bases of the inputs that output v may overwrite element by element: of its size, read by
         no other input."""
-        bases = [self._bases.get(x, x) for x in node.inputs]
-        nbytes = self.specs[v.type].nbytes
-        return [
-            bases[a]
-            for a, b in node.op.inplace
-            if b == v.index
-            and a < len(bases)
-            and self.specs[bases[a].type].nbytes == nbytes
-            and bases.count(bases[a]) == 1
-            and self._n_last.get(bases[a], 1) == 1
-        ]
+        found = []
+        inputs, index, nbytes, of = node.inputs, v.index, self.specs[v.type].nbytes, self._bases.get
+        for a, b in node.op.inplace:
+            if b != index or a >= len(inputs):
+                continue
+            x = of(inputs[a], inputs[a])
+            if self.specs[x.type].nbytes != nbytes or self._n_last.get(x, 1) != 1:
+                continue
+            if len(inputs) == 1 or [of(i, i) for i in inputs].count(x) == 1:
+                found.append(x)
+        return found

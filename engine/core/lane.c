@@ -183,6 +183,7 @@ static void *lane_main(void *arg)
     }
     pl_leave();
     free(scratch.data);
+    pl_workspace_add(-(int64_t)scratch.bytes);
     return NULL;
 }
 
@@ -285,12 +286,14 @@ void *pl_scratch(size_t bytes)
 {
     if (bytes > scratch.bytes) {
         free(scratch.data);
+        pl_workspace_add(-(int64_t)scratch.bytes);
         scratch.bytes = 0;
         if (posix_memalign(&scratch.data, 64, bytes) != 0) {
             scratch.data = NULL;
             return NULL;
         }
         scratch.bytes = bytes;
+        pl_workspace_add((int64_t)bytes);
     }
     return scratch.data;
 }

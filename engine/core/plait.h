@@ -51,6 +51,7 @@ int pl_engine_is_lane(void);                  /* 1 on a worker thread */
 int pl_team_threads(void);                    /* how many OpenMP threads a lane's kernels have */
 int64_t pl_engine_pending(void);              /* ops pushed and not finished */
 int pl_threads(int64_t work);                 /* how many OpenMP threads `work` elementary steps deserve here */
+void pl_workspace_add(int64_t bytes);         /* counts scratch memory of threads in the statistics; negative: freed */
 void *pl_scratch(size_t bytes);               /* this thread's scratch memory, valid until the kernel returns; or NULL */
 void pl_seed(uint64_t seed);                  /* restarts the stream of random operators */
 
@@ -88,7 +89,7 @@ void pl_arrays_stamp(const uintptr_t *arrays, int n, pl_stamp *stamps);
 void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing and stored new contents: heals */
 
 /* ---- storage ---------------------------------------------------------------------------------------------- */
-typedef struct { size_t used_bytes, pooled_bytes, peak_bytes; int64_t n_alloc, n_hit; } pl_storage_stats;
+typedef struct { size_t used_bytes, pooled_bytes, peak_bytes; int64_t n_alloc, n_hit, workspace_bytes; } pl_storage_stats;
 void pl_storage_get_stats(pl_storage_stats *stats);
 void pl_storage_trim(void);                   /* gives pooled memory back to the system */
 

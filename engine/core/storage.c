@@ -12,6 +12,7 @@ typedef struct block { struct block *next; } block;
 
 static block *pool[CLASS_COUNT];
 static pl_storage_stats stats;
+static _Atomic int64_t workspace_bytes;                /* of threads, which take no lock for it */
 static size_t machine_bytes;
 static char empty[64] __attribute__((aligned(64)));    /* what zero-size arrays point to */
 
@@ -123,6 +124,8 @@ void pl_storage_free(void *data, size_t bytes)
 #endif
 }
 
+void pl_workspace_add(int64_t bytes) { workspace_bytes += bytes; }
+
 size_t pl_storage_used(void) { return stats.used_bytes; }
 
 void pl_storage_trim(void)
@@ -136,5 +139,6 @@ void pl_storage_get_stats(pl_storage_stats *out)
 {
     pl_enter();
     *out = stats;
+    out->workspace_bytes = workspace_bytes;
     pl_leave();
 }

@@ -61,7 +61,7 @@ PLK_KERNEL(plk_conv_run)
     float *x = bufs[c->kind == PLK_CONV_FORWARD ? 0 : c->kind == PLK_CONV_DATA ? 2 : 1];
     float *w = bufs[c->kind == PLK_CONV_WEIGHT ? 2 : 1];
     float *y = bufs[c->kind != PLK_CONV_FORWARD ? 0 : bias ? 3 : 2];
-    float *columns = malloc(sizeof *columns * (size_t)(depth * out + 1));
+    float *columns = pl_scratch(sizeof *columns * (size_t)(depth * out + 1));
     int n_threads = plk_gemm_threads(filters, out, depth), status = PL_OK;
     (void)scalars;
     if (!columns)
@@ -88,6 +88,5 @@ PLK_KERNEL(plk_conv_run)
                 status = plk_sgemm(0, 1, filters, depth, out, 1, yg, out, columns, out, 1, wg, depth, n_threads);
             }
         }
-    free(columns);
     return status;
 }

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ..fused import MAX_INPUTS, MAX_OUTPUTS, Group, source, step_forms, value_dtypes
+from ..fused import (
+    MAX_INPUTS,
+    MAX_OUTPUTS,
+    Group,
+    n_scratch,
+    source,
+    step_forms,
+    value_dtypes,
+)
 from ..native import TABLE, Native, native
 from ..record import FLOATS
-from .layout import code, contiguous, cost
+from .layout import MAX_DIMS, code, collapse, contiguous, cost
 from .pointwise_table import broadcast_fields
 from .reduce_table import method, reduce_entry
 
@@ -30,18 +38,23 @@ def prepare(groups: Sequence[tuple[Group, Sequence[str]]]) -> list[bool]:
     of them there are now."""
     from .. import jit
 
-    sources = [source(group, dtypes, jit.FUNCTION) for group, dtypes in groups]
-    jit.compile_all(sources)
-    return [bool(jit.function(s)) for s in sources]
+    sources = []
+    for group, dtypes in groups:
+        try:
+            sources.append(source(group, dtypes, jit.FUNCTION))
+        except ValueError:  # too many temporaries
+            sources.append("")
+    jit.compile_all(s for s in sources if s)
+    return [bool(s and jit.function(s)) for s in sources]
 
 
 @native("_fused")
 def fused_entry(op, ins, outs, attrs):
-    from .. import jit
-
     group: Group = attrs["group"]
     if len(ins) > MAX_INPUTS or len(outs) > MAX_OUTPUTS or 0 in group.shape or not ins:
         return None
+    if group.rows:
+        return _rows(group, ins, outs)
     kept = tuple(1 if i in group.axes else n for i, n in enumerate(group.shape))
     described = broadcast_fields(group.shape, group.in_shapes, kept)
     if described is None:
@@ -51,7 +64,7 @@ def fused_entry(op, ins, outs, attrs):
     forms = step_forms(group, dtypes)
     if forms is None or any(r.reduce and dtypes[r.value] not in FLOATS for r in group.results):
         return None
-    address = jit.function(source(group, [t.dtype for t in ins], jit.FUNCTION))
+    address = jit_function(group, [t.dtype for t in ins])
     if not address:
         return None
     weight = sum(f.expression.weight for f in forms)
@@ -68,6 +81,49 @@ def fused_entry(op, ins, outs, attrs):
     return Native(
         "plk_map_reduce_run", ("plk_map_reduce", _reduction(group, fields, kept_strides)), us
     )
+
+
+def _rows(group: Group, ins, outs) -> Native | None:
+    """The kernel of a row program."""
+    if any(t.dtype != "float32" for t in (*ins, *outs)) or 0 in group.shape:
+        return None
+    dtypes = [t.dtype for t in ins]
+    forms = step_forms(group, value_dtypes(group, ins))
+    address = forms and jit_function(group, dtypes)
+    if not forms or not address:
+        return None
+    *lead, n = group.shape
+    strides = []
+    for s in group.in_shapes:
+        full = (1,) * (len(group.shape) - len(s)) + tuple(s)
+        strides.append([0 if m == 1 else k for m, k in zip(full, contiguous(full))][:-1])
+    shape, strides = collapse(lead, *strides)
+    if len(shape) > MAX_DIMS:
+        return None
+    n_rows, weight = prod(lead), sum(f.expression.weight for f in forms)
+    size = prod(group.shape)
+    fields = {
+        "loop": address,
+        "n_in": len(ins),
+        "n_out": len(outs),
+        "n_scratch": n_scratch(group, dtypes),
+        "ndim": len(shape),
+        "n_rows": n_rows,
+        "n": n,
+        "work": size * (weight + len(outs)) // 2,
+        "shape": shape or [1],
+        "strides": [s or [0] for s in strides],
+        "in_n": [prod(s) for s in group.in_shapes],
+        "out_step": [n if prod(t.shape) == size else 1 for t in outs],
+    }
+    us = cost(*ins, *outs, steps=size * (weight + len(outs)) / 8 + 20 * n_rows)
+    return Native("plk_rows_run", ("plk_rows", fields), us)
+
+
+def jit_function(group: Group, dtypes: Sequence[str]) -> int:
+    from .. import jit
+
+    return jit.function(source(group, dtypes, jit.FUNCTION))
 
 
 def _reduction(group: Group, fields: dict, kept_strides: list[int]) -> dict:

@@ -11,7 +11,14 @@ typedef struct { size_t bytes; char data[] __attribute__((aligned(64))); } room;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void make_key(void) { pthread_key_create(&key, free); }
+static void room_free(void *data)
+{
+    room *r = data;
+    pl_workspace_add(r ? -(int64_t)r->bytes : 0);
+    free(r);
+}
+
+static void make_key(void) { pthread_key_create(&key, room_free); }
 
 /* Not pl_scratch: a kernel that uses that may multiply. */
 void *plk_gemm_room(size_t bytes)
@@ -19,11 +26,12 @@ void *plk_gemm_room(size_t bytes)
     pthread_once(&once, make_key);
     room *r = pthread_getspecific(key);
     if (!r || r->bytes < bytes) {
-        free(r);
+        room_free(r);
         pthread_setspecific(key, NULL);
         if (posix_memalign((void **)&r, 64, sizeof(room) + bytes))
             return NULL;
         r->bytes = bytes;
+        pl_workspace_add((int64_t)bytes);
         pthread_setspecific(key, r);
     }
     return r->data;

@@ -1,10 +1,9 @@
-/* Gathers and scatters. Gradients add up in the order of the indices whatever the number of threads: threads share the
- * inner axis or, where it is short, one thread does all. */
+/* Selection by indices. */
 #include "index.h"
 #include "cast.h"
 #include "generated/kernels.h"
 
-static int64_t index_at(const void *indices, int dtype, int64_t i)
+int64_t plk_index_at(const void *indices, int dtype, int64_t i)
 {
     switch (dtype) {
     case PLK_F32: return (int64_t)((const float *)indices)[i];
@@ -22,13 +21,13 @@ static double length_at(const void *lengths, int dtype, int64_t i)
     switch (dtype) {
     case PLK_F32: return (double)((const float *)lengths)[i];
     case PLK_F64: return ((const double *)lengths)[i];
-    default: return (double)index_at(lengths, dtype, i);
+    default: return (double)plk_index_at(lengths, dtype, i);
     }
 }
 
 static inline int64_t bounded(const plk_take *p, const void *indices, int64_t i)
 {
-    int64_t k = index_at(indices, p->index_dtype, i);
+    int64_t k = plk_index_at(indices, p->index_dtype, i);
     if (p->wrap) {
         k %= p->n;
         return k < 0 ? k + p->n : k;
@@ -63,34 +62,6 @@ PLK_KERNEL(plk_embedding_run)
 {
     void *swapped[3] = {bufs[1], bufs[0], bufs[2]};
     return plk_take_run(params, swapped, scalars);
-}
-
-#define ADD_ROWS(T) \
-    for (int64_t r = 0; r < rows; r++) { \
-        int64_t to = r / p->n_indices * p->n + bounded(p, bufs[1], r % p->n_indices); \
-        const T *x = (const T *)bufs[0] + r * p->inner; \
-        T *y = (T *)bufs[2] + to * p->inner; \
-        for (int64_t i = begin; i < end; i++) y[i] += x[i]; \
-    }
-
-/* bufs: dy, indices, da; float32 or float64 by size */
-PLK_KERNEL(plk_take_backward)
-{
-    const plk_take *p = params;
-    int64_t rows = p->outer * p->n_indices;
-    int n_threads = p->inner >= 128 ? pl_threads(rows * p->inner) : 1;
-    (void)scalars;
-    memset(bufs[2], 0, (size_t)(p->outer * p->n * p->inner * p->size));
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int64_t begin, end;
-        plk_share(p->inner, 16, t, n_threads, &begin, &end);
-        if (p->size == 4)
-            ADD_ROWS(float)
-        else
-            ADD_ROWS(double)
-    }
-    return PL_OK;
 }
 
 /* bufs: x, index, y */
@@ -137,7 +108,7 @@ PLK_KERNEL(plk_one_hot_run)
     as_dtype(p->off, p->dtype, &off);
     char *y = bufs[1];
     for (int64_t r = 0; r < p->n_indices; r++, y += p->depth * p->size) {
-        int64_t k = index_at(bufs[0], p->index_dtype, r);
+        int64_t k = plk_index_at(bufs[0], p->index_dtype, r);
         for (int64_t i = 0; i < p->depth; i++)
             memcpy(y + i * p->size, i == k ? &on : &off, (size_t)p->size);
     }

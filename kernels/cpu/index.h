@@ -18,4 +18,5 @@ typedef struct {
 } plk_sequence_mask;
 /* cffi stops reading here */
 int64_t plk_take_place(const plk_take *p, const void *indices, int64_t i);   /* index i, inside [0, n) */
+int64_t plk_index_at(const void *indices, int dtype, int64_t i);             /* index i as it is given */
 #endif

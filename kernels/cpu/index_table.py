@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ...engine import lib
 from ..native import Native, native
 from ..shapes import one_axis
 from .layout import ITEM_BYTES, code, cost
@@ -70,6 +71,45 @@ def take_grad_entry(op, ins, outs, attrs):
         attrs["mode"],
         (dy, dy, *outs),
     )
+
+
+ADDED = ("float32", "float64", "int32", "int64", "int8", "uint8")
+
+
+def _place(function, what, shape, indices, dtype, types):
+    """A kernel on a table of `shape` whose first axes are indexed."""
+    depth = indices.shape[0]
+    if indices.dtype not in INDEX_DTYPES or what == lib.PLK_ADD and dtype not in ADDED:
+        return None
+    n = prod(indices.shape[1:])
+    fields = {
+        "n_places": n,
+        "depth": depth,
+        "shape": shape[:depth],
+        "n_rows": prod(shape[:depth]),
+        "inner": prod(shape[depth:]),
+        "what": what,
+        "size": ITEM_BYTES[dtype],
+        "dtype": code(dtype),
+        "index_dtype": code(indices.dtype),
+    }
+    us = cost(*types, steps=5 * n * depth)
+    return Native(function, ("plk_points", fields), us, can_fail=True)
+
+
+@native("gather_nd")
+def gather_nd_entry(op, ins, outs, attrs):
+    data, indices = ins
+    return _place(
+        "plk_gather_nd_run", lib.PLK_GATHER, data.shape, indices, data.dtype, (*outs, *outs)
+    )
+
+
+@native("scatter_nd", "_backward_gather_nd", "_scatter_set_nd")
+def scatter_nd_entry(op, ins, outs, attrs):
+    what = {"scatter_nd": lib.PLK_SET, "_scatter_set_nd": lib.PLK_SET_IN}.get(op.name, lib.PLK_ADD)
+    y = outs[0]
+    return _place("plk_scatter_nd_run", what, y.shape, ins[-1], y.dtype, (ins[-2], *outs))
 
 
 @native("pick", "batch_take", "_pick_grad")

@@ -4,6 +4,9 @@
  *     rows     the innermost dimension is reduced: runs of a row go to one number
  *     columns  it is kept: rows are added to a tile of numbers
  */
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 #include "simd.h"
 #include "blocks.h"
 #include "reduce_methods.h"
@@ -23,6 +26,25 @@ typedef struct {
 } worker;
 
 static int is_f64(const plan *m, int k) { return m->p->map.out_dtype[k] == PLK_F64; }
+
+/* This thread's scratch memory: room for the parts of the caller, and for the caller's own worker. */
+static worker *scratch_begin(size_t parts_bytes, double **parts)
+{
+    parts_bytes = (parts_bytes + 63) & ~(size_t)63;
+    char *room = pl_scratch(parts_bytes + sizeof(worker));
+    *parts = (double *)(void *)room;
+    return room ? (worker *)(void *)(room + parts_bytes) : NULL;
+}
+
+/* The caller is the first thread of its team. */
+static worker *scratch_of_thread(worker *first)
+{
+#ifdef _OPENMP
+    if (omp_get_thread_num() > 0)
+        return pl_scratch(sizeof(worker));
+#endif
+    return first;
+}
 
 static void worker_begin(worker *w, const plan *m, const plk_job *j)
 {
@@ -106,12 +128,13 @@ static int run_rows(const plan *m, const plk_job *j, int n_threads)
     n_chunks = n_chunks < 1 ? 1 : n_chunks;
     int64_t units = p->n_results * n_chunks;
     int n_out = p->map.n_out, failed = 0;
-    double *parts = malloc(sizeof(double) * (size_t)n_out * (size_t)units);
-    if (!parts)
+    double *parts;
+    worker *first_worker = scratch_begin(sizeof(double) * (size_t)n_out * (size_t)units, &parts);
+    if (!first_worker)
         return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
 #pragma omp parallel num_threads(n_threads) if (n_threads > 1)
     {
-        worker *w = pl_scratch(sizeof *w);
+        worker *w = scratch_of_thread(first_worker);
         if (!w) {
 #pragma omp atomic write
             failed = 1;
@@ -158,7 +181,6 @@ static int run_rows(const plan *m, const plk_job *j, int n_threads)
                 }
         }
     }
-    free(parts);
     return failed ? pl_fail(PL_ENOMEM, "out of memory for the blocks of a reduction") : PL_OK;
 }
 
@@ -193,12 +215,14 @@ static int run_columns(const plan *m, const plk_job *j, int n_threads)
     n_chunks = n_chunks < 1 ? 1 : n_chunks;
     int n_out = p->map.n_out, failed = 0;
     size_t n_parts = n_chunks > 1 ? (size_t)(n_chunks * n_out * p->n_results) : 0;
-    double *parts = n_parts ? malloc(n_parts * sizeof(double)) : NULL;
-    if (n_parts && !parts)
+    double *parts;
+    worker *first_worker = scratch_begin(n_parts * sizeof(double), &parts);
+    parts = n_parts ? parts : NULL;
+    if (!first_worker)
         return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
 #pragma omp parallel num_threads(n_threads) if (n_threads > 1)
     {
-        worker *w = pl_scratch(sizeof *w);
+        worker *w = scratch_of_thread(first_worker);
         if (!w) {
 #pragma omp atomic write
             failed = 1;
@@ -232,7 +256,6 @@ static int run_columns(const plan *m, const plk_job *j, int n_threads)
                 v = m->methods[k]->merge(v, parts[(c * n_out + k) * p->n_results + i]);
             store(m, j, k, i, v);
         }
-    free(parts);
     return failed ? pl_fail(PL_ENOMEM, "out of memory for the blocks of a reduction") : PL_OK;
 }
 

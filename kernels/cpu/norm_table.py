@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ..native import Native, native
+from ..ops.legacy import relative_attrs
 from ..shapes import many_axes, one_axis
 from .layout import cost
 
@@ -58,10 +59,12 @@ def _batch(function, ins, outs, shape, axis, **fields):
     )
 
 
-@native("BatchNorm")
+@native("BatchNorm", "_contrib_SyncBatchNorm", "BatchNorm_v1")
 def batch_norm_entry(op, ins, outs, attrs):
     shape = ins[0].shape
-    if not _float32(ins):
+    shows_var = op.name != "BatchNorm" and attrs["output_mean_var"]
+    attrs = relative_attrs(attrs)
+    if shows_var or not _float32(ins):
         return None
     return _batch(
         "plk_batch_norm_run",
@@ -74,6 +77,27 @@ def batch_norm_entry(op, ins, outs, attrs):
         fix_gamma=attrs["fix_gamma"],
         batch_stats=bool(attrs["train"] and not attrs["use_global_stats"]),
     )
+
+
+@native("_batch_norm_add_relu")
+def batch_norm_add_relu_entry(op, ins, outs, attrs):
+    shape = ins[0].shape
+    if not _float32(ins):
+        return None
+    axis = one_axis(op.name, attrs["axis"], len(shape))
+    kept = ("eps", "momentum", "fix_gamma", "add", "relu")
+    fields = {k: attrs[k] for k in kept}
+    return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
+
+
+@native("_batch_norm_relu_grad")
+def batch_norm_relu_grad_entry(op, ins, outs, attrs):
+    shape = ins[2].shape
+    if not _float32(ins):
+        return None
+    axis = one_axis(op.name, attrs["axis"], len(shape))
+    fields = {k: attrs[k] for k in ("eps", "add", "more")}
+    return _batch("plk_batch_norm_relu_backward", ins, outs, shape, axis, **fields)
 
 
 @native("_norm_grad")

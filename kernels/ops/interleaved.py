@@ -31,9 +31,7 @@ def part(F, x, heads, parts, at):
 def together(F, y, heads):
     """(batch * heads, length, size) -> (length, batch, heads * size)."""
     n, length, size = y.shape
-    return F.reshape_to(
-        F.transpose(y, axes=(1, 0, 2)), shape=(length, n // heads, heads * size)
-    )
+    return F.reshape_to(F.transpose(y, axes=(1, 0, 2)), shape=(length, n // heads, heads * size))
 
 
 def _xp_part(xp, x, heads, parts, at):

@@ -139,9 +139,7 @@ def _syevd_grad(F, dys, xs, ys):
     equal = F._equal_scalar(gap, scalar=0.0)
     factor = F.elemwise_sub(F._rdiv_scalar(F.elemwise_add(gap, equal), scalar=1.0), equal)
     turned = F.elemwise_mul(F.linalg_gemm2(du, u, transpose_b=True), factor)
-    inner = F._mul_scalar(
-        F.elemwise_add(turned, F.SwapAxis(turned, dim1=-2, dim2=-1)), scalar=0.5
-    )
+    inner = F._mul_scalar(F.elemwise_add(turned, F.SwapAxis(turned, dim1=-2, dim2=-1)), scalar=0.5)
     inner = F.elemwise_add(inner, F.linalg_makediag(dvalues))
     return [F.linalg_gemm2(F.linalg_gemm2(u, inner, transpose_a=True), u)]
 
@@ -215,7 +213,9 @@ def _diagonal_length(op, ins, offset):
     dtype = matrices(op, ins, square=True)
     n = ins[0].shape[-1] - abs(offset)
     if n < 1:
-        raise ShapeError(op, f"offset must lie in the matrix, got A {ins[0].shape}, offset={offset}")
+        raise ShapeError(
+            op, f"offset must lie in the matrix, got A {ins[0].shape}, offset={offset}"
+        )
     return n, dtype
 
 

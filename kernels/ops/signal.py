@@ -11,9 +11,7 @@ from .linalg import matrices
 def _rows(op, ins, even):
     dtype = matrices(op, [Type((1, *ins[0].shape), ins[0].dtype)], ("data",))
     if not ins[0].shape or ins[0].shape[-1] < 1 or (even and ins[0].shape[-1] % 2):
-        raise ShapeError(
-            op, f"data needs a last axis of {'even ' * even}size, got {ins[0].shape}"
-        )
+        raise ShapeError(op, f"data needs a last axis of {'even ' * even}size, got {ins[0].shape}")
     return dtype
 
 

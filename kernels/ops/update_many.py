@@ -54,9 +54,9 @@ def _register(name, group, lists, params, count, ref, doc, rescale=False):
         return (*(d[0] for d in done), *(v for d in done for v in d[1:]))
 
     shapes = ((3, 4), (5,))
-    inputs = [
-        uniform(s, 0.5, 2) if what == "var" else s for s in shapes for what in group
-    ] + [uniform((1,), 0.5, 2)] * rescale
+    inputs = [uniform(s, 0.5, 2) if what == "var" else s for s in shapes for what in group] + [
+        uniform((1,), 0.5, 2)
+    ] * rescale
     numbers = {key: (2, 3) if key == "step_count" else (0.1, 0.2) for key in lists}
     operator(
         name,

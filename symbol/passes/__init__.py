@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..graph import Value, verify
+from ..graph import Value, topological, verify
 from .algebra import algebra
 from .attention import attention
 from .common import common
@@ -15,6 +15,8 @@ from .fold import fold
 from .fuse import fuse
 from .layout import layout
 from .loss_head import loss_head
+from .norm_act import norm_act, norm_sums
+from .recompute import MIRRORED
 from .winograd import winograd
 
 checking = False  # verify the graph after every pass; the tests switch it on
@@ -40,6 +42,19 @@ def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value,
     return outputs, constants
 
 
+def before_gradient(outputs: Sequence[Value]) -> list[Value]:
+    """A typed graph with operators of whole patterns that have gradients of their own, and keep
+    less for them (tier 1). Graphs of which nodes are marked for recomputation stay."""
+    outputs = list(outputs)
+    if any(n.extra and MIRRORED in n.extra for n in topological(outputs)):
+        return outputs
+    for each in (attention, norm_act):
+        outputs = each(outputs)
+        if checking:
+            verify(outputs)
+    return outputs
+
+
 def compile_passes(
     outputs: Sequence[Value], free: Sequence[int] = (), stable: Collection[Value] = ()
 ) -> list[Value]:
@@ -55,6 +70,7 @@ def compile_passes(
         lambda graph: epilogue_conv(graph, stable),
         epilogue_dense,
         loss_head,
+        norm_sums,
         winograd,
         lambda graph: layout(graph, free),
     ):

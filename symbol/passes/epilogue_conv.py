@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from ...kernels.cpu.pointwise_table import loop_of
+from ...kernels.loops import adds
 from ...kernels.ops.conv import geometry
 from ...kernels.ops.conv_fused import parts
 from ...kernels.record import Operator, lookup
@@ -57,19 +58,16 @@ def epilogue_conv(outputs: Sequence[Value], stable: Collection[Value]) -> list[V
         if node.op.name == "BatchNorm" and i == 0:
             return None if any(uses[v] for v in _outputs(node)[1:]) else _normalised(node, inputs)
         conv = inputs[i].node
-        if node.op.name in SUMS and not conv.attrs["add"] and len(set(inputs)) == 2:
-            other = inputs[1 - i]
-            if other.type == inputs[i].type:
-                return _with(conv, {"add": True}, [*conv.inputs, other])
+        types = [v.type for v in inputs]
+        if not conv.attrs["add"] and len(set(inputs)) == 2:
+            if adds(node.op, types, node.types, node.attrs):
+                return _with(conv, {"add": True}, [*conv.inputs, inputs[1 - i]])
         if len(inputs) == len(node.types) == 1 and _is_loop(node.op, node.attrs):
             attrs = {"act": node.op.name, "act_attrs": repr(tuple(node.attrs.items()))}
             return _with(conv, attrs, conv.inputs)
         return None
 
     return rewrite(outputs, replace)
-
-
-SUMS = ("elemwise_add", "broadcast_add", "_grad_add")
 
 
 def _is_loop(op: Operator, attrs: dict) -> bool:

@@ -26,22 +26,47 @@ from ...kernels.shapes import many_axes
 from ..effects import Effects
 from ..graph import Node, Value, topological, typed_node, with_inputs
 from .dead_code import AGAIN
+from .rows import expanded, row_values
 
 MAX_WEIGHT = 600  # of a group, in additions: bounds the time to compile it
 MAX_NODES = 200
+MAX_TRIALS = 3  # of spelling operators out
 
 
 def fuse(outputs: Sequence[Value]) -> list[Value]:
     """The graph with its groups fused; those that cannot be compiled here stay as they are."""
+    outputs = list(outputs)
     if not can_compile():
-        return list(outputs)
+        return outputs
+    skip: set[Node] = set()
+    for _ in range(MAX_TRIALS):
+        spread, became = expanded(outputs, skip)
+        made, whole = _fused(spread)
+        # what was spelled out and is not one group is better off as it was
+        apart = {n for n, parts in became.items() if not whole(parts)}
+        if not apart:
+            return made
+        skip |= apart
+    return _fused(outputs)[0]
+
+
+def _fused(outputs: Sequence[Value]):
+    """(the graph with its groups fused, a function: are those of some nodes that are used in one
+    group?)"""
     order = topological(outputs)
     effects = Effects(order)
     found = [f for f in _Grouping(order, outputs, effects.held).fusions() if f.pays]
     usable = prepare([(f.group, [v.dtype for v, _ in f.inputs]) for f in found])
     found = [f for f, ok in zip(found, usable) if ok]
     made, origin = _rebuild(outputs, found)
-    return made if _keeps_order(effects, order, made, origin) else list(outputs)
+    kept = _keeps_order(effects, order, made, origin)
+    group_of = {n: f for f in found for n in f.nodes} if kept else {}
+    present = set(order)
+
+    def whole(nodes: set[Node]) -> bool:
+        return None not in (of := {group_of.get(n) for n in nodes if n in present}) and len(of) == 1
+
+    return made if kept else list(outputs), whole
 
 
 # ---- which nodes can be in a group ---------------------------------------------------------------
@@ -49,25 +74,31 @@ def fuse(outputs: Sequence[Value]) -> list[Value]:
 
 class _Space(NamedTuple):
     """The index space of a group's values. rigid: the shape matters, as something broadcasts along
-    it; else only the number of elements does. axes: of the reductions, if any."""
+    it; else only the number of elements does. axes: of the reductions, if any. rows: these may be
+    read inside the group, which is a row program then; such compute in float32 alone."""
 
     shape: tuple[int, ...]
     rigid: bool = False
     axes: tuple[int, ...] = ()
+    rows: bool = False
+    single: bool = False
 
     def joined(self, other: _Space) -> _Space | None:
         """The space of both; None where there is none."""
-        axes = self.axes or other.axes
+        axes, rows = self.axes or other.axes, self.rows or other.rows
+        single = self.single and other.single
+        if rows and not single:
+            return None
         if self.shape == other.shape:
             if self.axes and other.axes and self.axes != other.axes:
                 return None
-            return _Space(self.shape, self.rigid or other.rigid, axes)
+            return _Space(self.shape, self.rigid or other.rigid, axes, rows, single)
         if prod(self.shape) != prod(other.shape):
             return None
         if not other.rigid:
-            return self
+            return self._replace(single=single)
         if not self.rigid:
-            return other
+            return other._replace(single=single)
         return self if not axes and _long(self.shape) == _long(other.shape) else None
 
 
@@ -76,30 +107,38 @@ def _long(shape) -> list[int]:
 
 
 class _Member(NamedTuple):
-    """A node as part of a group: an expression, else a view, or a reduction where space has
-    axes."""
+    """A node as part of a group: an expression, else a view or a reduction."""
 
     space: _Space
     form: Form | None = None
+    reduces: bool = False
 
 
-def _member(node: Node) -> _Member | None:
+def _member(node: Node, row: tuple[int, ...] | None = None) -> _Member | None:
+    """row: the shape of which the node has a number for each row, if it has."""
     out = node.types[0]
+    single = all(t.dtype == "float32" for t in (*node.types, *(v.type for v in node.inputs)))
+    if row is not None:
+        space = _Space(row, True, (len(row) - 1,), True, single)
+        plain = node.op.view or is_reduction(node.op)
+        return _Member(space, None if plain else _form(node), is_reduction(node.op))
     if len(node.types) != 1 or any(t.layout for t in (out, *(v.type for v in node.inputs))):
         return None
     size = prod(out.shape)
     if node.op.view:
-        return _Member(_Space(out.shape)) if size else None
+        return _Member(_Space(out.shape, single=single)) if size else None
     if is_reduction(node.op):
         x = node.inputs[0]
         axes = many_axes(node.op.name, node.attrs["axis"], len(x.shape), node.attrs["exclude"])
         usable = axes and prod(x.shape) and x.dtype in FLOATS and out.dtype == x.dtype
-        return _Member(_Space(x.shape, True, tuple(axes))) if usable else None
+        space = _Space(x.shape, True, tuple(axes), False, single)
+        return _Member(space, None, True) if usable else None
     found = _form(node)
     if found is None or size == 0:
         return None
     partial = {prod(v.shape) for v in node.inputs} - {1, size}
-    return _Member(_Space(out.shape, bool(partial) or found.constants is not None), found)
+    rigid = bool(partial) or found.constants is not None
+    return _Member(_Space(out.shape, rigid, single=single), found)
 
 
 def _form(node: Node) -> Form | None:
@@ -173,10 +212,11 @@ class _Grouping:
         self._into: list[int] = []
         self._groups: list[_Group] = []
         self._levels: dict[Node, int] = {}  # of nodes that are in no group
+        rows = row_values(order, self._readers, held)
         for node in reversed(order):
             if node.op is None or _constant(Value(node)):
                 continue
-            member = None if node in held else _member(node)
+            member = None if node in held else _member(node, rows.get(node))
             readers = self._readers.get(node, ())
             if member is None:
                 self._levels[node] = max(map(self._level, readers), default=-1) + 1
@@ -229,7 +269,7 @@ class _Grouping:
         weight = member.form.expression.weight if member.form else 0
         alone = _Group(top + 1, member.space, externals, weight)
         mine, joined = alone, set()
-        if not member.space.axes:
+        if not member.reduces or member.space.rows:
             # with all readers of the top level, or above them
             highest = [n for n in numbers if self._groups[n].level == top]
             trial: _Group | None = alone._replace(level=top)
@@ -282,7 +322,10 @@ class _Fusion:
         for node in nodes:
             member = members[node]
             numbers = [self._value(v, seen) for v, seen in self._reads(node)]
-            if member.space.axes:
+            if member.reduces and space.rows:
+                self._at[node] = len(self.inputs) + len(self._steps)
+                self._steps.append(Step(node.op.name, (), (numbers[0],)))
+            elif member.reduces:
                 r = Result(numbers[0], node.types[0].shape, node.op.name)
                 self.made[node] = results.setdefault(r, len(results))
             elif member.form is None or self._is_identity(node, member):
@@ -291,9 +334,10 @@ class _Fusion:
                 self._at[node] = self._step(node, member.form, numbers)
         wanted = self._with_bases(wanted)
         for node in nodes:
-            if node not in wanted or members[node].space.axes:
+            member = members[node]
+            if node not in wanted or member.reduces and not space.rows:
                 continue
-            if members[node].form is None:
+            if member.form is None and not member.reduces:
                 self.made[node] = None
             else:
                 r = Result(self._at[node], node.types[0].shape)
@@ -304,13 +348,14 @@ class _Fusion:
             tuple(self._steps),
             tuple(results),
             space.axes,
+            space.rows,
         )
 
     @property
     def pays(self) -> bool:
         """Is there more than one operator, and anything to compute?"""
         n = sum(self._members[node].form is not None for node in self.nodes)
-        n_reduced = sum(bool(self._members[node].space.axes) for node in self.nodes)
+        n_reduced = sum(self._members[node].reduces for node in self.nodes)
         return bool(self.inputs) and (n + n_reduced > 1) and bool(self._steps or n_reduced > 1)
 
     def _is_identity(self, node: Node, member: _Member) -> bool:
@@ -322,7 +367,7 @@ class _Fusion:
         wanted = set(wanted)
         for node in reversed(self.nodes):
             member = self._members[node]
-            if node in wanted and member.form is None and not member.space.axes:
+            if node in wanted and member.form is None and not member.reduces:
                 if node.inputs[0].node in inside:
                     wanted.add(node.inputs[0].node)
         return wanted
@@ -340,6 +385,8 @@ class _Fusion:
     def _seen(self, shape: tuple[int, ...], own: tuple[int, ...]) -> tuple[int, ...]:
         """A shape that broadcasts to `own`, as it broadcasts to the group's."""
         space = self._space.shape
+        if self._space.rows and prod(own) != prod(space):  # of what is a number for each row
+            return (1,) * len(space) if prod(shape) == 1 else (*space[:-1], 1)
         if prod(shape) == prod(own):
             return space
         if prod(shape) == 1:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...engine.error import ShapeError
-from ..graph import Builder, Value, topological
+from ..graph import Builder, Value, topological, values_of
 
 FLOATING = ("float32", "float64", "float16", "bfloat16")
 
@@ -22,10 +22,13 @@ def gradient(
     targets = set(wrt)
     reached = {v.node for v in targets}
     for node in order:  # nodes that depend on a target
-        if node not in reached and any(v.node in reached for v in node.inputs):
-            reached.add(node)
+        for v in node.inputs:
+            if v.node in reached:
+                reached.add(node)
+                break
     sums: dict[Value, list[Value]] = {}
-    plain = Builder()
+    builders = {train: Builder(train) for train in (False, True)}
+    plain = builders[False]
     for head, g in zip(heads, head_grads):
         if head.node in reached:
             sums.setdefault(head, []).append(
@@ -43,18 +46,21 @@ def gradient(
     for node in reversed(order):
         if node.op is None or node not in reached or node.op.grad is None:
             continue
-        if not any(v.node in reached for v in node.inputs):
+        for v in node.inputs:
+            if v.node in reached:
+                break
+        else:
             continue
-        ys = [Value(node, i) for i in range(len(node.types))]
+        ys = values_of(node)
         dys = [total(y) for y in ys]
-        if all(d is None for d in dys):
+        if dys.count(None) == len(dys):
             continue
         if node.op.lowered is None:
             dys = [
                 plain._zeros(shape=y.shape, dtype=y.dtype) if d is None else d
                 for d, y in zip(dys, ys)
             ]
-        F = Builder(bool(node.attrs.get("train")))
+        F = builders[bool(node.attrs.get("train"))]
         grads = node.op.grad(F, dys, list(node.inputs), ys, **node.attrs)
         for v, g in zip(node.inputs, grads):
             if g is None or v.node not in reached or v.dtype not in FLOATING:

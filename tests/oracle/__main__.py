@@ -63,9 +63,7 @@ def arrays_of(file: Path) -> dict:
 
 
 def prepare(python: str, folder: Path, options) -> tuple[list, list]:
-    subprocess.run(
-        [python, "-W", "ignore", str(HERE / "run.py"), "names", str(folder)], check=True
-    )
+    subprocess.run([python, "-W", "ignore", str(HERE / "run.py"), "names", str(folder)], check=True)
     theirs = set(json.loads((folder / "names.json").read_text()))
     cases, own = all_cases(theirs, options.operator, options.seed, options.count)
     for case in cases:

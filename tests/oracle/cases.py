@@ -8,7 +8,6 @@ import zlib
 from typing import Any
 
 import numpy as np
-
 from plait.kernels import cpu, ops  # noqa: F401  (fill the registry)
 from plait.kernels.record import REGISTRY, Operator
 
@@ -106,8 +105,7 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
     def add(sample, shapes, dtype, attrs, edges=False):
         try:
             arrays = [
-                draw(rng, given, shape, dtype, edges)
-                for given, shape in zip(sample.inputs, shapes)
+                draw(rng, given, shape, dtype, edges) for given, shape in zip(sample.inputs, shapes)
             ]
         except ValueError:  # a draw that its shape does not allow
             return

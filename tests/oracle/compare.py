@@ -20,9 +20,7 @@ class Call:
 
     def __str__(self) -> str:
         arrays = [
-            f"array({a.tolist()}, dtype='{a.dtype}')"
-            if a.size <= 16
-            else f"<{a.dtype} {a.shape}>"
+            f"array({a.tolist()}, dtype='{a.dtype}')" if a.size <= 16 else f"<{a.dtype} {a.shape}>"
             for a in self.arrays
         ]
         attrs = [f"{k}={v!r}" for k, v in self.attrs.items()]

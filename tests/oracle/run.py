@@ -67,9 +67,7 @@ def run(mx, apply, case, given) -> dict[str, np.ndarray]:
         found[f"x{i}"] = a.asnumpy()
     rng = np.random.default_rng(5)
     if case["smooth"] and all(y.dtype in (np.float16, np.float32, np.float64) for y in outs):
-        heads = [
-            mx.nd.array(rng.normal(size=y.shape).astype(y.dtype), dtype=y.dtype) for y in outs
-        ]
+        heads = [mx.nd.array(rng.normal(size=y.shape).astype(y.dtype), dtype=y.dtype) for y in outs]
         try:
             mx.autograd.backward(outs, heads)
             for i in case["smooth"]:

@@ -1,0 +1,311 @@
+/* Batch normalisation in float32, with the sum and the relu that follow it, both ways.
+ *
+ * Statistics are taken in one pass over memory: block by block in the L1 cache, a mean and the squares around it, which
+ * Chan's rule joins in double. Backward applies relu's mask and sums in one pass, and leaves the masked dy where dx will be.
+ */
+#include "simd.h"
+#include "lanes.h"
+#include "batch_norm.h"
+
+enum { SUMS = 16, COLUMNS = 64, BLOCK = 2048, AHEAD = 2 };   /* AHEAD: vectors under way at once */
+/* Arrays of a loop are the same or apart. */
+#define ELEMENTWISE _Pragma("GCC ivdep")
+
+/* ---- rows of a channel: n of `length` elements, `step` apart ----------------------------------------------------- */
+
+typedef struct { double count, mean, square; } moments;
+
+/* Joins rows of x that fit into the L1 cache to the moments of those before. */
+static void add_block(const float *x, int64_t n, int64_t length, int64_t step, moments *all)
+{
+    double acc[SUMS] = {0}, total = 0, around = 0, count = (double)(n * length);
+    float part[SUMS] = {0};
+    for (int64_t r = 0; r < n; r++) {
+        const float *v = x + r * step;
+        int64_t i = 0;
+        for (; i + SUMS <= length; i += SUMS)
+            PLK_LANES for (int l = 0; l < SUMS; l++)
+                acc[l] += (double)v[i + l];
+        for (; i < length; i++)
+            total += (double)v[i];
+    }
+    for (int l = 0; l < SUMS; l++)
+        total += acc[l];
+    float centre = (float)(total / count);
+    for (int64_t r = 0; r < n; r++) {
+        const float *v = x + r * step;
+        int64_t i = 0;
+        for (; i + SUMS <= length; i += SUMS)
+            PLK_LANES for (int l = 0; l < SUMS; l++) {
+                float d = v[i + l] - centre;
+                part[l] += d * d;
+            }
+        for (; i < length; i++)
+            around += (double)((v[i] - centre) * (v[i] - centre));
+    }
+    for (int l = 0; l < SUMS; l++)
+        around += (double)part[l];
+    double away = total / count - all->mean, both = all->count + count;
+    all->square += around + away * away * all->count * count / both;
+    all->mean += away * count / both;
+    all->count = both;
+}
+
+static moments channel_moments(const float *x, int64_t n, int64_t length, int64_t step)
+{
+    moments all = {0, 0, 0};
+    int64_t n_rows = length < BLOCK ? BLOCK / length : 1;
+    for (int64_t r = 0; r < n; r += n_rows)
+        for (int64_t i = 0; i < length; i += BLOCK)
+            add_block(x + r * step + i, n - r < n_rows ? n - r : n_rows, length - i < BLOCK ? length - i : BLOCK, step,
+                      &all);
+    return all;
+}
+
+PLK_INLINE float activated(float v, const int relu)
+{
+    return relu && v <= 0 ? 0 : v;
+}
+
+/* y <- act((x - mean) * scale + shift [+ other]) */
+PLK_INLINE void write_row(const float *x, const float *other, int64_t n, float mean, float scale, float shift, float *y,
+                          const int add, const int relu)
+{
+    ELEMENTWISE for (int64_t i = 0; i < n; i++)
+        y[i] = activated((x[i] - mean) * scale + shift + (add ? other[i] : 0), relu);
+}
+
+/* What relu leaves of a gradient, given its result; infinite and NaN gradients as in a product with 0 or 1. */
+PLK_INLINE float masked(float d, float y, const int relu)
+{
+    return relu ? d * (y > 0 ? 1.0f : 0.0f) : d;
+}
+
+typedef struct {
+    const float *dy, *more, *y, *x, *gamma, *means, *rstds;
+    float *dz, *dx, *dgamma, *dbeta;
+} backward_bufs;
+
+PLK_INLINE vec mask_vector(const backward_bufs *at, int64_t i, const int two, const int relu)
+{
+    vec d = vec_load(at->dy + i);
+    if (two)
+        d += vec_load(at->more + i);
+    if (relu)
+        d *= (vec)((lanes_mask)(vec_load(at->y + i) > 0) & (lanes_mask)vec_all(1));
+    if (two || relu)
+        vec_store(at->dz + i, d);
+    return d;
+}
+
+/* dz <- mask(dy [+ more]) from element `first` on; the sums of dz and of dz * (x - mean) */
+PLK_INLINE void mask_channel(const backward_bufs *at, int64_t first, int64_t n, int64_t length, int64_t step, float mean,
+                             double *sum, double *along, const int two, const int relu)
+{
+    const vec centre = vec_all(mean);
+    vec a[AHEAD] = {0}, b[AHEAD] = {0};
+    double s = 0, t = 0;
+    int64_t summed = 0;                     /* since the sums in float went into those in double */
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t i = first + r * step, stop = i + length, end; i < stop; i = end) {
+            end = stop - i < BLOCK ? stop : i + BLOCK;
+            for (; i + AHEAD * LANES <= end; i += AHEAD * LANES)
+                _Pragma("GCC unroll 4") for (int v = 0; v < AHEAD; v++) {
+                    vec d = mask_vector(at, i + v * LANES, two, relu);
+                    a[v] += d;
+                    b[v] += d * (vec_load(at->x + i + v * LANES) - centre);
+                }
+            for (; i < end; i++) {
+                float d = masked(at->dy[i] + (two ? at->more[i] : 0), at->y[i], relu);
+                if (two || relu)
+                    at->dz[i] = d;
+                s += (double)d;
+                t += (double)(d * (at->x[i] - mean));
+            }
+            summed += BLOCK < length ? BLOCK : length;
+            if (summed < BLOCK && r + 1 < n)
+                continue;
+            summed = 0;
+            for (int v = 0; v < AHEAD; v++)
+                for (int l = 0; l < LANES; l++) {
+                    s += (double)a[v][l];
+                    t += (double)b[v][l];
+                }
+            for (int v = 0; v < AHEAD; v++)
+                a[v] = b[v] = (vec){0};
+        }
+    *sum = s;
+    *along = t;
+}
+
+/* ---- channels last: up to COLUMNS neighbouring channels --------------------------------------------------------- */
+
+/* Sums over the rows of x, or of (x - mean)^2. */
+static void column_sums(const plk_batch_norm *p, const float *x, const float *mean, int64_t first, int width, double *sum)
+{
+    for (int j = 0; j < width; j++)
+        sum[j] = 0;
+    for (int64_t r = 0; r < p->n; r++) {
+        const float *v = x + r * p->channels + first;
+        if (mean)
+            for (int j = 0; j < width; j++)
+                sum[j] += (double)((v[j] - mean[j]) * (v[j] - mean[j]));
+        else
+            for (int j = 0; j < width; j++)
+                sum[j] += (double)v[j];
+    }
+}
+
+/* ---- forward ---------------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const float *x, *gamma, *beta, *other;
+    float *moving_mean, *moving_var, *y, *means, *rstds;
+} forward_bufs;
+
+static void finish_stats(const plk_batch_norm *p, const forward_bufs *at, int64_t c, double mean, double var)
+{
+    at->means[c] = (float)mean;
+    at->rstds[c] = (float)(1 / sqrt(var + p->eps));
+    at->moving_mean[c] = (float)((double)at->moving_mean[c] * p->momentum + mean * (1 - p->momentum));
+    at->moving_var[c] = (float)((double)at->moving_var[c] * p->momentum + var * (1 - p->momentum));
+}
+
+/* mean and rstd of channels [first, first + width) into the outputs */
+static void channel_stats(const plk_batch_norm *p, const forward_bufs *at, int64_t first, int width)
+{
+    const float *x = at->x;
+    double count = (double)p->n * (double)p->space, sum[COLUMNS];
+    float mean[COLUMNS];
+    if (!p->batch_stats) {
+        for (int64_t c = first; c < first + width; c++) {
+            at->means[c] = at->moving_mean[c];
+            at->rstds[c] = (float)(1 / sqrt((double)at->moving_var[c] + p->eps));
+        }
+    } else if (p->space == 1) {
+        column_sums(p, x, NULL, first, width, sum);
+        for (int j = 0; j < width; j++)
+            mean[j] = (float)(sum[j] / count);
+        column_sums(p, x, mean, first, width, sum);
+        for (int j = 0; j < width; j++)
+            finish_stats(p, at, first + j, (double)mean[j], sum[j] / count);
+    } else {
+        moments m = channel_moments(x + first * p->space, p->n, p->space, p->channels * p->space);
+        finish_stats(p, at, first, m.mean, m.square / count);
+    }
+}
+
+PLK_INLINE void forward(const plk_batch_norm *p, const forward_bufs *at, const int add, const int relu)
+{
+    int n_threads = pl_threads(p->n * p->channels * p->space * 2);
+    int unit = p->space == 1 ? COLUMNS : 1;
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t c = 0; c < p->channels; c += unit) {
+        int width = (int)(p->channels - c < unit ? p->channels - c : unit);
+        float scale[COLUMNS];
+        channel_stats(p, at, c, width);
+        for (int j = 0; j < width; j++)
+            scale[j] = at->rstds[c + j] * (p->fix_gamma ? 1 : at->gamma[c + j]);
+        for (int64_t b = 0; b < p->n; b++) {
+            int64_t i = (b * p->channels + c) * p->space;
+            if (p->space > 1) {
+                write_row(at->x + i, at->other + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i, add, relu);
+                continue;
+            }
+            for (int j = 0; j < width; j++)
+                at->y[i + j] = activated((at->x[i + j] - at->means[c + j]) * scale[j] + at->beta[c + j]
+                                             + (add ? at->other[i + j] : 0), relu);
+        }
+    }
+}
+
+/* bufs: x, gamma, beta, moving_mean, moving_var, [other,] y, mean, rstd */
+PLK_KERNEL(plk_batch_norm_run)
+{
+    const plk_batch_norm *p = params;
+    forward_bufs at = {bufs[0], bufs[1], bufs[2], bufs[5], bufs[3], bufs[4],
+                       bufs[5 + p->add], bufs[6 + p->add], bufs[7 + p->add]};
+    (void)scalars;
+    if (p->add && p->relu)
+        forward(p, &at, 1, 1);
+    else if (p->add)
+        forward(p, &at, 1, 0);
+    else if (p->relu)
+        forward(p, &at, 0, 1);
+    else
+        forward(p, &at, 0, 0);
+    return PL_OK;
+}
+
+/* ---- backward --------------------------------------------------------------------------------------------------- */
+
+PLK_INLINE void backward(const plk_batch_norm *p, const backward_bufs *at, const int two, const int relu)
+{
+    int n_threads = pl_threads(p->n * p->channels * p->space * 2);
+    int unit = p->space == 1 ? COLUMNS : 1;
+    double count = (double)p->n * (double)p->space;
+    const float *x = at->x, *means = at->means, *dz = two || relu ? at->dz : at->dy;
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t c = 0; c < p->channels; c += unit) {
+        int width = (int)(p->channels - c < unit ? p->channels - c : unit);
+        double sum[COLUMNS] = {0}, along[COLUMNS] = {0};
+        float f[COLUMNS], m[COLUMNS], a[COLUMNS];
+        if (p->space > 1)
+            mask_channel(at, c * p->space, p->n, p->space, p->channels * p->space, means[c], sum, along, two, relu);
+        for (int64_t b = 0; b < p->n && p->space == 1; b++) {
+            int64_t i = b * p->channels + c;
+            for (int j = 0; j < width; j++) {
+                float d = masked(at->dy[i + j] + (two ? at->more[i + j] : 0), at->y[i + j], relu);
+                if (two || relu)
+                    at->dz[i + j] = d;
+                sum[j] += (double)d;
+                along[j] += (double)(d * (x[i + j] - means[c + j]));
+            }
+        }
+        for (int j = 0; j < width; j++) {
+            double rstd = (double)at->rstds[c + j];
+            at->dgamma[c + j] = (float)(along[j] * rstd);
+            at->dbeta[c + j] = (float)sum[j];
+            f[j] = at->gamma[c + j] * at->rstds[c + j];
+            m[j] = (float)(sum[j] / count);
+            a[j] = (float)(along[j] * rstd * rstd / count);
+        }
+        for (int64_t b = 0; b < p->n; b++) {
+            int64_t first = (b * p->channels + c) * p->space, end = first + p->space;
+            if (p->space > 1) {
+                float mean = means[c], f0 = f[0], m0 = m[0], a0 = a[0];
+                float *dx = at->dx;
+                ELEMENTWISE for (int64_t i = first; i < end; i++)
+                    dx[i] = f0 * (dz[i] - m0 - (x[i] - mean) * a0);
+                continue;
+            }
+            for (int j = 0; j < width; j++)
+                at->dx[first + j] = f[j] * (dz[first + j] - m[j] - (x[first + j] - means[c + j]) * a[j]);
+        }
+    }
+}
+
+/* bufs: dy, x, gamma, mean, rstd, dx, dgamma, dbeta */
+PLK_KERNEL(plk_batch_norm_backward)
+{
+    backward_bufs at = {bufs[0], bufs[0], bufs[0], bufs[1], bufs[2], bufs[3], bufs[4],
+                        bufs[5], bufs[5], bufs[6], bufs[7]};
+    (void)scalars;
+    backward(params, &at, 0, 0);
+    return PL_OK;
+}
+
+/* bufs: dy, y, x, gamma, mean, rstd, [more,] dx, dgamma, dbeta[, dz].  dx or dz may be dy. */
+PLK_KERNEL(plk_batch_norm_relu_backward)
+{
+    const plk_batch_norm *p = params;
+    void *const *out = bufs + 6 + p->more;
+    backward_bufs at = {bufs[0], bufs[p->more ? 6 : 0], bufs[1], bufs[2], bufs[3], bufs[4], bufs[5],
+                        out[p->add ? 3 : 0], out[0], out[1], out[2]};
+    (void)scalars;
+    if (p->more)
+        backward(p, &at, 1, 1);
+    else
+        backward(p, &at, 0, 1);
+    return PL_OK;
+}

@@ -1,0 +1,14 @@
+/* Batch normalisation, alone or with the sum and the activation that follow it, and its backward. */
+#ifndef PLK_BATCH_NORM_H
+#define PLK_BATCH_NORM_H
+#include "kernel.h"
+/* cffi reads from here on: */
+/* x is (n, channels, space); space 1 serves layouts with the channels last. */
+typedef struct {
+    int64_t n, channels, space;
+    int32_t fix_gamma, batch_stats;      /* batch_stats: 1 computes them and moves the moving ones, 0 uses those */
+    int32_t add, relu, more;             /* an array is added, relu applied; backward: a second dy is added to dy */
+    double eps, momentum;
+} plk_batch_norm;
+/* cffi stops reading here */
+#endif

@@ -1,0 +1,188 @@
+/* Rows of a table at given places. What is scattered into a new table writes each row once where it can: rows that no
+ * place names are zeroed, the first value of a row is stored, later ones are added or replace it, in the order of the
+ * places whatever the number of threads: threads share the columns or, where these are few, the rows.
+ */
+#include <stdio.h>
+#include "index.h"
+#include "place.h"
+#include "generated/kernels.h"
+
+enum { FEW_COLUMNS = 128 };
+
+/* Where rows go, and which of them come first to their row. */
+typedef struct {
+    int64_t n_places, n_rows, inner, *to;
+    uint8_t *first, *named;                          /* of each place; of each row of the table */
+} places;
+
+/* Memory for n places in a table of n_rows; named: whether rows are marked. */
+static int places_begin(places *p, int64_t n_places, int64_t n_rows, int64_t inner, int named)
+{
+    char *room = pl_scratch((size_t)n_places * 9 + (size_t)(named ? n_rows : 0) + 64);
+    if (!room)
+        return pl_fail(PL_ENOMEM, "out of memory for the places of a scatter");
+    *p = (places){n_places, n_rows, inner, (int64_t *)(void *)room, (uint8_t *)room + n_places * 8,
+                  (uint8_t *)room + n_places * 9};
+    return PL_OK;
+}
+
+static void mark(const places *p)
+{
+    memset(p->named, 0, (size_t)p->n_rows);
+    for (int64_t i = 0; i < p->n_places; i++) {
+        p->first[i] = !p->named[p->to[i]];
+        p->named[p->to[i]] = 1;
+    }
+}
+
+/* Zeroes the rows [begin, end) that no place names. */
+static void zero_others(const places *p, char *table, int64_t begin, int64_t end, size_t row_bytes)
+{
+    for (int64_t r = begin, stop; r < end; r = stop + 1) {
+        for (stop = r; stop < end && !p->named[stop];)
+            stop++;
+        if (stop > r)
+            memset(table + (size_t)r * row_bytes, 0, (size_t)(stop - r) * row_bytes);
+    }
+}
+
+#define ADD_TO(T) \
+    { \
+        const T *x = (const T *)(const void *)from; \
+        T *y = (T *)(void *)row; \
+        for (int64_t c = 0; c < n; c++) \
+            y[c] += x[c]; \
+    } \
+    break;
+
+static void add_row(const char *from, char *row, int64_t n, int dtype)
+{
+    switch (dtype) {
+    case PLK_F32: ADD_TO(float)
+    case PLK_F64: ADD_TO(double)
+    case PLK_I32: ADD_TO(int32_t)
+    case PLK_I64: ADD_TO(int64_t)
+    case PLK_I8: ADD_TO(int8_t)
+    case PLK_U8: ADD_TO(uint8_t)
+    }
+}
+
+/* table <- rows at their places. what: PLK_SET, PLK_SET_IN or PLK_ADD; dtype: of what is added. */
+static void scatter(const places *p, const char *rows, char *table, int what, int dtype, int64_t size)
+{
+    size_t row_bytes = (size_t)(p->inner * size);
+    int by_columns = p->inner >= FEW_COLUMNS;
+    int n_threads = pl_threads((p->n_places + (what == PLK_SET_IN ? 0 : p->n_rows / 4)) * p->inner);
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    {
+#pragma omp for
+        for (int t = 0; t < n_threads; t++) {
+            int64_t begin, end;
+            plk_share(p->n_rows, 1, t, n_threads, &begin, &end);
+            if (what != PLK_SET_IN)
+                zero_others(p, table, begin, end, row_bytes);
+        }
+#pragma omp for
+        for (int t = 0; t < n_threads; t++) {
+            int64_t low = 0, high = p->n_rows, begin = 0, end = p->inner;
+            if (by_columns)
+                plk_share(p->inner, 16, t, n_threads, &begin, &end);
+            else
+                plk_share(p->n_rows, 1, t, n_threads, &low, &high);
+            for (int64_t i = 0; i < p->n_places; i++) {
+                if (p->to[i] < low || p->to[i] >= high || begin == end)
+                    continue;
+                const char *from = rows + (size_t)i * row_bytes + (size_t)(begin * size);
+                char *to = table + (size_t)p->to[i] * row_bytes + (size_t)(begin * size);
+                if (what == PLK_ADD && !p->first[i])
+                    add_row(from, to, end - begin, dtype);
+                else
+                    memcpy(to, from, (size_t)((end - begin) * size));
+            }
+        }
+    }
+}
+
+/* bufs: dy, indices, da; float32 or float64 by size */
+PLK_KERNEL(plk_take_backward)
+{
+    const plk_take *p = params;
+    places at;
+    (void)scalars;
+    if (places_begin(&at, p->n_indices, p->n, p->inner, 1) != PL_OK)
+        return PL_ENOMEM;
+    for (int64_t i = 0; i < p->n_indices; i++)
+        at.to[i] = plk_take_place(p, bufs[1], i);
+    mark(&at);
+    for (int64_t o = 0; o < p->outer; o++)
+        scatter(&at, (const char *)bufs[0] + o * p->n_indices * p->inner * p->size,
+                (char *)bufs[2] + o * p->n * p->inner * p->size, PLK_ADD, p->size == 4 ? PLK_F32 : PLK_F64, p->size);
+    return PL_OK;
+}
+
+/* The places that indices (depth, n_places) name; a negative one counts from the end. */
+static int find(const plk_points *p, const void *indices, places *at, const char *name)
+{
+    for (int64_t i = 0; i < p->n_places; i++)
+        at->to[i] = 0;
+    for (int64_t d = 0; d < p->depth; d++) {
+        int64_t n = p->shape[d], low = INT64_MAX, high = INT64_MIN;
+        for (int64_t i = 0; i < p->n_places; i++) {
+            int64_t k = plk_index_at(indices, p->index_dtype, d * p->n_places + i);
+            low = k < low ? k : low;
+            high = k > high ? k : high;
+            at->to[i] = at->to[i] * n + (k < 0 ? k + n : k);
+        }
+        if (p->n_places && (low < -n || high >= n)) {
+            char text[200];
+            snprintf(text, sizeof text, "%s: indices must be in [%lld, %lld), got a range of %lld to %lld", name,
+                     (long long)-n, (long long)n, (long long)low, (long long)high);
+            return pl_fail(PL_EINVAL, text);
+        }
+    }
+    return PL_OK;
+}
+
+/* bufs: table, indices, rows */
+PLK_KERNEL(plk_gather_nd_run)
+{
+    const plk_points *p = params;
+    places at;
+    size_t row_bytes = (size_t)(p->inner * p->size);
+    (void)scalars;
+    if (places_begin(&at, p->n_places, p->n_rows, p->inner, 0) != PL_OK)
+        return PL_ENOMEM;
+    if (find(p, bufs[1], &at, "gather_nd") != PL_OK)
+        return PL_EINVAL;
+    int n_threads = pl_threads(p->n_places * (int64_t)row_bytes / 8);
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t i = 0; i < p->n_places; i++) {
+        const char *from = (const char *)bufs[0] + (size_t)at.to[i] * row_bytes;
+        char *to = (char *)bufs[2] + (size_t)i * row_bytes;
+        if (row_bytes == 4)                        /* a copy of known size is one instruction */
+            memcpy(to, from, 4);
+        else
+            memcpy(to, from, row_bytes);
+    }
+    return PL_OK;
+}
+
+/* bufs: rows, indices, table; PLK_SET_IN: given table, rows, indices, table */
+PLK_KERNEL(plk_scatter_nd_run)
+{
+    const plk_points *p = params;
+    int in = p->what == PLK_SET_IN;
+    char *table = bufs[2 + in];
+    places at;
+    (void)scalars;
+    if (places_begin(&at, p->n_places, p->n_rows, p->inner, 1) != PL_OK)
+        return PL_ENOMEM;
+    if (find(p, bufs[1 + in], &at, in ? "_scatter_set_nd" : p->what == PLK_ADD ? "_backward_gather_nd" : "scatter_nd"))
+        return PL_EINVAL;
+    if (in && table != bufs[0])
+        memcpy(table, bufs[0], (size_t)(p->n_rows * p->inner * p->size));
+    if (!in)
+        mark(&at);
+    scatter(&at, bufs[in], table, p->what, p->dtype, p->size);
+    return PL_OK;
+}

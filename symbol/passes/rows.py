@@ -1,0 +1,185 @@
+"""Row programs: which results are one number for each row of a fused group, and operators spelled
+out as pointwise ones and reductions where a group takes in their neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from ...kernels.cpu.fused_table import is_reduction
+from ...kernels.loops import form
+from ...kernels.rows import REDUCTIONS
+from ...kernels.shapes import many_axes, one_axis
+from ..effects import Effects
+from ..graph import Builder, Node, Value, rewrite, topological
+
+F = Builder()
+# shorter rows cost calls, longer ones leave the L2 cache
+SHORTEST, LONGEST = 16, 32768
+SHORTEST_WHOLE = 32  # of operators that have a kernel of their own
+# elements: a LayerNorm in the caches is faster by its kernel (measured: 0.7 to 0.9 x; 1.2 beyond)
+LARGE = {"LayerNorm": 1 << 21}
+LARGEST = float(np.finfo("float32").max)
+
+
+def _suits(shape: Sequence[int]) -> bool:
+    return len(shape) > 1 and SHORTEST <= shape[-1] <= LONGEST and prod(shape[:-1]) > 1
+
+
+def _float32(node: Node) -> bool:
+    values = (*node.types, *(v.type for v in node.inputs))
+    return all(t.dtype == "float32" and not t.layout for t in values)
+
+
+def _is_pointwise(node: Node) -> bool:
+    if node.op is None or len(node.types) != 1 or not _float32(node):
+        return False
+    if node.op.is_random(node.attrs) or node.op.mutates or not node.inputs:
+        return False
+    return form(node.op, [v.type for v in node.inputs], node.types, node.attrs) is not None
+
+
+def row_values(
+    order: Sequence[Node], readers: Mapping[Node, Collection[Node]], held: Collection[Node]
+) -> dict[Node, tuple[int, ...]]:
+    """Nodes whose result is a number for each row of a shape, and read by what has that shape:
+    reductions over the last axis and what is computed from these alone. The shape of each."""
+    spaces: dict[Node, tuple[int, ...]] = {}
+    for node in order:
+        reduces = node.op is not None and node.op.name in REDUCTIONS and is_reduction(node.op)
+        if node.op is None or not (reduces or spaces) or node in held or not _float32(node):
+            continue
+        if reduces:
+            shape = node.inputs[0].shape
+            axes = many_axes(node.op.name, node.attrs["axis"], len(shape), node.attrs["exclude"])
+            if tuple(axes) == (len(shape) - 1,) and _suits(shape):
+                spaces[node] = shape
+            continue
+        found = {spaces[v.node] for v in node.inputs if v.node in spaces}
+        if len(found) == len(node.types) == 1 and (node.op.view or _is_pointwise(node)):
+            (shape,) = found
+            sizes = {prod(v.shape) for v in (*node.inputs, Value(node))}
+            if sizes <= {1, prod(shape[:-1])} and prod(node.types[0].shape) > 1:
+                spaces[node] = shape
+    useful: dict[Node, tuple[int, ...]] = {}
+    for node, shape in reversed(spaces.items()):
+        around = [r for r in readers.get(node, ()) if r in useful or _joins(r, shape)]
+        if around and all(r in useful or _spreads(r, node, shape) for r in around):
+            useful[node] = shape
+    return useful
+
+
+def _joins(reader: Node, shape: tuple[int, ...]) -> bool:
+    return _is_pointwise(reader) and prod(reader.types[0].shape) == prod(shape)
+
+
+def _spreads(reader: Node, node: Node, shape: tuple[int, ...]) -> bool:
+    """Does a node of a row's shape read each number for the whole of its row?"""
+    own = (*shape[:-1], 1)
+    return reader.types[0].shape == shape and all(
+        (1,) * (len(shape) - len(v.shape)) + tuple(v.shape) == own
+        for v in reader.inputs
+        if v.node is node
+    )
+
+
+# ---- operators spelled out -----------------------------------------------------------------------
+
+
+def _along(x: Value, name: str) -> Value:
+    return getattr(F, name)(x, axis=(len(x.shape) - 1,), keepdims=True)
+
+
+def _softmax(node: Node, x: Value):
+    top = F.clip(_along(x, "max"), a_min=-LARGEST, a_max=LARGEST)  # a row of -inf: NaN, as it was
+    e = F.exp(F.broadcast_sub(x, top))
+    return [F.broadcast_mul(e, F.reciprocal(_along(e, "sum")))]
+
+
+def _log_softmax(node: Node, x: Value):
+    z = F.broadcast_sub(x, _along(x, "max"))
+    return [F.broadcast_sub(z, F.log(_along(F.exp(z), "sum")))]
+
+
+def _softmax_grad(node: Node, dy: Value, y: Value):
+    return [y * F.broadcast_sub(dy, _along(dy * y, "sum"))]
+
+
+def _log_softmax_grad(node: Node, dy: Value, y: Value):
+    return [dy - F.broadcast_mul(F.exp(y), _along(dy, "sum"))]
+
+
+def _layer_norm(node: Node, x: Value, gamma: Value, beta: Value):
+    mean = _along(x, "mean")
+    centred = F.broadcast_sub(x, mean)
+    std = F.sqrt(_along(F.square(centred), "mean") + node.attrs["eps"])
+    y = F.broadcast_mul(F.broadcast_mul(centred, F.reciprocal(std)), gamma)
+    return [F.broadcast_add(y, beta), mean, std]
+
+
+RULES = {
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+    "_softmax_grad": _softmax_grad,
+    "_log_softmax_grad": _log_softmax_grad,
+    "LayerNorm": _layer_norm,
+}
+
+
+def expanded(
+    outputs: Sequence[Value], skip: Collection[Node]
+) -> tuple[list[Value], dict[Node, set[Node]]]:
+    """The graph with operators spelled out that have a pointwise neighbour, and what each of them
+    became. skip: nodes that stay."""
+    order = topological(outputs)
+    if not any(n.op is not None and n.op.name in RULES for n in order):
+        return list(outputs), {}
+    held = Effects(order).held
+    readers: dict[Node, list[Node]] = {}
+    for node in order:
+        for v in node.inputs:
+            readers.setdefault(v.node, []).append(node)
+    became: dict[Node, set[Node]] = {}
+
+    def replace(node: Node, inputs: Sequence[Value]):
+        if node.op is None or node.op.name not in RULES or node in skip or node in held:
+            return None
+        if not _plain(node) or not _has_neighbour(node, readers.get(node, ())):
+            return None
+        made = RULES[node.op.name](node, *inputs)
+        became[node] = _above(made, {v.node for v in inputs})
+        return made
+
+    return rewrite(outputs, replace, None, order), became
+
+
+def _above(values: Sequence[Value], given: set[Node]) -> set[Node]:
+    """The nodes of values down to given ones."""
+    found: set[Node] = set()
+    stack = [v.node for v in values]
+    while stack:
+        node = stack.pop()
+        if node not in found and node not in given:
+            found.add(node)
+            stack.extend(v.node for v in node.inputs)
+    return found
+
+
+def _plain(node: Node) -> bool:
+    """Is it over the last axis, of float32, without temperature and lengths?"""
+    shape, attrs = node.types[0].shape, node.attrs
+    if not _float32(node) or not _suits(shape) or shape[-1] < SHORTEST_WHOLE:
+        return False
+    if prod(shape) < LARGE.get(node.op.name, 0):
+        return False
+    if attrs.get("temperature") not in (None, 1.0) or attrs.get("use_length"):
+        return False
+    return one_axis(node.op.name, attrs["axis"], len(shape)) == len(shape) - 1
+
+
+def _has_neighbour(node: Node, readers: Sequence[Node]) -> bool:
+    shape = node.types[0].shape
+    around = [*readers, *(v.node for v in node.inputs if v.shape == shape)]
+    return any(n.op is not None and _is_pointwise(n) and n.types[0].shape == shape for n in around)
