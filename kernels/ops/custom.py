@@ -80,7 +80,7 @@ class Rules:
         return [*outputs, TOKEN]
 
     def fill(self, ins: Sequence[Type | None], **_) -> list[Type | None]:
-        inputs, _ = self.types(ins)
+        inputs = self.types(ins)[0]
         # an unknown shape that comes back as it went is still unknown
         return [(want if want.shape else None) if t is None else t for t, want in zip(ins, inputs)]
 
