@@ -77,6 +77,11 @@ def adds(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -
     return len(ins) == 2 and ins[0] == ins[1] and _says(op, ins, outs, attrs, "a + b")
 
 
+def multiplies(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> bool:
+    """Is a call the product of two arrays of one type, element by element?"""
+    return len(ins) == 2 and ins[0] == ins[1] and _says(op, ins, outs, attrs, "a * b")
+
+
 def rectifies(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> bool:
     """Is a call relu?"""
     return len(ins) == 1 and _says(op, ins, outs, attrs, LOOPS["Activation:relu"].text)

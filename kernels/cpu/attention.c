@@ -72,17 +72,33 @@ static void scores(const plk_attention *p, const float *packed_q, const float *p
     for (int64_t j = 0; j < n; j += COLUMNS)
         for (int64_t i = 0; i < rows; i += ROWS)
             tile(p->dim, packed_q + i * DEPTH, packed_k + j * p->dim, p->scale, 0, no_bias, s + i * BLOCK_K + j, BLOCK_K);
-    if (p->mask_kind != PLK_MASK_ADD)
+    if (p->mask_kind != PLK_MASK_ADD && p->mask_kind != PLK_MASK_WHERE)
         return;
     for (int64_t i = 0; i < rows; i++) {
         const float *m = mask + mask_at + i * p->mask.row + k0 * p->mask_column;
-        if (p->mask_column == 1)
+        if (p->mask_kind == PLK_MASK_WHERE)
+            for (int64_t j = 0; j < n; j++)
+                s[i * BLOCK_K + j] = m[j * p->mask_column] != 0 ? s[i * BLOCK_K + j] : p->mask_value;
+        else if (p->mask_column == 1)
             for (int64_t j = 0; j < n; j++)
                 s[i * BLOCK_K + j] += m[j];
         else
             for (int64_t j = 0; j < n; j++)
                 s[i * BLOCK_K + j] += m[j * p->mask_column];
     }
+}
+
+/* Keys whose mask is 0 have no gradient. Where a row has no other keys, their probabilities are equal: the score that they
+ * share may be so large that lse does not tell it from the score itself. */
+static void left_out(const plk_attention *p, const float *mask, float lse, int64_t n, float *s, float *ds)
+{
+    float far = -p->mask_value, near = 20 + far * 1e-5f;
+    int alone = far > 1e5f && lse <= p->mask_value + near;
+    for (int64_t j = 0; j < n; j++)
+        if (mask[j * p->mask_column] == 0) {
+            ds[j] = 0;
+            s[j] = alone ? 1 / (float)p->n_k : s[j];
+        }
 }
 
 /* Panels of a matrix of `rows` rows for products over its columns (across = 1) or over its rows. */
@@ -290,6 +306,8 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
             }
             for (int64_t j = valid; j < n; j++)
                 s[j] = ds[j] = 0;
+            if (p->mask_kind == PLK_MASK_WHERE)
+                left_out(p, (const float *)mask + mask_at + i * p->mask.row + k0 * p->mask_column, lse[i], n, s, ds);
         }
         add_transposed(r, r->s, rows, n, r->dy_rows, p->dim_v, r->wide_v, r->dv + k0 * r->wide_v);
         add_transposed(r, r->ds, rows, n, r->q_rows, p->dim, r->wide, r->dk + k0 * r->wide);

@@ -13,6 +13,7 @@ from .layout import FLOPS_PER_US, contiguous, cost
 MASKS = {
     (None, ""): lib.PLK_MASK_NONE,
     ("add", "float32"): lib.PLK_MASK_ADD,
+    ("where", "float32"): lib.PLK_MASK_WHERE,
     ("length", "int32"): lib.PLK_MASK_LENGTH32,
     ("length", "int64"): lib.PLK_MASK_LENGTH64,
 }
@@ -50,6 +51,7 @@ def _attention(function, sources, ins, outs, attrs, products):
         "fill": [covered[i] != prod(sources[i].shape) for i in range(n)],
         "source_n": [prod(t.shape) for t in sources[:n]],
         "scale": attrs["scale"],
+        "mask_value": attrs["mask_value"],
     }
     multiplies = batch * heads * n_q * n_k * (dim + dim_v) / 2 * products
     us = cost(*ins, *outs, steps=batch * heads * n_q * n_k) + 2 * multiplies / FLOPS_PER_US

@@ -3,11 +3,14 @@
  * places whatever the number of threads: threads share the columns or, where these are few, the rows.
  */
 #include <stdio.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 #include "index.h"
 #include "place.h"
 #include "generated/kernels.h"
 
-enum { FEW_COLUMNS = 128 };
+enum { FEW_COLUMNS = 128, SHORT_BYTES = 256, STREAMED_BYTES = 4096 };
 
 /* Where rows go, and which of them come first to their row. */
 typedef struct {
@@ -26,8 +29,11 @@ static int places_begin(places *p, int64_t n_places, int64_t n_rows, int64_t inn
     return PL_OK;
 }
 
-static void mark(const places *p)
+/* Marks rows that places name; short rows need no marks. */
+static void mark(const places *p, size_t row_bytes)
 {
+    if (row_bytes < SHORT_BYTES)
+        return;
     memset(p->named, 0, (size_t)p->n_rows);
     for (int64_t i = 0; i < p->n_places; i++) {
         p->first[i] = !p->named[p->to[i]];
@@ -35,14 +41,32 @@ static void mark(const places *p)
     }
 }
 
-/* Zeroes the rows [begin, end) that no place names. */
+/* Zeroes past the caches: a large table would only pass through them. */
+static void zero(char *at, size_t n)
+{
+#if defined(__SSE2__)
+    if (n >= STREAMED_BYTES) {
+        for (; (uintptr_t)at % 16; at++, n--)
+            *at = 0;
+        for (; n >= 64; at += 64, n -= 64)
+            for (int k = 0; k < 64; k += 16)
+                _mm_stream_si128((__m128i *)(void *)(at + k), _mm_setzero_si128());
+    }
+#endif
+    memset(at, 0, n);
+}
+
+/* Zeroes the rows [begin, end) that no place names; short rows all. */
 static void zero_others(const places *p, char *table, int64_t begin, int64_t end, size_t row_bytes)
 {
+    if (row_bytes < SHORT_BYTES)
+        zero(table + (size_t)begin * row_bytes, (size_t)(end - begin) * row_bytes);
+    else
     for (int64_t r = begin, stop; r < end; r = stop + 1) {
         for (stop = r; stop < end && !p->named[stop];)
             stop++;
         if (stop > r)
-            memset(table + (size_t)r * row_bytes, 0, (size_t)(stop - r) * row_bytes);
+            zero(table + (size_t)r * row_bytes, (size_t)(stop - r) * row_bytes);
     }
 }
 
@@ -71,7 +95,7 @@ static void add_row(const char *from, char *row, int64_t n, int dtype)
 static void scatter(const places *p, const char *rows, char *table, int what, int dtype, int64_t size)
 {
     size_t row_bytes = (size_t)(p->inner * size);
-    int by_columns = p->inner >= FEW_COLUMNS;
+    int by_columns = p->inner >= FEW_COLUMNS, zeroed = row_bytes < SHORT_BYTES;
     int n_threads = pl_threads((p->n_places + (what == PLK_SET_IN ? 0 : p->n_rows / 4)) * p->inner);
 #pragma omp parallel num_threads(n_threads) if (n_threads > 1)
     {
@@ -94,8 +118,10 @@ static void scatter(const places *p, const char *rows, char *table, int what, in
                     continue;
                 const char *from = rows + (size_t)i * row_bytes + (size_t)(begin * size);
                 char *to = table + (size_t)p->to[i] * row_bytes + (size_t)(begin * size);
-                if (what == PLK_ADD && !p->first[i])
+                if (what == PLK_ADD && (zeroed || !p->first[i]))
                     add_row(from, to, end - begin, dtype);
+                else if ((end - begin) * size == 4)    /* a copy of known size is one instruction */
+                    memcpy(to, from, 4);
                 else
                     memcpy(to, from, (size_t)((end - begin) * size));
             }
@@ -113,7 +139,7 @@ PLK_KERNEL(plk_take_backward)
         return PL_ENOMEM;
     for (int64_t i = 0; i < p->n_indices; i++)
         at.to[i] = plk_take_place(p, bufs[1], i);
-    mark(&at);
+    mark(&at, (size_t)(p->inner * p->size));
     for (int64_t o = 0; o < p->outer; o++)
         scatter(&at, (const char *)bufs[0] + o * p->n_indices * p->inner * p->size,
                 (char *)bufs[2] + o * p->n * p->inner * p->size, PLK_ADD, p->size == 4 ? PLK_F32 : PLK_F64, p->size);
@@ -182,7 +208,7 @@ PLK_KERNEL(plk_scatter_nd_run)
     if (in && table != bufs[0])
         memcpy(table, bufs[0], (size_t)(p->n_rows * p->inner * p->size));
     if (!in)
-        mark(&at);
+        mark(&at, (size_t)(p->inner * p->size));
     scatter(&at, bufs[in], table, p->what, p->dtype, p->size);
     return PL_OK;
 }

@@ -1,5 +1,10 @@
 /* The register tile of products and the packing of its operands; for files that include "simd.h".
  *
+ * One of three, by what is packed: here both operands (products that are used once); lanes.h packs B alone and takes A by
+ * pointers to rows or offsets (convolutions: A is an image, its rows overlap); panel.h packs a matrix that stays for many
+ * products, in float or double, and sums in an order that does not depend on the rows (RNNs). Packing what need not be
+ * is a pass over memory more.
+ *
  * Element (i, d) of A lies at a[i * a_row + d * a_depth], (d, j) of B at b[d * b_depth + j * b_column].
  */
 #ifndef PLK_TILE_H

@@ -5,6 +5,11 @@
  *
  * A group of tiles at a time is transformed by all threads; then each thread takes some of these tiles and a slice of
  * the filters, multiplies, and transforms back what it has while it is in cache.
+ *
+ * This is the one for blocked channels and weights transformed once (inference). conv3x3.c is the one for row-major
+ * images, both gradients and weights that change at each step: its lanes are channels that it must gather, so the
+ * transforms, which are all that a Winograd kernel is beside its products, share no line. One file for both would
+ * reorder images on the way in and out, twice the memory traffic of small layers.
  */
 #include <omp.h>
 #include "simd.h"

@@ -99,7 +99,8 @@ PARAMS = (
     Param("n_sources", "int", 1),
     Param("heads_first", "bool", False),
     Param("scale", "float", 1.0),
-    Param("mask", ("None", "add", "length"), None),
+    Param("mask", ("None", "add", "where", "length"), None),
+    Param("mask_value", "float", 0.0, doc="where: the score of a key whose mask is 0"),
     Param("mask_view", "shape", (0, 0, 0, 0, 0), doc="at, steps of batch, head, query, key"),
 )
 
@@ -129,7 +130,7 @@ def apart(views) -> bool:
 
 
 def mask_sizes(sizes, mask, **_):
-    return sizes[:4] if mask == "add" else sizes[:3]
+    return sizes[:3] if mask == "length" else sizes[:4]
 
 
 def _y_shape(sizes, heads_first):
@@ -173,6 +174,8 @@ def _scores(xp, sources, attrs):
         mask = _take(xp, sources[-1], at, shape, steps[: len(shape)])
         if attrs["mask"] == "add":
             s = s + mask
+        elif attrs["mask"] == "where":
+            s = xp.where(mask != 0, s, xp.asarray(attrs["mask_value"], s.dtype))
         else:
             counts = xp.arange(s.shape[-1]) < mask[..., None]
     return s, counts, q, k, v
@@ -211,6 +214,9 @@ def _composed(attrs):
             mask = F.reshape_to(mask, shape=(batch * heads, *n[2:]))
             if attrs["mask"] == "add":
                 s = F.broadcast_add(s, mask)
+            elif attrs["mask"] == "where":
+                other = F._full(shape=s.shape, dtype=s.dtype, value=attrs["mask_value"])
+                s = F.where(mask, s, other)
             else:
                 length = [mask]
         p = F.softmax(s, *length, axis=-1, use_length=bool(length))
@@ -244,11 +250,16 @@ def _grad_infer(ins, **attrs):
 
 def _grad_ref(xp, dy, y, lse, *sources, **attrs):
     s, counts, q, k, v = _scores(xp, sources, attrs)
+    if attrs["mask"] == "where":
+        at, *steps = attrs["mask_view"]
+        scored = _take(xp, sources[-1], at, mask_sizes(**attrs), steps) != 0
+    else:
+        scored = counts
     if not attrs["heads_first"]:
         dy, y = xp.swapaxes(dy, 1, 2), xp.swapaxes(y, 1, 2)
     p = xp.where(counts, xp.exp(s - lse[..., None]), 0)
     ds = p * (dy @ xp.swapaxes(v, -1, -2) - (dy * y).sum(axis=-1, keepdims=True))
-    ds = xp.where(counts, ds, 0) * attrs["scale"]
+    ds = xp.where(counts & scored, ds, 0) * attrs["scale"]
     back = lambda a: xp.swapaxes(a, -1, -2)
     grads = [xp.zeros(prod(x.shape), x.dtype) for x in sources[: attrs["n_sources"]]]
     for (source, at, n, steps), g in zip(
@@ -282,6 +293,14 @@ _CASES = (
     {"sizes": (2, 2, 3, 5, 4, 3), **_APART, "n_sources": 3, "heads_first": True},
     ((2, 3, 24), (2, 3)),
     {"sizes": (2, 2, 3, 3, 4, 4), **_PACKED, "mask": "add", "mask_view": (0, 3, 0, 0, 1)},
+    ((2, 3, 24), values([[1, 0, 1], [0, 1, 1]])),
+    {
+        "sizes": (2, 2, 3, 3, 4, 4),
+        **_PACKED,
+        "mask": "where",
+        "mask_view": (0, 3, 0, 0, 1),
+        "mask_value": -3.0,
+    },
     ((2, 3, 24), values([2, 1], "int32")),
     {"sizes": (2, 2, 3, 3, 4, 4), **_PACKED, "mask": "length", "mask_view": (0, 1, 0, 0, 0)},
 )

@@ -10,6 +10,7 @@ from .activation import _ACTIVATIONS, _erf
 # name -> function of (xp, x): what a product can apply to its result
 ACTIVATIONS = _ACTIVATIONS | {
     "gelu": lambda xp, x: x * 0.5 * (1 + _erf(xp, x * 0.5**0.5)).astype(x.dtype),
+    "silu": lambda xp, x: x * _ACTIVATIONS["sigmoid"](xp, x),
 }
 
 

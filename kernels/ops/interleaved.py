@@ -51,7 +51,12 @@ def _size(op, name, t, heads, parts):
     return t.shape[2] // (heads * parts)
 
 
+COMPOSED = {}  # name -> (F, *inputs, heads) -> the result by stacked products of strided views
+
+
 def _register(name, inputs, infer, ref, compose, samples, doc):
+    COMPOSED[name] = compose
+
     def grad(F, dys, xs, ys, heads):
         return vjp(F, lambda F, *xs: compose(F, *xs, heads), xs, dys)
 

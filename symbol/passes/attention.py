@@ -12,13 +12,15 @@ from collections.abc import Sequence
 from math import prod
 
 from ...kernels.ops.attention import LONGEST, apart
+from ...kernels.ops.interleaved import COMPOSED
 from ..effects import Effects
-from ..graph import Builder, Node, Value, topological
+from ..graph import Builder, Node, Value, rewrite, topological
 from .redirect import redirect
 from .views import Run, View, joined, moved, regrouped, view_of, whole
 
 F = Builder()
 ADDITIONS, SCALES = ("elemwise_add", "broadcast_add"), ("_mul_scalar", "_div_scalar")
+CONSTANTS = {"_ones": 1.0, "_zeros": 0.0, "ones_like": 1.0, "zeros_like": 0.0}
 MAX_MOVES = 4  # after the second product, before the heads are back in place
 
 
@@ -27,6 +29,25 @@ def attention(outputs: Sequence[Value]) -> list[Value]:
     order = topological(outputs)
     if not any(n.op is not None and n.op.name == "softmax" for n in order):
         return list(outputs)
+    n_packed = sum(n.op is not None and n.op.name in COMPOSED for n in order)
+    if n_packed:
+        # two operators for each attention; where one is not found, all stay as they are
+        made, n_found = _joined(rewrite(outputs, _composed))
+        if 2 * n_found >= n_packed:
+            return made
+    return _joined(outputs)[0]
+
+
+def _composed(node: Node, inputs: Sequence[Value]):
+    """An interleaved product as the stacked products of its parts."""
+    if node.op is None or node.op.name not in COMPOSED:
+        return None
+    return [COMPOSED[node.op.name](F, *inputs, node.attrs["heads"])]
+
+
+def _joined(outputs: Sequence[Value]) -> tuple[list[Value], int]:
+    """(the graph with attentions as one operator each, how many)."""
+    order = topological(outputs)
     users: dict[Value, list[Node | None]] = {v: [None] for v in outputs}
     for node in order:
         for v in node.inputs:
@@ -39,7 +60,24 @@ def attention(outputs: Sequence[Value]) -> list[Value]:
             if found.match(node):
                 old, new = found.build()
                 instead[old] = new
-    return redirect(outputs, instead) if instead else list(outputs)
+    return redirect(outputs, instead) if instead else list(outputs), len(instead)
+
+
+def _constant(v: Value) -> float | None:
+    """The number that a value holds everywhere; None where it may hold others."""
+    node = v.node
+    if node.op is None:
+        return None
+    if node.op.name in CONSTANTS:
+        return CONSTANTS[node.op.name]
+    if node.op.name == "_full" and not node.has_numbers:
+        return node.attrs["value"]
+    if node.op.name == "_mul_scalar" and not node.has_numbers:
+        below = _constant(node.inputs[0])
+        return None if below is None else below * node.attrs["scalar"]
+    if node.op.view or node.op.name in ("broadcast_to", "broadcast_axis", "broadcast_like"):
+        return _constant(node.inputs[0])
+    return None
 
 
 def _plain(v: Value, dtype: str = "float32") -> bool:
@@ -54,6 +92,7 @@ class _Match:
         self.scale = 1.0
         self.kind: str | None = None
         self.mask: View | None = None
+        self.mask_value = 0.0
 
     def match(self, node: Node) -> bool:
         p, v = node.inputs
@@ -63,7 +102,8 @@ class _Match:
         scaled = softened = False
         while True:
             below, op = p.node, p.node.op
-            if op is None or below in self.held or len(self.users[p]) != 1 or not _plain(p):
+            readers = [n for n in self.users[p] if n is None or n.op.name not in CONSTANTS]
+            if op is None or below in self.held or len(readers) != 1 or not _plain(p):
                 return False
             name = op.name
             if name == "batch_dot":
@@ -83,6 +123,10 @@ class _Match:
             elif name in ADDITIONS and softened and not scaled and self.kind is None:
                 p = self._addition(below)
                 if p is None or p.shape != below.types[0].shape:
+                    return False
+            elif name == "where" and softened and not scaled and self.kind is None:
+                p = self._where(below)
+                if p is None:
                     return False
             else:
                 return False
@@ -117,9 +161,25 @@ class _Match:
             return scores
         return None
 
+    def _where(self, node: Node) -> Value | None:
+        """The scores among the inputs of a selection; its condition becomes the mask."""
+        condition, scores, other = node.inputs
+        value, shape = _constant(other), node.types[0].shape
+        if value is None or not scores.shape == condition.shape == shape:
+            return None
+        view = view_of(condition)
+        base = view.base
+        if base.dtype != "float32":
+            base = F.cast(F._not_equal_scalar(base, scalar=0.0), dtype="float32")
+        self.kind, self.mask, self.mask_value = "where", view._replace(base=base), value
+        return scores
+
     def _operands(self, first: Node, second: Node) -> bool:
         """Brings all operands to (batch, head, row, element)."""
         (q, k), v = first.inputs, second.inputs[1]
+        while q.node.op is not None and q.node.op.name == "_mul_scalar" and not q.node.has_numbers:
+            self.scale *= q.node.attrs["scalar"]
+            q = q.node.inputs[0]
         if not _plain(q) or not _plain(k) or first in self.held or 0 in (*q.shape, *k.shape):
             return False
         turned = first.attrs["transpose_a"], not first.attrs["transpose_b"]
@@ -138,7 +198,7 @@ class _Match:
         self.moves, self.replaced, self.lead = max(found, key=lambda x: x[0])
         self.views = [self._placed(x, 2) for x in views]
         if self.mask is not None:
-            self.mask = self._placed(self.mask, 2 if self.kind == "add" else 1)
+            self.mask = self._placed(self.mask, 1 if self.kind == "length" else 2)
         return None not in self.views and (self.kind is None or self.mask is not None)
 
     def _placed(self, view: View, n_last: int) -> View | None:
@@ -171,6 +231,7 @@ class _Match:
             heads_first=not self.moves,
             scale=self.scale,
             mask=self.kind,
+            mask_value=self.mask_value,
             mask_view=(0,) * 5
             if self.mask is None
             else (self.mask.at, *(*_steps(self.mask), 0)[:4]),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ...kernels.loops import multiplies
 from ...kernels.ops.dense_fused import activation_of
 from ..effects import Effects
 from ..graph import Builder, Node, Value, topological
@@ -92,8 +93,25 @@ class _Chain:
         readers = self.users.get(self.end, [])
         if len(readers) == 1:
             return readers[0] is not None and self._take(readers[0])
+        gated = self._gated(readers)
+        if gated is not None:
+            self.given["act"], self.end = "silu", Value(gated)
+            return True
         acts = [n for n in readers if n is not None and activation_of(n.op, n.attrs)]
         return self.pre is None and len(acts) == 1 and self._take(acts[0], True)
+
+    def _gated(self, readers: Sequence[Node | None]) -> Node | None:
+        """The product of the end and its own sigmoid, where these two alone read it."""
+        if len(readers) != 2 or None in readers or self.given.get("act"):
+            return None
+        for sigmoid, product in (readers, readers[::-1]):
+            if activation_of(sigmoid.op, sigmoid.attrs) != "sigmoid" or product in self.held:
+                continue
+            y, types = Value(sigmoid), [v.type for v in product.inputs]
+            if set(product.inputs) == {self.end, y} and self.users.get(y) == [product]:
+                if multiplies(product.op, types, product.types, product.attrs) and _plain(y):
+                    return product
+        return None
 
     def _take(self, node: Node, keep: bool = False) -> bool:
         if node in self.held or not _plain(*node.inputs, Value(node)):

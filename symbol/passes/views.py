@@ -157,12 +157,20 @@ def _broadcast(node, index, view):
     )
 
 
+def _strided(node, index, view):
+    if not view.is_plain():
+        return None
+    sizes, steps = node.attrs["sizes"], node.attrs["steps"]
+    return node.attrs["at"], tuple(((n, k),) if n != 1 else () for n, k in zip(sizes, steps))
+
+
 RULES: dict[str, Callable] = {
     "transpose": _transpose,
     "SwapAxis": _swap,
     "SliceChannel": _split,
     "_split_v2": _split,
     "slice_axis": _slice_axis,
+    "_strided": _strided,
     "broadcast_to": _broadcast,
     "broadcast_axis": _broadcast,
     "_copy": lambda node, index, view: (view.at, view.axes),

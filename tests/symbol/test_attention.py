@@ -6,7 +6,7 @@ import pytest
 from plait import autograd, gluon, nd
 from plait.engine import cpu
 from plait.kernels.record import Type
-from plait.symbol.graph import Builder, variable
+from plait.symbol.graph import Builder, topological, variable
 from plait.symbol.passes.attention import attention
 from plait.symbol.passes.gradient import gradient
 from plait.symbol.passes.views import regrouped, view_of
@@ -253,3 +253,65 @@ def test_second_order():
         program = lower(second, [*variables, dy, du], cpu(0))
         found.append([o.asnumpy() for o in program.run(given)])
     same(*found)
+
+
+# ---- selections as masks, interleaved projections ------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(4, 6, 6), (4, 1, 6), (1, 6, 6)])
+@pytest.mark.parametrize("value", [-1e18, -2.0, -np.inf])
+def test_selections(shape, value):
+    """F.where(mask, scores, -1e18): what is left out has that score, and passes no gradient."""
+    x, mask = v("x", (2, 6, 3 * 8)), v("mask", shape, "int32")
+
+    def chosen(s):
+        other = F.ones_like(s) * value if value < -9 else F._full(shape=s.shape, value=value)
+        return F.where(F.broadcast_to(mask, shape=s.shape), s, other)
+
+    keep = np.random.RandomState(0).rand(*shape) > 0.4
+    keep[0, -1] = np.isinf(value)  # a row without a key where that is no NaN
+    y = packed(x, 2, chosen)
+    plain, fused, operators = both(y, [x, mask], [draw(x.shape), keep])
+    same(plain, fused)
+    assert operators.count("_attention") == operators.count("_attention_grad") == 1
+    assert not {"where", "softmax", "batch_dot"} & set(operators)
+
+
+@pytest.mark.parametrize("masked", ["", "length", "add"])
+@pytest.mark.parametrize("own", [True, False])
+def test_interleaved_projections(own, masked):
+    """Of gluon-nlp: (length, batch, heads * parts * size), read and written where they lie."""
+    batch, n_heads, size, n = 2, 3, 4, 7
+    if own:
+        inputs = [v("qkv", (n, batch, n_heads * 3 * size))]
+        s = F._contrib_interleaved_matmul_selfatt_qk(*inputs, heads=n_heads)
+    else:
+        inputs = [v("q", (5, batch, n_heads * size)), v("kv", (n, batch, n_heads * 2 * size))]
+        s = F._contrib_interleaved_matmul_encdec_qk(*inputs, heads=n_heads)
+    arrays = [draw(x.shape, i) for i, x in enumerate(inputs)]
+    if masked == "length":
+        inputs.append(v("length", s.shape[:2], "int32"))
+        arrays.append(np.random.RandomState(1).randint(1, n + 1, s.shape[:2]))
+        p = F.softmax(s, inputs[-1], axis=-1, use_length=True)
+    elif masked:
+        inputs.append(v("mask", s.shape))
+        arrays.append(draw(s.shape, 5))
+        p = F.softmax(s + inputs[-1])
+    else:
+        p = F.softmax(s)
+    if own:
+        y = F._contrib_interleaved_matmul_selfatt_valatt(inputs[0], p, heads=n_heads)
+    else:
+        y = F._contrib_interleaved_matmul_encdec_valatt(inputs[1], p, heads=n_heads)
+    plain, fused, operators = both(y, inputs, arrays)
+    same(plain, fused)
+    assert operators.count("_attention") == operators.count("_attention_grad") == 1
+    assert "transpose" not in operators or masked == "add"
+
+
+def test_interleaved_scores_that_others_read_stay():
+    x = v("qkv", (5, 2, 24))
+    s = F._contrib_interleaved_matmul_selfatt_qk(x, heads=2)
+    y = F._contrib_interleaved_matmul_selfatt_valatt(x, p := F.softmax(s), heads=2)
+    ops = [n.op.name for n in topological(attention([y, p])) if n.op]
+    assert "_attention" not in ops and "_contrib_interleaved_matmul_selfatt_qk" in ops

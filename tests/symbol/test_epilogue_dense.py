@@ -33,6 +33,8 @@ def gradients(x, w, b, r):
 # what is built, and how many operators are left of it
 CASES = {
     "gelu": (lambda x, w, b, r: [F.LeakyReLU(dense(x, w, b), act_type="gelu")], 1),
+    "silu": (lambda x, w, b, r: [(y := dense(x, w, b)) * F.sigmoid(y) + r], 1),
+    "silu read twice": (lambda x, w, b, r: [(y := dense(x, w, b)) * (s := F.sigmoid(y)), s], 2),
     "residual": (lambda x, w, b, r: [r + dense(x, w, b)], 1),
     "activation and residual": (lambda x, w, b, r: [F.sigmoid(dense(x, w, b)) + r], 1),
     "residual first": (lambda x, w, b, r: [F.relu(r + dense(x, w, b))], 2),
