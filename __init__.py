@@ -43,7 +43,7 @@ MODULES = {  # attribute of mx -> module of this package
     "opt": "gluon.optimizer",
     "optimizer": "gluon.optimizer",
     "lr_scheduler": "gluon.lr_scheduler",
-    "misc": "gluon.lr_scheduler",
+    "misc": "gluon.lr_scheduler_old",
     "callback": "gluon.callback",
     "recordio": "gluon.data.recordio",
     "io": "gluon.io",

@@ -74,10 +74,11 @@ def draw(args) -> int:
 
 
 def docs(folder: str) -> int:
-    """Writes the reference of operators."""
-    from .kernels import reference
+    """Writes the reference: operators, and every module's classes and functions."""
+    from .gluon import reference as modules
+    from .kernels import reference as operators
 
-    for path in reference.write(Path(folder)):
+    for path in [*operators.write(Path(folder)), *modules.write(Path(folder))]:
         print(path)
     return 0
 
@@ -101,7 +102,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--collapse", action="store_true", help="draw equal blocks that follow each other once"
     )
-    p = commands.add_parser("docs", help="write the reference of operators")
+    p = commands.add_parser("docs", help="write the reference: operators and modules")
     p.add_argument("folder", help="where operators.md goes")
     commands.add_parser("train", help="train an image classifier: train --help", add_help=False)
     commands.add_parser(

@@ -87,7 +87,7 @@ class _Module(types.ModuleType):
         if not name.startswith("__"):
             for place in IMPORTED:
                 module = importlib.import_module(f"mxnet.{place}".rstrip("."))
-                if name in module.__dict__ or (not place and name in dir(module)):
+                if name in dir(module):
                     return getattr(module, name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
@@ -135,13 +135,28 @@ def _target(fullname: str) -> str | None:
     """The module of this package that mxnet.a.b means, or None."""
     first, *rest = fullname.split(".")[1:]
     name = ".".join([_PACKAGE, MODULES.get(first, first), *rest])
+    if name in sys.modules:
+        return name
     try:
         found = importlib.util.find_spec(name)
     except ImportError:
         found = None
-    if found is None and name not in sys.modules:
-        return None
+    if found is None:
+        namespace = _namespace(*name.rpartition(".")[::2])
+        if namespace is None:
+            return None
+        sys.modules[name] = namespace
     return name
+
+
+def _namespace(parent: str, name: str) -> types.ModuleType | None:
+    """A module that is only an attribute of another: sym.contrib."""
+    try:
+        names = importlib.import_module(parent).__dict__
+        found = names[name] if name in names else names["__getattr__"](name)
+    except (ImportError, KeyError, AttributeError):
+        return None
+    return found if isinstance(found, types.ModuleType) else None
 
 
 def install() -> None:
@@ -159,6 +174,11 @@ def install() -> None:
     for name, value in _numpy_aliases().items():
         if name not in np.__dict__:
             setattr(np, name, value)
+    from .engine.device import Context
+    from .ndarray.ndarray import NDArray
+
+    # files that programs write name these classes
+    Context.__module__, NDArray.__module__ = "mxnet.context", "mxnet.ndarray.ndarray"
     if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
         from .engine import set_naive
 

@@ -100,6 +100,10 @@ static int handle_of(PyObject *object, uintptr_t *handle)
         return -1;
     }
     *handle = ((Array *)object)->handle;
+    if (!*handle) {                              /* a sparse array: made of several */
+        PyErr_SetString(PyExc_TypeError, "a dense NDArray is needed here, got a sparse one; fix: x.tostype('default')");
+        return -1;
+    }
     return 0;
 }
 

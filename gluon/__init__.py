@@ -22,6 +22,8 @@ _ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")
 
 
 def __getattr__(name):
+    if name == "tensor_types":
+        return parameter.tensor_types
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return importlib.import_module(f".{name}", __name__)

@@ -64,6 +64,7 @@ def save_checkpoint(
         f"aux:{k}": v for k, v in aux_params.items()
     }
     nd.save(f"{prefix}-{epoch:04d}.params", named)
+    logging.info('Saved checkpoint to "%s"', f"{prefix}-{epoch:04d}.params")
 
 
 def _values(metric) -> list[tuple]:

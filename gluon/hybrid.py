@@ -15,6 +15,7 @@ from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.residuals import checked
 from .block import Block
+from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .report import HybridReport, MemoryReport
 from .trace import StructureError, Trace, arrays_only, compare, flatten, monitored
@@ -33,6 +34,18 @@ FLAGS = (
 )
 
 
+class _Format:
+    """How inputs or outputs of a block's last trace nest, as `block._flatten` tells it; None before
+    one. Programs that load graphs set it."""
+
+    def __init__(self, structure: str):
+        self._structure = structure
+
+    def __get__(self, block, owner):
+        trace = block and next(reversed(block._traces.values()), None)
+        return trace and list_format(getattr(trace, self._structure))
+
+
 class HybridBlock(Block):
     """A block whose forward can become a graph: `hybrid_forward(F, x, ..., **parameters)` runs with
     F = nd or F = sym; or a plain `forward(x, ...)`, which is traced as it is.
@@ -40,6 +53,8 @@ class HybridBlock(Block):
     After `hybridize()` the first call with given shapes traces the block; later calls run the graph
     as one program.
     """
+
+    _in_format, _out_format = _Format("in_structure"), _Format("structure")
 
     def __init__(self, prefix=None, params=None):
         super().__init__(prefix, params)

@@ -14,6 +14,8 @@ from ..engine.error import InvalidType, MissingMethod, MXNetError
 from ..ndarray import NDArray, functions, random, serialization
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
+from ..ndarray.numpy_mode import is_np_array  # noqa: F401
+from ..ndarray.serialization import load  # noqa: F401
 
 
 class InitializerError(MXNetError, ValueError, AssertionError):
@@ -53,15 +55,18 @@ def alias(*aliases):
     return add
 
 
-def create(init, **kwargs):
-    """An initializer from an initializer, a name, or the JSON text of `dumps`. Raises
-    InitializerError."""
+def create(*args, **kwargs):
+    """An initializer from an initializer, a name, or the JSON text of `dumps`; further arguments
+    are those of its class. Raises InitializerError."""
+    if not args:
+        raise InitializerError("an initializer must be an Initializer or its name, got nothing")
+    init, *args = args
     if isinstance(init, (Initializer, Load, Mixed)) or (
         callable(init) and not isinstance(init, type)
     ):
         return init
     if isinstance(init, type):
-        return init(**kwargs)
+        return init(*args, **kwargs)
     if not isinstance(init, str):
         raise InitializerError(f"an initializer must be an Initializer or its name, got {init!r}")
     if init.startswith("["):
@@ -75,7 +80,7 @@ def create(init, **kwargs):
             f"{init} is not registered. Please register with initializer.register first"
             + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
         )
-    return klass(**kwargs)
+    return klass(*args, **kwargs)
 
 
 def _fill(arr: NDArray, value) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..engine.error import InvalidType, InvalidValue, MissingMethod
+from ..ndarray.numpy_mode import is_np_array  # noqa: F401
 from .hybrid import HybridBlock
 
 __all__ = [
@@ -40,6 +41,11 @@ def _apply_weighting(F, loss, weight=None, sample_weight=None):
     return loss
 
 
+def _reshape_like(F, x, y):
+    """x in the shape of y. F: nd or sym. Losses of users call it."""
+    return F.reshape_like(x, y)
+
+
 class Loss(HybridBlock):
     """Base class.
 
@@ -73,7 +79,7 @@ class L2Loss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
-        loss = F.square(F.reshape_like(label, pred) - pred)
+        loss = F.square(_reshape_like(F, label, pred) - pred)
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight)) / 2
 
 
@@ -84,7 +90,7 @@ class L1Loss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
-        loss = F.abs(F.reshape_like(label, pred) - pred)
+        loss = F.abs(_reshape_like(F, label, pred) - pred)
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
@@ -100,7 +106,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         self._from_sigmoid = from_sigmoid
 
     def hybrid_forward(self, F, pred, label, sample_weight=None, pos_weight=None):
-        label = F.reshape_like(label, pred)
+        label = _reshape_like(F, label, pred)
         if self._from_sigmoid:
             tiny = 1e-12
             positive = F.log(pred + tiny) * label
@@ -139,7 +145,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         if self._sparse_label:
             loss = -F.pick(pred, label, axis=self._axis, keepdims=True)
         else:
-            loss = -F.sum(pred * F.reshape_like(label, pred), axis=self._axis, keepdims=True)
+            loss = -F.sum(pred * _reshape_like(F, label, pred), axis=self._axis, keepdims=True)
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
@@ -216,7 +222,7 @@ class HuberLoss(Loss):
         self._rho = rho
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
-        error = F.abs(F.reshape_like(label, pred) - pred)
+        error = F.abs(_reshape_like(F, label, pred) - pred)
         loss = F.where(
             error > self._rho, error - 0.5 * self._rho, (0.5 / self._rho) * F.square(error)
         )
@@ -231,7 +237,7 @@ class HingeLoss(Loss):
         self._margin = margin
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
-        loss = F.relu(self._margin - pred * F.reshape_like(label, pred))
+        loss = F.relu(self._margin - pred * _reshape_like(F, label, pred))
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
@@ -243,7 +249,7 @@ class SquaredHingeLoss(Loss):
         self._margin = margin
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
-        loss = F.square(F.relu(self._margin - pred * F.reshape_like(label, pred)))
+        loss = F.square(F.relu(self._margin - pred * _reshape_like(F, label, pred)))
         return self._mean(F, _apply_weighting(F, loss, self._weight, sample_weight))
 
 
@@ -259,7 +265,7 @@ class LogisticLoss(Loss):
         self._label_format = label_format
 
     def hybrid_forward(self, F, pred, label, sample_weight=None):
-        label = F.reshape_like(label, pred)
+        label = _reshape_like(F, label, pred)
         if self._label_format == "signed":
             label = (label + 1.0) / 2.0
         loss = F.relu(pred) - pred * label + F.Activation(-F.abs(pred), act_type="softrelu")

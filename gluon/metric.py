@@ -227,9 +227,10 @@ def _flat(x: NDArray, dtype: str = "float32") -> NDArray:
 
 
 def _arrays(labels, preds):
-    """Pairs of NDArrays after check_label_shapes."""
+    """Pairs of NDArrays after check_label_shapes, each on the device of the prediction."""
     labels, preds = check_label_shapes(labels, preds, True)
-    return [(_array(a), _array(b)) for a, b in zip(labels, preds, strict=True)]
+    pairs = [(_array(a), _array(b)) for a, b in zip(labels, preds, strict=True)]
+    return [(a.as_in_context(b.context), b) for a, b in pairs]
 
 
 @register
@@ -559,6 +560,21 @@ class PearsonCorrelation(EvalMetric):
     def reset_micro(self) -> None:
         """Forgets what the micro average knows."""
         self._moments = {"_local": _Moments(), "_global": _Moments()}
+
+    def update_variance(self, new_values, *aggregate):
+        """(count, mean, sum of squared deviations) of values seen before, with new_values (N,)
+        among them. Source: Welford 1962."""
+        count, mean, squares = aggregate
+        count += len(new_values)
+        delta = new_values - mean
+        mean = mean + delta.sum() / count
+        return count, mean, squares + float((delta * (new_values - mean)).sum())
+
+    def update_cov(self, label, pred) -> None:
+        """Adds the products of deviations (from the means so far) of more pairs."""
+        for moments in self._moments.values():
+            x, y = (values - mean for values, mean in zip((label, pred), moments.mean))
+            moments.second += numpy.sum(x * y) * numpy.array([[0, 1], [1, 0]])
 
     def update(self, labels, preds):
         for label, pred in _arrays(labels, preds):

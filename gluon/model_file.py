@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from ..engine.error import MXNetError
+from .nesting import list_format
 
 
 def save_model(block, prefix) -> None:
@@ -20,8 +21,8 @@ def _describe(block, counter) -> dict:
     trace = next(iter(getattr(block, "_traces", {}).values()), None)
     if trace is not None:
         found.update(
-            in_format=_format(trace.in_structure),
-            out_format=_format(trace.structure),
+            in_format=list_format(trace.in_structure),
+            out_format=list_format(trace.structure),
             inputs=[s.tojson() for s in trace.data],
             symbol=trace.symbol.tojson(),
         )
@@ -30,16 +31,6 @@ def _describe(block, counter) -> dict:
     for child in block._children.values():
         found[f"{type(child).__name__.lower()}{next(counter)}"] = _describe(child, counter)
     return found
-
-
-def _format(structure):
-    return (
-        [_format(s) for s in structure]
-        if isinstance(structure, tuple)
-        else structure
-        if structure in (0, -1)
-        else structure.value
-    )
 
 
 def load_model(block, prefix) -> None:

@@ -47,3 +47,10 @@ def _take(args, fmt):
     if fmt == -1:
         return next(args)
     return next(args) if fmt == 0 else [next(args) for _ in range(fmt)]
+
+
+def list_format(structure):
+    """The format of a structure of trace.flatten; a constant stands for itself."""
+    if isinstance(structure, tuple):
+        return [list_format(s) for s in structure]
+    return structure if structure in (0, -1) else structure.value

@@ -57,6 +57,7 @@ class Parameter:
         grad_req: "write", "add" or "null".
         lr_mult, wd_mult: factors on the optimizer's learning rate and weight decay.
         init: initializer (or its name) of this parameter alone.
+        stype, grad_stype: storage types of the data and the gradient: default, row_sparse or csr.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Parameter:
                 raise ParameterError(
                     f"Parameter '{name}': {kind} must be default, row_sparse or csr, got {value!r}"
                 )
-        self.name, self.dtype, self.init = name, dtype, init
+        self.name, self._dtype, self.init = name, dtype, init
         self.lr_mult, self.wd_mult = lr_mult, wd_mult
         self._stype, self._grad_stype = stype, grad_stype
         self._shape = (
@@ -115,6 +116,8 @@ class Parameter:
             "wd_mult": self.wd_mult,
             "allow_deferred_init": self._allow_deferred_init,
             "differentiable": self._differentiable,
+            "stype": self._stype,
+            "grad_stype": self._grad_stype,
         }
 
     # ---- attributes ------------------------------------------------------------------------------
@@ -142,6 +145,15 @@ class Parameter:
                 array._tape = None
         else:
             self._init_grad()
+
+    @property
+    def dtype(self):
+        """The dtype of data and gradient; setting it converts them."""
+        return self._dtype
+
+    @dtype.setter
+    def dtype(self, dtype):
+        self.cast(dtype)
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -228,6 +240,8 @@ class Parameter:
 
     def _init_impl(self, data: NDArray, contexts) -> None:
         self._ctx_list = list(contexts)
+        if data.stype != self._stype:
+            data = data.tostype(self._stype)
         self._data = [
             data.copyto(c) if c != data.context or i or self._grad_req is None else data.copy()
             for i, c in enumerate(contexts)
@@ -240,7 +254,10 @@ class Parameter:
             for array in self._data:
                 array._tape = None
             return
-        self._grad = [functions.zeros(a.shape, ctx=a.context, dtype=a.dtype) for a in self._data]
+        self._grad = [
+            functions.zeros(a.shape, a.context, a._spec.dtype, stype=self._grad_stype)
+            for a in self._data
+        ]
         autograd.mark_variables(self._data, self._grad, self.grad_req)
 
     def _check_load(self, data, cast_dtype=False) -> None:
@@ -299,8 +316,14 @@ class Parameter:
         """The array on ctx (default: the only one, or the current device's). While tracing: the
         Symbol.
 
-        Raises DeferredInitializationError, or MXNetError when not initialized (there).
+        Raises DeferredInitializationError, or MXNetError when not initialized (there) or stored
+        sparse: see row_sparse_data.
         """
+        if self._stype != "default":
+            raise MXNetError(
+                f"Cannot return a copy of Parameter '{self.name}' on ctx {ctx} via data() because"
+                f" its storage type is {self._stype}. Please use row_sparse_data() instead."
+            )
         if tracing_state.tracer is not None:
             return self.var()
         return self._data_on(ctx)
@@ -325,6 +348,11 @@ class Parameter:
 
     def list_data(self) -> list[NDArray]:
         """The arrays on all devices, in the order of initialization."""
+        if self._stype != "default":
+            raise MXNetError(
+                f"Cannot return copies of Parameter '{self.name}' on all contexts via list_data()"
+                f" because its storage type is {self._stype}. Please use row_sparse_data() instead."
+            )
         if self._data is None:
             raise self._not_initialized()
         return list(self._data)
@@ -353,16 +381,38 @@ class Parameter:
             raise MXNetError(f"Parameter '{self.name}' has not been initialized")
         return list(self._ctx_list)
 
-    def row_sparse_data(self, row_id):
-        """Rows of a row_sparse parameter; this one is dense."""
-        raise MXNetError(
-            f"Cannot return a copy of Parameter '{self.name}' via row_sparse_data() because its"
-            f" storage type is {self._stype}. Please use data() instead."
-        )
+    def row_sparse_data(self, row_id) -> NDArray:
+        """The rows at row_id (an array of numbers) of a row_sparse parameter, as a row_sparse array
+        on row_id's device. Gradients flow to the parameter. Raises MXNetError for dense ones.
 
-    def list_row_sparse_data(self, row_id):
-        """See row_sparse_data."""
-        return self.row_sparse_data(row_id)
+        With a Trainer, whose store holds the weight, this is the parameter's own array, which then
+        has these rows and no others.
+        """
+        self._must_be_sparse("row_sparse_data")
+        return self._rows(self._data_on(row_id.context), row_id)
+
+    def list_row_sparse_data(self, row_id) -> list[NDArray]:
+        """The rows at row_id on every device; see row_sparse_data."""
+        self._must_be_sparse("list_row_sparse_data")
+        if self._data is None:
+            raise self._not_initialized()
+        return [self._rows(a, row_id) for a in self._data]
+
+    def _rows(self, array: NDArray, row_id: NDArray) -> NDArray:
+        ids = row_id.reshape((-1,)).as_in_context(array.context)
+        if self._trainer is None:
+            return functions._sparse_retain(array, ids)
+        self._trainer._row_sparse_pull(self, array, ids)
+        return array
+
+    def _must_be_sparse(self, method: str) -> None:
+        if self._stype != "row_sparse":
+            raise MXNetError(
+                f"Cannot return a copy of Parameter '{self.name}' via {method}() because its"
+                f" storage type is {self._stype}. Please use data() instead."
+            )
+        if tracing_state.tracer is not None:
+            raise MXNetError(f"{method}: Parameter '{self.name}' is being traced as a Symbol")
 
     def _not_initialized(self) -> MXNetError:
         if self._deferred_init:
@@ -425,6 +475,9 @@ class Parameter:
     def zero_grad(self) -> None:
         """Sets the gradients on all devices to zero."""
         for g in self._grad or ():
+            if g.stype != "default":
+                copy_into(functions.zeros_like(g), g)
+                continue
             functions._zeros(shape=g.shape, dtype=g._spec.dtype, ctx=g.context, out=g)
 
     def reset_ctx(self, ctx) -> None:
@@ -445,8 +498,9 @@ class Parameter:
 
     def cast(self, dtype) -> None:
         """Changes the dtype of data and gradient."""
-        self.dtype, self._var = dtype, None
-        if self._data is None:
+        changed = self._dtype is None or dtype_name(dtype) != dtype_name(self._dtype)
+        self._dtype, self._var = dtype, None
+        if self._data is None or not changed:
             return
         with autograd.pause():
             self._data = [a.astype(dtype) for a in self._data]
@@ -476,6 +530,10 @@ class Parameter:
 
     def _reduce(self) -> NDArray:
         """The value on cpu; the mean over devices, so that statistics kept apart come together."""
+        if self._stype != "default" and self._trainer is not None:
+            data = functions.zeros(self._shape, cpu(), self.dtype, stype=self._stype)
+            self._trainer._row_sparse_pull(self, data, None, full_idx=True)
+            return data
         if len(self._data) == 1:
             return self._data[0].copyto(cpu())
         with autograd.pause():
@@ -543,3 +601,11 @@ def owned(parameter: Parameter, block) -> None:
     """Remembers (weakly) the first block that registered a parameter, for its error messages."""
     if parameter._owner is None:
         parameter._owner = weakref.ref(block)
+
+
+def __getattr__(name):
+    if name != "tensor_types":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from ..symbol.symbol import Symbol  # only code that asks for it pays for symbols
+
+    return Symbol, NDArray

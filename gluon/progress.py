@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal that shows the loss of a while ago, so that nothing waits for it."""
+"""Progress: a bar on a terminal with the loss of a while ago, so that nothing waits for it."""
 
 from __future__ import annotations
 

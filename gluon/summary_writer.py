@@ -20,8 +20,10 @@ def summary_writer(logging_dir: str):
             module = importlib.import_module(name)
         except ImportError:
             continue
-        return module.SummaryWriter(logdir=logging_dir) if name == "mxboard" else (
-            module.SummaryWriter(logging_dir)
+        return (
+            module.SummaryWriter(logdir=logging_dir)
+            if name == "mxboard"
+            else (module.SummaryWriter(logging_dir))
         )
     raise MissingWriter(
         f"TensorBoard: needs one of the packages {', '.join(WRITERS)}\n  fix: pip install"

@@ -106,8 +106,8 @@ class SymbolBlock(HybridBlock):
         params.load(param_file, ctx=ctx, cast_dtype=True, dtype_source="saved", ignore_extra=True)
 
     def __repr__(self):
-        outs = ", ".join(f"{s.name} : {len(s.list_inputs())}" for s in [self._group])
-        return f"SymbolBlock(\n  {self._group!r}\n)" if outs else "SymbolBlock()"
+        n_in, n_out = len(self._data_names), len(self._group.list_outputs())
+        return f"SymbolBlock(\n{self._group!r} : {n_in} -> {n_out}\n)"
 
     def _clear_traces(self):
         super()._clear_traces()

@@ -40,6 +40,7 @@ from .testing.data import (  # noqa: F401 - offered from here
     get_mnist_ubyte,
     get_zip_data,
 )
+from .testing.iterator import DummyIter  # noqa: F401 - offered from here
 from .testing.matrices import (  # noqa: F401 - offered from here
     assign_each,
     assign_each2,
@@ -56,6 +57,12 @@ from .testing.matrices import (  # noqa: F401 - offered from here
     np_reduce,
     rand_coord_2d,
     random_uniform_arrays,
+)
+from .testing.sparse import (  # noqa: F401 - offered from here
+    create_sparse_array,
+    create_sparse_array_zd,
+    rand_sparse_ndarray,
+    shuffle_csr_column_indices,
 )
 from .testing.statistics import (  # noqa: F401 - offered from here
     chi_square_check,
@@ -237,18 +244,21 @@ def compare_optimizer(
 ) -> None:
     """One update of two optimizers from the same weights and gradients must agree.
 
-    shape: of the weight, or a list of `ntensors` shapes. w_stype, g_stype: storage types.
+    shape: of the weight, or a list of `ntensors` shapes. w_stype, g_stype: storage types that opt2
+        gets; opt1 gets dense arrays.
     """
     several = ntensors > 1
     shapes = shape if several else [shape]
 
-    def draw(stype):
-        return [rand_ndarray(s, stype, density=1, dtype=dtype) for s in shapes]
+    def draw(stype, density=None):
+        return [rand_ndarray(s, stype, density=density, dtype=dtype) for s in shapes]
 
-    weights, grads = draw(w_stype), draw(g_stype)
+    weights, grads = draw(w_stype, 1), draw(g_stype)
     results = []
     for optimizer in (opt1, opt2):
         w, g = [a.copy() for a in weights], [a.copy() for a in grads]
+        if optimizer is opt1:
+            w, g = ([a.tostype("default") for a in arrays] for arrays in (w, g))
         index = list(range(ntensors)) if several else 0
         state = [optimizer.create_state_multi_precision(i, a) for i, a in enumerate(w)]
         optimizer.update_multi_precision(
@@ -328,9 +338,19 @@ def rand_ndarray(
     distribution=None,
     ctx=None,
 ) -> NDArray:
-    """A dense array of uniform numbers in [-1, 1)."""
+    """A dense array of uniform numbers in [-1, 1), or a sparse one: see rand_sparse_ndarray."""
     if stype != "default":
-        raise InvalidValue(f"rand_ndarray: stype must be 'default', got {stype!r}")
+        found, _ = rand_sparse_ndarray(
+            shape,
+            stype,
+            density,
+            dtype or default_dtype(),
+            distribution,
+            modifier_func=modifier_func,
+            shuffle_csr_indices=shuffle_csr_indices,
+            ctx=ctx or default_context(),
+        )
+        return found
     values = np.random.uniform(-1, 1, shape)
     if modifier_func is not None:
         values = np.vectorize(modifier_func)(values)
@@ -411,7 +431,7 @@ def check_symbolic_backward(
     dtype=np.float32,
 ):
     """Compares a symbol's gradients with expected ones (a list, or by argument name). Returns them
-    by name."""
+    by name. grad_stypes: their storage types by name."""
     ctx = ctx or default_context()
     names = sym.list_arguments()
     args = _arrays(names, location, ctx, dtype)
@@ -421,6 +441,8 @@ def check_symbolic_backward(
         k: np.random.normal(size=_numpy(v).shape).astype(np.float32) for k, v in expected.items()
     }
     grads = {k: nd.array(v, ctx, args[k].dtype) for k, v in before.items()}
+    for k, stype in (grad_stypes or {}).items():
+        grads[k] = grads[k].tostype(stype)
     reqs = {
         n: (
             grad_req
@@ -510,7 +532,8 @@ def check_numeric_gradient(
     shape = sym.infer_shape(**{k: v.shape for k, v in args.items()})[1][0]
     direction = nd.array(np.random.normal(size=shape) + 0.1, ctx, dtype)
     projected = F.make_loss(F.sum(F.broadcast_mul(sym, _variable("__random_proj"))))
-    grads = {n: nd.zeros(args[n].shape, ctx, dtype) for n in names}
+    stypes = grad_stype_dict or {}
+    grads = {n: nd.zeros(args[n].shape, ctx, dtype, stype=stypes.get(n)) for n in names}
     everything = {**args, "__random_proj": direction}
     executor = projected.bind(
         ctx,

@@ -125,6 +125,8 @@ class Trace:
     def __init__(self, block, args, training: bool):
         """args: as the block was called. Raises what operators raise when shapes do not fit,
         StructureError."""
+        from ..symbol.compose import check_typed
+
         flat: list[NDArray] = []
         self.in_structure = flatten(args, NDArray, "input", flat)
         with Tracer(training) as tracer, autograd.pause(training):
@@ -140,6 +142,7 @@ class Trace:
             self.structure = flatten_symbols(out, sym.Symbol, block, outputs)
         seal_leaks(block, sym.Symbol, before)
         self.symbol = sym.Group(outputs)
+        check_typed(self.symbol._outputs)
         self._bounds = [v for v in tracer.bounds if v not in self.symbol._outputs]
         used = self.symbol._outputs
         inputs = {n for n in nodes_of(used) if n.op is None}
@@ -352,8 +355,8 @@ def monitored(trace: Trace, arrays, hooks) -> list[NDArray]:
     """Runs a graph operator by operator, telling each hook: (callback, also inputs)."""
     from ..kernels.plan import make_plan, scalars_of
     from ..ndarray.invoke import run_all
-    from ..symbol.executor import output_name
     from ..symbol.graph import Value
+    from ..symbol.names import output_name
 
     found = dict(zip([*trace.data_values, *trace.param_values], arrays))
     for node in nodes_of(trace.symbol._outputs):

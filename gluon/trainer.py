@@ -271,7 +271,7 @@ class Trainer:
         """Raises UserWarning for a gradient that no backward has written yet."""
         for p in self._params:
             if p.grad_req != "null" and not ignore_stale_grad:
-                for array in p.list_data():
+                for array in p._data or p.list_data():
                     if not array._tape.fresh:
                         raise _stale(p, array)
 

@@ -11,10 +11,13 @@ import tempfile
 import time
 import urllib.request
 import warnings
+from pathlib import Path
 
+from ..engine.base import data_dir
 from ..engine.error import InvalidValue, MXNetError
 from ..ndarray import NDArray, functions
 from ..ndarray.invoke import copy_into
+from ..ndarray.numpy_mode import is_np_array, is_np_shape  # noqa: F401
 from .hook import HookHandle  # noqa: F401
 from .parameter import shape_is_known  # noqa: F401
 
@@ -114,6 +117,28 @@ def check_sha1(filename, sha1_hash) -> bool:
         while block := f.read(1 << 20):
             sha1.update(block)
     return sha1.hexdigest() == sha1_hash
+
+
+REPOSITORY = "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/"  # of Apache MXNet
+
+
+def _get_repo_url() -> str:
+    """Where models and data sets can be fetched from: $MXNET_GLUON_REPO, or MXNet's own place."""
+    url = os.environ.get("MXNET_GLUON_REPO") or REPOSITORY
+    return url if url.endswith("/") else url + "/"
+
+
+def _get_repo_file_url(namespace, filename) -> str:
+    """The URL of a file there."""
+    return f"{_get_repo_url()}{namespace}/{filename}"
+
+
+def local_folder(root) -> Path:
+    """A folder as scripts give it: ~ is the home; ~/.mxnet is $MXNET_HOME where that is set."""
+    default = Path("~", ".mxnet")
+    if Path(root).is_relative_to(default):
+        return Path(data_dir()) / Path(root).relative_to(default)
+    return Path(root).expanduser()
 
 
 def replace_file(src, dst) -> None:

@@ -21,7 +21,7 @@ class Native(NamedTuple):
     # estimate on one core; below plan.INLINE_US it runs on the caller
     cost_us: float = 1.0
     openmp: bool = False  # enters OpenMP by itself (oneDNN)
-    can_fail: bool = False  # on what the arrays hold
+    can_fail: bool = False  # on what the arrays hold, or in Python code that it runs
     owner: Any = None  # what `params` points into; released with the plan
 
 
@@ -47,6 +47,8 @@ def native(*names: str, layouts: bool = False):
 def choose(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native | None:
     """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware
     operators."""
+    if op.native is not None:
+        return op.native(ins, outs, attrs)
     plain = not any([t.layout for t in (*ins, *outs)])
     for entry in TABLE.get(op.name, ()):
         found = entry(op, ins, outs, attrs) if plain or entry in ANY_LAYOUT else None

@@ -207,6 +207,8 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
         kernel, flags = ffi.addressof(lib, "plpy_kernel"), 0
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
+        if op.run is not None:  # the user's code: never on the thread of the caller
+            plan.cost_us += INLINE_US
         plan.can_fail = True
     number = callback.keep(owner) if owner is not None else 0
     if found is None:
@@ -315,6 +317,10 @@ def _run_fallback(params, bufs, scalars):
         op, attrs, in_specs, out_specs, mutated = callback.kept(number)
         n, at = len(in_specs), 0
         call = dict(attrs)
+        if op.run is not None:
+            addresses = [int(ffi.cast("uintptr_t", bufs[i])) for i in range(n + len(out_specs))]
+            op.run(list(zip(addresses, in_specs)), list(zip(addresses[n:], out_specs)), **call)
+            return lib.PL_OK
         for p in op.params:
             if p.dynamic:
                 count = len(call[p.name]) if isinstance(call[p.name], tuple) else None

@@ -179,8 +179,20 @@ class Operator:
            `train_aware` ones.
     grad:  (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written
            in operators; every array has .shape and .dtype. Without `grad` gradients are zero.
+    eager: (call, inputs, out, **attrs) -> array(s): what an eager call does instead, for results
+           whose shape is known only from values, or from `out`. call(name, *arrays, out=None,
+           **attrs) applies an operator. `infer` may refuse, with a ShapeError; graphs that hold
+           such an operator run it eagerly.
     again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
+    run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address, Spec),
+           auxiliary inputs are written in place.
+    native: (ins, outs, attrs) -> native.Native: the kernel of a record of one use, which no table
+           names.
+    lowered: (are hidden outputs read?, tier) -> the record that a program runs instead. Its `grad`
+           gets None for outputs that have no gradient.
+    specialise: (attributes as text, subgraphs) -> the record of one use, where user code decides on
+           inputs and outputs.
     """
 
     name: str
@@ -191,6 +203,11 @@ class Operator:
     grad: Callable | None = None
     fill: Callable | None = None
     again: Callable | None = None
+    eager: Callable | None = None
+    run: Callable | None = None
+    native: Callable | None = None
+    lowered: Callable | None = None
+    specialise: Callable | None = None
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Callable | None = None
@@ -250,6 +267,8 @@ class Operator:
 
     def _parse_one(self, p: Param, value):
         if isinstance(p.kind, tuple):
+            if p.name == "dtype" and value is not None and not isinstance(value, str):
+                value = dtype_name(value)
             value = "None" if value is None else str(value)
             if value not in p.kind:
                 near = difflib.get_close_matches(value, p.kind, 1)
@@ -270,6 +289,8 @@ class Operator:
         """Names of the inputs this call uses."""
         if self.variadic:
             n = n_given if n_given is not None else attrs[str(self.variadic_key)]
+            if self.input_names:
+                return tuple(self.input_names(**{**attrs, str(self.variadic_key): n}))
             return tuple(f"arg{i}" for i in range(n))
         return tuple(self.input_names(**attrs)) if self.input_names else self.inputs
 

@@ -43,6 +43,16 @@ def same_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
     return first
 
 
+def float_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
+    """The common dtype, which must be a float. Raises DTypeError."""
+    dtype = same_dtype(op, ins, names)
+    if "float" not in dtype:
+        raise DTypeError(
+            op, f"{names[0]} must be of a float dtype, got {dtype}", fix="x.astype('float32')"
+        )
+    return dtype
+
+
 def must_be(op: str, name: str, t, shape: tuple[int, ...]) -> None:
     """Raises ShapeError unless an input has this shape."""
     if t.shape != tuple(shape):

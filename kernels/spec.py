@@ -16,10 +16,10 @@ ITEM_BYTES = {name: dtype.itemsize for name, dtype in NUMPY_DTYPES.items()}
 
 
 class Spec:
-    """Interned: two arrays of the same shape, dtype, device and layout have the same Spec object.
-    Made by `spec`."""
+    """Interned: two arrays of the same shape, dtype, device, layout and storage type have the same
+    Spec object. Made by `spec`."""
 
-    __slots__ = ("shape", "dtype", "device", "layout", "size", "nbytes", "type")
+    __slots__ = ("shape", "dtype", "device", "layout", "size", "nbytes", "type", "stype")
 
     def __repr__(self):
         return f"{self.dtype}{list(self.shape)}@{self.device}"
@@ -28,13 +28,19 @@ class Spec:
 _interned: dict[tuple, Spec] = {}
 
 
-def spec(shape: tuple[int, ...], dtype: str, device, layout: str = "") -> Spec:
-    """The one Spec of this shape (tuple of ints), dtype name, device (a Context) and layout."""
-    key = (shape, dtype, device, layout) if layout else (shape, dtype, device)
+def spec(
+    shape: tuple[int, ...], dtype: str, device, layout: str = "", stype: str = "default"
+) -> Spec:
+    """The one Spec of this shape (tuple of ints), dtype name, device (a Context) and layout. stype:
+    default, row_sparse or csr; no plan is made for the sparse ones."""
+    key: tuple = (shape, dtype, device, layout) if layout else (shape, dtype, device)
+    if stype != "default":
+        key = (shape, dtype, device, layout, stype)
     found = _interned.get(key)
     if found is None:
         made = Spec()
         made.shape, made.dtype, made.device, made.layout = shape, dtype, device, layout
+        made.stype = stype
         made.size = prod(shape)
         made.nbytes = prod(physical_shape(shape, layout)) * ITEM_BYTES[dtype]
         made.type = Type(shape, dtype, layout)

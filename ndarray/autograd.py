@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import importlib
 
-from ..engine import lib, location
+from ..engine import location
 from ..engine.error import InvalidValue, MXNetError
 from ..symbol.graph import variable
-from .backward import TapeGraph, program_of, reachable, source
-from .ndarray import NDArray, check_nd, make, state
-from .tape import TapeNode, Variable, plan_node
+from .backward import ROWS, TapeGraph, deliver_rows, program_of, reachable, source
+from .ndarray import NDArray, check_nd, state
+from .tape import TapeNode, Variable, plan_node, shadow
 
 # ---- scopes --------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
     found = program_of(
         tape,
         tuple([g is not None for g in head_grads]),
-        tuple([v.req for v in order]),
+        tuple([request(v) for v in order]),
         heads[0]._spec.device,
     )
     if found is None:
@@ -124,11 +124,20 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
         ins = [source(s, tape, heads, head_grads, order) for s in found.sources]
         targets = [order[i].grad for i in found.written]
         at = location.capture() if found.program.can_fail else -1
-        found.program.run(ins, targets, at, tape.numbers)
+        made = found.program.run(ins, targets, at, tape.numbers)
+        for i, parts in found.rows:
+            with pause():
+                deliver_rows(order[i].grad, parts, made, order[i].req == "add")
     for v in order:
         v.fresh = True
     if not retain_graph:
         _free(tape.nodes)
+
+
+def request(v: Variable) -> str:
+    """What backward programs are asked for."""
+    sparse = v.grad is not None and v.grad._spec.stype == "row_sparse"
+    return ROWS if sparse and v.array.stype == "default" else v.req
 
 
 def _lists(heads, head_grads):
@@ -231,10 +240,12 @@ def interpret(
             dys = [sums.get(k) if k in keep else sums.pop(k, None) for k in keys]
             if all(d is None for d in dys):
                 continue
-            dys = [
-                F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d
-                for d, s in zip(dys, outs)
-            ]
+            op = getattr(node.plan, "op", None)
+            if op is None or op.lowered is None:
+                dys = [
+                    F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d
+                    for d, s in zip(dys, outs)
+                ]
             for e, g in zip(node.entries, _node_grads(F, node, dys, create_graph)):
                 add(e, g)
     return [None if w is None else sums.get(key_of(w)) for w in wanted]
@@ -244,7 +255,7 @@ def with_entry(array: NDArray, entry) -> NDArray:
     """The array as it stood on the tape: the same memory with that tape entry."""
     if array._tape is entry:
         return array
-    seen = make(lib.pl_array_view(array._handle, 0), array._spec)
+    seen = shadow(array)
     seen._tape = entry
     return seen
 

@@ -127,10 +127,11 @@ class Translation:
 class _Program:
     """A gradient program and where its inputs are found on a tape of its structure.
 
-    written: which variables its outputs are the gradients of.
+    written: which variables its first outputs are the gradients of. rows: of variables whose
+    gradients are row_sparse, the outputs to add up; see row_parts.
     """
 
-    __slots__ = ("program", "seconds", "sources", "tier", "written")
+    __slots__ = ("program", "rows", "seconds", "sources", "tier", "written")
 
 
 def told(made) -> str:
@@ -200,7 +201,7 @@ def compiled(key: tuple, device, tier: int) -> _Program:
     structure, with_grad, reqs = key
     made = _Program()
     graph = Translation(structure)
-    outputs, made.written = gradients(graph, with_grad, reqs)
+    outputs, made.written, made.rows = gradients(graph, with_grad, reqs)
     outputs, used = replayed(outputs, graph.sources, graph.nodes)
     made.program = lower(
         outputs,
@@ -215,9 +216,43 @@ def compiled(key: tuple, device, tier: int) -> _Program:
     return made
 
 
-def gradients(graph: Translation, with_grad, reqs) -> tuple[list[Value], list[int]]:
-    """(gradients of a structure's variables as reqs ask for them, which variables they belong to).
-    Adds the sources of head gradients and of gradients to add to.
+ROWS = "rows"  # the request of a variable whose gradient is row_sparse
+
+
+def row_parts(gradient: Value | None, at: int) -> tuple[list[Value], list[tuple]]:
+    """A gradient as what adds up to it: (values, for each part the numbers of its values, the first
+    being `at`). A part is (row numbers, rows), or (a dense array,)."""
+    values: list[Value] = []
+    parts: list[tuple] = []
+    terms = [] if gradient is None else [gradient]
+    while terms:
+        v = terms.pop()
+        node = v.node
+        if node.op is not None and node.op.name in ("add_n", "elemwise_add", "broadcast_add"):
+            if all(x.shape == v.shape for x in node.inputs):
+                terms += node.inputs
+                continue
+        found = [v]
+        if node.op is not None and node.op.name == "_take_grad":
+            if node.attrs["axis"] == 0 and node.attrs["mode"] == "clip":
+                found = [node.inputs[1], node.inputs[0]]
+        parts.append(tuple(range(at + len(values), at + len(values) + len(found))))
+        values += found
+    return values, parts
+
+
+def deliver_rows(grad, parts: Sequence[tuple], made: Sequence, add: bool) -> None:
+    """Writes a row_sparse gradient from the outputs of a program."""
+    found = [tuple([made[i] for i in p]) if len(p) > 1 else made[p[0]] for p in parts]
+    grad._add_up(found, add)
+
+
+def gradients(
+    graph: Translation, with_grad, reqs
+) -> tuple[list[Value], list[int], list[tuple[int, list[tuple]]]]:
+    """(gradients of a structure's variables as reqs ask for them, which variables the first of them
+    belong to, the parts of row_sparse ones). Adds the sources of head gradients and of gradients to
+    add to.
 
     The last variables come first: a program computes its outputs in their order, and each
     layer's gradients must be done before those of the layers below, or their results pile up.
@@ -229,8 +264,11 @@ def gradients(graph: Translation, with_grad, reqs) -> tuple[list[Value], list[in
         if has_grad:
             graph.sources[grads_in[-1]] = ("head_grad", i)
     variables = [graph.variables[i] for i in range(len(reqs))]
-    outputs, written = [], []
+    outputs, written, sparse = [], [], []
     for i, (v, g) in enumerate(zip(variables, gradient(graph.heads, grads_in, variables))):
+        if reqs[i] == ROWS:
+            sparse.append((i, g))
+            continue
         if g is None:
             if reqs[i] == "add":
                 continue
@@ -241,7 +279,12 @@ def gradients(graph: Translation, with_grad, reqs) -> tuple[list[Value], list[in
             g = F.broadcast_add(before, g)
         written.append(i)
         outputs.append(g)
-    return outputs[::-1], written[::-1]
+    outputs, rows = outputs[::-1], []
+    for i, g in sparse:
+        values, parts = row_parts(g, len(outputs))
+        outputs += values
+        rows.append((i, parts))
+    return outputs, written[::-1], rows
 
 
 def better(key: tuple) -> tuple:

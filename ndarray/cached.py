@@ -24,6 +24,7 @@ from .backward import told
 from .invoke import run_all
 from .ndarray import NDArray, state
 from .residuals import free, residuals
+from .sparse.graphs import has_sparse, run_nodes
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
 MAX_ENTRIES = 256
@@ -190,6 +191,8 @@ class CachedGraph:
         wanted = () if entries is None else tuple([e is not None for e in entries])
         key = (state.training, wanted, *[a._spec for a in arrays])
         entry = self.entries.get(key)
+        if entry is None and has_sparse(arrays):
+            return run_nodes(self.outputs, dict(zip(self.inputs, arrays)), arrays[0].context)
         if entry is None:
             with resting():
                 entry = self.entry(arrays, wanted)

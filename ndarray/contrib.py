@@ -1,5 +1,167 @@
-"""nd.contrib: operators that MXNet calls contributed."""
+"""nd.contrib: operators that MXNet calls contributed; loops and branches in Python."""
 
+from __future__ import annotations
+
+import importlib
+import math
+
+from ..engine import current_context
+from ..engine.error import InvalidType, InvalidValue, MXNetError
+from . import functions
 from .namespaces import derive
+from .ndarray import NDArray
+
+
+def _symbolic(*values):
+    """sym.contrib where one of the (nested) values is a Symbol: a forward is being traced."""
+    stack = list(values)
+    while stack:
+        v = stack.pop()
+        if isinstance(v, (list, tuple)):
+            stack += v
+        elif hasattr(v, "_compose_operator") and not isinstance(v, NDArray):
+            return importlib.import_module("..symbol.contrib", __package__)
+    return None
+
+
+class _NotArray(InvalidType, AssertionError):
+    """Something that stands where an NDArray must."""
+
+
+def _flatten(value, what: str):
+    """(arrays, form): an array is 0, a list a list."""
+    if isinstance(value, NDArray):
+        return [value], 0
+    if not isinstance(value, (list, tuple)):
+        raise _NotArray(f"{what} must be (nested) list of NDArray, got {type(value).__name__}")
+    pairs = [_flatten(v, what) for v in value]
+    return [a for flat, _ in pairs for a in flat], [form for _, form in pairs]
+
+
+def _regroup(arrays, form):
+    rest = iter(arrays)
+
+    def build(f):
+        return [build(x) for x in f] if isinstance(f, list) else next(rest)
+
+    return build(form)
+
+
+def foreach(body, data, init_states):
+    """Calls body(slice of data, states) -> (outputs, new states) for every slice along axis 0.
+
+    data, init_states: an NDArray or nested lists of them. Returns (outputs stacked along axis 0, the
+    last states). Without slices the outputs are [] and the states those given.
+    """
+    symbolic = _symbolic(data, init_states)
+    if symbolic is not None:
+        return symbolic.foreach(body, data, init_states)
+    flat, form = _flatten(data, "data")
+    _flatten(init_states, "init_states")
+    if not flat:
+        raise InvalidValue("foreach: data must hold at least one array")
+    states, rows, out_form = init_states, [], []
+    for i in range(flat[0].shape[0]):
+        outs, states = body(_regroup([d[i] for d in flat], form), states)
+        row, out_form = _flatten(outs, "an output of body")
+        rows.append(row)
+    return _regroup([functions.stack(*column) for column in zip(*rows)], out_form), states
+
+
+def while_loop(cond, func, loop_vars, max_iterations=None):
+    """Calls func(*loop_vars) -> (outputs, new loop_vars) while cond(*loop_vars) is true, at most
+    max_iterations times.
+
+    Returns (outputs stacked along axis 0, the last loop_vars). Axis 0 has max_iterations rows, those
+    that were not computed are zeros; without any iteration the outputs are [].
+    """
+    symbolic = _symbolic(loop_vars)
+    if symbolic is not None:
+        return symbolic.while_loop(cond, func, loop_vars, max_iterations)
+    if max_iterations is None:
+        raise InvalidValue("max_iterations should be specified")
+    limit = _scalar(max_iterations, int, "max_iteration")
+    if len(loop_vars) == 0:
+        raise InvalidValue("loop_vars should contain at least one element")
+    alone = isinstance(loop_vars, NDArray)
+    values = [loop_vars] if alone else loop_vars
+    rows, out_form = [], []
+    while len(rows) < limit and _scalar(cond(*values), bool, "Return value of cond"):
+        outs, after = func(*values)
+        after = (
+            [] if after is None else list(after) if isinstance(after, (list, tuple)) else [after]
+        )
+        if len(after) != len(values):
+            raise InvalidValue("The length of loop_vars should be consistent during the loop")
+        values = after
+        row, out_form = _flatten([] if outs is None else outs, "an output of func")
+        rows.append(row)
+        if len(row) != len(rows[0]):
+            raise InvalidValue("Number of elements in step_output should be the same in each step")
+    stacked = [_padded(column, limit, k) for k, column in enumerate(zip(*rows), 1)]
+    return _regroup(stacked, out_form), values[0] if alone else values
+
+
+def _padded(column, limit: int, k: int) -> NDArray:
+    """Equal arrays stacked, with zeros up to `limit` rows."""
+    shapes = [a.shape for a in column]
+    if any(s != shapes[0] for s in shapes):
+        raise InvalidValue(f"Shapes of {k}-th elements in step_outputs are inconsistent: {shapes}")
+    made = functions.stack(*column)
+    if len(column) == limit:
+        return made
+    shape = (limit - len(column), *shapes[0])
+    rest = functions.zeros(shape, ctx=made.context, dtype=made.dtype)
+    return functions.concat(made, rest, dim=0)
+
+
+def cond(pred, then_func, else_func):
+    """then_func() if the one number in pred is true, else else_func()."""
+    symbolic = _symbolic(pred)
+    if symbolic is not None:
+        return symbolic.cond(pred, then_func, else_func)
+    return then_func() if _scalar(pred, bool, "pred") else else_func()
+
+
+def _scalar(value, kind: type, name: str):
+    try:
+        return kind(value.asscalar() if hasattr(value, "asscalar") else value)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, MXNetError) and not isinstance(error, (InvalidType, InvalidValue)):
+            raise
+        raise InvalidValue(f"Cannot convert {name} to python {kind.__name__}") from error
+
+
+def isinf(data):
+    """1 where an element is infinite, else 0."""
+    return data.abs() == math.inf
+
+
+def isnan(data):
+    """1 where an element is not a number, else 0."""
+    return data != data
+
+
+def isfinite(data):
+    """1 where an element is a finite number, else 0."""
+    return functions.logical_not(isinf(data) + isnan(data))
+
+
+def rand_zipfian(true_classes, num_sampled, range_max, ctx=None):
+    """(classes, expected counts of true_classes, expected counts of the classes) of num_sampled
+    draws from the log-uniform distribution over [0, range_max): int64, float64, float64."""
+    from .random import uniform
+
+    ctx = ctx or current_context()
+    log_range = math.log(range_max + 1)
+    rand = uniform(0, log_range, shape=(num_sampled,), dtype="float64", ctx=ctx)
+    classes = (rand.exp() - 1).astype("int64") % range_max
+
+    def expected(of):
+        of = of.as_in_context(ctx).astype("float64")
+        return ((of + 2.0) / (of + 1.0)).log() / log_range * num_sampled
+
+    return classes, expected(true_classes), expected(classes)
+
 
 __getattr__, __dir__ = derive(__name__, "_contrib_")

@@ -4,6 +4,7 @@ kin."""
 from __future__ import annotations
 
 import builtins
+import importlib
 
 import numpy as np
 
@@ -37,6 +38,10 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
 
     dtype: default float32; the source's own when it is an NDArray.
     """
+    if hasattr(source_array, "_call_operator") or type(source_array).__module__.startswith(
+        "scipy.sparse"
+    ):
+        return _sparse("array", source_array, ctx, dtype)
     if isinstance(source_array, NDArray):
         name = dtype_name(dtype) if dtype is not None else source_array._spec.dtype
         return from_memory(source_array.asnumpy(), ctx or source_array.context, name)
@@ -57,6 +62,11 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
     if values.dtype.kind not in "biufV":
         raise InvalidType(f"array: the source must hold numbers, got NumPy dtype {values.dtype}")
     return from_memory(values, ctx, dtype_name(dtype) if dtype is not None else "float32")
+
+
+def _sparse(function: str, *args):
+    """A creation function of nd.sparse, which stands above this module."""
+    return getattr(importlib.import_module(".sparse", __package__), function)(*args)
 
 
 def _shape(shape) -> tuple[int, ...]:
@@ -85,13 +95,17 @@ def _device(ctx) -> Context:
     return ctx
 
 
-def empty(shape, ctx=None, dtype=None) -> NDArray:
-    """Uninitialised memory."""
+def empty(shape, ctx=None, dtype=None, stype=None) -> NDArray:
+    """Uninitialised memory; of a sparse storage type, nothing is stored."""
+    if stype not in (None, "default"):
+        return _sparse("empty", stype, shape, ctx, dtype)
     return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), _device(ctx)))
 
 
-def zeros(shape, ctx=None, dtype=None, out=None, stype=None, **_) -> NDArray:
-    """Zeros of a shape."""
+def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **_) -> NDArray:
+    """Zeros of a shape. stype: storage type, default dense."""
+    if stype not in (None, "default"):
+        return _sparse("zeros", stype, shape, ctx, dtype)
     return invoke(
         lookup("_zeros"),
         (),

@@ -12,7 +12,8 @@ from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
 from .creation import *  # noqa: F403
-from .invoke import _device_of, _remember, invoke, run
+from .custom import Custom  # noqa: F401
+from .invoke import _device_of, _remember, invoke, makes_sparse, run
 from .ndarray import state
 
 NAN = float("nan")
@@ -23,13 +24,13 @@ def operator_function(op: Operator, name: str):
     inputs' specs."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and p.kind.startswith("floats") for p in op.params)
-    train_aware, variadic = op.train_aware, op.variadic
+    train_aware, variadic, eager = op.train_aware, op.variadic, op.eager is not None
     plans: dict = {}
 
     def call(inputs, static, dynamic, out, name, kwargs):
         while inputs and inputs[-1] is None and not variadic:
             inputs = inputs[:-1]
-        if not inputs or kwargs:
+        if not inputs or kwargs or eager:
             return slow(inputs, static, dynamic, out, kwargs)
         try:
             lengths = (
@@ -44,12 +45,16 @@ def operator_function(op: Operator, name: str):
             return slow(inputs, static, dynamic, out, kwargs)
         if plan is None:
             plan = first(key, inputs, static, dynamic)
+            if plan is None:  # a sparse array
+                return slow(inputs, static, dynamic, out, kwargs)
         return run(plan, inputs, numbers(dynamic, lists) if dynamic else (), out)
 
     def first(key, inputs, static, dynamic):
         full = op.parse(attributes(inputs, static, dynamic, {}))
         if train_aware:
             full["train"] = state.training
+        if makes_sparse(full) or any([hasattr(a, "_call_operator") for a in inputs]):
+            return None
         plan = make_plan(op, full, [a._spec for a in inputs], _device_of(op, inputs, None))
         _remember(plans, key, plan)
         return plan
@@ -69,6 +74,11 @@ def operator_function(op: Operator, name: str):
         return {k: list_to_tuple(v) for k, v in attrs.items() if v is not REQUIRED}
 
     return make_function(op, name, call, __name__)
+
+
+def apply(op: Operator, inputs, attrs):
+    """An operator that has no name here: what a record's `grad` calls of a record of its own."""
+    return invoke(op, inputs, attrs)
 
 
 def numbers(dynamic, lists: bool) -> list[float]:

@@ -3,6 +3,7 @@ tape."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,6 +18,7 @@ from .ndarray import NDArray, check_nd, state
 from .tape import record, spent
 
 MAX_KEYS = 8192
+SPARSE = ("csr", "row_sparse")
 
 
 def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None):
@@ -26,18 +28,37 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
     out: array(s) to write the visible outputs into. ctx: device of operators without inputs.
     Raises OperatorError and its kin at once when shapes, dtypes or attributes are wrong.
     """
-    # a Symbol: a forward that calls nd functions is being traced
     for a in inputs:
-        if a.__class__ is not NDArray and hasattr(a, "_compose_operator"):
-            return a._compose_operator(op, inputs, attrs)
+        if a.__class__ is not NDArray:
+            # a Symbol: a forward that calls nd functions is being traced
+            if hasattr(a, "_compose_operator"):
+                return a._compose_operator(op, inputs, attrs)
+            if hasattr(a, "_call_operator"):  # a sparse array
+                return a._call_operator(op, inputs, attrs, out)
     if op.variadic_key and op.variadic_key not in attrs:
         attrs = {**attrs, op.variadic_key: len(inputs)}
     full = op.parse(attrs)
+    if op.eager:
+        _device_of(op, inputs, ctx)
+        return op.eager(_call, inputs, out, **full)
+    if makes_sparse(full):
+        # it stands above this module
+        storage = importlib.import_module(".sparse.storage", __package__)
+        return storage.call(op, inputs, attrs, out)
     if op.train_aware:
         full["train"] = state.training
     device = _device_of(op, inputs, ctx)
     plan = make_plan(op, full, [a._spec for a in inputs], device)
     return run(plan, inputs, scalars_of(op, full), out)
+
+
+def _call(name: str, *inputs: NDArray, out=None, **attrs):
+    return invoke(lookup(name), inputs, attrs, out)
+
+
+def makes_sparse(attrs: dict) -> bool:
+    """Do these attributes ask for a result that is not dense?"""
+    return attrs.get("stype") in SPARSE or attrs.get("forward_stype") in SPARSE
 
 
 def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
@@ -71,6 +92,11 @@ def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), ou
         made = launch(plan, inputs, scalars, ())
         return made[0] if plan.n_visible == 1 else made[: plan.n_visible]
     targets = _targets(plan, out)
+    if any([t._spec.stype != "default" for t in targets]):
+        results = run(plan, inputs, scalars)
+        for r, t in zip(results if isinstance(results, list) else [results], targets):
+            copy_into(r, t)
+        return out
     if _overlap(plan, inputs, targets):
         results = run(plan, inputs, scalars)
         for r, t in zip(results if isinstance(results, list) else [results], targets):
@@ -171,6 +197,10 @@ def binary_method(both: str, right: str):
         return out
 
     def first(self, other):
+        if hasattr(other, "_call_operator"):
+            return other._call_operator(op, (self, other), {})
+        if hasattr(self, "_call_operator"):
+            return self._call_operator(op, (self, other), {})
         device = _device_of(op, (self, other), None)
         plan = make_plan(op, op.parse({}), (self._spec, other._spec), device)
         if not plan.can_fail:
@@ -179,6 +209,8 @@ def binary_method(both: str, right: str):
 
     def first_scalar(self, other):
         value = as_number(other)
+        if hasattr(self, "_call_operator"):
+            return self._call_operator(scalar_op, (self,), {"scalar": value})
         plan = make_plan(
             scalar_op, scalar_op.parse({"scalar": value}), (self._spec,), self._spec.device
         )
@@ -232,7 +264,12 @@ def not_a_number(self, other, op):
 
 
 def copy_into(source: NDArray, target: NDArray) -> None:
-    """Writes source into target: same shape, any device; the dtype is converted."""
+    """Writes source into target: same shape, any device and storage type; the dtype is
+    converted."""
+    if source._spec.stype != "default" or target._spec.stype != "default":
+        sparse = target if target._spec.stype != "default" else source
+        sparse._copy_between(source, target)
+        return
     if source._spec.dtype == target._spec.dtype:
         run(
             make_plan(_COPY, _COPY.parse({}), [source._spec], target._spec.device),

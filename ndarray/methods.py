@@ -82,9 +82,12 @@ def asscalar(self):
 
 @method
 def attach_grad(self, grad_req: str = "write", stype=None) -> None:
-    """Makes this array a variable: backward stores (or adds) its gradient in `.grad`. Detaches it
-    from the tape."""
-    autograd.mark_variables([self], [functions.zeros_like(self.detach())], grad_req)
+    """Makes this array a variable: backward stores (or adds) its gradient in `.grad`, of storage
+    type stype (default: the array's own). Detaches it from the tape."""
+    zeros = functions.zeros_like(self.detach())
+    if stype not in (None, zeros.stype):
+        zeros = functions.zeros(self.shape, self.context, self._spec.dtype, stype=stype)
+    autograd.mark_variables([self], [zeros], grad_req)
 
 
 def _grad(self):
@@ -125,9 +128,11 @@ def copyto(self, other):
         target = other
         if target.shape != self.shape:
             raise InvalidValue(f"copyto: shapes must be equal, got {self.shape} and {target.shape}")
-        if lib.pl_array_shares(target._handle, self._handle) and lib.pl_array_data(
-            target._handle
-        ) == lib.pl_array_data(self._handle):
+        if (
+            target._spec.stype == "default"
+            and lib.pl_array_shares(target._handle, self._handle)
+            and lib.pl_array_data(target._handle) == lib.pl_array_data(self._handle)
+        ):
             return target
     else:
         raise InvalidType(
@@ -282,10 +287,8 @@ def split_v2(self, indices_or_sections, axis=0, squeeze_axis=False):
 
 @method
 def tostype(self, stype: str) -> NDArray:
-    """The array itself for 'default'. Raises MXNetError for sparse storage types."""
-    if stype == "default":
-        return self
-    raise MXNetError(f"tostype: stype must be 'default' here, got {stype!r}: arrays are dense")
+    """A copy in another storage type: row_sparse or csr (the array itself for 'default')."""
+    return self if stype == "default" else functions.cast_storage(self, stype=stype)
 
 
 @method

@@ -3,14 +3,16 @@
 A file is: magic, 0, number of arrays, the arrays, number of names (0 or as many), the names;
 little-endian. An array of version 2 (3: 0-d arrays) is: magic, storage type, shape, device, dtype,
 values. Version 1 has no storage type; version 0 has 32-bit dimensions and its number of dimensions
-where the others have a magic.
+where the others have a magic. A sparse array has the shape of its values before its own, and for
+each index array dtype and shape before the values and the indices after them (csr: indptr, then
+columns).
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import struct
-import warnings
 from math import prod
 from typing import NamedTuple
 
@@ -25,6 +27,7 @@ from .ndarray import NDArray, from_memory
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 DENSE, ROW_SPARSE, CSR = 0, 1, 2
+STYPES = ("default", "row_sparse", "csr")
 MAX_DIMS = 64
 MAX_ITEMS = 1 << 40  # above any real file: such a count means that this is none
 
@@ -34,11 +37,12 @@ class FileError(MXNetError, ValueError):
 
 
 class Record(NamedTuple):
-    """One array of a file: dense values (a view of the file's bytes) and whether they were stored
-    sparse."""
+    """One array of a file: values (a view of the file's bytes) and, where it is sparse, its shape
+    and indices: of rows, or indptr and columns."""
 
     values: np.ndarray
-    sparse: bool
+    shape: tuple[int, ...] = ()
+    indices: tuple[np.ndarray, ...] = ()
 
 
 # ---- writing -------------------------------------------------------------------------------------
@@ -115,11 +119,28 @@ def _chunks(data) -> list:
 def _record(array: NDArray) -> list:
     s = array._spec
     n = len(s.shape)
+    if s.stype != "default":
+        return _sparse_record(array)
     device_id = s.device.device_id if s.device.device_type == "cpu" else 0
     head = struct.pack(
         f"<Iii{n}qiii", V2 if n else V3, DENSE, n, *s.shape, 1, device_id, DTYPES.index(s.dtype)
     )
     return [head, array.asnumpy().tobytes()]
+
+
+def _sparse_record(array: NDArray) -> list:
+    s = array._spec
+    parts = [p.asnumpy() for p in array._parts]
+    stored, device_id = parts[0].shape, s.device.device_id if s.device.device_type == "cpu" else 0
+    head = struct.pack("<Iii", V2, STYPES.index(s.stype), len(stored))
+    for shape in (stored, s.shape):
+        head += struct.pack(f"<{len(shape)}q", *shape)
+        if shape is stored:
+            head += struct.pack("<i", len(s.shape))
+    head += struct.pack("<iii", 1, device_id, DTYPES.index(s.dtype))
+    for places in parts[1:]:
+        head += struct.pack("<iiq", DTYPES.index("int64"), 1, len(places))
+    return [head, *(p.tobytes() for p in parts)]
 
 
 # ---- reading -------------------------------------------------------------------------------------
@@ -128,7 +149,7 @@ def _record(array: NDArray) -> list:
 def load(fname):
     """The arrays of a file: a list, or a dict if they have names.
 
-    Every version of MXNet's format is read, sparse arrays as dense ones with a warning. Raises
+    Every version of MXNet's format is read. Raises
     FileError where the file is foreign, truncated or damaged, MXNetError where it cannot be read;
     nothing is loaded then.
     """
@@ -155,10 +176,19 @@ def load_frombuffer(buf):
 
 def _load(content: bytes, what: str):
     records, names = _Reader(content, what).read_list()
-    if any(r.sparse for r in records):
-        warnings.warn(f"{what} holds sparse arrays; they are loaded as dense ones", stacklevel=3)
-    arrays = [from_memory(r.values, cpu(0)) for r in records]
+    arrays = [_array(r) for r in records]
     return dict(zip(names, arrays)) if names else arrays
+
+
+def _array(record: Record) -> NDArray:
+    values = from_memory(record.values, cpu(0))
+    if not record.indices:
+        return values
+    # they stand above this module
+    arrays = importlib.import_module(".sparse.sparse_array", __package__)
+    places = [from_memory(i, cpu(0)) for i in record.indices]
+    make = arrays.row_sparse if len(places) == 1 else arrays.csr
+    return make(record.shape, values, *places)
 
 
 class _Reader:
@@ -215,18 +245,18 @@ class _Reader:
         if magic in (V2, V3):
             (stype,) = self.numbers("i", f"the storage type of {which}")
             if stype in (ROW_SPARSE, CSR):
-                return Record(self.sparse(which, stype), True)
+                return self.sparse(which, stype)
             if stype != DENSE:
                 self.fail(f"{which} has the unknown storage type {stype}")
             shape = self.shape(which)
-            return Record(self.dense(which, shape, empty=magic == V2 and not shape), False)
+            return Record(self.dense(which, shape, empty=magic == V2 and not shape))
         if magic == V1:
             shape = self.shape(which)
         else:
             if magic > MAX_DIMS:
                 self.fail(f"{which} starts with the unknown number {magic:#x}")
             shape = self.numbers(f"{magic}I", f"the shape of {which}")
-        return Record(self.dense(which, shape, empty=not shape), False)
+        return Record(self.dense(which, shape, empty=not shape))
 
     def shape(self, which: str) -> tuple[int, ...]:
         (n,) = self.numbers("i", f"the shape of {which}")
@@ -258,7 +288,7 @@ class _Reader:
         self.numbers("ii", f"the device of {which}")
         return self.values(which, shape, self.dtype(which))
 
-    def sparse(self, which: str, stype: int) -> np.ndarray:
+    def sparse(self, which: str, stype: int) -> Record:
         stored, shape = self.shape(which), self.shape(which)
         self.numbers("ii", f"the device of {which}")
         dtype = self.dtype(which)
@@ -268,16 +298,28 @@ class _Reader:
             indices.append((index_dtype, self.shape(which)))
         values = self.values(which, stored, dtype)
         places = [self.values(which, s, d).astype(np.int64) for d, s in indices]
-        dense = np.zeros(shape, values.dtype)
-        try:
-            if stype == ROW_SPARSE:
-                dense[places[0]] = values
-            else:
-                starts, columns = places
-                dense[np.repeat(np.arange(shape[0]), np.diff(starts)), columns] = values
-        except (IndexError, ValueError):
+        if not self.fits(stype, shape, values.shape, places):
             self.fail(f"the indices of {which} do not fit its shape {shape}")
-        return dense
+        return Record(values, shape, tuple(places))
+
+    @staticmethod
+    def fits(stype: int, shape, stored, places) -> bool:
+        """Are the index arrays those of a sparse array of this shape?"""
+        if any(p.ndim != 1 for p in places) or stored[:1] != places[-1].shape or not shape:
+            return False
+        limit = shape[0] if stype == ROW_SPARSE else shape[-1]
+        inside = not places[-1].size or 0 <= places[-1].min() <= places[-1].max() < limit
+        if stype == ROW_SPARSE:
+            return inside and stored[1:] == shape[1:]
+        starts = places[0]
+        whole = len(shape) == 2 and len(starts) == shape[0] + 1 and len(stored) == 1
+        return bool(
+            whole
+            and inside
+            and starts[0] == 0
+            and starts[-1] == len(places[1])
+            and (np.diff(starts) >= 0).all()
+        )
 
 
 # ---- pickling and copying ------------------------------------------------------------------------

@@ -89,6 +89,8 @@ def record(
 def shadow(array: NDArray) -> NDArray:
     """The same memory under a handle of its own, not on the tape: no reference cycle through the
     tape."""
+    if array._spec.stype != "default":
+        return array.detach()
     return make(lib.pl_array_view(array._handle, 0), array._spec)
 
 
@@ -104,7 +106,9 @@ def unread_and_saved(plan: Plan) -> tuple[tuple, tuple[int, ...]]:
     from ..symbol.graph import Builder, topological
 
     ys = [Value(node, i) for i in range(len(node.types))]
-    dys = [variable(f"dy{i}", y.type) for i, y in enumerate(ys)]
+    dys: list = [variable(f"dy{i}", y.type) for i, y in enumerate(ys)]
+    if plan.op.lowered is not None:
+        dys[plan.n_visible :] = [None] * (len(dys) - plan.n_visible)
     grads = plan.op.grad(
         Builder(bool(plan.attrs.get("train"))), dys, list(node.inputs), ys, **node.attrs
     )
@@ -112,6 +116,8 @@ def unread_and_saved(plan: Plan) -> tuple[tuple, tuple[int, ...]]:
     # what `node` itself reads does not count: its results are kept
     read = {v for n in topological(grads) if n is not node for v in n.inputs} | set(grads)
     unread = tuple(i for i, x in enumerate(xs) if x not in read)
+    if plan.op.lowered is not None:  # a gradient's gradient may read all of them
+        unread = ()
     return nothing if len(unread) == len(xs) else unread, tuple(v.index for v in ys if v in read)
 
 

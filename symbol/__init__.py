@@ -10,7 +10,6 @@ from ..engine.error import MissingName
 
 # a namespace of operators: what their names start with in the registry
 NAMESPACES = {
-    "contrib": "_contrib_",
     "linalg": "_linalg_",
     "sparse": "_sparse_",
     "image": "_image_",
@@ -50,7 +49,17 @@ def __getattr__(name: str):
         raise AttributeError(name)
     if name in NAMESPACES:
         value = _Namespace(name, NAMESPACES[name])
-    elif name in ("random", "symbol", "functions", "executor", "name", "attribute", "viz", "json"):
+    elif name in (
+        "random",
+        "contrib",
+        "symbol",
+        "functions",
+        "executor",
+        "name",
+        "attribute",
+        "viz",
+        "json",
+    ):
         return importlib.import_module(f".{name}", __package__)
     else:
         value = getattr(importlib.import_module(".functions", __package__), name)

@@ -11,7 +11,7 @@ from ..engine.error import OperatorError
 from ..kernels.record import DTYPES, Operator, Type, dtype_name
 from . import attribute
 from . import name as naming
-from .graph import Node, Value, caller_line, rewrite, values_of
+from .graph import Node, Value, caller_line, rewrite, topological, values_of
 from .inference import declared, fill_node, infer_node, is_known, merge_shapes, source_shape
 
 # how variables made for missing inputs start
@@ -59,7 +59,7 @@ def as_text(kind, value, parsed) -> str:
     """A parameter's value as MXNet writes it into JSON."""
     if isinstance(value, str) or parsed is None:
         return str(value)
-    if kind in ("dtype", "dtype?"):
+    if kind in ("dtype", "dtype?") or isinstance(kind, tuple):
         return str(parsed)
     if kind in ("shape", "shape?", "floats", "floats?"):
         return str(value) if type(value) is int else str(parsed)
@@ -134,38 +134,66 @@ def variable_attrs(op: Operator, extra: dict[str, str], input_name: str) -> dict
             attrs["__init__"] = INITIAL[input_name]
         elif (op.name, input_name) == ("LeakyReLU", "gamma"):
             attrs["__init__"] = '["Constant", {"value": 0.25}]'
+        elif (op.name, input_name) == ("UpSampling", "weight"):
+            attrs["__init__"] = '["bilinear", {}]'
     return attrs
 
 
 def _type(node: Node) -> None:
-    """Gives a node its output types, and untyped variables below it theirs. Raises
-    OperatorError."""
+    """Gives a node its output types, and untyped variables below it theirs. Raises OperatorError.
+
+    What depends on a source of partly unknown shape, such as _zeros(shape=(0, 3)), stays untyped
+    until an operator tells its shape from its other inputs.
+    """
     if source_shape(node) is not None:
         return
     ins = [None if v.node.types is None else v.type for v in node.inputs]
     if None in ins:
         filled = fill_node(node, ins)
+        if any(t is None and _waits(v.node) for v, t in zip(node.inputs, filled)):
+            return
         for v, before, t in zip(node.inputs, ins, filled):
-            if before is None:
-                _complete(v.node, t, node)
+            if before is None and v.node.types is None:
+                _complete(v, t, node)
         ins = [v.type for v in node.inputs]
     node.types = infer_node(node, ins)
 
 
-def _complete(node: Node, t: Type | None, user: Node) -> None:
-    """Gives the type that its first user infers to a variable, or to a source of partly unknown
-    shape."""
+def _waits(node: Node) -> bool:
+    """Does its type depend on a source of partly unknown shape?"""
+    return node.op is not None and node.types is None
+
+
+def check_typed(outputs: Sequence[Value]) -> None:
+    """Raises OperatorError where a source of partly unknown shape has stayed so."""
+    for node in topological(outputs):
+        for v in node.inputs if node.types is None else ():
+            if source_shape(v.node) is not None and v.node.types is None:
+                raise _unknown(v.node, source_shape(v.node), node)
+
+
+def _unknown(node: Node, shape, user: Node) -> OperatorError:
+    return OperatorError(
+        user.op.name,
+        f"the shape of {node.name!r} is {shape or 'unknown'} and cannot be inferred",
+        fix="give it a complete shape",
+        at=f'{user.source}, node "{user.name}"',
+    )
+
+
+def _complete(v: Value, t: Type | None, user: Node) -> None:
+    """Gives the type that its first user infers to a variable, to a source of partly unknown shape,
+    or to what depends on one."""
+    node = v.node
+    if node.op is not None and source_shape(node) is None:
+        _settle(v, t, user)
+        return
     if node.op is None:
         shape, dtype = declared(node)
     else:
         shape, dtype = source_shape(node), node.attrs.get("dtype")
     if t is None:
-        raise OperatorError(
-            user.op.name,
-            f"the shape of {node.name!r} is {shape or 'unknown'} and cannot be inferred",
-            fix="give it a complete shape",
-            at=f'{user.source}, node "{user.name}"',
-        )
+        raise _unknown(node, shape, user)
     try:
         shape = merge_shapes(shape, tuple(t.shape))
     except ValueError as error:
@@ -177,6 +205,30 @@ def _complete(node: Node, t: Type | None, user: Node) -> None:
     if node.op is not None:
         node.attrs = dict(node.attrs, shape=shape)
     node.types = (Type(shape, dtype or t.dtype),)
+
+
+def _settle(value: Value, wanted: Type, user: Node) -> None:
+    """Finds the size that unknown dimensions below a value must have for it to get a shape, by
+    trying the sizes in that shape, and types everything below."""
+    untyped = [n for n in topological([value]) if n.types is None]
+    sources = [n for n in untyped if source_shape(n) is not None]
+    before = [(n, n.attrs) for n in untyped]
+    for size in dict.fromkeys(wanted.shape):
+        try:
+            for n in sources:
+                shape = tuple(size if d == 0 else d for d in source_shape(n))
+                n.attrs = dict(n.attrs, shape=shape)
+                n.types = (Type(shape, n.attrs.get("dtype") or wanted.dtype),)
+            for n in untyped:
+                if n.op is not None and n.types is None:
+                    _type(n)
+            if value.type.shape == wanted.shape:
+                return
+        except OperatorError:
+            pass  # not this size
+        for n, attrs in before:
+            n.types, n.attrs = None, attrs
+    raise _unknown(sources[0], source_shape(sources[0]), user)
 
 
 def dtype_flag(dtype) -> str:

@@ -10,44 +10,31 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..engine import current_context, lib, location
+from ..engine import Context, current_context, lib, location
 from ..engine.collector import resting
 from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
-from ..kernels.plan import make_plan, mutated_inputs, scalars_of
+from ..kernels.plan import mutated_inputs
 from ..kernels.record import Type
 from ..kernels.spec import NUMPY_DTYPES, spec
 from ..ndarray.autograd import pause
 from ..ndarray.creation import array, zeros
-from ..ndarray.invoke import copy_into, run_all
+from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
+from ..ndarray.sparse.graphs import has_sparse, infer_storage
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
+from .monitored import run_backward, run_forward
+from .names import output_name, output_names
 from .passes import before_gradient
 from .passes.gradient import FLOATING, gradient
 from .passes.recompute import replayed
+from .placement import Placement
 from .program import Program, lower
+from .storage import StorageRun, declared, gradient_stypes, keep
 from .tiers import submit
 
 REQUESTS = ("null", "write", "add")
-
-
-def output_names(outputs: Sequence[Value]) -> list[str]:
-    """Names as list_outputs gives them."""
-    return [output_name(v) for v in outputs]
-
-
-def output_name(v: Value) -> str:
-    """The name of an output: fc_output, split_output0, bn_mean; a variable's own name."""
-    node = v.node
-    if node.op is None:
-        return node.name
-    names = node.op.output_names
-    if v.index < len(names):
-        return f"{node.name}_{names[v.index]}"
-    return f"{node.name}_output" + (
-        str(v.index) if node.n_outputs > 1 and node.n_visible > 1 else ""
-    )
 
 
 def variables_of(outputs: Sequence[Value]) -> tuple[list[Node], list[Node]]:
@@ -76,6 +63,8 @@ class _Graph:
         self.values = executor._typed(train)
         self.given = executor._inputs(self.values)
         self.requests, self.device, self.tier = executor._requests, executor._ctx, tier
+        self.placement = executor._placed(self.values)
+        self.lower = lower if self.placement is None else self.placement.lower
         self.wanted = [i for i, r in enumerate(self.requests) if r != "null"] if records else []
         self.kept: list[Value] = []
         if self.wanted:
@@ -83,7 +72,7 @@ class _Graph:
                 self.values = before_gradient(self.values)
             needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
             self.kept = [v for v in needed if v not in self.values]
-        self.forward = lower(
+        self.forward = self.lower(
             [*self.values, *self.kept],
             self.given,
             self.device,
@@ -113,7 +102,7 @@ class _Serving:
 
     def __init__(self, executor: Executor, train: bool, records: bool):
         self._executor, self._arguments = weakref.ref(executor), (train, records)
-        self._hits, self._due = 0, 2
+        self._hits, self._due = 0, 0 if executor._placed(executor._values) else 2
         self._versions = executor._versions()
         with resting():
             self.graph = _Graph(executor, train, records, 0)
@@ -184,7 +173,7 @@ class _Backward:
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
         outputs, used = replayed(outputs, known, set(topological(forward.values)))
         self.inputs = list(used)
-        self.program = lower(
+        self.program = forward.lower(
             outputs,
             list(used.values()),
             forward.device,
@@ -229,14 +218,26 @@ class Executor:
         self._monitored: dict[bool, _Graph] = {}  # what a monitor sees: never optimized
         self._train = False
         self._ran = False
-        self._result = [empty_like_spec(spec(v.shape, v.dtype, ctx)) for v in self._typed(False)]
+        typed = self._typed(False)
+        placement = self._placed(typed)
+        arrays = self.arg_arrays + self.aux_arrays
+        stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
+        sparse = has_sparse(self.grad_arrays or ()) or any(s != "default" for s in stored.values())
+        self._storage = StorageRun(self._values, self._nodes, ctx) if sparse else None
+        devices = [placement.of(v.node) if placement else ctx for v in typed]
+        self._result = [
+            empty_like_spec(spec(v.shape, v.dtype, device))
+            if stored[plain] == "default"
+            else zeros(v.shape, device, v.dtype, stype=stored[plain])
+            for plain, v, device in zip(self._values, typed, devices)
+        ]
 
     # ---- what it holds ---------------------------------------------------------------------------
 
     @property
     def outputs(self) -> list[NDArray]:
         """The output arrays: the same memory after every forward, under new handles."""
-        return [_view(a, a._spec) for a in self._result]
+        return [a.detach() for a in self._result]
 
     @property
     def arg_dict(self) -> dict[str, NDArray]:
@@ -274,6 +275,10 @@ class Executor:
             self._values, {n: a._spec.type for n, a in zip(self._nodes, arrays)}, train
         )
 
+    def _placed(self, values: Sequence[Value]) -> Placement | None:
+        """Where the nodes of a form of the graph run, unless all run on one device."""
+        return placed(values, self._ctx, self._group2ctx)
+
     def _inputs(self, values: list[Value]) -> list[Value]:
         """The variables of a typed form of the graph, in the order of arguments and auxiliary
         states."""
@@ -293,7 +298,9 @@ class Executor:
             self._set_arguments(kwargs)
         self._train, self._last, self._ran = bool(is_train), None, True
         arrays = self.arg_arrays + self.aux_arrays
-        if self._monitor is not None:
+        if self._storage is not None:
+            self._run_storage(self._train)
+        elif self._monitor is not None:
             self._run_monitored(arrays)
         elif is_train and any(r != "null" for r in self._requests):
             self._run_training(arrays)
@@ -301,6 +308,25 @@ class Executor:
             program = self._graph(False).forward
             program.run(arrays, self._result, location.capture() if program.can_fail else -1)
         return self.outputs
+
+    def _run_storage(self, train: bool):
+        arrays, told = self.arg_arrays + self.aux_arrays, None
+        if self._monitor is not None:
+
+            def told(node, inputs, outputs):
+                if self._monitor_all:
+                    self._tell_inputs(node, inputs)
+                for i, a in enumerate(outputs):
+                    self._monitor(output_name(Value(node, i)), a)
+
+        grads = self.grad_arrays or [None] * len(self.arg_arrays)
+        keep(self._storage.forward(arrays, grads, self._requests, train, told), self._result)
+        self._last = train or None
+
+    def _tell_inputs(self, node: Node, inputs: Sequence[NDArray]):
+        names = node.op.names_in(node.attrs, len(inputs))
+        for name, v, a in zip(names, node.inputs, inputs):
+            self._monitor(v.node.name if v.node.op is None else f"{node.name}_{name}", a)
 
     def _set_arguments(self, values: dict):
         arguments = self.arg_dict
@@ -353,6 +379,11 @@ class Executor:
         grads = self._head_grads(out_grads)
         if all(r == "null" for r in self._requests):
             return
+        if self._storage is not None:
+            if self._last is None:
+                self._run_storage(True)
+            self._storage.backward(grads)
+            return
         if self._last is None:  # the last forward was a prediction
             self._run_training(self.arg_arrays + self.aux_arrays)
         graph, known = self._last
@@ -367,6 +398,8 @@ class Executor:
             [self.grad_arrays[i] for i in back.written],
             location.capture() if back.program.can_fail else -1,
         )
+        if self._monitor is not None and graph in self._monitored.values():
+            run_backward(graph.values, known, grads, graph.lower, self._ctx, self._monitor)
 
     def _head_grads(self, out_grads) -> list[NDArray | None]:
         if isinstance(out_grads, NDArray):
@@ -397,7 +430,7 @@ class Executor:
 
     def set_monitor_callback(self, callback: Callable | None, monitor_all: bool = False) -> None:
         """Calls callback(name, NDArray) for the outputs of every operator (monitor_all: its inputs
-        too) at forward."""
+        too) at forward, and for the gradients that it gives to its inputs at backward."""
         self._monitor, self._monitor_all = callback, monitor_all
 
     def _run_monitored(self, arrays: list[NDArray]):
@@ -406,25 +439,10 @@ class Executor:
         if graph is None:
             graph = _Graph(self, self._train, records, 0)
             self._monitored[self._train] = graph
-        values = graph.values
-        known = dict(zip(self._inputs(values), arrays))
-        for node in topological(values):
-            if node.op is None:
-                continue
-            inputs = [known[v] for v in node.inputs]
-            if self._monitor_all:
-                names = node.op.names_in(node.attrs, len(inputs))
-                for name, v in zip(names, node.inputs):
-                    self._monitor(
-                        v.node.name if v.node.op is None else f"{node.name}_{name}", known[v]
-                    )
-            plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], self._ctx)
-            with pause(self._train):
-                outputs = run_all(plan, inputs, scalars_of(node.op, node.attrs))
-            known.update((Value(node, i), a) for i, a in enumerate(outputs))
-            for i in range(node.n_visible):
-                self._monitor(output_name(Value(node, i)), outputs[i])
-        for v, target in zip(values, self._result):
+        known = dict(zip(graph.given, arrays))
+        place = graph.placement.of if graph.placement is not None else lambda node: self._ctx
+        run_forward(graph.values, known, place, self._monitor, self._monitor_all)
+        for v, target in zip(graph.values, self._result):
             copy_into(known[v], target)
         if records:
             self._last = graph, known
@@ -528,6 +546,14 @@ def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: 
     return zeros(shape, s.device, s.dtype)
 
 
+def placed(values: Sequence[Value], ctx: Context, group2ctx: dict | None) -> Placement | None:
+    """The placement of a graph by group2ctx, or None where all runs on ctx."""
+    if not group2ctx:
+        return None
+    placement = Placement(values, ctx, group2ctx)
+    return placement if placement.spans_devices() else None
+
+
 # ---- binding -------------------------------------------------------------------------------------
 
 
@@ -595,7 +621,7 @@ def bind(
 
 
 def simple_bind(
-    symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared_exec=None
+    symbol, ctx, grad_req, type_dict, shapes, group2ctx=None, shared_exec=None, stype_dict=None
 ) -> Executor:
     """An executor on new arrays of inferred shapes; see Symbol.simple_bind."""
     ctx = ctx or current_context()
@@ -617,20 +643,31 @@ def simple_bind(
     if double:
         raise _bind_error(MXNetError(f"two variables are called {double!r}"), given)
     requests = requests_of(grad_req, names)
+    placement = placed(symbol._outputs, ctx, group2ctx)
+    stypes = {n: declared(n, stype_dict or {}) for n in arguments + auxiliary}
+    stored = infer_storage(symbol._outputs, stypes)
+    of_grads = gradient_stypes(symbol._outputs, stored, arguments)
 
     def new(node: Node, what: str) -> NDArray:
         t: Type = types[node]
+        stype = stypes.get(node, "default")
+        if stype != "default":
+            return zeros(t.shape, ctx, t.dtype, stype=stype)
         if shared_exec is not None:
             shared = (shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict).get(
                 node.name
             )
             if shared is not None and shared.shape == t.shape and shared._spec.dtype == t.dtype:
                 return shared
-        return zeros(t.shape, ctx, NUMPY_DTYPES[t.dtype] if t.dtype != "bfloat16" else "bfloat16")
+        device = placement.of(node) if placement else ctx
+        return zeros(
+            t.shape, device, NUMPY_DTYPES[t.dtype] if t.dtype != "bfloat16" else "bfloat16"
+        )
 
     args = [new(n, "arg") for n in arguments]
     grads = [
-        None if r == "null" else zeros(a.shape, ctx, a._spec.dtype) for a, r in zip(args, requests)
+        None if r == "null" else zeros(a.shape, a.context, a._spec.dtype, stype=s)
+        for a, r, s in zip(args, requests, of_grads)
     ]
     return Executor(
         symbol, ctx, args, grads, requests, [new(n, "aux") for n in auxiliary], group2ctx

@@ -142,6 +142,31 @@ def histogram(a, bins=10, range=None, **kwargs) -> Symbol:
     )
 
 
+def Custom(*data, op_type=None, name=None, attr=None, **kwargs) -> Symbol:
+    """The custom operator registered as op_type (mx.operator.register). data: its inputs; those left
+    out become variables. kwargs: parameters of its CustomOpProp, as text, and inputs by name."""
+    given = {k: v for k, v in kwargs.items() if not isinstance(v, Symbol)}
+    inputs = {k: v for k, v in kwargs.items() if isinstance(v, Symbol)}
+    given = {"op_type": op_type, **given} if op_type is not None else given
+    op = lookup("Custom").specialise(given)
+    return custom_symbol(op, "custom", data, given, {**inputs, "name": name, "attr": attr})
+
+
+def custom_symbol(op, hint: str, data, given: dict, kwargs: dict) -> Symbol:
+    """A Symbol of an operator in Python. kwargs: inputs by name, name, attr."""
+    name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
+    values = list(data) + [None] * (len(op.inputs) - len(data))
+    for key, value in kwargs.items():
+        if key not in op.inputs:
+            raise OperatorError(
+                op.name, f"has no input {key!r}, its inputs are {', '.join(op.inputs)}"
+            )
+        values[op.inputs.index(key)] = value
+    while values and values[-1] is None:
+        values.pop()
+    return apply(op, hint, values, given, name, attr)
+
+
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:

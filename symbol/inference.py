@@ -176,7 +176,7 @@ class Inference:
         if None in ins:
             self._from_output(node, ins)
             return False
-        for i, t in enumerate(infer_node(node, ins)):
+        for i, t in enumerate(infer_node(node, ins)[: node.n_outputs]):
             self._learn(Value(original, i), t, node, ins)
         return True
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..engine.error import MXNetError, OperatorError
 from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.plan import mutated_inputs
-from ..kernels.record import REGISTRY, Operator, Param, lookup
+from ..kernels.record import Operator, lookup
 from . import attribute
 from .compose import variable_attrs
 from .graph import Node, Value, rewrite, topological
@@ -20,39 +20,17 @@ ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t
 INLINE_ITEMS = 10  # longer lists take a line for each item
 
 
-class Foreign(Operator):
-    """An operator of a file that has graphs inside (_foreach ...): kept as it is, drawn and saved,
-    not executed."""
-
-
-def foreign(name: str, n_inputs: int, attrs: dict[str, str], subgraphs: list) -> Foreign:
-    """The stand-in for a node with subgraphs."""
-
-    def refuse(*_, **__):
-        raise OperatorError(
-            name,
-            "a control flow operator from a file cannot be executed",
-            fix="build the loop in Python, or cut it off with get_internals()",
-        )
-
-    op = Foreign(
-        name=name,
-        infer=refuse,
-        ref=refuse,
-        inputs=tuple(f"input{i}" for i in range(n_inputs)),
-        n_outputs=int(attrs.get("num_outputs", 1)),
-        params=(Param("subgraphs", "str", ""),),
-        doc="Control flow of a file, kept verbatim.",
-    )
-    op.plans["subgraphs"] = subgraphs
-    return op
-
-
 # ---- writing -------------------------------------------------------------------------------------
 
 
 def to_json(outputs: Sequence[Value]) -> str:
     """The JSON text of a graph."""
+    graph = {**_graph(outputs), "attrs": {"mxnet_version": ["int", VERSION]}}
+    return _write(graph, 0)
+
+
+def _graph(outputs: Sequence[Value]) -> dict:
+    """A graph, or one inside a node, as JSON has it."""
     order = topological(outputs)
     number = {node: i for i, node in enumerate(order)}
     versions: dict[Node, int] = {}
@@ -70,20 +48,19 @@ def to_json(outputs: Sequence[Value]) -> str:
         for i in mutated:
             versions[node.inputs[i].node] = versions.get(node.inputs[i].node, 0) + 1
         entry["inputs"] = [[number[v.node], v.index, versions.get(v.node, 0)] for v in node.inputs]
-        if isinstance(node.op, Foreign):
-            entry["subgraphs"] = node.op.plans["subgraphs"]
+        graphs = node.op.plans.get("graphs") if node.op is not None else None
+        if graphs:
+            entry["subgraphs"] = [_graph(g) for g in graphs]
         nodes.append(entry)
     ends = [0]
     for node in order:
         ends.append(ends[-1] + node.n_outputs)
-    graph = {
+    return {
         "nodes": nodes,
         "arg_nodes": [i for i, node in enumerate(order) if node.op is None],
         "node_row_ptr": ends,
         "heads": [[number[v.node], v.index, versions.get(v.node, 0)] for v in outputs],
-        "attrs": {"mxnet_version": ["int", VERSION]},
     }
-    return _write(graph, 0)
 
 
 def text_attrs(node: Node) -> dict[str, str]:
@@ -149,7 +126,11 @@ def from_json(text: str, where: str = "JSON text") -> list[Value]:
         or not isinstance(graph.get("heads"), list)
     ):
         raise MXNetError(f'{where}: is no symbol, the lists "nodes" and "heads" must be there')
-    version = _version(graph)
+    return _values(graph, _version(graph), where)
+
+
+def _values(graph: dict, version: int, where: str) -> list[Value]:
+    """The outputs of a graph, or of one inside a node."""
     nodes: list[Node] = []
     try:
         for entry in graph["nodes"]:
@@ -190,19 +171,14 @@ def _node(entry: dict, nodes: list[Node], version: int, where: str) -> Node:
     if op_name == "null":
         return Node(None, {}, (), name, None, extra or None)
     inputs = [_value(nodes, at, where, f"node {name!r}") for at in entry["inputs"]]
-    if op_name not in REGISTRY and entry.get("subgraphs"):
-        return Node(
-            foreign(op_name, len(inputs), extra, entry["subgraphs"]),
-            {"subgraphs": ""},
-            inputs,
-            name,
-            None,
-            extra,
-        )
     try:
         op = lookup(op_name)
     except MXNetError as error:
         raise MXNetError(f"{where}: node {name!r}: {error}") from None
+    if op.specialise is not None:
+        given = {k: v for k, v in extra.items() if not attribute.is_user_key(k)}
+        graphs = [_values(g, version, where) for g in entry.get("subgraphs", ())]
+        op = op.specialise(given, graphs)
     if version < 905 and op.name in ("argmin", "argmax") and extra.get("axis") == "-1":
         del extra["axis"]
     try:

@@ -18,6 +18,7 @@ from .branches import find_sections, team_threads
 from .effects import Effects
 from .graph import Node, Value, rewrite, typed_node, values_of, variable
 from .passes import compile_passes, fused, optimize
+from .passes.control import control
 from .passes.dead_code import cut, live
 from .passes.memory import Buffer, plan_memory, rounded
 from .passes.prologue import split_prologue
@@ -135,7 +136,7 @@ def lower(
     outputs, variables = cut(outputs, inputs)
     if layouts:
         outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
-    outputs, constants = optimize(outputs, device)
+    outputs, constants = optimize(control(outputs, tier), device)
     given = [*variables, *constants]
     prologue = None
     if tier:

@@ -28,11 +28,12 @@ from .compose import (  # noqa: F401  (tracing is offered from here)
     tracing,
     twin,
 )
-from .executor import Executor, output_name, output_names, variables_of
+from .executor import Executor, variables_of
 from .graph import Node, Value, caller_line, rewrite, topological
 from .indexing import slice_of
 from .inference import Inference, infer_dtypes, is_known, typed_graph
 from .json import from_json, text_attrs, to_json, without_amp_cast
+from .names import output_name, output_names
 from .passes.gradient import gradient as gradient_pass
 
 
@@ -410,8 +411,8 @@ class Symbol:
             arrays for gradients,
         a list or a partial dict. grad_req: write, add or null, for all, as a list, or a dict.
         aux_states: like args.
-        group2ctx, shared_exec: accepted; all arrays stay on `ctx`. Raises ValueError, TypeError,
-            OperatorError.
+        group2ctx: devices of the groups that mx.AttrScope(ctx_group="name") gave; what has no group
+            runs on ctx. shared_exec: accepted. Raises ValueError, TypeError, OperatorError.
         """
         return execution.bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx)
 
@@ -430,11 +431,14 @@ class Symbol:
         """An Executor on new arrays of zeros, whose shapes are inferred from the given ones:
         simple_bind(data=(2, 3)).
 
-        type_dict: dtypes by name. shared_exec: arrays of equal name, shape and dtype are taken from
-            it.
+        type_dict, stype_dict: dtypes and storage types by name. group2ctx: as for bind; arrays are
+            made where they are used. shared_exec: arrays of equal name, shape and dtype are taken
+            from it.
         Raises MXNetError where a shape stays unknown or does not fit.
         """
-        return execution.simple_bind(self, ctx, grad_req, type_dict, kwargs, group2ctx, shared_exec)
+        return execution.simple_bind(
+            self, ctx, grad_req, type_dict, kwargs, group2ctx, shared_exec, stype_dict
+        )
 
     def eval(self, ctx=None, **kwargs):
         """The outputs for given arrays, by variable name: c.eval(a=nd.ones(2), b=nd.ones(2)). A

@@ -105,6 +105,14 @@ uintptr_t pl_array_view(uintptr_t base, int64_t offset_bytes)
     return (uintptr_t)view;
 }
 
+int pl_array_users(uintptr_t array)
+{
+    pl_enter();
+    int n = ((pl_array *)array)->var->object.refs;
+    pl_leave();
+    return n;
+}
+
 void pl_array_free(uintptr_t handle)
 {
     pl_array *array = (pl_array *)handle;

@@ -76,6 +76,8 @@ void pl_array_free(uintptr_t array);                              /* storage liv
 void *pl_array_data(uintptr_t array);                             /* wait first */
 uint64_t pl_array_version(uintptr_t array);                       /* finished writes of its var */
 int pl_array_shares(uintptr_t a, uintptr_t b);                    /* 1: the same var */
+int pl_array_users(uintptr_t array);                              /* arrays that share its var, itself too, and its
+                                                                     requests that are not finished */
 int pl_wait_read(uintptr_t array, int timeout_ms);                /* earlier writes done; PL_OK, PL_AGAIN, PL_FAILED */
 int pl_wait_write(uintptr_t array, int timeout_ms);               /* earlier reads done too */
 int pl_array_poisoned(uintptr_t array);
@@ -127,6 +129,42 @@ int pl_program_split(uintptr_t program, int threads, int n, const int32_t *ends,
 int pl_program_give(uintptr_t program, int n, const int32_t *at);
 /* numbers: those scalars; borrowed, copied. */
 int pl_program_run(uintptr_t program, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location);
+
+/* Runs a program at once, inside a kernel, on this thread and on plain memory. data: of its inputs, then its outputs;
+ * room: pl_program_room bytes, aligned to 64; all borrowed. Random instructions draw (seed, *counter), which moves on. */
+size_t pl_program_room(uintptr_t program);
+int pl_program_call(uintptr_t program, char *const *data, void *room, uint64_t seed, uint64_t *counter);
+
+/* ---- control flow: kernels whose params hold programs ------------------------------------------------------- */
+/* A program and where its inputs come from: at[k] is the number of an input of the kernel (whole, or the slice of the
+ * iteration), of a state, or of a constant. All borrowed from the plan's owner. */
+enum { PL_PART_WHOLE = 0, PL_PART_SLICE = 1, PL_PART_STATE = 2, PL_PART_CONSTANT = 3 };
+typedef struct {
+    uintptr_t program;
+    int32_t n_in, n_out;
+    const int32_t *kinds, *at;
+    const int64_t *slice_bytes;
+    char *const *constants;
+} pl_part;
+/* bufs: n_in inputs, then outputs. Output result_at[k] has `length` slices, each an output stacked_at[k] of the body;
+ * final_at[s] is state s at the end: it starts as input states_at[s], the body's output next_at[s] is the next one.
+ * test: while true; its program may be 0. count_at: the input (int64) that tells the number of iterations, count_out: the
+ * output that gets it; or -1. Slices that no iteration wrote are zeros. */
+typedef struct {
+    pl_part body, test;
+    int64_t length;
+    int32_t n_in, n_stacked, n_states, reverse, count_at, count_out, random, flag_bytes, flag_floating;
+    const int32_t *states_at, *stacked_at, *next_at, *result_at, *final_at;
+    const int64_t *state_bytes, *out_bytes;
+} pl_loop;
+/* ways: if test is true, else. Both write the first n_shared outputs; then way i writes those from first_own[i] on.
+ * flag_at: the output (int64) that tells which way was gone, 1 or 0; or -1. */
+typedef struct {
+    pl_part test, ways[2];
+    int32_t n_in, n_shared, first_own[2], flag_at, random, flag_bytes, flag_floating;
+} pl_branch;
+int pl_kernel_loop(const void *params, void *const *bufs, const double *scalars);
+int pl_kernel_branch(const void *params, void *const *bufs, const double *scalars);
 
 /* ---- profiler --------------------------------------------------------------------------------------------- */
 enum { PL_EVENT_OP = 0, PL_EVENT_INSTRUCTION = 1 };    /* an instruction lies inside its program's op */

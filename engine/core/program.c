@@ -203,6 +203,38 @@ static int program_run(pl_op *op)
     return status;
 }
 
+static size_t call_bytes(const pl_program *p)
+{
+    size_t n = (size_t)p->n_in + (size_t)p->n_out;
+    return (sizeof(program_call) + (n + (size_t)p->max_bufs) * sizeof(void *) +
+            ((size_t)p->max_scalars + 2) * sizeof(double) + 63) & ~(size_t)63;
+}
+
+size_t pl_program_room(uintptr_t program)
+{
+    const pl_program *p = (const pl_program *)program;
+    return call_bytes(p) + p->arena_bytes;
+}
+
+int pl_program_call(uintptr_t program, char *const *data, void *room, uint64_t seed, uint64_t *counter)
+{
+    const pl_program *p = (const pl_program *)program;
+    size_t n = (size_t)p->n_in + (size_t)p->n_out;
+    program_call *call = room;
+    call->program = p;
+    call->scalars = (double *)(call->data + n);
+    call->all = p->scalars;
+    call->bufs = (void **)(call->scalars + p->max_scalars + 2);
+    call->seed = seed;
+    call->counter = *counter;
+    memcpy(call->data, data, n * sizeof *data);
+    int at = 0;
+    char *arena = (char *)room + call_bytes(p);
+    int status = p->n_branches ? branches_run(call, arena, &at) : range_run(call, call->bufs, arena, &at, p->n_instr);
+    *counter = call->counter;
+    return status;
+}
+
 int pl_program_split(uintptr_t program, int threads, int n, const int32_t *ends, const int32_t *sections)
 {
     pl_program *p = (pl_program *)program;

@@ -1,8 +1,9 @@
-"""contrib.nn: blocks side by side, and pixel shuffling."""
+"""contrib.nn: blocks side by side, sparse embeddings, pixel shuffling."""
 
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
+from ..block import Block
 from ..hybrid import HybridBlock
 from ..nn import HybridSequential, Identity, Sequential
 
@@ -13,6 +14,7 @@ __all__ = [
     "PixelShuffle1D",
     "PixelShuffle2D",
     "PixelShuffle3D",
+    "SparseEmbedding",
 ]
 
 
@@ -38,6 +40,41 @@ class HybridConcurrent(HybridSequential):
 
     def hybrid_forward(self, F, x):
         return F.concat(*[block(x) for block in self._children.values()], dim=self.axis)
+
+
+class SparseEmbedding(Block):
+    """Whole numbers in [0, input_dim) -> vectors of output_dim, for very many of them: weight and
+    gradient are of storage type row_sparse, so that optimizers with lazy updates touch only the
+    rows of a batch.
+
+    data (any shape) -> (*shape, output_dim).
+    """
+
+    def __init__(self, input_dim, output_dim, dtype="float32", weight_initializer=None, **kwargs):
+        super().__init__(**kwargs)
+        self._kwargs = {
+            "input_dim": input_dim,
+            "output_dim": output_dim,
+            "dtype": dtype,
+            "sparse_grad": True,
+        }
+        self.weight = self.params.get(
+            "weight",
+            shape=(input_dim, output_dim),
+            init=weight_initializer,
+            dtype=dtype,
+            grad_stype="row_sparse",
+            stype="row_sparse",
+        )
+
+    def forward(self, x):
+        from ... import ndarray as nd
+
+        return nd.Embedding(x, self.weight._data_on(x.context), name="fwd", **self._kwargs)
+
+    def __repr__(self):
+        k = self._kwargs
+        return f"SparseEmbedding({k['input_dim']} -> {k['output_dim']}, {k['dtype']})"
 
 
 class _PixelShuffle(HybridBlock):

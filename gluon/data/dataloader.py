@@ -5,8 +5,10 @@ from __future__ import annotations
 import collections
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from multiprocessing.reduction import ForkingPickler
 
 from ...engine.error import InvalidValue, MXNetError
+from ...ndarray.ndarray import NDArray
 from .batchify import default_batchify_fn, default_mp_batchify_fn
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
 from .worker import WorkerPool, default_context
@@ -104,6 +106,18 @@ class DataLoader:
             )
         return Epoch(self)
 
+    def refresh(self) -> None:
+        """Starts to make the batches of the next pass now, from the data as it is now."""
+        if self._num_workers:
+            self.clean()
+            self._next_epoch = self._start_epoch()
+
+    def clean(self) -> None:
+        """Drops the batches that were made ahead; the next pass makes its own."""
+        if self._next_epoch is not None:
+            self._next_epoch.close()
+            self._next_epoch = None
+
     def __getstate__(self):
         return self.__dict__ | {"_pool": None, "_next_epoch": None}
 
@@ -193,6 +207,66 @@ class ThreadedPool:
     def close(self) -> None:
         self.broken = True
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _as_in_context(data, ctx):
+    """Arrays, in nested lists too, on another device."""
+    if isinstance(data, NDArray):
+        return data.as_in_context(ctx)
+    if isinstance(data, (list, tuple)):
+        return [_as_in_context(part, ctx) for part in data]
+    return data
+
+
+class _MultiWorkerIter:
+    """Batches made by a multiprocessing.Pool: the iterator of loaders that scripts derive with a
+    pool and a worker function of their own.
+
+    worker_fn: called as (indices, batchify_fn, dataset) in a worker; without dataset it returns the
+        batch pickled by ForkingPickler.
+    """
+
+    def __init__(
+        self,
+        worker_pool,
+        batchify_fn,
+        batch_sampler,
+        pin_memory=False,
+        pin_device_id=0,
+        worker_fn=None,
+        prefetch=0,
+        dataset=None,
+        data_loader=None,
+        timeout=120,
+    ):
+        self._pool, self._worker_fn, self._timeout = worker_pool, worker_fn, timeout
+        self._batchify_fn, self._dataset, self._loader = batchify_fn, dataset, data_loader
+        self._batch_sampler, self._indices = batch_sampler, iter(batch_sampler)
+        self._waiting: collections.deque = collections.deque()
+        for _ in range(prefetch):
+            self._push_next()
+
+    def __len__(self):
+        return len(self._batch_sampler)
+
+    def _push_next(self) -> None:
+        indices = next(self._indices, None)
+        if indices is not None:
+            arguments = (indices, self._batchify_fn, self._dataset)
+            self._waiting.append(self._pool.apply_async(self._worker_fn, arguments))
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self._push_next()
+        if not self._waiting:
+            raise StopIteration
+        batch = self._waiting.popleft().get(self._timeout)
+        # what the pool's own processes wrote, as the pool itself reads it
+        return ForkingPickler.loads(batch) if self._dataset is None else batch
+
+    next = __next__
 
 
 def _batch_sampler(dataset, batch_size, shuffle, sampler, last_batch, batch_sampler):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...engine.error import InvalidValue, MXNetError
-from . import codec
+from ...ndarray import codec
 
 MAGIC = 0xCED7230A
 MAGIC_BYTES = struct.pack("<I", MAGIC)

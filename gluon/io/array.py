@@ -56,7 +56,7 @@ class NDArrayIter(DataIter):
 
     Args:
         data, label: an array, a list of arrays or a dict from names to arrays; the first axis (the
-            "N" of the layout) counts samples.
+            "N" of the layout) counts samples. Matrices may be csr; their batches are then.
         shuffle: a new order at every reset, from np.random.
         last_batch_handle: what happens to samples that fill no batch: "pad" fills up from the
             beginning and says so in DataBatch.pad, "discard" leaves them out, "roll_over" keeps
@@ -163,12 +163,16 @@ class NDArrayIter(DataIter):
         for pairs in (self.data, self.label):
             pairs[:] = [
                 # float32, whatever it was: as MXNet does
-                (name, v if _is_lazy(v) else functions.array(self._permuted(v), v.context))
+                (name, self._permuted(v))
                 for name, v in pairs
             ]
 
     def _permuted(self, array):
-        return np.take(array.asnumpy(), self.idx, axis=self._axis)
+        if _is_lazy(array):
+            return array
+        if array.stype == "csr":
+            return functions.take(array, functions.array(self.idx, array.context, "int64"))
+        return functions.array(np.take(array.asnumpy(), self.idx, axis=self._axis), array.context)
 
     def iter_next(self) -> bool:
         self.cursor += self.batch_size
@@ -217,6 +221,8 @@ class NDArrayIter(DataIter):
         return [
             self._read(v, begin, end)
             if _is_lazy(v)
+            else v[begin:end]
+            if v.stype == "csr"
             else functions.slice_axis(v, axis=self._axis, begin=begin, end=end)
             for _, v in pairs
         ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...engine.error import InvalidValue, MXNetError, compose
 from ...ndarray.ndarray import from_memory
-from .source import MXDataIter, Sample, parsed, positive, shape_of, warn_unknown
+from .source import MXDataIter, Sample, parsed, positive, refuse_positional, shape_of, warn_unknown
 
 DTYPES = ("float32", "int32", "int64")
 
@@ -52,7 +52,7 @@ def _rows(text: bytes, file: Path, shape, dtype: str, what: str) -> np.ndarray:
     return values.reshape(-1, *shape)
 
 
-class _Rows:
+class Rows:
     """The source: rows of two tables, batch after batch."""
 
     def __init__(self, data, label, batch_size: int, round_batch: bool):
@@ -85,12 +85,15 @@ class _Rows:
             rows = np.concatenate([rows, self._last[len(rows) :]])  # as MXNet: what was there
             self._at += size
         self._last = rows
-        data, label = (from_memory(np.ascontiguousarray(t[rows])) for t in self._tables)
+        data, label = (self._batch(t, rows) for t in self._tables)
         return Sample(data, label, pad, rows.astype(np.uint64))
+
+    def _batch(self, table, rows: np.ndarray):
+        return from_memory(np.ascontiguousarray(table[rows]))
 
 
 def CSVIter(  # noqa: N802 - MXNet's name
-    *,
+    *args,
     data_csv,
     data_shape,
     batch_size,
@@ -117,6 +120,7 @@ def CSVIter(  # noqa: N802 - MXNet's name
         prefetch_buffer, ctx: accepted; nothing is left to prefetch.
     Raises: CSVError (MXNetError) for files that cannot be read or have rows of another length.
     """
+    refuse_positional("CSVIter", args)
     warn_unknown("CSVIter", unknown)
     name = "float32" if dtype in (None, "None") else np.dtype(dtype).name
     if name not in DTYPES:
@@ -134,5 +138,5 @@ def CSVIter(  # noqa: N802 - MXNet's name
             f" {len(data)}"
         )
     label = label[:, 0] if shape == (1,) else label
-    source = _Rows(data, label, size, bool(parsed(round_batch)))
+    source = Rows(data, label, size, bool(parsed(round_batch)))
     return MXDataIter(source, data_name, label_name)

@@ -10,7 +10,7 @@ import numpy as np
 from ...engine.error import InvalidValue
 from ...ndarray.ndarray import from_memory
 from ..data.vision.datasets import DatasetError, read_idx
-from .source import MXDataIter, Sample, parsed, positive, warn_unknown
+from .source import MXDataIter, Sample, parsed, positive, refuse_positional, warn_unknown
 
 
 def _array(path: str, n_axes: int, what: str) -> np.ndarray:
@@ -48,7 +48,7 @@ class _Images:
 
 
 def MNISTIter(  # noqa: N802 - MXNet's name
-    *,
+    *args,
     image="./train-images-idx3-ubyte",
     label="./train-labels-idx1-ubyte",
     batch_size=128,
@@ -75,6 +75,7 @@ def MNISTIter(  # noqa: N802 - MXNet's name
         prefetch_buffer, ctx, input_shape: accepted, and not needed.
     Raises: DatasetError (MXNetError) when a file is missing or broken.
     """
+    refuse_positional("MNISTIter", args)
     warn_unknown("MNISTIter", unknown.keys() - {"input_shape"})
     if dtype not in (None, "None") and np.dtype(dtype) != np.float32:
         raise InvalidValue(f"MNISTIter: dtype must be float32, got {dtype!r}")

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ...engine.error import InvalidValue
+from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import NDArray
 from .desc import DataBatch, DataDesc, DataIter
 
@@ -119,6 +119,12 @@ def positive(value, what: str) -> int:
     if not isinstance(value, (int, np.integer)) or value <= 0:
         raise InvalidValue(f"{what} must be an integer above 0, got {value!r}")
     return int(value)
+
+
+def refuse_positional(iterator: str, args) -> None:
+    """Raises InvalidType (TypeError): iterators over files take keywords alone."""
+    if args:
+        raise InvalidType(f"{iterator} can only accept keyword arguments, got {args!r}")
 
 
 def warn_unknown(iterator: str, names) -> None:

@@ -7,6 +7,7 @@ import warnings
 from typing import ClassVar
 
 from ...engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
+from ...engine.profiler import set_kvstore_handle
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
 from ...ndarray.functions import add_n
@@ -146,4 +147,6 @@ def create(name="local") -> KVStoreBase:
         return found()
     from .kvstore import KVStore  # it derives from KVStoreBase
 
-    return KVStore(name.lower())
+    made = KVStore(name.lower())
+    set_kvstore_handle(made.handle)
+    return made

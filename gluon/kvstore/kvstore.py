@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 from ...engine import cpu, waitall
 from ...engine.error import InvalidValue, MissingKey, MXNetError
-from ...ndarray import NDArray
+from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
 from .. import optimizer as opt
@@ -46,6 +48,7 @@ class KVStore(KVStoreBase):
         self._key_type: type | None = None
         self._updater = None
         self._compression: GradientCompression | None = None
+        self._told_of_sparse = False
 
     # ---- keys ------------------------------------------------------------------------------------
 
@@ -144,11 +147,22 @@ class KVStore(KVStoreBase):
     def pull(self, key, out=None, priority=0, ignore_sparse=True) -> None:
         """Copies the stored value of each key into the arrays of out, on any device.
 
-        ignore_sparse: sparse values are left out.
+        ignore_sparse: sparse arrays of out are left out, with a warning; they are written by
+            row_sparse_pull.
         """
         if out is None:
             raise StoreError("pull: out must be given")
-        self._pull(self._pairs(key, out))
+        pairs = self._pairs(key, out)
+        if ignore_sparse and any(o.stype != "default" for _, outs in pairs for o in outs):
+            if not self._told_of_sparse:
+                warnings.warn(
+                    "pull: sparse arrays are left out\n  fix: kv.row_sparse_pull, or"
+                    " ignore_sparse=False",
+                    stacklevel=2,
+                )
+            self._told_of_sparse = True
+            pairs = [(k, [o for o in outs if o.stype == "default"]) for k, outs in pairs]
+        self._pull(pairs)
 
     def _pull(self, pairs) -> None:
         for k, outs in pairs:
@@ -179,15 +193,29 @@ class KVStore(KVStoreBase):
     def row_sparse_pull(self, key, out=None, priority=0, row_ids=None) -> None:
         """Copies the rows row_ids of a row_sparse value into out, the other rows become empty.
 
-        row_ids: an NDArray, or one for each array of out.
+        row_ids: an NDArray of row numbers, in any order and repeated as they are; or one for each
+            array of out.
         """
         if out is None or row_ids is None:
             raise StoreError("row_sparse_pull: out and row_ids must be given")
-        for k, _ in self._pairs(key, out):
+        targets = [(k, o) for k, outs in self._pairs(key, out) for o in outs]
+        ids = list(row_ids) if isinstance(row_ids, (list, tuple)) else [row_ids] * len(targets)
+        if len(ids) != len(targets):
             raise StoreError(
-                "Expected row_sparse storage type for row_sparse_pull values, but detected storage"
-                f" type {self._value(k).stype} of key {k!r}\n  fix: kv.pull"
+                f"row_sparse_pull: needs row_ids for each of {len(targets)} arrays, got {len(ids)}"
             )
+        for k, o in targets:
+            for stype in (self._value(k).stype, o.stype):
+                if stype != "row_sparse":
+                    raise StoreError(
+                        "Expected row_sparse storage type for row_sparse_pull values, but detected"
+                        f" storage type {stype} of key {k!r}\n  fix: kv.pull"
+                    )
+        with pause():
+            for (k, o), rows in zip(targets, ids):
+                stored = self._stored[k]
+                rows = rows.as_in_context(stored.context).reshape((-1,))
+                copy_into(functions._sparse_retain(stored, rows), o)
 
     # ---- the optimizer ---------------------------------------------------------------------------
 

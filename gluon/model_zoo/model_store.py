@@ -1,14 +1,19 @@
-"""Files with trained parameters: found in a folder, never downloaded."""
+"""Files with trained parameters: found in a folder, or fetched from a repository of your own."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+import zipfile
 from pathlib import Path
 
 from ...engine import cpu
-from ...engine.error import MXNetError, compose
+from ...engine.error import InvalidValue, MXNetError, compose
+from ..utils import _get_repo_file_url, check_sha1, download, local_folder, replace_file
+from .checksums import SHA1 as _model_sha1
 
-ROOT = os.path.join("~", ".mxnet", "models")  # where files are looked for by default
+ROOT = os.path.join("~", ".mxnet", "models")  # ~/.mxnet: $MXNET_HOME where that is set
 CPU = cpu()
 
 
@@ -16,29 +21,76 @@ class ModelFileError(MXNetError, FileNotFoundError):
     """No file with the parameters of a model."""
 
 
-def get_model_file(name: str, root=ROOT) -> str:
-    """The path of a model's .params file: NAME-<hash>.params, as MXNet calls it, or NAME.params.
+def short_hash(name: str) -> str:
+    """The eight letters in the name of MXNet's file of a model. Raises ValueError."""
+    if name not in _model_sha1:
+        raise InvalidValue(f"Pretrained model for {name} is not available.")
+    return _model_sha1[name][:8]
 
-    Raises ModelFileError with the places that were looked at.
-    """
-    folder = Path(root).expanduser()
-    if folder.is_file():
-        return str(folder)
-    for pattern in (f"{name}-????????.params", f"{name}.params", f"{name}-0000.params"):
+
+def _found(name: str, folder: Path) -> Path | None:
+    """A model's file in a folder: MXNet's own, one with another hash, or one without."""
+    for pattern in (
+        *([f"{name}-{short_hash(name)}.params"] if name in _model_sha1 else []),
+        f"{name}.params",
+        f"{name}-????????.params",
+        f"{name}-0000.params",
+    ):
         found = sorted(folder.glob(pattern))
         if found:
-            return str(found[0])
-    raise ModelFileError(
-        compose(
-            f"model zoo: no file {name}.params or {name}-<hash>.params in {folder}",
-            fix="put MXNet's file there, or give root=",
+            return found[0]
+    return None
+
+
+def get_model_file(name: str, root=ROOT) -> str:
+    """The path of a model's .params file in root: NAME-<hash>.params, as MXNet calls it, or
+    NAME.params.
+
+    Where there is none and $MXNET_GLUON_REPO names a repository (http://, https:// or file://),
+    gluon/models/NAME-<hash>.zip is fetched from there and checked.
+    Raises: ModelFileError that says which file is missing where; MXNetError when fetching fails.
+    """
+    folder = local_folder(root)
+    if folder.is_file():
+        return str(folder)
+    found = _found(name, folder)
+    if found is not None:
+        return str(found)
+    wanted = f"{name}-{short_hash(name)}" if name in _model_sha1 else name
+    if not os.environ.get("MXNET_GLUON_REPO") or name not in _model_sha1:
+        raise ModelFileError(
+            compose(
+                f"model zoo: no file {wanted}.params or {name}.params in {folder}",
+                fix=f"put MXNet's file {wanted}.params there, or give root= of its folder, or set"
+                " MXNET_GLUON_REPO to a repository that has it",
+            )
         )
-    )
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as part:
+        archive = download(
+            _get_repo_file_url("gluon/models", f"{wanted}.zip"), os.path.join(part, "model.zip")
+        )
+        unpacked = os.path.join(part, "model.params")
+        try:
+            with (
+                zipfile.ZipFile(archive) as z,
+                z.open(f"{wanted}.params") as source,
+                open(unpacked, "wb") as target,
+            ):
+                shutil.copyfileobj(source, target)
+        except (zipfile.BadZipFile, KeyError) as error:
+            raise MXNetError(f"model zoo: {wanted}.zip of the repository: {error}") from error
+        if not check_sha1(unpacked, _model_sha1[name]):
+            raise InvalidValue(
+                f"Downloaded file {wanted}.params has different hash. Please try again."
+            )
+        replace_file(unpacked, folder / f"{wanted}.params")
+    return str(folder / f"{wanted}.params")
 
 
 def purge(root=ROOT) -> None:
     """Deletes all .params files of a folder."""
-    for path in Path(root).expanduser().glob("*.params"):
+    for path in local_folder(root).glob("*.params"):
         path.unlink()
 
 

@@ -400,7 +400,8 @@ def _norm_repr(block, **more):
 class Embedding(HybridBlock):
     """Rows of a table: indices (...) -> vectors (..., output_dim).
 
-    input_dim: number of rows. sparse_grad: accepted; the gradient is dense.
+    input_dim: number of rows. sparse_grad: the gradient of the table is row_sparse, so that
+    optimizers touch the rows that were used and no others.
     """
 
     def __init__(
@@ -426,6 +427,7 @@ class Embedding(HybridBlock):
                 init=weight_initializer,
                 dtype=dtype,
                 allow_deferred_init=True,
+                grad_stype="row_sparse" if sparse_grad else "default",
             )
 
     def hybrid_forward(self, F, x, weight):

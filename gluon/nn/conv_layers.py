@@ -555,7 +555,7 @@ class AvgPool3D(_Pooling):
 class _GlobalPooling(_Pooling):
     n_axes, pool_type, layouts = 2, "max", ("NCHW", "NHWC")
 
-    def __init__(self, layout=None, **kwargs):
+    def __init__(self, layout, **kwargs):
         super().__init__(
             (1,) * self.n_axes,
             None,
@@ -563,7 +563,7 @@ class _GlobalPooling(_Pooling):
             True,
             True,
             self.pool_type,
-            _layout(layout or self.layouts[0], self.layouts),
+            _layout(layout, self.layouts),
             **kwargs,
         )
 
@@ -573,11 +573,17 @@ class GlobalMaxPool1D(_GlobalPooling):
 
     n_axes, pool_type, layouts = 1, "max", ("NCW", "NWC")
 
+    def __init__(self, layout="NCW", **kwargs):
+        super().__init__(layout, **kwargs)
+
 
 class GlobalMaxPool2D(_GlobalPooling):
     """Maximum over H and W: (N, C, H, W) -> (N, C, 1, 1)."""
 
     n_axes, pool_type, layouts = 2, "max", ("NCHW", "NHWC")
+
+    def __init__(self, layout="NCHW", **kwargs):
+        super().__init__(layout, **kwargs)
 
 
 class GlobalMaxPool3D(_GlobalPooling):
@@ -585,11 +591,17 @@ class GlobalMaxPool3D(_GlobalPooling):
 
     n_axes, pool_type, layouts = 3, "max", ("NCDHW", "NDHWC")
 
+    def __init__(self, layout="NCDHW", **kwargs):
+        super().__init__(layout, **kwargs)
+
 
 class GlobalAvgPool1D(_GlobalPooling):
     """Mean over W: (N, C, W) -> (N, C, 1)."""
 
     n_axes, pool_type, layouts = 1, "avg", ("NCW", "NWC")
+
+    def __init__(self, layout="NCW", **kwargs):
+        super().__init__(layout, **kwargs)
 
 
 class GlobalAvgPool2D(_GlobalPooling):
@@ -597,11 +609,17 @@ class GlobalAvgPool2D(_GlobalPooling):
 
     n_axes, pool_type, layouts = 2, "avg", ("NCHW", "NHWC")
 
+    def __init__(self, layout="NCHW", **kwargs):
+        super().__init__(layout, **kwargs)
+
 
 class GlobalAvgPool3D(_GlobalPooling):
     """Mean over D, H and W: (N, C, D, H, W) -> (N, C, 1, 1, 1)."""
 
     n_axes, pool_type, layouts = 3, "avg", ("NCDHW", "NDHWC")
+
+    def __init__(self, layout="NCDHW", **kwargs):
+        super().__init__(layout, **kwargs)
 
 
 class ReflectionPad2D(HybridBlock):

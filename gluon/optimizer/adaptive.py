@@ -13,6 +13,7 @@ from .optimizer import (
     apply_multi,
     apply_update,
     as_lists,
+    is_sparse,
     register,
     zeros_like,
 )
@@ -34,7 +35,8 @@ class Adam(_TwoMoments):
     """Adam. All weights of a device are updated by one operator call. Source: Kingma and Ba 2015,
     arXiv:1412.6980.
 
-    lazy_update: accepted; gradients are dense.
+    lazy_update: of a weight with a row_sparse gradient only the rows that the gradient has are
+    updated, and their moments.
     """
 
     def __init__(
@@ -48,20 +50,28 @@ class Adam(_TwoMoments):
     def update(self, index, weight, grad, state):
         indices, weights, grads, states = as_lists(index, weight, grad, state)
         self._update_count(indices)
-        lrs = [
+        rates = [
             lr * math.sqrt(1 - self.beta2**t) / (1 - self.beta1**t)
             for lr, t in zip(self._get_lrs(indices), (self._index_update_count[i] for i in indices))
         ]
-        apply_multi(
-            "multi_adam_update",
-            [(w, g, *s) for w, g, s in zip(weights, grads, states)],
-            lrs,
-            self._get_wds(indices),
-            beta1=self.beta1,
-            beta2=self.beta2,
-            epsilon=self.epsilon,
-            **self._numbers(),
-        )
+        decays = self._get_wds(indices)
+        numbers = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon}
+        numbers |= self._numbers()
+        groups, lrs, wds = [], [], []
+        for weight, grad, state, lr, wd in zip(weights, grads, states, rates, decays):
+            group = (weight, grad, *state)
+            if is_sparse(*group):
+                lazy = {"lazy_update": self.lazy_update}
+                apply_update("adam_update", group, group[:1], lr=lr, wd=wd, **numbers, **lazy)
+            else:
+                groups.append(group)
+                lrs.append(lr)
+                wds.append(wd)
+        if groups:
+            apply_multi("multi_adam_update", groups, lrs, wds, **numbers)
+
+    def create_state(self, index, weight):
+        return tuple(zeros_like(weight, lazy=self.lazy_update) for _ in range(2))
 
     def update_multi_precision(self, index, weight, grad, state):
         if isinstance(index, (list, tuple)):
@@ -156,7 +166,8 @@ class GroupAdaGrad(Optimizer):
         self.float_stable_eps = eps
 
     def create_state(self, index, weight):
-        return functions.zeros((weight.shape[0], 1), ctx=weight.context, dtype=weight.dtype)
+        shape = weight.shape[0], 1
+        return functions.zeros(shape, weight.context, weight.dtype, stype=weight.stype)
 
     def update(self, index, weight, grad, state):
         lr, wd, _ = self._start(index)
@@ -164,6 +175,16 @@ class GroupAdaGrad(Optimizer):
             raise InvalidValue(
                 f"GroupAdaGrad: weight decay is not supported, got wd={wd}\n  fix: wd=0"
             )
+        if is_sparse(weight, grad):
+            apply_update(
+                "_contrib_group_adagrad_update",
+                [weight, grad, state],
+                [weight],
+                lr=lr,
+                epsilon=self.float_stable_eps,
+                **self._numbers(),
+            )
+            return
         grad = self._clipped(grad * self.rescale_grad)
         rows = grad.reshape((grad.shape[0], -1))
         copy_into(state + functions.mean(rows * rows, axis=1, keepdims=True), state)

@@ -13,7 +13,7 @@ from ...engine.error import MissingMethod, MXNetError
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
-from ...ndarray.invoke import call, copy_into
+from ...ndarray.invoke import call, copy_into, invoke
 
 MULTI_TENSOR = 64  # weights of one operator call
 
@@ -269,6 +269,9 @@ def apply_update(name: str, inputs, targets, **attrs) -> None:
     """Runs an update operator: one call into the engine that writes `targets` (and the operator's
     states) in place."""
     op = lookup(name)
+    if is_sparse(*inputs):
+        invoke(op, inputs, attrs, targets[0])
+        return
     full = {p.name: attrs.get(p.name, p.default) for p in op.params}
     plan = make_plan(op, full, [a._spec for a in inputs], inputs[0]._spec.device)
     call(
@@ -297,9 +300,15 @@ def apply_multi(name: str, groups, lrs, wds, **attrs) -> None:
         )
 
 
-def zeros_like(weight: NDArray, dtype=None) -> NDArray:
-    """A state of zeros beside a weight."""
-    return functions.zeros(weight.shape, ctx=weight.context, dtype=dtype or weight.dtype)
+def zeros_like(weight: NDArray, dtype=None, lazy: bool = True) -> NDArray:
+    """A state of zeros beside a weight, stored as it is; dense if not lazy."""
+    stype = weight.stype if lazy else "default"
+    return functions.zeros(weight.shape, weight.context, dtype or weight.dtype, stype=stype)
+
+
+def is_sparse(*arrays: NDArray) -> bool:
+    """Is any of them stored sparse?"""
+    return any([a._spec.stype != "default" for a in arrays])
 
 
 def as_lists(index, weight, grad, state):

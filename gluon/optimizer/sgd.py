@@ -13,6 +13,7 @@ from .optimizer import (
     apply_multi,
     apply_update,
     as_lists,
+    is_sparse,
     register,
     zeros_like,
 )
@@ -29,7 +30,8 @@ class _Descent(Optimizer):
         self.momentum = momentum
 
     def create_state(self, index, weight):
-        return zeros_like(weight) if self.momentum != 0.0 else None
+        lazy = getattr(self, "lazy_update", True)
+        return zeros_like(weight, lazy=lazy) if self.momentum != 0.0 else None
 
     def create_state_multi_precision(self, index, weight):
         if self._keeps_copy(weight):
@@ -72,8 +74,9 @@ class SGD(_Descent):
     """weight -= lr * (rescale_grad * grad + wd * weight), with momentum: mom = momentum * mom - lr
     * (...).
 
-    All weights of a device are updated by one operator call. lazy_update: accepted; gradients are
-    dense.
+    All dense weights of a device are updated by one operator call. lazy_update: of a weight with a
+    row_sparse gradient only the rows that the gradient has are updated, without decay and momentum
+    of the others.
     """
 
     def __init__(self, momentum=0.0, lazy_update=True, **kwargs):
@@ -81,6 +84,12 @@ class SGD(_Descent):
         self.lazy_update, self.aggregate_num = lazy_update, MULTI_TENSOR
 
     def _step(self, indices, weights, grads, states, wide):
+        if is_sparse(*weights, *grads):
+            indices, weights, grads, states = self._step_sparse(
+                indices, weights, grads, states, wide
+            )
+        if not indices:
+            return
         self._update_count(indices)
         name, numbers = self._operator(wide)
         apply_multi(
@@ -91,10 +100,29 @@ class SGD(_Descent):
             **numbers,
         )
 
+    def _step_sparse(self, indices, weights, grads, states, wide):
+        """Updates the weights that are sparse or have sparse gradients; returns the others."""
+        dense: tuple[list, ...] = ([], [], [], [])
+        for each in zip(indices, weights, grads, states):
+            index, weight, grad, state = each
+            if not is_sparse(weight, grad):
+                for part, item in zip(dense, each):
+                    part.append(item)
+                continue
+            lr, wd, _ = self._start(index)
+            name, numbers = self._operator(wide, "")
+            group = self._groups([weight], [grad], [state], wide)[0]
+            lazy = {"lazy_update": self.lazy_update}
+            apply_update(name, group, group[:1], lr=lr, wd=wd, **numbers, **lazy)
+        return dense
+
 
 @register
 class ccSGD(SGD):
     """Old name of SGD."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
 
 
 @register

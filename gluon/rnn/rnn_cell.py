@@ -409,6 +409,10 @@ class SequentialRNNCell(_CellStack, RecurrentCell):
     def forward(self, inputs, states):
         return self._step(inputs, states)
 
+    def hybrid_forward(self, F, inputs, states):
+        """forward; F is what the inputs belong to."""
+        return self._step(inputs, states)
+
 
 class HybridSequentialRNNCell(_CellStack, HybridRecurrentCell):
     """Hybrid cells one above the other."""
@@ -533,9 +537,6 @@ class ZoneoutCell(ModifierCell):
 
 class ResidualCell(ModifierCell):
     """Adds the input to the output. Source: Wu et al. 2016."""
-
-    def _alias(self):
-        return "residual"
 
     def hybrid_forward(self, F, inputs, states):
         output, states = self.base_cell(inputs, states)

@@ -6,6 +6,7 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native, native
+from ..ops.image_resize import rule_for
 from .layout import cost
 
 
@@ -32,3 +33,23 @@ def normalize_entry(op, ins, outs, attrs):
         ("plk_image_normalize", fields),
         cost(x, *outs, steps=prod(x.shape)),
     )
+
+
+@native("_image_resize", "_cvimresize")
+def resize_entry(op, ins, outs, attrs):
+    x, y = ins[0], outs[0]
+    if x.dtype != "uint8":
+        return None
+    *n, h, w, c = x.shape
+    fields = {
+        "n_images": prod(n),
+        "height": h,
+        "width": w,
+        "n_channels": c,
+        "row_bytes": w * c,
+        "out_height": y.shape[-3],
+        "out_width": y.shape[-2],
+        "rule": rule_for(h, w, *y.shape[-3:-1], attrs["interp"]),
+    }
+    steps = 4 * (prod(x.shape) + prod(y.shape))
+    return Native("plk_resize_run", ("plk_resize", fields), cost(x, y, steps=steps))

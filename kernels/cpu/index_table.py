@@ -94,7 +94,7 @@ def _place(function, what, shape, indices, dtype, types):
         "index_dtype": code(indices.dtype),
     }
     us = cost(*types, steps=5 * n * depth)
-    return Native(function, ("plk_place", fields), us, can_fail=True)
+    return Native(function, ("plk_points", fields), us, can_fail=True)
 
 
 @native("gather_nd")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ..native import Native, native
+from ..ops.legacy import relative_attrs
 from ..shapes import many_axes, one_axis
 from .layout import cost
 
@@ -58,10 +59,12 @@ def _batch(function, ins, outs, shape, axis, **fields):
     )
 
 
-@native("BatchNorm")
+@native("BatchNorm", "_contrib_SyncBatchNorm", "BatchNorm_v1")
 def batch_norm_entry(op, ins, outs, attrs):
     shape = ins[0].shape
-    if not _float32(ins):
+    shows_var = op.name != "BatchNorm" and attrs["output_mean_var"]
+    attrs = relative_attrs(attrs)
+    if shows_var or not _float32(ins):
         return None
     return _batch(
         "plk_batch_norm_run",

@@ -147,7 +147,7 @@ PLK_KERNEL(plk_take_backward)
 }
 
 /* The places that indices (depth, n_places) name; a negative one counts from the end. */
-static int find(const plk_place *p, const void *indices, places *at, const char *name)
+static int find(const plk_points *p, const void *indices, places *at, const char *name)
 {
     for (int64_t i = 0; i < p->n_places; i++)
         at->to[i] = 0;
@@ -172,7 +172,7 @@ static int find(const plk_place *p, const void *indices, places *at, const char 
 /* bufs: table, indices, rows */
 PLK_KERNEL(plk_gather_nd_run)
 {
-    const plk_place *p = params;
+    const plk_points *p = params;
     places at;
     size_t row_bytes = (size_t)(p->inner * p->size);
     (void)scalars;
@@ -196,7 +196,7 @@ PLK_KERNEL(plk_gather_nd_run)
 /* bufs: rows, indices, table; PLK_SET_IN: given table, rows, indices, table */
 PLK_KERNEL(plk_scatter_nd_run)
 {
-    const plk_place *p = params;
+    const plk_points *p = params;
     int in = p->what == PLK_SET_IN;
     char *table = bufs[2 + in];
     places at;

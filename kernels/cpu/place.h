@@ -8,6 +8,6 @@ enum { PLK_GATHER = 0, PLK_SET, PLK_SET_IN, PLK_ADD };   /* PLK_SET_IN: into a g
 typedef struct {
     int64_t n_places, depth, shape[PLK_MAX_DIMS], n_rows, inner;
     int32_t what, size, dtype, index_dtype;          /* size: bytes of an element */
-} plk_place;
+} plk_points;
 /* cffi stops reading here */
 #endif

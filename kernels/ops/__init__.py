@@ -1,69 +1,8 @@
-"""The operator records by family; importing this module fills the registry."""
+"""The operator records: every module of this folder fills the registry when it is imported."""
 
-from .. import fused
-from . import (
-    activation,
-    attention,
-    binary,
-    conv,
-    conv_fused,
-    create,
-    dense,
-    dense_fused,
-    dropout,
-    histogram,
-    image,
-    index,
-    interleaved,
-    layout,
-    linalg,
-    loss,
-    loss_fused,
-    matrix,
-    norm,
-    norm_fused,
-    pool,
-    recurrent,
-    reduce,
-    sample,
-    sequence,
-    shape,
-    slicing,
-    unary,
-    update,
-    winograd,
-)
+import importlib
+import pkgutil
 
-__all__ = [
-    "activation",
-    "attention",
-    "binary",
-    "conv",
-    "conv_fused",
-    "create",
-    "dense",
-    "dense_fused",
-    "dropout",
-    "fused",
-    "histogram",
-    "image",
-    "index",
-    "interleaved",
-    "layout",
-    "linalg",
-    "loss",
-    "loss_fused",
-    "matrix",
-    "norm",
-    "norm_fused",
-    "pool",
-    "recurrent",
-    "reduce",
-    "sample",
-    "sequence",
-    "shape",
-    "slicing",
-    "unary",
-    "update",
-    "winograd",
-]
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+importlib.import_module("..fused", __name__)  # its records stand beside the compiler of groups

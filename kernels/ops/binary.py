@@ -507,7 +507,7 @@ def _where_grad(F, dys, xs, ys):
 
 
 def _where_fill(ins):
-    known = ins[1] or ins[2]
+    known = ins[1] or ins[2] or ins[0]
     return [ins[0] or known, ins[1] or known, ins[2] or known]
 
 

@@ -180,7 +180,7 @@ def _last(xp, g, x):
     return xp.moveaxis(x, 1, -1) if g.channels_last else x
 
 
-def _columns(xp, g, x):
+def columns(xp, g, x):
     """Padded NC* data -> (N, groups, channels / groups * prod(kernel), prod(out))."""
     x = xp.pad(x, ((0, 0), (0, 0), *((p, p) for p in g.pad)))
     nd = len(g.kernel)
@@ -196,16 +196,15 @@ def _columns(xp, g, x):
 def conv_forward(xp, g, x, w):
     x, w = _first(xp, g, x), _first(xp, g, w)
     f, out = w.shape[0], g.conv_out(x.shape[2:])
-    y = w.reshape(g.groups, f // g.groups, prod(w.shape[1:])) @ _columns(xp, g, x)
+    y = w.reshape(g.groups, f // g.groups, prod(w.shape[1:])) @ columns(xp, g, x)
     return _last(xp, g, y.reshape(x.shape[0], f, *out))
 
 
-def conv_grad_data(xp, g, dy, w, data_shape):
-    dy, w = _first(xp, g, dy), _first(xp, g, w)
-    n, channels, space = g.split(data_shape)
-    f, out = w.shape[0], dy.shape[2:]
-    w = w.reshape(g.groups, f // g.groups, prod(w.shape[1:]))
-    cols = xp.swapaxes(w, 1, 2) @ dy.reshape(n, g.groups, f // g.groups, prod(out))
+def add_columns(xp, g, cols, shape):
+    """The transpose of columns: (N, channels * prod(kernel), *out) added up on data of this NC*
+    shape."""
+    n, channels, *space = shape
+    out = cols.shape[2:]
     cols = cols.reshape(n, channels, *g.kernel, *out)
     padded = tuple(
         max(s + 2 * p, (o - 1) * t + r)
@@ -219,14 +218,24 @@ def conv_grad_data(xp, g, dy, w, data_shape):
         )
         if 0 not in out:
             dx[(..., *at)] += cols[(slice(None), slice(None), *tap)]
-    return _last(xp, g, dx[(..., *(slice(p, p + s) for p, s in zip(g.pad, space)))])
+    return dx[(..., *(slice(p, p + s) for p, s in zip(g.pad, space)))]
+
+
+def conv_grad_data(xp, g, dy, w, data_shape):
+    dy, w = _first(xp, g, dy), _first(xp, g, w)
+    n, channels, space = g.split(data_shape)
+    f, out = w.shape[0], dy.shape[2:]
+    w = w.reshape(g.groups, f // g.groups, prod(w.shape[1:]))
+    cols = xp.swapaxes(w, 1, 2) @ dy.reshape(n, g.groups, f // g.groups, prod(out))
+    cols = cols.reshape(n, channels * prod(g.kernel), *out)
+    return _last(xp, g, add_columns(xp, g, cols, (n, channels, *space)))
 
 
 def conv_grad_weight(xp, g, dy, x, weight_shape):
     dy, x = _first(xp, g, dy), _first(xp, g, x)
     f, per_group, _ = g.split(weight_shape)
     dy = dy.reshape(dy.shape[0], g.groups, f // g.groups, prod(dy.shape[2:]))
-    dw = (dy @ xp.swapaxes(_columns(xp, g, x), 2, 3)).sum(axis=0)
+    dw = (dy @ xp.swapaxes(columns(xp, g, x), 2, 3)).sum(axis=0)
     return _last(xp, g, dw.reshape(f, per_group, *g.kernel))
 
 
@@ -290,7 +299,7 @@ def _conv_inputs(no_bias, **_):
 
 operator(
     "Convolution",
-    aliases=("_npx_convolution",),
+    aliases=("_npx_convolution", "Convolution_v1"),
     inputs=("data", "weight", "bias"),
     input_names=_conv_inputs,
     params=(

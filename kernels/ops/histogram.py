@@ -42,6 +42,7 @@ def _ref(xp, data, bins=None, *, bin_cnt, range):
 
 operator(
     "_histogram",
+    aliases=("_npi_histogram",),
     inputs=("data", "bins"),
     n_outputs=2,
     infer=_infer,

@@ -1,9 +1,6 @@
-"""Image operators on (H, W, C) or (N, H, W, C): tensors, flips, crops, resizing, changes of
-colour."""
+"""Image operators on (H, W, C) or (N, H, W, C): tensors, flips, crops, changes of colour."""
 
 from __future__ import annotations
-
-from functools import lru_cache
 
 import numpy as np
 
@@ -117,7 +114,7 @@ operator(
 )
 
 
-# ---- flips, crop, resize -------------------------------------------------------------------------
+# ---- flips, crop ---------------------------------------------------------------------------------
 
 for _name, _axis in (("left_right", -2), ("top_bottom", -3)):
     operator(
@@ -184,141 +181,6 @@ operator(
         sample((2, 4, 4, 1), x=0, y=0, width=4, height=2),
     ),
     doc="The part of an image that begins at column x, row y.",
-)
-
-
-def resized(height: int, width: int, size, keep_ratio: bool) -> tuple[int, int]:
-    """(height, width) after resizing to `size`: (width, height), or one number for both, or for the
-    shorter edge."""
-    if len(size) == 2:
-        return size[1], size[0]
-    if not keep_ratio:
-        return size[0], size[0]
-    if height > width:
-        return int(height * size[0] / width), size[0]
-    return size[0], int(width * size[0] / height)
-
-
-def _resize_infer(ins, size, keep_ratio, interp):
-    op, t = "_image_resize", ins[0]
-    _image(op, t)
-    if size is None or len(size) not in (1, 2) or min(size) < 1:
-        raise OperatorError(
-            op, f"size must be one or two positive numbers (width, height), got {size}"
-        )
-    if interp not in WEIGHTS:
-        raise OperatorError(
-            op, f"interp must be one of {', '.join(map(str, WEIGHTS))}, got {interp}"
-        )
-    *n, h, w, c = t.shape
-    return [Type((*n, *resized(h, w, size, keep_ratio), c), t.dtype)]
-
-
-def _nearest(places, scale):
-    taps = np.floor(np.arange(len(places)) * scale)[:, None]
-    return taps, np.ones_like(taps)
-
-
-def _linear(places, scale):
-    low = np.floor(places)
-    f = places - low
-    return low[:, None] + [0, 1], np.stack([1 - f, f], axis=1)
-
-
-def _cubic(places, scale, a=-0.75):
-    low = np.floor(places)
-    t = np.abs((places - low)[:, None] - [-1, 0, 1, 2])
-    near = ((a + 2) * t - (a + 3)) * t * t + 1
-    far = ((a * t - 5 * a) * t + 8 * a) * t - 4 * a
-    return low[:, None] + [-1, 0, 1, 2], np.where(t <= 1, near, far)
-
-
-def _area(places, scale):
-    start = np.arange(len(places)) * scale
-    taps = np.floor(start)[:, None] + np.arange(int(np.ceil(scale)) + 1)
-    return (
-        taps,
-        np.maximum(
-            0, np.minimum(taps + 1, (start + scale)[:, None]) - np.maximum(taps, start[:, None])
-        )
-        / scale,
-    )
-
-
-def _area_enlarging(places, scale):
-    """Linear, but only where an output pixel covers two inputs; OpenCV's way unless both axes
-    shrink."""
-    i = np.arange(len(places))
-    low = np.floor(i * scale)
-    f = np.maximum(0, (i + 1) - (low + 1) / scale)
-    f -= np.floor(f)
-    return low[:, None] + [0, 1], np.stack([1 - f, f], axis=1)
-
-
-def _lanczos(places, scale):
-    low = np.floor(places)
-    offsets = np.arange(-3, 5)
-    t = (places - low)[:, None] - offsets
-    weights = np.sinc(t) * np.sinc(t / 4)
-    return low[:, None] + offsets, weights / weights.sum(axis=1, keepdims=True)
-
-
-WEIGHTS = {0: _nearest, 1: _linear, 2: _cubic, 3: _area, 4: _lanczos}  # by OpenCV's numbers
-ENLARGING = -3
-
-
-@lru_cache(maxsize=64)
-def resize_matrix(n_in: int, n_out: int, interp: int) -> np.ndarray:
-    """(n_out, n_in) float32: row i has the weights of the inputs of output i. Pixel centres at half
-    numbers."""
-    scale = n_in / n_out
-    rule = _area_enlarging if interp == ENLARGING else WEIGHTS[interp]
-    taps, weights = rule((np.arange(n_out) + 0.5) * scale - 0.5, scale)
-    matrix = np.zeros((n_out, n_in), np.float64)
-    rows = np.broadcast_to(np.arange(n_out)[:, None], taps.shape)
-    np.add.at(matrix, (rows, np.clip(taps, 0, n_in - 1).astype(int)), weights)
-    return matrix.astype(np.float32)
-
-
-def resize_values(xp, x, size, keep_ratio=False, interp=1):
-    """An image (..., H, W, C) resized; whole numbers are rounded."""
-    *_, h, w, c = x.shape
-    height, width = resized(h, w, size, keep_ratio)
-    if interp == 3 and (height > h or width > w):
-        interp = ENLARGING
-    rows = xp.asarray(resize_matrix(h, height, interp))
-    columns = xp.asarray(resize_matrix(w, width, interp))
-    wide = x.astype("float32", copy=False) if x.dtype != np.float64 else x
-    by_rows = xp.matmul(rows, wide.reshape(*x.shape[:-2], w * c)).reshape(
-        *x.shape[:-3], height, w, c
-    )
-    values = xp.matmul(columns, by_rows)
-    return (
-        _stored(xp, xp.rint(values), x)
-        if np.dtype(x.dtype).kind in "iu"
-        else values.astype(x.dtype)
-    )
-
-
-operator(
-    "_image_resize",
-    aliases=("_npx__image_resize",),
-    infer=_resize_infer,
-    params=(
-        Param("size", "shape", None),
-        Param("keep_ratio", "bool", False),
-        Param("interp", "int", 1),
-    ),
-    ref=resize_values,
-    samples=(
-        sample(uniform((4, 6, 3), 0, 255), size=(3, 5)),
-        sample(uniform((2, 4, 4, 1), 0, 255), size=(6,), interp=2),
-        sample(uniform((4, 6, 3), 0, 255), size=(3,), keep_ratio=True, interp=3),
-    ),
-    doc=(
-        "Resizes to size = (width, height), or one number for both, or for the shorter edge with"
-        " keep_ratio. interp: 0 nearest, 1 linear, 2 cubic, 3 area, 4 Lanczos."
-    ),
 )
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ...engine.error import OperatorError, ShapeError
+from ..compose import vjp
 from ..record import Param, Type, definite, operator, sample
+from ..shapes import same_dtype
 from .linalg import back, matrices, same_matrix, symmetric_of_lower
 
 # Inverse and determinants
@@ -135,9 +139,7 @@ def _syevd_grad(F, dys, xs, ys):
     equal = F._equal_scalar(gap, scalar=0.0)
     factor = F.elemwise_sub(F._rdiv_scalar(F.elemwise_add(gap, equal), scalar=1.0), equal)
     turned = F.elemwise_mul(F.linalg_gemm2(du, u, transpose_b=True), factor)
-    inner = F._mul_scalar(
-        F.elemwise_add(turned, F.SwapAxis(turned, dim1=-2, dim2=-1)), scalar=0.5
-    )
+    inner = F._mul_scalar(F.elemwise_add(turned, F.SwapAxis(turned, dim1=-2, dim2=-1)), scalar=0.5)
     inner = F.elemwise_add(inner, F.linalg_makediag(dvalues))
     return [F.linalg_gemm2(F.linalg_gemm2(u, inner, transpose_a=True), u)]
 
@@ -211,7 +213,9 @@ def _diagonal_length(op, ins, offset):
     dtype = matrices(op, ins, square=True)
     n = ins[0].shape[-1] - abs(offset)
     if n < 1:
-        raise ShapeError(op, f"offset must lie in the matrix, got A {ins[0].shape}, offset={offset}")
+        raise ShapeError(
+            op, f"offset must lie in the matrix, got A {ins[0].shape}, offset={offset}"
+        )
     return n, dtype
 
 
@@ -270,9 +274,11 @@ operator(
 
 
 def _triangle_places(xp, n, offset, lower):
-    """Row and column numbers of a triangle of an n x n matrix, row by row."""
-    below = offset < 0 or (offset == 0 and lower)
-    return xp.tril_indices(n, offset) if below else xp.triu_indices(n, offset)
+    """Row and column numbers of a triangle of an n x n matrix: a lower one row by row, an upper one
+    column by column."""
+    if offset < 0 or (offset == 0 and lower):
+        return xp.tril_indices(n, offset)
+    return xp.tril_indices(n, -offset)[::-1]
 
 
 def _extracttrian_infer(ins, offset, lower):
@@ -300,8 +306,9 @@ operator(
         sample((4, 4), offset=-2),
     ),
     doc=(
-        "A triangle of each square matrix as a vector, row by row: the lower or upper one, or what"
-        " lies above (offset > 0) or below (offset < 0) with the diagonal `offset`."
+        "A triangle of each square matrix as a vector: the lower one row by row or the upper one"
+        " column by column, or what lies above (offset > 0) or below (offset < 0) with the diagonal"
+        " `offset`."
     ),
 )
 
@@ -342,4 +349,58 @@ operator(
         sample((1,), offset=-1),
     ),
     doc="Square matrices that are zero but for a triangle, given as linalg_extracttrian gives it.",
+)
+
+
+# Products of columns
+
+
+def _khatri_infer(ins, num_args):
+    dtype = same_dtype("khatri_rao", ins, [f"arg{i}" for i in range(len(ins))])
+    if not ins or any(len(t.shape) != 2 or t.shape[1] != ins[0].shape[-1] for t in ins):
+        raise ShapeError(
+            "khatri_rao",
+            "needs matrices with equal numbers of columns, got "
+            f"{', '.join(str(t.shape) for t in ins) or 'none'}",
+        )
+    return [Type((prod(t.shape[0] for t in ins), ins[0].shape[1]), dtype)]
+
+
+def _khatri_ref(xp, *xs, num_args):
+    y = xs[0]
+    for x in xs[1:]:
+        y = (y[:, None] * x).reshape(y.shape[0] * x.shape[0], x.shape[1])
+    return y
+
+
+def _khatri_composed(F, *xs):
+    y = xs[0]
+    for x in xs[1:]:
+        (m, columns), rows = y.shape, x.shape[0]
+        y = F.broadcast_mul(
+            F.reshape_to(y, shape=(m, 1, columns)), F.reshape_to(x, shape=(1, rows, columns))
+        )
+        y = F.reshape_to(y, shape=(m * rows, columns))
+    return y
+
+
+operator(
+    "khatri_rao",
+    inputs=("*args",),
+    variadic_key="num_args",
+    params=(Param("num_args", "int"),),
+    infer=_khatri_infer,
+    ref=_khatri_ref,
+    grad=lambda F, dys, xs, ys, num_args: (
+        dys if num_args == 1 else vjp(F, _khatri_composed, xs, dys)
+    ),
+    samples=(
+        sample((2, 3), (4, 3), num_args=2),
+        sample((2, 3), num_args=1),
+        sample((2, 2), (1, 2), (3, 2), num_args=3),
+    ),
+    doc=(
+        "Kronecker products of the columns of matrices: (m, k), (n, k) -> (m * n, k). Source: Khatri"
+        " and Rao 1968."
+    ),
 )

@@ -311,3 +311,52 @@ operator(
     samples=(sample((5,)), sample((4, 3)), sample((0, 2))),
     doc="data with its first axis in random order.",
 )
+
+
+# Classes by rank, drawn without repeats: how sampled softmax chooses its negatives
+
+
+def _zipfian_infer(ins, range_max, shape):
+    shape = _positive_shape(_ZIPFIAN, shape)
+    if len(shape) != 2:
+        raise ShapeError(_ZIPFIAN, f"shape must be (batch, samples), got {shape}")
+    if shape[1] > range_max:
+        raise OperatorError(
+            _ZIPFIAN, f"range_max must be at least the number of samples, got {range_max}, {shape}"
+        )
+    return [Type(shape, "int64"), Type(shape[:1], "int64")]
+
+
+def _zipfian_ref(xp, *, range_max, shape, rng):
+    batch, n = shape
+    found, tries = xp.zeros(shape, "int64"), xp.zeros(batch, "int64")
+    for row in range(batch):
+        drawn = xp.zeros(0, "int64")
+        kept = drawn
+        while len(kept) < n:
+            more = xp.exp(rng.random(2 * n + 16) * xp.log(range_max + 1.0)) - 1
+            drawn = xp.concatenate([drawn, xp.minimum(more.astype("int64"), range_max - 1)])
+            first = xp.sort(xp.unique(drawn, return_index=True)[1])[:n]
+            kept = drawn[first]
+        found[row] = kept
+        tries[row] = first[-1] + 1 if n else 0
+    return found, tries
+
+
+_ZIPFIAN = "_sample_unique_zipfian"
+
+operator(
+    _ZIPFIAN,
+    inputs=(),
+    n_outputs=2,
+    output_names=("samples", "tries"),
+    params=(Param("range_max", "int"), Param("shape", "shape?", None)),
+    random=True,
+    infer=_zipfian_infer,
+    ref=_zipfian_ref,
+    samples=(sample(range_max=100, shape=(2, 5)), sample(range_max=3, shape=(2, 3))),
+    doc=(
+        "Rows of different classes in [0, range_max), class k drawn with a probability proportional"
+        " to log((k + 2) / (k + 1)), and how many draws each row took. shape: (batch, samples)."
+    ),
+)

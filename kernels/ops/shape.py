@@ -43,16 +43,16 @@ def _infer_one(op, shape, target, size):
 def reshape_shape(shape, target, reverse=False) -> tuple[int, ...]:
     """The shape that MXNet's codes mean: 0 copy, -1 infer, -2 copy the rest, -3 merge two, -4 a b
     split. Raises ShapeError."""
+    codes = target[::-1] if reverse else target
     words, i = [], 0
-    while i < len(target):
-        width = 3 if target[i] == -4 else 1
-        words.append(tuple(target[i : i + width]))
+    while i < len(codes):
+        width = 3 if codes[i] == -4 else 1
+        words.append(tuple(codes[i : i + width]))
         i += width
     if words and words[-1][0] == -4 and len(words[-1]) < 3:
-        raise ShapeError("Reshape", f"-4 must be followed by two sizes, got {target}")
+        where = "be preceded" if reverse else "be followed"
+        raise ShapeError("Reshape", f"-4 must {where} by two sizes, got {target}")
     source = tuple(reversed(shape)) if reverse else tuple(shape)
-    if reverse:
-        words = [(w[0], w[2], w[1]) if len(w) == 3 else w for w in reversed(words)]
     out: list[int] = []
     at = 0
 

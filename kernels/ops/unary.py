@@ -412,7 +412,7 @@ unary(
     lambda F, dy, x, y: dy,
     dtypes="all",
     native=True,
-    aliases=("_npi_copyto",),
+    aliases=("_npi_copyto", "_CrossDeviceCopy"),
     doc="A copy of x; with out= on another device, a transfer.",
 )
 unary(

@@ -331,7 +331,7 @@ multi(
 )
 
 
-def _adamw_ref(xp, w, g, mean, var, rescale, *, lr, beta1, beta2, epsilon, wd, eta, clip_gradient):
+def adamw(xp, w, g, mean, var, rescale, *, lr, beta1, beta2, epsilon, wd, eta, clip_gradient):
     scale = float(rescale.reshape(-1)[0])
     if scale == 0 or not math.isfinite(scale):
         return w, mean, var  # the gradient overflowed: no update
@@ -341,8 +341,8 @@ def _adamw_ref(xp, w, g, mean, var, rescale, *, lr, beta1, beta2, epsilon, wd, e
     return w - eta * (lr * mean / (xp.sqrt(var) + epsilon) + wd * w), mean, var
 
 
-def _mp_adamw_ref(xp, w, g, mean, var, w32, rescale, **attrs):
-    new, mean, var = _adamw_ref(xp, w32, g.astype(w32.dtype), mean, var, rescale, **attrs)
+def mp_adamw(xp, w, g, mean, var, w32, rescale, **attrs):
+    new, mean, var = adamw(xp, w32, g.astype(w32.dtype), mean, var, rescale, **attrs)
     return new, mean, var, new
 
 
@@ -354,7 +354,7 @@ update(
     "_adamw_update",
     ("weight", "grad", "mean", "var", "rescale_grad"),
     _ADAMW,
-    _adamw_ref,
+    adamw,
     mutates=("mean", "var"),
     skip=("rescale_grad",),
     samples=(
@@ -370,7 +370,7 @@ update(
     "_mp_adamw_update",
     ("weight", "grad", "mean", "var", "weight32", "rescale_grad"),
     _ADAMW,
-    _mp_adamw_ref,
+    mp_adamw,
     mutates=("mean", "var", "weight32"),
     skip=("rescale_grad",),
     samples=(sample(*_ADAMW_INPUTS, (3, 4), uniform((1,), 0.5, 2), **_ADAMW_NUMBERS),),
@@ -539,7 +539,7 @@ update(
 # LAMB
 
 
-def _lamb_direction(
+def lamb_direction(
     xp,
     w,
     g,
@@ -562,7 +562,7 @@ def _lamb_direction(
     return m / (xp.sqrt(v) + epsilon) + wd * w, mean, var
 
 
-def _lamb_step(xp, w, g, r1, r2, *, lr, lower_bound, upper_bound):
+def lamb_step(xp, w, g, r1, r2, *, lr, lower_bound, upper_bound):
     r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
     r1 = xp.maximum(r1, lower_bound) if lower_bound > 0 else r1
     r1 = xp.minimum(r1, upper_bound) if upper_bound > 0 else r1
@@ -571,7 +571,7 @@ def _lamb_step(xp, w, g, r1, r2, *, lr, lower_bound, upper_bound):
 
 
 def _mp_lamb_step(xp, w, g, r1, r2, w32, **attrs):
-    new = _lamb_step(xp, w32, g, r1, r2, **attrs)
+    new = lamb_step(xp, w32, g, r1, r2, **attrs)
     return new, new
 
 
@@ -593,7 +593,7 @@ update(
     "lamb_update_phase1",
     ("weight", "grad", "mean", "var"),
     _LAMB,
-    _lamb_direction,
+    lamb_direction,
     mutates=("mean", "var"),
     doc="The direction of LAMB's step." + _LAMB_SOURCE,
 )
@@ -601,7 +601,7 @@ update(
     "lamb_update_phase2",
     ("weight", "g", "r1", "r2"),
     _LAMB_STEP,
-    _lamb_step,
+    lamb_step,
     skip=("r1", "r2"),
     samples=(
         sample((3, 4), (3, 4), *_NORMS, lr=0.1),
@@ -619,7 +619,7 @@ operator(
         _check_same("mp_lamb_update_phase1", ("weight", "grad", "mean", "var", "weight32"))(ins)
         and ins[4]
     ],
-    ref=lambda xp, w, g, mean, var, w32, **attrs: _lamb_direction(xp, w32, g, mean, var, **attrs),
+    ref=lambda xp, w, g, mean, var, w32, **attrs: lamb_direction(xp, w32, g, mean, var, **attrs),
     samples=(sample((3, 4), (3, 4), (3, 4), uniform((3, 4), 0.5, 2), (3, 4), wd=0.1, t=3),),
     doc="lamb_update_phase1 with a float32 copy of the weight; the direction is float32.",
 )

@@ -55,9 +55,11 @@ def gradient(
         dys = [total(y) for y in ys]
         if dys.count(None) == len(dys):
             continue
-        dys = [
-            plain._zeros(shape=y.shape, dtype=y.dtype) if d is None else d for d, y in zip(dys, ys)
-        ]
+        if node.op.lowered is None:
+            dys = [
+                plain._zeros(shape=y.shape, dtype=y.dtype) if d is None else d
+                for d, y in zip(dys, ys)
+            ]
         F = builders[bool(node.attrs.get("train"))]
         grads = node.op.grad(F, dys, list(node.inputs), ys, **node.attrs)
         for v, g in zip(node.inputs, grads):

@@ -204,6 +204,10 @@ class TestCSV:
         with pytest.raises(MXNetError, match=message):
             mx.io.CSVIter(**full)
 
+    def test_only_keywords(self, csv):
+        with pytest.raises(TypeError, match="CSVIter can only accept keyword arguments"):
+            mx.io.CSVIter(str(csv / "a.csv"), data_csv="x", data_shape=(3,), batch_size=2)
+
     def test_unknown_parameters_warn(self, csv):
         with pytest.warns(UserWarning, match="CSVIter: ignores shufle"):
             mx.io.CSVIter(data_csv=str(csv / "a.csv"), data_shape=(3,), batch_size=2, shufle=1)

@@ -34,6 +34,9 @@ def draw(rng, spec, dtype):
     elif kind == "values":
         x = np.array(spec[1])
         dtype = spec[2] if spec[2] != "float32" else dtype
+    elif kind == "definite":
+        x = rng.normal(size=spec[1])
+        x = x @ np.swapaxes(x, -1, -2) + np.eye(x.shape[-1])
     else:
         x = rng.normal(size=spec)
     x = np.asarray(x) * (

@@ -1,6 +1,7 @@
 """Derived from every operator record and sample: results, gradients, edge shapes, aliasing, graphs,
 errors."""
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -16,7 +17,8 @@ from plait.ndarray.ndarray import from_memory
 from plait.symbol.graph import Value, typed_node, variable, verify
 from plait.symbol.program import lower
 
-OPERATORS = sorted({op.name: op for op in REGISTRY.values()}.items())
+# an operator with `eager` has a test of its own
+OPERATORS = sorted({op.name: op for op in REGISTRY.values() if not op.eager}.items())
 CASES = [
     pytest.param(op, s, id=f"{name}-{i}")
     for name, op in OPERATORS
@@ -36,7 +38,12 @@ PUBLIC = {
 }
 PUBLIC_CASES = [c for c in CASES if c.values[0].name in PUBLIC]
 # gradient is no derivative
-BY_DESIGN = {"_contrib_round_ste", "_contrib_sign_ste", "_contrib_gradientmultiplier"}
+BY_DESIGN = {
+    "_contrib_round_ste",
+    "_contrib_sign_ste",
+    "_contrib_gradientmultiplier",
+    "IdentityAttachKLSparseReg",
+}
 
 
 # ---- drawing and evaluating ----------------------------------------------------------------------
@@ -335,6 +342,16 @@ def differentiable(op) -> bool:
     )
 
 
+@contextlib.contextmanager
+def refusal_of_second_order():
+    """An operator may refuse derivatives of second order; it must not give wrong ones."""
+    try:
+        yield
+    except OperatorError as error:
+        if "no derivative of second order is defined" not in str(error):
+            raise
+
+
 def central(f, h=1e-5):
     return (f(h) - f(-h)) / (2 * h)
 
@@ -347,13 +364,16 @@ def test_gradient(op, case):
     want = central(d.value)
     got = d.backward()
     assert got == pytest.approx(want, rel=1e-5, abs=1e-6)
-    assert d.slope_at(0.0) == pytest.approx(got, rel=1e-9, abs=1e-9)
+    with refusal_of_second_order():
+        assert d.slope_at(0.0) == pytest.approx(got, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("op, case", [c for c in CASES if differentiable(c.values[0])])
 def test_second_gradient(op, case):
     d = Direction(op, case)
-    if d.defined():
+    if not d.defined():
+        return
+    with refusal_of_second_order():
         assert d.curvature() == pytest.approx(central(d.slope_at), rel=1e-5, abs=1e-6)
 
 

@@ -84,13 +84,24 @@ def test_versions_0_1_and_3():
     )
 
 
-def test_sparse_arrays_are_loaded_dense_with_one_warning():
+def test_sparse_arrays_are_read_and_written_byte_for_byte():
     expected = np.load(FIXTURES / "expected.npz")
-    with pytest.warns(UserWarning, match="sparse") as seen:
-        loaded = nd.load(FIXTURES / "sparse.nd")
-    assert len(seen) == 1
+    loaded = nd.load(FIXTURES / "sparse.nd")
     for name in ("row_sparse", "csr"):
+        assert loaded[name].stype == name
         np.testing.assert_array_equal(loaded[name].asnumpy(), expected[name])
+    assert nd.save_tobuffer(loaded) == (FIXTURES / "sparse.nd").read_bytes()
+
+
+def test_files_whose_sparse_indices_do_not_fit_are_refused():
+    csr = nd.sparse.csr_matrix(([1, 2], [0, 2], [0, 1, 2]), shape=(2, 3))
+    rows = nd.sparse.row_sparse_array(([[1, 2]], [1]), shape=(2, 2))
+    for array, good, bad in ((csr, 2, 3), (csr, 2, -1), (rows, 1, 2)):
+        content = nd.save_tobuffer([array])
+        at = content.rindex(struct.pack("<q", good), 0, len(content) - 8)
+        assert nd.load_frombuffer(content)[0].stype == array.stype
+        with pytest.raises(mx.MXNetError, match="do not fit its shape"):
+            nd.load_frombuffer(content[:at] + struct.pack("<q", bad) + content[at + 8 :])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

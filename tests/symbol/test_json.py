@@ -98,13 +98,12 @@ def test_unknown_attributes_are_kept():
     }
 
 
-def test_control_flow_is_kept_and_refuses_to_run():
+def test_control_flow_of_a_file_runs():
     net = mx.sym.load(str(FIXTURES / "control-flow-symbol.json"))
-    with pytest.raises(
-        mx.MXNetError,
-        match='a control flow operator from a file cannot be executed[^$]*"_foreach0"',
-    ):
-        net.eval(a=mx.nd.ones((2, 3)), b=mx.nd.ones((2, 3)), init=mx.nd.ones(3))
+    a, b = mx.nd.array([[1, 2, 3], [4, 5, 6]]), mx.nd.ones((2, 3))
+    found, blocked = net.eval(a=a, b=b, init=mx.nd.zeros(3))
+    assert found.asnumpy().tolist() == [[2, 3, 4], [7, 9, 11]]
+    assert blocked.asnumpy().tolist() == [[2, 3, 4], [5, 6, 7]]
     cut = net.get_internals()["s_output"]
     assert cut.eval(a=mx.nd.ones((2, 3)), b=mx.nd.ones((2, 3)))[0].asnumpy().sum() == 12
 

@@ -11,7 +11,9 @@ class BatchProcessor:
 
     def _get_data_and_label(self, batch, ctx, batch_axis=0):
         """The first two entries of a batch, each as a list with a part for each device."""
-        return tuple(split_and_load(part, ctx_list=ctx, batch_axis=batch_axis) for part in batch[:2])
+        return tuple(
+            split_and_load(part, ctx_list=ctx, batch_axis=batch_axis) for part in batch[:2]
+        )
 
     def evaluate_batch(self, estimator, val_batch, batch_axis=0):
         """Returns (data, label, predictions, losses) of a batch, lists with an array for each

@@ -160,9 +160,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             )
             self.best = value
         else:
-            said = (
-                f"{name} did not improve from {self.best:0.5f}, skipping updating best model"
-            )
+            said = f"{name} did not improve from {self.best:0.5f}, skipping updating best model"
         if self.verbose > 0:
             estimator.logger.info("[Epoch %d] CheckpointHandler: %s", self.current_epoch, said)
 

@@ -85,7 +85,8 @@ class Estimator:
         self.val_loss = self.loss if val_loss is None else _checked_loss(val_loss)
         self._train_metrics = list(check_metrics(train_metrics))
         self._val_metrics = list(check_metrics(val_metrics))
-        self._name_metrics()
+        self._add_default_training_metrics()
+        self._add_validation_metrics()
         self.logger = logging.Logger(name="Estimator", level=logging.INFO)
         self.logger.addHandler(logging.StreamHandler(sys.stdout))
         self.context = _checked_context(context)
@@ -95,8 +96,10 @@ class Estimator:
         self.max_epoch = self.max_batch = None
         self.batch_axis, self.batches_per_epoch = 0, None
 
-    def _name_metrics(self) -> None:
-        """Adds the default metrics; names tell training from validation."""
+    # Names with an underscore are MXNet's where estimators that derive from this one override them.
+
+    def _add_default_training_metrics(self) -> None:
+        """Fills in the metrics of training; names tell them from those of validation."""
         if not self._train_metrics:
             if isinstance(self.loss, SoftmaxCrossEntropyLoss):
                 self._train_metrics = [Accuracy()]
@@ -104,6 +107,8 @@ class Estimator:
         for metric in self._train_metrics:
             if not metric.name.startswith("training "):
                 metric.name = f"training {metric.name}"
+
+    def _add_validation_metrics(self) -> None:
         if not self._val_metrics:
             self._val_metrics = [copy.deepcopy(metric) for metric in self._train_metrics]
         for metric in self._val_metrics:
@@ -115,7 +120,9 @@ class Estimator:
     def _initialize(self, initializer) -> None:
         default = init.Uniform() if initializer is None else init.create(initializer)
         waiting = [
-            p for p in self.net.collect_params().values() if p._data is None and not p._deferred_init
+            p
+            for p in self.net.collect_params().values()
+            if p._data is None and not p._deferred_init
         ]
         for parameter in waiting:
             parameter.initialize(None, self.context, default)
@@ -162,16 +169,17 @@ class Estimator:
         _check_loader(val_data)
         for metric in self.val_metrics:
             metric.reset()
-        on = self._by_event(self._validation_handlers(event_handlers))
-        for handler in on[EpochBegin]:
+        handlers = self._prepare_default_validation_handlers(event_handlers)
+        _, epoch_begin, batch_begin, batch_end, epoch_end, _ = self._categorize_handlers(handlers)
+        for handler in epoch_begin:
             handler.epoch_begin(self)
         for batch in val_data:
-            for handler in on[BatchBegin]:
+            for handler in batch_begin:
                 handler.batch_begin(self, batch=batch)
             _, label, pred, loss = self.batch_processor.evaluate_batch(self, batch, batch_axis)
-            for handler in on[BatchEnd]:
+            for handler in batch_end:
                 handler.batch_end(self, batch=batch, pred=pred, label=label, loss=loss)
-        for handler in on[EpochEnd]:
+        for handler in epoch_end:
             handler.epoch_end(self)
 
     def fit(
@@ -199,39 +207,42 @@ class Estimator:
             )
         self.max_epoch, self.max_batch, self.batch_axis = epochs, batches, batch_axis
         self.batches_per_epoch = len(train_data)
-        on = self._by_event(self._handlers(val_data, event_handlers))
-        for handler in on[TrainBegin]:
+        handlers = self._prepare_default_handlers(val_data, event_handlers)
+        train_begin, epoch_begin, batch_begin, batch_end, epoch_end, train_end = (
+            self._categorize_handlers(handlers)
+        )
+        for handler in train_begin:
             handler.train_begin(self)
         while True:
-            for handler in on[EpochBegin]:
+            for handler in epoch_begin:
                 handler.epoch_begin(self)
             n_batches = 0
             for batch in train_data:
                 n_batches += 1
-                for handler in on[BatchBegin]:
+                for handler in batch_begin:
                     handler.batch_begin(self, batch=batch)
                 _, label, pred, loss = self.batch_processor.fit_batch(self, batch, batch_axis)
                 # every handler is called, also after one that wants to stop
                 if any(
                     [
                         handler.batch_end(self, batch=batch, pred=pred, label=label, loss=loss)
-                        for handler in on[BatchEnd]
+                        for handler in batch_end
                     ]
                 ):
                     break
-            if any([handler.epoch_end(self) for handler in on[EpochEnd]]):
+            if any([handler.epoch_end(self) for handler in epoch_end]):
                 break
             if not n_batches and batches:
                 raise InvalidValue(
                     "fit: train_data has no batches, so the number of batches is never reached"
                 )
-        for handler in on[TrainEnd]:
+        for handler in train_end:
             handler.train_end(self)
 
     # ---- handlers --------------------------------------------------------------------------------
 
-    def _handlers(self, val_data, given) -> list:
-        handlers = check_event_handlers(given)
+    def _prepare_default_handlers(self, val_data, event_handlers) -> list:
+        handlers = check_event_handlers(event_handlers)
         added: list = [StoppingHandler(self.max_epoch, self.max_batch)]
         if not _has(handlers, GradientUpdateHandler):
             added.append(GradientUpdateHandler())
@@ -243,8 +254,8 @@ class Estimator:
             added.append(LoggingHandler(metrics=self.train_metrics))
         return _sorted(handlers, added, {*self.train_metrics, *self.val_metrics})
 
-    def _validation_handlers(self, given) -> list:
-        handlers, added = check_event_handlers(given), []
+    def _prepare_default_validation_handlers(self, event_handlers) -> list:
+        handlers, added = check_event_handlers(event_handlers), []
         if not _has(handlers, MetricHandler):
             added.append(MetricHandler(metrics=self.val_metrics))
         if not _has(handlers, LoggingHandler):
@@ -252,8 +263,9 @@ class Estimator:
         return _sorted(handlers, added, set(self.val_metrics))
 
     @staticmethod
-    def _by_event(handlers) -> dict:
-        return {event: [h for h in handlers if isinstance(h, event)] for event in EVENTS}
+    def _categorize_handlers(event_handlers) -> tuple[list, ...]:
+        """The handlers of each event, in the order of EVENTS."""
+        return tuple([h for h in event_handlers if isinstance(h, event)] for event in EVENTS)
 
 
 def _has(handlers, kind) -> bool:

@@ -6,12 +6,11 @@ A cell is a step (RNN, LSTM, GRU) over a number of dimensions (1, 2, 3): two bas
 from __future__ import annotations
 
 from ....engine.error import InvalidValue
+from ....ndarray import NDArray
 from ...rnn.rnn_cell import HybridRecurrentCell, activate
 from ...rnn.sequence import namespace, zero_state
 
-__all__ = [
-    f"Conv{n}D{kind}Cell" for kind in ("RNN", "LSTM", "GRU") for n in (1, 2, 3)
-]
+__all__ = [f"Conv{n}D{kind}Cell" for kind in ("RNN", "LSTM", "GRU") for n in (1, 2, 3)]
 
 
 def _tuple(value, n: int, name: str) -> tuple[int, ...]:
@@ -97,7 +96,7 @@ class _ConvCell(HybridRecurrentCell):
 
     def _states_for(self, steps, begin_state):
         F = namespace(steps)
-        if begin_state is not None or hasattr(steps[0], "asnumpy"):
+        if begin_state is not None or isinstance(steps[0], NDArray):
             return super()._states_for(steps, begin_state)
         rows = F.Flatten(steps[0])
         return [zero_state(F, rows, info["shape"], 0) for info in self.state_info()]
@@ -169,22 +168,17 @@ class _GRU(_ConvCell):
     def hybrid_forward(self, F, inputs, states, **parameters):
         i2h, h2h, name = self._convolutions(F, inputs, states[0], **parameters)
         axis = self._channel_axis
-        i2h_r, i2h_z, i2h_n = F.SliceChannel(
-            i2h, num_outputs=3, axis=axis, name=name + "i2h_slice"
-        )
-        h2h_r, h2h_z, h2h_n = F.SliceChannel(
-            h2h, num_outputs=3, axis=axis, name=name + "h2h_slice"
-        )
+        i2h_r, i2h_z, i2h_n = F.SliceChannel(i2h, num_outputs=3, axis=axis, name=name + "i2h_slice")
+        h2h_r, h2h_z, h2h_n = F.SliceChannel(h2h, num_outputs=3, axis=axis, name=name + "h2h_slice")
         reset = F.sigmoid(i2h_r + h2h_r, name=name + "r_act")
         update = F.sigmoid(i2h_z + h2h_z, name=name + "z_act")
         new = activate(F, i2h_n + reset * h2h_n, self._activation, name=name + "h_act")
-        output = F.elemwise_add(
-            (1.0 - update) * new, update * states[0], name=name + "out"
-        )
+        output = F.elemwise_add((1.0 - update) * new, update * states[0], name=name + "out")
         return output, [output]
 
 
 # ---- dimensions ----------------------------------------------------------------------------------
+
 
 class _Conv1D(_ConvCell):
     n_axes = 1

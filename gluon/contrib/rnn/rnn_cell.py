@@ -57,9 +57,7 @@ class VariationalDropoutCell(ModifierCell):
         return self._dropped(F, output, "outputs", self.drop_outputs), states
 
     def __repr__(self):
-        return (
-            f"VariationalDropoutCell(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
-        )
+        return f"VariationalDropoutCell(p_out = {self.drop_outputs}, p_state = {self.drop_states})"
 
     def unroll(
         self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None, valid_length=None

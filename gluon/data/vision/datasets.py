@@ -18,8 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from ....engine.error import MXNetError, compose
+from ....ndarray import codec
 from ....ndarray.ndarray import from_memory
-from .. import codec, recordio
+from ...utils import local_folder
+from .. import recordio
 from ..dataset import Dataset, RecordFileDataset
 
 __all__ = [
@@ -97,7 +99,7 @@ class _Images(Dataset):
 
     def __init__(self, root, transform):
         self._transform = transform
-        self._root = Path(root).expanduser()
+        self._root = local_folder(root)
         images, labels = self._load()
         self._data = np.ascontiguousarray(images, np.uint8)
         self._label = np.ascontiguousarray(labels, np.int32)

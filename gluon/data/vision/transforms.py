@@ -10,13 +10,15 @@ import math
 
 import numpy as np
 
-from ....engine.error import InvalidType, InvalidValue, OperatorError
+from ....engine.error import InvalidValue, OperatorError
 from ....ndarray import functions as nd
-from ....ndarray.ndarray import NDArray, from_memory
+from ....ndarray.ndarray import from_memory
+from ....ndarray.numpy_mode import is_np_array  # noqa: F401
 from ...block import Block
 from ...hybrid import HybridBlock
-from ...nn import Sequential
+from ...nn import HybridSequential, Sequential  # noqa: F401
 from ..sampler import host_generator
+from .rotate import check_zoom, imrotate
 
 __all__ = [
     "Compose",
@@ -325,50 +327,6 @@ class RandomApply(Sequential):
         return x if host_generator().random() >= self.p else super().forward(x, *args)
 
 
-def _rotated(x: NDArray, degrees: float, zoom_in: bool, zoom_out: bool) -> NDArray:
-    """A float image (C, H, W) or images (N, C, H, W) turned about the centre, linear interpolation,
-    zeros outside."""
-    values = x.asnumpy()
-    height, width = values.shape[-2:]
-    angle = math.radians(degrees)
-    cos, sin = math.cos(angle), math.sin(angle)
-    rows, columns = np.meshgrid(
-        np.arange(height) - (height - 1) / 2, np.arange(width) - (width - 1) / 2, indexing="ij"
-    )
-    scale = 1.0
-    if zoom_in or zoom_out:
-        bound_h = abs(height * cos) + abs(width * sin)
-        bound_w = abs(height * sin) + abs(width * cos)
-        scale = max(bound_h / height, bound_w / width)
-        scale = 1 / scale if zoom_in else scale
-    at_x = scale * (columns * cos - rows * sin) + (width - 1) / 2
-    at_y = scale * (columns * sin + rows * cos) + (height - 1) / 2
-    left, top = np.floor(at_x).astype(int), np.floor(at_y).astype(int)
-    out = np.zeros_like(values)
-    for dy in (0, 1):
-        for dx in (0, 1):
-            i, j = top + dy, left + dx
-            inside = (i >= 0) & (i < height) & (j >= 0) & (j < width)
-            weight = np.where(inside, (1 - np.abs(at_y - i)) * (1 - np.abs(at_x - j)), 0).astype(
-                values.dtype
-            )
-            out += weight * values[..., np.clip(i, 0, height - 1), np.clip(j, 0, width - 1)]
-    return from_memory(out, x.context)
-
-
-def _check_rotation(block, zoom_in, zoom_out):
-    if zoom_in and zoom_out:
-        raise InvalidValue(f"{type(block).__name__}: `zoom_in` and `zoom_out` cannot be both True")
-
-
-def _check_float(block, x):
-    if np.dtype(x.dtype) != np.float32:
-        raise InvalidType(
-            f"{type(block).__name__}: images must be float32 (C, H, W), got {np.dtype(x.dtype)}\n"
-            "  fix: put ToTensor() or Cast() before it"
-        )
-
-
 class Rotate(_Transform):
     """Turns an image (C, H, W) of float32 counter-clockwise.
 
@@ -377,12 +335,11 @@ class Rotate(_Transform):
 
     def __init__(self, rotation_degrees, zoom_in=False, zoom_out=False):
         super().__init__()
-        _check_rotation(self, zoom_in, zoom_out)
+        check_zoom(zoom_in, zoom_out)
         self._degrees, self._zoom_in, self._zoom_out = rotation_degrees, zoom_in, zoom_out
 
     def forward(self, x):
-        _check_float(self, x)
-        return _rotated(x, self._degrees, self._zoom_in, self._zoom_out)
+        return imrotate(x, self._degrees, self._zoom_in, self._zoom_out)
 
 
 class RandomRotation(_Transform):
@@ -391,7 +348,7 @@ class RandomRotation(_Transform):
 
     def __init__(self, angle_limits, zoom_in=False, zoom_out=False, rotate_with_proba=1.0):
         super().__init__()
-        _check_rotation(self, zoom_in, zoom_out)
+        check_zoom(zoom_in, zoom_out)
         low, high = angle_limits
         if low >= high:
             raise InvalidValue("`angle_limits` must be an ordered tuple")
@@ -404,5 +361,4 @@ class RandomRotation(_Transform):
         rng = host_generator()
         if rng.random() >= self._probability:
             return x
-        _check_float(self, x)
-        return _rotated(x, rng.uniform(*self._limits), self._zoom_in, self._zoom_out)
+        return imrotate(x, rng.uniform(*self._limits), self._zoom_in, self._zoom_out)

@@ -1,3 +1,0 @@
-"""contrib.data: samplers."""
-
-from ..data.sampler import IntervalSampler  # noqa: F401

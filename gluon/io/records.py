@@ -1,0 +1,173 @@
+"""Records of .rec files found by number: the part, the order and the start of each of them."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from ...engine.error import MXNetError
+from ..data.recordio import LAST, MAGIC, MAGIC_BYTES, MAX_PART_BYTES, WHOLE
+
+_FRAME = struct.Struct("<II")
+
+
+class RecordFile:
+    """A .rec file in memory's address space; many threads may read it."""
+
+    def __init__(self, path):
+        self.path = os.fspath(path)
+        try:
+            with open(self.path, "rb") as file:
+                self.size = os.fstat(file.fileno()).st_size
+                self._bytes = (
+                    memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                    if self.size
+                    else memoryview(b"")
+                )
+        except OSError as error:
+            raise MissingRecords(
+                f"record file: cannot open {self.path!r}: {error.strerror}"
+            ) from None
+
+    def read(self, at: int) -> tuple[memoryview, int]:
+        """The record that starts at byte `at`, and where the next one starts. Raises MXNetError at
+        a broken frame."""
+        parts = []
+        while True:
+            if at + _FRAME.size > self.size:
+                self._broken(at, "is cut off")
+            magic, word = _FRAME.unpack_from(self._bytes, at)
+            kind, n_bytes = word >> 29, word & MAX_PART_BYTES
+            if magic != MAGIC:
+                self._broken(at, f"has magic 0x{magic:08x}, expected 0x{MAGIC:08x}")
+            begin = at + _FRAME.size
+            if begin + n_bytes > self.size:
+                self._broken(at, f"is cut off: {n_bytes} bytes announced, {self.size - begin} left")
+            parts.append(self._bytes[begin : begin + n_bytes])
+            at = begin + n_bytes + (-n_bytes % 4)
+            if kind == WHOLE:
+                return parts[0], at
+            if kind == LAST:
+                return memoryview(MAGIC_BYTES.join(parts)), at
+
+    def starts(self, begin: int = 0, end: int | None = None) -> list[int]:
+        """Where the records start, of those that start in [begin, end)."""
+        found, at = [], 0
+        end = self.size if end is None else end
+        while at < min(self.size, end):
+            if at >= begin:
+                found.append(at)
+            at = self.read(at)[1]
+        return found
+
+    def _broken(self, at: int, what: str):
+        raise MXNetError(
+            f"record file: the frame at byte {at} {what}\n  at: {self.path}\n"
+            "  fix: is it a .rec file, and copied as a whole?"
+        )
+
+
+class MissingRecords(MXNetError, FileNotFoundError):
+    """A record file that cannot be opened."""
+
+
+def read_index(path) -> list[int]:
+    """The positions in an index file (.idx), in its order."""
+    found = []
+    with open(path) as lines:
+        for n, line in enumerate(lines, 1):
+            try:
+                found.append(int(line.split("\t")[1]))
+            except (IndexError, ValueError):
+                raise MXNetError(
+                    f"record index: line {n} must be key<TAB>position, got {line!r}\n  at: {path}"
+                ) from None
+    return found
+
+
+class Records:
+    """The records of a file (or of all .rec files of a folder) that belong to one part.
+
+    Args:
+        path_idx: index file, "" to read through the file once instead.
+        num_parts, part_index: with an index equal numbers of records, else equal bytes.
+    """
+
+    def __init__(self, path, path_idx="", num_parts: int = 1, part_index: int = 0):
+        where = Path(path)
+        paths = sorted(where.glob("*.rec")) if where.is_dir() else [where]
+        self._files = [RecordFile(p) for p in paths]
+        if path_idx:
+            places = [(0, start) for start in sorted(read_index(path_idx))]
+            per_part = -(-len(places) // num_parts)
+            self._places = places[part_index * per_part : (part_index + 1) * per_part]
+        else:
+            self._places = self._by_bytes(num_parts, part_index)
+        if not self._places:
+            raise MXNetError(f"record file: no records in {path} (part {part_index})")
+
+    def _by_bytes(self, num_parts, part_index):
+        total = sum(file.size for file in self._files)
+        per_part = -(-total // num_parts)
+        begin, end = per_part * part_index, per_part * (part_index + 1)
+        found, before = [], 0
+        for number, file in enumerate(self._files):
+            found += [(number, at) for at in file.starts(begin - before, end - before)]
+            before += file.size
+        return found
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, number: int) -> memoryview:
+        file, at = self._places[number]
+        return self._files[file].read(at)[0]
+
+    def name(self, number: int) -> str:
+        """Where a record stands, for messages."""
+        file, at = self._places[number]
+        return f"{self._files[file].path}, byte {at}"
+
+
+class Order:
+    """The numbers of the records, epoch after epoch: which come in the next batch.
+
+    A last batch that is short is filled from the next epoch, which then begins after those
+    (round_batch); or it stays short.
+    """
+
+    def __init__(self, n: int, batch_size: int, round_batch: bool, shuffle: bool, seed: int):
+        self._n, self._size, self._round = n, batch_size, round_batch
+        self._rng = np.random.default_rng(seed) if shuffle else None
+        self._wrapped = False
+        self._begin()
+
+    def _begin(self):
+        self._order = np.arange(self._n) if self._rng is None else self._rng.permutation(self._n)
+        self._at = 0
+
+    def rewind(self, whole: bool = False) -> None:
+        """Begins an epoch, unless the last batch has begun it. whole: in any case."""
+        if whole or not self._wrapped:
+            self._begin()
+        self._wrapped = False
+
+    def next(self) -> tuple[np.ndarray, int] | None:
+        """(numbers, how many of them only fill the batch up), or None at the end."""
+        if self._wrapped or self._at >= self._n:
+            return None
+        found = self._order[self._at : self._at + self._size]
+        self._at += len(found)
+        pad = self._size - len(found)
+        if pad and self._round:
+            while len(found) < self._size:
+                self._begin()
+                more = self._order[: self._size - len(found)]
+                self._at = len(more)
+                found = np.concatenate([found, more])
+            self._wrapped = True
+        return found, pad

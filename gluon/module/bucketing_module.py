@@ -1,0 +1,343 @@
+"""BucketingModule: one module per bucket (length of a sequence, ...), all with the same
+parameters."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+from ...engine import cpu
+from ...ndarray import functions, serialization
+from ...symbol.name import NameManager
+from ..checkpoint import load_params
+from ..initializer import Uniform
+from .base_module import BaseModule, ModuleError, _check_input_names
+from .module import Module
+
+
+class BucketingModule(BaseModule):
+    """A module that takes a batch to the symbol of its bucket.
+
+    Args:
+        sym_gen: from a bucket's key to (symbol, data_names, label_names).
+        default_bucket_key: of the bucket that needs the most memory; the others share it.
+        context, ...: as Module.
+    A batch has bucket_key, provide_data and provide_label.
+    """
+
+    def __init__(
+        self,
+        sym_gen,
+        default_bucket_key=None,
+        logger=logging,
+        context=cpu(),
+        work_load_list=None,
+        fixed_param_names=None,
+        state_names=None,
+        group2ctxs=None,
+        compression_params=None,
+    ):
+        super().__init__(logger=logger)
+        if default_bucket_key is None:
+            raise ModuleError("BucketingModule: default_bucket_key must be given")
+        self._sym_gen, self._default_bucket_key = sym_gen, default_bucket_key
+        self._arguments = {
+            "logger": logger,
+            "context": context,
+            "work_load_list": work_load_list,
+            "fixed_param_names": fixed_param_names,
+            "state_names": state_names,
+            "group2ctxs": group2ctxs,
+            "compression_params": compression_params,
+        }
+        symbol, data_names, label_names = self._call_sym_gen(default_bucket_key)
+        for names, kind in (
+            (data_names, "data"),
+            (label_names, "label"),
+            (state_names, "state"),
+            (fixed_param_names, "fixed_param"),
+        ):
+            _check_input_names(symbol, list(names or ()), kind, kind != "label")
+        self._params_dirty = False
+        self._monitor = None
+        self._grad_req = None
+        self._reset_bind()
+
+    def _call_sym_gen(self, key):
+        """Each bucket's nodes are numbered from 0: parameters without a name agree."""
+        with NameManager():
+            return self._sym_gen(key)
+
+    def _reset_bind(self) -> None:
+        self.binded = False
+        self._buckets: dict = {}
+        self._curr_module: Module | None = None
+        self._curr_bucket_key = None
+
+    def _made(self, key) -> Module:
+        return Module(*self._call_sym_gen(key), **self._arguments)
+
+    # ---- what it is ------------------------------------------------------------------------------
+
+    @property
+    def data_names(self) -> list[str]:
+        if self.binded:
+            return self._curr_module.data_names
+        return self._call_sym_gen(self._default_bucket_key)[1]
+
+    @property
+    def output_names(self) -> list[str]:
+        if self.binded:
+            return self._curr_module.output_names
+        return self._call_sym_gen(self._default_bucket_key)[0].list_outputs()
+
+    @property
+    def data_shapes(self):
+        self._need(params=False)
+        return self._curr_module.data_shapes
+
+    @property
+    def label_shapes(self):
+        self._need(params=False)
+        return self._curr_module.label_shapes
+
+    @property
+    def output_shapes(self):
+        self._need(params=False)
+        return self._curr_module.output_shapes
+
+    @property
+    def symbol(self):
+        self._need(params=False)
+        return self._curr_module.symbol
+
+    # ---- parameters ------------------------------------------------------------------------------
+
+    def get_params(self) -> tuple[dict, dict]:
+        if not self.params_initialized:
+            raise ModuleError("get_params: there are none\n  fix: call init_params() before")
+        self._curr_module._params_dirty = self._params_dirty
+        found = self._curr_module.get_params()
+        self._params_dirty = False
+        return found
+
+    def set_params(
+        self, arg_params, aux_params, allow_missing=False, force_init=True, allow_extra=False
+    ) -> None:
+        if not allow_missing:
+            super().set_params(arg_params, aux_params, False, force_init, allow_extra)
+            return
+        if self.params_initialized and not force_init:
+            warnings.warn(
+                "Parameters already initialized and force_init=False. set_params call ignored.",
+                stacklevel=2,
+            )
+            return
+        self._curr_module.set_params(
+            arg_params,
+            aux_params,
+            allow_missing=allow_missing,
+            force_init=force_init,
+            allow_extra=allow_extra,
+        )
+        self._params_dirty = self.params_initialized = True
+
+    def init_params(
+        self,
+        initializer=Uniform(0.01),
+        arg_params=None,
+        aux_params=None,
+        allow_missing=False,
+        force_init=False,
+        allow_extra=False,
+    ) -> None:
+        if self.params_initialized and not force_init:
+            return
+        self._need(params=False)
+        self._curr_module.init_params(
+            initializer=initializer,
+            arg_params=arg_params,
+            aux_params=aux_params,
+            allow_missing=allow_missing,
+            force_init=force_init,
+            allow_extra=allow_extra,
+        )
+        self._params_dirty, self.params_initialized = False, True
+
+    def get_states(self, merge_multi_context=True) -> list:
+        self._need()
+        return self._curr_module.get_states(merge_multi_context=merge_multi_context)
+
+    def set_states(self, states=None, value=None) -> None:
+        self._need()
+        self._curr_module.set_states(states, value)
+
+    # ---- buckets ---------------------------------------------------------------------------------
+
+    def bind(
+        self,
+        data_shapes,
+        label_shapes=None,
+        for_training=True,
+        inputs_need_grad=False,
+        force_rebind=False,
+        shared_module=None,
+        grad_req="write",
+    ) -> None:
+        """Binds the default bucket; the others are bound when a batch of theirs comes."""
+        kept = self.get_params() if self.params_initialized else None
+        if force_rebind:
+            self._reset_bind()
+        if self.binded:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        if shared_module is not None:
+            raise ModuleError("shared_module for BucketingModule is not supported")
+        self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
+        self.binded, self._grad_req = True, grad_req
+        key = self._default_bucket_key
+        module = self._buckets[key] if key in self._buckets else self._made(key)
+        module.bind(data_shapes, label_shapes, for_training, inputs_need_grad, grad_req=grad_req)
+        self._buckets[key] = self._curr_module = module
+        self._curr_bucket_key = key
+        if kept is not None:
+            self.set_params(*kept)
+
+    def switch_bucket(self, bucket_key, data_shapes, label_shapes=None) -> None:
+        """Goes over to a bucket; binds it when it is new. Shapes: descriptions of its batches."""
+        self._need(params=False)
+        module = self._buckets.get(bucket_key)
+        if module is None:
+            module = self._buckets[bucket_key] = self._made(bucket_key)
+        if not module.binded:
+            module.bind(
+                data_shapes,
+                label_shapes,
+                self._curr_module.for_training,
+                self._curr_module.inputs_need_grad,
+                shared_module=self._buckets[self._default_bucket_key],
+                grad_req=self._grad_req,
+            )
+            if self._monitor is not None:
+                module.install_monitor(self._monitor)
+        self._curr_module, self._curr_bucket_key = module, bucket_key
+
+    def prepare(self, data_batch, sparse_row_id_fn=None) -> None:
+        """Binds the bucket of the next batch, and fetches its sparse rows."""
+        self._need()
+        current = self._curr_bucket_key
+        self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
+        self._curr_module.prepare(data_batch, sparse_row_id_fn=sparse_row_id_fn)
+        self.switch_bucket(current, None, None)
+
+    # ---- running ---------------------------------------------------------------------------------
+
+    def init_optimizer(
+        self,
+        kvstore="local",
+        optimizer="sgd",
+        optimizer_params=(("learning_rate", 0.01),),
+        force_init=False,
+    ) -> None:
+        self._need()
+        if self.optimizer_initialized and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring.")
+            return
+        self._curr_module.init_optimizer(
+            kvstore, optimizer, optimizer_params, force_init=force_init
+        )
+        for module in self._buckets.values():
+            if module is not self._curr_module:
+                module.borrow_optimizer(self._curr_module)
+        self.optimizer_initialized = True
+
+    def forward(self, data_batch, is_train=None) -> None:
+        self._need()
+        self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
+        self._curr_module.forward(data_batch, is_train=is_train)
+
+    def backward(self, out_grads=None) -> None:
+        self._need()
+        self._curr_module.backward(out_grads=out_grads)
+
+    def update(self) -> None:
+        self._need(optimizer=True)
+        self._params_dirty = True
+        self._curr_module.update()
+
+    def get_outputs(self, merge_multi_context=True) -> list:
+        self._need()
+        return self._curr_module.get_outputs(merge_multi_context=merge_multi_context)
+
+    def get_input_grads(self, merge_multi_context=True) -> list:
+        self._need()
+        return self._curr_module.get_input_grads(merge_multi_context=merge_multi_context)
+
+    def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
+        self._need()
+        self._curr_module.update_metric(eval_metric, labels, pre_sliced)
+
+    def install_monitor(self, mon) -> None:
+        self._need(params=False)
+        self._monitor = mon
+        for module in self._buckets.values():
+            module.install_monitor(mon)
+
+    # ---- files -----------------------------------------------------------------------------------
+
+    def save_checkpoint(self, prefix, epoch, remove_amp_cast=False) -> None:
+        """Writes prefix-EPOCH.params, prefix-KEY-symbol.json of each bucket, and their keys (which
+        must be integers) in prefix.buckets."""
+        if not self._buckets:
+            raise ModuleError("Empty BucketingModule cannot be saved")
+        self.save_params(f"{prefix}-{epoch:04d}.params")
+        for key in self._buckets:
+            symbol = self._call_sym_gen(key)[0]
+            symbol.save(f"{prefix}-{key}-symbol.json", remove_amp_cast=remove_amp_cast)
+        keys = functions.array(list(self._buckets), dtype="int32")
+        serialization.save(f"{prefix}.buckets", keys)
+
+    @staticmethod
+    def load(prefix, epoch, sym_gen=None, default_bucket_key=None, **kwargs) -> BucketingModule:
+        """A BucketingModule from what save_checkpoint wrote. kwargs: of BucketingModule."""
+        from ...symbol import load
+
+        keys = serialization.load(f"{prefix}.buckets")[0].asnumpy().astype(int).tolist()
+        symbols = {key: load(f"{prefix}-{key}-symbol.json") for key in keys}
+        arg_params, aux_params = load_params(prefix, epoch)
+        return BucketingModule.load_dict(
+            symbols, sym_gen, default_bucket_key, arg_params, aux_params, **kwargs
+        )
+
+    @staticmethod
+    def load_dict(
+        sym_dict=None,
+        sym_gen=None,
+        default_bucket_key=None,
+        arg_params=None,
+        aux_params=None,
+        **kwargs,
+    ) -> BucketingModule:
+        """A BucketingModule from symbols by key, and parameters."""
+        for name, value in (
+            ("sym_dict", sym_dict),
+            ("sym_gen", sym_gen),
+            ("default_bucket_key", default_bucket_key),
+            ("arg_params", arg_params),
+            ("aux_params", aux_params),
+        ):
+            if value is None:
+                raise ModuleError(f"BucketingModule.load: {name} must be given")
+        made = BucketingModule(sym_gen, default_bucket_key, **kwargs)
+        for key, symbol in sym_dict.items():
+            _, data_names, label_names = made._call_sym_gen(key)
+            made._buckets[key] = Module(symbol, data_names, label_names, **made._arguments)
+        if default_bucket_key not in made._buckets:
+            raise ModuleError(
+                f"BucketingModule.load: there is no bucket {default_bucket_key!r} among"
+                f" {list(made._buckets)}"
+            )
+        module = made._curr_module = made._buckets[default_bucket_key]
+        module._arg_params, module._aux_params = arg_params, aux_params
+        module.params_initialized = made.params_initialized = True
+        return made

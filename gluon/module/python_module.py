@@ -1,0 +1,159 @@
+"""PythonModule and PythonLossModule: modules written in Python, without a symbol."""
+
+from __future__ import annotations
+
+import logging
+
+from ...ndarray import NDArray, functions
+from ..initializer import Uniform
+from .base_module import BaseModule, ModuleError, descriptions
+
+
+class PythonModule(BaseModule):
+    """Base of modules without parameters: a subclass defines forward, backward, get_outputs and
+    _compute_output_shapes."""
+
+    def __init__(self, data_names, label_names, output_names, logger=logging):
+        super().__init__(logger=logger)
+        self._data_names = list(data_names)
+        self._label_names = None if label_names is None else list(label_names)
+        self._output_names = output_names
+        self._data_shapes = self._label_shapes = self._output_shapes = None
+
+    @property
+    def data_names(self) -> list[str]:
+        return self._data_names
+
+    @property
+    def output_names(self) -> list[str]:
+        return self._output_names
+
+    @property
+    def data_shapes(self):
+        return self._data_shapes
+
+    @property
+    def label_shapes(self):
+        return self._label_shapes
+
+    @property
+    def output_shapes(self):
+        return self._output_shapes
+
+    def get_params(self) -> tuple[dict, dict]:
+        return {}, {}
+
+    def init_params(
+        self,
+        initializer=Uniform(0.01),
+        arg_params=None,
+        aux_params=None,
+        allow_missing=False,
+        force_init=False,
+        allow_extra=False,
+    ) -> None:
+        """There are no parameters."""
+        self.params_initialized = True
+
+    def update(self) -> None:
+        """There are no parameters."""
+
+    def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
+        if self._label_shapes is None:
+            return
+        if pre_sliced:
+            raise ModuleError("PythonModule does not support presliced labels")
+        eval_metric.update(labels, self.get_outputs())
+
+    def bind(
+        self,
+        data_shapes,
+        label_shapes=None,
+        for_training=True,
+        inputs_need_grad=False,
+        force_rebind=False,
+        shared_module=None,
+        grad_req="write",
+    ) -> None:
+        """Takes the shapes and finds those of the outputs."""
+        if self.binded and not force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        if grad_req != "write":
+            raise ModuleError(f"Python module only support write gradient, got {grad_req!r}")
+        self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
+        for names, shapes in ((self._data_names, data_shapes), (self._label_names, label_shapes)):
+            if shapes is not None and [x.name for x in descriptions(shapes)] != names:
+                raise ModuleError(f"bind: the names must be {names}, got {shapes}")
+        self._data_shapes, self._label_shapes = data_shapes, label_shapes
+        self._output_shapes = self._compute_output_shapes()
+        self.binded = True
+
+    def _compute_output_shapes(self):
+        """[(name, shape)] of the outputs, from the shapes that were bound."""
+        raise self._undefined("_compute_output_shapes")
+
+    def init_optimizer(
+        self,
+        kvstore="local",
+        optimizer="sgd",
+        optimizer_params=(("learning_rate", 0.01),),
+        force_init=False,
+    ) -> None:
+        """There is nothing to optimize."""
+        self.optimizer_initialized = True
+
+
+class PythonLossModule(PythonModule):
+    """A loss at the end of a SequentialModule: passes scores through, and makes their gradient in
+    Python.
+
+    grad_func: from (scores, labels) to the gradient, NDArray or NumPy; or a subclass defines
+        _backward_impl, which sets self._scores_grad.
+    """
+
+    def __init__(
+        self,
+        name="pyloss",
+        data_names=("data",),
+        label_names=("softmax_label",),
+        logger=logging,
+        grad_func=None,
+    ):
+        super().__init__(data_names, label_names, [name + "_output"], logger=logger)
+        if len(self._data_names) != 1 or len(self._label_names) != 1:
+            raise ModuleError("PythonLossModule: there must be one input and one label")
+        if grad_func is not None and not callable(grad_func):
+            raise ModuleError(f"PythonLossModule: grad_func must be callable, got {grad_func!r}")
+        self._name, self._grad_func = name, grad_func
+        self._scores = self._labels = self._scores_grad = None
+
+    def _compute_output_shapes(self):
+        return [(self._name + "_output", descriptions(self._data_shapes)[0].shape)]
+
+    def forward(self, data_batch, is_train=None) -> None:
+        self._scores = data_batch.data[0]
+        if self.for_training if is_train is None else is_train:
+            self._labels = data_batch.label[0]
+
+    def get_outputs(self, merge_multi_context=True) -> list[NDArray]:
+        return [self._scores]
+
+    def backward(self, out_grads=None) -> None:
+        if out_grads is not None:
+            raise ModuleError("For a loss module, out_grads should be None")
+        if not self.for_training:
+            raise ModuleError("re-bind with for_training=True to run backward")
+        self._backward_impl()
+
+    def _backward_impl(self) -> None:
+        if self._grad_func is None:
+            raise self._undefined("_backward_impl, and has no grad_func")
+        grad = self._grad_func(self._scores, self._labels)
+        self._scores_grad = grad if isinstance(grad, NDArray) else functions.array(grad)
+
+    def get_input_grads(self, merge_multi_context=True) -> list[NDArray]:
+        return [self._scores_grad]
+
+    def install_monitor(self, mon) -> None:
+        """There are no operators to watch."""

@@ -1,0 +1,26 @@
+"""mx.contrib: text, TensorBoard, data iterators over loaders, the first autograd, namespaces."""
+
+import importlib
+
+# so that importing mx.contrib stays quick; other names of mx.contrib: its own modules
+_ON_FIRST_USE = {
+    "autograd": "autograd",
+    "io": "io",
+    "nd": "ndarray",
+    "ndarray": "ndarray",
+    "sym": "symbol",
+    "symbol": "symbol",
+    "svrg_optimization": "svrg_optimization",
+    "tensorboard": "tensorboard",
+    "text": "text",
+}
+
+
+def __getattr__(name):
+    if name not in _ON_FIRST_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f".{_ON_FIRST_USE[name]}", __name__)
+
+
+def __dir__():
+    return sorted({*globals(), *_ON_FIRST_USE})

@@ -1,0 +1,3 @@
+"""mx.contrib.text: vocabularies and word vectors."""
+
+from . import embedding, utils, vocab

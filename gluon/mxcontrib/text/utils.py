@@ -1,0 +1,25 @@
+"""Counting tokens (the module's name is MXNet's)."""
+
+from __future__ import annotations
+
+import collections
+import re
+
+
+def count_tokens_from_str(
+    source_str, token_delim=" ", seq_delim="\n", to_lower=False, counter_to_update=None
+) -> collections.Counter:
+    r"""How often each token stands in a text.
+
+    Args:
+        token_delim, seq_delim: regular expressions between tokens and between sequences.
+        counter_to_update: a Counter to add to; None makes a new one.
+
+    >>> count = mx.contrib.text.utils.count_tokens_from_str
+    >>> sorted(count("Life is great !\nlife is good .", to_lower=True).items())
+    [('!', 1), ('.', 1), ('good', 1), ('great', 1), ('is', 2), ('life', 2)]
+    """
+    tokens = filter(None, re.split(f"{token_delim}|{seq_delim}", source_str))
+    counter = collections.Counter() if counter_to_update is None else counter_to_update
+    counter.update(t.lower() for t in tokens) if to_lower else counter.update(tokens)
+    return counter

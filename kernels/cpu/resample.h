@@ -1,0 +1,15 @@
+/* Images resampled: repeated, resized, read at given places, and convolved at learnt ones; float32, (N, C, H, W). */
+#ifndef PLK_RESAMPLE_H
+#define PLK_RESAMPLE_H
+#include "kernel.h"
+/* cffi reads from here on: */
+typedef struct { int64_t n_planes, height, width, scale; } plk_upsample;        /* of the small image */
+typedef struct { int64_t n_planes, in[2], out[2]; int32_t align; } plk_resample;   /* align: corners' centres meet */
+typedef struct { int64_t n, channels, height, width, out[2]; } plk_sampler;
+/* groups: of channels that share places; conv_groups, filters, bias: of the convolution */
+typedef struct {
+    int64_t n, channels, groups, height, width, kernel[2], stride[2], dilate[2], pad[2], out[2], conv_groups, filters;
+    int32_t modulated, bias;
+} plk_deformable;
+/* cffi stops reading here */
+#endif

@@ -1,0 +1,272 @@
+/* Regions of interest. ROIAlign averages along rows and columns apart: a few weights for every bin of either axis, made
+ * once for a region, serve all channels. Threads share the channels, so that gradients add up in the order of the
+ * regions. Regions of images that do not exist, or that are no numbers, give 0. */
+#include <math.h>
+#include <stdlib.h>
+#include "simd.h"
+#include "roi.h"
+
+/* Of one axis: bins x n weights, and the first and last pixel of each bin. */
+typedef struct { float *weight; int64_t *low, *high, n, bins; } band;
+
+static int64_t image_of(const plk_roi *p, const float *roi) { return roi[0] >= 0 && roi[0] < (float)p->n ? (int64_t)roi[0] : -1; }
+
+/* Returns 0 where the region is no numbers. */
+static int band_set(const plk_roi *p, band *b, float low, float high)
+{
+    float start = low * p->scale - (p->aligned ? 0.5f : 0), extent = high * p->scale - (p->aligned ? 0.5f : 0) - start;
+    if (!p->aligned && !(extent > 1))
+        extent = extent == extent ? 1 : extent;
+    if (!isfinite(start) || !isfinite(extent))
+        return 0;
+    float size = extent / (float)b->bins, asked = ceilf(size);
+    int64_t samples = p->sampling;
+    if (samples <= 0)
+        samples = asked <= 0 ? 0 : asked > (float)p->most_samples ? p->most_samples : (int64_t)asked;
+    memset(b->weight, 0, sizeof *b->weight * (size_t)(b->bins * b->n));
+    for (int64_t i = 0; i < b->bins; i++) {
+        float *weight = b->weight + i * b->n, share = samples ? 1 / (float)samples : 0;
+        b->low[i] = b->n;
+        b->high[i] = -1;
+        for (int64_t k = 0; k < samples; k++) {
+            float at = start + (float)i * size + ((float)k + 0.5f) * size / (float)samples;
+            if (!(at >= -1 && at <= (float)b->n))
+                continue;
+            at = at < 0 ? 0 : at > (float)(b->n - 1) ? (float)(b->n - 1) : at;
+            int64_t below = (int64_t)at, above = below + 1 < b->n ? below + 1 : below;
+            float part = at - (float)below;
+            weight[below] += (1 - part) * share;
+            weight[above] += part * share;
+            b->low[i] = below < b->low[i] ? below : b->low[i];
+            b->high[i] = above > b->high[i] ? above : b->high[i];
+        }
+    }
+    return 1;
+}
+
+typedef struct { band rows, columns; float *line; } plan;
+
+static size_t plan_bytes(const plk_roi *p)
+{
+    int64_t bins = p->bins[0] + p->bins[1], floats = p->bins[0] * p->height + p->bins[1] * p->width + p->width;
+    return ((size_t)bins * 16 + (size_t)floats * 4 + 63) / 64 * 64;
+}
+
+static plan plan_in(const plk_roi *p, char *room)
+{
+    int64_t *whole = (int64_t *)room, rows = p->bins[0], columns = p->bins[1];
+    float *real = (float *)(whole + 2 * (rows + columns));
+    return (plan){{real, whole, whole + rows, p->height, rows},
+                  {real + rows * p->height, whole + 2 * rows, whole + 2 * rows + columns, p->width, columns},
+                  real + rows * p->height + columns * p->width};
+}
+
+/* Sums over the pixels of one bin of one plane. */
+static float bin_sum(const plan *l, const float *x, int64_t i, int64_t j)
+{
+    const float *across = l->columns.weight + j * l->columns.n;
+    float sum = 0;
+    for (int64_t r = l->rows.low[i]; r <= l->rows.high[i]; r++) {
+        float line = 0;
+        for (int64_t c = l->columns.low[j]; c <= l->columns.high[j]; c++)
+            line += across[c] * x[r * l->columns.n + c];
+        sum += l->rows.weight[i * l->rows.n + r] * line;
+    }
+    return sum;
+}
+
+static void bin_spread(const plan *l, float *dx, int64_t i, int64_t j, float dy)
+{
+    const float *across = l->columns.weight + j * l->columns.n;
+    for (int64_t r = l->rows.low[i]; r <= l->rows.high[i]; r++) {
+        float g = l->rows.weight[i * l->rows.n + r] * dy;
+        for (int64_t c = l->columns.low[j]; c <= l->columns.high[j]; c++)
+            dx[r * l->columns.n + c] += across[c] * g;
+    }
+}
+
+/* The columns that any bin touches. */
+static void reach(const band *b, int64_t *low, int64_t *high)
+{
+    *low = b->n;
+    *high = -1;
+    for (int64_t j = 0; j < b->bins; j++) {
+        *low = b->low[j] < *low ? b->low[j] : *low;
+        *high = b->high[j] > *high ? b->high[j] : *high;
+    }
+}
+
+/* All bins of one plane: rows first, then columns. */
+static void plane_sums(const plan *l, const float *x, float *y)
+{
+    int64_t low, high, width = l->columns.n;
+    reach(&l->columns, &low, &high);
+    for (int64_t i = 0; i < l->rows.bins; i++) {
+        for (int64_t c = low; c <= high; c++)
+            l->line[c] = 0;
+        for (int64_t r = l->rows.low[i]; r <= l->rows.high[i]; r++) {
+            float weight = l->rows.weight[i * l->rows.n + r];
+            for (int64_t c = low; c <= high; c++)
+                l->line[c] += weight * x[r * width + c];
+        }
+        for (int64_t j = 0; j < l->columns.bins; j++) {
+            float sum = 0;
+            for (int64_t c = l->columns.low[j]; c <= l->columns.high[j]; c++)
+                sum += l->columns.weight[j * width + c] * l->line[c];
+            y[i * l->columns.bins + j] = sum;
+        }
+    }
+}
+
+static void plane_spread(const plan *l, const float *dy, float *dx)
+{
+    int64_t low, high, width = l->columns.n;
+    reach(&l->columns, &low, &high);
+    for (int64_t i = 0; i < l->rows.bins; i++) {
+        for (int64_t c = low; c <= high; c++)
+            l->line[c] = 0;
+        for (int64_t j = 0; j < l->columns.bins; j++)
+            for (int64_t c = l->columns.low[j]; c <= l->columns.high[j]; c++)
+                l->line[c] += l->columns.weight[j * width + c] * dy[i * l->columns.bins + j];
+        for (int64_t r = l->rows.low[i]; r <= l->rows.high[i]; r++) {
+            float weight = l->rows.weight[i * l->rows.n + r];
+            for (int64_t c = low; c <= high; c++)
+                dx[r * width + c] += weight * l->line[c];
+        }
+    }
+}
+
+/* Channels [begin, end) of the output, all regions. back: from `y` to `x`. */
+static void align(const plk_roi *p, plan *l, const float *rois, float *x, float *y, int64_t begin, int64_t end, int back)
+{
+    int64_t area = p->height * p->width, bins = p->bins[0] * p->bins[1];
+    int64_t out_channels = p->by_position ? p->channels / bins : p->channels;
+    for (int64_t r = 0; r < p->n_rois; r++) {
+        const float *roi = rois + r * 5;
+        int64_t image = image_of(p, roi);
+        int good = image >= 0 && band_set(p, &l->rows, roi[2], roi[4]) && band_set(p, &l->columns, roi[1], roi[3]);
+        if (!good && back)
+            continue;
+        for (int64_t c = begin; c < end; c++) {
+            float *yc = y + (r * out_channels + c) * bins;
+            float *xc = x + (image * p->channels + (p->by_position ? c * bins : c)) * area;
+            if (!good)
+                memset(yc, 0, sizeof *yc * (size_t)bins);
+            else if (!p->by_position && back)
+                plane_spread(l, yc, xc);
+            else if (!p->by_position)
+                plane_sums(l, xc, yc);
+            else
+                for (int64_t k = 0; k < bins; k++)
+                    if (back)
+                        bin_spread(l, xc + k * area, k / p->bins[1], k % p->bins[1], yc[k]);
+                    else
+                        yc[k] = bin_sum(l, xc + k * area, k / p->bins[1], k % p->bins[1]);
+        }
+    }
+}
+
+static int align_all(const plk_roi *p, const float *rois, float *x, float *y, int back)
+{
+    int64_t bins = p->bins[0] * p->bins[1], channels = p->by_position ? p->channels / bins : p->channels;
+    int n_threads = pl_threads(p->n_rois * channels * bins * 16);
+    char *room = malloc(plan_bytes(p) * (size_t)n_threads);
+    if (!room)
+        return pl_fail(PL_ENOMEM, "out of memory for ROIAlign");
+    if (back)
+        memset(x, 0, sizeof *x * (size_t)(p->n * p->channels * p->height * p->width));
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int t = 0; t < n_threads; t++) {
+        plan l = plan_in(p, room + plan_bytes(p) * (size_t)t);
+        int64_t begin, end;
+        plk_share(channels, 1, t, n_threads, &begin, &end);
+        if (begin < end)
+            align(p, &l, rois, x, y, begin, end, back);
+    }
+    free(room);
+    return PL_OK;
+}
+
+/* bufs: x (n, channels, height, width), rois (n_rois, 5), y (n_rois, channels out, bins) */
+PLK_KERNEL(plk_roi_align_run)
+{
+    (void)scalars;
+    return align_all(params, bufs[1], bufs[0], bufs[2], 0);
+}
+
+/* bufs: dy, rois, dx */
+PLK_KERNEL(plk_roi_align_backward)
+{
+    (void)scalars;
+    return align_all(params, bufs[1], bufs[2], bufs[0], 1);
+}
+
+/* ---- ROIPooling ------------------------------------------------------------------------------------------------ */
+
+static float rounded(float v) { return copysignf(floorf(fabsf(v) + 0.5f), v); }
+static int64_t limited(float v, int64_t n) { return !(v > 0) ? 0 : v > (float)n ? n : (int64_t)v; }
+
+/* First and last pixel (excluded) of every bin of an axis: `ends` (bins, 2). */
+static void bins_set(int64_t *ends, float low, float high, float scale, int64_t bins, int64_t n)
+{
+    float start = rounded(low * scale), extent = rounded(high * scale) - start + 1;
+    float size = (extent > 1 || extent != extent ? extent : 1) / (float)bins;
+    for (int64_t i = 0; i < bins; i++) {
+        ends[2 * i] = limited(floorf((float)i * size) + start, n);
+        ends[2 * i + 1] = limited(ceilf((float)(i + 1) * size) + start, n);
+    }
+}
+
+/* bufs: x, rois, y (n_rois, channels, bins), index int32 like y */
+PLK_KERNEL(plk_roi_pool_run)
+{
+    const plk_roi *p = params;
+    int64_t area = p->height * p->width, bins = p->bins[0] * p->bins[1];
+    int64_t *all = malloc(sizeof *all * 2 * (size_t)(p->bins[0] + p->bins[1] + 1) * (size_t)(p->n_rois + 1));
+    int n_threads = pl_threads(p->n_rois * p->channels * bins * 16);
+    (void)scalars;
+    if (!all)
+        return pl_fail(PL_ENOMEM, "out of memory for ROIPooling");
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t r = 0; r < p->n_rois; r++) {
+        const float *roi = (const float *)bufs[1] + r * 5;
+        int64_t image = image_of(p, roi), *rows = all + r * 2 * (p->bins[0] + p->bins[1]), *columns = rows + 2 * p->bins[0];
+        bins_set(rows, roi[2], roi[4], p->scale, p->bins[0], p->height);
+        bins_set(columns, roi[1], roi[3], p->scale, p->bins[1], p->width);
+        for (int64_t k = 0; k < p->channels * bins; k++) {
+            int64_t c = k / bins, i = k % bins / p->bins[1], j = k % p->bins[1], best = -1;
+            const float *x = (const float *)bufs[0] + (image * p->channels + c) * area;
+            float top = 0;
+            for (int64_t h = rows[2 * i]; image >= 0 && h < rows[2 * i + 1]; h++)
+                for (int64_t w = columns[2 * j]; w < columns[2 * j + 1]; w++)
+                    if (best < 0 || x[h * p->width + w] > top || (top != top && x[h * p->width + w] == x[h * p->width + w])) {
+                        best = h * p->width + w;
+                        top = x[best];
+                    }
+            ((float *)bufs[2])[r * p->channels * bins + k] = best < 0 ? 0 : top;
+            ((int32_t *)bufs[3])[r * p->channels * bins + k] = (int32_t)best;
+        }
+    }
+    free(all);
+    return PL_OK;
+}
+
+/* bufs: dy, rois, index, dx */
+PLK_KERNEL(plk_roi_pool_backward)
+{
+    const plk_roi *p = params;
+    int64_t area = p->height * p->width, bins = p->bins[0] * p->bins[1];
+    float *dx = bufs[3];
+    (void)scalars;
+    memset(dx, 0, sizeof *dx * (size_t)(p->n * p->channels * area));
+    for (int64_t r = 0; r < p->n_rois; r++) {
+        int64_t image = image_of(p, (const float *)bufs[1] + r * 5);
+        for (int64_t k = 0; image >= 0 && k < p->channels * bins; k++) {
+            int64_t from = r * p->channels * bins + k;
+            int32_t at = ((const int32_t *)bufs[2])[from];
+            if (at >= 0 && at < area)
+                dx[(image * p->channels + k / bins) * area + at] += ((const float *)bufs[0])[from];
+        }
+    }
+    return PL_OK;
+}

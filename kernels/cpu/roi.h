@@ -1,0 +1,13 @@
+/* Regions of interest of images: ROIAlign and ROIPooling; float32. */
+#ifndef PLK_ROI_H
+#define PLK_ROI_H
+#include "kernel.h"
+/* cffi reads from here on: */
+/* channels: of data. sampling: points along an axis of a bin, or 0: one a pixel, at most most_samples. */
+typedef struct {
+    int64_t n, channels, height, width, n_rois, bins[2], sampling, most_samples;
+    int32_t by_position, aligned;
+    float scale;
+} plk_roi;
+/* cffi stops reading here */
+#endif

@@ -1,0 +1,81 @@
+/* Products of csr matrices with dense ones: rows are shared among threads, or columns where rows of the result collide, so
+ * sums do not depend on the number of threads. */
+#include "sparse.h"
+#include "generated/kernels.h"
+
+/* y[row] = sum of data[e] * x[indices[e]] over the row's elements */
+#define DOT(T) \
+    for (int64_t r = begin; r < end; r++) { \
+        T *y = (T *)bufs[4] + r * p->inner; \
+        memset(y, 0, (size_t)p->inner * sizeof(T)); \
+        for (int64_t e = indptr[r]; e < indptr[r + 1]; e++) { \
+            T v = ((const T *)bufs[0])[e]; \
+            const T *x = (const T *)bufs[3] + indices[e] * p->inner; \
+            for (int64_t i = 0; i < p->inner; i++) y[i] += v * x[i]; \
+        } \
+    }
+
+/* bufs: data, indptr, indices, x (n_columns, inner), y (n_rows, inner) */
+PLK_KERNEL(plk_csr_dot_run)
+{
+    const plk_csr *p = params;
+    const int64_t *indptr = bufs[1], *indices = bufs[2];
+    int n_threads = pl_threads((indptr[p->n_rows] + p->n_rows) * p->inner);
+    (void)scalars;
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int t = 0; t < n_threads; t++) {
+        int64_t begin, end;
+        plk_share(p->n_rows, 1, t, n_threads, &begin, &end);
+        if (p->size == 4)
+            DOT(float)
+        else
+            DOT(double)
+    }
+    return PL_OK;
+}
+
+/* y[indices[e]] += data[e] * x[row] over the elements */
+#define DOT_TRANSPOSED(T) \
+    for (int64_t r = 0; r < p->n_rows; r++) { \
+        const T *x = (const T *)bufs[3] + r * p->inner; \
+        for (int64_t e = indptr[r]; e < indptr[r + 1]; e++) { \
+            T v = ((const T *)bufs[0])[e], *y = (T *)bufs[4] + indices[e] * p->inner; \
+            for (int64_t i = begin; i < end; i++) y[i] += v * x[i]; \
+        } \
+    }
+
+/* bufs: data, indptr, indices, x (n_rows, inner), y (n_columns, inner) */
+PLK_KERNEL(plk_csr_dot_transposed)
+{
+    const plk_csr *p = params;
+    const int64_t *indptr = bufs[1], *indices = bufs[2];
+    int n_threads = p->inner >= 64 ? pl_threads(indptr[p->n_rows] * p->inner) : 1;
+    (void)scalars;
+    memset(bufs[4], 0, (size_t)(p->n_columns * p->inner * p->size));
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int t = 0; t < n_threads; t++) {
+        int64_t begin, end;
+        plk_share(p->inner, 16, t, n_threads, &begin, &end);
+        if (p->size == 4)
+            DOT_TRANSPOSED(float)
+        else
+            DOT_TRANSPOSED(double)
+    }
+    return PL_OK;
+}
+
+/* bufs: data, rows, indices, out; out may be data itself */
+PLK_KERNEL(plk_assign_rows_run)
+{
+    const plk_assign_rows *p = params;
+    const int64_t *indices = bufs[2];
+    char *out = bufs[3];
+    (void)scalars;
+    if (out != bufs[0])
+        memcpy(out, bufs[0], (size_t)(p->n_rows * p->row_bytes));
+    for (int64_t i = 0; i < p->n_indices; i++) {
+        int64_t k = indices[i] < 0 ? 0 : indices[i] < p->n_rows ? indices[i] : p->n_rows - 1;
+        memcpy(out + k * p->row_bytes, (const char *)bufs[1] + i * p->row_bytes, (size_t)p->row_bytes);
+    }
+    return PL_OK;
+}

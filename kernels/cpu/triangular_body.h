@@ -1,0 +1,128 @@
+/* The kernels of triangular.h for one `real`. A solution goes down the rows; an upper triangle is walked from its last
+ * corner with negative steps, and on the right side B is turned, so that there is one loop. */
+#ifndef PLK_TRIANGULAR_BODY_H
+#define PLK_TRIANGULAR_BODY_H
+#include "triangular.h"
+#include <math.h>
+
+typedef PLK_REAL real;
+
+/* y -= sum over k < n of a[k * a_step] * x[k * x_step], vectors of m. */
+static void subtract(real *restrict y, const real *restrict a, int64_t a_step, const real *restrict x, int64_t x_step,
+                     int64_t n, int64_t m)
+{
+    int64_t k = 0;
+    for (; k + 4 <= n; k += 4, a += 4 * a_step, x += 4 * x_step) {
+        real a0 = a[0], a1 = a[a_step], a2 = a[2 * a_step], a3 = a[3 * a_step];
+        const real *x1 = x + x_step, *x2 = x1 + x_step, *x3 = x2 + x_step;
+        for (int64_t j = 0; j < m; j++)
+            y[j] -= a0 * x[j] + a1 * x1[j] + a2 * x2[j] + a3 * x3[j];
+    }
+    for (; k < n; k++, a += a_step, x += x_step)
+        for (int64_t j = 0; j < m; j++)
+            y[j] -= *a * x[j];
+}
+
+/* l: n x n. u: room for L transposed, whose rows are made by long steps. Returns 0 if a is not positive definite. */
+static int cholesky(const real *a, real *l, real *u, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        real *row = u + i * n;
+        for (int64_t j = i; j < n; j++)
+            row[j] = a[j * n + i];
+        subtract(row + i, u + i, n, u + i, n, i, n - i);
+        if (row[i] <= 0)
+            return 0;
+        real root = (real)sqrt((double)row[i]);
+        for (int64_t j = i; j < n; j++)
+            row[j] /= root;
+    }
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n; j++)
+            l[i * n + j] = j <= i ? u[j * n + i] : 0;
+    return 1;
+}
+
+/* Where a lower triangle begins and its steps; the rows of x: one after the other by x_step. */
+typedef struct { int64_t a, row, column, x, x_step; } walk;
+
+static walk walk_of(const plk_triangular *p)
+{
+    int turned = p->transpose != p->right;
+    walk w = {0, turned ? 1 : p->n, turned ? p->n : 1, 0, p->columns};
+    return p->lower != turned ? w
+                              : (walk){(p->n - 1) * (p->n + 1), -w.row, -w.column, (p->n - 1) * p->columns, -p->columns};
+}
+
+static void solve(const walk *w, const real *a, real *x, int64_t n, int64_t m)
+{
+    a += w->a, x += w->x;
+    for (int64_t i = 0; i < n; i++) {
+        real *y = x + i * w->x_step, diagonal = a[i * (w->row + w->column)];
+        subtract(y, a + i * w->row, w->column, x, w->x_step, i, m);
+        for (int64_t j = 0; j < m; j++)
+            y[j] /= diagonal;
+    }
+}
+
+/* x becomes -a . x, from the last row on: those before it are still what they were. */
+static void multiply(const walk *w, const real *a, real *x, int64_t n, int64_t m)
+{
+    a += w->a, x += w->x;
+    for (int64_t i = n - 1; i >= 0; i--) {
+        real *y = x + i * w->x_step, diagonal = a[i * (w->row + w->column)];
+        for (int64_t j = 0; j < m; j++)
+            y[j] *= -diagonal;
+        subtract(y, a + i * w->row, w->column, x, w->x_step, i, m);
+    }
+}
+
+/* bufs: A, L */
+static int factors(const plk_triangular *p, void *const *bufs)
+{
+    const real *a = bufs[0];
+    real *l = bufs[1];
+    int failed = 0, n_threads = p->n_batch > 1 ? pl_threads(p->n_batch * p->n * p->n * p->n / 3) : 1;
+#pragma omp parallel for num_threads(n_threads) reduction(| : failed) if (n_threads > 1)
+    for (int64_t b = 0; b < p->n_batch; b++) {
+        real *room = pl_scratch((size_t)(p->n * p->n) * sizeof *room);
+        failed |= !room ? 1 : cholesky(a + b * p->n * p->n, l + b * p->n * p->n, room, p->n) ? 0 : 2;
+    }
+    return failed & 1 ? pl_fail(PL_ENOMEM, "out of memory for linalg_potrf")
+           : failed   ? pl_fail(PL_EINVAL, "linalg_potrf: A must be symmetric and positive definite")
+                      : PL_OK;
+}
+
+/* bufs: A, B, result */
+static int apply(const plk_triangular *p, void *const *bufs, void (*run)(const walk *, const real *, real *, int64_t, int64_t),
+                 real factor)
+{
+    const real *a = bufs[0], *given = bufs[1];
+    real *result = bufs[2];
+    int64_t n = p->n, m = p->columns;
+    int failed = 0, n_threads = p->n_batch > 1 ? pl_threads(p->n_batch * n * n * m) : 1;
+    walk w = walk_of(p);
+#pragma omp parallel for num_threads(n_threads) reduction(| : failed) if (n_threads > 1)
+    for (int64_t b = 0; b < p->n_batch; b++) {
+        const real *from = given + b * n * m;
+        real *to = result + b * n * m, *x = p->right ? pl_scratch((size_t)(n * m) * sizeof(real)) : to;
+        if (!x) {
+            failed = 1;
+            continue;
+        }
+        if (p->right) {
+            for (int64_t i = 0; i < m; i++)
+                for (int64_t j = 0; j < n; j++)
+                    x[j * m + i] = factor * from[i * n + j];
+        } else {
+            for (int64_t i = 0; i < n * m; i++)
+                x[i] = factor * from[i];
+        }
+        run(&w, a + b * n * n, x, n, m);
+        for (int64_t i = 0; p->right && i < m; i++)
+            for (int64_t j = 0; j < n; j++)
+                to[i * n + j] = x[j * m + i];
+    }
+    return failed ? pl_fail(PL_ENOMEM, "out of memory for a triangular matrix") : PL_OK;
+}
+#endif

@@ -1,0 +1,255 @@
+"""Operators of old networks, and BatchNorm's relatives: BatchNormWithReLU, SyncBatchNorm,
+BatchNorm_v1, Pooling_v1, IdentityAttachKLSparseReg. (Convolution_v1 is an alias of Convolution.)"""
+
+from __future__ import annotations
+
+from math import prod
+
+from ...engine.error import OperatorError, ShapeError
+from ..record import Param, Type, lookup, operator, sample, uniform
+from ..shapes import must_be
+
+# ---- BatchNorm's relatives -----------------------------------------------------------------------
+
+_NORM = lookup("BatchNorm")
+_STATE = {"axis": 1, "cudnn_off": False, "min_calib_range": None, "max_calib_range": None}
+_STATS = (
+    ("eps", "float", 1e-3),
+    ("momentum", "float", 0.9),
+    ("fix_gamma", "bool", True),
+    ("use_global_stats", "bool", False),
+    ("output_mean_var", "bool", False),
+)
+
+
+def relative_attrs(attrs: dict) -> dict:
+    """The attributes of BatchNorm for those of a relative."""
+    return {**_STATE, **{k: v for k, v in attrs.items() if k not in ("ndev", "key")}}
+
+
+def _norm_samples(**more):
+    return tuple(
+        sample(shape, (3,), (3,), (3,), uniform((3,), 0.5, 2), **kw, **more)
+        for shape, kw in (
+            ((4, 3, 2, 2), {}),
+            ((5, 3), {"fix_gamma": False, "eps": 1e-5, "output_mean_var": True}),
+            ((4, 3, 2), {"use_global_stats": True, "fix_gamma": False}),
+        )
+    )
+
+
+def _relative(name, params, doc, relu=False, shows_var=False, **more):
+    """shows_var: output_mean_var gives the variance, where BatchNorm gives 1 / sqrt(var + eps)."""
+
+    def ref(xp, *arrays, **attrs):
+        y, mean, rstd, *moving = _NORM.ref(xp, *arrays, **relative_attrs(attrs))
+        if shows_var and attrs["output_mean_var"]:
+            rstd = rstd**-2 - attrs["eps"]
+        return (xp.maximum(y, 0) if relu else y, mean, rstd, *moving)
+
+    def grad(F, dys, xs, ys, **attrs):
+        dy = dys[0] * (ys[0] > 0) if relu else dys[0]
+        if shows_var and attrs["output_mean_var"]:
+            ys = [ys[0], ys[1], F.rsqrt(ys[2] + attrs["eps"])]
+        return _NORM.grad(F, [dy, *dys[1:]], xs, ys, **relative_attrs(attrs))
+
+    def again(F, xs, ys, **attrs):
+        if shows_var and attrs["output_mean_var"]:
+            ys = [ys[0], ys[1], F.rsqrt(ys[2] + attrs["eps"])]
+        y = _NORM.again(F, xs, ys, **relative_attrs(attrs))
+        return F.relu(y) if relu else y
+
+    operator(
+        name,
+        inputs=_NORM.inputs,
+        params=params,
+        n_outputs=3,
+        n_visible=_NORM.n_visible,
+        output_names=_NORM.output_names,
+        mutates=_NORM.mutates,
+        train_aware=True,
+        infer=lambda ins, **attrs: _NORM.infer(ins, **relative_attrs(attrs)),
+        fill=lambda ins, **attrs: _NORM.fill(ins, **relative_attrs(attrs)),
+        ref=ref,
+        grad=grad,
+        again=again,
+        samples=_norm_samples(**more),
+        doc=doc,
+    )
+
+
+_relative(
+    "_contrib_BatchNormWithReLU",
+    _NORM.params,
+    "BatchNorm, then max(x, 0).",
+    relu=True,
+)
+_relative(
+    "_contrib_SyncBatchNorm",
+    (*(Param(*p) for p in _STATS), Param("ndev", "int", 1), Param("key", "str")),
+    "BatchNorm over axis 1. Every device takes the statistics of its own part of the batch,"
+    " whatever ndev says; key is kept for MXNet's graphs. Source: Zhang et al. 2018,"
+    " arXiv:1803.08904.",
+    shows_var=True,
+    key="sample",
+)
+_relative(
+    "BatchNorm_v1",
+    tuple(Param(*p) for p in _STATS),
+    "BatchNorm over axis 1 under its older name.",
+    shows_var=True,
+)
+
+
+# ---- Pooling_v1 ----------------------------------------------------------------------------------
+
+_POOL = "Pooling_v1"
+
+
+def _pool_windows(shape, kernel, global_pool, pooling_convention, stride, pad, **_):
+    """(kernel, stride, pad, overhang) of both axes: how far windows reach beyond the padding."""
+    if len(shape) != 4:
+        raise ShapeError(_POOL, f"data must be (N, C, H, W), got {shape}")
+    if global_pool:
+        if 0 in shape[2:]:
+            raise ShapeError(_POOL, f"data must not be empty, got {shape}")
+        return tuple(shape[2:]), (1, 1), (0, 0), (0, 0)
+    stride, pad = tuple(stride) or (1, 1), tuple(pad) or (0, 0)
+    for name, value, low in (("kernel", kernel, 1), ("stride", stride, 1), ("pad", pad, 0)):
+        if len(value) != 2 or min(value) < low:
+            raise OperatorError(_POOL, f"{name} must have 2 entries of at least {low}, got {value}")
+    over = []
+    for n, k, s, p in zip(shape[2:], kernel, stride, pad):
+        whole = n + 2 * p
+        if k > whole:
+            raise ShapeError(_POOL, f"kernel {kernel} must fit the padded data {shape}, pad {pad}")
+        last = whole - k if pooling_convention == "valid" else min(whole - k + s - 1, whole - 1)
+        over.append(max(0, last // s * s + k - whole))
+    return tuple(kernel), stride, pad, tuple(over)
+
+
+def _pool_infer(ins, **attrs):
+    shape = ins[0].shape
+    kernel, stride, pad, over = _pool_windows(shape, **attrs)
+    out = tuple(
+        (n + 2 * p + o - k) // s + 1 for n, k, s, p, o in zip(shape[2:], kernel, stride, pad, over)
+    )
+    return [Type((*shape[:2], *out), ins[0].dtype)]
+
+
+def _pool_ref(xp, x, *, pool_type, **attrs):
+    kernel, stride, pad, over = _pool_windows(x.shape, **attrs)
+    out = _pool_infer([Type(x.shape)], **attrs)[0].shape[2:]
+    x = xp.pad(x, ((0, 0), (0, 0), *((p, p) for p in pad)))
+    lowest = -xp.inf if x.dtype.kind == "f" else xp.iinfo(x.dtype).min if x.dtype.kind != "b" else 0
+    beyond = lowest if pool_type == "max" else 0
+    x = xp.pad(x, ((0, 0), (0, 0), *((0, o) for o in over)), constant_values=beyond)
+    y = None
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            at = tuple(slice(b, b + (n - 1) * s + 1, s) for b, n, s in zip((i, j), out, stride))
+            v = x[(..., *at)]
+            y = v.copy() if y is None else xp.maximum(y, v) if pool_type == "max" else y + v
+    if pool_type != "avg":
+        return y
+    n = kernel[0] * kernel[1]
+    return y // n if y.dtype.kind in "iu" else y / n
+
+
+def _pool_grad(F, dys, xs, ys, pool_type, **attrs):
+    x, dy = xs[0], dys[0]
+    kernel, stride, pad, over = _pool_windows(x.shape, **attrs)
+    h, w = x.shape[2:]
+    whole = (*x.shape[:2], *(n + 2 * p + o for n, p, o in zip((h, w), pad, over)))
+    taps = {"kernel": kernel, "stride": stride, "data_shape": whole}
+    if pool_type == "max":
+        border = lambda low, high: (0, 0, 0, 0, low[0], high[0], low[1], high[1])
+        x = F.pad(x, mode="constant", pad_width=border(pad, pad))
+        width = border((0, 0), over)
+        x = F.pad(x, mode="constant", pad_width=width, constant_value=-float("inf"))
+        dx = F._pool_grad(dy, x, pool_type="max", **taps)
+    else:
+        dy = dy * (1 / (kernel[0] * kernel[1])) if pool_type == "avg" else dy
+        dx = F._pool_grad(dy, pool_type="sum", **taps)
+    dx = F.slice_axis(dx, axis=2, begin=pad[0], end=pad[0] + h)
+    return [F.slice_axis(dx, axis=3, begin=pad[1], end=pad[1] + w)]
+
+
+operator(
+    _POOL,
+    params=(
+        Param("kernel", "shape", ()),
+        Param("pool_type", ("avg", "max", "sum"), "max"),
+        Param("global_pool", "bool", False),
+        Param("pooling_convention", ("full", "valid"), "valid"),
+        Param("stride", "shape", ()),
+        Param("pad", "shape", ()),
+    ),
+    infer=_pool_infer,
+    ref=_pool_ref,
+    grad=_pool_grad,
+    samples=(
+        sample((1, 2, 6, 5), kernel=(2, 2), stride=(2, 2)),
+        sample((1, 2, 6, 5), kernel=(3, 2), stride=(2, 3), pad=(1, 1), pooling_convention="full"),
+        sample((1, 2, 6, 5), kernel=(3, 2), pad=(1, 0), pool_type="avg", pooling_convention="full"),
+        sample((1, 2, 3, 4), pool_type="sum", global_pool=True),
+    ),
+    doc=(
+        "The older Pooling in two dimensions: padding counts as zeros, in maxima too, and avg"
+        " always divides by the kernel's size."
+    ),
+)
+
+
+# ---- IdentityAttachKLSparseReg -------------------------------------------------------------------
+
+_SPARSE = "IdentityAttachKLSparseReg"
+
+
+def _sparse_infer(ins, **_):
+    data, moving = ins
+    if len(data.shape) < 1 or 0 in data.shape:
+        raise ShapeError(_SPARSE, f"data must be (N, units...) and not empty, got {data.shape}")
+    must_be(_SPARSE, "moving_avg", moving, (prod(data.shape[1:]),))
+    return [data, moving]
+
+
+def _sparse_ref(xp, x, moving, *, sparseness_target, penalty, momentum, train):
+    mean = x.reshape(x.shape[0], -1).mean(axis=0)
+    after = momentum * moving + (1 - momentum) * mean if train else moving
+    return x, after, after
+
+
+def _sparse_grad(F, dys, xs, ys, sparseness_target, penalty, **_):
+    mean = F.reshape_to(ys[1], shape=(1, *xs[0].shape[1:]))
+    slope = (1 - sparseness_target) / (1 - mean) - sparseness_target / mean
+    return [F.broadcast_add(dys[0], slope * penalty), None]
+
+
+operator(
+    _SPARSE,
+    inputs=("data", "moving_avg"),
+    params=(
+        Param("sparseness_target", "float", 0.1),
+        Param("penalty", "float", 0.001),
+        Param("momentum", "float", 0.9),
+    ),
+    n_outputs=2,
+    n_visible=1,
+    output_names=("output", "moving_avg"),
+    mutates=("moving_avg",),
+    train_aware=True,
+    infer=_sparse_infer,
+    fill=lambda ins, **_: [
+        ins[0],
+        ins[1] or (ins[0] and Type((prod(ins[0].shape[1:]),), ins[0].dtype)),
+    ],
+    ref=_sparse_ref,
+    grad=_sparse_grad,
+    samples=(sample(uniform((4, 3), 0.1, 0.9), uniform((3,), 0.1, 0.9)),),
+    doc=(
+        "data itself; its gradient gets penalty times the derivative of the KL divergence between"
+        " the units' mean activation, in (0, 1), and sparseness_target. The mean over the batch is"
+        " smoothed in moving_avg while training."
+    ),
+)

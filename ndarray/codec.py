@@ -1,0 +1,116 @@
+"""Encoded images (JPEG, PNG, ...) to NumPy and back: JPEG by simplejpeg where it is installed, all
+else by Pillow."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+
+import numpy as np
+
+from ..engine.error import InvalidValue, MXNetError
+
+try:
+    import simplejpeg
+except ImportError:
+    simplejpeg = None
+
+JPEG_START = b"\xff\xd8\xff"
+
+
+def _pillow():
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MXNetError(
+            "images: Pillow is needed to decode and encode images\n  fix: pip install pillow"
+            " simplejpeg"
+        ) from None
+    return Image
+
+
+def decode(data, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np.ndarray:
+    """Encoded bytes -> uint8 array: (H, W, 3) red, green, blue, or (H, W).
+
+    Args:
+        data: bytes, or anything with the buffer protocol.
+        color: 1 colour, 0 grey, -1 as stored.
+        reduce_to: (height, width) that suffice: a larger JPEG may come at 1/2, 1/4, 1/8 of its
+            size, which is faster. (0, 0): the full size.
+    EXIF's orientation is not looked at, as in MXNet. Raises MXNetError when the bytes are no image.
+    """
+    if simplejpeg is not None and bytes(data[:3]) == JPEG_START:
+        image = _decode_jpeg(data, color, reduce_to)
+        if image is not None:
+            return image
+    pillow = _pillow()
+    try:
+        image = pillow.open(io.BytesIO(data))
+        grey = color == 0 or (color < 0 and image.mode in ("1", "L", "I;16"))
+        return np.asarray(image.convert("L" if grey else "RGB"))
+    except (OSError, SyntaxError, ValueError) as error:
+        raise MXNetError(
+            f"images: cannot decode {len(data)} bytes beginning {bytes(data[:8])!r}: {error}"
+        ) from None
+
+
+def _decode_jpeg(data, color, reduce_to):
+    """None where Pillow must look at the bytes, as in four colours. A damaged file gives what can
+    be read of it, and a warning."""
+    try:
+        grey = simplejpeg.decode_jpeg_header(data)[2] == "Gray" if color < 0 else color == 0
+        image = _jpeg_pixels(data, grey, reduce_to, strict=True)
+    except ValueError as error:
+        try:
+            image = _jpeg_pixels(data, grey, reduce_to, strict=False)
+        except ValueError:
+            return None
+        warnings.warn(f"images: a damaged JPEG of {len(data)} bytes: {error}", stacklevel=4)
+    return image[..., 0] if grey else image
+
+
+def _jpeg_pixels(data, grey, reduce_to, strict):
+    return simplejpeg.decode_jpeg(
+        data,
+        "GRAY" if grey else "RGB",
+        min_height=reduce_to[0],
+        min_width=reduce_to[1],
+        strict=strict,
+    )
+
+
+def jpeg_size(data) -> tuple[int, int] | None:
+    """(height, width) of a JPEG, from its header; None for other bytes."""
+    if simplejpeg is None or bytes(data[:3]) != JPEG_START:
+        return None
+    try:
+        return simplejpeg.decode_jpeg_header(data)[:2]
+    except ValueError:
+        return None
+
+
+def read(path, color: int = 1) -> np.ndarray:
+    """The image in a file as `decode` gives it. Raises MXNetError that names the file."""
+    with open(os.fspath(path), "rb") as file:
+        data = file.read()
+    try:
+        return decode(data, color)
+    except MXNetError as error:
+        raise MXNetError(f"{error}\n  at: {path}") from None
+
+
+def encode(image: np.ndarray, extension: str = ".jpg", quality: int = 95) -> bytes:
+    """A uint8 array (H, W, 3) or (H, W) as bytes. quality: JPEG 1..100, PNG compression 1..9."""
+    kind = extension.lower()
+    if kind not in (".jpg", ".jpeg", ".png"):
+        raise InvalidValue(f"images: the format must be .jpg, .jpeg or .png, got {extension!r}")
+    image = np.ascontiguousarray(image, np.uint8)
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[..., 0]
+    if kind != ".png" and simplejpeg is not None and image.ndim == 3 and image.shape[2] == 3:
+        return simplejpeg.encode_jpeg(image, quality, "RGB", "420")
+    target = io.BytesIO()
+    chosen = {"compress_level": min(quality, 9)} if kind == ".png" else {"quality": quality}
+    _pillow().fromarray(image).save(target, "PNG" if kind == ".png" else "JPEG", **chosen)
+    return target.getvalue()

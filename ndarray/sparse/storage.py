@@ -1,0 +1,194 @@
+"""Calls with sparse arrays: the table of what operators do with storage types, the fallback to
+dense arrays, and how the tape sees such calls."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...engine.error import OperatorError
+from ...engine.location import PACKAGE
+from ...engine.settings import get
+from ...kernels.plan import infer, make_plan, mutated_inputs, scalars_of
+from ...kernels.record import Operator
+from ...kernels.spec import spec
+from .. import autograd, functions
+from ..invoke import _device_of, copy_into, run_all
+from ..ndarray import NDArray, state
+from ..tape import TapeNode, entries_of, next_seq, shadow
+
+DENSE = "default"
+
+
+class StorageFallback(UserWarning):
+    """An operator has no kernel for sparse arrays: they are made dense for it."""
+
+
+class Kernel(NamedTuple):
+    """What an operator does with sparse inputs.
+
+    rule: (storage types of the inputs, attributes) -> that of the output, or None: fallback.
+    run: (attributes, *inputs) -> the output; it writes mutated inputs itself. grad: like a
+    record's, used instead for calls with sparse inputs, with `wanted`: whose gradients are.
+    """
+
+    rule: Callable
+    run: Callable
+    grad: Callable | None = None
+
+
+TABLE: dict[str, Kernel] = {}
+
+
+def kernel(*names: str, rule: Callable):
+    """Registers what operators, by their own names, do with sparse inputs; see Kernel."""
+
+    def add(run):
+        for name in names:
+            TABLE[name] = Kernel(rule, run)
+        return run
+
+    return add
+
+
+def gradient_of(*names: str):
+    """Registers the gradient of calls with sparse inputs: (F, dys, xs, ys, wanted, **attrs)."""
+
+    def add(grad):
+        for name in names:
+            TABLE[name] = TABLE[name]._replace(grad=grad)
+        return grad
+
+    return add
+
+
+def output_stype(op: Operator, stypes: Sequence[str], attrs: dict) -> str:
+    """The storage type of an operator's output(s) for those of its inputs."""
+    found = TABLE.get(op.name)
+    made = found.rule(tuple(stypes), attrs) if found else None
+    return made or attrs.get("forward_stype") or DENSE
+
+
+# ---- calls ---------------------------------------------------------------------------------------
+
+
+def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None):
+    """`invoke` for inputs of which some are sparse."""
+    if op.variadic_key and op.variadic_key not in attrs:
+        attrs = {**attrs, op.variadic_key: len(inputs)}
+    full = op.parse(attrs)
+    if op.train_aware:
+        full["train"] = state.training
+    _device_of(op, inputs, None)
+    types = infer(op, full, [a._spec.type for a in inputs])  # raises what is wrong with shapes
+    stypes = tuple(a._spec.stype for a in inputs)
+    found = TABLE.get(op.name)
+    made = found.rule(stypes, full) if found else None
+    with autograd.pause(train_mode=state.training):
+        if made is None:
+            results = _fallback(op, inputs, full)
+        else:
+            result = found.run(full, *inputs)
+            results = list(result) if isinstance(result, (list, tuple)) else [result]
+    if state.recording:
+        _record(op, full, inputs, results, types)
+    results = results[: op.visible(full)]
+    if out is None:
+        return results[0] if len(results) == 1 else results
+    targets = list(out) if isinstance(out, (list, tuple)) else [out]
+    if len(targets) != len(results):
+        raise OperatorError(op.name, f"out must have {len(results)} arrays, got {len(targets)}")
+    for target, result in zip(targets, results):
+        if target is not result:
+            copy_into(result, target)
+    return out
+
+
+def _fallback(op: Operator, inputs: Sequence[NDArray], attrs: dict) -> list[NDArray]:
+    stype = attrs.get("forward_stype") or DENSE
+    _warn(op.name, [a._spec.stype for a in inputs], stype)
+    dense = [a.tostype(DENSE) if a._spec.stype != DENSE else a for a in inputs]
+    plan = make_plan(op, attrs, [a._spec for a in dense], dense[0]._spec.device)
+    results = run_all(plan, dense, scalars_of(op, attrs))
+    for i in mutated_inputs(op, attrs, len(inputs)):
+        if dense[i] is not inputs[i]:
+            copy_into(dense[i], inputs[i])
+    return [results[0].tostype(stype), *results[1:]]
+
+
+_warned: set[str] = set()
+
+
+def _warn(name: str, stypes: list[str], out: str) -> None:
+    if name in _warned:
+        return
+    _warned.add(name)
+    if get("MXNET_STORAGE_FALLBACK_LOG_VERBOSE"):
+        warnings.warn(
+            f"storage fallback: {name} has no kernel for storage types {', '.join(stypes)}; its"
+            f" inputs are made dense and the result is {out} (told once; MXNET_STORAGE_FALLBACK_LOG"
+            "_VERBOSE=0: never)",
+            StorageFallback,
+            stacklevel=_to_user(),
+        )
+
+
+def _to_user() -> int:
+    """How many frames above `_warn` the user's line is."""
+    frame, n = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(PACKAGE + "."):
+        frame, n = frame.f_back, n + 1
+    return n
+
+
+# ---- the tape ------------------------------------------------------------------------------------
+
+
+class _Call:
+    """Stands on the tape where other nodes have a Plan; one for equal calls."""
+
+    python = True
+    saved = unread = ()
+    made: dict[tuple, _Call] = {}  # noqa: RUF012
+
+    def __init__(self, op, attrs, out_specs):
+        self.op, self.attrs, self.out_specs = op, attrs, out_specs
+
+    def eager_grads(self, node, dys, create_graph: bool):
+        """Gradients by the operator's own `grad`, whose calls see the arrays' storage types."""
+        op = self.op
+        xs = [autograd.with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
+        ys = [autograd.with_entry(y, (node, i)) for i, y in node.saved.items()]
+        found = TABLE.get(op.name)
+        device = self.out_specs[0].device
+        with device, autograd._Scope(None, bool(self.attrs.get("train", state.training))):
+            if found and found.grad:
+                wanted = [e is not None for e in node.entries]
+                return found.grad(functions, dys, xs, ys, wanted, **self.attrs)
+            if op.grad is None:
+                return [None] * len(xs)
+            return op.grad(functions, dys, xs, ys, **self.attrs)
+
+
+def _record(op: Operator, attrs: dict, inputs, results, types) -> None:
+    entries = entries_of(inputs)
+    if entries is None:
+        return
+    device = inputs[0]._spec.device
+    out_specs = tuple(
+        r._spec if i < len(results) else spec(tuple(t.shape), t.dtype, device)
+        for i, (r, t) in enumerate(zip(results, types))
+    )
+    key = (op.name, *attrs.values(), "|", *out_specs, "|", *(a._spec for a in inputs))
+    found = _Call.made.get(key)
+    if found is None:
+        if len(_Call.made) > 4096:
+            _Call.made.clear()
+        found = _Call.made[key] = _Call(op, attrs, out_specs)
+    node = TapeNode()
+    node.plan, node.inputs, node.entries, node.scalars = found, tuple(inputs), entries, ()
+    node.seq, node.saved = next_seq(), {i: shadow(r) for i, r in enumerate(results)}
+    for i, r in enumerate(results):
+        r._tape = (node, i)

@@ -1,0 +1,105 @@
+"""Which elements sparse arrays store: computed with NumPy on the caller, after waiting for index
+arrays only.
+
+Keys are what both storage types have in common: ascending int64 numbers, of rows (row_sparse) or of
+elements in row-major order (csr); values have one row for each key.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...engine import wait
+from ...kernels.record import lookup
+from ..invoke import invoke
+from ..ndarray import NDArray, from_memory
+
+
+def values_of(array: NDArray) -> np.ndarray:
+    """The memory of an index array; not to be written."""
+    wait(array._handle)
+    return array._memory()
+
+
+def whole(array: NDArray) -> np.ndarray:
+    """Row numbers that a user gave in any dtype, as int64."""
+    return values_of(array).astype(np.int64).reshape(-1)
+
+
+def index_array(numbers, like: NDArray) -> NDArray:
+    """An int64 array on the device of `like`."""
+    return from_memory(np.ascontiguousarray(numbers, np.int64), like._spec.device)
+
+
+def rows_of(x) -> np.ndarray:
+    """The row of each value of a csr array."""
+    return np.repeat(np.arange(x.shape[0]), np.diff(values_of(x._parts[1])))
+
+
+def keys_of(x) -> np.ndarray:
+    """Ascending for valid arrays."""
+    indices = values_of(x._parts[-1])
+    return rows_of(x) * x.shape[1] + indices if x.stype == "csr" else indices
+
+
+def sorted_keys(x) -> tuple[np.ndarray, NDArray]:
+    """(keys in ascending order, values in that order): users may give unsorted columns."""
+    keys = keys_of(x)
+    if len(keys) < 2 or bool((keys[1:] > keys[:-1]).all()):
+        return keys, x._parts[0]
+    order = np.argsort(keys, kind="stable")
+    return keys[order], gather(x._parts[0], order)
+
+
+def pointers(rows: np.ndarray, n_rows: int) -> np.ndarray:
+    """indptr of ascending row numbers."""
+    return np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n_rows))))
+
+
+def gather(values: NDArray, at: np.ndarray) -> NDArray:
+    """Rows of an array."""
+    return invoke(lookup("take"), (values, index_array(at, values)), {"mode": "clip"})
+
+
+def place(values: NDArray, at: np.ndarray, n: int) -> NDArray:
+    """Rows at different places among n rows of zeros."""
+    s = values._spec
+    attrs = {"shape": (n, *s.shape[1:]), "dtype": s.dtype}
+    zeros = invoke(lookup("_zeros"), (), attrs, None, s.device)
+    if not len(at):
+        return zeros
+    return invoke(lookup("_assign_rows"), (zeros, values, index_array(at, values)), {}, zeros)
+
+
+def scatter(values: NDArray, at: np.ndarray, n: int) -> NDArray:
+    """Rows added up at places among n rows of zeros."""
+    attrs = {"mode": "clip", "shape": (n, *values.shape[1:])}
+    return invoke(lookup("_take_grad"), (values, index_array(at, values)), attrs)
+
+
+def broken_rule(x, full: bool) -> str | None:
+    """What is wrong with an array's indices, in words, or None."""
+    data, indices = x._parts[0], values_of(x._parts[-1])
+    if len(indices) != data.shape[0]:
+        return f"as many indices as values are needed, got {len(indices)} and {data.shape[0]}"
+    if x.stype == "csr":
+        indptr, (n_rows, n_columns) = values_of(x._parts[1]), x.shape
+        if len(indptr) != n_rows + 1 or indptr[0] != 0 or indptr[-1] != len(indices):
+            return (
+                f"indptr must have {n_rows + 1} elements from 0 to {len(indices)}, got"
+                f" {len(indptr)} from {indptr[0]} to {indptr[-1]}"
+            )
+        if not full:
+            return None
+        if (np.diff(indptr) < 0).any():
+            return "indptr must not descend"
+        if ((indices < 0) | (indices >= n_columns)).any():
+            return f"column indices must be in [0, {n_columns})"
+        steps = np.diff(indices) <= 0
+        steps[indptr[1:-1][(indptr[1:-1] > 0) & (indptr[1:-1] < len(indices))] - 1] = False
+        return "the column indices of a row must ascend" if steps.any() else None
+    if not full:
+        return None
+    if ((indices < 0) | (indices >= x.shape[0])).any():
+        return f"row indices must be in [0, {x.shape[0]})"
+    return "row indices must ascend" if (np.diff(indices) <= 0).any() else None

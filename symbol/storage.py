@@ -1,0 +1,87 @@
+"""Executors with sparse arrays: storage types of arguments and gradients, and a run node by node,
+with the tape for gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ndarray import autograd
+from ..ndarray.invoke import copy_into
+from ..ndarray.ndarray import NDArray
+from ..ndarray.sparse.graphs import run_nodes
+from ..ndarray.sparse.storage import DENSE
+from ..ndarray.tape import Variable, shadow
+from .graph import Node, Value, topological
+
+STYPES = ("default", "row_sparse", "csr")
+
+
+def declared(node: Node, stype_dict: dict) -> str:
+    """The storage type of a variable: stype_dict's, else what sym.var(stype=) said."""
+    told = (node.extra or {}).get("__storage_type__", "0")
+    found = STYPES[int(told)] if told in ("0", "1", "2") else told
+    return stype_dict.get(node.name, found)
+
+
+def gradient_stypes(
+    outputs: Sequence[Value], stypes: dict[Value, str], variables: Sequence[Node]
+) -> list[str]:
+    """The storage types that gradients of variables have: row_sparse where all that reads a
+    variable makes such gradients, or where the variable is row_sparse itself."""
+    readers: dict[Value, list[tuple[Node, int]]] = {}
+    for node in topological(outputs):
+        for i, v in enumerate(node.inputs):
+            readers.setdefault(v, []).append((node, i))
+    found = []
+    for variable in variables:
+        v = Value(variable)
+        uses = readers.get(v, [])
+        by_rows = bool(uses) and all(_makes_rows(node, i, stypes) for node, i in uses)
+        found.append("row_sparse" if by_rows or stypes.get(v) == "row_sparse" else DENSE)
+    return found
+
+
+def _makes_rows(node: Node, i: int, stypes: dict[Value, str]) -> bool:
+    if i != 1:
+        return False
+    if node.op.name == "Embedding":
+        return bool(node.attrs["sparse_grad"])
+    plain = node.op.name == "dot" and not node.attrs["transpose_a"]
+    return plain and not node.attrs["transpose_b"] and stypes[node.inputs[0]] == "csr"
+
+
+class StorageRun:
+    """How an executor runs whose arguments or gradients are sparse."""
+
+    def __init__(self, outputs: Sequence[Value], nodes: Sequence[Node], device):
+        self._outputs, self._nodes, self._device = list(outputs), list(nodes), device
+        self._heads: list[NDArray] = []
+
+    def forward(self, arrays, grads, requests, train: bool, told=None) -> list[NDArray]:
+        """The outputs for arrays of the variables; grads, requests: of the first of them."""
+        known = {Value(n): a for n, a in zip(self._nodes, arrays)}
+        wants = train and any(r != "null" for r in requests)
+        if wants:
+            for n, a, g, r in zip(self._nodes, arrays, grads, requests):
+                if r != "null":
+                    x = known[Value(n)] = shadow(a)
+                    x._tape = Variable(x, g, r)
+        with autograd.record(train) if wants else autograd.pause(train):
+            self._heads = run_nodes(self._outputs, known, self._device, told)
+        return [h.detach() for h in self._heads]
+
+    def backward(self, head_grads: Sequence[NDArray | None]) -> None:
+        """Gradients of the last forward, into the arrays that it was given."""
+        pairs = [(h, g) for h, g in zip(self._heads, head_grads) if h._tape is not None]
+        if pairs:
+            heads, grads = (list(x) for x in zip(*pairs))
+            autograd.backward(heads, grads, retain_graph=True)
+
+
+def keep(results: Sequence[NDArray], targets: list[NDArray]) -> None:
+    """Puts results into the executor's outputs: dense ones into the memory that they have."""
+    for i, (result, target) in enumerate(zip(results, targets)):
+        if result._spec is target._spec and result.stype == DENSE:
+            copy_into(result, target)
+        else:
+            targets[i] = result

@@ -1,0 +1,304 @@
+"""Sparse arrays: 518 expressions with the results of the real MXNet 1.9.1, and what a list of
+expressions cannot show."""
+
+import copy
+import json
+import pickle
+import warnings
+from pathlib import Path
+
+import numpy as np
+import plait as mx
+import pytest
+from plait import nd
+from plait.ndarray.sparse import storage
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+MXNET = json.loads((FIXTURES / "sparse.json").read_text())
+# a product of a dense and a csr matrix: MXNet keeps the zeros of rows without any element
+KEEPS_ZEROS = {k for k in MXNET["results"] if k.startswith("nd.dot(D,W2c") and "row" not in k}
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", storage.StorageFallback)
+        yield
+
+
+def given() -> dict:
+    scope = {"mx": mx, "nd": nd, "np": np}
+    for name, values in MXNET["inputs"].items():
+        array = nd.array(values)
+        scope |= {
+            name: array,
+            name + "r": array.tostype("row_sparse"),
+            name + "c": array.tostype("csr"),
+        }
+    return scope
+
+
+def evaluate(text: str):
+    scope = given()
+    if text.startswith("grad "):
+        expression, names, stypes, req = gradient_of(text)
+        for name, stype in zip(names, stypes):
+            scope[name].attach_grad(req, stype=stype)
+        for _ in range(1 if req == "write" else 3 if "Embedding" in text else 2):
+            with mx.autograd.record():
+                y = eval(expression, scope)
+            y.backward()
+        return [scope[name].grad for name in names]
+    statement, _, expression = text.rpartition(" ; ")
+    exec(statement, scope)
+    return eval(expression, scope)
+
+
+def gradient_of(text: str):
+    head, req = text[5:].rsplit(" ", 1)
+    at = head.index(" [")
+    names, stypes = head[at + 1 :].split("] [")
+    return head[:at], eval(names + "]"), eval("[" + stypes), req
+
+
+def check(found, expected, text):
+    if isinstance(expected, list) and expected and isinstance(expected[0], list):
+        for f, e in zip(found, expected, strict=True):
+            check(f, e, text)
+        return
+    if not isinstance(found, nd.NDArray):
+        assert (list(map(repr, found)) if isinstance(found, tuple) else repr(found)) == expected
+        return
+    stype, dtype, shape, values, indices = expected
+    assert (found.stype, np.dtype(found.dtype).name, list(found.shape)) == (stype, dtype, shape)
+    np.testing.assert_allclose(found.asnumpy().ravel(), values, atol=2e-3)
+    if stype == "row_sparse":
+        assert found.indices.asnumpy().tolist() == indices
+    elif stype == "csr" and text not in KEEPS_ZEROS:
+        assert found.indptr.asnumpy().tolist() == indices
+    if stype != "default":
+        found.check_format()
+        assert found.indices.dtype == np.int64
+
+
+@pytest.mark.parametrize("start", range(16))
+def test_results_are_those_of_mxnet(start):
+    for text, expected in list(MXNET["results"].items())[start::16]:
+        try:
+            check(evaluate(text), expected, text)
+        except Exception as error:
+            raise AssertionError(f"{text}: {error}") from error
+
+
+def test_a_fallback_is_told_once_for_an_operator(monkeypatch):
+    monkeypatch.setattr(storage, "_warned", set())
+    x = nd.sparse.csr_matrix(([1.0], [0], [0, 1, 1]), shape=(2, 3))
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        nd.exp(x), nd.exp(x), nd.sigmoid(x), nd.sin(x)
+    assert [str(w.message).split()[2] for w in seen] == ["exp", "sigmoid"]
+    assert "csr" in str(seen[0].message) and seen[0].filename == __file__
+    monkeypatch.setattr(storage, "_warned", set())
+    monkeypatch.setenv("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert nd.exp(x).stype == "default"
+
+
+def test_what_is_refused_says_why():
+    csr, rows = given()["Dc"], given()["Dr"]
+    refused = [
+        (lambda: csr.tostype("row_sparse"), ValueError, "csr to row_sparse"),
+        (lambda: rows.tostype("csr"), ValueError, "row_sparse to csr"),
+        (lambda: csr[0, 1], ValueError, "Multi-dimension"),
+        (lambda: csr[::2], ValueError, "continuous"),
+        (lambda: csr[4], ValueError, "row 4"),
+        (lambda: rows[0], ValueError, "only supports"),
+        (lambda: rows.__setitem__(0, 1), ValueError, "only supports"),
+        (lambda: csr.__setitem__(slice(None), 3), ValueError, "cannot assign"),
+        (lambda: csr.size, NotImplementedError, "stored"),
+        (lambda: csr.reshape((3, 4)), mx.MXNetError, "not supported for SparseNDArray"),
+        (lambda: csr.copyto(rows), TypeError, "row_sparse"),
+        (lambda: bool(csr), ValueError, "ambiguous"),
+        (lambda: nd.sparse.csr_matrix(rows), ValueError, "RowSparse"),
+        (lambda: nd.sparse.row_sparse_array(csr), ValueError, "CSR"),
+        (lambda: nd.sparse.csr_matrix((1, 2, 3, 4)), ValueError, "length of input tuple"),
+        (lambda: nd.sparse.csr_matrix(([1], [0], [0, 1, 1, 2]), (2, 2)), mx.MXNetError, "indptr"),
+        (lambda: nd.sparse.csr_matrix(np.eye(2), (3, 3)), ValueError, "Shape mismatch"),
+        (lambda: nd.sparse.csr_matrix(([1], ([5], [0])), (2, 2)), ValueError, "must be in"),
+        (lambda: nd.sparse.array(nd.ones((2, 2))), AssertionError, "tostype"),
+        (lambda: nd.sparse.array(np.eye(2)), ValueError, "mx.nd.array"),
+        (lambda: nd.sparse.zeros("coo", (2, 2)), ValueError, "unknown storage type"),
+        (lambda: nd.sparse.zeros("csr", (2, 2, 2)), ValueError, "two axes"),
+        (lambda: nd.dot(csr, nd.ones((4, 2))), mx.MXNetError, "must equal"),
+        (lambda: nd.sparse.retain(rows, nd.array([9])), ValueError, "indices"),
+        (lambda: nd.sparse.nonsense, AttributeError, "nonsense"),
+        (lambda: nd.from_dlpack(csr), Exception, "sparse|Sparse"),
+    ]
+    for call, error, text in refused:
+        with pytest.raises(error, match=text):
+            call()
+
+
+def test_check_format_finds_what_is_wrong():
+    bad = [
+        (([1, 2], [1, 0], [0, 2]), (1, 2), "ascend"),
+        (([1, 2], [0, 5], [0, 2]), (1, 2), "in \\[0, 2\\)"),
+        (([1, 2], [0, 1], [0, 2, 1, 2]), (3, 2), "descend"),
+    ]
+    for parts, shape, text in bad:
+        array = nd.sparse.csr_matrix(parts, shape=shape)
+        array.check_format(full_check=False)
+        with pytest.raises(mx.MXNetError, match=text):
+            array.check_format()
+    for indices, text in (([1, 0], "ascend"), ([0, 7], "in \\[0, 3\\)")):
+        with pytest.raises(mx.MXNetError, match=text):
+            nd.sparse.row_sparse_array((np.ones((2, 2)), indices), shape=(3, 2)).check_format()
+
+
+def test_copies_and_views():
+    scope = given()
+    for x in (scope["Dc"], scope["Dr"]):
+        before = x.asnumpy()
+        twin, view = x.copy(), x.detach()
+        others = [pickle.loads(pickle.dumps(x)), copy.copy(x), copy.deepcopy(x)]
+        x[:] = scope["E"]
+        assert np.array_equal(view.asnumpy(), scope["E"].asnumpy())
+        for other in (twin, *others):
+            assert other.stype == x.stype and np.array_equal(other.asnumpy(), before)
+        x.data[:] = 7  # a copy
+        assert np.array_equal(x.asnumpy(), scope["E"].asnumpy())
+        assert x.copyto(mx.cpu(1)).context == mx.cpu(1) and x.as_in_context(x.context) is x
+
+
+def test_a_sparse_array_among_dense_ones_is_no_crash():
+    """Every way into the core refuses the handle that a sparse array has not."""
+    x, dense = given()["Dc"], given()["D"]
+    dense[:] = x
+    dense[1:2] = x[1:2].tostype("default")
+    assert np.array_equal(dense.asnumpy(), x.asnumpy())
+    out = nd.zeros((4, 3)).tostype("row_sparse")
+    nd.relu(dense, out=out)
+    assert out.stype == "row_sparse" and (out.asnumpy() >= 0).all()
+    with pytest.raises(TypeError, match="dense NDArray is needed"):
+        mx.engine._array.shared([x], [dense])
+
+
+def test_csr_without_scipy_and_with_a_scipy_like_matrix(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    x = nd.sparse.csr_matrix(([1.0, 2, 3], ([0, 0, 1], [1, 1, 0])), shape=(2, 2))
+    assert x.asnumpy().tolist() == [[0, 3], [3, 0]]
+    with pytest.raises(ImportError, match="pip install scipy"):
+        x.asscipy()
+
+
+def test_unsorted_columns_are_understood():
+    x = nd.sparse.csr_matrix(([1, 2, 3], [2, 0, 1], [0, 2, 3]), shape=(2, 3))
+    dense = np.array([[2, 0, 1], [0, 3, 0]], np.float32)
+    assert np.array_equal(x.asnumpy(), dense)
+    assert np.array_equal((x + x).asnumpy(), 2 * dense)
+    assert np.array_equal((x + x.tostype("default").tostype("csr")).asnumpy(), 2 * dense)
+    assert np.allclose(nd.dot(x, nd.array(dense.T)).asnumpy(), dense @ dense.T)
+
+
+def test_large_products_use_every_thread_alike():
+    rng = np.random.default_rng(0)
+    dense = rng.random((300, 200), np.float32) * (rng.random((300, 200)) < 0.2)
+    x = nd.array(dense).tostype("csr")
+    for columns in (1, 3, 130):
+        y, z = rng.random((200, columns), np.float32), rng.random((300, columns), np.float32)
+        np.testing.assert_allclose(nd.dot(x, nd.array(y)).asnumpy(), dense @ y, rtol=1e-4)
+        for stype in ("default", "row_sparse"):
+            found = nd.dot(x, nd.array(z), transpose_a=True, forward_stype=stype)
+            np.testing.assert_allclose(found.asnumpy(), dense.T @ z, rtol=1e-4, atol=1e-4)
+    z64 = rng.random((300, 5))
+    found = nd.dot(x.astype("float64"), nd.array(z64, dtype="float64"), transpose_a=True)
+    np.testing.assert_allclose(found.asnumpy(), dense.T @ z64, rtol=1e-6)
+
+
+def test_row_sparse_right_sides_with_missing_rows():
+    x = given()["Dc"]
+    rows = nd.sparse.row_sparse_array(([[1, 1]], [2]), shape=(3, 2))
+    np.testing.assert_allclose(nd.dot(x, rows).asnumpy(), x.asnumpy() @ rows.asnumpy(), rtol=1e-6)
+    empty = nd.sparse.zeros("row_sparse", (3, 2))
+    assert nd.dot(x, empty).asnumpy().tolist() == np.zeros((4, 2)).tolist()
+    table = nd.sparse.row_sparse_array(([[1, 1]] * 2, [1, 4]), shape=(6, 2))
+    found = nd.Embedding(nd.array([[1, 2], [4, 9]]), table, input_dim=6, output_dim=2)
+    assert found.asnumpy()[..., 0].tolist() == [[1, 0], [1, 0]]
+
+
+def test_graph_operators():
+    x = nd.sparse.csr_matrix(([5, 6, 7], [1, 0, 2], [0, 1, 3]), shape=(2, 3))
+    assert nd.contrib.getnnz(x, axis=0).asnumpy().tolist() == [1, 1, 1]
+    found = nd.contrib.edge_id(x, nd.array([0, 0, 1]), nd.array([1, 0, 2]))
+    assert found.asnumpy().tolist() == [5, -1, 7]
+    with pytest.raises(ValueError, match="v must be in"):
+        nd.contrib.edge_id(x, nd.array([0]), nd.array([3]))
+
+
+# ---- gradients -----------------------------------------------------------------------------------
+
+
+def test_embedding_gradients_are_rows_and_programs_stay_compiled():
+    ids = [nd.array([[0, 2, 2]]), nd.array([[5, 2, 9]])]  # 9 is clipped to 6
+    grads = {}
+    for stype in ("default", "row_sparse"):
+        w = nd.array(np.arange(14).reshape(7, 2))
+        w.attach_grad(stype=stype)
+        for data in ids * 3:
+            with mx.autograd.record():
+                kw = {"input_dim": 7, "output_dim": 2, "sparse_grad": True}
+                y = nd.Embedding(data, w, **kw) * nd.Embedding(ids[0], w, **kw)
+                loss = (y * y).sum() + w.sum() * 0 if stype == "default" else (y * y).sum()
+            loss.backward()
+        grads[stype] = w.grad
+    assert grads["row_sparse"].indices.asnumpy().tolist() == [0, 2, 5, 6]
+    np.testing.assert_allclose(grads["row_sparse"].asnumpy(), grads["default"].asnumpy())
+
+
+def test_a_dense_part_of_a_row_sparse_gradient():
+    w = nd.ones((4, 2))
+    w.attach_grad(stype="row_sparse")
+    with mx.autograd.record():
+        y = nd.Embedding(nd.array([1]), w, input_dim=4, output_dim=2).sum() + (w[0:1] * 3).sum()
+    y.backward()
+    assert w.grad.asnumpy().tolist() == [[3, 3], [1, 1], [0, 0], [0, 0]]
+    with mx.autograd.record():
+        y = (nd.ones((1,)) * 2).sum() + w.detach().sum() + w.sum() * 0
+    y.backward()
+    assert not w.grad.asnumpy().any()
+
+
+def test_gradients_with_zero_head_and_retain_graph():
+    x, w = given()["Dc"], given()["W"]
+    w.attach_grad(grad_req="add", stype="row_sparse")
+    with mx.autograd.record():
+        y = nd.dot(x, w)
+    y.backward(nd.ones(y.shape), retain_graph=True)
+    once = w.grad.asnumpy()
+    y.backward(nd.ones(y.shape))
+    np.testing.assert_allclose(w.grad.asnumpy(), 2 * once, rtol=1e-5)
+    w.grad[:] = 0
+    assert not w.grad.asnumpy().any() and w.grad.stype == "row_sparse"
+
+
+def test_gradients_of_gradients_through_a_sparse_product():
+    x = given()["Dc"]
+    w = nd.array(np.ones((3, 1)))
+    w.attach_grad()
+    with mx.autograd.record():
+        y = (nd.dot(x, w) ** 3).sum()
+        (g,) = mx.autograd.grad(y, [w], create_graph=True, retain_graph=True)
+        z = (g.tostype("default") ** 2).sum()
+    z.backward()
+    dense = x.asnumpy().astype(np.float64)
+
+    def f(v):
+        return ((3 * dense.T @ (dense @ v) ** 2) ** 2).sum()
+
+    eps, v = 1e-5, np.ones((3, 1))
+    numeric = [(f(v + eps * e[:, None]) - f(v - eps * e[:, None])) / 2 / eps for e in np.eye(3)]
+    np.testing.assert_allclose(w.grad.asnumpy().ravel(), numeric, rtol=1e-3)

@@ -1,0 +1,172 @@
+"""The calls on which both frameworks are compared, made from the operator records: samples, then
+variations of their shapes, dtypes, attributes and values."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from typing import Any
+
+import numpy as np
+from plait.kernels import cpu, ops  # noqa: F401  (fill the registry)
+from plait.kernels.record import REGISTRY, Operator
+
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, -2.0, 1e-30, 3e4]
+SIZES = [1, 2, 3, 5, 8]
+DTYPES = ["float64", "float16", "int32", "int64", "uint8", "int8"]
+MANY = 4000  # draws of a random operator whose moments are compared
+
+
+def name_in(op: Operator, theirs: set[str]) -> str | None:
+    """The record's name in MXNet, or None for an operator of our own."""
+    for name in (op.name, *op.aliases):
+        if name in theirs and not name.startswith("_np"):
+            return name
+    return None
+
+
+def shape_of(given) -> tuple[int, ...]:
+    if not given or not isinstance(given[0], str):
+        return tuple(given)
+    return np.shape(given[1]) if given[0] == "values" else tuple(given[1])
+
+
+def draw(rng, given, shape, dtype, edges=False) -> np.ndarray:
+    """An array like a sample's input, of another shape and dtype; edges: strange values too."""
+    kind = given[0] if given and isinstance(given[0], str) else "normal"
+    if kind == "values":
+        own = given[2] if given[2] != "float32" else dtype
+        x = np.asarray(given[1], np.float64)
+        if x.shape != shape:
+            x = rng.choice(x.reshape(-1), shape) if x.size else np.zeros(shape)
+        x = x if own.startswith("float") else np.nan_to_num(x)
+        return x.astype(own)
+    if kind == "ints":
+        return rng.integers(given[2], given[3], shape).astype(dtype)
+    if kind == "definite" and len(shape) > 1 and shape[-1] == shape[-2]:
+        x = rng.normal(size=shape)
+        x = x @ np.swapaxes(x, -1, -2) + np.eye(shape[-1])
+    elif kind == "uniform":
+        x = rng.uniform(given[2], given[3], shape)
+    else:
+        x = rng.normal(size=shape)
+    if not dtype.startswith("float"):
+        x = np.trunc(3 * x)
+        return (np.abs(x) if dtype.startswith("u") else x).astype(dtype)
+    x = np.asarray(x, dtype)
+    if edges and x.size:
+        at = rng.random(shape) < 0.4
+        x[at] = rng.choice(EDGES, int(at.sum()))
+    return x
+
+
+def vary(rng: random.Random, op: Operator, sample):
+    """(shapes, attrs) like a sample's: a size changes wherever it stands, an attribute is
+    another."""
+    sizes: dict[int, int] = {}
+    keep = rng.random() < 0.4
+
+    def size(n):
+        return n if keep else sizes.setdefault(n, n if rng.random() < 0.5 else rng.choice(SIZES))
+
+    shapes = [tuple(size(n) for n in shape_of(given)) for given in sample.inputs]
+    attrs = dict(sample.attrs)
+    for p in op.params:
+        value = attrs.get(p.name, p.default)
+        if p.name in ("ctx", op.variadic_key) or rng.random() < 0.5:
+            continue
+        if isinstance(p.kind, tuple):
+            attrs[p.name] = rng.choice(p.kind)
+        elif p.kind == "bool":
+            attrs[p.name] = rng.random() < 0.5
+        elif p.kind in ("int", "int?") and isinstance(value, int):
+            attrs[p.name] = rng.choice([sizes.get(value, value), 0, 1, 2, -1, -2])
+        elif p.kind in ("shape", "shape?") and isinstance(value, tuple):
+            attrs[p.name] = tuple(sizes.get(n, n) if n is not None else None for n in value)
+        elif p.kind.startswith("float") and isinstance(value, float):
+            attrs[p.name] = rng.choice([0.5, 1.0, 2.7, -1.5, 0.0, value])
+        elif p.kind in ("shape?", "int?", "float?") and value is None and rng.random() < 0.5:
+            attrs[p.name] = (0,) if p.kind == "shape?" else 1
+    return shapes, attrs
+
+
+def given_attrs(op: Operator, attrs: dict) -> dict[str, Any]:
+    """Without what is None by default, and without the device."""
+    none = {p.name for p in op.params if p.default is None}
+    return {k: v for k, v in attrs.items() if k != "ctx" and (v is not None or k not in none)}
+
+
+def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, Any]]:
+    """Calls of one operator: arrays, attributes, and which inputs are differentiated."""
+    start = zlib.crc32(op.name.encode()) + seed
+    chance, rng = random.Random(start), np.random.default_rng(start)
+    cases: list[dict[str, Any]] = []
+
+    def add(sample, shapes, dtype, attrs, edges=False):
+        try:
+            arrays = [
+                draw(rng, given, shape, dtype, edges) for given, shape in zip(sample.inputs, shapes)
+            ]
+        except ValueError:  # a draw that its shape does not allow
+            return
+        attrs = given_attrs(op, attrs)
+        if op.variadic_key:
+            attrs[op.variadic_key] = len(arrays)
+        full = op.parse(attrs)
+        mutated = op.mutates(len(arrays), **full) if callable(op.mutates) else op.mutates
+        try:
+            names = op.names_in(full, len(arrays))
+        except (TypeError, KeyError):
+            return
+        smooth = [
+            i
+            for i, (a, n) in enumerate(zip(arrays, names))
+            if a.dtype.kind == "f"
+            and i not in mutated
+            and n not in mutated
+            and sample.inputs[i][:1] not in (("values",), ("ints",))
+        ]
+        cases.append(
+            {
+                "id": f"{op.name}-{len(cases)}",
+                "operator": name,
+                "ours": op.name,
+                "attrs": attrs,
+                "arrays": arrays,
+                "smooth": smooth if op.grad else [],
+                "random": bool(op.is_random(full | {"train": True})),
+            }
+        )
+
+    for sample in op.samples:
+        shapes = [shape_of(given) for given in sample.inputs]
+        add(sample, shapes, "float32", sample.attrs)
+    for dtype in DTYPES:
+        sample = chance.choice(op.samples)
+        add(sample, [shape_of(given) for given in sample.inputs], dtype, sample.attrs)
+    for _ in range(count):
+        sample = chance.choice(op.samples)
+        shapes, attrs = vary(chance, op, sample)
+        try:
+            op.parse(given_attrs(op, attrs))
+        except Exception:
+            continue
+        dtype = "float32" if chance.random() < 0.8 else chance.choice(DTYPES)
+        add(sample, shapes, dtype, attrs, edges=chance.random() < 0.3)
+    if op.random and any(p.name == "shape" for p in op.params):
+        sample = op.samples[0]
+        shapes = [shape_of(given) for given in sample.inputs]
+        add(sample, shapes, "float32", {**sample.attrs, "shape": (MANY,)})
+    return cases
+
+
+def all_cases(theirs: set[str], only: str, seed: int, count: int):
+    """Cases of every record whose name contains `only`, and the records MXNet has not."""
+    cases, own = [], []
+    for op in sorted(set(REGISTRY.values()), key=lambda op: op.name):
+        name = name_in(op, theirs)
+        if name is None:
+            own.append(op.name)
+        elif only in (op.name, "") or only in op.aliases:
+            cases += cases_of(op, name, seed, count)
+    return cases, own
