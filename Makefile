@@ -24,6 +24,14 @@ sanitize:
 bench: $(VENV)/installed
 	$(BIN)/python -m plait bench $(ARGS)
 
+# every operator against the real MXNet: make oracle ARGS="softmax --seed 3", ORACLE=python of an environment that has it
+ORACLE ?= .oracle/bin/python
+oracle: $(VENV)/installed $(ORACLE)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.oracle --python $(ORACLE) $(ARGS)
+
+.oracle/bin/python:
+	bash tests/oracle/install.sh .oracle
+
 docs: $(VENV)/installed
 	$(BIN)/python -m plait docs docs/reference
 

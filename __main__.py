@@ -1,4 +1,4 @@
-"""The command line: python -m plait info | draw | train | bench | docs."""
+"""The command line: python -m plait info | draw | im2rec | train | bench | docs."""
 
 from __future__ import annotations
 
@@ -104,6 +104,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p = commands.add_parser("docs", help="write the reference: operators and modules")
     p.add_argument("folder", help="where operators.md goes")
+    commands.add_parser("im2rec", help="make record files of images: im2rec --help", add_help=False)
     commands.add_parser("train", help="train an image classifier: train --help", add_help=False)
     commands.add_parser(
         "bench",
@@ -124,6 +125,10 @@ def main(argv: list[str] | None = None) -> int:
 
             training.main(rest)
             return 0
+        if args.command == "im2rec":
+            from .gluon.io import im2rec
+
+            return im2rec.main(rest)
         if args.command == "bench":
             from .gluon import benchmark
 

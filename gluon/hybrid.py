@@ -345,8 +345,13 @@ class HybridBlock(Block):
         serialization.save(f"{path}-{epoch:04d}.params", arrays)
 
     def optimize_for(self, x, *args, backend=None, backend_opts=None, clear=True, **kwargs):
-        """Hybridizes for the given inputs: traces and compiles now, and runs once. backend:
-        accepted."""
+        """Hybridizes for the given inputs: traces and compiles now, and runs once. Returns the
+        outputs.
+
+        backend, backend_opts, clear: accepted, and without effect: there is one compiler here, and
+            it takes every graph that repeats, with or without this call.
+        kwargs: as for hybridize.
+        """
         self.hybridize(True, backend, backend_opts, clear, **kwargs)
         return self(x, *args)
 

@@ -146,11 +146,20 @@ def replace_file(src, dst) -> None:
     os.replace(src, dst)
 
 
-def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_ssl=True) -> str:
-    """Fetches a URL into a file (a path, or a folder) unless it is there already. Returns the
-    file's name.
+class DownloadError(MXNetError, ValueError, AssertionError):
+    """Arguments that no download can begin with."""
 
-    Raises MXNetError after `retries` failed attempts, or when the content does not have sha1_hash.
+
+def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_ssl=True) -> str:
+    """Fetches a URL (http, https, file) into a file (a path, or a folder) unless it is there
+    already. Returns the file's name.
+
+    Args:
+        overwrite: fetches it anyway, as it does when the file there does not have sha1_hash.
+        retries: attempts, at least one; there are pauses of 2, 4, 8 and then 10 seconds between.
+        verify_ssl: False accepts any certificate, with a warning.
+    Raises: MXNetError after the last failed attempt, or when the content does not have sha1_hash;
+        the file that was there before stays as it was.
     """
     name = url.split("/")[-1]
     if path is None:
@@ -159,13 +168,15 @@ def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_
         path = os.path.expanduser(path)
         target = os.path.join(path, name) if os.path.isdir(path) else path
     if not target:
-        raise MXNetError(f"download: {url!r} does not end with a file name\n  fix: path='name'")
+        raise DownloadError(f"download: {url!r} does not end with a file name\n  fix: path='name'")
     if (
         not overwrite
         and os.path.exists(target)
         and (not sha1_hash or check_sha1(target, sha1_hash))
     ):
         return target
+    if retries < 0:
+        raise DownloadError(f"Number of retries should be at least 0, currently it's {retries}")
     folder = os.path.dirname(os.path.abspath(target))
     os.makedirs(folder, exist_ok=True)
     context = None
@@ -178,7 +189,7 @@ def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_
             stacklevel=2,
         )
         context = ssl._create_unverified_context()
-    for attempt in range(1, retries + 1):
+    for attempt in range(1, max(1, retries) + 1):
         handle, partial = tempfile.mkstemp(dir=folder, prefix=os.path.basename(target))
         try:
             with (
@@ -193,7 +204,7 @@ def download(url, path=None, overwrite=False, sha1_hash=None, retries=5, verify_
             return target
         except (OSError, MXNetError) as error:
             os.unlink(partial)
-            if attempt == retries:
-                raise MXNetError(f"download: {url} failed {retries} times: {error}") from error
+            if attempt >= retries:
+                raise MXNetError(f"download: {url} failed {attempt} times: {error}") from error
             time.sleep(min(2**attempt, 10))
-    raise MXNetError(f"download: retries must be at least 1, got {retries}")
+    raise AssertionError  # the last attempt returns or raises

@@ -15,16 +15,17 @@ from ..engine.collector import resting
 from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Type
-from ..kernels.spec import NUMPY_DTYPES, spec
+from ..kernels.spec import spec
 from ..ndarray.autograd import pause
+from ..ndarray.backward import deliver_rows, row_parts
 from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
-from ..ndarray.sparse.graphs import has_sparse, infer_storage
+from ..ndarray.sparse.graphs import infer_storage
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
-from .monitored import run_backward, run_forward
+from .monitored import run_backward, run_forward, show_inputs
 from .names import output_name, output_names
 from .passes import before_gradient
 from .passes.gradient import FLOATING, gradient
@@ -66,6 +67,8 @@ class _Graph:
         self.placement = executor._placed(self.values)
         self.lower = lower if self.placement is None else self.placement.lower
         self.wanted = [i for i, r in enumerate(self.requests) if r != "null"] if records else []
+        grads = enumerate(executor.grad_arrays or ())
+        self.sparse = {i for i, g in grads if g is not None and g.stype == "row_sparse"}
         self.kept: list[Value] = []
         if self.wanted:
             if tier:
@@ -137,7 +140,8 @@ class _Serving:
 class _Backward:
     """A backward program. inputs: values of the forward graph, head gradients and, to add to,
     gradients of arguments.
-    written: indices of the arguments whose gradients it writes, in the order of its outputs."""
+    written: indices of the arguments whose gradients its first outputs are, in their order. rows:
+    what adds up to row_sparse gradients, see row_parts in ndarray/backward.py."""
 
     def __init__(self, forward: _Graph, with_grad: tuple[bool, ...]):
         F = Builder()
@@ -150,7 +154,7 @@ class _Backward:
         self.before = {
             variable(f"grad{i}", forward.given[i].type): i
             for i in forward.wanted
-            if forward.requests[i] == "add"
+            if forward.requests[i] == "add" and i not in forward.sparse
         }
         before = {i: v for v, i in self.before.items()}
         results = gradient(
@@ -160,8 +164,13 @@ class _Backward:
         )
         outputs: list[Value] = []
         self.written: list[int] = []
+        self.rows: list[tuple[int, list[tuple]]] = []
+        by_rows = []
         for i, g in zip(forward.wanted, results):
             v = forward.given[i]
+            if i in forward.sparse:
+                by_rows.append((i, g))
+                continue
             if i in before:
                 if g is None:
                     continue
@@ -170,6 +179,10 @@ class _Backward:
             self.written.append(i)
         outputs.reverse()  # the last layers first: see ndarray/backward.py
         self.written.reverse()
+        for i, g in by_rows:
+            values, parts = row_parts(g, len(outputs))
+            outputs += values
+            self.rows.append((i, parts))
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
         outputs, used = replayed(outputs, known, set(topological(forward.values)))
         self.inputs = list(used)
@@ -222,7 +235,8 @@ class Executor:
         placement = self._placed(typed)
         arrays = self.arg_arrays + self.aux_arrays
         stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
-        sparse = has_sparse(self.grad_arrays or ()) or any(s != "default" for s in stored.values())
+        stypes = {g.stype for g in self.grad_arrays or () if g is not None}
+        sparse = "csr" in stypes or any(s != "default" for s in stored.values())
         self._storage = StorageRun(self._values, self._nodes, ctx) if sparse else None
         devices = [placement.of(v.node) if placement else ctx for v in typed]
         self._result = [
@@ -315,18 +329,13 @@ class Executor:
 
             def told(node, inputs, outputs):
                 if self._monitor_all:
-                    self._tell_inputs(node, inputs)
+                    show_inputs(node, inputs, self._monitor)
                 for i, a in enumerate(outputs):
                     self._monitor(output_name(Value(node, i)), a)
 
         grads = self.grad_arrays or [None] * len(self.arg_arrays)
         keep(self._storage.forward(arrays, grads, self._requests, train, told), self._result)
         self._last = train or None
-
-    def _tell_inputs(self, node: Node, inputs: Sequence[NDArray]):
-        names = node.op.names_in(node.attrs, len(inputs))
-        for name, v, a in zip(names, node.inputs, inputs):
-            self._monitor(v.node.name if v.node.op is None else f"{node.name}_{name}", a)
 
     def _set_arguments(self, values: dict):
         arguments = self.arg_dict
@@ -393,11 +402,14 @@ class Executor:
             | {v: grads[i] for v, i in back.head_grads.items()}
             | {v: self.grad_arrays[i] for v, i in back.before.items()}
         )
-        back.program.run(
+        made = back.program.run(
             [known[v] for v in back.inputs],
             [self.grad_arrays[i] for i in back.written],
             location.capture() if back.program.can_fail else -1,
         )
+        for i, parts in back.rows:
+            with pause():
+                deliver_rows(self.grad_arrays[i], parts, made, self._requests[i] == "add")
         if self._monitor is not None and graph in self._monitored.values():
             run_backward(graph.values, known, grads, graph.lower, self._ctx, self._monitor)
 
@@ -534,6 +546,8 @@ def _view(a: NDArray, s) -> NDArray:
 def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: bool) -> NDArray:
     if old.shape == shape:
         return old
+    if old.stype != "default":
+        return zeros(shape, old.context, old._spec.dtype, stype=old.stype)
     s = spec(tuple(shape), old._spec.dtype, old._spec.device)
     if s.size <= old.size:
         return _view(old, s)
@@ -651,18 +665,14 @@ def simple_bind(
     def new(node: Node, what: str) -> NDArray:
         t: Type = types[node]
         stype = stypes.get(node, "default")
-        if stype != "default":
-            return zeros(t.shape, ctx, t.dtype, stype=stype)
         if shared_exec is not None:
-            shared = (shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict).get(
-                node.name
-            )
-            if shared is not None and shared.shape == t.shape and shared._spec.dtype == t.dtype:
-                return shared
+            known = shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict
+            shared = known.get(node.name)
+            if shared is not None and (shared.shape, shared._spec.dtype) == (t.shape, t.dtype):
+                if shared.stype == stype:
+                    return shared
         device = placement.of(node) if placement else ctx
-        return zeros(
-            t.shape, device, NUMPY_DTYPES[t.dtype] if t.dtype != "bfloat16" else "bfloat16"
-        )
+        return zeros(t.shape, device, t.dtype, stype=stype)
 
     args = [new(n, "arg") for n in arguments]
     grads = [

@@ -30,8 +30,7 @@ def run_forward(
         device = device_of(node)
         inputs = [known[v].as_in_context(device) for v in node.inputs]
         if inputs_too:
-            for name, v in zip(node.op.names_in(node.attrs, len(inputs)), node.inputs):
-                see(v.node.name if v.node.op is None else f"{node.name}_{name}", known[v])
+            show_inputs(node, inputs, see)
         plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], device)
         with pause(bool(node.attrs.get("train"))):
             outputs = run_all(plan, inputs, scalars_of(node.op, node.attrs))
@@ -39,6 +38,12 @@ def run_forward(
         named = max(node.n_visible, min(len(node.op.output_names), len(outputs)))
         for i in range(named):  # also mean and var of BatchNorm, which are hidden
             see(output_name(Value(node, i)), outputs[i])
+
+
+def show_inputs(node: Node, inputs: Sequence[NDArray], see: See) -> None:
+    """Shows a node's inputs: variables under their names, others as fc1_data."""
+    for name, v, a in zip(node.op.names_in(node.attrs, len(inputs)), node.inputs, inputs):
+        see(v.node.name if v.node.op is None else f"{node.name}_{name}", a)
 
 
 def run_backward(

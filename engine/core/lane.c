@@ -269,6 +269,14 @@ int pl_team_threads(void)
 #endif
 }
 
+void pl_team_limit(int n_threads)
+{
+#ifdef _OPENMP
+    omp_set_num_threads(n_threads);
+#endif
+    (void)n_threads;
+}
+
 int pl_threads(int64_t work)
 {
 #ifdef _OPENMP

@@ -49,6 +49,7 @@ void pl_engine_fork_end(void);                /* after it, in parent and child *
 int pl_wait_all(int timeout_ms);
 int pl_engine_is_lane(void);                  /* 1 on a worker thread */
 int pl_team_threads(void);                    /* how many OpenMP threads a lane's kernels have */
+void pl_team_limit(int n_threads);            /* what this thread's kernels may have, for processes that share cores */
 int64_t pl_engine_pending(void);              /* ops pushed and not finished */
 int pl_threads(int64_t work);                 /* how many OpenMP threads `work` elementary steps deserve here */
 void pl_workspace_add(int64_t bytes);         /* counts scratch memory of threads in the statistics; negative: freed */

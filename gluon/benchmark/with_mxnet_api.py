@@ -157,6 +157,76 @@ def training(make_net, data, labels, hybrid=True, optimizer="sgd"):
     return make
 
 
+def record_iterator():
+    """A batch of cut, mirrored and normalised photographs from a record file."""
+    import photographs as p
+
+    folder, paths = p.make()
+    prefix = f"{folder.name}/images"
+    record = mx.recordio.MXIndexedRecordIO(f"{prefix}.idx", f"{prefix}.rec", "w")
+    for i, path in enumerate(paths):
+        with open(path, "rb") as file:
+            header = mx.recordio.IRHeader(0, float(i % 2), i, 0)
+            record.write_idx(i, mx.recordio.pack(header, file.read()))
+    record.close()
+    numbers = {}
+    for colour, mean, std in zip("rgb", p.MEAN, p.STD):
+        numbers |= {f"mean_{colour}": 255 * mean, f"std_{colour}": 255 * std}
+    found = mx.io.ImageRecordIter(
+        path_imgrec=f"{prefix}.rec",
+        path_imgidx=f"{prefix}.idx",
+        data_shape=(3, p.CROP, p.CROP),
+        batch_size=p.BATCH,
+        shuffle=True,
+        rand_crop=True,
+        rand_mirror=True,
+        preprocess_threads=2,
+        **numbers,
+    )
+
+    def epoch():
+        found.reset()
+        return found
+
+    batches = p.forever(epoch)
+    return lambda: (folder, next(batches).data[0].wait_to_read())
+
+
+class RandomCrop(gluon.Block):
+    def __init__(self, edge):
+        super().__init__()
+        self.edge = edge
+
+    def forward(self, x):
+        return mx.image.random_crop(x, (self.edge, self.edge))[0]
+
+
+def image_loader(thread_pool):
+    """The same from a folder through a DataLoader with two workers."""
+
+    def make():
+        import photographs as p
+
+        folder, _ = p.make()
+        vision = gluon.data.vision
+        steps = vision.transforms.Compose(
+            [
+                RandomCrop(p.CROP),
+                vision.transforms.RandomFlipLeftRight(),
+                vision.transforms.ToTensor(),
+                vision.transforms.Normalize(p.MEAN, p.STD),
+            ]
+        )
+        data = vision.ImageFolderDataset(folder.name).transform_first(steps)
+        loader = gluon.data.DataLoader(
+            data, p.BATCH, shuffle=True, num_workers=2, thread_pool=thread_pool
+        )
+        batches = p.forever(lambda: iter(loader))
+        return lambda: (folder, next(batches)[0].wait_to_read())
+
+    return make
+
+
 def classes(n, batch):
     return lambda: nd.array(rng.randint(0, n, batch).astype("float32"))
 
@@ -180,5 +250,8 @@ WORKLOADS = {
     "transformer_infer": forward(Transformer, tokens(8, 128)),
     "transformer_infer_odd": forward(Transformer, tokens(3, 77)),
     "transformer_train": training(Transformer, tokens(8, 128), tokens(8, 128), optimizer="adam"),
+    "images_record_iter": record_iterator,
+    "images_loader": image_loader(thread_pool=False),
+    "images_loader_threads": image_loader(thread_pool=True),
 }
 time_workload(WORKLOADS, nd.waitall, getattr(mx, "wait_compiled", nd.waitall))

@@ -202,6 +202,39 @@ def adam(parameters):
     return torch.optim.Adam(parameters, lr=0.01)
 
 
+def photograph_loader():
+    """A batch of cut, mirrored and normalised photographs: Pillow in two worker processes, the
+    steps as torchvision has them."""
+    import random
+
+    import numpy as np
+    import photographs as p
+    from PIL import Image
+
+    folder, paths = p.make()
+    mean, std = (torch.tensor(v)[:, None, None] for v in (p.MEAN, p.STD))
+
+    class Photographs(torch.utils.data.Dataset):
+        def __len__(self):
+            return len(paths)
+
+        def __getitem__(self, i):
+            with open(paths[i], "rb") as file:
+                image = Image.open(file).convert("RGB")
+            x, y = (random.randint(0, p.EDGE - p.CROP) for _ in range(2))
+            image = image.crop((x, y, x + p.CROP, y + p.CROP))
+            if random.random() < 0.5:
+                image = image.transpose(Image.FLIP_LEFT_RIGHT)
+            pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+            return pixels.to(torch.float32).div(255).sub_(mean).div_(std), i % 2
+
+    loader = torch.utils.data.DataLoader(
+        Photographs(), p.BATCH, shuffle=True, num_workers=2, persistent_workers=True
+    )
+    batches = p.forever(lambda: iter(loader))
+    return lambda: (folder, next(batches))
+
+
 def vectors():
     return torch.rand(1 << 22) - 0.5
 
@@ -226,9 +259,12 @@ WORKLOADS |= {
     "lstm_train": training(lambda: LanguageModel(nn.LSTM), tokens(35, 20), tokens(35, 20)),
     "gru_train": training(lambda: LanguageModel(nn.GRU), tokens(23, 13), tokens(23, 13)),
     "transformer_train": training(transformer, tokens(8, 128), tokens(8, 128), adam),
+    "images_record_iter": photograph_loader,
+    "images_loader": photograph_loader,
+    "images_loader_threads": photograph_loader,
 }
-if sys.argv[3] == "compile":  # it has no eager calls
-    for name in [name for name in WORKLOADS if "eager" in name]:
+if sys.argv[3] == "compile":  # it has neither eager calls nor loaders
+    for name in [name for name in WORKLOADS if "eager" in name or "images" in name]:
         del WORKLOADS[name]
 
 if __name__ == "__main__":

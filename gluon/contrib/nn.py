@@ -1,11 +1,11 @@
-"""contrib.nn: blocks side by side, sparse embeddings, pixel shuffling."""
+"""contrib.nn: blocks side by side, sparse embeddings, pixel shuffling, SyncBatchNorm."""
 
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
 from ..block import Block
 from ..hybrid import HybridBlock
-from ..nn import HybridSequential, Identity, Sequential
+from ..nn import BatchNorm, HybridSequential, Identity, Sequential
 
 __all__ = [
     "Concurrent",
@@ -15,6 +15,7 @@ __all__ = [
     "PixelShuffle2D",
     "PixelShuffle3D",
     "SparseEmbedding",
+    "SyncBatchNorm",
 ]
 
 
@@ -70,7 +71,7 @@ class SparseEmbedding(Block):
     def forward(self, x):
         from ... import ndarray as nd
 
-        return nd.Embedding(x, self.weight._data_on(x.context), name="fwd", **self._kwargs)
+        return nd.Embedding(x, self.weight.row_sparse_data(x), name="fwd", **self._kwargs)
 
     def __repr__(self):
         k = self._kwargs
@@ -132,3 +133,51 @@ class PixelShuffle3D(_PixelShuffle):
     """(N, C f1 f2 f3, D, H, W) -> (N, C, D f1, H f2, W f3)."""
 
     n_axes = 3
+
+
+class SyncBatchNorm(BatchNorm):
+    """Batch normalisation over axis 1. Here every device uses the statistics of its own part of
+    the batch; MXNet shares them among num_devices GPUs.
+
+    Args: see BatchNorm; num_devices is kept in the graph.
+    Source: Zhang et al. 2018, arXiv:1803.08904.
+    """
+
+    def __init__(
+        self,
+        in_channels=0,
+        num_devices=None,
+        momentum=0.9,
+        epsilon=1e-5,
+        center=True,
+        scale=True,
+        use_global_stats=False,
+        beta_initializer="zeros",
+        gamma_initializer="ones",
+        running_mean_initializer="zeros",
+        running_variance_initializer="ones",
+        **kwargs,
+    ):
+        super().__init__(
+            axis=1,
+            momentum=momentum,
+            epsilon=epsilon,
+            center=center,
+            scale=scale,
+            use_global_stats=use_global_stats,
+            beta_initializer=beta_initializer,
+            gamma_initializer=gamma_initializer,
+            running_mean_initializer=running_mean_initializer,
+            running_variance_initializer=running_variance_initializer,
+            in_channels=in_channels,
+            **kwargs,
+        )
+        self._kwargs = {k: v for k, v in self._kwargs.items() if k != "axis"} | {
+            "ndev": num_devices or 1,
+            "key": self.prefix,
+        }
+
+    def hybrid_forward(self, F, x, gamma, beta, running_mean, running_var):
+        return F.contrib.SyncBatchNorm(
+            x, gamma, beta, running_mean, running_var, name="fwd", **self._kwargs
+        )

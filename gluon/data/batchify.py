@@ -26,22 +26,26 @@ def default_batchify_fn(data):
 def default_mp_batchify_fn(data):
     """As default_batchify_fn, but stacked by NumPy, without an operation of the engine: for worker
     processes."""
-    return in_columns(data, from_memory)
+    return in_columns(data, lambda items: from_memory(np.stack(items)))
 
 
 def in_columns(data, make):
-    """make(stacked values) for each place of the items' tuples, or for the items themselves."""
+    """make(list of NumPy arrays) for each place of the items' tuples, or for the items
+    themselves."""
     if isinstance(data[0], tuple):
         return [in_columns(column, make) for column in zip(*data)]
-    return make(
-        stack_values([item.asnumpy() for item in data] if isinstance(data[0], NDArray) else data)
-    )
+    return make(same_shaped(data))
 
 
 def stack_values(data) -> np.ndarray:
-    """NumPy arrays or numbers along a new first axis. Raises ValueError that names the shapes that
-    do not fit."""
-    values = [np.asarray(item) for item in data]
+    """NumPy arrays or numbers along a new first axis."""
+    return np.stack(same_shaped(data))
+
+
+def same_shaped(data) -> list[np.ndarray]:
+    """Items as NumPy arrays of one shape and dtype; NDArrays as their memory, while they live.
+    Raises ValueError that names the shapes that do not fit."""
+    values = [_as_values(item) for item in data]
     shapes = dict.fromkeys(v.shape for v in values)
     if len(shapes) > 1:
         raise InvalidValue(
@@ -49,4 +53,15 @@ def stack_values(data) -> np.ndarray:
             f"{', '.join(map(str, list(shapes)[:4]))}\n  fix: crop or pad them in a transform, "
             "or give a batchify_fn"
         )
-    return np.stack(values)
+    dtypes = {v.dtype for v in values}
+    if len(dtypes) == 1:
+        return values
+    common = np.result_type(*dtypes)
+    return [v.astype(common) for v in values]
+
+
+def _as_values(item) -> np.ndarray:
+    if not isinstance(item, NDArray):
+        return np.asarray(item)
+    item.wait_to_read()
+    return item._memory()

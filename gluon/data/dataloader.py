@@ -177,7 +177,9 @@ class ThreadedPool:
     broken = False
 
     def __init__(self, dataset, batchify_fn, n_workers: int):
-        self._dataset, self._batchify_fn = dataset, batchify_fn or default_batchify_fn
+        self._dataset = dataset
+        # by NumPy: the lane of operations is busy with the transforms
+        self._batchify_fn = batchify_fn or default_mp_batchify_fn
         self._threads = ThreadPoolExecutor(n_workers, "plait-data")
 
     def submit(self, indices, seed: int):

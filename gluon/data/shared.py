@@ -20,12 +20,21 @@ ALIGNMENT = 64
 
 
 class Stacked:
-    """NumPy values that become an NDArray where they are received."""
+    """NumPy arrays of one shape and dtype that become one NDArray where they are received; they are
+    stacked in the shared memory."""
 
-    __slots__ = ("values",)
+    __slots__ = ("items",)
 
-    def __init__(self, values: np.ndarray):
-        self.values = values
+    def __init__(self, items: list[np.ndarray]):
+        self.items = items
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (len(self.items), *self.items[0].shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.items[0].dtype
 
 
 def _receive_values(buffer, dtype, shape) -> np.ndarray:
@@ -37,10 +46,18 @@ def _receive_array(buffer, dtype, shape) -> NDArray:
 
 
 class _Pickler(pickle.Pickler):
+    """Arrays go out of band; `stacks` has the Stacked whose buffers have only their size yet."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.stacks: dict[int, Stacked] = {}
+
     def reducer_override(self, item):
         kind = item.__class__
         if kind is Stacked:
-            return _receive_array, _parts(item.values)
+            place = np.empty(item.shape, item.dtype)  # its pages are never touched
+            self.stacks[place.ctypes.data] = item
+            return _receive_array, _parts(place)
         if kind is NDArray:
             return _receive_array, _parts(item.asnumpy())
         if kind is np.ndarray and not item.dtype.hasobject:
@@ -66,7 +83,8 @@ class Sender:
     def pack(self, message) -> tuple:
         """What `Receiver.unpack` makes the message from; small enough for a pipe."""
         buffers, body = [], io.BytesIO()
-        _Pickler(body, protocol=5, buffer_callback=buffers.append).dump(message)
+        pickler = _Pickler(body, protocol=5, buffer_callback=buffers.append)
+        pickler.dump(message)
         raw = [b.raw() for b in buffers]
         inline = body.tell() <= MAX_BODY_BYTES
         if not inline:
@@ -79,7 +97,15 @@ class Sender:
             total += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
         segment = self._segment(max(total, 1))
         for (start, size), buffer in zip(places, raw):
-            segment.buf[start : start + size] = buffer
+            whole = np.frombuffer(buffer, np.uint8)
+            stacked = pickler.stacks.get(whole.ctypes.data) if size else None
+            if stacked is None:
+                segment.buf[start : start + size] = buffer
+            else:
+                out = np.frombuffer(
+                    segment.buf, stacked.dtype, size // stacked.dtype.itemsize, start
+                )
+                np.stack(stacked.items, out=out.reshape(stacked.shape))
         return body.getvalue() if inline else None, segment.name, tuple(places)
 
     def _segment(self, n_bytes: int) -> SharedMemory:

@@ -29,7 +29,8 @@ def read_list(path, dtype) -> dict:
         for n, line in enumerate(lines, 1):
             fields = line.strip().split("\t")
             try:
-                entries[int(fields[0])] = (array(fields[1:-1], dtype=dtype), fields[-1])
+                labels = [float(field) for field in fields[1:-1]]
+                entries[int(fields[0])] = (array(labels, dtype=dtype), fields[-1])
             except ValueError:
                 raise MXNetError(
                     f"image list: line {n} must be index<TAB>label<TAB>path, got {line!r}\n"

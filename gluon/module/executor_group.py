@@ -205,7 +205,7 @@ class DataParallelExecutorGroup:
     def _bind(self, i: int, inputs: list[DataDesc], shared_group) -> Executor:
         shapes = dict(inputs)
         if self._first:
-            made = self._first[i].reshape(allow_up_sizing=True, **shapes)
+            made = self._reshaped(self._first[i], shapes)
             if self._first[i]._monitor is not None:
                 made.set_monitor_callback(self._first[i]._monitor, self._first[i]._monitor_all)
             return made
@@ -220,6 +220,18 @@ class DataParallelExecutorGroup:
             shared_exec=None if shared_group is None else shared_group.execs[i],
             **shapes,
         )
+
+    def _reshaped(self, first: Executor, shapes: dict) -> Executor:
+        """An executor for other inputs. Labels that are not given follow; parameters must not."""
+        made = first.reshape(partial_shaping=True, allow_up_sizing=True, **shapes)
+        before, after = first.arg_dict, made.arg_dict
+        for name in self.param_names:
+            if after[name] is not before[name]:
+                raise ModuleError(
+                    f"inputs of shapes {shapes} would change the shape of parameter {name} from"
+                    f" {before[name].shape} to {after[name].shape}"
+                )
+        return made
 
     def _collect_arrays(self) -> None:
         execs = self.execs

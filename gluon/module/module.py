@@ -516,7 +516,7 @@ class Module(BaseModule):
 def _like(names, arrays) -> dict:
     """Zeros on cpu(0) for each parameter. arrays: a list per parameter."""
     return {
-        name: functions.zeros(parts[0].shape, dtype=parts[0]._spec.dtype)
+        name: functions.zeros(parts[0].shape, dtype=parts[0]._spec.dtype, stype=parts[0].stype)
         for name, parts in zip(names, arrays)
     }
 

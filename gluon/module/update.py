@@ -11,7 +11,8 @@ def fill_store(kvstore, param_arrays, arg_params: dict, param_names, update_on_k
     param_arrays: for each parameter one NDArray per device.
     """
     for name, arrays in zip(param_names, param_arrays):
-        if update_on_kvstore and arg_params[name].stype == "default":
+        wanted = update_on_kvstore or not isinstance(kvstore, KVStore)
+        if wanted and arg_params[name].stype == "default":
             kvstore.broadcast(name, arg_params[name], out=arrays)
         else:
             kvstore.init(name, arg_params[name])
@@ -61,4 +62,6 @@ def _exchange(kvstore, names, grad_arrays, targets) -> None:
     for i, name, grads, outs in known:
         if not grads[0].stype == outs[0].stype == "default":
             kvstore.push(name, grads, priority=-i)
-            kvstore.pull(name, out=outs, priority=-i)
+            # rows of sparse weights come when a batch asks for them: Module.prepare
+            if outs is grads or outs[0].stype == "default":
+                kvstore.pull(name, out=outs, priority=-i, ignore_sparse=False)

@@ -3,20 +3,29 @@
 #include "simd.h"
 #include <math.h>
 
-static inline void place_floats(const plk_place *p, const uint8_t *x, float *y, int n_channels, int mirror)
+/* Red, green and blue at once: their bytes are loaded together. */
+static inline void place_colours(const plk_place *p, const uint8_t *restrict x, float *restrict y, int mirror)
 {
     int64_t w = p->width, plane = p->height * w;
-    for (int64_t i = 0; i < p->height; i++, x += p->row_bytes)
-        for (int c = 0; c < n_channels; c++) {
-            float mean = p->mean[c], factor = p->factor[c], shift = p->shift[c];
-            float *row = y + c * plane + i * w;
-            if (mirror)
-                for (int64_t j = 0; j < w; j++)
-                    row[w - 1 - j] = ((float)x[j * n_channels + c] - mean) * factor + shift;
-            else
-                for (int64_t j = 0; j < w; j++)
-                    row[j] = ((float)x[j * n_channels + c] - mean) * factor + shift;
+    float m0 = p->mean[0], m1 = p->mean[1], m2 = p->mean[2], f0 = p->factor[0], f1 = p->factor[1], f2 = p->factor[2];
+    float s0 = p->shift[0], s1 = p->shift[1], s2 = p->shift[2];
+    for (int64_t i = 0; i < p->height; i++, x += p->row_bytes) {
+        float *restrict r = y + i * w, *restrict g = r + plane, *restrict b = g + plane;
+        for (int64_t j = 0; j < w; j++) {
+            int64_t to = mirror ? w - 1 - j : j;
+            r[to] = ((float)x[3 * j] - m0) * f0 + s0;
+            g[to] = ((float)x[3 * j + 1] - m1) * f1 + s1;
+            b[to] = ((float)x[3 * j + 2] - m2) * f2 + s2;
         }
+    }
+}
+
+static inline void place_grey(const plk_place *p, const uint8_t *restrict x, float *restrict y, int mirror)
+{
+    int64_t w = p->width;
+    for (int64_t i = 0; i < p->height; i++, x += p->row_bytes, y += w)
+        for (int64_t j = 0; j < w; j++)
+            y[mirror ? w - 1 - j : j] = ((float)x[j] - p->mean[0]) * p->factor[0] + p->shift[0];
 }
 
 static inline void place_bytes(const plk_place *p, const uint8_t *x, uint8_t *y, int n_channels)
@@ -62,16 +71,16 @@ PLK_KERNEL(plk_place_run)
 {
     const plk_place *p = params;
     (void)scalars;
-    if (p->mean_image || p->last)
+    if (p->mean_image || p->last || (p->out_dtype == PLK_F32 && p->n_channels != 3 && p->n_channels != 1))
         place_any(p, bufs[0], bufs[1]);
-    else if (p->out_dtype == PLK_F32) {
-        if (p->n_channels == 3 && p->mirror)
-            place_floats(p, bufs[0], bufs[1], 3, 1);
-        else if (p->n_channels == 3)
-            place_floats(p, bufs[0], bufs[1], 3, 0);
+    else if (p->out_dtype == PLK_F32 && p->n_channels == 3) {
+        if (p->mirror)
+            place_colours(p, bufs[0], bufs[1], 1);
         else
-            place_floats(p, bufs[0], bufs[1], p->n_channels, p->mirror);
-    } else if (p->out_dtype == PLK_U8 && is_plain(p))
+            place_colours(p, bufs[0], bufs[1], 0);
+    } else if (p->out_dtype == PLK_F32)
+        place_grey(p, bufs[0], bufs[1], p->mirror);
+    else if (p->out_dtype == PLK_U8 && is_plain(p))
         place_bytes(p, bufs[0], bufs[1], p->n_channels);
     else
         place_any(p, bufs[0], bufs[1]);
@@ -115,6 +124,35 @@ PLK_KERNEL(plk_warp_run)
                 *y++ = (uint8_t)((upper * (STEPS - v) + lower * v + STEPS * STEPS / 2) >> (2 * STEP_BITS));
             }
         }
+    }
+    return PL_OK;
+}
+
+static uint64_t mixed(uint64_t z)                /* splitmix64; Steele et al. 2014 */
+{
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* bufs: x, y (n, n_pixels, pixel_bytes), the pixels in opposite order; if random, in half of all calls */
+PLK_KERNEL(plk_flip_run)
+{
+    const plk_flip *p = params;
+    const uint8_t *x = bufs[0];
+    uint8_t *y = bufs[1];
+    int64_t row = p->n_pixels * p->pixel_bytes;
+    if (p->random && mixed(mixed((uint64_t)(int64_t)scalars[0]) + (uint64_t)(int64_t)scalars[1]) >> 63) {
+        memcpy(y, x, (size_t)(p->n * row));
+        return PL_OK;
+    }
+    for (int64_t i = 0; i < p->n; i++, x += row, y += row) {
+        if (p->pixel_bytes == 3)
+            for (int64_t j = 0; j < p->n_pixels; j++)
+                memcpy(y + (p->n_pixels - 1 - j) * 3, x + j * 3, 3);
+        else
+            for (int64_t j = 0; j < p->n_pixels; j++)
+                memcpy(y + (p->n_pixels - 1 - j) * p->pixel_bytes, x + j * p->pixel_bytes, (size_t)p->pixel_bytes);
     }
     return PL_OK;
 }

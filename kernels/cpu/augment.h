@@ -17,5 +17,6 @@ typedef struct {
     int32_t linear;                               /* 0: nearest */
     int32_t fill;                                 /* outside of x */
 } plk_warp;
+typedef struct { int64_t n, n_pixels, pixel_bytes; int32_t random; } plk_flip;
 /* cffi stops reading here */
 #endif

@@ -15,7 +15,7 @@ PLK_KERNEL(plk_to_tensor_run)
 {
     const plk_image *p = params;
     int64_t size = p->n_pixels * p->n_channels;
-    int n_threads = pl_threads(p->n_images * size);
+    int n_threads = p->n_images > 1 ? pl_threads(p->n_images * size) : 1;
     (void)scalars;
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
     for (int64_t i = 0; i < p->n_images; i++) {

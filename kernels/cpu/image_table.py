@@ -7,7 +7,23 @@ from math import prod
 from ...engine import lib
 from ..native import Native, native
 from ..ops.image_resize import rule_for
-from .layout import cost
+from .layout import ITEM_BYTES, code, cost
+
+
+def _place(x, mean, factor, shift):
+    """One image of bytes (H, W, C) into float planes."""
+    h, w, c = x.shape
+    fields = {
+        "height": h,
+        "width": w,
+        "row_bytes": w * c,
+        "n_channels": c,
+        "out_dtype": code("float32"),
+        "mean": mean,
+        "factor": factor,
+        "shift": shift,
+    }
+    return "plk_place_run", ("plk_place", fields)
 
 
 @native("_image_to_tensor")
@@ -16,8 +32,40 @@ def to_tensor_entry(op, ins, outs, attrs):
     if x.dtype != "uint8":
         return None
     *n, h, w, c = x.shape
+    price = cost(x, *outs, steps=prod(x.shape))
+    if not n and c in (1, 3):
+        return Native(*_place(x, [0.0] * c, [1 / 255] * c, [0.0] * c), price)
     fields = {"n_images": prod(n), "n_pixels": h * w, "n_channels": c}
-    return Native("plk_to_tensor_run", ("plk_image", fields), cost(x, *outs, steps=prod(x.shape)))
+    return Native("plk_to_tensor_run", ("plk_image", fields), price)
+
+
+@native("_image_tensor_normalize")
+def tensor_normalize_entry(op, ins, outs, attrs):
+    x = ins[0]
+    c = x.shape[-1]
+    if x.dtype != "uint8" or c not in (1, 3):
+        return None
+    mean, std = (list(v if len(v) == c else v[:1] * c) for v in (attrs["mean"], attrs["std"]))
+    mean, factor = [255 * m for m in mean], [1 / (255 * s) for s in std]
+    return Native(*_place(x, mean, factor, [0.0] * c), cost(x, *outs, steps=prod(x.shape)))
+
+
+@native(
+    "_image_flip_left_right",
+    "_image_flip_top_bottom",
+    "_image_random_flip_left_right",
+    "_image_random_flip_top_bottom",
+)
+def flip_entry(op, ins, outs, attrs):
+    x = ins[0]
+    *n, h, w, c = x.shape
+    item = ITEM_BYTES[x.dtype]
+    if op.name.endswith("left_right"):
+        fields = {"n": prod(n) * h, "n_pixels": w, "pixel_bytes": c * item}
+    else:
+        fields = {"n": prod(n), "n_pixels": h, "pixel_bytes": w * c * item}
+    fields["random"] = "random" in op.name
+    return Native("plk_flip_run", ("plk_flip", fields), cost(x, *outs))
 
 
 @native("_image_normalize")

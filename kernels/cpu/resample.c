@@ -146,11 +146,12 @@ static int resize(const plk_resample *p, const float *from, float *to, int back)
     return PL_OK;
 }
 
-/* bufs: x, y */
+/* bufs: x, like (if any), y */
 PLK_KERNEL(plk_resample_run)
 {
+    const plk_resample *p = params;
     (void)scalars;
-    return resize(params, bufs[0], bufs[1], 0);
+    return resize(p, bufs[0], bufs[p->like ? 2 : 1], 0);
 }
 
 /* bufs: dy, dx */

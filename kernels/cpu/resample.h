@@ -4,7 +4,8 @@
 #include "kernel.h"
 /* cffi reads from here on: */
 typedef struct { int64_t n_planes, height, width, scale; } plk_upsample;        /* of the small image */
-typedef struct { int64_t n_planes, in[2], out[2]; int32_t align; } plk_resample;   /* align: corners' centres meet */
+/* align: corners' centres meet; like: 1, there is a second input, which is not read */
+typedef struct { int64_t n_planes, in[2], out[2]; int32_t align, like; } plk_resample;
 typedef struct { int64_t n, channels, height, width, out[2]; } plk_sampler;
 /* groups: of channels that share places; conv_groups, filters, bias: of the convolution */
 typedef struct {

@@ -38,6 +38,7 @@ def resize_entry(op, ins, outs, attrs):
         "in": small.shape[2:],
         "out": large.shape[2:],
         "align": attrs["align_corners"],
+        "like": not back and len(ins) == 2,
     }
     function = "plk_resample_backward" if back else "plk_resample_run"
     steps = prod(small.shape) + prod(large.shape)

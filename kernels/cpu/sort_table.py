@@ -33,7 +33,7 @@ def sort_entry(op, ins, outs, attrs):
         "outer": prod(shape[:axis]),
         "n": n,
         "inner": prod(shape[axis + 1 :]),
-        "k": attrs.get("k", n) or n,
+        "k": attrs["k"] if attrs.get("k", 0) > 0 else n,
         "dtype": code(x.dtype),
         "index_dtype": code(index_dtype) if index_dtype in INDEX_DTYPES else 0,
         "ascend": attrs["is_ascend"],

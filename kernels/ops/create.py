@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...engine.error import OperatorError
-from ..record import FLOATS, Param, Type, operator, sample
+from ..record import DTYPES, FLOATS, Param, Type, operator, sample
 from ..shapes import one_axis
 
 SHAPE, CTX, DTYPE = (
@@ -53,10 +53,12 @@ operator(
     "_zeros_without_dtype",
     inputs=(),
     params=(Param("shape", "shape?", None), CTX, Param("dtype", "int", -1)),
-    infer=lambda ins, shape, ctx, dtype: [Type(shape or (), "float32")],
+    infer=lambda ins, shape, ctx, dtype: [
+        Type(shape or (), DTYPES[dtype] if 0 <= dtype < len(DTYPES) else "float32")
+    ],
     ref=lambda xp, shape, ctx, dtype: xp.zeros(shape or ()),
-    samples=(sample(shape=(2, 3)),),
-    doc="Zeros in the default dtype.",
+    samples=(sample(shape=(2, 3)), sample(shape=(2,), dtype=1)),
+    doc="Zeros; dtype: MXNet's number of it, -1: float32.",
 )
 
 
@@ -148,16 +150,16 @@ operator(
 
 
 def _eye_infer(ins, N, M, k, ctx, dtype):
-    if N < 0 or M < 0:
-        raise OperatorError("_eye", f"N and M must not be negative, got N {N} and M {M}")
-    return [Type((N, M or N), dtype)]
+    if N < 0:
+        raise OperatorError("_eye", f"N must not be negative, got N {N}")
+    return [Type((N, M if M > 0 else N), dtype)]
 
 
 operator(
     "_eye",
     inputs=(),
     infer=_eye_infer,
-    ref=lambda xp, N, M, k, ctx, dtype: xp.eye(N, M or N, k),
+    ref=lambda xp, N, M, k, ctx, dtype: xp.eye(N, M if M > 0 else N, k),
     params=(Param("N", "int"), Param("M", "int", 0), Param("k", "int", 0), CTX, DTYPE),
     samples=(sample(N=3), sample(N=2, M=4, k=1), sample(N=3, k=-1, dtype="int32")),
     doc="(N, M) with ones on the k-th diagonal; M = 0 means N.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform
+from ..record import Param, Type, operator, sample, uniform, values
 
 LUMA = (0.299, 0.587, 0.114)  # of red, green, blue; ITU-R BT.601
 # Eigenvectors times eigenvalues of the colours of ImageNet's pixels. Source: Krizhevsky et al.
@@ -111,6 +111,41 @@ operator(
         "(x - mean) / std for each channel of (C, H, W) or (N, C, H, W); one value serves all"
         " channels."
     ),
+)
+
+
+def _tensor_normalize_infer(ins, mean, std):
+    t = ins[0]
+    if len(t.shape) != 3:
+        raise ShapeError("_image_tensor_normalize", f"data must be (H, W, C), got {t.shape}")
+    h, w, c = t.shape
+    return _normalize_infer([Type((c, h, w), "float32")], mean, std)
+
+
+def _tensor_normalize_ref(xp, x, mean, std):
+    tensor = xp.moveaxis(x, -1, -3).astype("float32") * xp.float32(1 / 255)
+    return (tensor - _per_channel(xp, mean, tensor)) / _per_channel(xp, std, tensor)
+
+
+operator(
+    "_image_tensor_normalize",
+    params=(Param("mean", "floats", (0.0,) * 4), Param("std", "floats", (1.0,) * 4)),
+    infer=_tensor_normalize_infer,
+    ref=_tensor_normalize_ref,
+    grad=lambda F, dys, xs, ys, mean, std: [
+        F.cast(
+            F.transpose(
+                F._image_normalize(dys[0], mean=(0.0,) * len(mean), std=std), axes=(1, 2, 0)
+            )
+            * (1 / 255),
+            dtype=xs[0].dtype,
+        )
+    ],
+    samples=(
+        sample(uniform((4, 5, 3), 0, 255), mean=(0.1, 0.2, 0.3), std=(0.5, 1.5, 2.0)),
+        sample(values(np.arange(12).reshape(2, 2, 3), "uint8"), mean=(0.1,), std=(0.2,)),
+    ),
+    doc="_image_to_tensor and _image_normalize at once.",
 )
 
 

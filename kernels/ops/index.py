@@ -683,9 +683,9 @@ operator(
 
 def _topk_count(op, shape, axis, k):
     n = prod(shape) if axis is None or not shape else shape[one_axis(op, axis, len(shape))]
-    if not 0 <= k <= n:
-        raise ShapeError(op, f"k must be in [0, {n}] for data {shape} and axis {axis}, got {k}")
-    return k or n
+    if k > n:
+        raise ShapeError(op, f"k must be at most {n} for data {shape} and axis {axis}, got {k}")
+    return k if k > 0 else n
 
 
 def _topk_infer(ins, axis, k, ret_typ, is_ascend, dtype):

@@ -8,6 +8,7 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, lookup, operator, sample, uniform
 from ..shapes import must_be
+from . import norm  # noqa: F401  (its record is looked up below)
 
 # ---- BatchNorm's relatives -----------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import FLOATS, Param, Type, operator, same_type, sample, uniform, values
+from ..record import Param, Type, operator, same_type, sample, uniform, values
 from ..shapes import same_dtype
 
 
@@ -26,17 +26,22 @@ def _uniform(xp, rng, size, low, high):
 
 
 def _poisson(xp, rng, size, lam):
-    return rng.poisson(lam, size)
+    # beyond 2^53 and below 0 there is nothing to draw
+    return rng.poisson(xp.clip(xp.nan_to_num(lam), 0, 2.0**53), size)
+
+
+def _gamma(xp, rng, size, alpha):
+    return rng.standard_gamma(xp.clip(xp.nan_to_num(alpha), 0, 2.0**53), size)
 
 
 def _negative_binomial(xp, rng, size, k, p):
-    return rng.poisson(rng.standard_gamma(k, size) * ((1 - p) / xp.maximum(p, 1e-30)))
+    return _poisson(xp, rng, None, _gamma(xp, rng, size, k) * ((1 - p) / xp.maximum(p, 1e-30)))
 
 
 def _generalized_negative_binomial(xp, rng, size, mu, alpha):
     safe = xp.where(xp.asarray(alpha) > 0, alpha, 1)
-    spread = rng.standard_gamma(1 / safe, size) * (safe * mu)
-    return rng.poisson(xp.where(xp.asarray(alpha) > 0, spread, mu))
+    spread = _gamma(xp, rng, size, 1 / safe) * (safe * mu)
+    return _poisson(xp, rng, None, xp.where(xp.asarray(alpha) > 0, spread, mu))
 
 
 def _float(name, default, low=None):
@@ -59,7 +64,7 @@ DISTRIBUTIONS = {
     ),
     "gamma": Distribution(
         (_float("alpha", 1.0, 0), _float("beta", 1.0, 0)),
-        lambda xp, rng, size, alpha, beta: rng.standard_gamma(alpha, size) * beta,
+        lambda xp, rng, size, alpha, beta: _gamma(xp, rng, size, alpha) * beta,
         "Gamma with shape alpha and scale beta (mean alpha * beta).",
     ),
     "poisson": Distribution((_float("lam", 1.0, 0),), _poisson, "Poisson with mean lam."),
@@ -160,7 +165,7 @@ def _register_arrays(name, distribution):
         return [
             Type(
                 (*ins[0].shape, *_positive_shape(op, shape or ())),
-                dtype or (ins[0].dtype if ins[0].dtype in FLOATS else "float32"),
+                dtype or "float32",
             )
         ]
 

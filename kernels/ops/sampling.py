@@ -1,4 +1,5 @@
-"""Bilinear sampling at given places, which spatial, ROI and deformable operators share.
+"""Bilinear sampling at given places, which spatial, ROI and deformable operators share; and the
+derivative of second order that they do not have.
 
 A sampler reads P places of planes (B, C, H, W): place p lies in planes[batch[p]] at (y[p], x[p]),
 in pixels. What it gives is linear in the planes; `Corners` holds its weights and their derivatives.
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...engine.error import OperatorError
+from ..record import Param, operator, same_type, sample
 
 
 class Corners(NamedTuple):
@@ -77,9 +79,27 @@ def slopes(xp, dy, planes, batch, c: Corners):
 
 
 def first_order(name: str):
-    """The gradient of a backward operator that has none. Raises OperatorError."""
+    """The gradient of a backward operator that has none: computing it raises OperatorError, writing
+    it down does not, so that gradients with create_graph are there as long as nobody takes their
+    derivative."""
 
     def grad(F, dys, xs, ys, **attrs):
-        raise OperatorError(name, "no derivative of second order is defined here, as in MXNet")
+        return [F._no_second_order(x, operator=name) if "float" in x.dtype else None for x in xs]
 
     return grad
+
+
+def _refuse(xp, x, operator):
+    if x.size:
+        raise OperatorError(operator, "no derivative of second order is defined here, as in MXNet")
+    return x
+
+
+operator(
+    "_no_second_order",
+    params=(Param("operator", "str"),),
+    infer=same_type,
+    ref=_refuse,
+    samples=(sample((0,), operator="Correlation"),),
+    doc="Stands for a derivative that does not exist; computing it is an error.",
+)

@@ -564,8 +564,8 @@ def lamb_direction(
 
 def lamb_step(xp, w, g, r1, r2, *, lr, lower_bound, upper_bound):
     r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
-    r1 = xp.maximum(r1, lower_bound) if lower_bound > 0 else r1
-    r1 = xp.minimum(r1, upper_bound) if upper_bound > 0 else r1
+    r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
+    r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
     ratio = 1.0 if r1 == 0 or r2 == 0 else r1 / r2
     return w - lr * ratio * g
 
@@ -663,7 +663,7 @@ operator(
 
 def _lars_ref(xp, lrs, weights, grads, wds, *, eta, eps, rescale_grad):
     w, g = xp.sqrt(weights), xp.sqrt(grads) * rescale_grad
-    usable = (w > 0) & (g > 0)
+    usable = (weights > 0) & (grads > 0)
     return xp.where(usable, lrs * eta * w / xp.where(usable, g + wds * w + eps, 1), lrs)
 
 

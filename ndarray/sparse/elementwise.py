@@ -39,8 +39,8 @@ def from_keys(stype: str, shape, keys: np.ndarray, values: NDArray):
 
 def without_zeros(x):
     """A csr array without stored zeros; waits for its values."""
-    values = x._parts[0].asnumpy()
-    if values.all():
+    values = values_of(x._parts[0])
+    if values.dtype.names or values.all():
         return x
     keep = np.flatnonzero(values)
     return from_keys("csr", x.shape, keys_of(x)[keep], gather(x._parts[0], keep))
@@ -143,11 +143,16 @@ def _product_rule(stypes, attrs):
     return next(s for s in stypes if s != DENSE) if DENSE in stypes else None
 
 
+def index_pairs(a, b):
+    """Pairs of the index arrays of two arrays of one storage type."""
+    return list(zip(a._parts[1:], b._parts[1:]))
+
+
 def united(op, a, b):
     """op of two arrays of one storage type, on all places that either stores."""
+    if all(p is q or np.array_equal(values_of(p), values_of(q)) for p, q in index_pairs(a, b)):
+        return with_values(a, invoke(op, (a._parts[0], b._parts[0]), {}))
     (ka, va), (kb, vb) = sorted_keys(a), sorted_keys(b)
-    if np.array_equal(ka, kb):
-        return from_keys(a.stype, a.shape, ka, invoke(op, (va, vb), {}))
     keys = np.union1d(ka, kb)
     va, vb = (place(v, np.searchsorted(keys, k), len(keys)) for k, v in ((ka, va), (kb, vb)))
     return from_keys(a.stype, a.shape, keys, invoke(op, (va, vb), {}))

@@ -10,7 +10,7 @@ from ..ndarray import NDArray
 from . import sparse_array as arrays
 from .cast import cast
 from .storage import DENSE, gradient_of, kernel
-from .structure import gather, index_array, values_of, whole
+from .structure import distinct, gather, index_array, values_of, whole
 
 
 def csr_dot(x, y: NDArray, transpose: bool = False) -> NDArray:
@@ -21,8 +21,7 @@ def csr_dot(x, y: NDArray, transpose: bool = False) -> NDArray:
 
 def csr_dot_rows(x, y: NDArray):
     """The transpose of a csr matrix times a dense one: row_sparse, a row for each used column."""
-    columns = values_of(x._parts[2])
-    rows, places = np.unique(columns, return_inverse=True)
+    rows, places = distinct(values_of(x._parts[2]), x.shape[1])
     attrs = {"columns": len(rows), "transpose": True}
     inputs = (*x._parts[:2], index_array(places, y), y)
     values = invoke(lookup("_csr_dot"), inputs, attrs)

@@ -80,9 +80,11 @@ def _square_sum(attrs, x):
 
 @gradient_of("_square_sum")
 def _square_sum_grad(F, dys, xs, ys, wanted, axis, keepdims, exclude):
-    x, axes = xs[0], _axes(xs[0], axis, exclude)
+    x, dy, axes = xs[0], dys[0], _axes(xs[0], axis, exclude)
+    if x.stype == dy.stype == "row_sparse" and axes == (1,):
+        x = F._sparse_retain(x, dy.indices)  # no rows but those that the head gradient has
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-    dy = F.reshape_to(dys[0].tostype(DENSE), shape=shape)
+    dy = F.reshape_to(dy.tostype(DENSE), shape=shape)
     return [F.elemwise_mul(x, F.broadcast_to(dy, shape=x.shape)) * 2]
 
 

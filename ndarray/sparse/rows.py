@@ -8,7 +8,7 @@ import numpy as np
 from ...kernels.record import lookup
 from ..invoke import invoke
 from . import sparse_array as arrays
-from .structure import index_array, keys_of, scatter, values_of, whole
+from .structure import distinct, index_array, keys_of, scatter, values_of, whole
 
 
 def added_up(shape, pairs):
@@ -23,7 +23,7 @@ def added_up(shape, pairs):
         else:
             numbers.append(keys_of(pair))
             rows.append(pair._parts[0])
-    keys, places = np.unique(np.concatenate(numbers), return_inverse=True)
+    keys, places = distinct(np.concatenate(numbers), shape[0])
     values = rows[0]
     if len(rows) > 1:
         values = invoke(lookup("Concat"), rows, {"dim": 0, "num_args": len(rows)})

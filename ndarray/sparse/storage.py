@@ -4,6 +4,7 @@ dense arrays, and how the tape sees such calls."""
 from __future__ import annotations
 
 import inspect
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from ...engine.error import OperatorError
 from ...engine.location import PACKAGE
 from ...engine.settings import get
 from ...kernels.plan import infer, make_plan, mutated_inputs, scalars_of
-from ...kernels.record import Operator
+from ...kernels.record import Operator, lookup
 from ...kernels.spec import spec
 from .. import autograd, functions
 from ..invoke import _device_of, copy_into, run_all
@@ -20,10 +21,21 @@ from ..ndarray import NDArray, state
 from ..tape import TapeNode, entries_of, next_seq, shadow
 
 DENSE = "default"
+# gradients are written with operators that broadcast, where the shapes are known to be equal
+EQUAL_SHAPES = {f"broadcast_{n}": f"elemwise_{n}" for n in ("add", "sub", "mul")}
 
 
 class StorageFallback(UserWarning):
     """An operator has no kernel for sparse arrays: they are made dense for it."""
+
+
+class _State(threading.local):
+    """Does this thread compute gradients?"""
+
+    gradient = False
+
+
+_state = _State()
 
 
 class Kernel(NamedTuple):
@@ -76,6 +88,8 @@ def output_stype(op: Operator, stypes: Sequence[str], attrs: dict) -> str:
 
 def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None):
     """`invoke` for inputs of which some are sparse."""
+    if _state.gradient and op.name in EQUAL_SHAPES and inputs[0].shape == inputs[1].shape:
+        op = lookup(EQUAL_SHAPES[op.name])
     if op.variadic_key and op.variadic_key not in attrs:
         attrs = {**attrs, op.variadic_key: len(inputs)}
     full = op.parse(attrs)
@@ -122,7 +136,7 @@ _warned: set[str] = set()
 
 
 def _warn(name: str, stypes: list[str], out: str) -> None:
-    if name in _warned:
+    if _state.gradient or name in _warned:
         return
     _warned.add(name)
     if get("MXNET_STORAGE_FALLBACK_LOG_VERBOSE"):
@@ -158,11 +172,18 @@ class _Call:
 
     def eager_grads(self, node, dys, create_graph: bool):
         """Gradients by the operator's own `grad`, whose calls see the arrays' storage types."""
-        op = self.op
         xs = [autograd.with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
         ys = [autograd.with_entry(y, (node, i)) for i, y in node.saved.items()]
-        found = TABLE.get(op.name)
+        found = TABLE.get(self.op.name)
         device = self.out_specs[0].device
+        outer, _state.gradient = _state.gradient, True
+        try:
+            return self._grads(found, dys, xs, ys, device, node)
+        finally:
+            _state.gradient = outer
+
+    def _grads(self, found, dys, xs, ys, device, node):
+        op = self.op
         with device, autograd._Scope(None, bool(self.attrs.get("train", state.training))):
             if found and found.grad:
                 wanted = [e is not None for e in node.entries]

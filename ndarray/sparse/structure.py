@@ -56,6 +56,19 @@ def pointers(rows: np.ndarray, n_rows: int) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=n_rows))))
 
 
+def distinct(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(the different numbers in ascending order, where each number stands among them) of numbers
+    in [0, n)."""
+    if n > 16 * len(numbers):
+        return np.unique(numbers, return_inverse=True)
+    present = np.zeros(n, bool)  # no sorting
+    present[numbers] = True
+    found = np.flatnonzero(present)
+    at = np.empty(n, np.int64)
+    at[found] = np.arange(len(found))
+    return found, at[numbers]
+
+
 def gather(values: NDArray, at: np.ndarray) -> NDArray:
     """Rows of an array."""
     return invoke(lookup("take"), (values, index_array(at, values)), {"mode": "clip"})

@@ -164,6 +164,19 @@ def test_variational_dropout_without_states():
     close(quiet.asnumpy(), base.unroll(4, x, merge_outputs=True)[0].asnumpy())
 
 
+def test_variational_dropout_of_inputs():
+    """Steps of ones give equal states of a cell without memory, when they lose the same inputs."""
+    base = rnn.RNNCell(5, prefix="b_")
+    cell = contrib.VariationalDropoutCell(base, drop_inputs=0.5)
+    cell.initialize()
+    base.h2h_weight.set_data(nd.zeros((5, 5)))
+    with mx.autograd.record():
+        out, _ = cell.unroll(4, nd.ones((2, 4, 40)), merge_outputs=True)
+    out = out.asnumpy()
+    close(out, out[:, :1].repeat(4, axis=1))
+    assert abs(out[0] - out[1]).max() > 1e-3
+
+
 def test_variational_dropout_of_a_bidirectional_cell():
     both = rnn.BidirectionalCell(rnn.RNNCell(2), rnn.RNNCell(2))
     stack = rnn.SequentialRNNCell()

@@ -3,6 +3,7 @@ same data and first values."""
 
 import importlib.util
 import logging
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ class TestFit:
         (acc,), (ce,) = mod.score(batches(), "acc"), mod.score(batches(), "ce")
         assert acc == ("accuracy", 0.52) and ce[1] == pytest.approx(0.850977, rel=1e-4)
 
-    @pytest.mark.parametrize("kvstore", ["local", "device", None])
+    @pytest.mark.parametrize("kvstore", ["local", "device", "teststore", None])
     @pytest.mark.parametrize("loads", [None, [1, 4]])
     def test_two_devices_give_the_same(self, kvstore, loads):
         mod = mx.mod.Module(lenet(), context=BOTH, work_load_list=loads)
@@ -168,6 +169,23 @@ class TestPrediction:
         assert len(mod._exec_group._bound) == 3  # an executor for each shape, made once
         mod.forward([mx.io.DataBatch([draw(s, 3, 6)]) for s in (7, 8)], is_train=False)
         assert float(mod.get_outputs()[0].asnumpy().sum()) == pytest.approx(0.5907, abs=1e-3)
+
+    def test_a_smaller_batch_without_labels(self):
+        mod = mx.mod.Module(lenet())
+        with pytest.warns(UserWarning, match="label_names .*softmax_label"):
+            mod.bind([("data", (5, 1, 12, 12))], for_training=False)
+        mod.init_params(arg_params=lenet_params())
+        whole = mod.predict(IMAGES[:5]).asnumpy()
+        with pytest.warns(UserWarning, match="label_names .*softmax_label"):
+            part = mod.predict(IMAGES[:3])
+        np.testing.assert_allclose(part.asnumpy(), whole[:3], rtol=1e-5)
+
+    def test_parameters_never_change_their_shape(self):
+        mod = mx.mod.Module(dense(), label_names=None)
+        mod.bind([("data", (4, 6))], for_training=False)
+        mod.init_params()
+        with pytest.raises(ValueError, match="would change the shape of parameter b_weight"):
+            mod.forward(mx.io.DataBatch([draw(7, 4, 5)]))
 
     def test_gradients_of_inputs_are_added_up(self):
         mod = mx.mod.Module(dense(), label_names=None, context=BOTH)
@@ -308,3 +326,36 @@ def test_layers_on_several_devices():
         mx.mod.Module(out, context=BOTH, group2ctxs={"a": [mx.cpu(1)] * 3}).bind(
             [("data", (4, 144))], [("softmax_label", (4,))]
         )
+
+
+@pytest.mark.parametrize("context", [mx.cpu(0), BOTH])
+def test_sparse_data_and_weights_train_as_in_mxnet(context, caplog, tmp_path):
+    caplog.set_level(logging.INFO)
+    values = np.random.RandomState(0)
+    x = (values.rand(40, 30) < 0.1) * values.randn(40, 30)
+    y = (x[:, :5].sum(1) > 0) * 1.0
+    data = mx.sym.var("data", stype="csr")
+    weight = mx.sym.var("w", stype="row_sparse", shape=(30, 2))
+    scores = mx.sym.broadcast_add(mx.sym.sparse.dot(data, weight), mx.sym.var("b", shape=(2,)))
+    csr = mx.nd.array(x).tostype("csr")
+    it = mx.io.NDArrayIter(csr, y, 8, last_batch_handle="discard")
+    mod = mx.mod.Module(mx.sym.SoftmaxOutput(scores, name="softmax"), context=context)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one device needs no rows fetched
+        mod.fit(
+            it,
+            eval_metric="ce",
+            num_epoch=2,
+            arg_params={"w": draw(1, 30, 2).tostype("row_sparse"), "b": mx.nd.zeros((2,))},
+            optimizer_params={"learning_rate": 0.5, "momentum": 0.9},
+            sparse_row_id_fn=lambda batch: {"w": mx.nd.arange(0, 30, dtype="int64")},
+        )
+    for epoch, value in enumerate((0.589845, 0.376205)):
+        found = logged(caplog, f"Epoch[{epoch}] Train-cross-entropy")
+        assert found == pytest.approx(value, abs=1e-5)
+    trained = mod.get_params()[0]
+    assert trained["w"].stype == "row_sparse"
+    np.testing.assert_allclose(trained["w"].asnumpy()[0], [-0.2359, 0.5397], atol=2e-4)
+    np.testing.assert_allclose(trained["b"].asnumpy(), [1.6539, -1.6539], atol=2e-4)
+    mod.save_params(str(tmp_path / "p"))
+    assert mx.nd.load(str(tmp_path / "p"))["arg:w"].stype == "row_sparse"

@@ -40,7 +40,7 @@ def draw(rng, spec, dtype):
     else:
         x = rng.normal(size=spec)
     x = np.asarray(x) * (
-        3 if dtype in ("uint8", "int8", "int32", "int64") and kind != "ints" else 1
+        3 if dtype in ("uint8", "int8", "int32", "int64") and kind not in ("ints", "values") else 1
     )
     if dtype == "bfloat16":
         return round_to_bfloat16(np.asarray(x, np.float32))

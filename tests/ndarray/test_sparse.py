@@ -195,6 +195,41 @@ def test_csr_without_scipy_and_with_a_scipy_like_matrix(monkeypatch):
         x.asscipy()
 
 
+def test_scipy_matrices_come_and_go():
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    dense = np.array([[0, 1.5, 0], [2, 0, 0]])
+    for make in (scipy_sparse.csr_matrix, scipy_sparse.coo_matrix, scipy_sparse.csc_matrix):
+        for function in (nd.array, nd.sparse.array, nd.sparse.csr_matrix):
+            x = function(make(dense))
+            assert (x.stype, x.dtype) == ("csr", np.float64)
+            assert np.array_equal(x.asnumpy(), dense)
+    assert (x.asscipy() != scipy_sparse.csr_matrix(dense)).nnz == 0
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "int64", "uint8", "bfloat16"])
+def test_every_dtype(dtype):
+    dense = nd.array([[1, 0], [0, 2]], dtype=dtype)
+    for stype in ("csr", "row_sparse"):
+        x = dense.tostype(stype)
+        assert np.array_equal(x.tostype("default").asnumpy(), dense.asnumpy())
+        total = (x + x).astype("float32").asnumpy()
+        assert total.tolist() == [[2, 0], [0, 4]]
+        assert nd.sum(x, axis=0).astype("float32").asnumpy().tolist() == [1, 2]
+    x, ones = dense.tostype("csr"), nd.ones((2, 1), dtype=dtype)
+    for transposed in (False, True):
+        found = nd.dot(x, ones, transpose_a=transposed).astype("float32").asnumpy()
+        assert found.ravel().tolist() == [1, 2]
+
+
+def test_batches_are_split_over_devices():
+    x = given()["Dc"]
+    parts = mx.gluon.utils.split_and_load(x, [mx.cpu(0), mx.cpu(1)])
+    assert [(p.stype, p.shape, p.context) for p in parts] == [
+        ("csr", (2, 3), mx.cpu(0)),
+        ("csr", (2, 3), mx.cpu(1)),
+    ]
+
+
 def test_unsorted_columns_are_understood():
     x = nd.sparse.csr_matrix(([1, 2, 3], [2, 0, 1], [0, 2, 3]), shape=(2, 3))
     dense = np.array([[2, 0, 1], [0, 3, 0]], np.float32)

@@ -20,7 +20,7 @@ from .compare import Call, differences
 from .differences import explanation
 
 HERE = Path(__file__).resolve().parent
-PATIENCE = 120  # seconds without progress: the call hangs
+PATIENCE = 40  # seconds without progress: the call hangs
 
 
 def run_all(python: str, framework: str, folder: Path):

@@ -35,7 +35,7 @@ def far(ours: np.ndarray, theirs: np.ndarray, given: list[str]) -> np.ndarray:
     tolerance = max(precision)
     a, b = ours.astype(np.float64), theirs.astype(np.float64)
     finite = b[np.isfinite(b)]
-    scale = np.abs(finite).max(initial=1e-3)
+    scale = np.abs(finite).max(initial=1e-2)
     with np.errstate(all="ignore"):
         near = np.abs(a - b) <= tolerance * np.maximum(np.abs(b), min(scale, 1))
     return ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
@@ -77,7 +77,7 @@ def differences(call: Call, ours: dict, theirs: dict) -> list[tuple[str, str]]:
                     )
                 )
         else:
-            wrong = far(a, b, call.dtypes)
+            wrong = far(a, b, [*call.dtypes, str(call.attrs.get("dtype"))])
             if wrong.any():
                 at = tuple(int(i) for i in np.argwhere(wrong)[0])
                 found.append(

@@ -18,7 +18,127 @@ class Known(NamedTuple):
     when: Callable = lambda call: True
 
 
-KNOWN: list[Known] = []
+ANY = ".*"
+UPDATES = r".*(update.*|lamb.*|multi_lars)"
+
+
+def strange(call) -> bool:
+    """inf or nan among the inputs."""
+    return not call.finite
+
+
+def whole(call) -> bool:
+    return any("int" in d for d in call.dtypes)
+
+
+def double(call) -> bool:
+    return "float64" in call.dtypes
+
+
+KNOWN = [
+    # gradients that MXNet has wrong: ours are the derivatives
+    Known("LeakyReLU", "gradient", "selu's is scaled twice", "", lambda c: "selu" in str(c)),
+    Known("SoftmaxActivation", "gradient", "wrong for more than 2 dimensions"),
+    Known("_image_(flip.*|to_tensor|normalize)", "gradient", "MXNet passes dy on unchanged"),
+    Known("_contrib_hawkesll", "gradient", "none for the state, nor from the second output"),
+    Known("RNN", ANY, "MXNet clips states on GPUs only", "", lambda c: "clip" in str(c)),
+    Known(
+        "RNN",
+        "gradient",
+        "wrong with lengths in both directions of several layers",
+        "",
+        lambda c: c.attrs.get("use_sequence_length") and c.attrs.get("bidirectional"),
+    ),
+    Known("_image_flip_.*", "values", "the middle one of an odd number of rows is lost"),
+    Known(
+        "(multi_)?all_finite",
+        "values",
+        "MXNet reads its uninitialised output",
+        "",
+        lambda c: c.attrs.get("init_output") is False,
+    ),
+    # inputs that MXNet writes
+    Known(
+        "BatchNorm",
+        "input after",
+        "fix_gamma writes ones into gamma; ours takes them for ones",
+        r"x1\[",
+        lambda c: c.attrs.get("fix_gamma", True),
+    ),
+    Known(".*adamw_update", "input after", "the gradient is MXNet's scratch memory", r"x1\["),
+    Known(
+        "(mp_)?nag_mom_update",
+        "input after",
+        "MXNet decays the momentum with the weight that it has already replaced",
+        r"x2\[",
+    ),
+    Known("mp_lamb_update_phase2", "input after", "MXNet forgets to write weight32", r"x4\["),
+    # precision
+    Known("Cast|amp_cast|.*", "values", "MXNet rounds to bfloat16 otherwise", "bfloat16"),
+    Known(UPDATES, "values|input after", "MXNet keeps rates in float32", "", double),
+    Known(
+        ".*multi.*adamw.*",
+        ANY,
+        "MXNet reads rescale_grad as float32 whatever it is",
+        "",
+        lambda c: c.dtypes[-1] != "float32",
+    ),
+    Known("_image_resize", "values", "float64 through OpenCV's tables", "", double),
+    # NaN and infinities
+    Known("_linalg_.*", "values|gradient", "LAPACK and BLAS promise nothing on NaN", "", strange),
+    Known(
+        "Pooling|_contrib_AdaptiveAvg.*|_image_resize", "values|gradient", "windows", "", strange
+    ),
+    Known("CTCLoss|SVMOutput|MAE.*|LeakyReLU", "values|gradient", "comparisons", "", strange),
+    Known("topk|sort|argsort", "values|gradient", "NaN comes last here", "", strange),
+    Known(
+        ".*Norm|norm|moments|nansum|prod|gammaln|log_softmax|L2Normalization",
+        "values|gradient",
+        "inf - inf, 0 * inf and their order",
+        "",
+        strange,
+    ),
+    Known(UPDATES, "values|input after", "sign and max of NaN, inf - inf", "", strange),
+    Known("_random_pdf_.*", "gradient", "samples of density 0 or infinity", "", strange),
+    Known(
+        "softmax|softmin|log_softmax",
+        "values|gradient",
+        "division by zero",
+        "",
+        lambda c: c.attrs.get("temperature") == 0,
+    ),
+    Known("SoftmaxActivation|softmax.*|.*Softmax.*", "values|gradient", "NaN", "", strange),
+    # whole numbers
+    Known(
+        "moments|norm|_contrib_(div_sqrt_dim|hawkesll)|mean|_image_normalize|_square_sum",
+        "values",
+        "MXNet computes in the whole numbers' type, ours in float",
+        "",
+        whole,
+    ),
+    Known("_image_resize", "values", "OpenCV's rounding; other whole types garbage", "", whole),
+    Known("_histogram", "values|dtype", "MXNet makes whole numbers of the edges", "", whole),
+    Known("erfinv|_r?div.*|elemwise_div|_r?power.*", "values", "inf as a whole number", "", whole),
+    Known(
+        ".*_scalar",
+        "dtype",
+        "is_int=False makes float64 of whole numbers; no function passes it",
+        "",
+        lambda c: c.attrs.get("is_int") is False,
+    ),
+    # indices, labels and sizes that do not fit: MXNet reads what lies there
+    Known("gather_nd|scatter_nd|_backward_gather_nd|_scatter_set_nd", ANY, "negative indices wrap"),
+    Known("softmax_cross_entropy", "values", "labels beyond the classes"),
+    Known("CTCLoss", "values|gradient", "labels that the data's length cannot spell"),
+    Known("_contrib_arange_like", "values", "repeat below 1", "", lambda c: "repeat=-" in str(c)),
+    Known("repeat", "shape", "nothing left", "", lambda c: c.attrs.get("repeats") == 0),
+    Known("SequenceLast|_contrib_index_copy", "refusal", "indices out of range"),
+    Known("CTCLoss|LRN|_image_.*|_histogram", "refusal", "arguments without a meaning"),
+    Known("BatchNorm|_contrib_interleaved_.*", "refusal", "sizes that do not fit together"),
+    Known("_contrib_index_array|broadcast_like", "refusal", "axes that are not there"),
+    Known("amp_multicast", "refusal", "whole numbers, which it is not for"),
+    Known(UPDATES, "refusal", "betas and steps that divide by zero", "ZeroDivision"),
+]
 
 
 def explanation(call, what: str, text: str) -> str | None:

@@ -7,6 +7,7 @@ DIR holds cases.json and <id>.npz; results are <framework>/<id>.npz and lines of
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import sys
@@ -24,12 +25,12 @@ def mxnet_invoke():
     from mxnet.base import _LIB, c_str, check_call
     from mxnet.ndarray.register import _imperative_invoke
 
-    def apply(name, arrays, attrs):
+    def apply(name, arrays, attrs, out):
         handle = ctypes.c_void_p()
         check_call(_LIB.NNGetOpHandle(c_str(name), ctypes.byref(handle)))
         keys = list(attrs)
         values = [str(attrs[k]) for k in keys]
-        return _imperative_invoke(handle.value, arrays, keys, values, None, False, False)
+        return _imperative_invoke(handle.value, arrays, keys, values, out, False, False)
 
     return mx, apply
 
@@ -39,7 +40,7 @@ def plait_invoke():
     from plait.kernels.record import lookup
     from plait.ndarray.invoke import invoke
 
-    return mx, lambda name, arrays, attrs: invoke(lookup(name), arrays, attrs)
+    return mx, lambda name, arrays, attrs, out: invoke(lookup(name), arrays, attrs, out)
 
 
 def names_of_mxnet() -> list[str]:
@@ -58,13 +59,15 @@ def run(mx, apply, case, given) -> dict[str, np.ndarray]:
     for i in case["smooth"]:
         arrays[i].attach_grad()
     found = {}
-    with mx.autograd.record(train_mode=True):
-        outs = apply(case["operator"], arrays, case["attrs"])
+    out = None
+    if case["out"] and max(case["out"]) < len(arrays):
+        out = [arrays[i] for i in case["out"]]
+        out = out[0] if len(out) == 1 else out
+    with mx.autograd.record(train_mode=True) if out is None else contextlib.nullcontext():
+        outs = apply(case["operator"], arrays, case["attrs"], out)
     outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
     for i, y in enumerate(outs):
         found[f"y{i}"] = y.asnumpy()
-    for i, a in enumerate(arrays):
-        found[f"x{i}"] = a.asnumpy()
     rng = np.random.default_rng(5)
     if case["smooth"] and all(y.dtype in (np.float16, np.float32, np.float64) for y in outs):
         heads = [mx.nd.array(rng.normal(size=y.shape).astype(y.dtype), dtype=y.dtype) for y in outs]
@@ -74,6 +77,8 @@ def run(mx, apply, case, given) -> dict[str, np.ndarray]:
                 found[f"g{i}"] = arrays[i].grad.asnumpy()
         except mx.base.MXNetError as error:
             found["no_gradient"] = np.array(last_line(error))
+    for i, a in enumerate(arrays):
+        found[f"x{i}"] = a.asnumpy()
     return found
 
 

@@ -136,3 +136,28 @@ def test_the_sparse_namespace_has_mxnets_names():
 def test_a_json_round_trip_keeps_storage_types():
     net = sym.load_json(sym.dot(sym.var("x", stype="csr"), sym.var("w")).tojson())
     assert net.simple_bind(mx.cpu(), x=(2, 3), w=(3, 2)).arg_dict["x"].stype == "csr"
+
+
+def test_row_sparse_gradients_of_dense_graphs_stay_compiled():
+    table = sym.Embedding(sym.var("d"), sym.var("w"), input_dim=6, output_dim=2, sparse_grad=True)
+    net = sym.sum(sym.square(table) * 3)
+    w = nd.array(np.arange(12).reshape(6, 2))
+    for req in ("write", "add"):
+        grad = nd.sparse.zeros("row_sparse", (6, 2))
+        ex = net.bind(mx.cpu(), {"d": nd.array([4, 1, 4]), "w": w}, {"w": grad}, {"w": req})
+        assert ex._storage is None
+        for _ in range(4):
+            ex.forward(is_train=True)
+            ex.backward(nd.ones((1,)))
+        times = 1 if req == "write" else 4
+        expected = np.zeros((6, 2))
+        expected[1], expected[4] = 6 * w.asnumpy()[1], 12 * w.asnumpy()[4]
+        assert grad.indices.asnumpy().tolist() == [1, 4]
+        np.testing.assert_allclose(grad.asnumpy(), times * expected, rtol=1e-5)
+
+
+def test_an_executor_of_another_shape():
+    net = sym.dot(sym.var("x", stype="csr"), sym.var("w"))
+    ex = net.simple_bind(mx.cpu(), x=(4, 3), w=(3, 2)).reshape(x=(2, 3), w=(3, 2))
+    assert (ex.arg_dict["x"].stype, ex.arg_dict["x"].shape) == ("csr", (2, 3))
+    assert ex.forward()[0].shape == (2, 2) and "allocated" in ex.debug_str()

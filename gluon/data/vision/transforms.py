@@ -12,7 +12,7 @@ import numpy as np
 
 from ....engine.error import InvalidValue, OperatorError
 from ....ndarray import functions as nd
-from ....ndarray.ndarray import from_memory
+from ....ndarray.ndarray import NDArray, from_memory
 from ....ndarray.numpy_mode import is_np_array  # noqa: F401
 from ...block import Block
 from ...hybrid import HybridBlock
@@ -66,6 +66,23 @@ class Compose(_TakesNumpy, Sequential):
         for transform in transforms:
             self.add(transform)
 
+    def forward(self, x, *args):
+        steps = list(self._children.values())
+        while steps:
+            step = steps.pop(0)
+            if steps and type(step) is ToTensor and type(steps[0]) is Normalize and _is_bytes(x):
+                step = steps.pop(0).of_bytes
+            x = step(x, *args)
+            args = ()
+            if isinstance(x, (tuple, list)):
+                x, *args = x
+        return (x, *args) if args else x
+
+
+def _is_bytes(x) -> bool:
+    """Is it one image of bytes (H, W, C)?"""
+    return isinstance(x, NDArray) and x.ndim == 3 and x.dtype == np.uint8
+
 
 class Cast(_HybridTransform):
     """Converts the dtype."""
@@ -94,6 +111,10 @@ class Normalize(_HybridTransform):
 
     def hybrid_forward(self, F, x):
         return F._image_normalize(x, mean=self._mean, std=self._std)
+
+    def of_bytes(self, x):
+        """What ToTensor and this give for an image (H, W, C) of bytes, in one step."""
+        return nd._image_tensor_normalize(x, mean=self._mean, std=self._std)
 
 
 def _tuple(values) -> tuple[float, ...]:

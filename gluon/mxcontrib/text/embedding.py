@@ -21,6 +21,7 @@ from . import pretrained
 from .vocab import UNKNOWN_INDEX, Vocabulary, VocabularyError
 
 ROOT = os.path.join("~", ".mxnet", "embeddings")  # ~/.mxnet: $MXNET_HOME where that is set
+LINES_AT_ONCE = 1000  # turned into numbers by one call
 
 
 class _TokenEmbedding(Vocabulary):
@@ -105,15 +106,16 @@ class _TokenEmbedding(Vocabulary):
                 f" file, got {pretrained_file_path!r}"
             )
         logging.info("Loading pre-trained token embedding vectors from %s", path)
-        rows, n, unknown = bytearray(), None, None
-        seen: set = set()
+        n, unknown, seen = None, None, set()
+        rows, waiting, first_waiting = bytearray(), [], 0
         with open(path, encoding=encoding) as f:
             for at, line in enumerate(f, 1):
-                token, *elements = line.rstrip().split(elem_delim)
-                if not elements:
+                token, _, rest = line.rstrip().partition(elem_delim)
+                if not rest:
                     raise _line(at, path, "a token and its vector are expected")
+                size = rest.count(elem_delim) + 1
                 if token == self.unknown_token and unknown is None:
-                    unknown = _numbers(elements, at, path)
+                    unknown = _numbers([rest], size, elem_delim, at, path)
                     seen.add(token)
                 elif token in seen:
                     warnings.warn(
@@ -122,28 +124,33 @@ class _TokenEmbedding(Vocabulary):
                         " the  same token is seen and skipped.",
                         stacklevel=3,
                     )
-                elif len(elements) == 1:
+                elif size == 1:
                     warnings.warn(
                         f"At line {at} of the pre-trained text embedding file: token {token} with"
-                        f" 1-dimensional vector {elements} is likely a header and is skipped.",
+                        f" 1-dimensional vector {[rest]} is likely a header and is skipped.",
                         stacklevel=3,
                     )
                 else:
-                    n = n or len(elements)
-                    if len(elements) != n:
+                    n = n or size
+                    if size != n:
                         raise _line(
                             at,
                             path,
-                            f"the dimension of token {token} is {len(elements)} but the dimension"
-                            f" of previous tokens is {n}. Dimensions of all the tokens must be the"
+                            f"the dimension of token {token} is {size} but the dimension of"
+                            f" previous tokens is {n}. Dimensions of all the tokens must be the"
                             " same.",
                         )
-                    rows += _numbers(elements, at, path).tobytes()
                     self._token_to_idx[token] = len(self._idx_to_token)
                     self._idx_to_token.append(token)
                     seen.add(token)
+                    first_waiting = first_waiting or at
+                    waiting.append(rest)
+                    if len(waiting) == LINES_AT_ONCE:
+                        rows += _numbers(waiting, n, elem_delim, first_waiting, path).tobytes()
+                        waiting, first_waiting = [], 0
         if n is None:
             raise VocabularyError(f"word vectors: {path} has no vectors")
+        rows += _numbers(waiting, n, elem_delim, first_waiting, path).tobytes()
         first = np.zeros((len(self._idx_to_token) - len(rows) // (4 * n), n), np.float32)
         first[UNKNOWN_INDEX] = (
             unknown if unknown is not None else init_unknown_vec(shape=n).asnumpy()
@@ -245,11 +252,22 @@ def _line(at: int, path: str, problem: str) -> VocabularyError:
     return VocabularyError(f"word vectors: line {at} of {path}: {problem}")
 
 
-def _numbers(elements: list[str], at: int, path: str) -> np.ndarray:
+def _numbers(lines: list[str], n: int, delimiter: str, at: int, path: str) -> np.ndarray:
+    """(lines, n): the numbers of some lines; `at`: where the first of them stands in the file."""
+    if not lines:
+        return np.zeros((0, n), np.float32)
+    if len(delimiter) > 1:
+        lines, delimiter = [line.replace(delimiter, " ") for line in lines], " "
     try:
-        return np.array(elements, np.float32)
+        numbers = np.loadtxt(lines, np.float32, comments=None, delimiter=delimiter, ndmin=2)
     except ValueError:
-        raise _line(at, path, f"not all of {' '.join(elements[:8])} ... are numbers") from None
+        if len(lines) == 1:
+            raise _line(at, path, f"not all of {lines[0][:60]} are numbers") from None
+        # one by one, for the place: the nearest, where lines between these were skipped
+        for i, line in enumerate(lines):
+            _numbers([line], n, delimiter, at + i, path)
+        raise
+    return numbers
 
 
 def _check_vocabulary(vocabulary) -> None:

@@ -47,9 +47,10 @@ class Vocabulary:
         self._unknown_token = unknown_token
         self._reserved_tokens = None if reserved_tokens is None else reserved
         special = [unknown_token, *reserved]
-        counted = sorted((counter or {}).items(), key=lambda pair: pair[0])
-        counted.sort(key=lambda pair: pair[1], reverse=True)
-        frequent = [t for t, n in counted if n >= min_freq and t not in special]
+        counted = {t: n for t, n in (counter or {}).items() if n >= min_freq}
+        for token in special:
+            counted.pop(token, None)
+        frequent = sorted(sorted(counted), key=counted.__getitem__, reverse=True)
         self._idx_to_token = special + frequent[:most_freq_count]
         self._token_to_idx = {t: i for i, t in enumerate(self._idx_to_token)}
 

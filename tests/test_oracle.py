@@ -1,0 +1,75 @@
+"""The differential test itself (tests/oracle), without MXNet: its calls, comparison and table."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from plait.kernels.record import REGISTRY
+
+FOLDER = Path(__file__).resolve().parent / "oracle"
+
+
+@pytest.fixture(scope="module")
+def oracle():
+    spec = importlib.util.spec_from_file_location(
+        "oracle", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)]
+    )
+    package = sys.modules["oracle"] = importlib.util.module_from_spec(spec)
+    for name in ("cases", "compare", "differences"):
+        importlib.import_module(f"oracle.{name}")
+    yield package
+    for name in [m for m in sys.modules if m.split(".")[0] == "oracle"]:
+        del sys.modules[name]
+
+
+def test_every_record_gives_calls_and_a_seed_gives_the_same(oracle):
+    ours = {op.name for op in REGISTRY.values()}
+    theirs = {"softmax", "Convolution", "mp_sgd_update", "_linalg_potrf", "_random_normal"}
+    cases, own = oracle.cases.all_cases(theirs, "", seed=3, count=4)
+    assert {c["ours"] for c in cases} == theirs and set(own) == ours - theirs
+    again, _ = oracle.cases.all_cases(theirs, "", seed=3, count=4)
+    for a, b in zip(cases, again, strict=True):
+        assert a["attrs"] == b["attrs"]
+        for x, y in zip(a["arrays"], b["arrays"], strict=True):
+            np.testing.assert_array_equal(x, y)
+    weights = next(c for c in cases if c["ours"] == "mp_sgd_update")
+    assert [a.dtype.name for a in weights["arrays"]] == ["float16", "float16", "float32"]
+    np.testing.assert_array_equal(weights["arrays"][0], weights["arrays"][2])
+    for op in set(REGISTRY.values()):
+        assert oracle.cases.cases_of(op, op.name, 0, 0), op.name
+
+
+def found(oracle, ours, theirs, random=False):
+    case = {"operator": "f", "ours": "f", "attrs": {}, "random": random}
+    call = oracle.compare.Call(case, {"a0": np.ones(2, np.float32)})
+    as_arrays = lambda d: {k: np.asarray(v) for k, v in d.items()}
+    return [w for w, _ in oracle.compare.differences(call, as_arrays(ours), as_arrays(theirs))]
+
+
+def test_what_counts_as_a_difference(oracle):
+    y = np.array([1, np.nan, np.inf, 1e-9], np.float32)
+    close = y * np.float32(1 + 1e-5)
+    assert found(oracle, {"y0": y, "g0": y}, {"y0": close, "g0": y}) == []
+    assert found(oracle, {"y0": y}, {"y0": np.nan_to_num(y)}) == ["values"]
+    assert found(oracle, {"y0": y}, {"y0": y * np.float32(1.01)}) == ["values"]
+    assert found(oracle, {"y0": y}, {"y0": y.astype("float64")}) == ["dtype"]
+    assert found(oracle, {"y0": y}, {"y0": y[:2]}) == ["shape"]
+    assert found(oracle, {"y0": y, "x0": y}, {"y0": y, "x0": -y}) == ["input after"]
+    assert found(oracle, {"y0": y, "g0": y}, {"y0": y, "g0": -y}) == ["gradient"]
+    assert found(oracle, {"y0": y}, {"y0": y, "y1": y}) == ["outputs"]
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 4000))
+    assert found(oracle, {"y0": a}, {"y0": b}, random=True) == []
+    assert found(oracle, {"y0": a}, {"y0": b + 0.5}, random=True) == ["moments"]
+    assert found(oracle, {"y0": a}, {"y0": b * 1.5}, random=True) == ["moments"]
+
+
+def test_every_explanation_has_a_reason_and_an_operator(oracle):
+    names = {op.name for op in REGISTRY.values()}
+    for known in oracle.differences.KNOWN:
+        assert known.reason
+        re.compile(known.text)
+        assert any(re.fullmatch(known.operator, n) for n in names), known.operator
