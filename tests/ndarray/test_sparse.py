@@ -345,5 +345,5 @@ def test_a_broken_csr_matrix_is_an_error_not_a_crash(indptr, indices, threaded):
     broken = nd.sparse.csr_matrix(([1.0, 2, 3], indices, indptr), shape=(2, 3))
     for transpose in (False, True):
         x = nd.ones((2 if transpose else 3, 400 if threaded else 2))
-        with pytest.raises(mx.MXNetError, match="csr matrix"):
+        with pytest.raises(mx.MXNetError, match="csr matrix|indices must be in"):
             nd.sparse.dot(broken, x, transpose_a=transpose).asnumpy()
