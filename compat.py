@@ -159,6 +159,41 @@ def _namespace(parent: str, name: str) -> types.ModuleType | None:
     return found if isinstance(found, types.ModuleType) else None
 
 
+def _engine_type(value: str) -> None:
+    from .engine import set_naive
+
+    set_naive(value == "NaiveEngine")
+
+
+def _backward_do_mirror(value: str) -> None:
+    from .ndarray import residuals
+
+    residuals.default = "mirror" if value != "0" else residuals.default
+
+
+def _update_on_kvstore(value: str) -> None:
+    from .gluon.kvstore import choose
+
+    choose.update_on_store = value != "0"
+
+
+def _profiler_autostart(value: str) -> None:
+    from .engine import profiler
+
+    if value != "0":
+        profiler.set_state("run")
+
+
+# MXNet's variables that mean something here; MXNET_HOME, MXNET_GLUON_REPO and
+# MXNET_STORAGE_FALLBACK_LOG_VERBOSE are read where they are used
+ENVIRONMENT = {
+    "MXNET_ENGINE_TYPE": _engine_type,
+    "MXNET_BACKWARD_DO_MIRROR": _backward_do_mirror,
+    "MXNET_UPDATE_ON_KVSTORE": _update_on_kvstore,
+    "MXNET_PROFILER_AUTOSTART": _profiler_autostart,
+}
+
+
 def install() -> None:
     """Makes `import mxnet` and its submodules resolve to plait and restores NumPy's removed
     aliases. Idempotent."""
@@ -179,14 +214,9 @@ def install() -> None:
 
     # files that programs write name these classes
     Context.__module__, NDArray.__module__ = "mxnet.context", "mxnet.ndarray.ndarray"
-    if os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
-        from .engine import set_naive
-
-        set_naive(True)
-    if os.environ.get("MXNET_BACKWARD_DO_MIRROR", "0") not in ("", "0"):
-        from .ndarray import residuals
-
-        residuals.default = "mirror"
+    for variable, apply in ENVIRONMENT.items():
+        if os.environ.get(variable):
+            apply(os.environ[variable])
 
 
 def main(argv: list[str]) -> None:

@@ -191,7 +191,7 @@ def add_fileline_to_docstring(module, incursive: bool = True) -> None:
     for member in list(vars(owner).values()):
         if getattr(member, "__module__", None) != name or not getattr(member, "__doc__", None):
             continue
-        if inspect.isfunction(member):
+        if inspect.isfunction(member) and member.__doc__:
             try:
                 line = inspect.getsourcelines(member)[1]
             except OSError:
@@ -224,7 +224,7 @@ def classproperty(func) -> _ClassProperty:
     return _ClassProperty(func.__func__ if isinstance(func, classmethod) else func)
 
 
-def _as_list(obj) -> list:
+def _as_list(obj) -> list | tuple:
     """obj if it is a list or tuple, else a list of it."""
     return obj if isinstance(obj, (list, tuple)) else [obj]
 

@@ -53,6 +53,10 @@ class ShapeError(OperatorError):
     """Shapes that do not fit together."""
 
 
+class DynamicShape(ShapeError):
+    """A shape that only values tell: graphs that have one run operator by operator."""
+
+
 class DTypeError(OperatorError, TypeError):
     """Dtypes that do not fit together."""
 

@@ -8,7 +8,7 @@ import warnings
 from .. import ndarray as nd
 from ..engine import log
 from ..engine.collector import resting
-from ..engine.error import MissingMethod, MXNetError
+from ..engine.error import DynamicShape, MissingMethod, MXNetError
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
@@ -63,6 +63,7 @@ class HybridBlock(Block):
         self._traces: dict[tuple, Trace] = {}
         self._structure = None
         self._op_hooks: list[tuple] = []
+        self._dynamic = False
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
@@ -81,6 +82,7 @@ class HybridBlock(Block):
 
     def _clear_traces(self):
         self.__dict__["_traces"], self.__dict__["_structure"] = {}, None
+        self.__dict__["_dynamic"] = False
 
     def hybridize(
         self,
@@ -175,7 +177,7 @@ class HybridBlock(Block):
         try:
             params = {name: p._data_on(ctx) for name, p in self._reg_params.items()}
         except DeferredInitializationError:
-            Trace(self, (x, *args), state.training).finish_parameters()
+            Trace.complete(self, (x, *args), state.training)
             params = {name: p._data_on(ctx) for name, p in self._reg_params.items()}
         return self.hybrid_forward(nd, x, *args, **params)
 
@@ -221,7 +223,13 @@ class HybridBlock(Block):
                 )
             plain = structure == (0,) * len(args)
             key = (state.training, *[a._spec for a in flat], *(() if plain else (structure,)))
-            trace = self._traces.get(key) or self._trace(key, args, structure)
+            if self._dynamic:
+                return self._run_eager_self(args)
+            try:
+                trace = self._traces.get(key) or self._trace(key, args, structure)
+            except DynamicShape:
+                self.__dict__["_dynamic"], self.__dict__["_n_data"] = True, len(flat)
+                return self._run_eager_self(args)
         ctx = flat[0]._spec.device
         arrays = [*flat, *[p._data_on(ctx) for p in trace.params]]
         if self._op_hooks:
@@ -269,6 +277,15 @@ class HybridBlock(Block):
         with autograd.pause(train_mode=False):
             graph = trace.outputs(trace.graph([*flat, *params]))
             compare(self, self._run_eager(args), graph)
+
+    def _run_eager_self(self, args):
+        """A forward whose shapes only values tell: this block runs eagerly, the blocks inside as
+        graphs."""
+        self.__dict__["_active"] = False
+        try:
+            return self.forward(*args)
+        finally:
+            self.__dict__["_active"] = True
 
     def _run_eager(self, args):
         tracing_state.eager = True
@@ -327,13 +344,20 @@ class HybridBlock(Block):
             )
         return next(iter(self._traces.values()))
 
+    def _untyped(self):
+        """The graph of a forward whose shapes only values tell, traced without shapes."""
+        sym, n = _sym(), self._n_data
+        names = ["data"] if n == 1 else [f"data{i}" for i in range(n)]
+        out = self.forward(*map(sym.var, names))
+        return out if isinstance(out, sym.Symbol) else sym.Group(list(out))
+
     def export(self, path, epoch=0, remove_amp_cast=True):
         """Writes `path-symbol.json` and `path-%04d.params` (epoch), which SymbolBlock.imports and
         MXNet read.
 
         The block must be hybridized and have run once.
         """
-        symbol = self._any_trace().symbol
+        symbol = self._untyped() if self._dynamic else self._any_trace().symbol
         symbol.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)
         auxiliary, arguments = set(symbol.list_auxiliary_states()), set(symbol.list_arguments())
         arrays = {}

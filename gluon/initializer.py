@@ -16,6 +16,7 @@ from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
 from ..ndarray.numpy_mode import is_np_array  # noqa: F401
 from ..ndarray.serialization import load  # noqa: F401
+from .registry import table
 
 
 class InitializerError(MXNetError, ValueError, AssertionError):
@@ -34,9 +35,6 @@ class InitDesc(str):
         desc = super().__new__(cls, name)
         desc.attrs, desc.global_init = attrs or {}, global_init
         return desc
-
-
-_registry: dict[str, type] = {}
 
 
 def register(klass):
@@ -221,6 +219,9 @@ def bilinear_kernel(shape) -> np.ndarray:
     x = 1 - np.abs(np.arange(shape[3]) / f - c)
     y = 1 - np.abs(np.arange(shape[2]) / f - c)
     return np.broadcast_to(np.outer(y, x), shape).astype(np.float32)
+
+
+_registry = table(Initializer)
 
 
 @register

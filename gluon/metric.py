@@ -11,33 +11,10 @@ import numpy
 from ..engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
 from ..ndarray import functions
 from ..ndarray.ndarray import NDArray
+from .registry import get_alias_func, get_register_func, table
 
 # batches whose sums have not been fetched; a longer queue is fetched, oldest first
 MAX_PENDING = 64
-
-REGISTRY: dict[str, type] = {}
-
-
-def register(klass, name: str | None = None):
-    """Makes a subclass of EvalMetric known to `create` by its class name in lower case (or `name`);
-    a decorator."""
-    if not issubclass(klass, EvalMetric):
-        raise InvalidType(
-            f"metric.register: the class must derive from EvalMetric, got {klass.__name__}"
-        )
-    REGISTRY[(name or klass.__name__).lower()] = klass
-    return klass
-
-
-def alias(*aliases: str):
-    """Decorator: further names of a metric for `create`."""
-
-    def add(klass):
-        for name in aliases:
-            register(klass, name)
-        return klass
-
-    return add
 
 
 def create(metric, *args, **kwargs) -> EvalMetric:
@@ -231,6 +208,11 @@ def _arrays(labels, preds):
     labels, preds = check_label_shapes(labels, preds, True)
     pairs = [(_array(a), _array(b)) for a, b in zip(labels, preds, strict=True)]
     return [(a.as_in_context(b.context), b) for a, b in pairs]
+
+
+register = get_register_func(EvalMetric, "metric")
+alias = get_alias_func(EvalMetric, "metric")
+REGISTRY = table(EvalMetric)
 
 
 @register

@@ -1,4 +1,4 @@
-"""The API reference, docs/reference/*.md: a page for each module, made from signatures and docstrings."""
+"""The API reference, docs/reference/*.md: a page for each module, from its docstrings."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from ..engine.error import MXNetError
+from ..engine.error import DynamicShape, MXNetError
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray
@@ -137,7 +137,11 @@ class Trace:
             for s, a in zip(self.data, flat):
                 s._outputs[0].node.types = (a._spec.type,)
             before = symbols_of(block, sym.Symbol)
-            out = block.forward(*unflatten(self.in_structure, iter(self.data)))
+            try:
+                out = block.forward(*unflatten(self.in_structure, iter(self.data)))
+            except DynamicShape as error:
+                error.__dict__["seen"] = dict(tracer.params)
+                raise
             outputs: list = []
             self.structure = flatten_symbols(out, sym.Symbol, block, outputs)
         seal_leaks(block, sym.Symbol, before)
@@ -151,6 +155,20 @@ class Trace:
         self.params = [p for p, s in tracer.params.items() if s._outputs[0].node in inputs]
         self.param_values = [tracer.params[p]._outputs[0] for p in self.params]
         self.graph: CachedGraph | None = None
+
+    @staticmethod
+    def complete(block, args, training: bool) -> None:
+        """Completes the parameters of a block that runs eagerly, as far as tracing can tell."""
+        try:
+            Trace(block, args, training).finish_parameters()
+        except DynamicShape as error:
+            seen = error.__dict__.pop("seen", {})
+            for p, s in seen.items():
+                if p._data is None and s._outputs[0].node.types is not None:
+                    p.shape = s.shape
+                    p._finish_deferred_init()
+            if not seen:
+                raise
 
     def finish_parameters(self) -> None:
         """Gives parameters of unknown shape the one that tracing found, and completes their

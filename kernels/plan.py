@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import callback, ffi, lib
-from ..engine.error import MXNetError, OperatorError, OutOfMemory, ShapeError
+from ..engine.error import DynamicShape, MXNetError, OperatorError, OutOfMemory, ShapeError
 from .layouts import physical_shape, to_physical, to_plain
 from .native import choose
 from .number import Number
@@ -144,6 +144,10 @@ def _infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Ty
         )
     try:
         outs = tuple(op.infer(list(ins), **attrs))
+    except ShapeError as error:
+        if op.eager is None:
+            raise
+        raise DynamicShape(error.operator, error.rule, error.fix) from None
     except MXNetError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:

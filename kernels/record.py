@@ -185,8 +185,8 @@ class Operator:
            such an operator run it eagerly.
     again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
-    run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address, Spec),
-           auxiliary inputs are written in place.
+    run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address,
+           Spec), auxiliary inputs are written in place.
     native: (ins, outs, attrs) -> native.Native: the kernel of a record of one use, which no table
            names.
     lowered: (are hidden outputs read?, tier) -> the record that a program runs instead. Its `grad`

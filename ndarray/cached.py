@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ..engine import current_context, location, log
 from ..engine.collector import resting
-from ..engine.error import MXNetError
+from ..engine.error import DynamicShape, MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.graph import Value, rewrite, topological
 from ..symbol.inference import typed_graph
@@ -183,10 +183,13 @@ class CachedGraph:
         self.n_data = len(self.inputs) if n_data is None else n_data
         self.recompute, self.bounds = recompute, list(bounds)
         self.entries: dict[tuple, _Entry] = {}
+        self.dynamic = False
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
         """Runs the graph. Returns one array for each output. Raises what inference raises for wrong
         shapes."""
+        if self.dynamic:
+            return self._eager(arrays)
         entries = entries_of(arrays) if state.recording else None
         wanted = () if entries is None else tuple([e is not None for e in entries])
         key = (state.training, wanted, *[a._spec for a in arrays])
@@ -194,8 +197,12 @@ class CachedGraph:
         if entry is None and has_sparse(arrays):
             return run_nodes(self.outputs, dict(zip(self.inputs, arrays)), arrays[0].context)
         if entry is None:
-            with resting():
-                entry = self.entry(arrays, wanted)
+            try:
+                with resting():
+                    entry = self.entry(arrays, wanted)
+            except DynamicShape:
+                self.dynamic = True
+                return self._eager(arrays)
             if self.entries and log.wants("hybridize"):
                 log.tell("hybridize", self._told(arrays, wanted))
             if len(self.entries) >= MAX_ENTRIES:
@@ -219,6 +226,10 @@ class CachedGraph:
         for i, out in enumerate(outs):
             out._tape = (node, i)
         return outs
+
+    def _eager(self, arrays) -> list[NDArray]:
+        device = arrays[0]._spec.device if arrays else current_context()
+        return run_nodes(self.outputs, dict(zip(self.inputs, arrays)), device)
 
     def entry(self, arrays, wanted: tuple[bool, ...]) -> _Entry:
         """A new entry for such arrays in the current mode. wanted: whose gradients will be."""

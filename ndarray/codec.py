@@ -104,7 +104,9 @@ def encode(image: np.ndarray, extension: str = ".jpg", quality: int = 95) -> byt
     """A uint8 array (H, W, 3) or (H, W) as bytes. quality: JPEG 1..100, PNG compression 1..9."""
     kind = extension.lower()
     if kind not in (".jpg", ".jpeg", ".png"):
-        raise InvalidValue(f"images: the format must be .jpg, .jpeg or .png, got {extension!r}")
+        raise InvalidValue(
+            f"images: the format must be one of .jpg, .jpeg, .png, got {extension!r}"
+        )
     image = np.ascontiguousarray(image, np.uint8)
     if image.ndim == 3 and image.shape[2] == 1:
         image = image[..., 0]

@@ -50,8 +50,8 @@ def _regroup(arrays, form):
 def foreach(body, data, init_states):
     """Calls body(slice of data, states) -> (outputs, new states) for every slice along axis 0.
 
-    data, init_states: an NDArray or nested lists of them. Returns (outputs stacked along axis 0, the
-    last states). Without slices the outputs are [] and the states those given.
+    data, init_states: an NDArray or nested lists of them. Returns (outputs stacked along axis 0,
+    the last states). Without slices the outputs are [] and the states those given.
     """
     symbolic = _symbolic(data, init_states)
     if symbolic is not None:
@@ -72,8 +72,8 @@ def while_loop(cond, func, loop_vars, max_iterations=None):
     """Calls func(*loop_vars) -> (outputs, new loop_vars) while cond(*loop_vars) is true, at most
     max_iterations times.
 
-    Returns (outputs stacked along axis 0, the last loop_vars). Axis 0 has max_iterations rows, those
-    that were not computed are zeros; without any iteration the outputs are [].
+    Returns (outputs stacked along axis 0, the last loop_vars). Axis 0 has max_iterations rows,
+    those that were not computed are zeros; without any iteration the outputs are [].
     """
     symbolic = _symbolic(loop_vars)
     if symbolic is not None:

@@ -15,7 +15,9 @@ from typing import Any
 
 from ..engine.error import InvalidType, InvalidValue, MissingName, MXNetError
 from ..kernels.record import REGISTRY, Operator, Type, lookup
-from ..ndarray.control import Branch, Loop, Part
+from ..ndarray.branch import Branch
+from ..ndarray.control import Part
+from ..ndarray.loop import Loop
 from . import attribute
 from .executor import output_name
 from .graph import Node, Value, rewrite, topological, values_of, variable
@@ -53,10 +55,8 @@ def foreach(body, data, init_states, name="foreach"):
         outputs = scope.outputs(outs, after)
     graph, outer = scope.cut(outputs, dict(zip(slices + before, values + states)))
     inputs = _variables(graph)
-    in_data, in_states = (_places(inputs, group, what) for group, what in (
-        (slices, "the data arrays have to be used in the loop body"),
-        (before, "the state arrays have to be used in the loop body"),
-    ))  # fmt: skip
+    in_data = _places(inputs, slices, "the data arrays have to be used in the loop body")
+    in_states = _places(inputs, before, "the state arrays have to be used in the loop body")
     rest = [k for k, v in enumerate(inputs) if k not in in_data and k not in in_states]
     result = _made(
         "_foreach",
@@ -232,8 +232,8 @@ def _limit(max_iterations) -> int:
     if max_iterations is None:
         raise InvalidValue("max_iterations should be specified")
     try:
-        return int(max_iterations.asscalar() if hasattr(max_iterations, "asscalar") else
-                   max_iterations)  # fmt: skip
+        array = hasattr(max_iterations, "asscalar")
+        return int(max_iterations.asscalar() if array else max_iterations)
     except (TypeError, ValueError, MXNetError):
         raise InvalidValue("Cannot convert max_iteration to python int") from None
 
@@ -297,8 +297,7 @@ class _Scope:
                 stack += [v.node for v in node.inputs]
                 continue
             start[node] = []
-            for v in values_of(node) if node.types is None else map(Value, [node] * len(node.types),
-                                                                    range(len(node.types))):  # fmt: skip
+            for v in values_of(node):
                 t = None if node.types is None else v.type
                 extra = node.extra if node.op is None and self._inside(node) else None
                 twins[v] = variable(output_name(v), t, extra)
@@ -369,16 +368,16 @@ def operator_of(name: str, given: dict[str, str], graphs: Sequence[Sequence[Valu
                 raise ValueError("the locations must name every input once")
             at = [order.index(k) for k in range(len(order))]
             states = range(n_data, n_data + n_states)
-            made = Loop(name, len(order), Part(graph, inputs[0], at), range(n_data), states,
-                        **shared)  # fmt: skip
+            body = Part(graph, inputs[0], at)
+            made = Loop(name, len(order), body, range(n_data), states, **shared)
         elif name == "_while_loop":
             test, body = graphs
             at = places("func_input_locs")
             states = [at[k] for k in places("func_var_locs")]
             parts = Part(test, inputs[0], places("cond_input_locs")), Part(body, inputs[1], at)
             n = whole("num_args") - 2
-            made = Loop(name, n, parts[1], (), states, length=whole("max_iterations"),
-                        test=parts[0], **shared)  # fmt: skip
+            length = whole("max_iterations")
+            made = Loop(name, n, parts[1], (), states, length=length, test=parts[0], **shared)
         else:
             keys = ("cond_input_locs", "then_input_locs", "else_input_locs")
             test, *ways = (Part(g, v, places(k)) for g, v, k in zip(graphs, inputs, keys))

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..engine import Context, current_context, lib, location
 from ..engine.collector import resting
-from ..engine.error import InvalidType, InvalidValue, MXNetError, ShapeError
+from ..engine.error import DynamicShape, InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Type
 from ..kernels.spec import spec
@@ -231,7 +231,14 @@ class Executor:
         self._monitored: dict[bool, _Graph] = {}  # what a monitor sees: never optimized
         self._train = False
         self._ran = False
-        typed = self._typed(False)
+        self._storage: StorageRun | None = None
+        self._dynamic = False
+        try:
+            typed = self._typed(False)
+        except DynamicShape:
+            self._dynamic, self._result = True, []
+            self._storage = StorageRun(self._values, self._nodes, ctx)
+            return
         placement = self._placed(typed)
         arrays = self.arg_arrays + self.aux_arrays
         stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
@@ -334,7 +341,11 @@ class Executor:
                     self._monitor(output_name(Value(node, i)), a)
 
         grads = self.grad_arrays or [None] * len(self.arg_arrays)
-        keep(self._storage.forward(arrays, grads, self._requests, train, told), self._result)
+        made = self._storage.forward(arrays, grads, self._requests, train, told)
+        if self._dynamic:
+            self._result = made
+        else:
+            keep(made, self._result)
         self._last = train or None
 
     def _set_arguments(self, values: dict):

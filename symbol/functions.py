@@ -143,8 +143,9 @@ def histogram(a, bins=10, range=None, **kwargs) -> Symbol:
 
 
 def Custom(*data, op_type=None, name=None, attr=None, **kwargs) -> Symbol:
-    """The custom operator registered as op_type (mx.operator.register). data: its inputs; those left
-    out become variables. kwargs: parameters of its CustomOpProp, as text, and inputs by name."""
+    """The custom operator registered as op_type (mx.operator.register). data: its inputs; those
+    left out become variables. kwargs: parameters of its CustomOpProp, as text, and inputs by
+    name."""
     given = {k: v for k, v in kwargs.items() if not isinstance(v, Symbol)}
     inputs = {k: v for k, v in kwargs.items() if isinstance(v, Symbol)}
     given = {"op_type": op_type, **given} if op_type is not None else given

@@ -10,12 +10,17 @@ import ast
 import functools
 from collections.abc import Iterable, Sequence
 
-from ..engine.error import MXNetError, OperatorError
+from ..engine.error import DynamicShape, MXNetError, OperatorError
 from ..kernels.plan import infer
 from ..kernels.record import Type, dtype_name, same_type
 from .graph import Node, Value, rewrite, topological, values_of
 
 TRIAL_SHAPES = ((2, 3, 8, 8), (2, 3, 8), (2, 3), (6,))  # for dtypes where no shape is known
+
+
+def is_dynamic(outputs: Iterable[Value]) -> bool:
+    """May a graph have shapes that only values tell?"""
+    return any(n.op is not None and n.op.eager is not None for n in topological(outputs))
 
 
 def is_known(shape) -> bool:
@@ -176,7 +181,11 @@ class Inference:
         if None in ins:
             self._from_output(node, ins)
             return False
-        for i, t in enumerate(infer_node(node, ins)[: node.n_outputs]):
+        try:
+            made = infer_node(node, ins)
+        except DynamicShape:
+            return True  # only a run tells
+        for i, t in enumerate(made[: node.n_outputs]):
             self._learn(Value(original, i), t, node, ins)
         return True
 
@@ -194,6 +203,7 @@ class Inference:
         out = Value(self._original(node))
         if not is_known(self.shape[out]):
             return
+        self._batch_size(node, ins, self.shape[out])
         unary = len(node.inputs) == 1 and (
             node.op.pointwise is not None or node.op.infer is same_type
         )
@@ -202,6 +212,22 @@ class Inference:
             for v in node.inputs:
                 if self.shape[v] is None or 0 in self.shape[v]:
                     self._learn(v, Type(self.shape[out], self.dtype[v] or dtype), node, ins)
+
+    def _batch_size(self, node: Node, ins, shape) -> None:
+        """One unknown dimension of one input, such as the batch of a first state, may be the first
+        dimension of the output: then inference confirms it."""
+        unknown = [k for k, t in enumerate(ins) if t is None]
+        v = node.inputs[unknown[0]]
+        partial, dtype = self.shape[v], self.dtype[v]
+        if len(unknown) != 1 or not shape or not partial or partial.count(0) != 1 or dtype is None:
+            return
+        whole = Type(tuple(n or shape[0] for n in partial), dtype)
+        try:
+            made = infer(node.op, node.attrs, [whole if t is None else t for t in ins])
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            return
+        if made[0].shape == shape:
+            self._learn(v, whole, node, ins)
 
     def _learn(self, v: Value, t: Type, node: Node, ins) -> None:
         try:

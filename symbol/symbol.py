@@ -31,7 +31,7 @@ from .compose import (  # noqa: F401  (tracing is offered from here)
 from .executor import Executor, variables_of
 from .graph import Node, Value, caller_line, rewrite, topological
 from .indexing import slice_of
-from .inference import Inference, infer_dtypes, is_known, typed_graph
+from .inference import Inference, infer_dtypes, is_dynamic, is_known, typed_graph
 from .json import from_json, text_attrs, to_json, without_amp_cast
 from .names import output_name, output_names
 from .passes.gradient import gradient as gradient_pass
@@ -389,7 +389,7 @@ class Symbol:
                 unknown = [
                     n.name for n in found.order if n.op is None and found.type(Value(n)) is None
                 ]
-                if not unknown:
+                if not unknown and not is_dynamic(self._outputs):
                     raise MXNetError(f"the shape of output {output_name(v)} cannot be inferred")
         return {n: found.type(Value(n)) for n in found.order if n.op is None}
 

@@ -31,7 +31,6 @@ DIFFERENT = {
     "Symbol": "made by sym.var and operators, not from a handle of MXNet's C library",
     "Executor": "made by bind and simple_bind, not from a handle of MXNet's C library",
     "plot_network": "save_format is svg, which needs no program beside Python",
-    "misc.FactorScheduler": "mx.lr_scheduler has it; the class in mx.misc is its ancestor",
 }
 # what inspect says of a class without a signature, and of a function generated at run time
 ANY = ("(self, /, *args, **kwargs)", "(*args, **kwargs)", "(self, *args, **kwargs)")

@@ -162,3 +162,27 @@ def test_naive_engine_is_honoured():
     )
     run = python("-c", code)
     assert run.returncode == 0, run.stderr
+
+
+def test_environment_variables_that_mean_something_are_honoured():
+    code = (
+        "import os; os.environ.update(MXNET_UPDATE_ON_KVSTORE='0', MXNET_BACKWARD_DO_MIRROR='1')\n"
+        "import plait.compat; plait.compat.install()\nfrom plait.gluon.kvstore import choose\n"
+        "from plait.ndarray import residuals\n"
+        "assert choose.update_on_store is False and residuals.default == 'mirror'"
+    )
+    run = python("-c", code)
+    assert run.returncode == 0, run.stderr
+
+
+def test_names_that_modules_import_are_found_in_them():
+    code = (
+        "import plait.compat; plait.compat.install()\n"
+        "from mxnet.metric import ndarray\nfrom mxnet.symbol.contrib import foreach\n"
+        "from mxnet.profiler import c_str\nimport mxnet as mx\n"
+        "assert ndarray is mx.nd and foreach is mx.sym.contrib.foreach\n"
+        "assert mx.base.c_str is c_str and not hasattr(mx.metric, 'no_such_name')\n"
+        "assert not hasattr(mx.nd, 'HybridBlock')"
+    )
+    run = python("-c", code)
+    assert run.returncode == 0, run.stderr

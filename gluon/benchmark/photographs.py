@@ -4,7 +4,6 @@ import os
 import tempfile
 
 import numpy as np
-from PIL import Image
 
 COUNT, EDGE, CROP, BATCH = 384, 256, 224, 64
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -12,6 +11,8 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 def make():
     """(folder, paths): COUNT files in two folders, removed with `folder`."""
+    from PIL import Image
+
     folder = tempfile.TemporaryDirectory(prefix="plait-images-")
     rng, paths = np.random.RandomState(0), []
     for i in range(COUNT):

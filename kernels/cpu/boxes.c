@@ -381,14 +381,20 @@ static int detect(const plk_multibox_detection *p, const float *prob, const floa
         free(r.x1);
         return pl_fail(PL_ENOMEM, "out of memory for MultiBoxDetection");
     }
+    float *top = r.area;                          /* of each anchor, and its class, before they hold rivals */
+    int32_t *class = r.keep;
+    for (int64_t i = 0; i < p->n_anchors; i++)
+        top[i] = -1, class[i] = -1;
+    for (int64_t c = 1; c < p->n_classes; c++)
+        for (int64_t i = 0; i < p->n_anchors; i++) {
+            float v = prob[c * p->n_anchors + i];
+            int better = v > top[i];
+            top[i] = better ? v : top[i];
+            class[i] = better ? (int32_t)c - 1 : class[i];
+        }
     for (int64_t i = 0; i < p->n_anchors; i++) {
-        float score = -1;
-        int64_t best = -1;
-        for (int64_t c = 1; c < p->n_classes; c++)
-            if (prob[c * p->n_anchors + i] > score) {
-                score = prob[c * p->n_anchors + i];
-                best = c - 1;
-            }
+        float score = top[i];
+        int32_t best = class[i];
         if (best < 0 || !(score >= p->threshold))
             continue;
         float *row = found + n * 6;

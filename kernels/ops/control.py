@@ -1,5 +1,5 @@
-"""Control flow: the names of the operators whose bodies are graphs. Each use has a record of its own,
-made from its graphs (ndarray/control.py)."""
+"""Control flow: the names of the operators whose bodies are graphs. Each use has a record of its
+own, made from its graphs (ndarray/control.py)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Custom: operators whose rules and kernels are the user's Python. Each use has a record of its own,
-made from an instance of its CustomOpProp."""
+"""Custom: operators whose rules and kernels are the user's Python. Each use has a record of its
+own, made from an instance of its CustomOpProp."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Rules:
         return [*outputs, TOKEN]
 
     def fill(self, ins: Sequence[Type | None], **_) -> list[Type | None]:
-        inputs, _ = self.types(ins)
+        inputs = self.types(ins)[0]
         # an unknown shape that comes back as it went is still unknown
         return [(want if want.shape else None) if t is None else t for t, want in zip(ins, inputs)]
 
@@ -196,6 +196,22 @@ def _unspecific(*_, **__):
     raise OperatorError("Custom", "parameter 'op_type' is required")
 
 
+def _without_code(*_, **__):
+    raise OperatorError(
+        "_CustomFunction",
+        "an autograd.Function is not in the file, only its name",
+        fix="mx.operator.CustomOp, registered before the file is loaded",
+    )
+
+
+operator(
+    "_CustomFunction",
+    infer=_without_code,
+    ref=_without_code,
+    inputs=("*data",),
+    specialise=_without_code,
+    doc="An autograd.Function inside a hybridized block. Source: MXNet 1.9.1 custom_function.cc.",
+)
 operator(
     "Custom",
     aliases=("_npi_Custom",),

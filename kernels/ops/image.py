@@ -76,10 +76,10 @@ def _normalize_infer(ins, mean, std):
     op, t = "_image_normalize", ins[0]
     _image(op, t, axis=-3)
     c = t.shape[-3]
-    for name, values in (("mean", mean), ("std", std)):
-        if len(values) not in (1, c) and not (len(values) == 4 and len(set(values)) == 1):
+    for name, given in (("mean", mean), ("std", std)):
+        if len(given) not in (1, c) and not (len(given) == 4 and len(set(given)) == 1):
             raise OperatorError(
-                op, f"{name} must have 1 or channels = {c} values, got {len(values)}"
+                op, f"{name} must have 1 or channels = {c} values, got {len(given)}"
             )
     if 0.0 in std:
         raise OperatorError(op, f"std must not hold 0, got {std}")

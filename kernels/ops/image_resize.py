@@ -179,7 +179,7 @@ def _by_matrices(xp, x, height, width, rule):
 def resize_pixels(xp, x, height: int, width: int, interp: int):
     """An image (..., H, W, C) in another size; whole numbers are rounded."""
     dtype = np.dtype(x.dtype)
-    rule = rule_for(*x.shape[-3:-1], height, width, interp)
+    rule = rule_for(x.shape[-3], x.shape[-2], height, width, interp)
     if dtype == np.uint8:
         return _resized_bytes(xp, x, height, width, rule)
     wide = x.astype("float32", copy=False) if dtype != np.float64 else x
@@ -278,6 +278,8 @@ def _border_infer(ins, top, bot, left, right, type, value, values):
     op, t = "_cvcopyMakeBorder", ins[0]
     if len(t.shape) != 3:
         raise ShapeError(op, f"src must be (H, W, C), got {t.shape}")
+    if type & 15 and 0 in t.shape[:2]:
+        raise ShapeError(op, f"src must have at least one pixel to be repeated, got {t.shape}")
     if min(top, bot, left, right) < 0:
         raise OperatorError(
             op,

@@ -7,6 +7,8 @@ part is a strided view, and every operator here is one stacked product of two su
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...engine.error import ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample
@@ -51,7 +53,8 @@ def _size(op, name, t, heads, parts):
     return t.shape[2] // (heads * parts)
 
 
-COMPOSED = {}  # name -> (F, *inputs, heads) -> the result by stacked products of strided views
+# name -> (F, *inputs, heads) -> the result by stacked products of strided views
+COMPOSED: dict[str, Callable] = {}
 
 
 def _register(name, inputs, infer, ref, compose, samples, doc):

@@ -1,5 +1,5 @@
-"""Linear algebra with triangular and symmetric matrices, in the last two axes of stacks: gemm, syrk,
-trmm, trsm, potrf, potri, sumlogdiag. The other triangle of an operand is never read.
+"""Linear algebra with triangular and symmetric matrices, in the last two axes of stacks: gemm,
+syrk, trmm, trsm, potrf, potri, sumlogdiag. The other triangle of an operand is never read.
 
 Gradients: Seeger et al. 2017, "Auto-differentiating linear algebra", arXiv:1710.08717.
 """
@@ -274,8 +274,8 @@ _triangular(
     "trsm",
     _trsm_ref,
     _trsm_grad,
-    "X with op(A) . X = alpha * B, or X . op(A) = alpha * B with rightside, for triangular A. A zero"
-    " on the diagonal gives inf and nan.",
+    "X with op(A) . X = alpha * B, or X . op(A) = alpha * B with rightside, for triangular A. A"
+    " zero on the diagonal gives inf and nan.",
 )
 
 

@@ -156,9 +156,9 @@ operator(
     samples=(sample(definite((3, 3))), sample(definite((2, 4, 4)))),
     doc=(
         "Eigenvalues L of symmetric matrices in rising order and the eigenvectors as the rows of U:"
-        " A = U^T . diag(L) . U. The largest element of each eigenvector is positive. Only the lower"
-        " triangle of A is read; the gradient is that along symmetric changes of A, between equal"
-        " eigenvalues zero."
+        " A = U^T . diag(L) . U. The largest element of each eigenvector is positive. Only the"
+        " lower triangle of A is read; the gradient is that along symmetric changes of A, between"
+        " equal eigenvalues zero."
     ),
 )
 
@@ -400,7 +400,7 @@ operator(
         sample((2, 2), (1, 2), (3, 2), num_args=3),
     ),
     doc=(
-        "Kronecker products of the columns of matrices: (m, k), (n, k) -> (m * n, k). Source: Khatri"
-        " and Rao 1968."
+        "Kronecker products of the columns of matrices: (m, k), (n, k) -> (m * n, k). Source:"
+        " Khatri and Rao 1968."
     ),
 )

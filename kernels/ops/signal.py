@@ -46,8 +46,8 @@ operator(
     grad=lambda F, dys, xs, ys, **attrs: [F._contrib_ifft(dys[0], **attrs)],
     samples=(sample((3, 4)), sample((2, 1, 2, 5)), sample((1, 1))),
     doc=(
-        "The discrete Fourier transform of the last axis; real and imaginary parts lie side by side:"
-        " (..., n) -> (..., 2 n). compute_size changes nothing."
+        "The discrete Fourier transform of the last axis; real and imaginary parts lie side by"
+        " side: (..., n) -> (..., 2 n). compute_size changes nothing."
     ),
 )
 operator(

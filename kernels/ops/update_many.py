@@ -1,4 +1,4 @@
-"""Updates of AdamW and LAMB for many weights in one call, and AdaGrad with one rate for each row."""
+"""Updates of AdamW and LAMB for many weights in one call, and AdaGrad with a rate for each row."""
 
 from __future__ import annotations
 

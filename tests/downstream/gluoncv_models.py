@@ -1,4 +1,4 @@
-"""GluonCV's classification models on plait: build, run, hybridize, export, load. make downstream."""
+"""GluonCV's classifiers on plait: build, run, hybridize, export, load. Run by make downstream."""
 
 import sys
 import tempfile

@@ -18,7 +18,10 @@ def series(count: int, seed: int = 0) -> np.ndarray:
     """Daily waves with noise, (count, HOURS)."""
     rng, t = np.random.RandomState(seed), np.arange(HOURS)
     return np.array(
-        [10 + 5 * np.sin(2 * np.pi * (t + 3 * i) / 24) + 0.3 * rng.randn(HOURS) for i in range(count)]
+        [
+            10 + 5 * np.sin(2 * np.pi * (t + 3 * i) / 24) + 0.3 * rng.randn(HOURS)
+            for i in range(count)
+        ]
     )
 
 
@@ -51,9 +54,7 @@ def run(name: str, make, data, truth: np.ndarray | None = None) -> None:
 
 def main() -> None:
     values = series(6)
-    data = ListDataset(
-        [{"start": "2020-01-01", "target": s[:-HORIZON]} for s in values], freq="h"
-    )
+    data = ListDataset([{"start": "2020-01-01", "target": s[:-HORIZON]} for s in values], freq="h")
     size = {"prediction_length": HORIZON, "context_length": 48}
     run(
         "SimpleFeedForward",

@@ -325,3 +325,38 @@ def test_random_sparse_arrays_for_tests():
         lazy = mx.optimizer.create("sgd", momentum=0.9, wd=0.5)
         plain = mx.optimizer.create("sgd", momentum=0.9, wd=0.5)
         tu.compare_optimizer(plain, lazy, (99, 3), "float32", g_stype="row_sparse")
+
+
+@pytest.mark.parametrize("kvstore, n_contexts", [("local", 1), ("local", 2), (None, 1)])
+def test_module_trains_row_sparse_weights(kvstore, n_contexts):
+    """The weights are the same on a store, on several devices, and by hand with dense arrays."""
+    rng = np.random.RandomState(0)
+    x = ((rng.rand(60, 20) < 0.2) * rng.rand(60, 20)).astype("f")
+    labels = (x @ rng.randn(20) > 0).astype("f")
+    start = rng.randn(20, 2).astype("f")
+    weight = mx.sym.var("w", shape=(20, 2), stype="row_sparse")
+    scores = mx.sym.sparse.dot(mx.sym.var("data", stype="csr"), weight)
+    net = mx.sym.SoftmaxOutput(scores, mx.sym.var("softmax_label"), name="softmax")
+    it = mx.io.NDArrayIter(nd.array(x).tostype("csr"), labels, 20, last_batch_handle="discard")
+    module = mx.mod.Module(net, context=[mx.cpu(i) for i in range(n_contexts)])
+    module.bind(it.provide_data, it.provide_label)
+    module.init_params(arg_params={"w": nd.array(start).tostype("row_sparse")})
+    store = mx.kv.create(kvstore) if kvstore else None
+    module.init_optimizer(store, "sgd", (("learning_rate", 0.5),))
+    expected = start.copy()
+    for batch in it:
+        rows = np.flatnonzero(batch.data[0].asnumpy().any(axis=0))
+        if store:
+            module.prepare(batch, sparse_row_id_fn=lambda b, rows=rows: {"w": nd.array(rows)})
+        module.forward_backward(batch)
+        module.update()
+        inputs = batch.data[0].asnumpy()
+        e = np.exp(inputs @ expected)
+        p = e / e.sum(axis=1, keepdims=True)
+        p[np.arange(20), batch.label[0].asnumpy().astype(int)] -= 1
+        expected -= 0.5 / 20 * inputs.T @ p
+    if store:
+        module.prepare(None, sparse_row_id_fn=lambda b: {"w": nd.arange(20)})
+    found = module.get_params()[0]["w"]
+    assert found.stype == "row_sparse"
+    np.testing.assert_allclose(found.asnumpy(), expected, atol=1e-5)

@@ -4,7 +4,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait.gluon.data.vision import transforms as T
-from plait.kernels.ops import image as operators
+from plait.kernels.ops.image_resize import resize_matrix
 
 nd = mx.nd
 rng = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def test_resizing_values():
     np.testing.assert_allclose(double, [0, 0.25, 0.75, 1.25, 1.75, 2.25, 2.75, 3])
     nearest = nd._image_resize(nd.array(ramp), size=(8, 1), interp=0).asnumpy().ravel()
     np.testing.assert_array_equal(nearest, [0, 0, 1, 1, 2, 2, 3, 3])
-    np.testing.assert_allclose(operators.resize_matrix(9, 4, 2).sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(resize_matrix(9, 4, 2).sum(axis=1), 1, rtol=1e-6)
 
 
 def test_sizes():

@@ -1,5 +1,5 @@
-"""Linear algebra where derived tests do not look: large matrices, the unread triangle, errors, values
-of MXNet 1.9.1."""
+"""Linear algebra where derived tests do not look: large matrices, the unread triangle, errors,
+values of MXNet 1.9.1."""
 
 import itertools
 

@@ -78,9 +78,11 @@ def run_native(op, arrays, dtypes, attrs, alias=None):
         "void *[]", [ffi.cast("void *", a.ctypes.data) for a in [*arrays, *results]] or 1
     )
     scalars = ffi.new("double[]", [*scalars_of(op, attrs), 5.0, 3.0])
-    assert getattr(lib, found.function)(params, bufs, scalars) == lib.PL_OK, ffi.string(
-        lib.pl_error_last()
-    )
+    status = getattr(lib, found.function)(params, bufs, scalars)
+    text = ffi.string(lib.pl_error_last()).decode() if status != lib.PL_OK else ""
+    if found.can_fail and status == lib.PL_EINVAL:
+        raise plait.engine.error.OperatorError(op.name, text)
+    assert status == lib.PL_OK, text
     return results + [arrays[i] for i in mutated_inputs(op, attrs, len(ins))], outs
 
 

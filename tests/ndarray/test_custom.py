@@ -401,3 +401,45 @@ def test_what_is_known_of_operators():
         "NDArray-or-Symbol",
         "{'relu', 'sigmoid', 'softrelu', 'softsign', 'tanh'}, required",
     ]
+
+
+class Clip(autograd.Function):
+    """Its gradient is not that of its forward."""
+
+    def forward(self, x, scale):
+        self.save_for_backward(x)
+        self.limit = 2.0
+        return nd.array(np.clip(x.asnumpy(), -self.limit, self.limit)), x * scale
+
+    def backward(self, dy, dz):
+        (x,) = self.saved_tensors
+        return dy * 10 + dz * x, None
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+def test_autograd_function_inside_a_block(hybridize, tmp_path):
+    class Block(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, scale):
+            y, z = Clip()(x * 1, scale)
+            return y + z
+
+    block = Block()
+    if hybridize:
+        block.hybridize()
+    x, scale = nd.array([1.0, 5.0]), nd.array([2.0, 3.0])
+    x.attach_grad()
+    for _ in range(3):
+        with autograd.record():
+            y = block(x, scale)
+        y.backward()
+        assert y.asnumpy().tolist() == [3, 17]
+        assert x.grad.asnumpy().tolist() == [11, 15]
+    if hybridize:
+        block.export(str(tmp_path / "block"))
+        with pytest.raises(MXNetError, match="an autograd.Function is not in the file"):
+            sym.load(str(tmp_path / "block-symbol.json"))
+
+
+def test_autograd_function_on_symbols_without_shapes():
+    with pytest.raises(MXNetError, match="needs their shapes"):
+        Clip()(sym.var("x"), sym.var("s"))

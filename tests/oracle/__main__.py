@@ -1,4 +1,4 @@
-"""Compares every operator with the real MXNet: `python -m tests.oracle [operator] [--seed N]
+"""Compares every operator with the real MXNet: `python -m tests.oracle [operator ...] [--seed N]
 [--count N]`, or `make oracle`. Prints every difference that differences.py does not explain, with
 the call that shows it; exit status 1 if there is one."""
 
@@ -65,7 +65,7 @@ def arrays_of(file: Path) -> dict:
 def prepare(python: str, folder: Path, options) -> tuple[list, list]:
     subprocess.run([python, "-W", "ignore", str(HERE / "run.py"), "names", str(folder)], check=True)
     theirs = set(json.loads((folder / "names.json").read_text()))
-    cases, own = all_cases(theirs, options.operator, options.seed, options.count)
+    cases, own = all_cases(theirs, options.operators, options.seed, options.count)
     for case in cases:
         arrays = case.pop("arrays")
         np.savez(folder / f"{case['id']}.npz", **{f"a{i}": a for i, a in enumerate(arrays)})
@@ -110,7 +110,7 @@ def compare_all(cases, folder: Path, shown: int) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.oracle", description=__doc__)
-    parser.add_argument("operator", nargs="?", default="", help="only this one")
+    parser.add_argument("operators", nargs="*", help="only these; default: all")
     parser.add_argument("--python", default=".oracle/bin/python", help="where MXNet 1.9.1 is")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=12, help="variations of each operator")

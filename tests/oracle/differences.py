@@ -40,14 +40,17 @@ KNOWN = [
     Known("LeakyReLU", "gradient", "selu's is scaled twice", "", lambda c: "selu" in str(c)),
     Known("SoftmaxActivation", "gradient", "wrong for more than 2 dimensions"),
     Known("_image_(flip.*|to_tensor|normalize)", "gradient", "MXNet passes dy on unchanged"),
+    Known(
+        "SoftmaxOutput",
+        "gradient",
+        "out_grad with use_ignore takes the output for the gradient from above",
+        "",
+        lambda c: c.attrs.get("out_grad") and c.attrs.get("use_ignore"),
+    ),
     Known("_contrib_hawkesll", "gradient", "none for the state, nor from the second output"),
     Known("RNN", ANY, "MXNet clips states on GPUs only", "", lambda c: "clip" in str(c)),
     Known(
-        "RNN",
-        "gradient",
-        "wrong with lengths in both directions of several layers",
-        "",
-        lambda c: c.attrs.get("use_sequence_length") and c.attrs.get("bidirectional"),
+        "RNN", ANY, "MXNet minds lengths on GPUs only", "", lambda c: "sequence_length" in str(c)
     ),
     Known("_image_flip_.*", "values", "the middle one of an odd number of rows is lost"),
     Known(
@@ -59,7 +62,7 @@ KNOWN = [
     ),
     # inputs that MXNet writes
     Known(
-        "BatchNorm",
+        "BatchNorm(_v1)?|_contrib_SyncBatchNorm",
         "input after",
         "fix_gamma writes ones into gamma; ours takes them for ones",
         r"x1\[",
@@ -89,6 +92,16 @@ KNOWN = [
     Known(
         "Pooling|_contrib_AdaptiveAvg.*|_image_resize", "values|gradient", "windows", "", strange
     ),
+    Known("relu|clip", "gradient", "of NaN", "", strange),
+    Known("_contrib_RROIAlign", "values", "boxes of images that are not there"),
+    Known(
+        "_contrib_SyncBatchNorm|BatchNorm_v1",
+        "values",
+        "statistics that MXNet leaves unwritten, or takes of a negative eps",
+        r"y[12]\[",
+        lambda c: c.attrs.get("use_global_stats") or c.attrs.get("eps", 1) < 0,
+    ),
+    Known("BilinearSampler|.*ROI.*", "values|gradient", "NaN in a neighbour", "", strange),
     Known("CTCLoss|SVMOutput|MAE.*|LeakyReLU", "values|gradient", "comparisons", "", strange),
     Known("topk|sort|argsort", "values|gradient", "NaN comes last here", "", strange),
     Known(
@@ -99,7 +112,11 @@ KNOWN = [
         strange,
     ),
     Known(UPDATES, "values|input after", "sign and max of NaN, inf - inf", "", strange),
-    Known("_random_pdf_.*", "gradient", "samples of density 0 or infinity", "", strange),
+    Known("_random_pdf_.*", "values|gradient", "infinite parameters", "", strange),
+    Known("_random_pdf_.*", "gradient", "a density beyond the type", "inf|e[+]30"),
+    Known(
+        "_linalg_trsm", "gradient", "MXNet divides by alpha", "", lambda c: c.attrs["alpha"] == 0
+    ),
     Known(
         "softmax|softmin|log_softmax",
         "values|gradient",
@@ -116,7 +133,13 @@ KNOWN = [
         "",
         whole,
     ),
-    Known("_image_resize", "values", "OpenCV's rounding; other whole types garbage", "", whole),
+    Known(
+        "_image_resize|_cvimresize",
+        "values",
+        "OpenCV's rounding; other whole types garbage",
+        "",
+        whole,
+    ),
     Known("_histogram", "values|dtype", "MXNet makes whole numbers of the edges", "", whole),
     Known("erfinv|_r?div.*|elemwise_div|_r?power.*", "values", "inf as a whole number", "", whole),
     Known(
@@ -133,6 +156,37 @@ KNOWN = [
     Known("_contrib_arange_like", "values", "repeat below 1", "", lambda c: "repeat=-" in str(c)),
     Known("repeat", "shape", "nothing left", "", lambda c: c.attrs.get("repeats") == 0),
     Known("SequenceLast|_contrib_index_copy", "refusal", "indices out of range"),
+    Known("Sequence.*", "values|gradient", "lengths beyond the data"),
+    Known(
+        "(log_)?softmax|softmin",
+        "values|gradient",
+        "lengths beyond the data",
+        "",
+        lambda c: bool(c.attrs.get("use_length")),
+    ),
+    Known(
+        ".*(PSROI|ROI).*",
+        "values|gradient",
+        "boxes of images that are not there: zeros here, any memory in MXNet",
+        r"MXNet np[.]float\d+\((0[.]0|.*e[+]\d\d|1.381e[+]04|nan)\)|inf|e[+]\d\d",
+    ),
+    Known(".*ROI.*|.*Proposal.*|Correlation", "refusal", "sizes and strides below 1"),
+    Known(
+        "_contrib_bipartite_matching",
+        "values",
+        "topk=0: all",
+        "",
+        lambda c: c.attrs.get("topk") == 0,
+    ),
+    Known("_split_v2|transpose", "refusal", "sections and axes that do not fit"),
+    Known(
+        "dot|batch_dot",
+        ANY,
+        "sparse results are matrices here",
+        "",
+        lambda c: c.attrs.get("forward_stype") in ("csr", "row_sparse"),
+    ),
+    Known("_random_.*|.*adamw.*", "refusal", "parameters out of their range"),
     Known("CTCLoss|LRN|_image_.*|_histogram", "refusal", "arguments without a meaning"),
     Known("BatchNorm|_contrib_interleaved_.*", "refusal", "sizes that do not fit together"),
     Known("_contrib_index_array|broadcast_like", "refusal", "axes that are not there"),

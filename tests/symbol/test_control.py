@@ -357,3 +357,28 @@ def test_rand_zipfian():
     assert 0 <= draws.asnumpy().min() <= draws.asnumpy().max() < 5
     np.testing.assert_allclose(expected.asnumpy(), [0.49815515], rtol=1e-6)
     assert len(sym.contrib.rand_zipfian(sym.var("c"), 4, 5)) == 3
+
+
+def test_what_a_body_computes_of_constants_alone_is_kept_by_the_loop():
+    class Constants(gluon.HybridBlock):
+        def hybrid_forward(self, F, x, s):
+            def body(x, s):
+                weight = F.sin(F.reshape(F.arange(64 * 16), shape=(64, 16)) + 0.5)
+                y = F.FullyConnected(x, weight, no_bias=True, num_hidden=64)
+                y = F.Convolution(
+                    F.reshape(y, shape=(-1, 1, 8, 8)),
+                    F.cos(F.ones((16, 1, 3, 3)) * 2),
+                    no_bias=True,
+                    kernel=(3, 3),
+                    num_filter=16,
+                )
+                return F.relu(y).mean(axis=(1, 2, 3)) + s, s + 1
+
+            return F.contrib.foreach(body, x, s)[0]
+
+    block, inputs = Constants(), draw((3, 8, 16), (8,))
+    eager = block(*inputs).asnumpy()
+    block.hybridize()
+    for _ in range(4):
+        np.testing.assert_allclose(block(*inputs).asnumpy(), eager, rtol=1e-5, atol=1e-5)
+        mx.wait_compiled()

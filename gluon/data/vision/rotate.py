@@ -26,7 +26,7 @@ def imrotate(src, rotation_degrees, zoom_in=False, zoom_out=False) -> NDArray:
     check_zoom(zoom_in, zoom_out)
     if np.dtype(src.dtype) != np.float32:
         raise InvalidType(
-            f"imrotate: only `float32` images are supported, got {np.dtype(src.dtype)}\n"
+            f"imrotate: images must be float32, got {np.dtype(src.dtype)}\n"
             "  fix: put ToTensor() or Cast() before it"
         )
     if src.ndim not in (3, 4):

@@ -1,0 +1,185 @@
+"""What symbolic recurrent cells share: parameters by name, states, unrolling, packed weights."""
+
+from __future__ import annotations
+
+from ... import ndarray as nd
+from ... import symbol
+from ...engine.error import InvalidValue, MissingMethod, MXNetError
+from ...symbol.symbol import Symbol
+
+
+class CellError(MXNetError, AssertionError):
+    """A cell that is called in a way it cannot be; MXNet raises AssertionError."""
+
+
+class RNNParams:
+    """Variables by name, shared between cells. prefix: stands before every name."""
+
+    def __init__(self, prefix=""):
+        self._prefix = prefix
+        self._params = {}
+
+    def get(self, name, **kwargs):
+        """The variable prefix + name, made at the first use. kwargs: as for sym.Variable."""
+        name = self._prefix + name
+        if name not in self._params:
+            self._params[name] = symbol.Variable(name, **kwargs)
+        return self._params[name]
+
+
+def normalize(length, inputs, layout, merge, in_layout=None):
+    """(inputs as one Symbol or as a list of one for each step, the axis of time). merge: True one,
+    False a list, None as they are."""
+    if inputs is None:
+        raise CellError(
+            "unroll(inputs=None) has been deprecated. Please create input variables outside unroll."
+        )
+    axis = layout.find("T")
+    in_axis = in_layout.find("T") if in_layout is not None else axis
+    if isinstance(inputs, Symbol):
+        if merge is False:
+            if len(inputs.list_outputs()) != 1:
+                raise CellError(
+                    "unroll doesn't allow grouped symbol as input. Please convert to list with"
+                    " list(inputs) first or let unroll handle splitting."
+                )
+            parts = symbol.split(inputs, axis=in_axis, num_outputs=length, squeeze_axis=1)
+            inputs = [Symbol([v]) for v in parts._outputs]
+    else:
+        if length is not None and len(inputs) != length:
+            raise CellError(f"unroll: needs {length} inputs, got {len(inputs)}")
+        if merge is True:
+            inputs = [symbol.expand_dims(i, axis=axis) for i in inputs]
+            inputs = symbol.Concat(*inputs, dim=axis)
+            in_axis = axis
+    if isinstance(inputs, Symbol) and axis != in_axis:
+        inputs = symbol.swapaxes(inputs, dim1=axis, dim2=in_axis)
+    return inputs, axis
+
+
+class BaseRNNCell:
+    """Base of cells: cell(input, states) -> (output, new states) for one step.
+
+    prefix: stands before the names of the nodes, and of the parameters unless `params`, an
+    RNNParams of other cells, are given.
+    """
+
+    def __init__(self, prefix="", params=None):
+        self._own_params = params is None
+        self._prefix = prefix
+        self._params = RNNParams(prefix) if params is None else params
+        self._modified = False
+        self.reset()
+
+    def reset(self):
+        """Starts the numbers in names anew."""
+        self._init_counter = -1
+        self._counter = -1
+        for cell in getattr(self, "_cells", ()):
+            cell.reset()
+
+    def __call__(self, inputs, states):
+        raise MissingMethod(f"{type(self).__name__} cannot be stepped\n  fix: cell.unroll(...)")
+
+    @property
+    def params(self):
+        """The parameters, to be shared with other cells."""
+        self._own_params = False
+        return self._params
+
+    @property
+    def state_info(self):
+        """A dict with shape (0: the batch) and __layout__ for each state."""
+        raise MissingMethod(f"{type(self).__name__} must define state_info")
+
+    @property
+    def state_shape(self):
+        """Shapes of the states; 0 is the batch size."""
+        return [info["shape"] for info in self.state_info]
+
+    @property
+    def _gate_names(self):
+        return ()
+
+    def _step_name(self) -> str:
+        """What stands before the names of one more step."""
+        self._counter += 1
+        return f"{self._prefix}t{self._counter}_"
+
+    def _check_unmodified(self) -> None:
+        if self._modified:
+            raise CellError(
+                "After applying modifier cells (e.g. DropoutCell) the base cell cannot be called"
+                " directly. Call the modifier cell instead."
+            )
+
+    def begin_state(self, func=symbol.zeros, **kwargs):
+        """Symbols of the first states. func: what makes them, sym.zeros, sym.Variable ...; kwargs:
+        for func."""
+        self._check_unmodified()
+        states = []
+        for info in self.state_info:
+            self._init_counter += 1
+            kwargs.update(info or {})
+            states.append(func(name=f"{self._prefix}begin_state_{self._init_counter}", **kwargs))
+        return states
+
+    def _group_names(self):
+        """(name of the packed array, names of its gates), for weights and biases."""
+        for group in ("i2h", "h2h") if self._gate_names else ():
+            for kind in ("weight", "bias"):
+                gates = [f"{self._prefix}{group}{g}_{kind}" for g in self._gate_names]
+                yield f"{self._prefix}{group}_{kind}", gates
+
+    def unpack_weights(self, args):
+        """A copy of the dict args with an array for each gate instead of one for all."""
+        args = args.copy()
+        for packed, gates in self._group_names():
+            array, h = args.pop(packed), self._num_hidden
+            for j, gate in enumerate(gates):
+                args[gate] = array[j * h : (j + 1) * h].copy()
+        return args
+
+    def pack_weights(self, args):
+        """The reverse of unpack_weights."""
+        args = args.copy()
+        for packed, gates in self._group_names():
+            args[packed] = nd.concatenate([args.pop(g) for g in gates])
+        return args
+
+    def unroll(self, length, inputs, begin_state=None, layout="NTC", merge_outputs=None):
+        """(outputs, last states) of `length` steps.
+
+        inputs: a Symbol of the layout, N batch, T time, C channels; or a list of one for each step.
+        merge_outputs: True one Symbol, False a list, None what is at hand.
+        """
+        self.reset()
+        inputs, _ = normalize(length, inputs, layout, False)
+        states = self.begin_state() if begin_state is None else begin_state
+        outputs = []
+        for i in range(length):
+            output, states = self(inputs[i], states)
+            outputs.append(output)
+        return normalize(length, outputs, layout, merge_outputs)[0], states
+
+    def _get_activation(self, inputs, activation, **kwargs):
+        if isinstance(activation, str):
+            return symbol.Activation(inputs, act_type=activation, **kwargs)
+        if not callable(activation):
+            raise InvalidValue(f"activation must be a name or a function, got {activation!r}")
+        return activation(inputs, **kwargs)
+
+
+def vector_state(num_hidden: int) -> dict:
+    """The info of a state of shape (batch, num_hidden)."""
+    return {"shape": (0, num_hidden), "__layout__": "NC"}
+
+
+def gates_of(values, n: int, name: str, axis: int = 1) -> list[Symbol]:
+    """A Symbol cut into n gates."""
+    parts = symbol.SliceChannel(values, num_outputs=n, axis=axis, name=name)
+    return [Symbol([v]) for v in parts._outputs]
+
+
+def sigmoid(x, name: str) -> Symbol:
+    return symbol.Activation(x, act_type="sigmoid", name=name)

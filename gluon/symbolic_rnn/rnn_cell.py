@@ -1,0 +1,33 @@
+"""Recurrent cells that build Symbols: all of them, by the names that MXNet's module has."""
+
+from .base import BaseRNNCell, RNNParams
+from .basic import GRUCell, LSTMCell, RNNCell
+from .conv import BaseConvRNNCell, ConvGRUCell, ConvLSTMCell, ConvRNNCell
+from .fused import FusedRNNCell
+from .stack import (
+    BidirectionalCell,
+    DropoutCell,
+    ModifierCell,
+    ResidualCell,
+    SequentialRNNCell,
+    ZoneoutCell,
+)
+
+__all__ = [
+    "BaseConvRNNCell",
+    "BaseRNNCell",
+    "BidirectionalCell",
+    "ConvGRUCell",
+    "ConvLSTMCell",
+    "ConvRNNCell",
+    "DropoutCell",
+    "FusedRNNCell",
+    "GRUCell",
+    "LSTMCell",
+    "ModifierCell",
+    "RNNCell",
+    "RNNParams",
+    "ResidualCell",
+    "SequentialRNNCell",
+    "ZoneoutCell",
+]
