@@ -247,7 +247,10 @@ class Operator:
 
     def parse(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Attributes given by a caller or a JSON file -> a complete dict in the record's order.
-        Raises MXNetError."""
+        An operator without parameters ignores them, as in MXNet: gluoncv calls zeros_like(x,
+        dtype="float32"). Raises MXNetError."""
+        if not self.params:
+            return {}
         for key in attrs:
             if key not in self.param_index:
                 near = difflib.get_close_matches(key, self.param_index, 1)
