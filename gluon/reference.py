@@ -14,12 +14,12 @@ from .. import MODULES
 ROOT = __package__.partition(".")[0]
 
 
-HIDDEN = ("benchmark", "passes", "testing", "mxcontrib", "reference")  # parts that no user imports
+HIDDEN = ("benchmark", "passes", "testing", "mxcontrib", "reference")  # no user imports them
 
 
 def public_modules() -> dict[str, ModuleType]:
-    """Name as users write it (mx.gluon.nn) -> module: the top level's, and the packages and modules with
-    an __all__ in them that offer something of their own."""
+    """Name as users write it (mx.gluon.nn) -> module: the top level's, and the packages in them and
+    modules with an __all__ that offer something of their own."""
     found: dict[str, ModuleType] = {}
     for name, target in MODULES.items():
         module = importlib.import_module(f"{ROOT}.{target}")
