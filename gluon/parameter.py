@@ -10,7 +10,7 @@ import weakref
 import numpy as np
 
 from ..engine import Context, cpu, current_context
-from ..engine.error import InvalidType, MXNetError
+from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import dtype_name
 from ..ndarray import NDArray, autograd, functions
 from ..ndarray.invoke import copy_into
@@ -491,7 +491,7 @@ class Parameter:
             init, _, default_init, data = self._deferred_init
             self._deferred_init = (init, contexts, default_init, data)
         else:
-            raise MXNetError(
+            raise InvalidValue(
                 f"Cannot reset context for Parameter '{self.name}' because it has not been"
                 " initialized.\n  fix: net.initialize()"
             )
