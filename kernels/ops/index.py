@@ -616,6 +616,7 @@ DIRECTION = (Param("axis", "int?", -1), Param("is_ascend", "bool", True))
 SORTS = (sample((3, 4)), sample((3, 4), axis=0, is_ascend=False), sample((2, 3), axis=None))
 operator(
     "sort",
+    output_names=("output0",),
     aliases=("_npi_sort",),
     params=DIRECTION,
     ref=_sort_ref,
@@ -750,6 +751,7 @@ def _topk_grad(F, dys, xs, ys, axis, k, ret_typ, is_ascend, dtype):
 TOPK = {"axis": 0, "k": 2}
 operator(
     "topk",
+    output_names=("output0",),
     aliases=("_npx_topk",),
     infer=_topk_infer,
     ref=_topk_ref,

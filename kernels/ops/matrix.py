@@ -74,6 +74,7 @@ def _det_grad(F, dys, xs, ys):
 
 operator(
     "_linalg_det",
+    output_names=("output0",),
     aliases=("linalg_det", "_npi_det"),
     inputs=("A",),
     infer=_scalars("linalg_det", 1),

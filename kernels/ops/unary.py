@@ -432,6 +432,7 @@ unary(
     dtypes="all",
     native=True,
     aliases=("_sparse_make_loss",),
+    output_names=("loss",),
     no_head_grad=True,
     doc="x as a loss: its gradient is 1, whatever comes from above.",
 )
