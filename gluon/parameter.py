@@ -582,6 +582,7 @@ class Constant(Parameter):
             init=klass(),
             differentiable=False,
         )
+        self._grad_req = "null"
 
     @property
     def grad_req(self):
