@@ -184,13 +184,20 @@ def _profiler_autostart(value: str) -> None:
         profiler.set_state("run")
 
 
-# MXNet's variables that mean something here; MXNET_HOME, MXNET_GLUON_REPO and
-# MXNET_STORAGE_FALLBACK_LOG_VERBOSE are read where they are used
+def _storage_fallback_log_verbose(value: str) -> None:
+    from .ndarray.sparse import storage
+
+    storage.tells = value != "0"
+
+
+# MXNet's variables that mean something here; MXNET_HOME and MXNET_GLUON_REPO are read where files
+# are looked for
 ENVIRONMENT = {
     "MXNET_ENGINE_TYPE": _engine_type,
     "MXNET_BACKWARD_DO_MIRROR": _backward_do_mirror,
     "MXNET_UPDATE_ON_KVSTORE": _update_on_kvstore,
     "MXNET_PROFILER_AUTOSTART": _profiler_autostart,
+    "MXNET_STORAGE_FALLBACK_LOG_VERBOSE": _storage_fallback_log_verbose,
 }
 
 

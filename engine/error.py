@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class MXNetError(RuntimeError):
     """Base of every error that plait raises; the name scripts written for MXNet expect."""
@@ -9,6 +11,13 @@ class MXNetError(RuntimeError):
 
 def compose(rule: str, at: str | None = None, fix: str | None = None) -> str:
     return rule + (f"\n  at: {at}" if at else "") + (f"\n  fix: {fix}" if fix else "")
+
+
+def close_matches(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
+    """At most n of the known names that `name` may be a typing error of, the likeliest first."""
+    import difflib  # late: only errors need it
+
+    return difflib.get_close_matches(name, list(known), n, cutoff)
 
 
 class InvalidValue(MXNetError, ValueError):

@@ -17,6 +17,7 @@ import os
 import threading
 from typing import Any, ClassVar, NamedTuple, Self
 
+from . import files
 from ._core import ffi, lib
 from .error import MXNetError
 
@@ -232,10 +233,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> None:
             set_state("stop")
         text = json.dumps({"traceEvents": _trace(), "displayTimeUnit": "ms"}, indent=0)
         path = _config["filename"]
-        part = f"{path}.part"
-        with open(part, "w") as file:
-            file.write(text)
-        os.replace(part, path)
+        files.write(path, text.encode())
 
 
 def _aggregate() -> dict[str, dict[str, dict[str, float]]]:

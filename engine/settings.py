@@ -72,11 +72,6 @@ SETTINGS = {
 }
 
 
-SETTINGS["MXNET_STORAGE_FALLBACK_LOG_VERBOSE"] = Setting(
-    1, int, "0: no warning when an operator makes sparse arrays dense; the name that MXNet has"
-)
-
-
 def get(name: str) -> Any:
     """The value of a setting. Raises ValueError if the environment holds something else."""
     setting = SETTINGS[name]

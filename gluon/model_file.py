@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from ..engine import files
 from ..engine.error import MXNetError
 from .nesting import list_format
 
@@ -11,8 +12,8 @@ from .nesting import list_format
 def save_model(block, prefix) -> None:
     """Writes the two files."""
     counter = iter(range(1 << 30))
-    with open(f"{prefix}-model.json", "w") as f:
-        json.dump({f"{type(block).__name__.lower()}{next(counter)}": _describe(block, counter)}, f)
+    described = {f"{type(block).__name__.lower()}{next(counter)}": _describe(block, counter)}
+    files.write(f"{prefix}-model.json", json.dumps(described).encode())
     block.save_parameters(f"{prefix}-model.params")
 
 

@@ -3,11 +3,10 @@ together."""
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import OrderedDict
 
-from ..engine.error import InvalidType, MissingKey
+from ..engine.error import InvalidType, MissingKey, close_matches
 from ..kernels.record import dtype_name
 from ..ndarray import NDArray, functions, serialization
 from . import initializer
@@ -245,12 +244,12 @@ def check_names(wanted, given, where: str, allow_missing: bool, ignore_extra: bo
     spare = [n for n in given if n not in wanted]
     lines = []
     for name in missing[:20]:
-        near = difflib.get_close_matches(name, spare, 1, 0.5)
+        near = close_matches(name, spare, 1, 0.5)
         lines.append(f"    - {name}" + (f"   (nearest in the file: {near[0]})" if near else ""))
     lines += [f"    ... {len(missing) - 20} more"] * (len(missing) > 20)
     free = [n for n in wanted if n not in given]
     for name in extra[:20]:
-        near = difflib.get_close_matches(name, free, 1, 0.5)
+        near = close_matches(name, free, 1, 0.5)
         lines.append(f"    + {name}" + (f"   (nearest in the block: {near[0]})" if near else ""))
     lines += [f"    ... {len(extra) - 20} more"] * (len(extra) > 20)
     said = [f"Parameter '{missing[0]}' is missing in {where}"] if missing else []

@@ -14,33 +14,44 @@ from .. import MODULES
 ROOT = __package__.partition(".")[0]
 
 
+HIDDEN = ("benchmark", "passes", "testing", "mxcontrib", "reference")  # no user imports them
+
+
 def public_modules() -> dict[str, ModuleType]:
-    """Name as users write it (mx.gluon.nn) -> module: the top level's, and the packages in them."""
+    """Name as users write it (mx.gluon.nn) -> module: the top level's, and the packages in them and
+    modules with an __all__ that offer something of their own."""
     found: dict[str, ModuleType] = {}
     for name, target in MODULES.items():
         module = importlib.import_module(f"{ROOT}.{target}")
         if module not in found.values():
             found[name] = module
+    shown = {id(v) for m in found.values() for v in public(m).values()}
     for name, module in list(found.items()):
         for part in pkgutil.walk_packages(getattr(module, "__path__", ()), module.__name__ + "."):
-            if part.ispkg and "._" not in part.name and "benchmark" not in part.name:
-                package = importlib.import_module(part.name)
-                if package not in found.values():
-                    found[name + part.name.removeprefix(module.__name__)] = package
+            words = part.name.removeprefix(ROOT + ".").split(".")
+            if words[0] != "gluon" or any(w.startswith("_") or w in HIDDEN for w in words):
+                continue
+            inner = importlib.import_module(part.name)
+            offers = {id(v) for v in public(inner).values()}
+            told = part.ispkg or hasattr(inner, "__all__")
+            if told and inner not in found.values() and offers - shown:
+                found[name + part.name.removeprefix(module.__name__)] = inner
+                shown |= offers
     return dict(sorted(found.items()))
 
 
-def public_names(module: ModuleType) -> list[str]:
-    """What a module offers: its __all__, else the classes and functions that plait defines."""
-    listed = getattr(module, "__all__", None)
-    names = listed if listed is not None else [n for n in vars(module) if not n.startswith("_")]
-    return sorted({n for n in names if _is_ours(getattr(module, n, None))})
+def public(module: ModuleType) -> dict[str, object]:
+    """What a module offers by name: its __all__, or what it or a part of it defines."""
+    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    known = {n: getattr(module, n, None) for n in sorted(names)}
+    return {n: v for n, v in known.items() if _is_of(v, module)}
 
 
-def _is_ours(value) -> bool:
-    return (inspect.isclass(value) or inspect.isroutine(value)) and str(
-        getattr(value, "__module__", "")
-    ).startswith((ROOT, "mxnet"))
+def _is_of(value, module: ModuleType) -> bool:
+    if not (inspect.isclass(value) or inspect.isroutine(value)):
+        return False
+    home = str(getattr(value, "__module__", ""))
+    return home == module.__name__ or home.startswith(module.__name__ + ".")
 
 
 def _signature(value) -> str:
@@ -64,16 +75,15 @@ def entry(name: str, value, level: str = "###") -> str:
             if method.startswith("_") or not text:
                 continue
             call = _signature(member).replace("(self, ", "(").replace("(self)", "()")
-            head = f"**{method}{call if inspect.isroutine(member) else ''}**".replace("*", "\\*", 0)
-            lines.append(f"- {head}: {' '.join(text.split())}")
+            head = f"{method}{call if inspect.isroutine(member) else ''}"
+            lines.append(f"- `{head}`: {' '.join(text.split())}")
         lines.append("")
     return "\n".join(lines)
 
 
 def page(name: str, module: ModuleType) -> str:
     """The page of one module."""
-    names = public_names(module)
-    body = "\n".join(entry(n, getattr(module, n)) for n in names)
+    body = "\n".join(entry(n, value) for n, value in public(module).items())
     return f"# mx.{name}\n\n{_doc(module)}\n\n{body}"
 
 
@@ -82,7 +92,7 @@ def write(folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written, index = [], []
     for name, module in public_modules().items():
-        names = public_names(module)
+        names = public(module)
         if not names:
             continue
         path = folder / f"{name}.md"

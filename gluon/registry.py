@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 
-from ..engine.error import InvalidType, InvalidValue, MissingKey
+from ..engine.error import InvalidType, InvalidValue, MissingKey, close_matches
 
 _tables: dict[type, dict[str, type]] = {}
 
@@ -75,7 +74,7 @@ def get_create_func(base_class: type, nickname: str):
         known = table(base_class)
         klass = known.get(name.lower())
         if klass is None:
-            near = difflib.get_close_matches(name.lower(), known, 1)
+            near = close_matches(name.lower(), known, 1)
             raise MissingKey(
                 f"{nickname}: {name!r} is not registered"
                 + (f"\n  fix: did you mean {near[0]!r}?" if near else "")

@@ -86,10 +86,12 @@ def default_context() -> Context:
 
 
 def set_default_context(ctx: Context) -> None:
+    """Makes ctx the context of tests in this thread."""
     _context[:] = [ctx]
 
 
 def default_dtype():
+    """The dtype of test data: float32."""
     return np.float32
 
 
@@ -109,6 +111,7 @@ def default_numeric_eps() -> dict:
 
 
 def effective_dtype(dat):
+    """The dtype whose precision data has."""
     return np.dtype(dat.dtype if hasattr(dat, "dtype") else np.float64)
 
 
@@ -129,10 +132,12 @@ def get_tols(x, y, rtol=None, atol=None):
 
 
 def get_rtol(rtol=None, dtype=np.dtype("float64")):
+    """rtol, or the default of a dtype."""
     return default_rtols()[np.dtype(dtype)] if rtol is None else rtol
 
 
 def get_atol(atol=None, dtype=np.dtype("float64")):
+    """atol, or the default of a dtype."""
     return default_atols()[np.dtype(dtype)] if atol is None else atol
 
 
@@ -273,6 +278,7 @@ def compare_optimizer(
 
 
 def assert_allclose(a, b, rtol=1e-07, atol=0, equal_nan=True) -> None:
+    """Like assert_almost_equal, with NumPy's tolerances."""
     assert_almost_equal(a, b, rtol, atol, equal_nan=equal_nan)
 
 
@@ -297,10 +303,12 @@ def assert_exception(f, exception_type, *args, **kwargs) -> None:
 
 
 def rand_shape_2d(dim0=10, dim1=10, allow_zero_size=False):
+    """A random shape of two axes, from 1 (or 0) to dim0 and dim1."""
     return rand_shape_nd(2, (dim0, dim1), allow_zero_size)
 
 
 def rand_shape_3d(dim0=10, dim1=10, dim2=10, allow_zero_size=False):
+    """A random shape of three axes, from 1 (or 0) to dim0, dim1 and dim2."""
     return rand_shape_nd(3, (dim0, dim1, dim2), allow_zero_size)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 
+from ..engine import files
 from ..engine.error import MXNetError
 from . import optimizer as opt
 from .kvstore import KVStore, KVStoreBase, create
@@ -316,8 +317,7 @@ class Trainer:
         if self._update_on_kvstore:
             self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
             return
-        with open(fname, "wb") as f:
-            f.write(self._updaters[0].get_states(dump_optimizer=True))
+        self._updaters[0].save(fname, dump_optimizer=True)
 
     def load_states(self, fname) -> None:
         """Reads what save_states wrote. Raises MXNetError for pickles and foreign files."""
@@ -325,11 +325,7 @@ class Trainer:
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
             return
-        try:
-            with open(fname, "rb") as f:
-                states = f.read()
-        except OSError as error:
-            raise MXNetError(f"load_states: cannot read {fname!r}: {error.strerror}") from error
+        states = files.read(fname, "load_states")
         for updater in self._updaters:
             updater.set_states(states)
         self._optimizer.param_dict = dict(enumerate(self._params))

@@ -21,6 +21,8 @@ from ..ndarray.numpy_mode import is_np_array, is_np_shape  # noqa: F401
 from .hook import HookHandle  # noqa: F401
 from .parameter import shape_is_known  # noqa: F401
 
+__all__ = ["check_sha1", "clip_global_norm", "download", "split_and_load", "split_data"]
+
 
 def split_data(data, num_slice, batch_axis=0, even_split=True) -> list[NDArray]:
     """data cut into num_slice parts along batch_axis. Raises ValueError when parts would be uneven

@@ -10,14 +10,15 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .loops import LOOPS
 from .pointwise import Expression
 from .record import REGISTRY
 
-CPU = Path(__file__).resolve().parent / "cpu"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 OPERATORS_PER_FILE = 24
 NATIVE_TYPES = {
     "float32": "float",
@@ -350,7 +351,9 @@ def kernel_files() -> dict[str, str]:
     files: dict[str, str] = {}
     declared: list[str] = []
     dispatch: list[str] = []
-    for source in sorted(CPU.glob("*.c")):
+    from pathlib import Path  # late: the library itself needs no more of this file than its types
+
+    for source in sorted((Path(__file__).resolve().parent / "cpu").glob("*.c")):
         text = source.read_text()
         kernels = dict.fromkeys(re.findall(r"^PLK_KERNEL\((\w+)\)", text, re.MULTILINE))
         declared += [f"int {k}{signature};" for k in kernels]

@@ -26,8 +26,9 @@ from pathlib import Path
 
 from ..engine import lib
 from ..engine.settings import cache_home, get
-from .generate import CPU, ISAS
+from .generate import ISAS
 
+CPU = Path(__file__).resolve().parent / "cpu"
 HEADERS = ("half.h", "vecmath.h", "row_reduce.h", "generated/trig_table.h")
 HEAD = "#include <stdint.h>\n" + f'#include "{HEADERS[0]}"\n'
 FUNCTION = "plk_compiled"  # the name that every source defines

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..engine.error import InvalidType, MXNetError, OperatorError
+from ..engine.error import InvalidType, MXNetError, OperatorError, close_matches
 from .number import UnknownNumber, as_float
 
 REQUIRED = object()  # the default of a parameter that must be given
@@ -141,7 +140,7 @@ def dtype_name(value) -> str:
     except (TypeError, ValueError, SyntaxError):
         name = ""
     if name not in DTYPES:
-        near = difflib.get_close_matches(str(value), DTYPES, 1)
+        near = close_matches(str(value), DTYPES, 1)
         raise InvalidType(
             f"dtype: {value!r} is not supported, expected one of {', '.join(DTYPES)}"
             + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
@@ -253,7 +252,7 @@ class Operator:
             return {}
         for key in attrs:
             if key not in self.param_index:
-                near = difflib.get_close_matches(key, self.param_index, 1)
+                near = close_matches(key, self.param_index, 1)
                 raise OperatorError(
                     self.name,
                     f"has no parameter {key!r}, its parameters are "
@@ -274,7 +273,7 @@ class Operator:
                 value = dtype_name(value)
             value = "None" if value is None else str(value)
             if value not in p.kind:
-                near = difflib.get_close_matches(value, p.kind, 1)
+                near = close_matches(value, p.kind, 1)
                 raise OperatorError(
                     self.name,
                     f"{p.name} must be one of {', '.join(p.kind)}, got {value!r}",
@@ -329,7 +328,7 @@ def lookup(name: str) -> Operator:
     try:
         return REGISTRY[name]
     except KeyError:
-        near = difflib.get_close_matches(name, REGISTRY, 3)
+        near = close_matches(name, REGISTRY, 3)
         raise MXNetError(
             f"operator {name!r} is unknown"
             + (f"\n  fix: did you mean {', '.join(near)}?" if near else "")

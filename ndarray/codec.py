@@ -3,6 +3,7 @@ else by Pillow."""
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import warnings
@@ -11,12 +12,17 @@ import numpy as np
 
 from ..engine.error import InvalidValue, MXNetError
 
-try:
-    import simplejpeg
-except ImportError:
-    simplejpeg = None
-
 JPEG_START = b"\xff\xd8\xff"
+
+
+@functools.cache
+def _simplejpeg():
+    """The module, or None where it is not installed."""
+    try:
+        import simplejpeg
+    except ImportError:
+        return None
+    return simplejpeg
 
 
 def _pillow():
@@ -40,7 +46,7 @@ def decode(data, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np.ndar
             size, which is faster. (0, 0): the full size.
     EXIF's orientation is not looked at, as in MXNet. Raises MXNetError when the bytes are no image.
     """
-    if simplejpeg is not None and bytes(data[:3]) == JPEG_START:
+    if _simplejpeg() is not None and bytes(data[:3]) == JPEG_START:
         image = _decode_jpeg(data, color, reduce_to)
         if image is not None:
             return image
@@ -59,7 +65,7 @@ def _decode_jpeg(data, color, reduce_to):
     """None where Pillow must look at the bytes, as in four colours. A damaged file gives what can
     be read of it, and a warning."""
     try:
-        grey = simplejpeg.decode_jpeg_header(data)[2] == "Gray" if color < 0 else color == 0
+        grey = _simplejpeg().decode_jpeg_header(data)[2] == "Gray" if color < 0 else color == 0
         image = _jpeg_pixels(data, grey, reduce_to, strict=True)
     except ValueError as error:
         try:
@@ -71,7 +77,7 @@ def _decode_jpeg(data, color, reduce_to):
 
 
 def _jpeg_pixels(data, grey, reduce_to, strict):
-    return simplejpeg.decode_jpeg(
+    return _simplejpeg().decode_jpeg(
         data,
         "GRAY" if grey else "RGB",
         min_height=reduce_to[0],
@@ -82,10 +88,10 @@ def _jpeg_pixels(data, grey, reduce_to, strict):
 
 def jpeg_size(data) -> tuple[int, int] | None:
     """(height, width) of a JPEG, from its header; None for other bytes."""
-    if simplejpeg is None or bytes(data[:3]) != JPEG_START:
+    if _simplejpeg() is None or bytes(data[:3]) != JPEG_START:
         return None
     try:
-        return simplejpeg.decode_jpeg_header(data)[:2]
+        return _simplejpeg().decode_jpeg_header(data)[:2]
     except ValueError:
         return None
 
@@ -110,8 +116,8 @@ def encode(image: np.ndarray, extension: str = ".jpg", quality: int = 95) -> byt
     image = np.ascontiguousarray(image, np.uint8)
     if image.ndim == 3 and image.shape[2] == 1:
         image = image[..., 0]
-    if kind != ".png" and simplejpeg is not None and image.ndim == 3 and image.shape[2] == 3:
-        return simplejpeg.encode_jpeg(image, quality, "RGB", "420")
+    if kind != ".png" and _simplejpeg() is not None and image.ndim == 3 and image.shape[2] == 3:
+        return _simplejpeg().encode_jpeg(image, quality, "RGB", "420")
     target = io.BytesIO()
     chosen = {"compress_level": min(quality, 9)} if kind == ".png" else {"quality": quality}
     _pillow().fromarray(image).save(target, "PNG" if kind == ".png" else "JPEG", **chosen)

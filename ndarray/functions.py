@@ -3,10 +3,9 @@ functions."""
 
 from __future__ import annotations
 
-import difflib
 import sys
 
-from ..engine.error import MissingName
+from ..engine.error import MissingName, close_matches
 from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
@@ -101,7 +100,7 @@ def list_to_tuple(value):
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        near = [] if name.startswith("_") else difflib.get_close_matches(name, REGISTRY, 1)
+        near = [] if name.startswith("_") else close_matches(name, REGISTRY, 1)
         raise MissingName(
             f"module 'nd' has no function {name!r}"
             + (f"\n  fix: did you mean {near[0]!r}?" if near else "")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import REGISTRY, dtype_name, lookup
@@ -218,6 +216,8 @@ def __repr__(self):
 
 @method
 def _repr_html_(self):
+    import html
+
     """Jupyter's view: the values and what they are."""
     shape = " x ".join(map(str, self.shape)) or "0-d"
     return (

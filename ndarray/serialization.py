@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..engine import Context, cpu
+from ..engine import Context, cpu, files
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..kernels.record import DTYPES
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES
@@ -57,16 +57,11 @@ def save(fname, data) -> None:
     # everything is checked and computed before a file is touched
     chunks = _chunks(data)
     path = _path(fname, "save")
-    part = f"{path}.{os.getpid()}.part"
     try:
-        with open(part, "wb") as file:
+        with files.replacing(path) as part, open(part, "wb") as file:
             file.writelines(chunks)
-        os.replace(part, path)
     except OSError as error:
         raise MXNetError(f"save: cannot write {path!r}: {error.strerror}") from error
-    finally:
-        if os.path.exists(part):
-            os.unlink(part)
 
 
 def save_tobuffer(data) -> bytes:

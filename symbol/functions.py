@@ -3,11 +3,10 @@ on top of them."""
 
 from __future__ import annotations
 
-import difflib
 import sys
 from numbers import Number
 
-from ..engine.error import MissingName, OperatorError
+from ..engine.error import MissingName, OperatorError, close_matches
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from .symbol import (  # noqa: F401
     Executor,
@@ -171,7 +170,7 @@ def custom_symbol(op, hint: str, data, given: dict, kwargs: dict) -> Symbol:
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        near = difflib.get_close_matches(name, REGISTRY, 1) if not name.startswith("_") else ()
+        near = close_matches(name, REGISTRY, 1) if not name.startswith("_") else ()
         raise MissingName(
             f"module 'sym' has no function {name!r}"
             + (f"\n  fix: did you mean {near[0]!r}?" if near else "")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from numbers import Number
 from typing import Any
 
-from ..engine import current_context
+from ..engine import current_context, files
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError
 from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, lookup
@@ -489,9 +489,8 @@ class Symbol:
         return to_json(without_amp_cast(self._outputs) if remove_amp_cast else self._outputs)
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
-        """Writes the JSON, which MXNet and plait load."""
-        with open(fname, "w", encoding="utf-8") as file:
-            file.write(self.tojson(remove_amp_cast))
+        """Writes the JSON, which MXNet and plait load; whole or not at all."""
+        files.write(fname, self.tojson(remove_amp_cast).encode())
 
     def debug_str(self) -> str:
         """The graph as text, a node a paragraph."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -16,13 +15,11 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..engine import settings
-from ..kernels import jit
 from . import passes
 
 MAX_QUEUED = 1024  # beyond this, what repeats stays at tier 0 until it repeats once more
 HELD_S = 1.0  # how long a finished program may wait for others that belong with it
 SWITCH_S = 5e-5  # how often the compiler's thread gives way: the caller's calls last microseconds
-log = logging.getLogger(f"{__package__.split('.')[0]}.tiers")
 
 
 class Job(Protocol):
@@ -50,6 +47,7 @@ class Compiler:
         self._jobs: deque[weakref.ref] = deque()
         self._made: list[Callable[[], None]] = []
         self._thread: threading.Thread | None = None
+        self._stop_compilers: Callable[[], None] = lambda: None
         self._busy, self._closed = False, False
         self.error: Exception | None = None
 
@@ -60,6 +58,9 @@ class Compiler:
                 return False
             self._jobs.append(weakref.ref(job))
             if self._thread is None:
+                from ..kernels import jit  # late: it brings much of the standard library
+
+                jit.waiting, self._stop_compilers = self.unlocked, jit.stop
                 self._thread = threading.Thread(target=self._work, name="plait-tier1", daemon=True)
                 self._thread.start()
             self._changed.notify_all()
@@ -85,7 +86,7 @@ class Compiler:
             self._jobs.clear()
             self._changed.notify_all()
             thread = self._thread
-        jit.stop()
+        self._stop_compilers()
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
@@ -141,6 +142,9 @@ class Compiler:
             if not self._closed:
                 if passes.checking:
                     self.error = error
+                import logging
+
+                log = logging.getLogger(f"{__package__.split('.')[0]}.tiers")
                 log.warning("tier 1 of %s failed, tier 0 goes on serving: %s", job, error)
         finally:
             sys.setswitchinterval(interval)
@@ -166,7 +170,6 @@ def wait_compiled(timeout: float | None = None) -> bool:
     return _compiler.wait(timeout)
 
 
-jit.waiting = _compiler.unlocked
 atexit.register(_compiler.close)
 os.register_at_fork(
     before=_compiler.pause, after_in_parent=_compiler.resume, after_in_child=_compiler.reset

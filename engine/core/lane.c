@@ -292,7 +292,12 @@ int pl_threads(int64_t work)
 
 void *pl_scratch(size_t bytes)
 {
-    if (bytes > scratch.bytes) {
+#ifdef PL_PLAIN_MALLOC                        /* sanitizers want to see where it ends, and that nobody keeps it */
+    bool fits = false;
+#else
+    bool fits = bytes <= scratch.bytes;
+#endif
+    if (!fits) {
         free(scratch.data);
         pl_workspace_add(-(int64_t)scratch.bytes);
         scratch.bytes = 0;

@@ -8,6 +8,12 @@
 
 enum { MIN_SHIFT = 6, MAX_SHIFT = 46, CLASS_COUNT = 4 * (MAX_SHIFT - MIN_SHIFT + 1), HUGE_BYTES = 1 << 21 };
 
+#ifdef PL_PLAIN_MALLOC                        /* sanitizers want to see every free, and where blocks really end */
+enum { PLAIN = 1 };
+#else
+enum { PLAIN = 0 };
+#endif
+
 typedef struct block { struct block *next; } block;
 
 static block *pool[CLASS_COUNT];
@@ -97,7 +103,7 @@ void *pl_storage_alloc(size_t bytes)
         pool[class] = pool[class]->next;
         stats.n_hit++;
         stats.pooled_bytes -= class_bytes;
-    } else if (!(data = system_alloc(class_bytes))) {
+    } else if (!(data = system_alloc(PLAIN ? bytes : class_bytes))) {
         return no_memory(bytes);
     }
     stats.n_alloc++;
@@ -114,14 +120,13 @@ void pl_storage_free(void *data, size_t bytes)
     size_t class_bytes;
     int class = class_of(bytes, &class_bytes);
     stats.used_bytes -= class_bytes;
-#ifdef PL_PLAIN_MALLOC                        /* sanitizers want to see every free */
-    (void)class;
-    free(data);
-#else
+    if (PLAIN) {
+        free(data);
+        return;
+    }
     ((block *)data)->next = pool[class];
     pool[class] = data;
     stats.pooled_bytes += class_bytes;
-#endif
 }
 
 void pl_workspace_add(int64_t bytes) { workspace_bytes += bytes; }

@@ -249,19 +249,13 @@ class KVStore(KVStoreBase):
         """Writes the optimizer's states as arrays and JSON; dump_optimizer: its numbers too."""
         if self._updater is None:
             raise StoreError("Cannot save states: there is no optimizer\n  fix: kv.set_optimizer")
-        with open(fname, "wb") as f:
-            f.write(self._updater.get_states(dump_optimizer))
+        self._updater.save(fname, dump_optimizer)
 
     def load_optimizer_states(self, fname) -> None:
         """Reads what save_optimizer_states wrote. Raises MXNetError for pickles."""
         if self._updater is None:
             raise StoreError("Cannot load states: there is no optimizer\n  fix: kv.set_optimizer")
-        try:
-            with open(fname, "rb") as f:
-                states = f.read()
-        except OSError as error:
-            raise MXNetError(f"kvstore: cannot read {fname!r}: {error.strerror}") from error
-        self._updater.set_states(states)
+        self._updater.load(fname, "load_optimizer_states")
 
     # ---- workers ---------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import logging
 import warnings
 
 from ...engine import Context, cpu
-from ...engine.error import MXNetError
 from ...ndarray import functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
@@ -128,8 +127,7 @@ class Module(BaseModule):
         if self._update_on_kvstore:
             self._kvstore.save_optimizer_states(fname)
             return
-        with open(fname, "wb") as f:
-            f.write(self._updater.get_states())
+        self._updater.save(fname)
 
     def load_optimizer_states(self, fname) -> None:
         """Reads what save_optimizer_states wrote. Raises MXNetError for pickles."""
@@ -137,14 +135,7 @@ class Module(BaseModule):
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
             return
-        try:
-            with open(fname, "rb") as f:
-                states = f.read()
-        except OSError as error:
-            raise MXNetError(
-                f"load_optimizer_states: cannot read {fname!r}: {error.strerror}"
-            ) from error
-        self._updater.set_states(states)
+        self._updater.load(fname, "load_optimizer_states")
 
     # ---- what it is ------------------------------------------------------------------------------
 

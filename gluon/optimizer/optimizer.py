@@ -3,13 +3,12 @@ calls of update operators."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import warnings
 from typing import ClassVar
 
 from ...engine import location
-from ...engine.error import MissingMethod, MXNetError
+from ...engine.error import MissingMethod, MXNetError, close_matches
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
@@ -104,7 +103,7 @@ class Optimizer:
         """An optimizer by name. Raises OptimizerError."""
         klass = Optimizer.opt_registry.get(name.lower())
         if klass is None:
-            near = difflib.get_close_matches(name.lower(), Optimizer.opt_registry, 1)
+            near = close_matches(name.lower(), Optimizer.opt_registry, 1)
             raise OptimizerError(
                 f"Cannot find optimizer {name}"
                 + (
@@ -116,7 +115,7 @@ class Optimizer:
         allowed = _parameters_of(klass)
         unknown = [k for k in kwargs if k not in allowed]
         if unknown and allowed:
-            near = difflib.get_close_matches(unknown[0], allowed, 1)
+            near = close_matches(unknown[0], allowed, 1)
             raise UnknownOption(
                 f"{klass.__name__} has no parameter {unknown[0]!r}, its parameters are "
                 f"{', '.join(sorted(allowed))}"

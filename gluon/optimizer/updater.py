@@ -7,7 +7,8 @@ import json
 
 import numpy as np
 
-from ...engine.error import MXNetError
+from ...engine import files
+from ...engine.error import InvalidType, MXNetError
 from ...ndarray import NDArray, autograd, serialization
 from ...ndarray.ndarray import from_memory
 from .optimizer import Optimizer
@@ -101,25 +102,40 @@ class Updater:
                 " pickles, because reading one can run any code\n  fix: train on without the old"
                 " states, or convert them with MXNet to arrays (nd.save)"
             )
-        loaded = serialization.load_frombuffer(states)
-        if not isinstance(loaded, dict) or META not in loaded:
-            raise MXNetError(
-                "set_states: these are no optimizer states\n  fix: write them with"
-                " Trainer.save_states"
-            )
-        meta = json.loads(loaded.pop(META).asnumpy().tobytes().decode())
-        if meta.get("format") != FORMAT:
-            raise MXNetError(f"set_states: format must be {FORMAT}, got {meta.get('format')}")
 
         def nested(state):
             if isinstance(state, str):
                 return loaded[state]
             return tuple(nested(s) for s in state) if isinstance(state, list) else state
 
+        loaded = serialization.load_frombuffer(states)
+        if not isinstance(loaded, dict) or META not in loaded:
+            raise MXNetError(
+                "set_states: these are no optimizer states\n  fix: write them with"
+                " Trainer.save_states"
+            )
+        try:
+            meta = json.loads(loaded.pop(META).asnumpy().tobytes())
+            told = meta["format"]
+            read = {i: nested(s) for i, s in meta["states"]} if told == FORMAT else {}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise MXNetError(
+                f"set_states: these optimizer states are damaged: {type(error).__name__}: {error}"
+            ) from None
+        if told != FORMAT:
+            raise MXNetError(f"set_states: format must be {FORMAT}, got {told}")
         if "optimizer" in meta:
             _restore(self.optimizer, meta["optimizer"])
-        self.states = {i: nested(s) for i, s in meta["states"]}
+        self.states = read
         self.states_synced = dict.fromkeys(self.states, False)
+
+    def save(self, fname, dump_optimizer=False) -> None:
+        """Writes get_states to a file, whole or not at all."""
+        files.write(fname, self.get_states(dump_optimizer))
+
+    def load(self, fname, what: str) -> None:
+        """set_states from a file. what: who asks, for the error. Raises MXNetError."""
+        self.set_states(files.read(fname, what))
 
 
 def _is_plain(value) -> bool:
@@ -173,5 +189,10 @@ def _restore(optimizer: Optimizer, saved: dict) -> None:
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
-    """An Updater of an optimizer."""
+    """An Updater of an optimizer. Raises TypeError for anything else."""
+    if not isinstance(optimizer, Optimizer):
+        raise InvalidType(
+            f"optimizer must be an Optimizer, got {optimizer!r}\n"
+            "  fix: mx.optimizer.create('sgd', learning_rate=0.1)"
+        )
     return Updater(optimizer)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import bz2
 import os
+import shutil
 import zipfile
 from pathlib import Path
 
 import numpy as np
 
+from ...engine import files
 from .. import utils
 from ..data.vision.datasets import SHARED, find, read_bytes, read_idx
 
@@ -50,9 +52,7 @@ def get_mnist_ubyte() -> None:
         if source is None:
             _fetch_zip(SERVER + "mxnet/data/mnist.zip", "data")
             return
-        partial = target.with_suffix(".part")
-        partial.write_bytes(read_bytes(source))
-        utils.replace_file(partial, target)
+        files.write(target, read_bytes(source))
 
 
 def get_mnist() -> dict[str, np.ndarray]:
@@ -112,10 +112,9 @@ def get_bz2_data(data_dir, data_name, url, data_origin_name) -> None:
     target = os.path.join(data_dir, data_name)
     if not os.path.exists(target):
         packed = download(url, fname=data_origin_name, dirname=data_dir)
-        with bz2.open(packed) as source, open(target + ".part", "wb") as out:
-            while block := source.read(1 << 20):
-                out.write(block)
-        utils.replace_file(target + ".part", target)
+        with files.replacing(target) as part:
+            with bz2.open(packed) as source, open(part, "wb") as out:
+                shutil.copyfileobj(source, out)
         os.remove(packed)
 
 

@@ -2,9 +2,8 @@
 the table."""
 
 import importlib
-import pkgutil
 
-from .. import ops  # noqa: F401  (pointwise entries are made from the records)
+from .. import module_names, ops  # noqa: F401  (pointwise entries are made from the records)
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+for _name in module_names(__file__):
+    importlib.import_module(f"{__name__}.{_name}")

@@ -3,6 +3,19 @@
 #include "sparse.h"
 #include "generated/kernels.h"
 
+/* Do the index arrays describe a csr matrix of this size? They come from users. */
+static int check(const plk_csr *p, const int64_t *indptr, const int64_t *indices)
+{
+    int right = indptr[0] >= 0 && indptr[p->n_rows] <= p->n_elements;
+    for (int64_t r = 0; r < p->n_rows; r++)
+        right &= indptr[r] <= indptr[r + 1];
+    if (!right)
+        return pl_fail(PL_EINVAL, "dot: indptr of a csr matrix must rise from 0 to the number of its elements");
+    for (int64_t e = indptr[0]; e < indptr[p->n_rows]; e++)
+        right &= indices[e] >= 0 && indices[e] < p->n_columns;
+    return right ? PL_OK : pl_fail(PL_EINVAL, "dot: an index of a csr matrix is outside its columns");
+}
+
 /* y[row] = sum of data[e] * x[indices[e]] over the row's elements */
 #define DOT(T) \
     for (int64_t r = begin; r < end; r++) { \
@@ -20,6 +33,9 @@ PLK_KERNEL(plk_csr_dot_run)
 {
     const plk_csr *p = params;
     const int64_t *indptr = bufs[1], *indices = bufs[2];
+    int status = check(p, indptr, indices);
+    if (status)
+        return status;
     int n_threads = pl_threads((indptr[p->n_rows] + p->n_rows) * p->inner);
     (void)scalars;
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
@@ -49,6 +65,9 @@ PLK_KERNEL(plk_csr_dot_transposed)
 {
     const plk_csr *p = params;
     const int64_t *indptr = bufs[1], *indices = bufs[2];
+    int status = check(p, indptr, indices);
+    if (status)
+        return status;
     int n_threads = p->inner >= 64 ? pl_threads(indptr[p->n_rows] * p->inner) : 1;
     (void)scalars;
     memset(bufs[4], 0, (size_t)(p->n_columns * p->inner * p->size));

@@ -17,12 +17,14 @@ def csr_dot_entry(op, ins, outs, attrs):
     fields = {
         "n_rows": indptr.shape[0] - 1,
         "n_columns": attrs["columns"],
+        "n_elements": data.shape[0],
         "inner": prod(x.shape[1:]),
         "size": ITEM_BYTES[data.dtype],
     }
     function = "plk_csr_dot_transposed" if attrs["transpose"] else "plk_csr_dot_run"
     steps = prod(data.shape) * fields["inner"]
-    return Native(function, ("plk_csr", fields), cost(data, indices, y, steps=steps / 4))
+    us = cost(data, indices, y, steps=steps / 4)
+    return Native(function, ("plk_csr", fields), us, can_fail=True)
 
 
 @native("_assign_rows")

@@ -1,8 +1,9 @@
 """The operator records: every module of this folder fills the registry when it is imported."""
 
 import importlib
-import pkgutil
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+from .. import module_names
+
+for _name in module_names(__file__):
+    importlib.import_module(f"{__name__}.{_name}")
 importlib.import_module("..fused", __name__)  # its records stand beside the compiler of groups

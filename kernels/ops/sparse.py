@@ -37,6 +37,14 @@ def _csr_dot_infer(ins, columns, transpose):
 
 def _csr_dot_ref(xp, data, indptr, indices, x, *, columns, transpose):
     n_rows = indptr.shape[0] - 1
+    used = indices[indptr[0] : indptr[-1]]
+    if indptr[0] < 0 or indptr[-1] > data.shape[0] or (xp.diff(indptr) < 0).any():
+        raise OperatorError(
+            "dot", "indptr of a csr matrix must rise from 0 to the number of its elements"
+        )
+    if used.size and not (0 <= used.min() and used.max() < columns):
+        raise OperatorError("dot", "an index of a csr matrix is outside its columns")
+    data, indices = data[indptr[0] : indptr[-1]], used
     rows = xp.repeat(xp.arange(n_rows), xp.diff(indptr))
     out = xp.zeros((columns if transpose else n_rows, *x.shape[1:]), dtype=x.dtype)
     to, of = (indices, rows) if transpose else (rows, indices)

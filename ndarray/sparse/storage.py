@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from ...engine.error import OperatorError
 from ...engine.location import PACKAGE
-from ...engine.settings import get
 from ...kernels.plan import infer, make_plan, mutated_inputs, scalars_of
 from ...kernels.record import Operator, lookup
 from ...kernels.spec import spec
@@ -133,17 +132,17 @@ def _fallback(op: Operator, inputs: Sequence[NDArray], attrs: dict) -> list[NDAr
 
 
 _warned: set[str] = set()
+tells = True  # MXNET_STORAGE_FALLBACK_LOG_VERBOSE in compatibility mode
 
 
 def _warn(name: str, stypes: list[str], out: str) -> None:
     if _state.gradient or name in _warned:
         return
     _warned.add(name)
-    if get("MXNET_STORAGE_FALLBACK_LOG_VERBOSE"):
+    if tells:
         warnings.warn(
             f"storage fallback: {name} has no kernel for storage types {', '.join(stypes)}; its"
-            f" inputs are made dense and the result is {out} (told once; MXNET_STORAGE_FALLBACK_LOG"
-            "_VERBOSE=0: never)",
+            f" inputs are made dense and the result is {out} (told once)",
             StorageFallback,
             stacklevel=_to_user(),
         )

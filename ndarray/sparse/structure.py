@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...engine import wait
+from ...engine.error import InvalidIndex
 from ...kernels.record import lookup
 from ..invoke import invoke
 from ..ndarray import NDArray, from_memory
@@ -58,7 +59,11 @@ def pointers(rows: np.ndarray, n_rows: int) -> np.ndarray:
 
 def distinct(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     """(the different numbers in ascending order, where each number stands among them) of numbers
-    in [0, n)."""
+    in [0, n). Raises IndexError."""
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < n:
+        raise InvalidIndex(
+            f"sparse array: indices must be in [0, {n}), got {numbers.min()} to {numbers.max()}"
+        )
     if n > 16 * len(numbers):
         return np.unique(numbers, return_inverse=True)
     present = np.zeros(n, bool)  # no sorting

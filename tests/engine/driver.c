@@ -1,8 +1,8 @@
 /* The engine without Python: random programs against a sequential oracle, every path of failure, fork, speed.
  *
- *   driver [random|rules|memory|bench|all] [number of random programs] [first seed]
+ *   driver [random|control|rules|memory|bench|all] [number of random programs] [first seed]
  * Built and run by sanitize.sh beside this file, under each sanitizer; exits with 1 at the first surprise. */
-#include "internal.h"
+#include "driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(condition) ((condition) ? (void)0 : fail_at(__LINE__, #condition))
-
-static void fail_at(int line, const char *condition)
+_Noreturn void fail_at(const char *file, int line, const char *condition)
 {
-    fprintf(stderr, "driver.c:%d: %s\n  last error: %s\n", line, condition, pl_error_last());
+    fprintf(stderr, "%s:%d: %s\n  last error: %s\n", file, line, condition, pl_error_last());
     exit(1);
 }
 
@@ -31,7 +29,7 @@ static int below(int n)                       /* xorshift64* */
 
 static double seconds(void) { return (double)pl_profiler_now() * 1e-9; }
 
-static int wait_read(uintptr_t array)
+int wait_read(uintptr_t array)
 {
     int status;
     while ((status = pl_wait_read(array, 1000)) == PL_AGAIN) {}
@@ -45,7 +43,7 @@ static int wait_all(void)
     return status;
 }
 
-static void tell_all(void)
+void tell_all(void)
 {
     while (wait_all() != PL_OK) {}
 }
@@ -693,6 +691,11 @@ int main(int argc, char **argv)
         for (int i = 0; i < n_programs; i++)
             random_program((uint64_t)(seed + i));
         printf("random: %d programs equal the oracle\n", n_programs);
+    }
+    if (all || strcmp(what, "control") == 0) {
+        for (int i = 0; i < n_programs; i++)
+            random_control((uint64_t)(seed + i));
+        printf("control: %d programs equal the oracle\n", n_programs);
     }
     if (all || strcmp(what, "bench") == 0)
         bench();

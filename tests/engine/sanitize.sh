@@ -8,22 +8,25 @@ trap 'rm -rf "$build"' EXIT
 flags="-std=gnu11 -D_GNU_SOURCE -pthread -g -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror"
 wrap="-DDRIVER_WRAPS_MALLOC -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign"
 
-# No OpenMP: the engine itself needs none, and ThreadSanitizer cannot see libgomp's locks.
+# OpenMP for addresses alone: ThreadSanitizer cannot see libgomp's locks.
 build_driver() {
     name=$1; shift
-    ${CC:-cc} $flags "$@" -I"$root/engine/core" "$root/tests/engine/driver.c" \
+    ${CC:-cc} $flags "$@" -I"$root/engine/core" "$root"/tests/engine/*.c \
         "$root"/engine/core/*.c -o "$build/$name"
 }
+export OMP_NUM_THREADS=3 OMP_WAIT_POLICY=passive
 
 build_driver plain -O2 $wrap
 "$build/plain" rules
 "$build/plain" memory
-build_driver address -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
+build_driver address -O1 -fopenmp -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
     -DPL_PLAIN_MALLOC $wrap
 "$build/address" rules
 "$build/address" memory
 "$build/address" random "$programs"
+"$build/address" control "$((programs / 5))"
 build_driver thread -O1 -fsanitize=thread -DPL_PLAIN_MALLOC
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" rules
 TSAN_OPTIONS=halt_on_error=1 "$build/thread" random "$programs"
+TSAN_OPTIONS=halt_on_error=1 "$build/thread" control "$((programs / 5))"
 echo "sanitize: clean"

@@ -1,4 +1,5 @@
-"""The C driver beside this file: rules, allocation failures, random programs (see sanitize.sh)."""
+"""The C driver beside this file: rules, allocation failures, random programs, control flow (see
+sanitize.sh)."""
 
 import os
 import shutil
@@ -33,7 +34,7 @@ def driver(tmp_path_factory):
             "-Werror",
             *WRAP,
             f"-I{CORE}",
-            HERE / "driver.c",
+            *sorted(HERE.glob("*.c")),
             *sorted(CORE.glob("*.c")),
             "-o",
             program,
@@ -46,7 +47,9 @@ def driver(tmp_path_factory):
 
 @pytest.mark.skipif(not compiler, reason="needs a C compiler")
 @pytest.mark.parametrize(
-    "part", [["rules"], ["memory"], ["random", "500", "20000"]], ids=lambda part: part[0]
+    "part",
+    [["rules"], ["memory"], ["random", "500", "20000"], ["control", "100", "20000"]],
+    ids=lambda part: part[0],
 )
 def test_driver(driver, part):
     done = subprocess.run([driver, *part], capture_output=True, text=True, timeout=300, check=False)

@@ -673,7 +673,7 @@ def test_shapes_that_do_not_belong_together(name, shapes, attrs):
 @pytest.mark.parametrize(
     "name, shapes, attrs",
     [
-        ("gather_nd", [(9, 7), (2, 5)], {}),
+        ("khatri_rao", [(9, 7), (2, 7)], {"num_args": 2}),
         (
             "Convolution",
             [(1, 5, 9, 9), (4, 5, 3, 3)],

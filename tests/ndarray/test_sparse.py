@@ -99,7 +99,7 @@ def test_a_fallback_is_told_once_for_an_operator(monkeypatch):
     assert [str(w.message).split()[2] for w in seen] == ["exp", "sigmoid"]
     assert "csr" in str(seen[0].message) and seen[0].filename == __file__
     monkeypatch.setattr(storage, "_warned", set())
-    monkeypatch.setenv("MXNET_STORAGE_FALLBACK_LOG_VERBOSE", "0")
+    monkeypatch.setattr(storage, "tells", False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert nd.exp(x).stype == "default"
@@ -337,3 +337,13 @@ def test_gradients_of_gradients_through_a_sparse_product():
     eps, v = 1e-5, np.ones((3, 1))
     numeric = [(f(v + eps * e[:, None]) - f(v - eps * e[:, None])) / 2 / eps for e in np.eye(3)]
     np.testing.assert_allclose(w.grad.asnumpy().ravel(), numeric, rtol=1e-3)
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+@pytest.mark.parametrize("indptr, indices", [([0, 9, 3], [0, 1, 2]), ([0, 1, 3], [0, 7, 2])])
+def test_a_broken_csr_matrix_is_an_error_not_a_crash(indptr, indices, threaded):
+    broken = nd.sparse.csr_matrix(([1.0, 2, 3], indices, indptr), shape=(2, 3))
+    for transpose in (False, True):
+        x = nd.ones((2 if transpose else 3, 400 if threaded else 2))
+        with pytest.raises(mx.MXNetError, match="csr matrix|indices must be in"):
+            nd.sparse.dot(broken, x, transpose_a=transpose).asnumpy()

@@ -8,6 +8,7 @@ import zipfile
 
 import numpy as np
 
+from ....engine import files
 from ....engine.error import InvalidValue, MXNetError, compose
 from ....ndarray.ndarray import from_memory
 from ...data.dataset import Dataset
@@ -82,8 +83,9 @@ class _WikiText(Dataset):
         with zipfile.ZipFile(archive) as z:
             for member in z.namelist():
                 if os.path.basename(member) == path.name:
-                    with z.open(member) as source, open(path, "wb") as target:
-                        shutil.copyfileobj(source, target)
+                    with files.replacing(path) as part:
+                        with z.open(member) as source, open(part, "wb") as target:
+                            shutil.copyfileobj(source, target)
                     return path
         raise TextFileError(f"{type(self).__name__}: {archive} has no {path.name}")
 

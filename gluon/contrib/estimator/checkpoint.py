@@ -9,6 +9,7 @@ import warnings
 
 import numpy as np
 
+from ....engine import files
 from ....engine.error import InvalidValue, MXNetError
 from ...hybrid import HybridBlock
 from ...metric import EvalMetric
@@ -104,7 +105,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         path = os.path.join(self.model_dir, f"{self.model_prefix}-symbol.json")
         net = estimator.net
         if isinstance(net, HybridBlock) and net._traces:
-            _replace(path, net._any_trace().symbol.save)
+            net._any_trace().symbol.save(path)
         else:
             estimator.logger.info(
                 "Model architecture(symbol file) is not saved, please use HybridBlock to construct"
@@ -166,8 +167,12 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
 
     def _save(self, estimator, prefix: str) -> None:
         path = os.path.join(self.model_dir, prefix)
-        _replace(f"{path}.states", estimator.trainer.save_states)
-        _replace(f"{path}.params", estimator.net.save_parameters)
+        for name, write in (
+            (f"{path}.states", estimator.trainer.save_states),
+            (f"{path}.params", estimator.net.save_parameters),  # last: it makes the checkpoint
+        ):
+            with files.replacing(name) as part:
+                write(part)
 
     # ---- resuming --------------------------------------------------------------------------------
 
@@ -232,14 +237,3 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
 
 class CheckpointError(MXNetError, ValueError, AssertionError):
     """Checkpoints that cannot be resumed from."""
-
-
-def _replace(path: str, write) -> None:
-    """Runs write(name) on a file beside path, then puts it in path's place in one step."""
-    partial = f"{path}.part"
-    try:
-        write(partial)
-        os.replace(partial, path)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
-from ....engine.error import MXNetError
+from ....engine.error import MXNetError, close_matches
 from . import classic, densenet, inception, mobilenet, resnet, squeezenet
 from .classic import *
 from .densenet import *
@@ -52,7 +50,7 @@ def get_model(name: str, **kwargs):
     """
     name = name.lower()
     if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, 3)
+        near = close_matches(name, MODELS, 3)
         raise UnknownModelError(
             f"Model {name} is not supported. Available options are\n\t"
             + "\n\t".join(sorted(MODELS))

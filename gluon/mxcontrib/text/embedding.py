@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import tarfile
 import warnings
 import zipfile
@@ -11,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from ....engine import files
 from ....engine.error import MissingKey, MXNetError, compose
 from ....ndarray import NDArray, functions
 from ....ndarray.ndarray import from_memory
@@ -22,6 +24,12 @@ from .vocab import UNKNOWN_INDEX, Vocabulary, VocabularyError
 
 ROOT = os.path.join("~", ".mxnet", "embeddings")  # ~/.mxnet: $MXNET_HOME where that is set
 LINES_AT_ONCE = 1000  # turned into numbers by one call
+
+
+def _unpack(source, path) -> None:
+    """A member of an archive as the file `path`, whole or not at all."""
+    with files.replacing(path) as part, open(part, "wb") as target:
+        shutil.copyfileobj(source, target)
 
 
 class _TokenEmbedding(Vocabulary):
@@ -76,12 +84,15 @@ class _TokenEmbedding(Vocabulary):
                 str(archive),
                 sha1_hash=sums.get(archive_name),
             )
-        if archive.suffix == ".zip":
-            with zipfile.ZipFile(archive) as z:
-                z.extract(pretrained_file_name, folder)
-        elif archive.suffix == ".gz":
-            with tarfile.open(archive, "r:gz") as t:
-                t.extract(pretrained_file_name, folder, filter="data")
+        try:
+            if archive.suffix == ".zip":
+                with zipfile.ZipFile(archive) as z, z.open(pretrained_file_name) as source:
+                    _unpack(source, path)
+            elif archive.suffix == ".gz":
+                with tarfile.open(archive, "r:gz") as t:
+                    _unpack(t.extractfile(pretrained_file_name), path)
+        except (zipfile.BadZipFile, tarfile.TarError, KeyError, EOFError) as error:
+            raise EmbeddingFileError(f"word vectors: {archive} is damaged: {error}") from None
         return str(path)
 
     @classmethod
