@@ -179,3 +179,19 @@ def test_a_constant_is_not_trained():
     loss.backward()
     trainer.step(1)
     assert constant.grad_req == "null" and constant.data().asnumpy().tolist() == [1, 2]
+
+
+def test_data_in_shared_memory_meets_parameters_on_the_cpu():  # gluoncv's loaders give such data
+    shared = mx.nd.ones((2, 3), ctx=mx.Context("cpu_shared", 0))
+    net = mx.gluon.nn.Dense(2, in_units=3, weight_initializer="ones")
+    net.initialize()
+    shared.attach_grad()
+    with mx.autograd.record():
+        y = net(shared) + mx.nd.ones((2, 2))
+    y.backward()
+    assert y.context == mx.cpu(0) and (y.asnumpy() == 4).all()
+    assert (shared.grad.asnumpy() == 2).all() and (net.weight.grad().asnumpy() == 2).all()
+    net.hybridize()
+    assert (net(shared).asnumpy() == 3).all()
+    with pytest.raises(mx.MXNetError, match="not initialized on context cpu\\(1\\)"):
+        net.weight.data(mx.cpu(1))
