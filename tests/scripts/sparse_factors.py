@@ -1,5 +1,5 @@
-"""Factorization machine with the symbolic interface: csr data, row_sparse weights pulled row by row.
-Prints the error of every epoch."""
+"""Factorization machine with the symbolic interface: csr data, row_sparse weights. Prints the
+errors of every epoch."""
 
 import mxnet as mx
 import numpy as np
