@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...engine import files
 from ...engine.error import MXNetError
 from ..data.recordio import LAST, MAGIC, MAGIC_BYTES, MAX_PART_BYTES, WHOLE
 
@@ -38,6 +39,8 @@ class RecordFile:
         a broken frame."""
         parts = []
         while True:
+            if at < 0:
+                self._broken(at, "cannot be: places are counted from 0")
             if at + _FRAME.size > self.size:
                 self._broken(at, "is cut off")
             magic, word = _FRAME.unpack_from(self._bytes, at)
@@ -78,7 +81,7 @@ class MissingRecords(MXNetError, FileNotFoundError):
 def read_index(path) -> list[int]:
     """The positions in an index file (.idx), in its order."""
     found = []
-    with open(path) as lines:
+    with files.reading(path, "record index"), open(path) as lines:
         for n, line in enumerate(lines, 1):
             try:
                 found.append(int(line.split("\t")[1]))
