@@ -157,7 +157,14 @@ def test_an_unknown_store_is_told_and_works_as_local():
 
 
 @pytest.mark.parametrize(
-    "text", [b"{", b"[]", b"{}", b'{"format": "plait-optimizer-states-1", "states": [[0]]}']
+    "text",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"format": "plait-optimizer-states-1", "states": [[0]]}',
+        b'{"format": "plait-optimizer-states-1", "states": [], "optimizer": {"class": "SGD"}}',
+    ],
 )
 def test_damaged_optimizer_states_are_told_and_change_nothing(text, tmp_path):
     nd.save(str(tmp_path / "a"), {"__meta__": nd.array(np.frombuffer(text, np.uint8), dtype="u1")})
