@@ -15,7 +15,14 @@ from .graph import Node, Value, caller_line, rewrite, topological, values_of
 from .inference import declared, fill_node, infer_node, is_known, merge_shapes, source_shape
 
 # how variables made for missing inputs start
-INITIAL = {"moving_mean": '["zero", {}]', "moving_var": '["one", {}]'}
+# (operator or "" for any, input) -> its attribute __init__
+INITIAL = {
+    ("", "moving_mean"): '["zero", {}]',
+    ("", "moving_var"): '["one", {}]',
+    ("", "moving_avg"): '["zero", {}]',
+    ("LeakyReLU", "gamma"): '["Constant", {"value": 0.25}]',
+    ("UpSampling", "weight"): '["bilinear", {}]',
+}
 
 
 class tracing:
@@ -109,6 +116,8 @@ def compose(
     for i, v in enumerate(values):
         if v is None:
             values[i] = new_variable(f"{name}_{names[i]}", variable_attrs(op, extra, names[i]))
+        elif v.node.op is None and (start := start_of(op, names[i])):
+            v.node.extra = start | (v.node.extra or {})
     if len(extra) > len(given):  # attributes of the user: those meant for inputs went there
         for n in names:
             for key in attribute.HIDDEN:
@@ -128,14 +137,13 @@ def variable_attrs(op: Operator, extra: dict[str, str], input_name: str) -> dict
     for key in attribute.HIDDEN:
         if f"{input_name}_{key}" in extra:
             attrs[f"__{key}__"] = extra[f"{input_name}_{key}"]
-    if "__init__" not in attrs:
-        if input_name in INITIAL:
-            attrs["__init__"] = INITIAL[input_name]
-        elif (op.name, input_name) == ("LeakyReLU", "gamma"):
-            attrs["__init__"] = '["Constant", {"value": 0.25}]'
-        elif (op.name, input_name) == ("UpSampling", "weight"):
-            attrs["__init__"] = '["bilinear", {}]'
-    return attrs
+    return start_of(op, input_name) | attrs
+
+
+def start_of(op: Operator, input_name: str) -> dict[str, str]:
+    """How a variable starts that is this input and says nothing of it."""
+    start = INITIAL.get((op.name, input_name)) or INITIAL.get(("", input_name))
+    return {"__init__": start} if start else {}
 
 
 def _type(node: Node) -> None:

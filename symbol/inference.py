@@ -10,7 +10,7 @@ import ast
 import functools
 from collections.abc import Iterable, Sequence
 
-from ..engine.error import DynamicShape, MXNetError, OperatorError
+from ..engine.error import DTypeError, DynamicShape, MXNetError, OperatorError
 from ..kernels.plan import infer
 from ..kernels.record import Type, dtype_name, same_type
 from .graph import Node, Value, rewrite, topological, values_of
@@ -142,11 +142,13 @@ class Inference:
                 self.shape[Value(node)] = source_shape(node)
                 self.dtype[Value(node)] = node.attrs.get("dtype") or "float32"
         self._todo = [n for n in self.order if n.op is not None]
+        self._assumed: set[Value] = set()
         self.sweep()
         if default_dtype:
             for v, dtype in self.dtype.items():
                 if v.node.op is None and dtype is None:
                     self.dtype[v] = "float32"
+                    self._assumed.add(v)
             self.sweep()
 
     def type(self, v: Value) -> Type | None:
@@ -185,9 +187,26 @@ class Inference:
             made = infer_node(node, ins)
         except DynamicShape:
             return True  # only a run tells
+        except DTypeError:
+            made = self._as_whole(node, ins)
+            if made is None:
+                raise
         for i, t in enumerate(made[: node.n_outputs]):
             self._learn(Value(original, i), t, node, ins)
         return True
+
+    def _as_whole(self, node: Node, ins: Sequence[Type]) -> tuple[Type, ...] | None:
+        """The output types with whole numbers for one input that nobody gave a dtype; shapes do
+        not wait for it."""
+        for k, v in enumerate(node.inputs):
+            if v in self._assumed:
+                try:
+                    return infer(
+                        node.op, node.attrs, [*ins[:k], ins[k]._replace(dtype="int32"), *ins[k + 1 :]]
+                    )
+                except (ArithmeticError, LookupError, TypeError, ValueError):
+                    continue
+        return None
 
     def _learn_dtype(self, v: Value, dtype: str | None) -> None:
         if dtype is not None and self.dtype[v] is None:

@@ -46,6 +46,8 @@ def _makes_rows(node: Node, i: int, stypes: dict[Value, str]) -> bool:
         return False
     if node.op.name == "Embedding":
         return bool(node.attrs["sparse_grad"])
+    if node.op.name == "_contrib_SparseEmbedding":
+        return True
     plain = node.op.name == "dot" and not node.attrs["transpose_a"]
     return plain and not node.attrs["transpose_b"] and stypes[node.inputs[0]] == "csr"
 

@@ -1,4 +1,6 @@
 /* Selection by indices. */
+#include <math.h>
+
 #include "index.h"
 #include "cast.h"
 #include "generated/kernels.h"
@@ -15,12 +17,12 @@ int64_t plk_index_at(const void *indices, int dtype, int64_t i)
     }
 }
 
-/* An index that need not be whole: a length. */
+/* A length; its fraction does not count, and it may be beyond any index. */
 static double length_at(const void *lengths, int dtype, int64_t i)
 {
     switch (dtype) {
-    case PLK_F32: return (double)((const float *)lengths)[i];
-    case PLK_F64: return ((const double *)lengths)[i];
+    case PLK_F32: return trunc((double)((const float *)lengths)[i]);
+    case PLK_F64: return trunc(((const double *)lengths)[i]);
     default: return (double)plk_index_at(lengths, dtype, i);
     }
 }

@@ -49,7 +49,7 @@ def take_entry(op, ins, outs, attrs):
     )
 
 
-@native("Embedding")
+@native("Embedding", "_contrib_SparseEmbedding")
 def embedding_entry(op, ins, outs, attrs):
     indices, weight = ins
     found = _take("plk_take_run", weight.shape, 0, indices, weight.dtype, "clip", (*outs, *outs))

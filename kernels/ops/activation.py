@@ -147,11 +147,12 @@ def _leaky_grad(F, dys, xs, ys, act_type, slope, lower_bound, upper_bound, train
     if act_type == "elu":
         x, y = xs[0], ys[0]
         up = x > 0
-        return [dy * (up + (1.0 - up) * (y + slope))]
+        return [dy * F.where(up, F.ones_like(y), y + slope)]
     if act_type == "selu":
         x, y = xs[0], ys[0]
         up = x > 0
-        return [dy * (up * SELU_SCALE + (1.0 - up) * (y + SELU_SCALE * SELU_ALPHA))]
+        steep = F.ones_like(y) * SELU_SCALE
+        return [dy * F.where(up, steep, y + SELU_SCALE * SELU_ALPHA)]
     x = xs[0]
     cdf = F.erf(x * (1 / math.sqrt(2))) * 0.5 + 0.5
     return [dy * (cdf + x * F.exp(F.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi)))]

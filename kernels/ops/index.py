@@ -156,6 +156,33 @@ operator(
 )
 
 
+operator(
+    "_contrib_SparseEmbedding",
+    inputs=("data", "weight"),
+    params=(
+        Param("input_dim", "int"),
+        Param("output_dim", "int"),
+        Param("dtype", "dtype", "float32"),
+        Param("deterministic", "bool", False),
+    ),
+    infer=lambda ins, deterministic, **attrs: _embedding_infer(ins, sparse_grad=True, **attrs),
+    fill=lambda ins, deterministic, **attrs: _embedding_fill(ins, sparse_grad=True, **attrs),
+    ref=lambda xp, data, weight, **_: _take_ref(xp, weight, data, 0, "clip"),
+    grad=lambda F, dys, xs, ys, **_: [
+        None,
+        F._take_grad(dys[0], xs[0], axis=0, mode="clip", shape=xs[1].shape),
+    ],
+    samples=(
+        sample(INDICES, (3, 4), input_dim=3, output_dim=4),
+        sample(values([1, 1]), (2, 1), input_dim=2, output_dim=1),
+    ),
+    doc=(
+        "Embedding with a row_sparse gradient, in its older form: Embedding(sparse_grad=True) is"
+        " the newer one. Source: MXNet 1.9.1 indexing_op.cc."
+    ),
+)
+
+
 # ---- pick ----------------------------------------------------------------------------------------
 def _pick_axis(op, shape, index, axis):
     """The picked axis; `index` must have data's shape without it, or with size 1 there."""

@@ -124,7 +124,7 @@ def _pool_windows(shape, kernel, global_pool, pooling_convention, stride, pad, *
         whole = n + 2 * p
         if k > whole:
             raise ShapeError(_POOL, f"kernel {kernel} must fit the padded data {shape}, pad {pad}")
-        last = whole - k if pooling_convention == "valid" else min(whole - k + s - 1, whole - 1)
+        last = whole - k if pooling_convention == "valid" else whole - k + s - 1
         over.append(max(0, last // s * s + k - whole))
     return tuple(kernel), stride, pad, tuple(over)
 
@@ -142,7 +142,8 @@ def _pool_ref(xp, x, *, pool_type, **attrs):
     kernel, stride, pad, over = _pool_windows(x.shape, **attrs)
     out = _pool_infer([Type(x.shape)], **attrs)[0].shape[2:]
     x = xp.pad(x, ((0, 0), (0, 0), *((p, p) for p in pad)))
-    lowest = -xp.inf if x.dtype.kind == "f" else xp.iinfo(x.dtype).min if x.dtype.kind != "b" else 0
+    kind = x.dtype.kind
+    lowest = xp.finfo(x.dtype).min if kind == "f" else xp.iinfo(x.dtype).min if kind != "b" else 0
     beyond = lowest if pool_type == "max" else 0
     x = xp.pad(x, ((0, 0), (0, 0), *((0, o) for o in over)), constant_values=beyond)
     y = None

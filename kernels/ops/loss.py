@@ -117,7 +117,7 @@ operator(
         " gradient (out_grad=True multiplies by it). label holds class numbers or, with data's"
         " shape, probabilities. normalization divides by the batch size or by the number of valid"
         " labels; labels equal to ignore_label count for nothing with use_ignore; smooth_alpha is"
-        " spread over the other classes."
+        " spread over the other classes (not with multi_output, as in MXNet)."
     ),
 )
 
@@ -140,6 +140,8 @@ def _softmax_output_grad_ref(
     n, classes, positions = view = _classes_view(y.shape, multi_output, preserve_shape)
     label = label.reshape(-1)[: n * positions].reshape(n, 1, positions)
     here = xp.arange(classes)[:, None] == label.astype("int64")
+    if multi_output:
+        smooth_alpha = 0.0  # MXNet smooths the labels of matrices only
     rest = smooth_alpha / max(classes - 1, 1)
     g = y.reshape(view) - xp.where(here, 1 - smooth_alpha, rest if smooth_alpha else 0).astype(
         y.dtype
@@ -550,6 +552,7 @@ _CTC_ALL = tuple(sample(x, label, **kw) for x, label, kw in _CTC_SAMPLES) + (
 operator(
     "CTCLoss",
     aliases=("_contrib_CTCLoss", "_contrib_ctc_loss", "ctc_loss"),
+    output_names=("output0",),
     inputs=("data", "label", "data_lengths", "label_lengths"),
     input_names=_ctc_inputs,
     params=_CTC_PARAMS,

@@ -207,8 +207,10 @@ def _resize_infer(ins, height, width, scale_height, scale_width, mode, align_cor
     float_dtype(_RESIZE, ins[:1], ("data",))
     if mode == "like":
         return [Type((n, c, *images(_RESIZE, "like", ins[1])[2:]), ins[0].dtype)]
-    if (scale_height is None) != (scale_width is None) or (
-        mode == "odd_scale" and scale_height is None
+    scaled = mode == "odd_scale" or mode not in _EVEN_ODD
+    if scaled and (
+        (scale_height is None) != (scale_width is None)
+        or (mode == "odd_scale" and scale_height is None)
     ):
         raise OperatorError(
             _RESIZE,

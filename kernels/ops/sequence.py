@@ -43,7 +43,7 @@ def _none_for_length(g, xs):
 def _mask_ref(xp, x, length=None, *, use_sequence_length, value, axis):
     if not use_sequence_length:
         return x
-    steps = xp.arange(x.shape[axis])
+    steps, length = xp.arange(x.shape[axis]), xp.trunc(length)
     inside = steps[:, None] < length if axis == 0 else steps < length[:, None]
     return xp.where(
         inside.reshape(*inside.shape, *[1] * (x.ndim - 2)), x, xp.asarray(value).astype(x.dtype)

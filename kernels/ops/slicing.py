@@ -388,6 +388,7 @@ splitter(
     lambda shape, axis, num_outputs: _even_starts("SliceChannel", shape, axis, num_outputs),
     lambda num_outputs, **_: num_outputs,
     aliases=("split",),
+    output_names=("output0",),
     params=(
         Param("num_outputs", "int"),
         Param("axis", "int", 1),

@@ -130,8 +130,13 @@ def _outer(F, x, dy):
 # ---- Embedding -----------------------------------------------------------------------------------
 
 
-@kernel("Embedding", rule=lambda stypes, attrs: DENSE if stypes[0] == DENSE else None)
+@kernel(
+    "Embedding",
+    "_contrib_SparseEmbedding",
+    rule=lambda stypes, attrs: DENSE if stypes[0] == DENSE else None,
+)
 def _embedding(attrs, data, weight):
+    attrs = {k: attrs[k] for k in ("input_dim", "output_dim", "dtype")}
     rows = values_of(weight._parts[1])
     if weight.stype != "row_sparse" or len(rows) == 0:
         return invoke(lookup("Embedding"), (data, weight.tostype(DENSE)), attrs)
@@ -146,7 +151,7 @@ def _embedding(attrs, data, weight):
     return invoke(lookup("reshape_to"), (made,), {"shape": (*data.shape, weight.shape[1])})
 
 
-@gradient_of("Embedding")
+@gradient_of("Embedding", "_contrib_SparseEmbedding")
 def _embedding_grad(F, dys, xs, ys, wanted, **attrs):
     from .rows import added_up
 

@@ -17,15 +17,17 @@ import numpy as np
 
 from .cases import all_cases
 from .compare import Call, differences
-from .differences import explanation
+from .differences import KNOWN, explanation
+from .graph import graph_differences
 
 HERE = Path(__file__).resolve().parent
-PATIENCE = 40  # seconds without progress: the call hangs
+PATIENCE = 15  # seconds without progress: the call hangs
 
 
 def run_all(python: str, framework: str, folder: Path):
     """Starts the runner as often as it crashes. Yields while it runs (for two at a time)."""
     journal, log = folder / framework / "done.jsonl", folder / f"{framework}.log"
+    stuck = 0
     while True:
         with log.open("a") as out:
             child = subprocess.Popen(
@@ -33,7 +35,8 @@ def run_all(python: str, framework: str, folder: Path):
                 stdout=out,
                 stderr=out,
             )
-        size, since = -1, time.monotonic()
+        at_start = journal.stat().st_size if journal.exists() else 0
+        size, since = at_start, time.monotonic() + PATIENCE  # it takes time to start
         while child.poll() is None:
             now = journal.stat().st_size if journal.exists() else 0
             if now != size:
@@ -44,9 +47,12 @@ def run_all(python: str, framework: str, folder: Path):
         lines = journal.read_text().splitlines() if journal.exists() else []
         last = json.loads(lines[-1]) if lines else {}
         if not last.get("begin"):
-            if child.returncode and not lines:
+            if not child.returncode:
+                return
+            stuck = stuck + 1 if size == at_start else 0
+            if stuck > 3:
                 raise SystemExit(f"{framework} does not start:\n{log.read_text()[-2000:]}")
-            return
+            continue
         died = {"id": last["id"], "ok": False, "crashed": True, "error": "crashed or hung"}
         with journal.open("a") as out:
             print(json.dumps(died), file=out)
@@ -73,38 +79,51 @@ def prepare(python: str, folder: Path, options) -> tuple[list, list]:
     return cases, own
 
 
-def compare_all(cases, folder: Path, shown: int) -> int:
+def found_in(case, ours: dict, theirs: dict, folder: Path) -> tuple[str, list[tuple[str, str]]]:
+    """What became of one call: an outcome, and the differences (what, text)."""
+    graphs = ours.get("graph", {}), theirs.get("graph", {})
+    found = graph_differences(*graphs, runs=theirs["ok"])
+    if theirs["ok"] and ours["ok"]:
+        pair = [arrays_of(folder / f / f"{case['id']}.npz") for f in ("plait", "mxnet")]
+        return "compared", found + differences(call_of(case, folder), *pair)
+    if theirs["ok"]:
+        return "compared", [*found, ("refusal", f"plait refuses: {ours['error']}")]
+    if not ours["ok"] and not ours.get("clean"):
+        found.append(("failure", f"plait fails badly: {ours['error']}"))
+    kind = "crashed" if theirs.get("crashed") else "refuses" if theirs["clean"] else "fails badly"
+    return f"MXNet {kind}" + (", ours answers" if ours["ok"] else ""), found
+
+
+def call_of(case, folder: Path) -> Call:
+    return Call(case, arrays_of(folder / f"{case['id']}.npz"))
+
+
+def compare_all(cases, folder: Path, options) -> int:
     """Prints what differs; returns how many differences are unexplained."""
     ours, theirs = (results_of(folder, f) for f in ("plait", "mxnet"))
     outcome: Counter = Counter()
     by_operator: Counter = Counter()
+    used: Counter = Counter()
     for case in cases:
-        a, b = ours[case["id"]], theirs[case["id"]]
-        if not b["ok"]:
-            kind = "crashed" if b.get("crashed") else "refuses" if b["clean"] else "fails badly"
-            outcome[f"MXNet {kind}"] += 1
-            if b.get("crashed"):
-                print(f"MXNet crashed: {case['id']} {case['operator']} {case['attrs']}")
-            if not a["ok"] and not a.get("clean"):
-                outcome["plait fails badly"] += 1
-                print(f"DIFFERS {case['id']}: plait fails badly: {a['error']}")
+        kind, found = found_in(case, ours[case["id"]], theirs[case["id"]], folder)
+        if kind == "MXNet crashed":
+            print(f"MXNet crashed: {case['id']} {case['operator']} {case['attrs']}")
+        call = call_of(case, folder) if found else None
+        known = [explanation(call, *d) for d in found]
+        used.update(k for k in known if k)
+        state = "differ" if None in known else "explained" if found else "equal"
+        outcome[f"{kind}: {state}"] += 1
+        for (what, text), k in zip(found, known):
+            if k is None:
                 by_operator[case["ours"]] += 1
-            continue
-        call = Call(case, arrays_of(folder / f"{case['id']}.npz"))
-        if a["ok"]:
-            pair = [arrays_of(folder / f / f"{case['id']}.npz") for f in ("plait", "mxnet")]
-            found = differences(call, *pair)
-        else:
-            found = [("refusal", f"plait refuses: {a['error']}")]
-        unexplained = [d for d in found if not explanation(call, *d)]
-        outcome["equal" if not found else "differ" if unexplained else "explained"] += 1
-        for what, text in unexplained:
-            by_operator[case["ours"]] += 1
-            if by_operator[case["ours"]] <= shown:
-                print(f"DIFFERS {case['id']}: {what}: {text}\n    {call}")
-    print(", ".join(f"{n} {what}" for what, n in outcome.most_common()))
+                if by_operator[case["ours"]] <= options.shown:
+                    print(f"DIFFERS {case['id']}: {what}: {text}\n    {call}")
+    print("\n".join(f"{n:6} {what}" for what, n in outcome.most_common()))
     if by_operator:
         print("operators that differ:", dict(by_operator.most_common()))
+    if not options.operators:
+        for k in KNOWN:
+            print(f"{used[k]:6} {k}" if used[k] else f"  STALE {k}")
     return sum(by_operator.values())
 
 
@@ -128,7 +147,7 @@ def main() -> int:
         while running:
             running = [r for r in running if next(r, "over") != "over"]
             time.sleep(0.2)
-        wrong = compare_all(cases, folder, options.shown)
+        wrong = compare_all(cases, folder, options)
     n = len({case["ours"] for case in cases})
     print(f"{len(cases)} calls of {n} operators compared; {len(own)} operators are plait's own")
     return 1 if wrong else 0

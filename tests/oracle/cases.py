@@ -168,6 +168,7 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
                 "arrays": arrays,
                 "smooth": smooth if op.grad else [],
                 "out": [i for i, _ in op.inplace][: op.visible(full)] if writes(op) else None,
+                "first": names[0] if names and not op.variadic else None,
                 "random": bool(op.is_random(full | {"train": True})),
             }
         )

@@ -195,7 +195,7 @@ KNOWN = [
 ]
 
 
-def explanation(call, what: str, text: str) -> str | None:
+def explanation(call, what: str, text: str) -> Known | None:
     for k in KNOWN:
         if (
             re.fullmatch(k.operator, call.ours)
@@ -203,5 +203,5 @@ def explanation(call, what: str, text: str) -> str | None:
             and re.search(k.text, text)
             and k.when(call)
         ):
-            return k.reason
+            return k
     return None

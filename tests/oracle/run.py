@@ -15,6 +15,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from graph import graph_of, mxnet_composer, plait_composer
 
 warnings.simplefilter("ignore")
 
@@ -101,6 +102,7 @@ def main(framework: str, folder: Path) -> None:
         (folder / "names.json").write_text(json.dumps(names_of_mxnet()))
         return
     mx, apply = mxnet_invoke() if framework == "mxnet" else plait_invoke()
+    compose = mxnet_composer() if framework == "mxnet" else plait_composer()
     results = folder / framework
     results.mkdir(exist_ok=True)
     journal = results / "done.jsonl"
@@ -115,6 +117,7 @@ def main(framework: str, folder: Path) -> None:
             case["attrs"] = attrs_of(case["attrs"])
             with np.load(folder / f"{case['id']}.npz") as held:
                 given = [held[f"a{i}"] for i in range(len(held.files))]
+            graph = graph_of(mx, compose, case, given)
             try:
                 with np.errstate(all="ignore"):
                     found = run(mx, apply, case, given)
@@ -123,7 +126,7 @@ def main(framework: str, folder: Path) -> None:
             except Exception as error:
                 done = {"id": case["id"], "ok": False, "error": last_line(error)}
                 done["clean"] = isinstance(error, mx.base.MXNetError)
-            print(json.dumps(done), file=log, flush=True)
+            print(json.dumps(done | {"graph": graph}), file=log, flush=True)
 
 
 if __name__ == "__main__":
