@@ -202,7 +202,9 @@ class Inference:
             if v in self._assumed:
                 try:
                     return infer(
-                        node.op, node.attrs, [*ins[:k], ins[k]._replace(dtype="int32"), *ins[k + 1 :]]
+                        node.op,
+                        node.attrs,
+                        [*ins[:k], ins[k]._replace(dtype="int32"), *ins[k + 1 :]],
                     )
                 except (ArithmeticError, LookupError, TypeError, ValueError):
                     continue
