@@ -8,6 +8,14 @@ import math
 from ..engine import current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from . import functions
+from .contrib_update import (  # noqa: F401 - offered from here
+    adamw_update,
+    mp_adamw_update,
+    multi_adamw_update,
+    multi_lamb_update,
+    multi_mp_adamw_update,
+    multi_mp_lamb_update,
+)
 from .namespaces import derive
 from .ndarray import NDArray
 from .nesting import NotNested, flatten, pair, regroup
