@@ -200,12 +200,9 @@ class Inference:
         not wait for it."""
         for k, v in enumerate(node.inputs):
             if v in self._assumed:
+                tried = [*ins[:k], ins[k]._replace(dtype="int32"), *ins[k + 1 :]]
                 try:
-                    return infer(
-                        node.op,
-                        node.attrs,
-                        [*ins[:k], ins[k]._replace(dtype="int32"), *ins[k + 1 :]],
-                    )
+                    return infer(node.op, node.attrs, tried)
                 except (ArithmeticError, LookupError, TypeError, ValueError):
                     continue
         return None

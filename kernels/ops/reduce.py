@@ -320,7 +320,7 @@ operator(
     ref=_moments_ref,
     grad=_moments_grad,
     n_outputs=2,
-    output_names=("mean", "var"),
+    output_names=("output0", "output1"),
     samples=(
         sample((3, 4), axes=(0,)),
         sample((2, 3, 4), axes=(0, 2), keepdims=True),
