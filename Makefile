@@ -1,4 +1,4 @@
-# The whole interface: make train | test | check | sanitize | bench | docs. Everything lives in .venv.
+# The whole interface: make train | test | check | sanitize | bench | docs | oracle | downstream. Everything lives in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,7 +7,7 @@ ARGS   ?=
 NATIVE := $(shell find engine kernels symbol -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
           $(wildcard kernels/ops/*.py) kernels/record.py kernels/pointwise.py setup.py pyproject.toml
 
-.PHONY: train test check sanitize bench docs oracle clean
+.PHONY: train test check sanitize bench docs oracle downstream clean
 
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
@@ -32,6 +32,15 @@ oracle: $(VENV)/installed $(ORACLE)
 .oracle/bin/python:
 	bash tests/oracle/install.sh .oracle
 
+# GluonTS and GluonCV, written for MXNet, on plait as installed from here
+downstream: .downstream/bin/python
+	.downstream/bin/pip install -q --disable-pip-version-check .
+	for script in tests/downstream/*.py; do OMP_NUM_THREADS=1 .downstream/bin/python -W ignore -m plait.compat $$script || exit 1; done
+
+.downstream/bin/python:
+	$(PYTHON) -m venv .downstream
+	.downstream/bin/pip install -q --disable-pip-version-check gluonts==0.17.0 gluoncv==0.10.5.post0 opencv-python-headless
+
 docs: $(VENV)/installed
 	$(BIN)/python -m plait docs docs/reference
 
@@ -44,4 +53,4 @@ $(VENV)/installed: $(VENV)/bin/python $(NATIVE)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info engine/_core.* kernels/cpu/generated
+	rm -rf $(VENV) .downstream build dist *.egg-info engine/_core.* kernels/cpu/generated

@@ -62,6 +62,12 @@ class Context(metaclass=_ContextType):
     def device_type(self) -> str:
         return Context.devtype2str[self.device_typeid]
 
+    def same_memory(self, other: Context) -> bool:
+        """Do kernels here read other's arrays as well? cpu, cpu_pinned and cpu_shared of a number
+        are one memory."""
+        host = self.device_typeid % 2 == other.device_typeid % 2 == 1
+        return self == other or (host and self.device_id == other.device_id)
+
     def check(self) -> None:
         """Raises DeviceError if nothing can run here."""
         if self.device_typeid == 2:

@@ -20,11 +20,15 @@ class MissingFile(FileError, FileNotFoundError):
 
 @contextlib.contextmanager
 def reading(path, what: str, fix: str | None = None) -> Iterator[None]:
-    """Inside, an OSError becomes a FileError "what: cannot read path: why"."""
+    """Inside, an OSError becomes a FileError "what: cannot read path: why"; so do bytes that are no
+    text."""
     try:
         yield
     except MXNetError:
         raise
+    except UnicodeDecodeError as error:
+        rule = f"{what}: {os.fspath(path)!r} is no {error.encoding} text: {error.reason}"
+        raise FileError(compose(rule, fix=fix)) from None
     except OSError as error:
         kind = MissingFile if isinstance(error, FileNotFoundError) else FileError
         rule = f"{what}: cannot read {os.fspath(path)!r}: {error.strerror or error}"

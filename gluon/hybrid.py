@@ -63,7 +63,7 @@ class HybridBlock(Block):
         self._traces: dict[tuple, Trace] = {}
         self._structure = None
         self._op_hooks: list[tuple] = []
-        self._dynamic = False
+        self._dynamic = self._asks_recording = False
 
     def __setattr__(self, name, value):
         super().__setattr__(name, value)
@@ -82,7 +82,11 @@ class HybridBlock(Block):
 
     def _clear_traces(self):
         self.__dict__["_traces"], self.__dict__["_structure"] = {}, None
-        self.__dict__["_dynamic"] = False
+        self.__dict__["_dynamic"] = self.__dict__["_asks_recording"] = False
+
+    def _clear_cached_op(self):
+        """MXNet's name of _clear_traces, which gluoncv calls."""
+        self._clear_traces()
 
     def hybridize(
         self,
@@ -206,8 +210,9 @@ class HybridBlock(Block):
         )
 
     def _call_graph(self, args):
+        mode = state.training + 2 * (self._asks_recording and state.recording)
         try:
-            trace = self._traces.get((state.training, *[a._spec for a in args]))
+            trace = self._traces.get((mode, *[a._spec for a in args]))
             flat = args
         except AttributeError:  # nested inputs, or None
             trace = None
@@ -222,7 +227,7 @@ class HybridBlock(Block):
                     f" check the type of the args: {', '.join(type(a).__name__ for a in args)}"
                 )
             plain = structure == (0,) * len(args)
-            key = (state.training, *[a._spec for a in flat], *(() if plain else (structure,)))
+            key = (mode, *[a._spec for a in flat], *(() if plain else (structure,)))
             if self._dynamic:
                 return self._run_eager_self(args)
             try:
@@ -245,6 +250,9 @@ class HybridBlock(Block):
             )
         with resting():
             trace = Trace(self, args, state.training)
+        if trace.asks_recording:  # the graph is for this answer only
+            self.__dict__["_asks_recording"] = True
+            key = (state.training + 2 * state.recording, *key[1:])
         trace.finish_parameters()
         if self._structure is None:
             trace.warn_of_unused(self)
@@ -264,11 +272,11 @@ class HybridBlock(Block):
         """Why a trace was made."""
         specs = [s for s in key[1:] if isinstance(s, Spec)]
         now = f"{self.name}: traced for {', '.join(map(str, specs))}"
-        now += " while training" if key[0] else " to predict"
+        now += " while training" if key[0] & 1 else " to predict"
         if len(self._traces) == 0:
             return f"{now}: first call"
         last = next(reversed(self._traces))
-        return f"{now}: {difference(last[1:], key[1:], last[0] != key[0])}"
+        return f"{now}: {difference(last[1:], key[1:], last[0] & 1 != key[0] & 1)}"
 
     def _compare_modes(self, trace, args):
         flat: list[NDArray] = []

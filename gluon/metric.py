@@ -76,6 +76,7 @@ class EvalMetric:
         self.output_names, self.label_names = output_names, label_names
         self._has_global_stats = kwargs.pop("has_global_stats", False)
         self._kwargs = kwargs
+        EvalMetric.reset(self)  # a subclass may have a reset of its own that only sets sum_metric
         self.reset()
 
     def __str__(self):

@@ -340,6 +340,9 @@ class Parameter:
             device = array._spec.device
             if device is ctx or device == ctx:
                 return array
+        for array in arrays:
+            if array._spec.device.same_memory(ctx):
+                return array
         raise MXNetError(
             f"Parameter '{self.name}' was not initialized on context {ctx}. It was only initialized"
             f" on {self._ctx_list}.\n  fix: net.initialize(ctx=[...]) or"
@@ -582,6 +585,7 @@ class Constant(Parameter):
             init=klass(),
             differentiable=False,
         )
+        self._grad_req = "null"
 
     @property
     def grad_req(self):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ..engine.error import DynamicShape, MXNetError
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
-from ..ndarray.ndarray import NDArray
+from ..ndarray.ndarray import NDArray, state
 from .parameter import Parameter, shape_is_known, tracing_state
 
 
@@ -129,7 +129,9 @@ class Trace:
 
         flat: list[NDArray] = []
         self.in_structure = flatten(args, NDArray, "input", flat)
-        with Tracer(training) as tracer, autograd.pause(training):
+        mode = autograd.train_mode() if training else autograd.predict_mode()
+        state.asked_recording = False
+        with Tracer(training) as tracer, mode:  # is_recording() says what the caller does
             sym = tracer.symbol
             names = ["data"] if len(flat) == 1 else [f"data{i}" for i in range(len(flat))]
             self.data = [sym.var(n) for n in names]
@@ -144,6 +146,7 @@ class Trace:
                 raise
             outputs: list = []
             self.structure = flatten_symbols(out, sym.Symbol, block, outputs)
+        self.asks_recording = state.asked_recording
         seal_leaks(block, sym.Symbol, before)
         self.symbol = sym.Group(outputs)
         check_typed(self.symbol._outputs)

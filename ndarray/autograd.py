@@ -17,6 +17,7 @@ from .tape import TapeNode, Variable, plan_node, shadow
 
 def is_recording() -> bool:
     """Is this thread recording operations for backward?"""
+    state.asked_recording = True  # a graph traced meanwhile is for this answer only
     return state.recording
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from ..engine import current_context, location, log
+from ..engine import cpu, current_context, location, log
 from ..engine.collector import resting
 from ..engine.error import DynamicShape, MXNetError
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
@@ -236,6 +236,9 @@ class CachedGraph:
         device = arrays[0]._spec.device if arrays else current_context()
         for a in arrays:
             if a._spec.device != device:
+                if device.same_memory(a._spec.device):
+                    device = cpu(device.device_id)
+                    continue
                 raise MXNetError(
                     f"{self.name}: all inputs must be on one device, got {device} and"
                     f" {a._spec.device}"

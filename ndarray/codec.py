@@ -55,9 +55,10 @@ def decode(data, color: int = 1, reduce_to: tuple[int, int] = (0, 0)) -> np.ndar
         image = pillow.open(io.BytesIO(data))
         grey = color == 0 or (color < 0 and image.mode in ("1", "L", "I;16"))
         return np.asarray(image.convert("L" if grey else "RGB"))
-    except (OSError, SyntaxError, ValueError) as error:
+    except (OSError, SyntaxError, ValueError, MemoryError, pillow.DecompressionBombError) as error:
+        why = "no known format" if isinstance(error, pillow.UnidentifiedImageError) else error
         raise MXNetError(
-            f"images: cannot decode {len(data)} bytes beginning {bytes(data[:8])!r}: {error}"
+            f"images: cannot decode {len(data)} bytes beginning {bytes(data[:8])!r}: {why}"
         ) from None
 
 

@@ -8,8 +8,17 @@ import math
 from ..engine import current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from . import functions
+from .contrib_update import (  # noqa: F401 - offered from here
+    adamw_update,
+    mp_adamw_update,
+    multi_adamw_update,
+    multi_lamb_update,
+    multi_mp_adamw_update,
+    multi_mp_lamb_update,
+)
 from .namespaces import derive
 from .ndarray import NDArray
+from .nesting import NotNested, flatten, pair, regroup
 
 
 def _symbolic(*values):
@@ -24,27 +33,17 @@ def _symbolic(*values):
     return None
 
 
-class _NotArray(InvalidType, AssertionError):
-    """Something that stands where an NDArray must."""
+def _leaf(x):
+    return ([x], 0) if isinstance(x, NDArray) else None
 
 
 def _flatten(value, what: str):
-    """(arrays, form): an array is 0, a list a list."""
-    if isinstance(value, NDArray):
-        return [value], 0
-    if not isinstance(value, (list, tuple)):
-        raise _NotArray(f"{what} must be (nested) list of NDArray, got {type(value).__name__}")
-    pairs = [_flatten(v, what) for v in value]
-    return [a for flat, _ in pairs for a in flat], [form for _, form in pairs]
+    """(arrays, form) of arrays in nested lists."""
 
+    def refuse(x):
+        return NotNested(f"{what} must be (nested) list of NDArray, got {type(x).__name__}")
 
-def _regroup(arrays, form):
-    rest = iter(arrays)
-
-    def build(f):
-        return [build(x) for x in f] if isinstance(f, list) else next(rest)
-
-    return build(form)
+    return flatten(value, _leaf, refuse)
 
 
 def foreach(body, data, init_states):
@@ -62,10 +61,11 @@ def foreach(body, data, init_states):
         raise InvalidValue("foreach: data must hold at least one array")
     states, rows, out_form = init_states, [], []
     for i in range(flat[0].shape[0]):
-        outs, states = body(_regroup([d[i] for d in flat], form), states)
+        found = body(regroup([d[i] for d in flat], form), states)
+        outs, states = pair(found, "foreach: body", "outputs, states")
         row, out_form = _flatten(outs, "an output of body")
         rows.append(row)
-    return _regroup([functions.stack(*column) for column in zip(*rows)], out_form), states
+    return regroup([functions.stack(*column) for column in zip(*rows)], out_form), states
 
 
 def while_loop(cond, func, loop_vars, max_iterations=None):
@@ -87,7 +87,7 @@ def while_loop(cond, func, loop_vars, max_iterations=None):
     values = [loop_vars] if alone else loop_vars
     rows, out_form = [], []
     while len(rows) < limit and _scalar(cond(*values), bool, "Return value of cond"):
-        outs, after = func(*values)
+        outs, after = pair(func(*values), "while_loop: func", "outputs, loop_vars")
         after = (
             [] if after is None else list(after) if isinstance(after, (list, tuple)) else [after]
         )
@@ -99,7 +99,7 @@ def while_loop(cond, func, loop_vars, max_iterations=None):
         if len(row) != len(rows[0]):
             raise InvalidValue("Number of elements in step_output should be the same in each step")
     stacked = [_padded(column, limit, k) for k, column in enumerate(zip(*rows), 1)]
-    return _regroup(stacked, out_form), values[0] if alone else values
+    return regroup(stacked, out_form), values[0] if alone else values
 
 
 def _padded(column, limit: int, k: int) -> NDArray:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..engine import Context, current_context, is_naive, location, wait
+from ..engine import Context, cpu, current_context, is_naive, location, wait
 from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
 from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError
@@ -78,6 +78,9 @@ def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
     device = inputs[0]._spec.device
     for a in inputs:
         if a._spec.device is not device and a._spec.device != device:
+            if device.same_memory(a._spec.device):
+                device = cpu(device.device_id)
+                continue
             raise DeviceError(
                 f"{op.name}: all inputs must be on one device, got {device} and {a._spec.device}"
                 f"\n  fix: x.as_in_context({device})"

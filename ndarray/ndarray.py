@@ -121,6 +121,7 @@ class _State(threading.local):
 
     recording = False
     training = False
+    asked_recording = False  # has is_recording() been called since a trace began?
 
 
 state = _State()

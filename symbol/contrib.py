@@ -13,21 +13,18 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..engine.error import InvalidType, InvalidValue, MissingName, MXNetError
+from ..engine.error import InvalidValue, MissingName, MXNetError
 from ..kernels.record import REGISTRY, Operator, Type, lookup
 from ..ndarray.branch import Branch
 from ..ndarray.control import Part
 from ..ndarray.loop import Loop
+from ..ndarray.nesting import LoopError, NotNested, flatten, pair, regroup
 from . import attribute
 from .executor import output_name
 from .graph import Node, Value, rewrite, topological, values_of, variable
 from .symbol import Symbol, active, apply, symbol_function, var
 
 SCOPE = "__subgraph_name__"  # the attribute of what is made inside a body
-
-
-class LoopError(MXNetError, AssertionError, ValueError):
-    """A body that a loop cannot use; MXNet raises AssertionError for some of them."""
 
 
 # ---- the user's functions ------------------------------------------------------------------------
@@ -46,10 +43,9 @@ def foreach(body, data, init_states, name="foreach"):
         slices = [_stand_in(v, sliced=True) for v in values]
         before = [_stand_in(v) for v in states]
         found = body(_regroup(slices, data_form), _regroup(before, state_form))
-        if not isinstance(found, (list, tuple)) or len(found) != 2:
-            raise LoopError("foreach: body must return (outputs, states)")
-        outs, out_form = _flatten(found[0], "an output of body")
-        after, after_form = _flatten(found[1], "a state of body")
+        outs, after = pair(found, "foreach: body", "outputs, states")
+        outs, out_form = _flatten(outs, "an output of body")
+        after, after_form = _flatten(after, "a state of body")
         if _unified(after_form) != _unified(state_form):
             raise LoopError("The input and output loop_vars have different format")
         outputs = scope.outputs(outs, after)
@@ -95,7 +91,7 @@ def while_loop(cond, func, loop_vars, max_iterations=None, name="while_loop"):
         test_outputs = test_scope.outputs([], flag._outputs)
     with _Scope(name + "_func") as scope:
         before = [_stand_in(v) for v in values]
-        outs, after = func(*arguments(before))
+        outs, after = pair(func(*arguments(before)), "while_loop: func", "outputs, loop_vars")
         outs, out_form = _flatten([] if outs is None else outs, "an output of func")
         after, _ = _flatten([] if after is None else after, "a loop_var of func")
         if len(after) != len(values):
@@ -191,23 +187,20 @@ def rand_zipfian(true_classes, num_sampled, range_max):
 # ---- nested lists --------------------------------------------------------------------------------
 
 
+def _leaf(x):
+    if not isinstance(x, Symbol):
+        return None
+    n = len(x._outputs)
+    return list(x._outputs), n if n > 1 else 0
+
+
 def _flatten(value, what: str) -> tuple[list[Value], Any]:
-    """(values, form): a Symbol of one output is 0, of several their number, a list a list."""
-    if isinstance(value, Symbol):
-        n = len(value._outputs)
-        return list(value._outputs), n if n > 1 else 0
-    if not isinstance(value, (list, tuple)):
-        raise _NotSymbol(f"{what} must be (nested) list of Symbol, got {type(value).__name__}")
-    flat, form = [], []
-    for v in value:
-        values, of = _flatten(v, what)
-        flat += values
-        form.append(of)
-    return flat, form
+    """(values, form) of Symbols in nested lists."""
 
+    def refuse(x):
+        return NotNested(f"{what} must be (nested) list of Symbol, got {type(x).__name__}")
 
-class _NotSymbol(InvalidType, AssertionError):
-    """Something that stands where a Symbol must."""
+    return flatten(value, _leaf, refuse)
 
 
 def _unified(form):
@@ -218,14 +211,7 @@ def _unified(form):
 
 
 def _regroup(values: Sequence[Value], form):
-    rest = iter(values)
-
-    def build(f):
-        if isinstance(f, list):
-            return [build(x) for x in f]
-        return Symbol([next(rest)]) if f == 0 else [Symbol([next(rest)]) for _ in range(f)]
-
-    return build(form)
+    return regroup([Symbol([v]) for v in values], form)
 
 
 def _limit(max_iterations) -> int:

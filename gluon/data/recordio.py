@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...engine.error import InvalidValue, MXNetError
+from ...engine import files
+from ...engine.error import InvalidValue, MissingKey, MXNetError
 from ...ndarray import codec
 
 MAGIC = 0xCED7230A
@@ -220,7 +221,7 @@ class MXIndexedRecordIO(MXRecordIO):
         if self.writable:
             self._index_file = open(self.idx_path, "w")
             return
-        with open(self.idx_path) as lines:
+        with files.reading(self.idx_path, "MXIndexedRecordIO"), open(self.idx_path) as lines:
             for n, line in enumerate(lines, 1):
                 fields = line.rstrip("\n").split("\t")
                 try:
@@ -243,7 +244,16 @@ class MXIndexedRecordIO(MXRecordIO):
 
     def seek(self, idx) -> None:
         """The next read gives the record of this key. Raises KeyError."""
-        self._ready(writing=False).seek(self.idx[idx])
+        file = self._ready(writing=False)
+        at = self.idx.get(idx)
+        if at is None:
+            raise MissingKey(
+                f"MXIndexedRecordIO: no record has the key {idx!r}, there are {len(self.idx)}\n"
+                f"  at: {self.idx_path}"
+            )
+        if at < 0:
+            self._broken(at, "cannot be: places are counted from 0")
+        file.seek(at)
 
     def read_idx(self, idx) -> bytes:
         """The record of a key; may be called from many threads."""

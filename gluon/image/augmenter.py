@@ -344,6 +344,10 @@ def CreateAugmenter(  # noqa: N802 - MXNet's name
         inter_method: see this module.
     Raises: ValueError for rand_resize without rand_crop.
     """
+    if len(data_shape) != 3:
+        raise InvalidValue(
+            f"CreateAugmenter: data_shape must be (channels, height, width), got {data_shape}"
+        )
     size = (data_shape[2], data_shape[1])
     found: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []
     if rand_resize:

@@ -9,6 +9,7 @@ from numbers import Number
 
 import numpy as np
 
+from ...engine import files
 from ...engine.error import InvalidValue, MXNetError
 from ...ndarray import functions as nd
 from ...ndarray.creation import array
@@ -25,7 +26,7 @@ LAST_BATCH = ("pad", "discard", "roll_over")
 def read_list(path, dtype) -> dict:
     """A list file (.lst), lines "index<TAB>label<TAB>...<TAB>path" -> {index: (labels, path)}."""
     entries = {}
-    with open(path) as lines:
+    with files.reading(path, "image list"), open(path) as lines:
         for n, line in enumerate(lines, 1):
             fields = line.strip().split("\t")
             try:
@@ -283,8 +284,8 @@ class ImageIter(DataIter):
 
     def read_image(self, fname) -> bytes:
         """The bytes of an image file in path_root."""
-        with open(os.path.join(self.path_root or "", fname), "rb") as file:
-            return file.read()
+        path = os.path.join(self.path_root or "", fname)
+        return files.read(path, type(self).__name__, "is path_root the folder of the images?")
 
     def augmentation_transform(self, data):
         """The image through all augmenters."""

@@ -103,6 +103,8 @@ def scale_down(src_size, size) -> tuple[int, int]:
     >>> mx.image.scale_down((640, 480), (720, 120))
     (640, 106)
     """
+    if not isinstance(size, (list, tuple)) or len(size) != 2:
+        raise InvalidValue(f"image: size must be (width, height), got {size!r}")
     w, h = size
     width, height = src_size
     if height < h:

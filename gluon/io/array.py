@@ -79,6 +79,10 @@ class NDArrayIter(DataIter):
         label_name="softmax_label",
         layout="NCHW",
     ):
+        if not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
+            raise InvalidValue(
+                f"NDArrayIter: batch_size must be an integer above 0, got {batch_size!r}"
+            )
         super().__init__(batch_size)
         if last_batch_handle not in LAST_BATCH:
             raise InvalidValue(

@@ -32,7 +32,7 @@ def _table(path: str, shape: tuple[int, ...], dtype: str, what: str) -> np.ndarr
 
 
 def _rows(text: bytes, file: Path, shape, dtype: str, what: str) -> np.ndarray:
-    lines = [line for line in text.decode().splitlines() if line.strip()]
+    lines = [line for line in text.decode(errors="replace").splitlines() if line.strip()]
     width = int(np.prod(shape))
     if not lines:
         return np.empty((0, *shape), dtype)

@@ -81,6 +81,15 @@ class _NoList(InvalidType, AssertionError):
     """MXNet asserts this."""
 
 
+def need_iterator(what: str, value) -> None:
+    """Raises TypeError unless the value has what a DataIter has. what: its name, for the error."""
+    if not (hasattr(value, "provide_data") and hasattr(value, "reset")):
+        raise InvalidType(
+            f"{what} must be a DataIter, got {type(value).__name__}\n"
+            "  fix: mx.io.NDArrayIter(data, label, batch_size=32)"
+        )
+
+
 class DataIter:
     """Base of all iterators: a subclass defines iter_next and getdata, getlabel, getpad, getindex;
     or next.

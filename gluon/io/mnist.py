@@ -98,7 +98,7 @@ def MNISTIter(  # noqa: N802 - MXNet's name
         )
     height, width = images.shape[1:]
     images = images[chosen].reshape(
-        (-1, height * width) if parsed(flat) else (-1, 1, height, width)
+        (len(chosen), height * width) if parsed(flat) else (len(chosen), 1, height, width)
     )
     if not parsed(silent):
         shape = (size, *images.shape[1:])

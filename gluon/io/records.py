@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
+import weakref
 from pathlib import Path
 
 import numpy as np
 
+from ...engine import files
 from ...engine.error import MXNetError
 from ..data.recordio import LAST, MAGIC, MAGIC_BYTES, MAX_PART_BYTES, WHOLE
 
@@ -16,43 +17,47 @@ _FRAME = struct.Struct("<II")
 
 
 class RecordFile:
-    """A .rec file in memory's address space; many threads may read it."""
+    """A .rec file whose records are read by their places; many threads may do so. It is not mapped
+    into memory: a file that another process cuts off while it is read would end this one."""
 
     def __init__(self, path):
         self.path = os.fspath(path)
         try:
-            with open(self.path, "rb") as file:
-                self.size = os.fstat(file.fileno()).st_size
-                self._bytes = (
-                    memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-                    if self.size
-                    else memoryview(b"")
-                )
+            self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._fd)
+            self.size = os.fstat(self._fd).st_size
         except OSError as error:
             raise MissingRecords(
                 f"record file: cannot open {self.path!r}: {error.strerror}"
             ) from None
 
-    def read(self, at: int) -> tuple[memoryview, int]:
-        """The record that starts at byte `at`, and where the next one starts. Raises MXNetError at
-        a broken frame."""
+    def _frame(self, at: int) -> tuple[int, int, int, int]:
+        """(kind, first byte, bytes, next frame) of the frame at byte `at`. Raises MXNetError."""
+        if at < 0:
+            self._broken(at, "cannot be: places are counted from 0")
+        head = os.pread(self._fd, _FRAME.size, at)
+        if len(head) < _FRAME.size:
+            self._broken(at, "is cut off")
+        magic, word = _FRAME.unpack(head)
+        if magic != MAGIC:
+            self._broken(at, f"has magic 0x{magic:08x}, expected 0x{MAGIC:08x}")
+        kind, n_bytes, begin = word >> 29, word & MAX_PART_BYTES, at + _FRAME.size
+        if begin + n_bytes > self.size:
+            self._broken(at, f"is cut off: {n_bytes} bytes announced, {self.size - begin} left")
+        return kind, begin, n_bytes, begin + n_bytes + (-n_bytes % 4)
+
+    def read(self, at: int) -> bytes:
+        """The record that starts at byte `at`. Raises MXNetError at a broken frame."""
         parts = []
         while True:
-            if at + _FRAME.size > self.size:
-                self._broken(at, "is cut off")
-            magic, word = _FRAME.unpack_from(self._bytes, at)
-            kind, n_bytes = word >> 29, word & MAX_PART_BYTES
-            if magic != MAGIC:
-                self._broken(at, f"has magic 0x{magic:08x}, expected 0x{MAGIC:08x}")
-            begin = at + _FRAME.size
-            if begin + n_bytes > self.size:
-                self._broken(at, f"is cut off: {n_bytes} bytes announced, {self.size - begin} left")
-            parts.append(self._bytes[begin : begin + n_bytes])
-            at = begin + n_bytes + (-n_bytes % 4)
-            if kind == WHOLE:
-                return parts[0], at
-            if kind == LAST:
-                return memoryview(MAGIC_BYTES.join(parts)), at
+            kind, begin, n_bytes, after = self._frame(at)
+            part = os.pread(self._fd, n_bytes, begin)
+            if len(part) < n_bytes:  # cut off since it was opened
+                self._broken(at, f"is cut off: {n_bytes} bytes announced, {len(part)} left")
+            parts.append(part)
+            if kind in (WHOLE, LAST):
+                return MAGIC_BYTES.join(parts)
+            at = after
 
     def starts(self, begin: int = 0, end: int | None = None) -> list[int]:
         """Where the records start, of those that start in [begin, end)."""
@@ -61,7 +66,9 @@ class RecordFile:
         while at < min(self.size, end):
             if at >= begin:
                 found.append(at)
-            at = self.read(at)[1]
+            kind = None
+            while kind not in (WHOLE, LAST):
+                kind, _, _, at = self._frame(at)
         return found
 
     def _broken(self, at: int, what: str):
@@ -78,7 +85,7 @@ class MissingRecords(MXNetError, FileNotFoundError):
 def read_index(path) -> list[int]:
     """The positions in an index file (.idx), in its order."""
     found = []
-    with open(path) as lines:
+    with files.reading(path, "record index"), open(path) as lines:
         for n, line in enumerate(lines, 1):
             try:
                 found.append(int(line.split("\t")[1]))
@@ -123,9 +130,9 @@ class Records:
     def __len__(self) -> int:
         return len(self._places)
 
-    def __getitem__(self, number: int) -> memoryview:
+    def __getitem__(self, number: int) -> bytes:
         file, at = self._places[number]
-        return self._files[file].read(at)[0]
+        return self._files[file].read(at)
 
     def name(self, number: int) -> str:
         """Where a record stands, for messages."""

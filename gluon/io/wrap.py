@@ -6,7 +6,7 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ...engine.error import InvalidValue
-from .desc import DataBatch, DataDesc, DataIter
+from .desc import DataBatch, DataDesc, DataIter, need_iterator
 
 
 class _Current(DataIter):
@@ -35,6 +35,7 @@ class ResizeIter(_Current):
     """
 
     def __init__(self, data_iter, size, reset_internal=True):
+        need_iterator("ResizeIter: data_iter", data_iter)
         super().__init__(data_iter.batch_size)
         self.data_iter, self.size, self.reset_internal = data_iter, size, reset_internal
         self.cur = 0
@@ -71,6 +72,8 @@ class PrefetchingIter(_Current):
         self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
         if not self.iters:
             raise InvalidValue("PrefetchingIter: needs at least one iterator")
+        for i, inner in enumerate(self.iters):
+            need_iterator(f"PrefetchingIter: iterator {i}", inner)
         self.n_iter = len(self.iters)
         self.rename_data, self.rename_label = rename_data, rename_label
         super().__init__(self.provide_data[0][1][0])

@@ -147,6 +147,12 @@ def create(name="local") -> KVStoreBase:
         return found()
     from .kvstore import KVStore  # it derives from KVStoreBase
 
+    if not name.lower().startswith(("local", "device", "nccl", "dist")):
+        warnings.warn(
+            f"kv.create: no store is called {name!r}, it works as 'local'\n"
+            f"  fix: one of local, device{''.join(f', {k}' for k in KVStoreBase.kv_registry)}",
+            stacklevel=2,
+        )
     made = KVStore(name.lower())
     set_kvstore_handle(made.handle)
     return made

@@ -12,11 +12,13 @@ import numpy as np
 from ...engine import cpu
 from ...engine.error import InvalidValue, MissingMethod, MXNetError
 from ...ndarray import NDArray, functions, serialization
+from ...symbol.symbol import Symbol
 from .. import metric
 from ..callback import BatchEndParam
 from ..checkpoint import split_names
 from ..initializer import Uniform
 from ..io import DataBatch, DataDesc, DataIter
+from ..io.desc import need_iterator
 
 
 class ModuleError(MXNetError, ValueError, AssertionError):
@@ -36,6 +38,8 @@ def as_list(value) -> list:
 
 def _check_input_names(symbol, names: Sequence[str], typename: str, throw: bool) -> None:
     """Is every name an argument of the symbol? Raises ModuleError, or warns."""
+    if not isinstance(symbol, Symbol):
+        raise ModuleError(f"symbol must be a Symbol, got {type(symbol).__name__}")
     arguments = symbol.list_arguments()
     for name in names:
         if name in arguments:
@@ -53,7 +57,13 @@ def _check_input_names(symbol, names: Sequence[str], typename: str, throw: bool)
 
 def descriptions(shapes) -> list[DataDesc]:
     """DataDescs from DataDescs or pairs (name, shape)."""
-    return [x if isinstance(x, DataDesc) else DataDesc(*x) for x in shapes]
+    try:
+        return [x if isinstance(x, DataDesc) else DataDesc(*x) for x in shapes]
+    except TypeError:
+        raise ModuleError(
+            f"bind: shapes must be a list of DataDescs or pairs (name, shape), got {shapes!r}\n"
+            "  fix: data_shapes=[('data', (32, 10))]"
+        ) from None
 
 
 def _parse_data_desc(data_names, label_names, data_shapes, label_shapes):
@@ -238,6 +248,7 @@ class BaseModule:
         """
         if num_epoch is None:
             raise ModuleError("please specify number of epochs\n  fix: num_epoch=10")
+        need_iterator("fit: train_data", train_data)
         self.bind(
             data_shapes=train_data.provide_data,
             label_shapes=train_data.provide_label,

@@ -66,7 +66,13 @@ class BucketingModule(BaseModule):
     def _call_sym_gen(self, key):
         """Each bucket's nodes are numbered from 0: parameters without a name agree."""
         with NameManager():
-            return self._sym_gen(key)
+            found = self._sym_gen(key)
+        if not isinstance(found, (list, tuple)) or len(found) != 3:
+            raise ModuleError(
+                "BucketingModule: sym_gen must return (symbol, data_names, label_names), got"
+                f" {type(found).__name__} for the bucket {key!r}"
+            )
+        return found
 
     def _reset_bind(self) -> None:
         self.binded = False

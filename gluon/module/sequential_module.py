@@ -34,6 +34,11 @@ class SequentialModule(BaseModule):
         take_labels=True: it gets the labels. auto_wiring=True: its inputs are renamed to the
         outputs of the module before.
         """
+        if not isinstance(module, BaseModule):
+            raise ModuleError(
+                f"SequentialModule: add takes a module, got {type(module).__name__}\n"
+                "  fix: add(mx.mod.Module(symbol))"
+            )
         for key in kwargs:
             if key not in (self.META_TAKE_LABELS, self.META_AUTO_WIRING):
                 raise ModuleError(f'Unknown meta "{key}", a typo?')

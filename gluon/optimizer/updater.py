@@ -118,14 +118,14 @@ class Updater:
             meta = json.loads(loaded.pop(META).asnumpy().tobytes())
             told = meta["format"]
             read = {i: nested(s) for i, s in meta["states"]} if told == FORMAT else {}
+            if told == FORMAT and "optimizer" in meta:
+                _restore(self.optimizer, meta["optimizer"])
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise MXNetError(
                 f"set_states: these optimizer states are damaged: {type(error).__name__}: {error}"
             ) from None
         if told != FORMAT:
             raise MXNetError(f"set_states: format must be {FORMAT}, got {told}")
-        if "optimizer" in meta:
-            _restore(self.optimizer, meta["optimizer"])
         self.states = read
         self.states_synced = dict.fromkeys(self.states, False)
 
@@ -172,20 +172,22 @@ def _restore(optimizer: Optimizer, saved: dict) -> None:
             f"set_states: the states belong to {saved['class']}, the optimizer is "
             f"{type(optimizer).__name__}\n  fix: make the Trainer with {saved['class'].lower()!r}"
         )
-    for key, value in saved["attributes"].items():
-        if key in optimizer.__dict__ and _is_plain(optimizer.__dict__[key]):
-            setattr(optimizer, key, value)
-    optimizer._all_index_update_counts = {
-        device: {i: n for i, n in counts} for device, counts in saved["counts"]
-    }
-    optimizer._index_update_count = optimizer._all_index_update_counts.setdefault(0, {})
-    scheduler = saved.get("scheduler")
-    if (
-        scheduler
-        and optimizer.lr_scheduler is not None
-        and type(optimizer.lr_scheduler).__name__ == scheduler["class"]
-    ):
-        optimizer.lr_scheduler.__dict__.update(scheduler["attributes"])
+    own, scheduler = saved["attributes"].items(), saved.get("scheduler") or {}
+    counts = {device: {i: n for i, n in pairs} for device, pairs in saved["counts"]}
+    rate = optimizer.lr_scheduler
+    its = scheduler["attributes"].items() if scheduler else ()
+    _put(optimizer, own)
+    optimizer._all_index_update_counts = counts
+    optimizer._index_update_count = counts.setdefault(0, {})
+    if rate is not None and scheduler.get("class") == type(rate).__name__:
+        _put(rate, its)
+
+
+def _put(thing, attributes) -> None:
+    """Sets those plain attributes that the thing has."""
+    for key, value in attributes:
+        if key in thing.__dict__ and _is_plain(thing.__dict__[key]):
+            setattr(thing, key, value)
 
 
 def get_updater(optimizer: Optimizer) -> Updater:

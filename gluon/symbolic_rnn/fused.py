@@ -6,7 +6,7 @@ import warnings
 
 from ... import ndarray as nd
 from ... import symbol
-from ...engine.error import MissingMethod
+from ...engine.error import InvalidValue, MissingMethod
 from ...symbol.symbol import Symbol
 from .. import initializer as init
 from .base import BaseRNNCell, CellError, normalize
@@ -40,6 +40,10 @@ class FusedRNNCell(BaseRNNCell):
         prefix=None,
         params=None,
     ):
+        if mode not in GATES:
+            raise InvalidValue(
+                f"FusedRNNCell: mode must be one of {', '.join(GATES)}, got {mode!r}"
+            )
         super().__init__(prefix=f"{mode}_" if prefix is None else prefix, params=params)
         self._num_hidden, self._num_layers, self._mode = num_hidden, num_layers, mode
         self._bidirectional, self._dropout = bidirectional, dropout

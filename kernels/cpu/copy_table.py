@@ -67,6 +67,7 @@ def _probe(t):
     "slice",
     "slice_axis",
     "diag",
+    "_linalg_extractdiag",
     *LIKE,
 )
 def move_entry(op, ins, outs, attrs):
@@ -100,6 +101,26 @@ def slice_grad_entry(op, ins, outs, attrs):
         dx.dtype,
         prod(dx.shape),
         (dx, dx),
+    )
+
+
+@native("_linalg_makediag")
+def makediag_entry(op, ins, outs, attrs):
+    a, y = ins[0], outs[0]
+    probe = _probe(y)
+    offset, strides = _strides(
+        np.diagonal(probe, attrs["offset"], -2, -1), probe, ITEM_BYTES[y.dtype]
+    )
+    return copy_native(
+        "plk_copy_into_zeros",
+        a.shape,
+        contiguous(a.shape),
+        strides,
+        0,
+        offset,
+        y.dtype,
+        prod(y.shape),
+        (y, y),
     )
 
 

@@ -163,10 +163,10 @@ operator(
         Param("input_dim", "int"),
         Param("output_dim", "int"),
         Param("dtype", "dtype", "float32"),
-        Param("deterministic", "bool", False),
+        Param("sparse_grad", "bool", False),
     ),
-    infer=lambda ins, deterministic, **attrs: _embedding_infer(ins, sparse_grad=True, **attrs),
-    fill=lambda ins, deterministic, **attrs: _embedding_fill(ins, sparse_grad=True, **attrs),
+    infer=_embedding_infer,
+    fill=_embedding_fill,
     ref=lambda xp, data, weight, **_: _take_ref(xp, weight, data, 0, "clip"),
     grad=lambda F, dys, xs, ys, **_: [
         None,

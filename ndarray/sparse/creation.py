@@ -83,6 +83,11 @@ def csr_matrix(arg1, shape=None, ctx=None, dtype=None) -> CSRNDArray:
         return empty("csr", arg1, ctx, dtype)
     if len(arg1) != 3:
         raise InvalidValue(f"Unexpected length of input tuple: {len(arg1)}")
+    if any(isinstance(part, (int, np.integer)) for part in arg1):
+        raise InvalidValue(
+            f"csr_matrix: the tuple must be (data, indices, indptr), got {arg1}\n"
+            "  fix: a csr array has two axes; csr_matrix((rows, columns)) makes an empty one"
+        )
     data, indices, indptr = arg1
     data = _dense(data, ctx, _dtype(data, dtype))
     indices, indptr = (_dense(i, ctx, "int64") for i in (indices, indptr))

@@ -15,6 +15,13 @@ def test_a_missing_file_is_named_and_is_a_file_not_found_error(tmp_path):
         files.read(tmp_path, "lists", fix="name a file")
 
 
+def test_bytes_that_are_no_text_are_told(tmp_path):
+    (tmp_path / "a").write_bytes(b"\xff\xfe")
+    with pytest.raises(MXNetError, match="lists: '.*a' is no utf-8 text: invalid start byte"):
+        with files.reading(tmp_path / "a", "lists"), open(tmp_path / "a", encoding="utf-8") as f:
+            f.read()
+
+
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
     target = tmp_path / "a"
     files.write(target, b"old")

@@ -345,3 +345,26 @@ def test_model_files(tmp_path):
     other.add(nn.Dense(4))
     with pytest.raises(mx.MXNetError, match="has the children 0, 1 where"):
         other.load(str(tmp_path / "m"))
+
+
+class _LossOrScores(nn.HybridBlock):
+    """As gluoncv's YOLOV3: what it returns depends on is_recording()."""
+
+    scale = 1
+
+    def hybrid_forward(self, F, x):
+        return (x * x).sum() if autograd.is_recording() else x * self.scale
+
+
+def test_a_graph_may_depend_on_recording():
+    net, x = _LossOrScores(), nd.array([1.0, 2.0])
+    net.hybridize()
+    for _ in range(2):
+        with autograd.train_mode():
+            assert net(x).shape == (2,)
+        with autograd.record():
+            assert net(x).shape == (1,)
+    assert len(net._traces) == 2
+    net.scale = 3
+    net._clear_cached_op()  # as gluoncv does after such a change
+    np.testing.assert_array_equal(net(x).asnumpy(), [3.0, 6.0])

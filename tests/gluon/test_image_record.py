@@ -2,12 +2,14 @@
 
 import inspect
 import json
+import os
 import random
 from pathlib import Path
 
 import numpy as np
 import plait as mx
 import pytest
+from plait.gluon.io.records import RecordFile
 
 FIXTURE = Path(__file__).resolve().parent.parent / "fixtures" / "image_record.npz"
 # what iterators were asked for, beside files, data_shape (3, 16, 16) and batch_size 4
@@ -261,3 +263,16 @@ def test_cut_off_file(folder, tmp_path):
     path.write_bytes(whole[:20] + b"x" * 40 + whole[60:])
     with pytest.raises(mx.MXNetError, match="cannot decode"):
         mx.io.ImageRecordIter(path_imgrec=str(path), data_shape=(3, 16, 16), batch_size=6)
+
+
+def test_a_file_that_is_cut_off_while_it_is_read_is_an_error(tmp_path):
+    path = tmp_path / "a.rec"
+    with mx.recordio.MXRecordIO(path, "w") as out:
+        for _ in range(3):
+            out.write(b"x" * 100000)
+    file = RecordFile(path)
+    second = file.starts()[1]
+    os.truncate(path, second + 5000)
+    with pytest.raises(mx.MXNetError, match=f"the frame at byte {second} is cut off: 100000 bytes"):
+        file.read(second)
+    assert file.read(0) == b"x" * 100000

@@ -320,3 +320,25 @@ def test_create_and_configuration():
 def test_wrong_use(wrong, error, message):
     with pytest.raises(error, match=message):
         wrong()
+
+
+def test_a_subclass_may_reset_by_itself():
+    class PerTask(mx.metric.EvalMetric):  # the multi-task example's metric
+        def __init__(self, n):
+            self.n = n
+            super().__init__("tasks")
+
+        def reset(self):
+            self.num_inst, self.sum_metric = [0] * self.n, [0.0] * self.n
+
+        def update(self, labels, preds):
+            for i in range(self.n):
+                self.sum_metric[i] += float((preds[i] == labels[i]).sum().asscalar())
+                self.num_inst[i] += labels[i].size
+
+        def get(self):
+            return ["a", "b"], [s / n for s, n in zip(self.sum_metric, self.num_inst)]
+
+    metric = PerTask(2)
+    metric.update([nd.array([1, 2]), nd.array([3, 4])], [nd.array([1, 0]), nd.array([3, 4])])
+    assert metric.get() == (["a", "b"], [0.5, 1.0])

@@ -1,7 +1,6 @@
 """mx.model (FeedForward, checkpoints), mx.executor_manager, mx.monitor. Expected numbers are MXNet
 1.9.1's."""
 
-import importlib.util
 import logging
 import warnings
 from pathlib import Path
@@ -9,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import plait as mx
 import pytest
+import symbolic
 from plait.engine.error import MXNetError
 
-spec = importlib.util.spec_from_file_location("symbolic", Path(__file__).parent / "symbolic.py")
-symbolic = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(symbolic)
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 IMAGES, LABELS, batches = symbolic.IMAGES, symbolic.LABELS, symbolic.batches
 pytestmark = pytest.mark.filterwarnings("ignore:mxnet.model.FeedForward has been deprecated")

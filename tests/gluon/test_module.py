@@ -1,7 +1,6 @@
 """mx.mod.Module: training, checkpoints, several devices. Expected numbers are MXNet 1.9.1's for the
 same data and first values."""
 
-import importlib.util
 import logging
 import warnings
 from pathlib import Path
@@ -9,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import plait as mx
 import pytest
+import symbolic
 from plait.engine.error import MXNetError
 
-spec = importlib.util.spec_from_file_location("symbolic", Path(__file__).parent / "symbolic.py")
-symbolic = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(symbolic)
 FLAT = symbolic.FLAT
 IMAGES = symbolic.IMAGES
 LABELS = symbolic.LABELS

@@ -1,18 +1,14 @@
 """BucketingModule, SequentialModule, PythonLossModule, SVRGModule. Expected numbers are MXNet
 1.9.1's."""
 
-import importlib.util
 import logging
-from pathlib import Path
 
 import numpy as np
 import plait as mx
 import pytest
+import symbolic
 from plait.gluon.mxcontrib.svrg_optimization import SVRGModule
 
-spec = importlib.util.spec_from_file_location("symbolic", Path(__file__).parent / "symbolic.py")
-symbolic = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(symbolic)
 FLAT = symbolic.FLAT
 Sentences = symbolic.Sentences
 batches = symbolic.batches

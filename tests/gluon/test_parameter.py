@@ -162,3 +162,36 @@ def test_missing_and_foreign_files(tmp_path):
     (tmp_path / "text").write_text("hello, this is no parameter file")
     with pytest.raises(mx.MXNetError, match="Invalid NDArray file format"):
         net().load_parameters(str(tmp_path / "text"))
+
+
+def test_reset_ctx_before_initialize_is_a_value_error():  # which gluoncv catches
+    with pytest.raises(ValueError, match="has not been initialized"):
+        mx.gluon.Parameter("w", shape=(2,)).reset_ctx(mx.cpu())
+
+
+def test_a_constant_is_not_trained():
+    net = mx.gluon.nn.Dense(1)
+    constant = net.params.get_constant("anchors", [1.0, 2.0])
+    net.initialize()
+    trainer = mx.gluon.Trainer(net.collect_params(), "sgd")
+    with mx.autograd.record():
+        loss = net(mx.nd.ones((1, 2))).sum()
+    loss.backward()
+    trainer.step(1)
+    assert constant.grad_req == "null" and constant.data().asnumpy().tolist() == [1, 2]
+
+
+def test_data_in_shared_memory_meets_parameters_on_the_cpu():  # gluoncv's loaders give such data
+    shared = mx.nd.ones((2, 3), ctx=mx.Context("cpu_shared", 0))
+    net = mx.gluon.nn.Dense(2, in_units=3, weight_initializer="ones")
+    net.initialize()
+    shared.attach_grad()
+    with mx.autograd.record():
+        y = net(shared) + mx.nd.ones((2, 2))
+    y.backward()
+    assert y.context == mx.cpu(0) and (y.asnumpy() == 4).all()
+    assert (shared.grad.asnumpy() == 2).all() and (net.weight.grad().asnumpy() == 2).all()
+    net.hybridize()
+    assert (net(shared).asnumpy() == 3).all()
+    with pytest.raises(mx.MXNetError, match="not initialized on context cpu\\(1\\)"):
+        net.weight.data(mx.cpu(1))

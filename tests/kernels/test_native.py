@@ -5,6 +5,7 @@ import numpy as np
 import plait.kernels.cpu
 import plait.kernels.ops
 import pytest
+import samples
 from plait.engine import callback, cpu, ffi, lib, wait
 from plait.kernels.native import TABLE, choose
 from plait.kernels.plan import (
@@ -26,22 +27,10 @@ NAMES = sorted(TABLE)
 def draw(rng, spec, dtype):
     """A sample's input as an array of dtype (whole numbers and given values keep theirs where they
     must)."""
-    kind = spec[0] if spec and isinstance(spec[0], str) else "normal"
-    if kind == "uniform":
-        x = rng.uniform(spec[2], spec[3], spec[1])
-    elif kind == "ints":
-        x = rng.integers(spec[2], spec[3], spec[1])
-    elif kind == "values":
-        x = np.array(spec[1])
-        dtype = spec[2] if spec[2] != "float32" else dtype
-    elif kind == "definite":
-        x = rng.normal(size=spec[1])
-        x = x @ np.swapaxes(x, -1, -2) + np.eye(x.shape[-1])
-    else:
-        x = rng.normal(size=spec)
-    x = np.asarray(x) * (
-        3 if dtype in ("uint8", "int8", "int32", "int64") and kind not in ("ints", "values") else 1
-    )
+    x, own = samples.draw(rng, spec)
+    dtype = own or dtype
+    if dtype in ("uint8", "int8", "int32", "int64"):
+        x = x * (3 if samples.kind_of(spec) not in ("ints", "values") else 1)
     if dtype == "bfloat16":
         return round_to_bfloat16(np.asarray(x, np.float32))
     with np.errstate(invalid="ignore"):  # NaN as an integer: any value will do

@@ -1,20 +1,13 @@
 """Random shapes and attributes, starting from each record's samples: where a native kernel serves,
 it equals the reference."""
 
-import importlib.util
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
+import test_native as native
 from plait.engine.error import MXNetError
 from plait.kernels.record import REGISTRY
-
-_spec = importlib.util.spec_from_file_location(
-    "test_native", Path(__file__).with_name("test_native.py")
-)
-native = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(native)
 
 SIZES = (0, 1, 1, 2, 3, 4, 5, 7, 17)
 DTYPES = ("float32",) * 5 + (

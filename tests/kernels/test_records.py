@@ -5,6 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
+import samples
 from plait import MXNetError, autograd, cpu
 from plait.engine.error import DTypeError, OperatorError, ShapeError
 from plait.kernels.plan import infer, make_plan, run_reference, scalars_of, store
@@ -50,19 +51,13 @@ BY_DESIGN = {
 
 def draw(rng, given, dtype):
     """(values as float64 or their own dtype, dtype name, differentiable) of a sample's input."""
-    kind = given[0] if given and isinstance(given[0], str) else "normal"
+    x, own = samples.draw(rng, given)
+    kind, dtype = samples.kind_of(given), own or dtype
     if kind == "values":
-        own = given[2] if given[2] != "float32" else dtype
-        x = np.asarray(given[1], np.float64)
-        return (x if own in FLOATS else np.nan_to_num(x)), own, False
-    if kind == "ints":
-        return rng.integers(given[2], given[3], given[1]).astype(np.float64), dtype, False
-    if kind == "definite":
-        x = rng.normal(size=given[1])
-        return x @ np.swapaxes(x, -1, -2) + np.eye(x.shape[-1]), dtype, dtype in FLOATS
-    x = rng.uniform(given[2], given[3], given[1]) if kind == "uniform" else rng.normal(size=given)
-    x = np.asarray(x)
-    return (x if dtype in FLOATS else np.trunc(3 * x)), dtype, dtype in FLOATS
+        return (x if dtype in FLOATS else np.nan_to_num(x)), dtype, False
+    if kind in ("normal", "uniform") and dtype not in FLOATS:
+        x = np.trunc(3 * x)
+    return x, dtype, dtype in FLOATS and kind != "ints"
 
 
 def arrays_of(op, case, dtype, seed=7):

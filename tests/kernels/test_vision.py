@@ -1,21 +1,15 @@
 """Detection, spatial and legacy operators: equal to MXNet's results, and safe on absurd boxes."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import plait as mx
 import pytest
+import vision_cases
 from plait import MXNetError, nd
 from plait.kernels.native import choose
 from plait.kernels.plan import infer
 from plait.kernels.record import REGISTRY
-
-_spec = importlib.util.spec_from_file_location(
-    "vision_cases", Path(__file__).with_name("vision_cases.py")
-)
-vision_cases = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(vision_cases)
 
 
 def results_of_mxnet():

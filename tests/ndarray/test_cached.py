@@ -1,10 +1,9 @@
 """CachedGraph: eager = hybridized = Symbol.bind, gradients of every order and request too; threads;
 what is kept."""
 
-import importlib.util
 import threading
-from pathlib import Path
 
+import dags
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,11 +14,6 @@ from plait.ndarray.residuals import residuals
 from plait.symbol.graph import Builder, Value, topological, variable
 from plait.symbol.symbol import Symbol
 
-spec = importlib.util.spec_from_file_location(
-    "dags", Path(__file__).parent.parent / "symbol" / "dags.py"
-)
-dags = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(dags)
 F = Builder(train=True)
 REQUESTS = ("write", "add", "null")
 

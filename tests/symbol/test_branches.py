@@ -1,8 +1,6 @@
 """Branches of a program that run at once: the same bits as one after the other, on any graph."""
 
-import importlib.util
-from pathlib import Path
-
+import dags
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,9 +9,6 @@ from plait.kernels.record import Type
 from plait.symbol import branches, program
 from plait.symbol.graph import Builder, variable
 
-spec = importlib.util.spec_from_file_location("dags", Path(__file__).parent / "dags.py")
-dags = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(dags)
 F = Builder(train=True)
 
 

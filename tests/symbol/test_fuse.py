@@ -1,11 +1,10 @@
 """Fusion: fused graphs compute the same, groups hold what they should, cycles and writes are
 respected, long graphs take linear time."""
 
-import importlib.util
 import sys
 import time
-from pathlib import Path
 
+import dags
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,9 +16,6 @@ from plait.symbol.graph import Builder, Value, topological, variable, verify
 from plait.symbol.passes.fuse import fuse
 from plait.symbol.program import lower
 
-spec = importlib.util.spec_from_file_location("dags", Path(__file__).parent / "dags.py")
-dags = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(dags)
 F = Builder(train=True)
 needs_compiler = pytest.mark.skipif(jit.compiler() is None, reason="no C compiler here")
 pytestmark = needs_compiler

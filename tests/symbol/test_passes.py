@@ -1,8 +1,6 @@
 """Passes: each keeps the results bit for bit, does its work, and leaves alone what it must."""
 
-import importlib.util
-from pathlib import Path
-
+import dags
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,9 +16,6 @@ from plait.symbol.passes.dead_code import cut, live
 from plait.symbol.passes.fold import LIMIT_BYTES, fold
 from plait.symbol.program import lower
 
-spec = importlib.util.spec_from_file_location("dags", Path(__file__).parent / "dags.py")
-dags = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(dags)
 F = Builder(train=True)
 FLOAT = F._zeros(shape=(2, 3)).type
 check = settings(derandomize=True, deadline=None, max_examples=150)

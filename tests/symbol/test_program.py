@@ -2,12 +2,11 @@
 depth, time, errors."""
 
 import gc
-import importlib.util
 import threading
 import time
 import weakref
-from pathlib import Path
 
+import dags
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,9 +18,6 @@ from plait.symbol.passes.dead_code import live
 from plait.symbol.passes.gradient import gradient
 from plait.symbol.program import lower
 
-spec = importlib.util.spec_from_file_location("dags", Path(__file__).parent / "dags.py")
-dags = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(dags)
 F = Builder(train=True)
 FLOAT = F._zeros(shape=(2, 3)).type
 

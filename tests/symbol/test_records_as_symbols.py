@@ -4,6 +4,7 @@ code."""
 import numpy as np
 import plait as mx
 import pytest
+import samples
 from plait.kernels.record import REGISTRY
 from plait.ndarray.invoke import invoke
 
@@ -15,18 +16,10 @@ CASES = [
 ]
 
 
-def draw(spec, rng):
+def draw(given, rng):
     """The array of a sample's input."""
-    if spec and spec[0] == "uniform":
-        return mx.nd.array(rng.uniform(spec[2], spec[3], spec[1]))
-    if spec and spec[0] == "definite":
-        x = rng.normal(size=spec[1])
-        return mx.nd.array(x @ np.swapaxes(x, -1, -2) + np.eye(x.shape[-1]))
-    if spec and spec[0] == "ints":
-        return mx.nd.array(rng.integers(spec[2], spec[3], spec[1]))
-    if spec and spec[0] == "values":
-        return mx.nd.array(np.asarray(spec[1]), dtype=spec[2])
-    return mx.nd.array(rng.normal(size=spec))
+    x, own = samples.draw(rng, given)
+    return mx.nd.array(x, dtype=own or "float32")
 
 
 @pytest.mark.parametrize("op, sample", CASES)

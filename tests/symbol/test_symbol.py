@@ -314,3 +314,14 @@ def test_debug_str_names_everything():
         and "arg[1]=fc_weight(0)" in text
         and "num_hidden=3" in text
     )
+
+
+def test_attributes_of_a_node_become_text():
+    """As gluoncv gives them: MXNet keeps an Initializer's address, from which nothing is made."""
+    x = sym.var("x")
+    y = sym.FullyConnected(x, num_hidden=2, name="y", attr={"__init__": object(), "__lr_mult__": 3})
+    assert y.attr("__init__") is None and y.attr("__lr_mult__") == "3"
+
+
+def test_operators_without_parameters_ignore_them():
+    assert sym.zeros_like(sym.var("x"), dtype="float16").infer_shape(x=(2,))[1] == [(2,)]

@@ -2,15 +2,14 @@
 when it fails."""
 
 import gc
-import importlib.util
 import os
 import subprocess
 import sys
 import threading
 import time
 import weakref
-from pathlib import Path
 
+import dags
 import hypothesis
 import numpy as np
 import plait as mx
@@ -23,9 +22,6 @@ from plait.ndarray.cached import CachedGraph
 from plait.symbol import executor, passes, tiers
 from plait.symbol.graph import Builder, topological, variable
 
-spec = importlib.util.spec_from_file_location("dags", Path(__file__).parent / "dags.py")
-dags = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(dags)
 F = Builder()
 
 

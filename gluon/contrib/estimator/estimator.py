@@ -10,6 +10,7 @@ import warnings
 from ....engine import Context, cpu, gpu, num_gpus
 from ....engine.error import InvalidValue
 from ... import initializer as init
+from ...block import Block
 from ...data.dataloader import DataLoader
 from ...loss import Loss, SoftmaxCrossEntropyLoss
 from ...metric import Accuracy, EvalMetric
@@ -80,6 +81,8 @@ class Estimator:
         val_loss=None,
         batch_processor=None,
     ):
+        _check_net(net)
+        _check_net(net if val_net is None else val_net)
         self.net, self.val_net = net, net if val_net is None else val_net
         self.loss = _checked_loss(loss)
         self.val_loss = self.loss if val_loss is None else _checked_loss(val_loss)
@@ -297,6 +300,11 @@ def _check_loader(data) -> None:
             f"Estimator only support input as Gluon DataLoader, got {type(data).__name__}\n  fix:"
             " gluon.data.DataLoader(gluon.data.ArrayDataset(x, y), batch_size)"
         )
+
+
+def _check_net(net) -> None:
+    if not isinstance(net, Block):
+        raise InvalidValue(f"net must be a gluon Block, got {net!r}\n  fix: gluon.nn.Dense(10)")
 
 
 def _checked_loss(loss) -> Loss:

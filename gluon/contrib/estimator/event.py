@@ -61,7 +61,8 @@ class BatchEnd(EventHandler):
 
 def check_event_handlers(handlers) -> list[EventHandler]:
     """One handler, several or None as a new list. Raises ValueError."""
-    found = [handlers] if isinstance(handlers, EventHandler) else list(handlers or [])
+    alone = handlers is not None and not isinstance(handlers, (list, tuple))
+    found = [handlers] if alone else list(handlers or [])
     for handler in found:
         if not isinstance(handler, EventHandler):
             raise InvalidValue(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import math
 import os
 import struct
 import tarfile
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 SHARED = Path("/usr/share/datasets")  # where Debian's packages of data sets put their files
+MAX_AXES = 32  # of an IDX file: NumPy's arrays have no more
 IDX_DTYPES = {0x08: np.uint8, 0x09: np.int8, 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 TEST_EVERY = 5  # of the 1797 digits, every fifth is for testing
 
@@ -70,8 +72,8 @@ def read_idx(path: Path) -> np.ndarray:
     dtype, n_axes = np.dtype(IDX_DTYPES[data[2]]), data[3]
     start = 4 + 4 * n_axes
     shape = struct.unpack(f">{n_axes}I", data[4:start]) if len(data) >= start else ()
-    n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    if len(data) < start + n_bytes or len(shape) != n_axes:
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if len(data) < start + n_bytes or len(shape) != n_axes or n_axes > MAX_AXES:
         raise DatasetError(
             compose(
                 f"the IDX file is cut off: shape {shape} needs {n_bytes} bytes of values, got "

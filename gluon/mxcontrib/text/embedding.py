@@ -119,7 +119,7 @@ class _TokenEmbedding(Vocabulary):
         logging.info("Loading pre-trained token embedding vectors from %s", path)
         n, unknown, seen = None, None, set()
         rows, waiting, first_waiting = bytearray(), [], 0
-        with open(path, encoding=encoding) as f:
+        with files.reading(path, "word vectors"), open(path, encoding=encoding) as f:
             for at, line in enumerate(f, 1):
                 token, _, rest = line.rstrip().partition(elem_delim)
                 if not rest:

@@ -1,0 +1,161 @@
+"""nd.contrib's updates by AdamW and LAMB, whose scale of the gradient may be an array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import functions
+from .ndarray import NDArray
+
+
+def _scale(rescale_grad, like: NDArray) -> NDArray:
+    """rescale_grad as the operators take it: an array of one number. 0, inf and nan skip the
+    update."""
+    if isinstance(rescale_grad, NDArray):
+        return rescale_grad.as_in_context(like.context)
+    return functions.full((1,), rescale_grad, like.context)
+
+
+def adamw_update(
+    weight,
+    grad,
+    mean,
+    var,
+    rescale_grad,
+    lr,
+    eta,
+    beta1=0.9,
+    beta2=0.999,
+    epsilon=1e-8,
+    wd=0,
+    clip_gradient=-1,
+    out=None,
+    name=None,
+    **kwargs,
+):
+    """One step of AdamW on a weight; mean and var are written. rescale_grad: number or NDArray.
+
+    Source: Loshchilov and Hutter 2019, arXiv:1711.05101.
+    """
+    return functions._adamw_update(
+        weight,
+        grad,
+        mean,
+        var,
+        _scale(rescale_grad, weight),
+        lr=lr,
+        eta=eta,
+        beta1=beta1,
+        beta2=beta2,
+        epsilon=epsilon,
+        wd=wd,
+        clip_gradient=clip_gradient,
+        out=out,
+        **kwargs,
+    )
+
+
+def mp_adamw_update(
+    weight,
+    grad,
+    mean,
+    var,
+    weight32,
+    rescale_grad,
+    lr,
+    eta,
+    beta1=0.9,
+    beta2=0.999,
+    epsilon=1e-8,
+    wd=0,
+    clip_gradient=-1,
+    out=None,
+    name=None,
+    **kwargs,
+):
+    """adamw_update of a 16-bit weight with its float32 original weight32, which is written too."""
+    return functions._mp_adamw_update(
+        weight,
+        grad,
+        mean,
+        var,
+        weight32,
+        _scale(rescale_grad, weight32),
+        lr=lr,
+        eta=eta,
+        beta1=beta1,
+        beta2=beta2,
+        epsilon=epsilon,
+        wd=wd,
+        clip_gradient=clip_gradient,
+        out=out,
+        **kwargs,
+    )
+
+
+def _together(*lists: Sequence[NDArray]) -> list[NDArray]:
+    """weight 0, gradient 0, ..., weight 1, gradient 1, ...: the order of operators on many
+    weights."""
+    return [a for group in zip(*lists, strict=True) for a in group]
+
+
+def multi_adamw_update(
+    weights, grads, mean, var, rescale_grad, lrs, wds, etas, out=None, name=None, size=0, **kwargs
+):
+    """adamw_update of many weights in one call: lists of arrays, and a number for each."""
+    arrays = [*_together(weights, grads, mean, var), _scale(rescale_grad, weights[0])]
+    numbers = {"lrs": lrs, "wds": wds, "etas": etas, "num_weights": size or len(weights)}
+    return functions._multi_adamw_update(*arrays, out=out, **numbers, **kwargs)
+
+
+def multi_mp_adamw_update(
+    weights,
+    grads,
+    mean,
+    var,
+    weights32,
+    rescale_grad,
+    lrs,
+    wds,
+    etas,
+    out=None,
+    name=None,
+    size=0,
+    **kwargs,
+):
+    """mp_adamw_update of many weights in one call: lists of arrays, and a number for each."""
+    arrays = _together(weights, grads, mean, var, weights32)
+    arrays.append(_scale(rescale_grad, weights32[0]))
+    numbers = {"lrs": lrs, "wds": wds, "etas": etas, "num_weights": size or len(weights)}
+    return functions._multi_mp_adamw_update(*arrays, out=out, **numbers, **kwargs)
+
+
+def multi_lamb_update(
+    weights, grads, mean, var, step_count, lrs, wds, out=None, num_tensors=0, **kwargs
+):
+    """One step of LAMB on many weights: lists of arrays, and for each the number of its step, its
+    rate and its decay. Source: You et al. 2020, arXiv:1904.00962."""
+    return functions._multi_lamb_update(
+        *_together(weights, grads, mean, var),
+        out=out,
+        num_tensors=num_tensors or len(weights),
+        step_count=step_count,
+        learning_rates=lrs,
+        wds=wds,
+        **kwargs,
+    )
+
+
+def multi_mp_lamb_update(
+    weights, grads, mean, var, weights32, step_count, lrs, wds, out=None, num_tensors=0, **kwargs
+):
+    """multi_lamb_update of 16-bit weights with their float32 originals."""
+    return functions._multi_mp_lamb_update(
+        *_together(weights, grads, mean, var, weights32),
+        out=out,
+        num_tensors=num_tensors or len(weights),
+        step_count=step_count,
+        learning_rates=lrs,
+        wds=wds,
+        **kwargs,
+    )
