@@ -212,7 +212,7 @@ class Operator:
     input_names: Callable | None = None
     n_outputs: int | Callable = 1  # or (**attrs) -> int
     n_visible: int | Callable | None = None  # outputs the user sees; default: all
-    output_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] | Callable = ()  # or (**attrs) -> names
     # the parameter that counts variadic inputs ("num_args")
     variadic_key: str | None = None
     # inputs written in place: names, or (n_inputs, **attrs) -> indices

@@ -18,6 +18,8 @@ def output_name(v: Value) -> str:
     if node.op is None:
         return node.name
     names = node.op.output_names
+    if callable(names):
+        names = names(**node.attrs)
     if v.index < len(names):
         return f"{node.name}_{names[v.index]}"
     return f"{node.name}_output" + (

@@ -54,6 +54,8 @@ def test_shapes_do_not_wait_for_dtypes():
 def test_names_of_outputs():
     x = sym.Variable("x")
     assert sym.split(x, num_outputs=1, name="f").list_outputs() == ["f_output0"]
+    assert sym.topk(x, k=2, name="f").list_outputs() == ["f_output"]
+    assert sym.topk(x, k=2, ret_typ="value", name="f").list_outputs() == ["f_output0"]
     assert sym.linalg.slogdet(x, name="f").list_outputs() == ["f_output0", "f_output1"]
 
 

@@ -751,7 +751,8 @@ def _topk_grad(F, dys, xs, ys, axis, k, ret_typ, is_ascend, dtype):
 TOPK = {"axis": 0, "k": 2}
 operator(
     "topk",
-    output_names=("output0",),
+    # of two outputs, inside MXNet, where values are asked for
+    output_names=lambda ret_typ, **_: ("output0",) if ret_typ == "value" else (),
     aliases=("_npx_topk",),
     infer=_topk_infer,
     ref=_topk_ref,

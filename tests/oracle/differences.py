@@ -332,6 +332,13 @@ KNOWN = [
         text="nan",
     ),
     Known(
+        "_contrib_box_encode",
+        VALUES,
+        "a match with a reference box that is not there: MXNet reads foreign memory",
+        "_contrib_box_encode(samples=[[1]], matches=[[1]], anchors (1, 1, 4), refs (1, 1, 4), ...)",
+        lambda c: c.arrays[1].max() >= c.arrays[3].shape[1] or c.arrays[1].min() < 0,
+    ),
+    Known(
         "_contrib_MultiProposal",
         "values",
         "fewer proposals than asked for before the choice: MXNet reads beyond them",
