@@ -434,11 +434,16 @@ def test_ctrl_c_ends_a_long_wait():
     z, gate = nd.zeros((3,)), threading.Event()
     engine.push(gate.wait, writes=[z])
     timer = threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        z.asnumpy()
-    gate.set()
-    timer.join()
+    # a job in the background of a shell begins with the signal ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            z.asnumpy()
+    finally:
+        gate.set()
+        timer.join()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_errors_in_many_threads():
