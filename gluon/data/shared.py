@@ -7,6 +7,7 @@ message.
 
 from __future__ import annotations
 
+import _posixshmem
 import io
 import pickle
 from multiprocessing.shared_memory import SharedMemory
@@ -176,6 +177,9 @@ def _remove(name: str) -> bool:
         segment = SharedMemory(name)
     except FileNotFoundError:
         return False
+    except ValueError:  # empty: its maker was killed before it could give it a size
+        _posixshmem.shm_unlink(f"/{name}")
+        return True
     segment.close()
     segment.unlink()
     return True

@@ -27,6 +27,7 @@ from plait.gluon.data import (
     SimpleDataset,
 )
 from plait.gluon.data.dataloader import default_batchify_fn, default_mp_batchify_fn
+from plait.gluon.data.shared import Receiver
 from plait.gluon.data.vision import (
     CIFAR10,
     CIFAR100,
@@ -378,6 +379,14 @@ def test_nothing_is_left_behind(how):
     del iterator, loader
     assert all(w.process.exitcode is not None for w in workers)
     assert not segments()
+
+
+def test_a_segment_of_a_worker_killed_before_it_sized_it_is_removed():
+    prefix = f"plait-test-{os.getpid()}-"
+    shared_memory = Path("/dev/shm", f"{prefix}0")
+    shared_memory.touch()
+    Receiver(prefix).close(sender_died=True)
+    assert not shared_memory.exists()
 
 
 def test_workers_get_arrays_of_the_parent():
