@@ -3,12 +3,21 @@
 import importlib
 import os
 
+import hypothesis
 import pytest
 
 # Test processes share the cores: an OpenMP thread that spins at a barrier takes the core from the
 # one it waits for.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# The same examples in every run, on a busy machine too; --hypothesis-profile=random draws others.
+hypothesis.settings.register_profile(
+    "random", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile(
+    "repeatable", hypothesis.settings.get_profile("random"), derandomize=True, database=None
+)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)

@@ -267,7 +267,7 @@ def run_recorded(call, arrays, requests):
     return [a.asnumpy() for a in [*outs, *(a.grad for a in inputs if a.grad is not None)]]
 
 
-@hypothesis.settings(derandomize=True, deadline=None, max_examples=40)
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(
     dags.graphs(random=True, max_nodes=20),
     st.integers(0, 99),
