@@ -45,7 +45,7 @@ class Compiler:
         # held while a job runs, but not while it waits for a C compiler: a fork takes it
         self._running = threading.RLock()
         self._jobs: deque[weakref.ref] = deque()
-        self._made: list[Callable[[], None]] = []
+        self._made: list[tuple[str, Callable[[], None]]] = []
         self._thread: threading.Thread | None = None
         self._stop_compilers: Callable[[], None] = lambda: None
         self._busy, self._closed = False, False
@@ -129,7 +129,12 @@ class Compiler:
             del job
             if self._made and (not self._jobs or time.monotonic() - since > HELD_S):
                 while self._made:
-                    self._made.pop()()
+                    name, publish = self._made.pop()
+                    try:
+                        publish()
+                    except Exception as error:  # this thread must live: it is waited for
+                        self._failed(name, error)
+                    del publish
 
     def _run(self, job: Job) -> None:
         interval = sys.getswitchinterval()
@@ -137,17 +142,20 @@ class Compiler:
         try:
             publish = job.compile()
             if publish is not None:
-                self._made.append(publish)
+                self._made.append((str(job), publish))
         except Exception as error:  # tier 0 goes on serving
-            if not self._closed:
-                if passes.checking:
-                    self.error = error
-                import logging
-
-                log = logging.getLogger(f"{__package__.split('.')[0]}.tiers")
-                log.warning("tier 1 of %s failed, tier 0 goes on serving: %s", job, error)
+            self._failed(str(job), error)
         finally:
             sys.setswitchinterval(interval)
+
+    def _failed(self, name: str, error: Exception) -> None:
+        if not self._closed:
+            if passes.checking:
+                self.error = error
+            import logging
+
+            log = logging.getLogger(f"{__package__.split('.')[0]}.tiers")
+            log.warning("tier 1 of %s failed, tier 0 goes on serving: %s", name, error)
 
 
 _compiler = Compiler()

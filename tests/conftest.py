@@ -3,25 +3,32 @@
 import importlib
 import os
 
+import hypothesis
 import pytest
 
 # Test processes share the cores: an OpenMP thread that spins at a barrier takes the core from the
 # one it waits for.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("MPLBACKEND", "Agg")
+# The same examples in every run, on a busy machine too; --hypothesis-profile=random draws others.
+hypothesis.settings.register_profile(
+    "random", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.register_profile(
+    "repeatable", hypothesis.settings.get_profile("random"), derandomize=True, database=None
+)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)
 def checked_passes():
-    """Graphs are verified after every pass, and a failed compilation in the background fails the
-    test that runs."""
+    """Graphs are verified after every pass. What a test left to be compiled in the background is
+    done before the next one begins, and fails it if it fails."""
     passes = importlib.import_module("plait.symbol.passes")
     tiers = importlib.import_module("plait.symbol.tiers")
     passes.checking = True
     yield
-    error, tiers._compiler.error = tiers._compiler.error, None
-    if error is not None:
-        raise error
+    tiers.wait_compiled()
 
 
 @pytest.fixture(autouse=True)

@@ -437,8 +437,8 @@ def test_ctrl_c_ends_a_long_wait():
     # a job in the background of a shell begins with the signal ignored
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
+            timer.start()
             z.asnumpy()
     finally:
         gate.set()

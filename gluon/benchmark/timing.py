@@ -39,7 +39,9 @@ def time_workload(workloads, sync=nothing, settle=nothing):
     timed(WARM_UP)
     settle()
     timed(1)
-    n = max(1, int(seconds / 10 / max(timed(1), 1e-7)))
+    n = 1  # not from one call: a loader may have its next batches ready
+    while n * timed(n) < seconds / 10:
+        n *= 2
     times, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end or len(times) < 3:
         times.append(timed(n))

@@ -19,7 +19,7 @@ def run(code, status=0, **env):
         [sys.executable, "-c", START + code],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         env={**os.environ, **env},
         check=False,
     )
@@ -121,8 +121,8 @@ def test_ctrl_c_ends_a_wait():
     out, _ = run("""
 x, go = Var(), threading.Event()
 engine.push(go.wait, writes=[x])
-threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     engine.wait_for_var(x)
 except KeyboardInterrupt:
     print("interrupted")

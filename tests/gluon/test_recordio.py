@@ -46,7 +46,7 @@ def test_writes_the_bytes_that_mxnet_writes(tmp_path):
     assert (tmp_path / "a.idx").read_text() == (FIXTURES / "records.idx").read_text()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     parts=st.lists(
         st.lists(st.sampled_from([b"", b"a", b"abcd", b"12345", MAGIC, MAGIC[:2]]), max_size=8),

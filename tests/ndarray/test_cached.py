@@ -66,7 +66,7 @@ def close(got, want):
             )
 
 
-smooth = settings(derandomize=True, deadline=None, max_examples=60)
+smooth = settings(max_examples=60)
 
 
 @smooth
@@ -130,7 +130,7 @@ def smooth_graphs(draw):
     return [values[-1]], variables
 
 
-@settings(derandomize=True, deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(smooth_graphs(), st.integers(0, 99))
 def test_second_order_agrees(graph, seed):
     outputs, variables = graph

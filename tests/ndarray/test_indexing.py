@@ -69,7 +69,7 @@ def keys(draw):
     return shape, tuple(key)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
 @given(keys())
 def test_any_key_reads_and_writes_as_numpy_does(case):
     shape, key = case
@@ -98,7 +98,7 @@ def test_any_key_reads_and_writes_as_numpy_does(case):
             np.testing.assert_array_equal(x.asnumpy(), wanted)
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, suppress_health_check=list(HealthCheck))
 @given(keys())
 def test_gradient_through_any_key(case):
     shape, key = case

@@ -56,7 +56,7 @@ def test_towers_become_branches(eager_to_split):
     assert program._Layout(outputs, given_, cpu(), 1).ends == []
 
 
-@settings(derandomize=True, deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(dags.graphs())
 def test_random_graphs_give_the_same_bits(eager_to_split, graph):
     outputs, variables = graph

@@ -85,7 +85,7 @@ def pointwise_graphs(draw):
         elif kind == 9:
             n = int(np.prod(x.shape))
             fits = [s for s in SHAPES if int(np.prod(s)) == n]
-            made = F.reshape_to(x, shape=pick(fits))
+            made = F.reshape_to(x, shape=pick(fits or [x.shape]))
         elif kind == 10:
             fits = [v for v in values if v.shape == x.shape and v.dtype == x.dtype]
             y = pick(fits)
@@ -120,7 +120,7 @@ def draw_arrays(variables, seed):
     return arrays
 
 
-@settings(derandomize=True, deadline=None, max_examples=120)
+@settings(max_examples=120)
 @given(pointwise_graphs(), st.integers(0, 99))
 def test_fused_is_unfused(graph, seed):
     outputs, variables = graph
@@ -140,7 +140,7 @@ def test_fused_is_unfused(graph, seed):
             np.testing.assert_array_equal(g, w)
 
 
-@settings(derandomize=True, deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(dags.graphs(random=False), st.integers(0, 99))
 def test_other_graphs_keep_their_results(graph, seed):
     outputs, variables = graph

@@ -15,7 +15,7 @@ buffers = st.lists(
 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(buffers)
 def test_live_buffers_never_overlap(plan):
     offsets, size = plan_memory(plan)
@@ -30,7 +30,7 @@ def test_live_buffers_never_overlap(plan):
                 )
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(buffers)
 def test_arena_holds_at_least_what_is_alive(plan):
     _, size = plan_memory(plan)

@@ -18,7 +18,7 @@ from plait.symbol.program import lower
 
 F = Builder(train=True)
 FLOAT = F._zeros(shape=(2, 3)).type
-check = settings(derandomize=True, deadline=None, max_examples=150)
+check = settings(max_examples=150)
 
 
 def names(outputs):

@@ -25,7 +25,7 @@ FLOAT = F._zeros(shape=(2, 3)).type
 # ---- results -------------------------------------------------------------------------------------
 
 
-@settings(derandomize=True, deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(dags.graphs(max_nodes=40), st.integers(0, 99))
 def test_a_program_equals_evaluation_node_by_node(graph, seed):
     outputs, variables = graph
@@ -43,7 +43,7 @@ def test_a_program_equals_evaluation_node_by_node(graph, seed):
         np.testing.assert_array_equal(a.asnumpy(), b)
 
 
-@settings(derandomize=True, deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(dags.graphs(max_nodes=15), st.integers(0, 99), st.data())
 def test_outputs_may_lie_in_the_memory_of_inputs(graph, seed, data):
     """Writing results over the arrays that are read gives what fresh memory gives."""

@@ -180,7 +180,7 @@ def graphs(draw):
     return outputs, variables
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(graphs(), st.integers(0, 99))
 def test_random_graphs(graph, seed):
     outputs, variables = graph

@@ -104,6 +104,18 @@ def test_a_failing_compilation_leaves_tier_0_serving(gate, monkeypatch, caplog):
     assert mx.wait_compiled()
 
 
+def test_the_compiler_outlives_what_cannot_be_swapped_in(gate, monkeypatch, caplog):
+    gate.open.set()
+    monkeypatch.setattr(passes, "checking", False)
+    monkeypatch.setenv("PLAIT_LOG", "no such topic")
+    graph = small()
+    for _ in range(2):
+        graph.entries or graph([A, W])
+        tiers.submit(entry_of(graph))
+        assert mx.wait_compiled(60)
+    assert "no such topic" in caplog.text
+
+
 def test_what_has_died_is_not_compiled(gate):
     first, second = small("first"), small("second")
     for graph in (first, first, second, second):
@@ -255,7 +267,7 @@ def run_recorded(call, arrays, requests):
     return [a.asnumpy() for a in [*outs, *(a.grad for a in inputs if a.grad is not None)]]
 
 
-@hypothesis.settings(derandomize=True, deadline=None, max_examples=40)
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(
     dags.graphs(random=True, max_nodes=20),
     st.integers(0, 99),
@@ -336,7 +348,7 @@ entered.wait()
 def run(tail):
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(
-        [sys.executable, "-c", SCRIPT + tail], env=env, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", SCRIPT + tail], env=env, capture_output=True, text=True, timeout=300
     )
 
 
