@@ -61,6 +61,10 @@ def _register(name, group, lists, params, count, ref, doc, rescale=False):
     operator(
         name,
         inputs=("*data",),
+        input_names=lambda **attrs: (
+            *(f"{what}_{i}" for i in range(attrs[count]) for what in group),
+            *["rescale_grad"] * rescale,
+        ),
         params=(*params, Param(count, "int", 1)),
         infer=infer,
         ref=run,
