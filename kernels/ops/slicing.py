@@ -426,7 +426,7 @@ splitter(
         sample((2, 5), indices=(), sections=3),
     ),
     doc=(
-        "Parts along an axis that begin at `indices` (the first is 0), or `sections` parts, of which"
-        " the first are longer by 1 where they cannot be equal."
+        "Parts along an axis that begin at `indices` (the first is 0), or `sections` parts, the"
+        " first of which are longer by 1 where they cannot be equal."
     ),
 )

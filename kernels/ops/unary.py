@@ -565,8 +565,8 @@ operator(
     grad=lambda F, dys, xs, ys, dtype: [F.Cast(dys[0], dtype=xs[0].dtype)],
     samples=(sample((3, 4), dtype="float16"), sample((3,), dtype="float32")),
     doc=(
-        "float16, bfloat16 or float32 x converted to another of these dtypes; others stay. Placed by"
-        " mixed precision."
+        "float16, bfloat16 or float32 x converted to another of these dtypes; others stay. Placed"
+        " by mixed precision."
     ),
 )
 

@@ -21,7 +21,7 @@ from .differences import KNOWN, explanation
 from .graph import graph_differences
 
 HERE = Path(__file__).resolve().parent
-PATIENCE = 15  # seconds without progress: the call hangs
+PATIENCE = 30  # seconds without progress: the call hangs
 
 
 def run_all(python: str, framework: str, folder: Path):
