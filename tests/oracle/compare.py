@@ -67,7 +67,7 @@ def moments_differ(ours: np.ndarray, theirs: np.ndarray) -> bool:
     return abs(a.mean() - b.mean()) > error or abs(a.std() - b.std()) > 2 * error
 
 
-KINDS = {"y": "values", "x": "input after", "g": "gradient"}
+KINDS = {"y": "values", "x": "input after", "g": "gradient", "k": "second gradient"}
 
 
 def differences(call: Call) -> list[Difference]:
@@ -75,13 +75,14 @@ def differences(call: Call) -> list[Difference]:
     ours, theirs = call.made, call.expected
     found = []
     for key in sorted(k for k in {*ours, *theirs} if k[0] in KINDS):
-        if key[0] == "g" and "no_gradient" in theirs:
+        if key[0] == "g" and "no_gradient" in theirs or key[0] == "k" and key not in theirs:
             continue
         what = KINDS[key[0]]
         if key not in ours or key not in theirs:
             side = "plait" if key in theirs else "MXNet"
-            why = (ours if key in theirs else theirs).get("no_gradient", "")
-            what = "gradient" if key[0] == "g" else "outputs"
+            missing = ours if key in theirs else theirs
+            why = missing.get("no_gradient", missing.get("no_second", ""))
+            what = KINDS[key[0]] if key[0] in "gk" else "outputs"
             found.append(Difference(what, f"{key} is missing in {side} {why}", key))
             continue
         a, b = ours[key], theirs[key]
