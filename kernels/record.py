@@ -289,7 +289,7 @@ class Operator:
 
     def names_in(self, attrs: dict[str, Any], n_given: int | None = None) -> tuple[str, ...]:
         """Names of the inputs this call uses."""
-        if self.variadic:
+        if self.variadic and (self.variadic_key or not self.input_names):
             n = n_given if n_given is not None else attrs[str(self.variadic_key)]
             if self.input_names:
                 return tuple(self.input_names(**{**attrs, str(self.variadic_key): n}))

@@ -241,7 +241,8 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
 
 
 def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False):
-    """Parts of an array along an axis: that many equal ones, or cut at the given indices."""
+    """Parts of an array along an axis: that many, the first longer by 1 where they cannot be
+    equal; or cut at the given indices."""
     if hasattr(indices_or_sections, "__index__"):
         attrs = {"indices": (), "sections": int(indices_or_sections)}
     else:

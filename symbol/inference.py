@@ -144,6 +144,7 @@ class Inference:
                 self.dtype[Value(node)] = node.attrs.get("dtype") or "float32"
         self._todo = [n for n in self.order if n.op is not None]
         self._assumed: set[Value] = set()
+        self._inferred: set[Value] = set()  # by a rule from known inputs: a size of 0 is a size
         self.sweep()
         if default_dtype:
             for v, dtype in self.dtype.items():
@@ -154,7 +155,10 @@ class Inference:
 
     def type(self, v: Value) -> Type | None:
         shape, dtype = self.shape[v], self.dtype[v]
-        return Type(shape, dtype) if is_known(shape) and dtype is not None else None
+        return Type(shape, dtype) if self.knows_shape(v) and dtype is not None else None
+
+    def knows_shape(self, v: Value) -> bool:
+        return v in self._inferred or is_known(self.shape[v])
 
     def sweep(self) -> None:
         """Forward and backward over the graph until nothing changes."""
@@ -194,6 +198,7 @@ class Inference:
                 raise
         for i, t in enumerate(made[: node.n_outputs]):
             self._learn(Value(original, i), t, node, ins)
+            self._inferred.add(Value(original, i))
         return True
 
     def _as_whole(self, node: Node, ins: Sequence[Type]) -> tuple[Type, ...] | None:

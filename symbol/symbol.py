@@ -31,7 +31,7 @@ from .compose import (  # noqa: F401  (tracing is offered from here)
 from .executor import Executor, variables_of
 from .graph import Node, Value, caller_line, rewrite, topological
 from .indexing import slice_of
-from .inference import Inference, infer_dtypes, is_dynamic, is_known, typed_graph
+from .inference import Inference, infer_dtypes, is_dynamic, typed_graph
 from .json import from_json, text_attrs, to_json, without_amp_cast
 from .names import output_name, output_names
 from .passes.gradient import gradient as gradient_pass
@@ -334,21 +334,22 @@ class Symbol:
         None) if a shape stays unknown. 0 is an unknown dimension. Raises OperatorError that names
         the node, the rule and its inputs.
         """
-        found = self._infer_shapes(args, kwargs)
-        return found if all(is_known(s) for group in found for s in group) else (None, None, None)
+        found, known = self._infer_shapes(args, kwargs)
+        return found if known else (None, None, None)
 
     def infer_shape_partial(self, *args, **kwargs):
         """As infer_shape; unknown shapes are () and unknown dimensions 0."""
-        return tuple([s or () for s in group] for group in self._infer_shapes(args, kwargs))
+        found, _ = self._infer_shapes(args, kwargs)
+        return tuple([s or () for s in group] for group in found)
 
-    def _infer_shapes(self, args, kwargs) -> tuple[list, list, list]:
-        """Shapes of arguments, outputs and auxiliary states; None for an unknown one."""
+    def _infer_shapes(self, args, kwargs) -> tuple[tuple[list, list, list], bool]:
+        """Shapes of arguments, outputs and auxiliary states, None for an unknown one; are all
+        known?"""
         found = Inference(self._outputs, self._shapes(args, kwargs), {})
         arguments, auxiliary = variables_of(self._outputs)
-        return tuple(
-            [found.shape[v] for v in values]
-            for values in (map(Value, arguments), self._outputs, map(Value, auxiliary))
-        )
+        groups = [*map(Value, arguments)], self._outputs, [*map(Value, auxiliary)]
+        known = all(found.knows_shape(v) for group in groups for v in group)
+        return tuple([found.shape[v] for v in group] for group in groups), known
 
     def infer_type(self, *args, **kwargs):
         """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays
@@ -536,7 +537,8 @@ class Symbol:
     def split_v2(
         self, indices_or_sections, axis: int = 0, squeeze_axis: bool = False, **kwargs
     ) -> Symbol:
-        """Parts along an axis: a number of equal ones, or cut before the given indices."""
+        """Parts along an axis: a number of them, the first longer by 1 where they cannot be
+        equal; or cut before the given indices."""
         if isinstance(indices_or_sections, int):
             given = {"indices": (), "sections": indices_or_sections}
         else:

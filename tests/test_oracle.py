@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plait.kernels.record import REGISTRY
+from plait.engine.error import DynamicShape
+from plait.kernels.plan import infer
+from plait.kernels.record import REGISTRY, Type
 
 FOLDER = Path(__file__).resolve().parent / "oracle"
 
@@ -18,7 +20,7 @@ def oracle():
         "oracle", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)]
     )
     package = sys.modules["oracle"] = importlib.util.module_from_spec(spec)
-    for name in ("cases", "compare", "differences"):
+    for name in ("cases", "compare", "conditions", "differences"):
         importlib.import_module(f"oracle.{name}")
     yield package
     for name in [m for m in sys.modules if m.split(".")[0] == "oracle"]:
@@ -44,9 +46,10 @@ def test_every_record_gives_calls_and_a_seed_gives_the_same(oracle):
 
 def found(oracle, ours, theirs, random=False):
     case = {"operator": "f", "ours": "f", "attrs": {}, "random": random}
-    call = oracle.compare.Call(case, {"a0": np.ones(2, np.float32)})
     as_arrays = lambda d: {k: np.asarray(v) for k, v in d.items()}
-    return [w for w, _ in oracle.compare.differences(call, as_arrays(ours), as_arrays(theirs))]
+    given = {"a0": np.ones(2, np.float32)}
+    call = oracle.compare.Call(case, given, as_arrays(ours), as_arrays(theirs))
+    return [d.what for d in oracle.compare.differences(call)]
 
 
 def test_what_counts_as_a_difference(oracle):
@@ -73,3 +76,52 @@ def test_every_explanation_has_a_reason_and_an_operator(oracle):
         assert known.reason
         re.compile(known.text)
         assert any(re.fullmatch(known.operator, n) for n in names), known.operator
+
+
+def wrong_answers(oracle, case):
+    """(call, difference) for each way in which plait may answer a call wrongly."""
+    given = {f"a{i}": a for i, a in enumerate(case["arrays"])}
+    op = REGISTRY[case["ours"]]
+    attrs = op.parse(case["attrs"]) | ({"train": True} if op.train_aware else {})
+    try:
+        types = infer(op, attrs, [Type(a.shape, a.dtype.name) for a in case["arrays"]])
+    except DynamicShape:
+        types = [Type((2,), "float32")]
+    expected = {
+        f"y{i}": np.ones(t.shape, t.dtype.replace("bfloat16", "uint16"))
+        for i, t in enumerate(types)
+    }
+    expected |= {f"h{i}": expected[f"y{i}"] for i in range(len(types))}
+    expected |= {f"x{i}": a + a.dtype.type(2) for i, a in enumerate(case["arrays"])}
+    expected |= {f"g{i}": 3 + 0 * case["arrays"][i] for i in case["smooth"]}
+    with np.errstate(all="ignore"):
+        made = {k: a + a.dtype.type(5) for k, a in expected.items()}
+    call = oracle.compare.Call(case, given, made, expected)
+    for key, a in expected.items():
+        if key[0] != "h" and not (case["random"] and key[0] != "x"):
+            text = f"{key}{[0] * a.ndim} plait 5, MXNet 0 ({a.size} of {a.size} elements)"
+            what = oracle.compare.KINDS[key[0]]
+            yield call, oracle.compare.Difference(what, text, key, np.ones(a.shape, bool))
+    yield call, oracle.compare.Difference("shape", "y0 plait (2,), MXNet (3,)", "y0")
+    yield call, oracle.compare.Difference("dtype", "y0 plait float32, MXNet float64", "y0")
+    yield call, oracle.compare.Difference("refusal", "plait refuses: f: too few")
+    yield call, oracle.compare.Difference("failure", "plait fails badly: IndexError")
+    yield (
+        call,
+        oracle.compare.Difference("symbol", "shapes: plait refused, MXNet [[[2]], [[2]], []]"),
+    )
+
+
+def test_no_wrong_answer_is_explained_for_every_sample(oracle):
+    """Of each operator and kind of difference, one of its samples at least has no excuse."""
+    hidden = []
+    for op in sorted(set(REGISTRY.values()), key=lambda op: op.name):
+        excuses = {}
+        for case in oracle.cases.cases_of(op, op.name, 0, 0)[: len(op.samples)]:
+            for call, d in wrong_answers(oracle, case):
+                if excuses.get((d.what, d.key), "not seen") is not None:
+                    excuses[d.what, d.key] = oracle.differences.explanation(call, d)
+            if not any(excuses.values()):
+                break
+        hidden += [(op.name, *kind, k.reason) for kind, k in excuses.items() if k]
+    assert not hidden, "\n".join(map(str, hidden))

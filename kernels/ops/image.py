@@ -88,7 +88,7 @@ def _normalize_infer(ins, mean, std):
 
 def _per_channel(xp, values, x):
     values = values[:1] if len(values) == 4 and len(set(values)) == 1 else values  # the default
-    return xp.asarray(values, dtype="float32").reshape(-1, 1, 1).astype(x.dtype)
+    return xp.asarray(values, dtype="float32").reshape(-1, 1, 1)
 
 
 def _normalize_grad(F, dys, xs, ys, mean, std):

@@ -502,26 +502,28 @@ operator(
 
 
 def _lrn_infer(ins, nsize, **_):
-    if nsize < 1 or nsize % 2 == 0:
-        raise OperatorError("LRN", f"nsize must be odd, got {nsize}")
+    if nsize < 1:
+        raise OperatorError("LRN", f"nsize must be at least 1, got {nsize}")
     if len(ins[0].shape) != 4:
         raise ShapeError("LRN", f"data must be (N, C, H, W), got {ins[0].shape}")
     return [ins[0]]
 
 
 def _lrn_ref(xp, x, *, alpha, beta, knorm, nsize):
-    square = xp.pad(x * x, ((0, 0), (nsize // 2, nsize // 2), (0, 0), (0, 0)))
-    total = sum(square[:, i : i + x.shape[1]] for i in range(nsize))
+    side = (nsize - 1) // 2
+    square = xp.pad(x * x, ((0, 0), (side, side), (0, 0), (0, 0)))
+    total = sum(square[:, i : i + x.shape[1]] for i in range(2 * side + 1))
     return x * (knorm + alpha / nsize * total) ** -beta
 
 
 def _lrn_grad(F, dys, xs, ys, alpha, beta, knorm, nsize):
     x, dy = xs[0], dys[0]
     n, c, h, w = x.shape
+    side = (nsize - 1) // 2
 
     def window(a):
         flat = F.reshape_to(a, shape=(n, 1, c, h * w))
-        total = F.Pooling(flat, kernel=(nsize, 1), pad=(nsize // 2, 0), pool_type="sum")
+        total = F.Pooling(flat, kernel=(2 * side + 1, 1), pad=(side, 0), pool_type="sum")
         return F.reshape_to(total, shape=x.shape)
 
     base = window(F.square(x)) * (alpha / nsize) + knorm
@@ -544,9 +546,10 @@ operator(
     samples=(
         sample((2, 5, 3, 2), nsize=3, alpha=0.5),
         sample((1, 4, 2, 2), nsize=5, alpha=1.0, beta=0.5, knorm=1.0),
+        sample((1, 5, 2, 2), nsize=4, alpha=1.0),
     ),
     doc=(
-        "data * (knorm + alpha / nsize * sum of squares over nsize neighbouring channels)^-beta. "
-        "Source: Krizhevsky et al. 2012."
+        "data * (knorm + alpha / nsize * sum of squares over nsize neighbouring channels)^-beta;"
+        " an even nsize has a window of nsize - 1 channels. Source: Krizhevsky et al. 2012."
     ),
 )

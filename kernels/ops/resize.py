@@ -70,7 +70,7 @@ def _up_infer(ins, scale, num_filter, sample_type, multi_input_mode, num_args, *
 
 def _up_fill(ins, scale, num_filter, sample_type, **_):
     if sample_type == "bilinear" and ins[0] is not None and ins[1] is None:
-        shape = (num_filter, 1, *_up_filter(scale)["kernel"])
+        shape = (images(_UP, "data", ins[0])[1], 1, *_up_filter(scale)["kernel"])
         return [ins[0], Type(shape, ins[0].dtype)]
     return list(ins)
 

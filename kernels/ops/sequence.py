@@ -32,7 +32,7 @@ def _check(op, ins, use_sequence_length, axis, axes=(0, 1)):
 
 def _fill(ins, use_sequence_length, axis, **_):
     if use_sequence_length and ins[0] is not None and ins[1] is None:
-        return [ins[0], Type((ins[0].shape[1 - axis],), "float32")]
+        return [ins[0], Type((ins[0].shape[1 - axis],), ins[0].dtype)]
     return list(ins)
 
 

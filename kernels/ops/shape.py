@@ -468,7 +468,7 @@ mover(
 
 
 def _broadcast_like(op, lhs, rhs, lhs_axes, rhs_axes):
-    if lhs_axes is None and rhs_axes is None:
+    if lhs_axes is None or rhs_axes is None:
         target = tuple(rhs)
         if len(target) < len(lhs):
             raise ShapeError(op, f"rhs must have at least lhs's axes, got lhs {lhs} and rhs {rhs}")
@@ -503,7 +503,10 @@ operator(
         sample((1, 3, 1), (2, 3, 4)),
         sample((1, 3, 1), (5, 6), lhs_axes=(0, -1), rhs_axes=(0, 1)),
     ),
-    doc="lhs repeated along its axes of size 1 to the shape of rhs, or to some of rhs's axes.",
+    doc=(
+        "lhs repeated along its axes of size 1 to the shape of rhs, or to some of rhs's axes (both"
+        " lhs_axes and rhs_axes given)."
+    ),
 )
 
 

@@ -340,9 +340,15 @@ def _even_starts(op, shape, axis, parts):
             op,
             f"axis {axis} of size {n} must be divisible into {parts} equal parts, got data {shape}",
         )
+    return _starts(op, n, parts)
+
+
+def _starts(op, n, parts):
+    """Where parts begin of which the first are longer by 1 if they cannot be equal."""
     if parts > MAX_PARTS:
         raise OperatorError(op, f"at most {MAX_PARTS} parts can be made, got {parts}")
-    return tuple(range(0, n, n // parts)) if n else (0,) * parts
+    each, longer = divmod(n, parts)
+    return tuple(i * each + min(i, longer) for i in range(parts))
 
 
 def splitter(name, starts_of, n_outputs, **fields):
@@ -376,8 +382,8 @@ def splitter(name, starts_of, n_outputs, **fields):
 
 
 def _v2_starts(shape, axis, indices, sections):
-    if sections:
-        return _even_starts("_split_v2", shape, axis, sections)
+    if sections > 0:
+        return _starts("_split_v2", shape[one_axis("_split_v2", axis, len(shape))], sections)
     if not indices or indices[0] != 0:
         raise OperatorError("_split_v2", f"indices must begin with 0, got {indices}")
     return indices
@@ -405,7 +411,7 @@ splitter(
 splitter(
     "_split_v2",
     _v2_starts,
-    lambda indices, axis, squeeze_axis, sections: sections or len(indices),
+    lambda indices, axis, squeeze_axis, sections: sections if sections > 0 else len(indices),
     aliases=("_npi_split",),
     params=(
         Param("indices", "shape"),
@@ -417,6 +423,10 @@ splitter(
         sample((2, 5), indices=(0, 1, 3)),
         sample((4, 2), indices=(), axis=0, sections=2),
         sample((2, 3), indices=(), sections=3, squeeze_axis=True),
+        sample((2, 5), indices=(), sections=3),
     ),
-    doc="Parts along an axis that begin at `indices` (the first is 0), or `sections` equal parts.",
+    doc=(
+        "Parts along an axis that begin at `indices` (the first is 0), or `sections` parts, the"
+        " first of which are longer by 1 where they cannot be equal."
+    ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from ...engine.error import DTypeError, OperatorError, ShapeError
+from ...engine.error import OperatorError, ShapeError
 from .. import special
 from ..pointwise import pointwise
 from ..record import DTYPES, FLOATS, REQUIRED, Param, Type, operator, same_fill, same_type, sample
@@ -535,8 +535,11 @@ def _cast_ref(xp, x, dtype):
     )
 
 
+AMP_DTYPES = ("float16", "bfloat16", "float32")  # narrow first; mixed precision casts no others
+
+
 def _amp_type(t, dtype):
-    return Type(t.shape, dtype if t.dtype in FLOATS else t.dtype)
+    return Type(t.shape, dtype if t.dtype in AMP_DTYPES else t.dtype)
 
 
 operator(
@@ -561,18 +564,18 @@ operator(
     ref=lambda xp, x, dtype: x,
     grad=lambda F, dys, xs, ys, dtype: [F.Cast(dys[0], dtype=xs[0].dtype)],
     samples=(sample((3, 4), dtype="float16"), sample((3,), dtype="float32")),
-    doc="x converted to a float dtype; arrays that are not floats stay. Placed by mixed precision.",
+    doc=(
+        "float16, bfloat16 or float32 x converted to another of these dtypes; others stay. Placed"
+        " by mixed precision."
+    ),
 )
 
 
 def _multicast_infer(ins, num_outputs, cast_narrow):
-    floats = [t.dtype for t in ins if t.dtype in FLOATS]
-    order = ("float16", "bfloat16", "float32", "float64")
-    if not floats:
-        raise DTypeError(
-            "amp_multicast", f"inputs must be floats, got {', '.join(t.dtype for t in ins)}"
-        )
-    dtype = (min if cast_narrow else max)(floats, key=order.index)
+    narrow = [t.dtype for t in ins if t.dtype in AMP_DTYPES]
+    if not narrow:
+        return list(ins)
+    dtype = (min if cast_narrow else max)(narrow, key=AMP_DTYPES.index)
     return [_amp_type(t, dtype) for t in ins]
 
 
@@ -588,7 +591,10 @@ operator(
         dy if dy is None else F.Cast(dy, dtype=x.dtype) for dy, x in zip(dys, xs)
     ],
     samples=(sample((3, 4), (2,), num_outputs=2), sample((3,), num_outputs=1, cast_narrow=True)),
-    doc="All arrays converted to the widest float dtype among them, or the narrowest.",
+    doc=(
+        "float16, bfloat16 and float32 arrays converted to the widest of these dtypes among them,"
+        " or the narrowest; others stay."
+    ),
 )
 operator(
     "shape_array",

@@ -237,6 +237,10 @@ def multi(name, group, mutated, ref, params, doc, preloaded=False):
     operator(
         name,
         inputs=("*data",),
+        input_names=lambda num_weights, **_: (
+            *(f"{what}_{i}" for i in range(num_weights) for what in group),
+            *("lrs", "wds")[:tail],
+        ),
         params=(*(() if preloaded else own), *params, Param("num_weights", "int", 1)),
         infer=infer,
         ref=run,

@@ -61,6 +61,10 @@ def _register(name, group, lists, params, count, ref, doc, rescale=False):
     operator(
         name,
         inputs=("*data",),
+        input_names=lambda **attrs: (
+            *(f"{what}_{i}" for i in range(attrs[count]) for what in group),
+            *["rescale_grad"] * rescale,
+        ),
         params=(*params, Param(count, "int", 1)),
         infer=infer,
         ref=run,
@@ -125,16 +129,30 @@ _register(
 
 
 def _lamb(
-    xp, w, g, mean, var, *, learning_rates, wds, step_count, lower_bound, upper_bound, **attrs
+    xp,
+    w,
+    g,
+    mean,
+    var,
+    *,
+    learning_rates,
+    wds,
+    step_count,
+    lower_bound,
+    upper_bound,
+    measured=None,
+    **attrs,
 ):
     step, mean, var = one.lamb_direction(xp, w, g, mean, var, t=step_count, wd=wds, **attrs)
-    norms = [xp.sqrt((a * a).sum()) for a in (w, step)]
+    norms = [xp.sqrt((a * a).sum()) for a in (w if measured is None else measured, step)]
     bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
     return one.lamb_step(xp, w, step, *norms, lr=learning_rates, **bounds), mean, var
 
 
 def _mp_lamb(xp, w, g, mean, var, w32, **attrs):
-    new, mean, var = _lamb(xp, w32, g.astype(w32.dtype), mean, var, **attrs)
+    # the norm is that of the narrow weight, as in MXNet
+    measured = w.astype(w32.dtype)
+    new, mean, var = _lamb(xp, w32, g.astype(w32.dtype), mean, var, measured=measured, **attrs)
     return new, mean, var, new
 
 

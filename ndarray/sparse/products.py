@@ -86,6 +86,10 @@ def _dot(attrs, a, b):
 def _dot_grad(F, dys, xs, ys, wanted, transpose_a, transpose_b, forward_stype):
     (a, b), dy, da, db = xs, dys[0], None, None
     ta, tb = transpose_a, transpose_b
+    matrices = len(a.shape) == len(b.shape) == 2
+    if not matrices and (wanted[0] or a.stype != "csr"):
+        dense = [x.tostype(DENSE) for x in xs]
+        return lookup("dot").grad(F, dys, dense, ys, ta, tb, forward_stype)
     if wanted[0]:
         b = b.tostype(DENSE)
         da = F.dot(b, dy, tb, True) if ta else F.dot(dy, b, False, not tb)

@@ -133,9 +133,8 @@ def _part(view, axis, begin, size):
 def _split(node, index, view):
     attrs = node.attrs
     axis, squeezed = attrs["axis"] % len(view.axes), attrs["squeeze_axis"]
-    size = 1 if squeezed else node.types[index].shape[axis]
-    starts = () if attrs.get("sections", 1) else attrs["indices"]
-    found = _part(view, axis, starts[index] if starts else index * size, size)
+    sizes = [1 if squeezed else t.shape[axis] for t in node.types]
+    found = _part(view, axis, sum(sizes[:index]), sizes[index])
     if found is None or not squeezed:
         return found
     return found[0], (*found[1][:axis], *found[1][axis + 1 :])

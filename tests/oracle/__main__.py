@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 from .cases import all_cases
-from .compare import Call, differences
+from .compare import Call, Difference, differences
 from .differences import KNOWN, explanation
 from .graph import graph_differences
 
 HERE = Path(__file__).resolve().parent
-PATIENCE = 15  # seconds without progress: the call hangs
+PATIENCE = 30  # seconds without progress: the call hangs
 
 
 def run_all(python: str, framework: str, folder: Path):
@@ -79,23 +79,27 @@ def prepare(python: str, folder: Path, options) -> tuple[list, list]:
     return cases, own
 
 
-def found_in(case, ours: dict, theirs: dict, folder: Path) -> tuple[str, list[tuple[str, str]]]:
-    """What became of one call: an outcome, and the differences (what, text)."""
+def call_of(case, ours: dict, theirs: dict, folder: Path) -> Call:
+    given = arrays_of(folder / f"{case['id']}.npz")
+    made = [
+        arrays_of(folder / framework / f"{case['id']}.npz") if result["ok"] else {}
+        for framework, result in (("plait", ours), ("mxnet", theirs))
+    ]
+    return Call(case, given, *made)
+
+
+def found_in(call: Call, ours: dict, theirs: dict) -> tuple[str, list[Difference]]:
+    """What became of one call: an outcome, and the differences."""
     graphs = ours.get("graph", {}), theirs.get("graph", {})
-    found = graph_differences(*graphs, runs=theirs["ok"])
+    found = [Difference("symbol", text) for text in graph_differences(*graphs, runs=theirs["ok"])]
     if theirs["ok"] and ours["ok"]:
-        pair = [arrays_of(folder / f / f"{case['id']}.npz") for f in ("plait", "mxnet")]
-        return "compared", found + differences(call_of(case, folder), *pair)
+        return "compared", found + differences(call)
     if theirs["ok"]:
-        return "compared", [*found, ("refusal", f"plait refuses: {ours['error']}")]
+        return "compared", [*found, Difference("refusal", f"plait refuses: {ours['error']}")]
     if not ours["ok"] and not ours.get("clean"):
-        found.append(("failure", f"plait fails badly: {ours['error']}"))
+        found.append(Difference("failure", f"plait fails badly: {ours['error']}"))
     kind = "crashed" if theirs.get("crashed") else "refuses" if theirs["clean"] else "fails badly"
     return f"MXNet {kind}" + (", ours answers" if ours["ok"] else ""), found
-
-
-def call_of(case, folder: Path) -> Call:
-    return Call(case, arrays_of(folder / f"{case['id']}.npz"))
 
 
 def compare_all(cases, folder: Path, options) -> int:
@@ -105,19 +109,20 @@ def compare_all(cases, folder: Path, options) -> int:
     by_operator: Counter = Counter()
     used: Counter = Counter()
     for case in cases:
-        kind, found = found_in(case, ours[case["id"]], theirs[case["id"]], folder)
+        results = ours[case["id"]], theirs[case["id"]]
+        call = call_of(case, *results, folder)
+        kind, found = found_in(call, *results)
         if kind == "MXNet crashed":
             print(f"MXNet crashed: {case['id']} {case['operator']} {case['attrs']}")
-        call = call_of(case, folder) if found else None
-        known = [explanation(call, *d) for d in found]
+        known = [explanation(call, d) for d in found]
         used.update(k for k in known if k)
         state = "differ" if None in known else "explained" if found else "equal"
         outcome[f"{kind}: {state}"] += 1
-        for (what, text), k in zip(found, known):
+        for d, k in zip(found, known):
             if k is None:
                 by_operator[case["ours"]] += 1
                 if by_operator[case["ours"]] <= options.shown:
-                    print(f"DIFFERS {case['id']}: {what}: {text}\n    {call}")
+                    print(f"DIFFERS {case['id']}: {d.what}: {d.text}\n    {call}")
     print("\n".join(f"{n:6} {what}" for what, n in outcome.most_common()))
     if by_operator:
         print("operators that differ:", dict(by_operator.most_common()))

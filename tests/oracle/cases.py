@@ -128,6 +128,9 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
     start = zlib.crc32(op.name.encode()) + seed
     chance, rng = random.Random(start), np.random.default_rng(start)
     cases: list[dict[str, Any]] = []
+    samples = MORE.get(op.name) or op.samples
+    if not samples:  # operators made of graphs: tests/symbol compares them
+        return []
 
     def add(s, shapes, dtype, attrs, edges=False):
         groups = copies(op, len(shapes), attrs) if dtype == "float32" else []
@@ -170,12 +173,11 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
                 "out": [i for i, _ in op.inplace][: op.visible(full)] if writes(op) else None,
                 "first": names[0] if names and not op.variadic else None,
                 "random": bool(op.is_random(full | {"train": True})),
+                "add": len(cases) % 4 == 1 and not edges,
+                "twice": len(cases) < len(samples) and len(cases) % 4 == 0,
             }
         )
 
-    samples = MORE.get(op.name) or op.samples
-    if not samples:  # operators made of graphs: tests/symbol compares them
-        return []
     for s in samples:
         add(s, [shape_of(given) for given in s.inputs], "float32", s.attrs)
     for dtype in DTYPES:

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 # MXNet computes many float64 operators with float32 constants and functions
 TOLERANCE = {"float64": 2e-6, "float32": 2e-4, "float16": 2e-2}
 
 
-class Call:
-    """One call; its text runs in either framework."""
+class Difference(NamedTuple):
+    """what: outputs, shape, dtype, values, input after, gradient, moments, symbol, refusal,
+    failure. key: the array that differs (y0: first output, g0: gradient of the first input, x0:
+    first input after the call), and where it does."""
 
-    def __init__(self, case: dict, arrays: dict):
+    what: str
+    text: str
+    key: str = ""
+    wrong: np.ndarray | None = None
+
+
+class Call:
+    """One call and what became of it in both; its text runs in either framework.
+
+    made, expected: what plait and MXNet made, by key (also h0: the gradient that the first output
+    was given); empty where the framework has no answer.
+    """
+
+    def __init__(self, case: dict, arrays: dict, ours: dict | None = None, theirs=None):
         self.case, self.attrs = case, case["attrs"]
+        self.made, self.expected = ours or {}, theirs or {}
         self.operator, self.ours = case["operator"], case["ours"]
         self.arrays = [arrays[f"a{i}"] for i in range(len(arrays))]
         self.dtypes = [a.dtype.name for a in self.arrays]
@@ -49,42 +67,43 @@ def moments_differ(ours: np.ndarray, theirs: np.ndarray) -> bool:
     return abs(a.mean() - b.mean()) > error or abs(a.std() - b.std()) > 2 * error
 
 
-def differences(call: Call, ours: dict, theirs: dict) -> list[tuple[str, str]]:
-    """(what: outputs, shape, dtype, values, inputs after, gradient; text), for each array."""
+KINDS = {"y": "values", "x": "input after", "g": "gradient", "k": "second gradient"}
+
+
+def differences(call: Call) -> list[Difference]:
+    """What differs between a call's arrays, for each of them."""
+    ours, theirs = call.made, call.expected
     found = []
-    for key in sorted({*ours, *theirs}):
-        if key == "no_gradient" or (key[0] == "g" and "no_gradient" in theirs):
+    for key in sorted(k for k in {*ours, *theirs} if k[0] in KINDS):
+        if key[0] == "g" and "no_gradient" in theirs or key[0] == "k" and key not in theirs:
             continue
-        what = {"y": "values", "x": "input after", "g": "gradient"}[key[0]]
+        what = KINDS[key[0]]
         if key not in ours or key not in theirs:
             side = "plait" if key in theirs else "MXNet"
-            why = (ours if key in theirs else theirs).get("no_gradient", "")
-            what = "gradient" if key[0] == "g" else "outputs"
-            found.append((what, f"{key} is missing in {side} {why}"))
+            missing = ours if key in theirs else theirs
+            why = missing.get("no_gradient", missing.get("no_second", ""))
+            what = KINDS[key[0]] if key[0] in "gk" else "outputs"
+            found.append(Difference(what, f"{key} is missing in {side} {why}", key))
             continue
         a, b = ours[key], theirs[key]
         if a.shape != b.shape:
-            found.append(("shape", f"{key} plait {a.shape}, MXNet {b.shape}"))
+            found.append(Difference("shape", f"{key} plait {a.shape}, MXNet {b.shape}", key))
         elif a.dtype != b.dtype:
-            found.append(("dtype", f"{key} plait {a.dtype}, MXNet {b.dtype}"))
+            found.append(Difference("dtype", f"{key} plait {a.dtype}, MXNet {b.dtype}", key))
         elif call.case["random"]:
             if key[0] == "y" and a.size >= 1000 and moments_differ(a, b):
-                found.append(
-                    (
-                        "moments",
-                        f"{key} mean plait {a.mean():g}, MXNet {b.mean():g}; "
-                        f"spread plait {a.std():g}, MXNet {b.std():g}",
-                    )
+                text = (
+                    f"{key} mean plait {a.mean():g}, MXNet {b.mean():g}; "
+                    f"spread plait {a.std():g}, MXNet {b.std():g}"
                 )
+                found.append(Difference("moments", text, key))
         else:
             wrong = far(a, b, [*call.dtypes, str(call.attrs.get("dtype"))])
             if wrong.any():
                 at = tuple(int(i) for i in np.argwhere(wrong)[0])
-                found.append(
-                    (
-                        what,
-                        f"{key}{list(at)} plait {a[at]!r}, MXNet {b[at]!r} "
-                        f"({int(wrong.sum())} of {a.size} elements)",
-                    )
+                text = (
+                    f"{key}{list(at)} plait {a[at]!r}, MXNet {b[at]!r} "
+                    f"({int(wrong.sum())} of {a.size} elements)"
                 )
+                found.append(Difference(what, text, key, wrong))
     return found

@@ -116,9 +116,9 @@ def refuses(result) -> bool:
     return isinstance(result, str) and result.startswith(("refused", "failed"))
 
 
-def graph_differences(ours: dict, theirs: dict, runs: bool) -> list[tuple[str, str]]:
-    """(what, text) where MXNet has an answer and ours is another. runs: MXNet runs the call; of one
-    that it refuses later we may refuse the shapes."""
+def graph_differences(ours: dict, theirs: dict, runs: bool) -> list[str]:
+    """Where MXNet has an answer and ours is another. runs: MXNet runs the call; of one that it
+    refuses later we may refuse the shapes."""
     found = []
     for key in theirs:
         a, b = ours.get(key), theirs[key]
@@ -128,5 +128,5 @@ def graph_differences(ours: dict, theirs: dict, runs: bool) -> list[tuple[str, s
         if isinstance(a, dict) and isinstance(b, dict):
             parts = [k for k in b if a.get(k) != b[k]]
             a, b = ({k: d.get(k) for k in parts} for d in (a, b))
-        found.append(("symbol", f"{key}: plait {a}, MXNet {b}"))
+        found.append(f"{key}: plait {a}, MXNet {b}")
     return found

@@ -54,11 +54,13 @@ def names_of_mxnet() -> list[str]:
 
 
 def run(mx, apply, case, given) -> dict[str, np.ndarray]:
-    """Outputs (y0, ...), gradients (g0, ...) and inputs after the call (x0, ...)."""
+    """Outputs (y0, ...), gradients given (h0, ...) and made (g0, ...; added up of two backward
+    passes for case["add"]), gradients of gradients (k0, ...) for case["twice"], and inputs after
+    the call (x0, ...)."""
     mx.random.seed(7)
     arrays = [mx.nd.array(a, dtype=a.dtype) for a in given]
     for i in case["smooth"]:
-        arrays[i].attach_grad()
+        arrays[i].attach_grad(grad_req="add" if case.get("add") else "write")
     found = {}
     out = None
     if case["out"] and max(case["out"]) < len(arrays):
@@ -71,16 +73,41 @@ def run(mx, apply, case, given) -> dict[str, np.ndarray]:
         found[f"y{i}"] = y.asnumpy()
     rng = np.random.default_rng(5)
     if case["smooth"] and all(y.dtype in (np.float16, np.float32, np.float64) for y in outs):
-        heads = [mx.nd.array(rng.normal(size=y.shape).astype(y.dtype), dtype=y.dtype) for y in outs]
+        heads = [like(mx, rng, y) for y in outs]
+        found |= {f"h{i}": h.asnumpy() for i, h in enumerate(heads)}
         try:
+            if case.get("add"):
+                mx.autograd.backward(outs, heads, retain_graph=True)
             mx.autograd.backward(outs, heads)
             for i in case["smooth"]:
                 found[f"g{i}"] = arrays[i].grad.asnumpy()
         except mx.base.MXNetError as error:
             found["no_gradient"] = np.array(last_line(error))
+        else:
+            if case.get("twice"):
+                found |= second_gradients(mx, apply, case, arrays, heads)
     for i, a in enumerate(arrays):
         found[f"x{i}"] = a.asnumpy()
     return found
+
+
+def like(mx, rng, y):
+    return mx.nd.array(rng.normal(size=y.shape).astype(y.dtype), dtype=y.dtype)
+
+
+def second_gradients(mx, apply, case, arrays, heads) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(6)
+    smooth = [arrays[i] for i in case["smooth"]]
+    try:
+        with mx.autograd.record(train_mode=True):
+            outs = apply(case["operator"], arrays, case["attrs"], None)
+            outs = list(outs) if isinstance(outs, (list, tuple)) else [outs]
+            first = mx.autograd.grad(outs, smooth, heads, retain_graph=True, create_graph=True)
+            total = sum((g * like(mx, rng, g)).sum() for g in first)
+        total.backward()
+        return {f"k{i}": arrays[i].grad.asnumpy() for i in case["smooth"]}
+    except mx.base.MXNetError as error:
+        return {"no_second": np.array(last_line(error))}
 
 
 def last_line(error) -> str:
