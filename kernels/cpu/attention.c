@@ -71,7 +71,8 @@ static void scores(const plk_attention *p, const float *packed_q, const float *p
 {
     for (int64_t j = 0; j < n; j += COLUMNS)
         for (int64_t i = 0; i < rows; i += ROWS)
-            tile(p->dim, packed_q + i * DEPTH, packed_k + j * p->dim, p->scale, 0, no_bias, s + i * BLOCK_K + j, BLOCK_K);
+            tile_rows(p->dim, packed_q + i * DEPTH, CHUNK, (ROWS - 1) * CHUNK, packed_k + j * p->dim, p->scale, 0, no_bias,
+                      s + i * BLOCK_K + j, BLOCK_K);
     if (p->mask_kind != PLK_MASK_ADD && p->mask_kind != PLK_MASK_WHERE)
         return;
     for (int64_t i = 0; i < rows; i++) {
@@ -111,7 +112,7 @@ static void pack_panels(float *to, const float *x, int64_t row_step, int64_t row
 
 /* ---- forward ----------------------------------------------------------------------------------------------- */
 
-typedef struct { float *k, *v, *q, *s, *p, *o, *top, *total; int64_t wide; } forward_room;
+typedef struct { float *k, *v, *q, *s, *o, *top, *total; int64_t wide; } forward_room;
 
 static size_t forward_layout(const plk_attention *p, forward_room *r, float *base)
 {
@@ -123,7 +124,6 @@ static size_t forward_layout(const plk_attention *p, forward_room *r, float *bas
     TAKE(v, keys * r->wide);
     TAKE(q, BLOCK_Q * DEPTH);
     TAKE(s, BLOCK_Q * BLOCK_K);
-    TAKE(p, BLOCK_Q * DEPTH);
     TAKE(o, BLOCK_Q * r->wide);
     TAKE(top, BLOCK_Q);
     TAKE(total, BLOCK_Q);
@@ -170,10 +170,10 @@ static void forward_block(const plk_attention *p, void *const *bufs, const forwa
         int64_t n = least(p->n_k - k0, BLOCK_K);
         scores(p, r->q, r->k + k0 * p->dim, rows, n, mask, mask_at, k0, r->s);
         soften(p, r, mask, mask_at, rows, k0, n);
-        pack_a(r->p, r->s, BLOCK_K, 1, rows, n);
         for (int64_t j = 0; j < p->dim_v; j += COLUMNS)
             for (int64_t i = 0; i < rows; i += ROWS)
-                tile(n, r->p + i * DEPTH, r->v + k0 * r->wide + j * n, 1, 1, no_bias, r->o + i * r->wide + j, r->wide);
+                tile_rows(n, r->s + i * BLOCK_K, BLOCK_K, 0, r->v + k0 * r->wide + j * n, 1, 1, no_bias, r->o + i * r->wide + j,
+                          r->wide);
     }
     for (int64_t i = 0; i < rows; i++) {
         int none = p->mask_kind >= PLK_MASK_LENGTH32 && r->total[i] == 0;    /* as softmax with lengths: zeros */
@@ -235,7 +235,7 @@ PLK_KERNEL(plk_attention_run)
 /* ---- backward ---------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    float *k, *v, *k_rows, *dk, *dv, *q, *dy, *q_rows, *dy_rows, *s, *ds, *dq, *packed, *delta;
+    float *k, *v, *k_rows, *dk, *dv, *q, *dy, *q_rows, *dy_rows, *s, *ds, *dq, *delta;
     int64_t wide, wide_v;
 } backward_room;
 
@@ -257,19 +257,17 @@ static size_t backward_layout(const plk_attention *p, backward_room *r, float *b
     TAKE(s, BLOCK_Q * BLOCK_K);
     TAKE(ds, BLOCK_Q * BLOCK_K);
     TAKE(dq, BLOCK_Q * r->wide);
-    TAKE(packed, BLOCK_K * DEPTH);
     TAKE(delta, BLOCK_Q);
     return (size_t)(at - base) * sizeof(float);
 }
 
 /* to (n x columns, `wide` apart) += x^T times panels, for x of `rows` rows, BLOCK_K apart */
-static void add_transposed(const backward_room *r, const float *x, int64_t rows, int64_t n, const float *panels, int64_t columns,
+static void add_transposed(const float *x, int64_t rows, int64_t n, const float *panels, int64_t columns,
                            int64_t wide, float *to)
 {
-    pack_a(r->packed, x, 1, BLOCK_K, n, rows);
     for (int64_t j = 0; j < columns; j += COLUMNS)
         for (int64_t i = 0; i < n; i += ROWS)
-            tile(rows, r->packed + i * DEPTH, panels + j * rows, 1, 1, no_bias, to + i * wide + j, wide);
+            tile_steps(rows, x + i, BLOCK_K, 0, panels + j * rows, 1, 1, no_bias, to + i * wide + j, wide);
 }
 
 static void backward_block(const plk_attention *p, void *const *bufs, const backward_room *r, int64_t b, int64_t h, int64_t i0,
@@ -296,7 +294,8 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
         scores(p, r->q, r->k + k0 * p->dim, rows, n, mask, mask_at, k0, r->s);
         for (int64_t j = 0; j < n; j += COLUMNS)
             for (int64_t i = 0; i < rows; i += ROWS)
-                tile(p->dim_v, r->dy + i * DEPTH, r->v + (k0 + j) * p->dim_v, 1, 0, no_bias, r->ds + i * BLOCK_K + j, BLOCK_K);
+                tile_rows(p->dim_v, r->dy + i * DEPTH, CHUNK, (ROWS - 1) * CHUNK, r->v + (k0 + j) * p->dim_v, 1, 0, no_bias,
+                          r->ds + i * BLOCK_K + j, BLOCK_K);
         for (int64_t i = 0; i < rows; i++) {
             float *s = r->s + i * BLOCK_K, *ds = r->ds + i * BLOCK_K;
             int64_t valid = valid_keys(p, mask, mask_at + i * p->mask.row, k0, n);
@@ -309,13 +308,12 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
             if (p->mask_kind == PLK_MASK_WHERE)
                 left_out(p, (const float *)mask + mask_at + i * p->mask.row + k0 * p->mask_column, lse[i], n, s, ds);
         }
-        add_transposed(r, r->s, rows, n, r->dy_rows, p->dim_v, r->wide_v, r->dv + k0 * r->wide_v);
-        add_transposed(r, r->ds, rows, n, r->q_rows, p->dim, r->wide, r->dk + k0 * r->wide);
-        pack_a(r->packed, r->ds, BLOCK_K, 1, rows, n);
+        add_transposed(r->s, rows, n, r->dy_rows, p->dim_v, r->wide_v, r->dv + k0 * r->wide_v);
+        add_transposed(r->ds, rows, n, r->q_rows, p->dim, r->wide, r->dk + k0 * r->wide);
         for (int64_t j = 0; j < p->dim; j += COLUMNS)
             for (int64_t i = 0; i < rows; i += ROWS)
-                tile(n, r->packed + i * DEPTH, r->k_rows + k0 * r->wide + j * n, 1, 1, no_bias, r->dq + i * r->wide + j,
-                     r->wide);
+                tile_rows(n, r->ds + i * BLOCK_K, BLOCK_K, 0, r->k_rows + k0 * r->wide + j * n, 1, 1, no_bias,
+                          r->dq + i * r->wide + j, r->wide);
     }
     for (int64_t i = 0; i < rows; i++)
         memcpy(dq + (i0 + i) * p->q.row, r->dq + i * r->wide, (size_t)p->dim * sizeof *dq);
@@ -330,6 +328,7 @@ static int backward_tasks(work *w)
     if (!base)
         return pl_fail(PL_ENOMEM, "out of memory for the gradient of attention");
     backward_layout(p, &r, base);
+    memset(r.s, 0, (size_t)(2 * BLOCK_Q * BLOCK_K) * sizeof *r.s);    /* tiles also read what lies past the last key */
     int64_t t;
     while ((t = __atomic_fetch_add(&w->next, 1, __ATOMIC_RELAXED)) < w->n_tasks) {
         int64_t b = t / p->heads, h = t % p->heads, keys = up(p->n_k, BLOCK_K) * BLOCK_K;

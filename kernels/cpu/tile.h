@@ -10,6 +10,9 @@
 #ifndef PLK_TILE_H
 #define PLK_TILE_H
 #include "simd.h"
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 enum { WIDTH = 16, ROWS = 14, DEPTH = 256 };
@@ -20,35 +23,58 @@ enum { WIDTH = 4, ROWS = 8, DEPTH = 256 };
 #else
 enum { WIDTH = 4, ROWS = 6, DEPTH = 256 };
 #endif
-enum { COLUMNS = 2 * WIDTH, CHUNK = 16 };
+enum { COLUMNS = 2 * WIDTH, CHUNK = 8, UNROLL = 4 };
 typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+
+/* The columns of HEIGHT x 4 elements to four places. */
+#if defined(__AVX__)
+enum { HEIGHT = 8 };
+typedef float tall __attribute__((vector_size(32), aligned(4), may_alias));
+
+static inline tall two_rows(const float *row, const float *row4)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(row)), _mm_loadu_ps(row4), 1);
+}
+
+static inline void transpose_block(float *to, int64_t to_step, const float *from, int64_t from_step)
+{
+    const float *from4 = from + 4 * from_step;
+    tall a = two_rows(from, from4), b = two_rows(from + from_step, from4 + from_step);
+    tall c = two_rows(from + 2 * from_step, from4 + 2 * from_step), d = two_rows(from + 3 * from_step, from4 + 3 * from_step);
+    tall ab = _mm256_unpacklo_ps(a, b), AB = _mm256_unpackhi_ps(a, b), cd = _mm256_unpacklo_ps(c, d), CD = _mm256_unpackhi_ps(c, d);
+    *(tall *)to = _mm256_shuffle_ps(ab, cd, 0x44);
+    *(tall *)(to + to_step) = _mm256_shuffle_ps(ab, cd, 0xee);
+    *(tall *)(to + 2 * to_step) = _mm256_shuffle_ps(AB, CD, 0x44);
+    *(tall *)(to + 3 * to_step) = _mm256_shuffle_ps(AB, CD, 0xee);
+}
+#else
+enum { HEIGHT = 4 };
 typedef float quad __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t quad_index __attribute__((vector_size(16)));
 
-/* The columns of 4 x 4 elements to four places. */
-static inline void transpose4(float *to0, float *to1, float *to2, float *to3, const float *from, int64_t from_step)
+static inline void transpose_block(float *to, int64_t to_step, const float *from, int64_t from_step)
 {
     quad a = *(const quad *)from, b = *(const quad *)(from + from_step), c = *(const quad *)(from + 2 * from_step),
          d = *(const quad *)(from + 3 * from_step);
     quad ab = __builtin_shuffle(a, b, (quad_index){0, 4, 1, 5}), AB = __builtin_shuffle(a, b, (quad_index){2, 6, 3, 7});
     quad cd = __builtin_shuffle(c, d, (quad_index){0, 4, 1, 5}), CD = __builtin_shuffle(c, d, (quad_index){2, 6, 3, 7});
-    *(quad *)to0 = __builtin_shuffle(ab, cd, (quad_index){0, 1, 4, 5});
-    *(quad *)to1 = __builtin_shuffle(ab, cd, (quad_index){2, 3, 6, 7});
-    *(quad *)to2 = __builtin_shuffle(AB, CD, (quad_index){0, 1, 4, 5});
-    *(quad *)to3 = __builtin_shuffle(AB, CD, (quad_index){2, 3, 6, 7});
+    *(quad *)to = __builtin_shuffle(ab, cd, (quad_index){0, 1, 4, 5});
+    *(quad *)(to + to_step) = __builtin_shuffle(ab, cd, (quad_index){2, 3, 6, 7});
+    *(quad *)(to + 2 * to_step) = __builtin_shuffle(AB, CD, (quad_index){0, 1, 4, 5});
+    *(quad *)(to + 3 * to_step) = __builtin_shuffle(AB, CD, (quad_index){2, 3, 6, 7});
 }
+#endif
 
 /* to[c * to_step + r] = from[r * from_step + c] for rows x columns elements */
 static void transpose(float *to, int64_t to_step, const float *from, int64_t from_step, int64_t rows, int64_t columns)
 {
     int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) {
+    for (; r + HEIGHT <= rows; r += HEIGHT) {
         int64_t c = 0;
         for (; c + 4 <= columns; c += 4)
-            transpose4(to + c * to_step + r, to + (c + 1) * to_step + r, to + (c + 2) * to_step + r,
-                       to + (c + 3) * to_step + r, from + r * from_step + c, from_step);
+            transpose_block(to + c * to_step + r, to_step, from + r * from_step + c, from_step);
         for (; c < columns; c++)
-            for (int64_t i = r; i < r + 4; i++)
+            for (int64_t i = r; i < r + HEIGHT; i++)
                 to[c * to_step + i] = from[i * from_step + c];
     }
     for (; r < rows; r++)
@@ -56,42 +82,35 @@ static void transpose(float *to, int64_t to_step, const float *from, int64_t fro
             to[c * to_step + r] = from[r * from_step + c];
 }
 
-/* Where row i of a block of A goes: panels of ROWS rows, in them chunks of CHUNK steps, in these the rows. */
-static inline int64_t row_place(int64_t i) { return i / ROWS * ROWS * DEPTH + i % ROWS * CHUNK; }
-static inline int64_t step_place(int64_t d) { return d / CHUNK * ROWS * CHUNK + d % CHUNK; }
-
-/* A block of A, with zeros for missing rows of the last panel. */
+/* A block of A in panels of ROWS rows and DEPTH steps, with zeros for missing rows of the last one. Where the steps of a row
+ * lie side by side, a panel is chunks of CHUNK steps, in them the rows; else it is steps, in them the rows: nothing is
+ * transposed. */
 static void pack_a(float *to, const float *a, int64_t a_row, int64_t a_depth, int64_t rows, int64_t depth)
 {
-    int64_t d = 0;
-    if (a_depth == 1)
-        for (int64_t i = 0; i < rows; i++) {
-            const float *from = a + i * a_row;
-            float *row = to + row_place(i);
-            for (d = 0; d + CHUNK <= depth; d += CHUNK, from += CHUNK, row += ROWS * CHUNK)
-                memcpy(row, from, CHUNK * sizeof *row);
-            memcpy(row, from, (size_t)(depth - d) * sizeof *row);
-        }
-    else {
-        for (; d + 4 <= depth && a_row == 1; d += 4) {
-            const float *from = a + d * a_depth;
-            int64_t i = 0;
-            for (; i + 4 <= rows; i += 4) {
-                float *t = to + step_place(d);
-                transpose4(t + row_place(i), t + row_place(i + 1), t + row_place(i + 2), t + row_place(i + 3), from + i,
-                           a_depth);
+    for (int64_t i = 0; i < rows; i += ROWS, to += ROWS * DEPTH, a += ROWS * a_row) {
+        int64_t some = rows - i < ROWS ? rows - i : ROWS;
+        float *at = to;
+        if (some < ROWS)
+            memset(to, 0, sizeof(float) * (size_t)(ROWS * (depth + CHUNK - 1) / CHUNK * CHUNK));
+        if (a_depth == 1) {
+            for (int64_t r = 0; r < some; r++) {
+                const float *from = a + r * a_row;
+                int64_t d = 0;
+                at = to + r * CHUNK;
+                for (; d + CHUNK <= depth; d += CHUNK, at += ROWS * CHUNK)
+                    memcpy(at, from + d, CHUNK * sizeof *at);
+                for (; d < depth; d++)
+                    *at++ = from[d];
             }
-            for (; i < rows; i++)
-                for (int64_t s = d; s < d + 4; s++)
-                    to[row_place(i) + step_place(s)] = a[i + s * a_depth];
+        } else if (a_row == 1 && some == ROWS) {
+            for (int64_t d = 0; d < depth; d++, at += ROWS)
+                memcpy(at, a + d * a_depth, ROWS * sizeof *at);
+        } else {
+            for (int64_t d = 0; d < depth; d++, at += ROWS)
+                for (int64_t r = 0; r < some; r++)
+                    at[r] = a[r * a_row + d * a_depth];
         }
-        for (; d < depth; d++)
-            for (int64_t i = 0; i < rows; i++)
-                to[row_place(i) + step_place(d)] = a[i * a_row + d * a_depth];
     }
-    for (int64_t i = rows; i % ROWS; i++)
-        for (d = 0; d < depth; d += CHUNK)
-            memset(to + row_place(i) + step_place(d), 0, CHUNK * sizeof *to);
 }
 
 /* One panel of B: `depth` steps of COLUMNS; missing columns are zeros. */
@@ -110,45 +129,65 @@ static void pack_b(float *to, const float *b, int64_t b_depth, int64_t b_column,
                 to[d * COLUMNS + j] = b[d * b_depth + j * b_column];
 }
 
-/* out (ROWS x COLUMNS) = alpha * a panel of A times one of B + beta * out + bias.  Neither inlined nor unrolled: then compilers keep the sums in
- * registers. */
-__attribute__((noinline)) static void tile(int64_t depth, const float *a, const float *b, float alpha, float beta,
-                                           const float *bias, float *out, int64_t out_step)
-{
-#pragma GCC unroll 16
-    for (int r = 0; r < ROWS; r++)
-        __builtin_prefetch(out + r * out_step, 1);
-    vector acc[ROWS][2];
-#pragma GCC unroll 16
-    for (int r = 0; r < ROWS; r++)
-        acc[r][0] = acc[r][1] = (vector){0};
-    for (int64_t d = 0; d < depth; d += CHUNK, a += (ROWS - 1) * CHUNK) {
-        const float *end = a + (depth - d < CHUNK ? depth - d : CHUNK);
-#pragma GCC unroll 1
-        for (; a < end; a++, b += COLUMNS) {
-            vector b0 = *(const vector *)b, b1 = *(const vector *)(b + WIDTH);
-#pragma GCC unroll 16
-            for (int r = 0; r < ROWS; r++) {
-                acc[r][0] += a[r * CHUNK] * b0;
-                acc[r][1] += a[r * CHUNK] * b1;
-            }
-        }
-    }
-    vector b0 = *(const vector *)bias, b1 = *(const vector *)(bias + WIDTH);
-#pragma GCC unroll 16
-    for (int r = 0; r < ROWS; r++, out += out_step) {
-        vector *to = (vector *)out, *next = (vector *)(out + WIDTH);
-        vector x = alpha * acc[r][0] + b0, y = alpha * acc[r][1] + b1;
-        if (beta != 0) {
-            x += beta * *to;
-            y += beta * *next;
-        }
-        *to = x;
-        *next = y;
-    }
-}
-
 static const float no_bias[COLUMNS];
+
+/* to += x * y.  As an instruction: left to themselves compilers change which operand is overwritten, then copy and spill. */
+#if defined(__FMA__)
+#define ADD_PRODUCT(to, x, y) __asm__("vfmadd231ps %2, %1, %0" : "+v"(to) : "v"(x), "v"(y))
+#else
+#define ADD_PRODUCT(to, x, y) to += x * y
+#endif
+/* Step s of a tile. The fence keeps loads of later steps where they are: the registers are full. */
+#define STEP(s, row, step) \
+    { \
+        vector b0 = *(const vector *)(b + s * COLUMNS), b1 = *(const vector *)(b + s * COLUMNS + WIDTH); \
+        _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++) { \
+            vector x = (r < ROWS / 2 ? a[r * row + s * step] : low[(r - ROWS / 2) * row + s * step]) - (vector){0}; \
+            ADD_PRODUCT(acc[r][0], x, b0); \
+            ADD_PRODUCT(acc[r][1], x, b1); \
+        } \
+        __asm__ volatile("" ::: "memory"); \
+    }
+/* out (ROWS x COLUMNS) = alpha * rows of A times a panel of B + beta * out + bias; noinline: it needs
+ * all registers */
+#define TILE(name, chunk, row, step) \
+    __attribute__((noinline)) static void name(int64_t depth, const float *a, int64_t stride, int64_t next, const float *b, \
+                                               float alpha, float beta, const float *bias, float *out, int64_t out_step) \
+    { \
+        vector acc[ROWS][2]; \
+        _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++) { \
+            __builtin_prefetch(out + r * out_step, 1); \
+            acc[r][0] = acc[r][1] = (vector){0}; \
+        } \
+        for (int64_t left = depth; left > 0; left -= chunk, a += next) { \
+            int64_t n = left < chunk ? left : chunk; \
+            for (; n >= UNROLL; n -= UNROLL, a += UNROLL * step, b += UNROLL * COLUMNS) { \
+                const float *low = a + ROWS / 2 * row; \
+                STEP(0, row, step) STEP(1, row, step) STEP(2, row, step) STEP(3, row, step) \
+            } \
+            _Pragma("GCC unroll 1") for (; n > 0; n--, a += step, b += COLUMNS) { \
+                const float *low = a + ROWS / 2 * row; \
+                STEP(0, row, step) \
+            } \
+        } \
+        vector b0 = *(const vector *)bias, b1 = *(const vector *)(bias + WIDTH); \
+        _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++, out += out_step) { \
+            vector *to = (vector *)out, *right = (vector *)(out + WIDTH); \
+            vector x = alpha * acc[r][0] + b0, y = alpha * acc[r][1] + b1; \
+            if (beta != 0) { \
+                x += beta * *to; \
+                y += beta * *right; \
+            } \
+            *to = x; \
+            *right = y; \
+        } \
+    }
+/* Steps of a row side by side: step d of row r lies at r * stride + d, and `next` more after each CHUNK steps. */
+TILE(tile_rows, CHUNK, stride, 1)
+/* Rows of a step side by side: at d * stride + r. */
+TILE(tile_steps, DEPTH, 1, stride)
+#undef TILE
+#undef STEP
 
 static inline int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 static inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
