@@ -52,30 +52,16 @@ static float *point_at(const points *p, int64_t t, int64_t c)
     return p->data + t / p->tiles * p->block + t % p->tiles * p->row + c / p->width * p->part + c % p->width;
 }
 
-/* ---- the transforms, of vectors ----------------------------------------------------------------------------------- */
+/* ---- the transforms of gradients; the others are Winograd's in both kernels ----------------------------------------- */
 
-/* Interpolation at 0, +-A, +-B and infinity. Lavin and Gray's +-1, +-2 double the rounding error (measured). */
-#define A 0.75f
-#define B 1.5f
-#define FA (2 * A * A * (A * A - B * B))
-#define FB (2 * B * B * (B * B - A * A))
-
-PLK_INLINE void input_transform(const vec *d, int64_t step, vec *t)
-{
-    vec even_a = d[4 * step] - (B * B) * d[2 * step], odd_a = A * (d[3 * step] - (B * B) * d[step]);
-    vec even_b = d[4 * step] - (A * A) * d[2 * step], odd_b = B * (d[3 * step] - (A * A) * d[step]);
-    t[0] = (A * A * B * B) * d[0] - (A * A + B * B) * d[2 * step] + d[4 * step];
-    t[1] = even_a + odd_a;
-    t[2] = even_a - odd_a;
-    t[3] = even_b + odd_b;
-    t[4] = even_b - odd_b;
-    t[5] = (A * A * B * B) * d[step] - (A * A + B * B) * d[3 * step] + d[5 * step];
-}
+#define VEC vec
+#define NAME(name) name
+#include "winograd_points.h"
 
 PLK_INLINE void gradient_transform(const vec *y, int64_t step, vec *t)
 {
-    vec even_a = y[0] + (A * A) * y[2 * step], odd_a = A * y[step] + (A * A * A) * y[3 * step];
-    vec even_b = y[0] + (B * B) * y[2 * step], odd_b = B * y[step] + (B * B * B) * y[3 * step];
+    vec even_a = y[0] + (PA * PA) * y[2 * step], odd_a = PA * y[step] + (PA * PA * PA) * y[3 * step];
+    vec even_b = y[0] + (PB * PB) * y[2 * step], odd_b = PB * y[step] + (PB * PB * PB) * y[3 * step];
     t[0] = y[0];
     t[1] = even_a + odd_a;
     t[2] = even_a - odd_a;
@@ -84,35 +70,13 @@ PLK_INLINE void gradient_transform(const vec *y, int64_t step, vec *t)
     t[5] = y[3 * step];
 }
 
-PLK_INLINE void output_transform(const vec *m, int64_t step, vec *y)
-{
-    vec even_a = m[step] + m[2 * step], odd_a = m[step] - m[2 * step];
-    vec even_b = m[3 * step] + m[4 * step], odd_b = m[3 * step] - m[4 * step];
-    y[0] = m[0] + even_a + even_b;
-    y[1] = A * odd_a + B * odd_b;
-    y[2] = (A * A) * even_a + (B * B) * even_b;
-    y[3] = (A * A * A) * odd_a + (B * B * B) * odd_b + m[5 * step];
-}
-
-PLK_INLINE void weight_transform(const vec *g, int64_t step, vec *t)
-{
-    vec even_a = g[0] * (1 / FA) + g[2 * step] * (A * A / FA), odd_a = g[step] * (A / FA);
-    vec even_b = g[0] * (1 / FB) + g[2 * step] * (B * B / FB), odd_b = g[step] * (B / FB);
-    t[0] = g[0] * (1 / (A * A * B * B));
-    t[1] = even_a + odd_a;
-    t[2] = even_a - odd_a;
-    t[3] = even_b + odd_b;
-    t[4] = even_b - odd_b;
-    t[5] = g[2 * step];
-}
-
 PLK_INLINE void weight_back(const vec *m, int64_t step, vec *g)
 {
     vec even_a = m[step] + m[2 * step], odd_a = m[step] - m[2 * step];
     vec even_b = m[3 * step] + m[4 * step], odd_b = m[3 * step] - m[4 * step];
-    g[0] = m[0] * (1 / (A * A * B * B)) + even_a * (1 / FA) + even_b * (1 / FB);
-    g[1] = odd_a * (A / FA) + odd_b * (B / FB);
-    g[2] = even_a * (A * A / FA) + even_b * (B * B / FB) + m[5 * step];
+    g[0] = m[0] * (1 / (PA * PA * PB * PB)) + even_a * (1 / FA) + even_b * (1 / FB);
+    g[1] = odd_a * (PA / FA) + odd_b * (PB / FB);
+    g[2] = even_a * (PA * PA / FA) + even_b * (PB * PB / FB) + m[5 * step];
 }
 
 /* ---- images to points --------------------------------------------------------------------------------------------- */

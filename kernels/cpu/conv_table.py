@@ -7,7 +7,7 @@ from math import prod
 from ...engine import ffi, lib
 from ..layouts import physical_shape
 from ..native import Native, Wanted, native, wants
-from ..ops import conv, conv_fused, winograd
+from ..ops import conv, conv_fused
 from . import onednn
 from .convolve import own_convolution
 from .layout import FLOPS_PER_US, cost
@@ -145,6 +145,11 @@ def blocked(ndim: int) -> str:
     return f"aB{'cdefg'[: ndim - 2]}{block()}b"
 
 
+def _blocked_weights() -> str:
+    """The layout of a two-dimensional kernel between such data."""
+    return f"ABcd{block()}b{block()}a"
+
+
 def _channels_last(ndim: int) -> str:
     return f"a{'cdefg'[: ndim - 2]}b"
 
@@ -173,9 +178,9 @@ _GEOMETRY = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
 @wants("_conv")
 def conv_wants(op, ins, outs, attrs):
     """Blocks of channels where oneDNN has a compiled kernel for them, else what it likes best."""
-    if attrs["winograd"]:
-        data = blocked(len(ins[0].shape))
-        return Wanted((data, "", "", data)[: len(ins)], (data,))
+    if suits_winograd(ins, outs, attrs):
+        data = blocked(4)
+        return Wanted((data, _blocked_weights(), "", data)[: len(ins)], (data,))
     if not _usable(ins):
         return None
     ndim = len(ins[0].shape)
@@ -211,9 +216,7 @@ def _usable(types):
 
 @native("_conv", layouts=True)
 def fused_conv_entry(op, ins, outs, attrs):
-    if attrs["winograd"]:
-        return _winograd(ins, outs, attrs)
-    found = _point(ins, outs, attrs)
+    found = _winograd(ins, outs, attrs) or _point(ins, outs, attrs)
     if found:
         return found
     if not _usable(ins) or ins[2].layout or attrs["add"] and ins[3].layout != outs[0].layout:
@@ -231,11 +234,10 @@ def _point(ins, outs, attrs):
     """A kernel of one element on blocks of channels: see conv_point.c."""
     x, w, y = ins[0], ins[1], outs[0]
     data, b = blocked(4), block()
-    weights = f"ABcd{b}b{b}a"
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
     if g.kernel != (1, 1) or any(g.pad) or g.groups > 1 or (x.layout, y.layout) != (data, data):
         return None
-    if w.layout != weights or ins[2].layout or attrs["add"] and ins[3].layout != data:
+    if w.layout != _blocked_weights() or ins[2].layout or attrs["add"] and ins[3].layout != data:
         return None
     if FORCE_PLAIN or x.shape[1] % b or y.shape[1] % b or x.dtype != "float32":
         return None
@@ -273,58 +275,41 @@ def _act_fields(attrs):
 
 # ---- Winograd ------------------------------------------------------------------------------------
 
-# one core: bytes that stream from memory and through transforms, in a microsecond
-STREAM_BYTES_PER_US, TRANSFORM_BYTES_PER_US = 12_000.0, 25_000.0
+# one core, measured: products by definition and between transforms; transforms of the weights of
+# one channel and filter, and of one tile and channel or filter
+DIRECT_FLOPS_PER_US, PRODUCT_FLOPS_PER_US = 85_000.0, 85_000.0
+WEIGHT_US, TILE_US = 0.0025, 0.0040
 
 
-def winograd_tile(ins, outs, attrs) -> int:
-    """The tile with which Winograd's filtering is the fastest way to compute a `_conv`; 0: others
-    are faster, or it does not serve."""
+def suits_winograd(ins, outs, attrs) -> bool:
+    """Is Winograd's filtering the fastest way to compute a `_conv`?"""
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
     n, channels, _ = g.split(ins[0].shape)
     _, filters, out = g.split(outs[0].shape)
     unit = g._replace(pad=()) == conv.Geometry((3, 3), (1, 1), (1, 1), (), 1, False)
-    if not unit or FORCE_PLAIN or any(t.dtype != "float32" for t in ins) or 0 in outs[0].shape:
-        return 0
+    if not unit or not _usable((*ins, *outs)):
+        return False
     if channels % block() or filters % block():
-        return 0
-    multiplies = n * filters * channels * prod(out)
-    times = {0: 9 * multiplies * 2 / FLOPS_PER_US}
-    for tile in winograd.FILTERS:
-        tiles = n * prod(-(-size // tile) for size in out)
-        points = (tile + 2) ** 2
-        products = 2 * points * tiles * channels * filters / FLOPS_PER_US
-        weights = 4 * points * channels * filters / STREAM_BYTES_PER_US
-        moved = 8 * points * tiles * (channels + filters) / TRANSFORM_BYTES_PER_US
-        times[tile] = max(products, weights) + moved
-    return min(times, key=times.__getitem__)
-
-
-def winograd_panel() -> int:
-    """Filters that lie side by side in transformed weights."""
-    return 2 * block()
+        return False
+    tiles = n * prod(-(-size // 4) for size in out)
+    pairs = channels * filters
+    direct = 2 * 9 * n * prod(out) * pairs / DIRECT_FLOPS_PER_US
+    products = 2 * 36 * tiles * pairs / PRODUCT_FLOPS_PER_US
+    return products + pairs * WEIGHT_US + tiles * (channels + filters) * TILE_US < direct
 
 
 def _winograd(ins, outs, attrs):
-    x, u, y = ins[0], ins[1], outs[0]
+    x, w, y = ins[0], ins[1], outs[0]
     data = blocked(4)
-    if x.layout != data or y.layout != data or u.layout or u.shape[-1] != winograd_panel():
+    if (x.layout, w.layout, y.layout) != (data, _blocked_weights(), data) or ins[2].layout:
         return None
-    if attrs["add"] and ins[3].layout != data:
+    if attrs["add"] and ins[3].layout != data or not suits_winograd(ins, outs, attrs):
         return None
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
-    fields = _blocked_fields(g, x, y, attrs) | {"tile": attrs["winograd"], "pad": g.pad}
-    us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * 4 / FLOPS_PER_US
-    return Native("plk_winograd_run", ("plk_winograd", fields), us)
-
-
-@native("_winograd_weights")
-def winograd_weights_entry(op, ins, outs, attrs):
-    if ins[0].dtype != "float32":
-        return None
-    filters, channels = ins[0].shape[:2]
-    fields = {**attrs, "channels": channels, "filters": filters}
-    return Native("plk_winograd_weights", ("plk_winograd_filter", fields), cost(*ins, *outs) * 3)
+    us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * 3 / FLOPS_PER_US
+    return Native(
+        "plk_winograd_run", ("plk_winograd", _blocked_fields(g, x, y, attrs) | {"pad": g.pad}), us
+    )
 
 
 @native("_reorder", layouts=True)

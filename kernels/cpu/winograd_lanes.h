@@ -1,78 +1,97 @@
-/* Included by winograd.c for blocks of LANES channels, each a VEC, and tiles of TILE x TILE outputs. */
+/* Included by winograd.c for blocks of LANES channels, each a VEC. */
 
-/* Is any number of v a NaN? */
-INLINE int NAME(any)(VEC v)
+/* The tiles [first, first + n) of one row of tiles (number `row` of the batch), one block of channels, as
+ * V[point][tile][channel]; v: the first tile.  down: room for a strip of 6 vectors for each column */
+static void NAME(transform_in)(const plk_winograd *p, const cut *k, const float *x, int64_t row, int64_t first, int64_t n,
+                               int64_t block, float *v, VEC *down)
 {
-    float sum = 0;
-    for (int l = 0; l < LANES; l++)
-        sum += v[l];
-    return sum != sum;
-}
-
-/* B^T d for one column or row of a TILE, in place; d has steps of `step`. */
-INLINE void NAME(take)(VEC *d, int step)
-{
-    VEC a = d[0], b = d[step], c = d[2 * step], e = d[3 * step];
-    if (TILE == 2) {
-        d[0] = a - c;
-        d[step] = b + c;
-        d[2 * step] = c - b;
-        d[3 * step] = e - b;
+    int64_t image = row / k->down, top = row % k->down * 4 - p->pad[0], left = first * 4 - p->pad[1];
+    const float *plane = x + (image * (p->channels / LANES) + block) * p->height * p->width * LANES;
+    static const float zeros[LANES];
+    const float *from[SIDE];
+    int64_t step[SIDE], n_columns = 4 * n + 2;
+    int64_t begin = least(n_columns, left < 0 ? -left : 0), end = least(n_columns, p->width - left);
+    for (int i = 0; i < SIDE; i++) {
+        int inside = top + i >= 0 && top + i < p->height;
+        from[i] = inside ? plane + ((top + i) * p->width + left + begin) * LANES : zeros;
+        step[i] = inside ? LANES : 0;
     }
-}
-
-/* A^T m likewise: the first `TILE` of d are the result. */
-INLINE void NAME(give)(VEC *d, int step)
-{
-    VEC a = d[0], b = d[step], c = d[2 * step], e = d[3 * step];
-    if (TILE == 2) {
-        d[0] = a + b + c;
-        d[step] = b - c + e;
-    }
-}
-
-/* The tiles [first, last) of one block of channels: V[point][tile - begin][channel]. */
-INLINE void NAME(transform_in)(const plk_winograd *p, const grid *g, const float *x, float *v, int64_t block,
-                               int64_t first, int64_t last, int64_t begin, int64_t v_step)
-{
-    for (int64_t t = first; t < last; t++) {
-        int64_t image = t / (g->down * g->across), row = t / g->across % g->down, column = t % g->across;
-        int64_t y0 = row * TILE - p->pad[0], x0 = column * TILE - p->pad[1];
-        const float *from = x + (image * g->blocks + block) * p->height * p->width * LANES;
-        VEC d[MAX_POINTS];
-        int inside = y0 >= 0 && x0 >= 0 && y0 + SIDE <= p->height && x0 + SIDE <= p->width;
-        if (inside) {
+    for (int64_t j = 0; j < n_columns; j++) {
+        VEC d[SIDE], t[SIDE];
+        if (j < begin || j >= end) {
             UNROLL for (int i = 0; i < SIDE; i++)
-                UNROLL for (int j = 0; j < SIDE; j++)
-                    d[i * SIDE + j] = LOAD(from + ((y0 + i) * p->width + x0 + j) * LANES);
-        } else {
-            VEC at_border[MAX_POINTS];
-            for (int i = 0; i < SIDE * SIDE; i++) {
-                int64_t h = y0 + i / SIDE, w = x0 + i % SIDE;
-                int in = h >= 0 && h < p->height && w >= 0 && w < p->width;
-                at_border[i] = in ? LOAD(from + (h * p->width + w) * LANES) : (VEC){0};
-            }
-            UNROLL for (int i = 0; i < SIDE * SIDE; i++)
-                d[i] = at_border[i];
+                down[i * n_columns + j] = (VEC){0};
+            continue;
         }
+        UNROLL for (int i = 0; i < SIDE; i++) {
+            d[i] = LOAD(from[i]);
+            from[i] += step[i];
+        }
+        NAME(input_transform)(d, 1, t);
         UNROLL for (int i = 0; i < SIDE; i++)
-            NAME(take)(d + i, SIDE);
-        UNROLL for (int i = 0; i < SIDE; i++)
-            NAME(take)(d + i * SIDE, 1);
-        float *to = v + (t - begin) * p->channels + block * LANES;
-        UNROLL for (int i = 0; i < SIDE * SIDE; i++)
-            STORE(to + i * v_step, d[i]);
+            down[i * n_columns + j] = t[i];
+    }
+    for (int64_t t = 0; t < n; t++) {
+        float *to = v + t * p->channels + block * LANES;
+        for (int i = 0; i < SIDE; i++, to += SIDE * k->v_point) {
+            VEC out[SIDE];
+            NAME(input_transform)(down + i * n_columns + 4 * t, 1, out);
+            UNROLL for (int j = 0; j < SIDE; j++)
+                STORE(to + j * k->v_point, out[j]);
+        }
     }
 }
 
-/* m (rows, 2 LANES) = v (rows, k) u (k, 2 LANES) */
-INLINE void NAME(multiply)(int rows, const float *restrict v, int64_t v_step, const float *restrict u, float *restrict m,
-                           int64_t m_step, int64_t k)
+/* U of one channel and block of filters, at steps of `point`. */
+PLK_INLINE void NAME(transform_window)(const float *w, float *u, int64_t point)
+{
+    VEC in[9], half[18], out[SIDE];
+    UNROLL for (int q = 0; q < 9; q++)
+        in[q] = LOAD(w + q * LANES * LANES);
+    UNROLL for (int q = 0; q < 3; q++) {
+        NAME(weight_transform)(in + q, 3, out);
+        UNROLL for (int h = 0; h < SIDE; h++)
+            half[h * 3 + q] = out[h];
+    }
+    for (int h = 0; h < SIDE; h++, u += SIDE * point) {
+        NAME(weight_transform)(half + h * 3, 1, out);
+        UNROLL for (int q = 0; q < SIDE; q++)
+            STORE(u + q * point, out[q]);
+    }
+}
+
+/* U[point][panel][channel][2 LANES] of the channels [c, c + depth) and the blocks of filters [f, f + blocks). */
+static void NAME(transform_weights)(const plk_winograd *p, const float *w, int64_t f, int64_t blocks, int64_t c,
+                                    int64_t depth, float *u)
+{
+    int64_t panel = depth * 2 * LANES, point = odd_lines(over(blocks, 2) * panel), window = 9 * LANES * LANES;
+    for (int64_t b = 0; b < blocks; b += 2) {
+        const float *g = w + ((f + b) * (p->channels / LANES) + c / LANES) * window;
+        const float *other = b + 1 < blocks ? g + p->channels / LANES * window : NULL;
+        for (int64_t i = 0; i < depth; i++) {
+            int64_t at = i / LANES * window + i % LANES * LANES;
+            float *to = u + b / 2 * panel + i * 2 * LANES;
+            if (i % LANES == 0)
+                for (int64_t q = 0; q < window; q += 16) {
+                    __builtin_prefetch(g + at + window + q);
+                    __builtin_prefetch(other + at + window + q);
+                }
+            NAME(transform_window)(g + at, to, point);
+            if (other)
+                NAME(transform_window)(other + at, to + LANES, point);
+        }
+    }
+}
+
+/* m (rows, 2 LANES) = v (rows, depth) u (depth, 2 LANES), or added to it */
+PLK_INLINE void NAME(multiply)(int rows, const float *restrict v, int64_t v_step, const float *restrict u,
+                               float *restrict m, int64_t m_step, int64_t depth, int add)
 {
     VEC acc[ROWS][2];
     UNROLL for (int r = 0; r < rows; r++)
-        acc[r][0] = acc[r][1] = (VEC){0};
-    for (int64_t i = 0; i < k; i++) {
+        UNROLL for (int j = 0; j < 2; j++)
+            acc[r][j] = add ? LOAD(m + r * m_step + j * LANES) : (VEC){0};
+    for (int64_t i = 0; i < depth; i++) {
         VEC u0 = LOAD(u + i * 2 * LANES), u1 = LOAD(u + i * 2 * LANES + LANES);
         UNROLL for (int r = 0; r < rows; r++) {
             float s = v[r * v_step + i];
@@ -80,104 +99,98 @@ INLINE void NAME(multiply)(int rows, const float *restrict v, int64_t v_step, co
             acc[r][1] += s * u1;
         }
     }
-    UNROLL for (int r = 0; r < rows; r++) {
-        STORE(m + r * m_step, acc[r][0]);
-        STORE(m + r * m_step + LANES, acc[r][1]);
+    UNROLL for (int r = 0; r < rows; r++)
+        UNROLL for (int j = 0; j < 2; j++)
+            STORE(m + r * m_step + j * LANES, acc[r][j]);
+}
+
+/* All tiles of an item for one point and panel. */
+static void NAME(multiply_tiles)(int64_t n_tiles, const float *v, int64_t v_step, const float *u, float *m, int64_t m_step,
+                                 int64_t depth, int add)
+{
+    for (int64_t t = 0, n; t < n_tiles; t += n, v += n * v_step, m += n * m_step) {
+        n = least(ROWS, n_tiles - t);
+        if (n == ROWS)
+            NAME(multiply)(ROWS, v, v_step, u, m, m_step, depth, add);
+        else if (n >= 4)
+            NAME(multiply)(n = 4, v, v_step, u, m, m_step, depth, add);
+        else if (n >= 2)
+            NAME(multiply)(n = 2, v, v_step, u, m, m_step, depth, add);
+        else
+            NAME(multiply)(1, v, v_step, u, m, m_step, depth, add);
     }
 }
 
-/* One item: tiles [first, last) times the panels [panel, panel + n_panels), as m[point][tile - first][filter]. */
-static void NAME(multiply_item)(const plk_winograd *p, const grid *g, int points, const float *v, int64_t v_step,
-                                const float *u, float *m, int64_t n_tiles, int64_t panel, int64_t n_panels)
+/* Is any number of v a NaN? */
+PLK_INLINE int NAME(any)(VEC v)
 {
-    int64_t u_step = p->channels * 2 * LANES, m_step = n_panels * 2 * LANES;
-    for (int point = 0; point < points; point++)
-        for (int k = 0; k < n_panels; k++) {
-            const float *us = u + (point * g->panels + panel + k) * u_step, *vs = v + point * v_step;
-            float *ms = m + point * n_tiles * m_step + k * 2 * LANES;
-            int64_t t = 0;
-            for (; t + ROWS <= n_tiles; t += ROWS)
-                NAME(multiply)(ROWS, vs + t * p->channels, p->channels, us, ms + t * m_step, m_step, p->channels);
-            for (; t + 2 <= n_tiles; t += 2)
-                NAME(multiply)(2, vs + t * p->channels, p->channels, us, ms + t * m_step, m_step, p->channels);
-            if (t < n_tiles)
-                NAME(multiply)(1, vs + t * p->channels, p->channels, us, ms + t * m_step, m_step, p->channels);
-        }
+    float sum = 0;
+    for (int l = 0; l < LANES; l++)
+        sum += v[l];
+    return sum != sum;
 }
 
-/* What transforms cannot give where numbers are not finite (inf - inf): one TILE and block of filters by definition. The
- * weights follow from the transformed ones. */
-static __attribute__((noinline)) void NAME(direct)(const plk_winograd *p, const grid *g, const float *x,
-                                                   const float *u, int64_t block, int64_t t, VEC *d)
+/* What transforms cannot give where numbers are not finite (inf - inf): one tile and block of filters by definition. */
+static __attribute__((noinline)) void NAME(direct)(const plk_winograd *p, const float *x, const float *w, int64_t image,
+                                                   int64_t block, int64_t top, int64_t left, VEC *d)
 {
-    int64_t image = t / (g->down * g->across), row = t / g->across % g->down, column = t % g->across;
-    int64_t u_step = g->panels * p->channels * 2 * LANES;
-    for (int i = 0; i < TILE * TILE; i++)
-        d[i / TILE * SIDE + i % TILE] = (VEC){0};
+    for (int i = 0; i < 16; i++)
+        d[i] = (VEC){0};
     for (int64_t c = 0; c < p->channels; c++) {
-        const float *us = u + ((block / 2 * p->channels + c) * 2 + block % 2) * LANES;
-        VEC k[3 * MAX_SIDE], w[9];
-        for (int j = 0; j < SIDE; j++)
-            for (int i = 0; i < 3; i++)
-                k[i * SIDE + j] = i == 0 ? LOAD(us + j * u_step) : i == 2 ? LOAD(us + (3 * SIDE + j) * u_step)
-                                : LOAD(us + (SIDE + j) * u_step) - LOAD(us + (2 * SIDE + j) * u_step);
-        for (int i = 0; i < 3; i++) {
-            w[i * 3] = k[i * SIDE];
-            w[i * 3 + 1] = k[i * SIDE + 1] - k[i * SIDE + 2];
-            w[i * 3 + 2] = k[i * SIDE + 3];
-        }
-        const float *from = x + (image * g->blocks + c / LANES) * p->height * p->width * LANES + c % LANES;
-        for (int i = 0; i < TILE * TILE * 9; i++) {
-            int64_t h = row * TILE + i / 9 / TILE + i % 9 / 3 - p->pad[0];
-            int64_t v = column * TILE + i / 9 % TILE + i % 3 - p->pad[1];
+        const float *g = w + ((block * (p->channels / LANES) + c / LANES) * 9 * LANES + c % LANES) * LANES;
+        const float *from = x + (image * (p->channels / LANES) + c / LANES) * p->height * p->width * LANES + c % LANES;
+        for (int i = 0; i < 16 * 9; i++) {
+            int64_t h = top + i / 36 + i % 9 / 3 - p->pad[0], v = left + i / 9 % 4 + i % 3 - p->pad[1];
             if (h >= 0 && h < p->height && v >= 0 && v < p->width)
-                d[i / 9 / TILE * SIDE + i / 9 % TILE] += from[(h * p->width + v) * LANES] * w[i % 9];
+                d[i / 9] += from[(h * p->width + v) * LANES] * LOAD(g + i % 9 * LANES * LANES);
         }
     }
 }
 
-/* Block `block` of filters of one item; m: its first vector. */
-INLINE void NAME(transform_out)(const plk_winograd *p, const grid *g, const float *m, int64_t m_step,
-                                int64_t point_step, void *const *bufs, int64_t block, int64_t first, int64_t last)
+/* The tiles [first, first + n) of one block of filters; m: the first tile's vector. */
+static void NAME(transform_out)(const plk_winograd *p, const cut *k, const float *m, int64_t m_step, int64_t m_point,
+                                void *const *bufs, int64_t block, int64_t first, int64_t n)
 {
     const float *addend = p->add ? bufs[3] : NULL;
     float *y = bufs[3 + p->add];
-    VEC b = LOAD((const float *)bufs[2] + block * LANES), zero = {0};
+    VEC b = LOAD((const float *)bufs[2] + block * LANES);
     plk_loop loop = p->act ? plk_pointwise_loop(p->act - 1, PLK_F32) : NULL;
-    for (int64_t t = first, stop; t < last; t = stop) {
-        int64_t image = t / (g->down * g->across), row = t / g->across % g->down, column = t % g->across;
-        stop = t + g->across - column < last ? t + g->across - column : last;
-        int64_t high = p->out_height - row * TILE < TILE ? p->out_height - row * TILE : TILE;
-        int64_t base = ((image * (p->filters / LANES) + block) * p->out_height + row * TILE) * p->out_width;
-        int64_t begin = column * TILE;
-        for (int64_t i = t; i < stop; i++) {
-            const float *from = m + (i - first) * m_step;
-            VEC d[MAX_POINTS];
-            UNROLL for (int k = 0; k < SIDE * SIDE; k++)
-                d[k] = LOAD(from + k * point_step);
-            UNROLL for (int k = 0; k < SIDE; k++)
-                NAME(give)(d + k, SIDE);
-            UNROLL for (int k = 0; k < TILE; k++)
-                NAME(give)(d + k * SIDE, 1);
-            VEC odd = zero;
-            UNROLL for (int k = 0; k < TILE * TILE; k++)
-                odd += d[k / TILE * SIDE + k % TILE] * 0.0f;
-            if (NAME(any)(odd)) {
-                VEC again[MAX_POINTS];
-                NAME(direct)(p, g, bufs[0], bufs[1], block, i, again);
-                UNROLL for (int k = 0; k < TILE * TILE; k++)
-                    d[k / TILE * SIDE + k % TILE] = again[k / TILE * SIDE + k % TILE];
+    for (int64_t t = first, stop; t < first + n; t = stop) {
+        int64_t column = t % k->across, image = t / k->across / k->down;
+        int64_t top = t / k->across % k->down * 4, high = least(4, p->out_height - top);
+        stop = least(t + k->across - column, first + n);
+        int64_t base = ((image * (p->filters / LANES) + block) * p->out_height + top) * p->out_width;
+        for (int64_t i = t; i < stop; i++, m += m_step) {
+            int64_t left = (column + i - t) * 4, wide = least(4, p->out_width - left);
+            VEC in[SIDE], across[4 * SIDE], d[16], odd = {0};
+            for (int h = 0; h < SIDE; h++) {
+                UNROLL for (int j = 0; j < SIDE; j++)
+                    in[j] = LOAD(m + (h * SIDE + j) * m_point);
+                NAME(output_transform)(in, 1, across + 4 * h);
             }
-            int64_t at = (column + i - t) * TILE, wide = p->out_width - at < TILE ? p->out_width - at : TILE;
-            UNROLL for (int h = 0; h < TILE; h++)
-                UNROLL for (int w = 0; w < TILE; w++)
-                    if (h < high && w < wide) {
-                        int64_t to = (base + h * p->out_width + at + w) * LANES;
-                        VEC r = d[h * SIDE + w] + b;
-                        STORE(y + to, addend ? r + LOAD(addend + to) : r);
-                    }
+            UNROLL for (int j = 0; j < 4; j++) {
+                VEC column_of[4];
+                NAME(output_transform)(across + j, 4, column_of);
+                UNROLL for (int h = 0; h < 4; h++) {
+                    d[4 * h + j] = column_of[h];
+                    odd += column_of[h] * 0.0f;
+                }
+            }
+            if (NAME(any)(odd)) {
+                VEC again[16];
+                NAME(direct)(p, bufs[0], bufs[1], image, block, top, left, again);
+                for (int h = 0; h < 16; h++)
+                    d[h] = again[h];
+            }
+            for (int h = 0; h < high; h++) {
+                int64_t to = (base + h * p->out_width + left) * LANES;
+                for (int j = 0; j < wide; j++, to += LANES) {
+                    VEC r = d[4 * h + j] + b;
+                    STORE(y + to, addend ? r + LOAD(addend + to) : r);
+                }
+            }
         }
-        int64_t end = begin + (stop - t) * TILE < p->out_width ? begin + (stop - t) * TILE : p->out_width;
+        int64_t begin = column * 4, end = least(begin + (stop - t) * 4, p->out_width);
         for (int64_t h = 0; loop && h < high; h++) {
             float *row_of_y = y + (base + h * p->out_width + begin) * LANES;
             loop((end - begin) * LANES, (void *const[]){row_of_y, row_of_y}, p->scalars);
@@ -185,33 +198,67 @@ INLINE void NAME(transform_out)(const plk_winograd *p, const grid *g, const floa
     }
 }
 
-INLINE void NAME(run)(const plk_winograd *p, const grid *g, void *const *bufs, float *room, int64_t group,
-                      int64_t item, int n_threads)
+/* The products of one piece of U, and on the way the weights of the next one (`lines` cache lines of each block of
+ * filters, at steps of row_of_w) from memory. */
+static void NAME(multiply_piece)(const plk_winograd *p, const cut *k, const float *v, const float *u, float *m, int64_t n,
+                                 int64_t panels, int64_t m_point, int64_t depth, int add, const float *next, int64_t lines,
+                                 int64_t row_of_w)
 {
-    enum { points = SIDE * SIDE };
-    int64_t slices = (g->panels + ITEM_PANELS - 1) / ITEM_PANELS;
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    for (int64_t begin = 0; begin < g->all; begin += group) {
-        int64_t n = g->all - begin < group ? g->all - begin : group, v_step = n * p->channels;
-        int64_t parts = (n + ITEM_TILES - 1) / ITEM_TILES;
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < g->blocks * parts; i++) {
-            int64_t first = begin + i % parts * ITEM_TILES, last = first + ITEM_TILES;
-            NAME(transform_in)(p, g, bufs[0], room, i / parts, first, last < begin + n ? last : begin + n, begin,
-                               v_step);
+    int64_t panel = depth * 2 * LANES, u_point = odd_lines(panels * panel), each = over(2 * panels * lines, POINTS * panels);
+    for (int point = 0; point < POINTS; point++)
+        for (int64_t j = 0; j < panels; j++) {
+            int64_t line = (point * panels + j) * each, end = least(line + each, 2 * panels * lines);
+            for (; line < end; line++)
+                __builtin_prefetch(next + line / lines * row_of_w + line % lines * 16, 0, 2);
+            NAME(multiply_tiles)(n, v + point * k->v_point, p->channels, u + point * u_point + j * panel,
+                                 m + point * m_point + j * 2 * LANES, panels * 2 * LANES, depth, add);
         }
+}
+
+/* The tiles [first, first + n), at v, of the blocks of filters [f, f + blocks). */
+static void NAME(item)(const plk_winograd *p, const cut *k, void *const *bufs, const float *v, float *u, float *m,
+                       int64_t f, int64_t blocks, int64_t first, int64_t n)
+{
+    int64_t panels = over(blocks, 2), m_step = panels * 2 * LANES, row_of_w = p->channels * 9 * LANES;
+    int64_t piece = k->whole ? POINTS * odd_lines(panels * DEPTH * 2 * LANES) : 0;
+    for (int64_t t = 0, some; t < n; t += some) {
+        some = least(TILES, n - t);
+        int64_t m_point = odd_lines(some * m_step);
+        for (int64_t c = 0; c < p->channels; c += DEPTH) {
+            int64_t depth = least(DEPTH, p->channels - c), then = least(DEPTH, p->channels - c - depth);
+            const float *next = (const float *)bufs[1] + f * row_of_w + (c + depth) * 9 * LANES;
+            float *at = u + c / DEPTH * piece;
+            if (t == 0)
+                NAME(transform_weights)(p, bufs[1], f, blocks, c, depth, at);
+            NAME(multiply_piece)(p, k, v + t * p->channels + c, at, m, some, panels, m_point, depth, c > 0, next,
+                                 t == 0 ? then * 9 * LANES / 16 : 0, row_of_w);
+        }
+        for (int64_t b = 0; b < blocks; b++)
+            NAME(transform_out)(p, k, m + b * LANES, m_step, m_point, bufs, f + b, first + t, some);
+    }
+}
+
+static void NAME(run)(const plk_winograd *p, const cut *k, void *const *bufs, float *room)
+{
+    int64_t out_blocks = p->filters / LANES;
+#pragma omp parallel num_threads(k->n_threads) if (k->n_threads > 1)
+    {
+        float *v = room + omp_get_thread_num() * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
+        float *u = strip + k->strip, *m = u + k->u;
+        int64_t held = -1;                       /* the range that v holds */
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < parts * slices; i++) {
-            float *m = room + points * group * p->channels + omp_get_thread_num() * item;
-            int64_t first = begin + i % parts * ITEM_TILES, panel = i / parts * ITEM_PANELS;
-            int64_t n_tiles = begin + n - first < ITEM_TILES ? begin + n - first : ITEM_TILES;
-            int64_t n_panels = g->panels - panel < ITEM_PANELS ? g->panels - panel : ITEM_PANELS;
-            int64_t m_step = n_panels * 2 * LANES;
-            NAME(multiply_item)(p, g, points, room + (first - begin) * p->channels, v_step, bufs[1], m, n_tiles, panel,
-                                n_panels);
-            for (int64_t k = 0; k < 2 * n_panels && (2 * panel + k) * LANES < p->filters; k++)
-                NAME(transform_out)(p, g, m + k * LANES, m_step, n_tiles * m_step, bufs, 2 * panel + k, first,
-                                    first + n_tiles);
+        for (int64_t i = 0; i < k->ranges * k->groups; i++) {
+            int64_t range = i / k->groups, first = range * k->range, n = least(k->range, k->tiles - first);
+            int64_t f = i % k->groups * k->group * 2 * PANELS, end = least(f + k->group * 2 * PANELS, out_blocks);
+            for (int64_t t = first, some; held != range && t < first + n; t += some) {
+                some = least(k->across - t % k->across, first + n - t);
+                for (int64_t b = 0; b < p->channels / LANES; b++)
+                    NAME(transform_in)(p, k, bufs[0], t / k->across, t % k->across, some, b,
+                                       v + (t - first) * p->channels, (VEC *)strip);
+            }
+            held = range;
+            for (; f < end; f += 2 * PANELS)
+                NAME(item)(p, k, bufs, v, u, m, f, least(2 * PANELS, end - f), first, n);
         }
     }
 }

@@ -12,7 +12,6 @@ from ..pointwise import pointwise
 from ..record import REGISTRY, Param, Type, operator, sample
 from ..shapes import must_be
 from .conv import _LAYOUT, _TAPS, _plus_bias, conv_forward, geometry
-from .winograd import untransformed
 
 
 def parts(g, weight_shape):
@@ -29,14 +28,11 @@ def activation(act, act_attrs):
     return (REGISTRY[act], dict(ast.literal_eval(act_attrs))) if act else None
 
 
-def _infer(ins, num_filter, add, act, act_attrs, winograd, **taps):
+def _infer(ins, num_filter, add, act, act_attrs, **taps):
     x, w, bias = ins[:3]
     g = geometry("_conv", **taps)
     n, channels, space = g.split(x.shape)
     plain = (num_filter, channels // g.groups, *g.kernel)
-    if winograd:
-        panels = -(-num_filter // w.shape[-1])
-        plain = ((winograd + 2) ** 2, panels, channels, w.shape[-1])
     must_be("_conv", "weight", w, w.shape if w.shape == parts(g, plain) else plain)
     must_be("_conv", "bias", bias, (num_filter,))
     out = g.join(n, num_filter, g.conv_out(space))
@@ -45,10 +41,8 @@ def _infer(ins, num_filter, add, act, act_attrs, winograd, **taps):
     return [Type(out, x.dtype)]
 
 
-def _ref(xp, x, w, bias, addend=None, *, num_filter, add, act, act_attrs, winograd, **taps):
+def _ref(xp, x, w, bias, addend=None, *, num_filter, add, act, act_attrs, **taps):
     g = geometry("_conv", **taps)
-    if winograd:
-        w = untransformed(xp, w, winograd, num_filter)
     w = w.reshape(num_filter, x.shape[-1 if g.channels_last else 1] // g.groups, *g.kernel)
     y = conv_forward(xp, g, x, xp.moveaxis(w, 1, -1) if g.channels_last else w)
     y = _plus_bias(g, y, bias)
@@ -69,7 +63,6 @@ operator(
         Param("add", "bool", False),
         Param("act", "str", ""),
         Param("act_attrs", "str", "()"),
-        Param("winograd", "int", 0),
     ),
     infer=_infer,
     ref=_ref,
@@ -111,21 +104,11 @@ operator(
             act="Activation",
             act_attrs="(('act_type', 'tanh'),)",
         ),
-        sample(
-            (2, 3, 5, 4),
-            (16, 1, 3, 16),
-            (4,),
-            kernel=(3, 3),
-            num_filter=4,
-            pad=(0, 1),
-            winograd=2,
-        ),
     ),
     doc=(
         "activation(Convolution(data, weight) + bias + addend). weight is (num_filter, C /"
         " num_group, *kernel) for every layout, or has the groups as an axis of their own in front."
-        " act names an operator of one input, act_attrs holds its attributes. winograd: the tile"
-        " for which weight comes transformed (_winograd_weights), or 0."
+        " act names an operator of one input, act_attrs holds its attributes."
     ),
 )
 

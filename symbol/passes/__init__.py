@@ -17,7 +17,6 @@ from .layout import layout
 from .loss_head import loss_head
 from .norm_act import norm_act, norm_sums
 from .recompute import MIRRORED
-from .winograd import winograd
 
 checking = False  # verify the graph after every pass; the tests switch it on
 
@@ -71,7 +70,6 @@ def compile_passes(
         epilogue_dense,
         loss_head,
         norm_sums,
-        winograd,
         lambda graph: layout(graph, free),
     ):
         outputs = each(outputs)

@@ -51,6 +51,10 @@ def assert_same(got, want, tolerance=1e-5):
         np.testing.assert_allclose(g, w, rtol=tolerance, atol=tolerance * np.abs(w).max())
 
 
+def choose(monkeypatch, winograd):
+    monkeypatch.setattr(conv_table, "suits_winograd", lambda *_: winograd)
+
+
 def conv(v, x="x", w="w", **attrs):
     w = v[w]
     kernel = w.shape[1:-1] if (attrs.get("layout") or "").endswith("C") else w.shape[2:]
@@ -80,9 +84,9 @@ ACTIVATIONS = {
 @pytest.mark.parametrize("act", ACTIVATIONS)
 @pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("add", [False, True])
-@pytest.mark.parametrize("winograd", [0, 2])
+@pytest.mark.parametrize("winograd", [False, True])
 def test_epilogue(act, norm, add, winograd, monkeypatch):
-    monkeypatch.setattr(conv_table, "winograd_tile", lambda *_: winograd)
+    choose(monkeypatch, winograd)
     v = given(x=(2, 16, 7, 9), w=(32, 16, 3, 3), a=(2, 32, 7, 9), **statistics(32))
     y = conv(v, pad=(1, 1))
     y = normalised(v, y) if norm else y
@@ -119,10 +123,10 @@ def test_geometry(case):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("winograd", [0, 2])
+@pytest.mark.parametrize("winograd", [False, True])
 def test_not_finite(value, winograd, monkeypatch):
     """NaN and infinity go exactly where they go without fusion."""
-    monkeypatch.setattr(conv_table, "winograd_tile", lambda *_: winograd)
+    choose(monkeypatch, winograd)
     v = given(x=(1, 16, 12, 12), w=(16, 16, 3, 3))
     arrays = arrays_of(v)
     x = arrays["x"].asnumpy()
@@ -137,7 +141,7 @@ def test_not_finite(value, winograd, monkeypatch):
 @pytest.mark.parametrize("shape", [(2, 2), (3, 7), (8, 8), (13, 5), (31, 33)])
 @pytest.mark.parametrize("pad", [(0, 0), (1, 1), (0, 2), (3, 1)])
 def test_winograd(shape, pad, monkeypatch):
-    monkeypatch.setattr(conv_table, "winograd_tile", lambda *_: 2)
+    choose(monkeypatch, True)
     if min(n + 2 * p for n, p in zip(shape, pad)) < 3:
         pytest.skip("no output")
     b = conv_table.block()
