@@ -286,9 +286,19 @@ static void run_on_caller(const bool *finished)
         pl_wait_finished(finished);
 }
 
+static _Thread_local bool runs_inline;
+
+int pl_engine_set_inline(int on)
+{
+    bool before = runs_inline;
+    runs_inline = on != 0;
+    return before;
+}
+
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
 {
-    bool synchronous = pl_engine.synchronous > 0, finished = false, inline_now = may_inline || synchronous;
+    bool synchronous = pl_engine.synchronous > 0, finished = false;
+    bool inline_now = may_inline || runs_inline || synchronous;
     for (int i = 0; i < op->n_requests && inline_now; i++)
         inline_now = request_grantable(&op->requests[i]);
     if (!inline_now) {
