@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...engine.error import InvalidValue
 from ...engine import current_context
+from ...engine.error import InvalidValue
 from ...kernels.record import dtype_name
 from ...kernels.spec import NUMPY_DTYPES, spec
 from ...ndarray import functions
@@ -73,5 +73,7 @@ def same_shaped(data) -> list[np.ndarray]:
 def _as_values(item) -> np.ndarray:
     if not isinstance(item, NDArray):
         return np.asarray(item)
+    if item.stype != "default":  # made dense, as in MXNet
+        return item.asnumpy()
     item.wait_to_read()
     return item._memory()

@@ -133,7 +133,7 @@ class Sender:
         return segment
 
     def close(self) -> None:
-        # the last first: if this process is killed meanwhile, the receiver finds the others, in a row
+        # the last first: if this process is killed meanwhile, the receiver finds the others
         for segment in reversed(self._segments.values()):
             segment.close()
             try:

@@ -433,6 +433,14 @@ def test_workers_get_arrays_of_the_parent():
     np.testing.assert_array_equal(np.concatenate(batches), np.arange(12).reshape(6, 2) * 2)
 
 
+def test_sparse_items_make_dense_batches(way):
+    rows = np.eye(4, 5, dtype="float32")
+    loader = DataLoader(ArrayDataset(mx.nd.sparse.csr_matrix(rows), np.arange(4)), 2, **way)
+    batches = [x for x, _ in loader]
+    assert all(b.stype == "default" and b.shape == (2, 1, 5) for b in batches)
+    np.testing.assert_array_equal(np.concatenate([b.asnumpy()[:, 0] for b in batches]), rows)
+
+
 def test_auto_reload_starts_the_next_epoch():
     loader = DataLoader(numbers(), 5, num_workers=1, auto_reload=True)
     for _ in range(3):
