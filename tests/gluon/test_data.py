@@ -433,6 +433,7 @@ def test_workers_get_arrays_of_the_parent():
     np.testing.assert_array_equal(np.concatenate(batches), np.arange(12).reshape(6, 2) * 2)
 
 
+@pytest.mark.filterwarnings("ignore:storage fallback")
 def test_sparse_items_make_dense_batches(way):
     rows = np.eye(4, 5, dtype="float32")
     loader = DataLoader(ArrayDataset(mx.nd.sparse.csr_matrix(rows), np.arange(4)), 2, **way)
