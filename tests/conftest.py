@@ -30,3 +30,14 @@ def checked_passes():
     importlib.import_module("plait.ndarray.sparse.storage")._warned.clear()
     yield
     tiers.wait_compiled()
+
+
+@pytest.fixture(autouse=True)
+def full_precision():
+    """What a test switches on of mixed precision ends with it."""
+    precision = importlib.import_module("plait.kernels.precision")
+    yield
+    if precision.used:
+        amp = importlib.import_module("plait.gluon.mxcontrib.amp.amp")
+        precision.set_default(None)
+        precision.used, amp._scaler, amp._taken = False, None, False

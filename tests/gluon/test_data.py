@@ -442,6 +442,17 @@ def test_sparse_items_make_dense_batches(way):
     np.testing.assert_array_equal(np.concatenate([b.asnumpy()[:, 0] for b in batches]), rows)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_pinned_batches(workers, monkeypatch):
+    monkeypatch.setattr("plait.gluon.data.dataloader.num_gpus", lambda: 1)
+    monkeypatch.setattr("plait.gluon.data.dataloader.cpu_pinned", mx.cpu)
+    loader = DataLoader(
+        numbers(), 5, num_workers=workers, thread_pool=True, pin_memory=True, pin_device_id=2
+    )
+    for x, y in loader:
+        assert x.context == y.context == mx.cpu(2)
+
+
 def test_auto_reload_starts_the_next_epoch():
     loader = DataLoader(numbers(), 5, num_workers=1, auto_reload=True)
     for _ in range(3):
