@@ -9,6 +9,7 @@ a damaged one is made again. Without a compiler nothing here raises; there are j
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -160,6 +161,9 @@ class _Compilation:
                 _fail(self._key, error)
             finally:
                 self._process.kill()
+                self._process.wait()  # no zombie
+                if self._process.stderr is not None:
+                    self._process.stderr.close()
                 with _lock:
                     _processes.discard(self._process)
         if self._work is not None:
@@ -210,12 +214,19 @@ def folder() -> Path:
         log.warning("%s is not ours alone: kernels are compiled for this process only", path)
     except OSError:
         pass
-    return Path(_temporary().name)
+    return Path(_temporary())
 
 
 @functools.cache
-def _temporary() -> tempfile.TemporaryDirectory:
-    return tempfile.TemporaryDirectory(prefix="plait-")
+def _temporary() -> str:
+    path = tempfile.mkdtemp(prefix="plait-")
+    atexit.register(_remove, path, os.getpid())
+    return path
+
+
+def _remove(path: str, maker: int) -> None:
+    if os.getpid() == maker:  # not a forked child
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _private(path: Path, is_kind) -> bool:

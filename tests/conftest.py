@@ -23,10 +23,11 @@ hypothesis.settings.load_profile("repeatable")
 @pytest.fixture(autouse=True)
 def checked_passes():
     """Graphs are verified after every pass. What a test left to be compiled in the background is
-    done before the next one begins, and fails it if it fails."""
+    done before the next one begins, and fails it if it fails; what is told once is told to each."""
     passes = importlib.import_module("plait.symbol.passes")
     tiers = importlib.import_module("plait.symbol.tiers")
     passes.checking = True
+    importlib.import_module("plait.ndarray.sparse.storage")._warned.clear()
     yield
     tiers.wait_compiled()
 

@@ -289,9 +289,19 @@ static void run_on_caller(const bool *finished)
         pl_wait_finished(finished);
 }
 
+static _Thread_local bool runs_inline;
+
+int pl_engine_set_inline(int on)
+{
+    bool before = runs_inline;
+    runs_inline = on != 0;
+    return before;
+}
+
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
 {
-    bool synchronous = pl_engine.synchronous > 0, finished = false, inline_now = may_inline || synchronous;
+    bool synchronous = pl_engine.synchronous > 0, finished = false;
+    bool inline_now = may_inline || synchronous || (runs_inline && !pl_lane_is_gpu(lane));
     if (pl_lane_is_gpu(lane) && pl_stream_find(lane, device, &op->stream) != PL_OK)
         return PL_FAILED;
     for (int i = 0; i < op->n_requests && inline_now; i++)

@@ -36,6 +36,8 @@ const char *pl_name(const char *text);        /* the one copy of a name, valid f
 
 /* ---- engine ----------------------------------------------------------------------------------------------- */
 void pl_engine_set_naive(int naive);          /* 1: every op runs on its caller, in order */
+int pl_engine_set_inline(int on);             /* 1: this thread runs its ops itself where their arrays are free, dear
+                                                 ones too.  Returns the value before */
 void pl_engine_set_limits(int64_t n_ops, size_t held_bytes);  /* beyond either a push waits; 0 keeps a limit */
 int pl_engine_set_bulk(int size);             /* this thread wakes a sleeping lane once per `size` ops or when anybody
                                                  waits; 0 or 1: at every op.  Returns the size before */

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...engine import current_context
 from ...engine.error import InvalidValue
+from ...kernels.record import dtype_name
+from ...kernels.spec import NUMPY_DTYPES, spec
 from ...ndarray import functions
-from ...ndarray.ndarray import NDArray, from_memory
+from ...ndarray.ndarray import NDArray, empty_like_spec, from_memory
 
 
 def default_batchify_fn(data):
@@ -20,13 +23,13 @@ def default_batchify_fn(data):
         return functions.stack(*data)
     if isinstance(data[0], tuple):
         return [default_batchify_fn(column) for column in zip(*data)]
-    return from_memory(stack_values(data))
+    return stacked(same_shaped(data))
 
 
 def default_mp_batchify_fn(data):
     """As default_batchify_fn, but stacked by NumPy, without an operation of the engine: for worker
     processes."""
-    return in_columns(data, lambda items: from_memory(np.stack(items)))
+    return in_columns(data, stacked)
 
 
 def in_columns(data, make):
@@ -37,9 +40,16 @@ def in_columns(data, make):
     return make(same_shaped(data))
 
 
-def stack_values(data) -> np.ndarray:
-    """NumPy arrays or numbers along a new first axis."""
-    return np.stack(same_shaped(data))
+def stacked(items: list[np.ndarray]) -> NDArray:
+    """Arrays of one shape and dtype along a new first axis, each copied once."""
+    first = items[0]
+    name = dtype_name(first.dtype)
+    if NUMPY_DTYPES[name] != first.dtype:
+        return from_memory(np.stack(items))
+    out = empty_like_spec(spec((len(items), *first.shape), name, current_context()))
+    if first.size:
+        np.stack(items, out=out._memory())
+    return out
 
 
 def same_shaped(data) -> list[np.ndarray]:
@@ -63,5 +73,7 @@ def same_shaped(data) -> list[np.ndarray]:
 def _as_values(item) -> np.ndarray:
     if not isinstance(item, NDArray):
         return np.asarray(item)
+    if item.stype != "default":  # made dense, as in MXNet
+        return item.asnumpy()
     item.wait_to_read()
     return item._memory()

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from multiprocessing.reduction import ForkingPickler
 
-from ...engine import cpu_pinned, num_gpus
+from ...engine import cpu_pinned, lib, num_gpus
 from ...engine.error import InvalidValue, MXNetError
 from ...ndarray.ndarray import NDArray
 from .batchify import default_batchify_fn, default_mp_batchify_fn
@@ -178,6 +178,11 @@ class Epoch:
             self.close()
 
 
+def _run_here() -> None:
+    """The operations of this thread run on it, beside those of the lane."""
+    lib.pl_engine_set_inline(1)
+
+
 class ThreadedPool:
     """Threads with the interface of WorkerPool."""
 
@@ -185,9 +190,8 @@ class ThreadedPool:
 
     def __init__(self, dataset, batchify_fn, n_workers: int):
         self._dataset = dataset
-        # by NumPy: the lane of operations is busy with the transforms
         self._batchify_fn = batchify_fn or default_mp_batchify_fn
-        self._threads = ThreadPoolExecutor(n_workers, "plait-data")
+        self._threads = ThreadPoolExecutor(n_workers, "plait-data", _run_here)
 
     def submit(self, indices, seed: int):
         return self._threads.submit(self._make, indices)

@@ -81,9 +81,12 @@ class MXRecordIO:
     def close(self) -> None:
         """Closes the file; closing twice is fine."""
         if self._file is not None:
-            # a forked child must not flush the parent's bytes
-            if self._pid == os.getpid() or not self.writable:
-                self._file.close()
+            if self._pid != os.getpid() and self.writable:
+                # a forked child must not flush the parent's bytes: its copy of them goes nowhere
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._file.fileno())
+                os.close(nowhere)
+            self._file.close()
             self._file = None
 
     def reset(self) -> None:

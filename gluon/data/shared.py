@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _posixshmem
 import io
+import os
 import pickle
 from multiprocessing.shared_memory import SharedMemory
 
@@ -49,6 +50,8 @@ def _receive_array(buffer, dtype, shape) -> NDArray:
 class _Pickler(pickle.Pickler):
     """Arrays go out of band; `stacks` has the Stacked whose buffers have only their size yet."""
 
+    inline = False
+
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.stacks: dict[int, Stacked] = {}
@@ -56,6 +59,8 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, item):
         kind = item.__class__
         if kind is Stacked:
+            if self.inline:
+                return _receive_array, _parts(np.stack(item.items))
             place = np.empty(item.shape, item.dtype)  # its pages are never touched
             self.stacks[place.ctypes.data] = item
             return _receive_array, _parts(place)
@@ -96,7 +101,10 @@ class Sender:
         for buffer in raw:
             places.append((total, buffer.nbytes))
             total += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
-        segment = self._segment(max(total, 1))
+        try:
+            segment = self._segment(max(total, 1))
+        except OSError:  # no room, as in containers with little /dev/shm: through the pipe
+            return _inline(message), None, ()
         for (start, size), buffer in zip(places, raw):
             whole = np.frombuffer(buffer, np.uint8)
             stacked = pickler.stacks.get(whole.ctypes.data) if size else None
@@ -115,16 +123,32 @@ class Sender:
                 self._free.remove(name)
                 return self._segments[name]
         segment = SharedMemory(f"{self._prefix}{len(self._segments)}", create=True, size=n_bytes)
+        try:  # a write to pages that do not exist would end this process by SIGBUS
+            os.posix_fallocate(segment._fd, 0, n_bytes)
+        except OSError:
+            segment.close()
+            segment.unlink()
+            raise
         self._segments[segment.name] = segment
         return segment
 
     def close(self) -> None:
-        for segment in self._segments.values():
+        # the last first: if this process is killed meanwhile, the receiver finds the others
+        for segment in reversed(self._segments.values()):
             segment.close()
             try:
                 segment.unlink()
             except FileNotFoundError:  # the receiver thought this process dead
                 pass
+
+
+def _inline(message) -> bytes:
+    """The message pickled with its arrays."""
+    body = io.BytesIO()
+    pickler = _Pickler(body, protocol=5)
+    pickler.inline = True
+    pickler.dump(message)
+    return body.getvalue()
 
 
 class Receiver:

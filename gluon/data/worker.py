@@ -31,6 +31,7 @@ from .shared import Receiver, Sender, Stacked
 
 PARENT_CHECK_SECONDS = 5.0
 STOP_SECONDS = 2.0
+DEATH_SECONDS = 30.0  # from the end of its pipe to its own: a large process on a busy machine
 
 
 class WorkerTraceback(Exception):
@@ -148,11 +149,11 @@ class WorkerPool:
         # one for all: a worker's own would remove what the parent still reads
         resource_tracker.ensure_running()
         self._numbers = itertools.count()
-        self._lock = threading.RLock()
+        self._lock, self._pid = threading.RLock(), os.getpid()
         self._results: dict = {}
         self._unwanted: set = set()
         self.workers: list[_Worker] = []
-        self._stop = weakref.finalize(self, _stop, self.workers, os.getpid())
+        self._stop = weakref.finalize(self, _stop, self.workers, self._pid)
         self.broken = False
         try:
             for i in range(n_workers):
@@ -193,6 +194,8 @@ class WorkerPool:
 
     def forget(self, tickets) -> None:
         """Nobody will ask for these batches."""
+        if self._pid != os.getpid():  # a forked copy, whose lock nobody may ever release
+            return
         with self._lock:
             for ticket in tickets:
                 if ticket in self._results:
@@ -245,7 +248,7 @@ class WorkerPool:
             )
 
     def _died(self, worker) -> None:
-        worker.process.join(STOP_SECONDS)
+        worker.process.join(DEATH_SECONDS)
         code, pid = worker.process.exitcode, worker.process.pid
         self.close()
         how = (

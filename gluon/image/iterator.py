@@ -16,6 +16,7 @@ from ...ndarray.creation import array
 from ...ndarray.ndarray import from_memory
 from ..data import recordio
 from ..io.desc import DataBatch, DataIter
+from ..io.image_list import parse_line
 from .augmenter import CreateAugmenter
 from .pixels import imdecode
 
@@ -28,10 +29,9 @@ def read_list(path, dtype) -> dict:
     entries = {}
     with files.reading(path, "image list"), open(path) as lines:
         for n, line in enumerate(lines, 1):
-            fields = line.strip().split("\t")
             try:
-                labels = [float(field) for field in fields[1:-1]]
-                entries[int(fields[0])] = (array(labels, dtype=dtype), fields[-1])
+                index, labels, name = parse_line(line)
+                entries[index] = (array(labels, dtype=dtype), name)
             except ValueError:
                 raise MXNetError(
                     f"image list: line {n} must be index<TAB>label<TAB>path, got {line!r}\n"

@@ -17,6 +17,7 @@ import numpy as np
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import NDArray, _internal
 from ...ndarray.creation import array
+from ..data.vision.crop import cropped
 from ..data.vision.rotate import imrotate
 
 AUTO, RANDOM = 9, 10
@@ -123,7 +124,11 @@ def resize_short(src, size, interp=2) -> NDArray:
 
 def fixed_crop(src, x0, y0, w, h, size=None, interp=2) -> NDArray:
     """The part of w x h pixels at column x0, row y0; resized to `size` (width, height) if given."""
-    out = src[y0 : y0 + h, x0 : x0 + w]
+    rows, columns = _size_of(src)
+    if 0 <= y0 <= rows - h and 0 <= x0 <= columns - w:
+        out = cropped(src, x0, y0, w, h)
+    else:
+        out = src[y0 : y0 + h, x0 : x0 + w]
     if size is not None and (w, h) != tuple(size):
         method = _get_interp_method(interp, (h, w, size[1], size[0]))
         out = imresize(out, *size, interp=method)

@@ -17,6 +17,7 @@ from ...kernels.ops.image_resize import LINEAR
 from ...ndarray import codec
 from ..data import recordio
 from .augmentation import resize_bytes
+from .image_list import parse_line
 
 SHUFFLE_SEED = 100  # MXNet's: the same folder gives the same list
 EXTENSIONS = [".jpeg", ".jpg", ".png"]
@@ -79,15 +80,15 @@ def make_lists(args) -> list[str]:
     return written
 
 
-def read_list(path: str):
+def items_of(path: str):
     """Gives (index, path, labels) of a list file; says which lines are no such thing."""
     with open(path) as lines:
         for n, line in enumerate(lines, 1):
-            fields = [field.strip() for field in line.strip().split("\t")]
             try:
-                if len(fields) < 3:
+                index, labels, name = parse_line(line)
+                if not labels:
                     raise ValueError("expected index<TAB>label<TAB>path")
-                yield int(fields[0]), fields[-1], [float(field) for field in fields[1:-1]]
+                yield index, name, labels
             except ValueError as error:
                 print(f"{path}:{n}: left out: {error}", file=sys.stderr)
 
@@ -143,7 +144,7 @@ def make_records(args, path: str) -> int:
             record.write_idx(index, found)
             return 1
 
-        for item in read_list(path):
+        for item in items_of(path):
             ahead.append((item[0], pool.submit(make_record, args, item)))
             if len(ahead) > 4 * args.num_thread:
                 written += write_first()

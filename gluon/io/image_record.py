@@ -22,6 +22,7 @@ from ...ndarray.ndarray import empty_like_spec, from_memory
 from ..data import recordio
 from ..data.sampler import host_generator
 from .augmentation import DRAWS, Augmentation, Draws, address, run, with_rows
+from .image_list import parse_line
 from .options import REQUIRED, option, read, shows
 from .records import Order, Records
 from .source import MXDataIter, Sample, positive, shape_of
@@ -271,9 +272,9 @@ def labels_of(path) -> dict[int, np.ndarray]:
     found = {}
     with open(path) as lines:
         for n, line in enumerate(lines, 1):
-            fields = line.rstrip("\n").split("\t")
             try:
-                found[int(fields[0])] = np.array(fields[1:-1], np.float32)
+                number, labels, _ = parse_line(line)
+                found[number] = np.array(labels, np.float32)
             except ValueError:
                 raise MXNetError(
                     compose(f"image list: line {n} must be id<TAB>label<TAB>path, got {line!r}"),

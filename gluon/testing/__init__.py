@@ -1,1 +1,1 @@
-"""Parts of mx.test_utils: data sets, statistics of random generators, matrices."""
+"""Parts of mx.test_utils: assertions, checks of symbols and blocks, random arrays, data sets."""

@@ -190,6 +190,28 @@ def test_a_wait_that_cannot_end_is_an_error():
         engine.wait_for_var(x)
 
 
+def test_a_thread_may_run_its_operations_itself(gate):
+    busy, seen = Var(), []
+    engine.push(lambda: None, writes=[busy], lane="io")
+
+    def note():
+        seen.append(threading.current_thread() is thread)
+
+    def work():
+        assert lib.pl_engine_set_inline(1) == 0
+        engine.push(note, writes=[Var()])
+        engine.push(note, reads=[busy])  # not free: on its lane, later
+        seen.append("pushed")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True, "pushed"]
+    gate.set()
+    engine.waitall()
+    assert seen == [True, "pushed", False]
+
+
 def test_many_threads_push():
     x, total, count = Var(), [0], 300
 

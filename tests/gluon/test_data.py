@@ -9,6 +9,7 @@ import signal
 import struct
 import tarfile
 import threading
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from plait.gluon.data import (
     SimpleDataset,
 )
 from plait.gluon.data.dataloader import default_batchify_fn, default_mp_batchify_fn
-from plait.gluon.data.shared import Receiver
+from plait.gluon.data.shared import Receiver, Sender
 from plait.gluon.data.vision import (
     CIFAR10,
     CIFAR100,
@@ -389,10 +390,56 @@ def test_a_segment_of_a_worker_killed_before_it_sized_it_is_removed():
     assert not shared_memory.exists()
 
 
+def test_workers_send_through_the_pipe_where_shared_memory_is_full(monkeypatch):
+    def full(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    rows = np.arange(60.0).reshape(6, 10)
+    dataset = ArrayDataset(rows, mx.nd.array(rows) * 2)
+    for first, second in DataLoader(dataset, 3, num_workers=1):
+        np.testing.assert_array_equal(second.asnumpy(), first.asnumpy() * 2)
+    sender = Sender(f"plait-test-{os.getpid()}-full-")
+    packed = sender.pack([mx.nd.arange(3), np.arange(4)])
+    assert packed[1] is None and not sender._segments
+    array, values = Receiver("").unpack(packed)
+    assert array.asnumpy().tolist() == [0, 1, 2] and values.tolist() == [0, 1, 2, 3]
+
+
+def test_a_sender_killed_while_it_removes_its_segments_leaves_a_row_that_is_found(monkeypatch):
+    prefix = f"plait-test-{os.getpid()}-killed-"
+    sender, removed = Sender(prefix), []
+    for _ in range(3):
+        sender.pack(np.zeros(10))
+
+    def unlink(segment):
+        if removed:
+            raise InterruptedError
+        removed.append(segment.name)
+        real(segment)
+
+    real = SharedMemory.unlink
+    monkeypatch.setattr(SharedMemory, "unlink", unlink)
+    with pytest.raises(InterruptedError):
+        sender.close()
+    monkeypatch.setattr(SharedMemory, "unlink", real)
+    Receiver(prefix).close(sender_died=True)
+    assert not [n for n in os.listdir("/dev/shm") if n.startswith(prefix)]
+
+
 def test_workers_get_arrays_of_the_parent():
     base = mx.nd.arange(12).reshape((6, 2)) * 2
     batches = [b.asnumpy() for b in DataLoader(SimpleDataset(base), 3, num_workers=1)]
     np.testing.assert_array_equal(np.concatenate(batches), np.arange(12).reshape(6, 2) * 2)
+
+
+@pytest.mark.filterwarnings("ignore:storage fallback")
+def test_sparse_items_make_dense_batches(way):
+    rows = np.eye(4, 5, dtype="float32")
+    loader = DataLoader(ArrayDataset(mx.nd.sparse.csr_matrix(rows), np.arange(4)), 2, **way)
+    batches = [x for x, _ in loader]
+    assert all(b.stype == "default" and b.shape == (2, 1, 5) for b in batches)
+    np.testing.assert_array_equal(np.concatenate([b.asnumpy()[:, 0] for b in batches]), rows)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

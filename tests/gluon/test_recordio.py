@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import struct
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -168,3 +169,20 @@ def test_a_forked_reader_does_not_move_the_parents_place():
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert file.tell() == here
         assert file.read() != first
+
+
+def test_a_forked_child_does_not_write_what_the_parent_has_yet_to_write(tmp_path):
+    path = tmp_path / "a.rec"
+    record = MXRecordIO(path, "w")
+    record.write(b"abcd")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork with threads
+        pid = os.fork()
+    if pid == 0:
+        record.close()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    record.close()
+    reader = MXRecordIO(path, "r")
+    assert [reader.read(), reader.read()] == [b"abcd", None]
+    reader.close()

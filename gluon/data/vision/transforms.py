@@ -18,6 +18,7 @@ from ...block import Block
 from ...hybrid import HybridBlock
 from ...nn import HybridSequential, Sequential  # noqa: F401
 from ..sampler import host_generator
+from .crop import cropped
 from .rotate import check_zoom, imrotate
 
 __all__ = [
@@ -149,7 +150,7 @@ def _size(size) -> tuple[int, ...]:
 def _crop(x, x0, y0, width, height, size=None, interpolation=1):
     """The part of an image at (x0, y0), resized to `size` (width, height) if it has another
     size."""
-    x = nd._image_crop(x, x=x0, y=y0, width=width, height=height)
+    x = cropped(x, x0, y0, width, height)
     if size is not None and tuple(size) != (width, height):
         x = nd._image_resize(x, size=tuple(size), interp=interpolation)
     return x
