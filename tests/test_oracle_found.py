@@ -142,3 +142,19 @@ def test_mixed_precision_leaves_other_types_alone():
 
 def test_one_list_of_axes_alone_does_not_count():
     assert nd.broadcast_like(nd.ones((1, 3)), nd.ones((2, 3)), lhs_axes=(0,)).shape == (2, 3)
+
+
+def test_gradients_with_nothing_to_move():
+    """Of MAE at equality, -1 as in MXNet; of prelu, no 0 * inf."""
+    x, gamma = nd.array([[1.0, 2.0, -3.0]]), nd.array([-np.inf, 2.0, 0.5])
+    for a in (x, gamma):
+        a.attach_grad()
+    with mx.autograd.record():
+        y = nd.MAERegressionOutput(x, nd.array([[1.0, 3.0, -5.0]]))
+    y.backward()
+    np.testing.assert_allclose(3 * x.grad.asnumpy(), [[-1, -1, 1]], rtol=1e-6)
+    with mx.autograd.record():
+        y = nd.LeakyReLU(x, gamma, act_type="prelu")
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [[1, 1, 0.5]]
+    assert gamma.grad.asnumpy().tolist() == [0, 0, -3]
