@@ -129,7 +129,7 @@ def compare_all(cases, folder: Path, options) -> int:
         print("operators that differ:", dict(by_operator.most_common()))
     if not options.operators:
         for k in KNOWN:
-            print(f"{used[k]:6} {k}" if used[k] else f"  STALE {k}")
+            print(f"{used[k] or 'STALE':>6} {k.operator} | {k.what} | {k.reason}")
     return sum(by_operator.values())
 
 
