@@ -29,11 +29,6 @@ def strange(call) -> bool:
     return not call.finite
 
 
-def added_up(call) -> bool:
-    """The gradients of two passes are added up."""
-    return bool(call.case.get("add"))
-
-
 def whole(call) -> bool:
     """The first input holds whole numbers."""
     return call.arrays[0].dtype.kind in "iu"
@@ -110,6 +105,8 @@ def uneven_heads(call) -> bool:
     """Sizes of interleaved attention that heads do not divide, or attention of other heads."""
     heads, name = call.attrs["heads"], call.ours
     first = call.arrays[0].shape
+    if heads < 1:
+        return True
     if "selfatt" in name:
         batch, uneven = first[1], first[2] % (3 * heads)
     elif "valatt" in name:
@@ -223,12 +220,6 @@ def not_finite(call, d) -> bool:
     """Ours or MXNet's are inf or NaN wherever they differ."""
     a, b = _elements(call, d)
     return bool((~np.isfinite(a) | ~np.isfinite(b)).all())
-
-
-def half_in_mxnet(call, d) -> bool:
-    """Ours is twice MXNet's: two passes added up, where MXNet has the last."""
-    a, b = _elements(call, d)
-    return np.allclose(a.astype(np.float64), 2 * b.astype(np.float64), 2e-2, equal_nan=True)
 
 
 def few(call, d) -> bool:
