@@ -72,3 +72,89 @@ def test_sparse_embedding_has_row_sparse_gradients():
 def test_a_size_needs_no_scale_in_modes_without_one():
     y = nd.contrib.BilinearResize2D(nd.ones((1, 1, 4, 5)), mode="to_odd_down", scale_width=1)
     assert y.shape == (1, 1, 3, 5)
+
+
+def test_the_norm_of_lamb_is_that_of_the_narrow_weight():
+    w32 = np.full((4, 5), 1.0004, "float32")  # 1.0 as float16
+    one = np.ones_like(w32)
+    arrays = [
+        nd.array(a, dtype=a.dtype)
+        for a in (w32.astype("float16"), one.astype("float16"), 0 * one, 0 * one, w32)
+    ]
+    nd._internal._multi_mp_lamb_update(
+        *arrays, learning_rates=(1.0,), wds=(0.0,), step_count=(1,), num_tensors=1, out=arrays[0]
+    )
+    np.testing.assert_allclose(arrays[4].asnumpy(), w32 - 1.0, atol=1e-5)
+
+
+def test_an_even_window_of_lrn_is_one_smaller():
+    x = nd.arange(1, 7).reshape((1, 6, 1, 1))
+    y = nd.LRN(x, nsize=4, alpha=1, beta=1, knorm=0)
+    expected = [0.8, 0.5714286, 0.4137931, 0.32, 0.25974026, 0.3934426]
+    np.testing.assert_allclose(y.asnumpy().ravel(), expected, rtol=1e-6)
+
+
+def test_uneven_sections_of_split_v2():
+    for n, sections, sizes in [(7, 3, [3, 2, 2]), (5, 2, [3, 2]), (3, 5, [1, 1, 1, 0, 0])]:
+        parts = nd.split_v2(nd.arange(n), sections)
+        assert [p.shape[0] for p in parts] == sizes
+        assert np.concatenate([p.asnumpy() for p in parts]).tolist() == list(range(n))
+    x, w = nd.arange(20).reshape((2, 10)), nd.ones((4, 2))
+    left, middle, right = sym.Variable("x").split_v2(3, axis=1)
+    y = sym.dot(left, sym.Variable("w")) + sym.sum(middle * right)
+    expected = x[:, :4].asnumpy() @ w.asnumpy() + (x[:, 4:7] * x[:, 7:]).asnumpy().sum()
+    np.testing.assert_allclose(y.eval(x=x, w=w)[0].asnumpy(), expected)
+
+
+def test_an_inferred_size_of_0_is_known():
+    x = sym.Variable("x")
+    assert sym.diag(x, k=1).infer_shape(x=(3, 1)) == ([(3, 1)], [(0,)], [])
+    assert (sym.one_hot(x, depth=0) + 1).infer_shape(x=(2,)) == ([(2,)], [(2, 0)], [])
+    assert sym.diag(x).infer_shape(x=(0, 3)) == (None, None, None)
+
+
+def test_lengths_have_the_type_of_the_data():
+    s = sym.SequenceMask(sym.Variable("x"), use_sequence_length=True, name="f")
+    assert s.infer_type(x="float64")[0] == [np.float64, np.float64]
+    assert s.infer_type(x="float64", f_sequence_length="float32")[0] == [np.float64, np.float32]
+
+
+def test_updates_of_many_weights_name_what_is_missing():
+    s = sym.preloaded_multi_mp_sgd_mom_update(sym.Variable("x"), num_weights=2, name="f")
+    assert s.list_arguments() == ["x", "f_grad_0", "f_weight_1", "f_grad_1", "f_lrs", "f_wds"]
+    assert s.list_auxiliary_states() == ["f_mom_0", "f_weight32_0", "f_mom_1", "f_weight32_1"]
+
+
+def test_whole_images_are_normalised_in_float():
+    x = nd.array([[[1, 3]], [[0, 5]], [[2, 7]]], dtype="int32")
+    y = nd.image.normalize(x, mean=(0.5, 0.0, 1.0), std=(0.5, 1.0, 2.0))
+    assert y.dtype == np.int32 and y.asnumpy().tolist() == [[[1, 5]], [[0, 5]], [[0, 3]]]
+
+
+def test_mixed_precision_leaves_other_types_alone():
+    names = lambda ys: [np.dtype(y.dtype).name for y in ys]
+    one = lambda dtype: nd.ones((2,), dtype=dtype)
+    assert names([nd.amp_cast(one("float64"), dtype="float16")]) == ["float64"]
+    assert names(nd.amp_multicast(one("int32"), one("int8"), num_outputs=2)) == ["int32", "int8"]
+    mixed = nd.amp_multicast(one("float16"), one("float64"), one("float32"), num_outputs=3)
+    assert names(mixed) == ["float32", "float64", "float32"]
+
+
+def test_one_list_of_axes_alone_does_not_count():
+    assert nd.broadcast_like(nd.ones((1, 3)), nd.ones((2, 3)), lhs_axes=(0,)).shape == (2, 3)
+
+
+def test_gradients_with_nothing_to_move():
+    """Of MAE at equality, -1 as in MXNet; of prelu, no 0 * inf."""
+    x, gamma = nd.array([[1.0, 2.0, -3.0]]), nd.array([-np.inf, 2.0, 0.5])
+    for a in (x, gamma):
+        a.attach_grad()
+    with mx.autograd.record():
+        y = nd.MAERegressionOutput(x, nd.array([[1.0, 3.0, -5.0]]))
+    y.backward()
+    np.testing.assert_allclose(3 * x.grad.asnumpy(), [[-1, -1, 1]], rtol=1e-6)
+    with mx.autograd.record():
+        y = nd.LeakyReLU(x, gamma, act_type="prelu")
+    y.backward()
+    assert x.grad.asnumpy().tolist() == [[1, 1, 0.5]]
+    assert gamma.grad.asnumpy().tolist() == [0, 0, -3]

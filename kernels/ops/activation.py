@@ -141,9 +141,9 @@ def _leaky_grad(F, dys, xs, ys, act_type, slope, lower_bound, upper_bound, train
         x, gamma = xs
         g = F.reshape_to(gamma, shape=_prelu_shape(x.shape, gamma.shape))
         up = x > 0
-        down = 1.0 - up
-        dx = dy * (up + F.broadcast_mul(down, g))
-        return [dx, F.reshape_to(sum_to(F, dy * x * down, g.shape), shape=gamma.shape)]
+        dx = F.where(up, dy, F.broadcast_mul(dy, g))
+        falls = F.where(up, F.zeros_like(x), dy * x)
+        return [dx, F.reshape_to(sum_to(F, falls, g.shape), shape=gamma.shape)]
     if act_type == "elu":
         x, y = xs[0], ys[0]
         up = x > 0

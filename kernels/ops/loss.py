@@ -272,9 +272,9 @@ _regression(
 )
 _regression(
     "MAERegressionOutput",
-    "data, with the gradient of the absolute error to label.",
+    "data, with the gradient of the absolute error to label (-1 where they are equal).",
     lambda xp, x, label, **_: x,
-    lambda F, d: F.sign(d),
+    lambda F, d: (d > 0) * 2.0 - 1.0,
 )
 _regression(
     "LogisticRegressionOutput",

@@ -12,7 +12,17 @@ from ..invoke import invoke
 from ..ndarray import NDArray
 from . import sparse_array as arrays
 from .storage import DENSE, kernel
-from .structure import gather, index_array, keys_of, place, pointers, rows_of, values_of, whole
+from .structure import (
+    counts_of,
+    gather,
+    index_array,
+    keys_of,
+    place,
+    pointers,
+    rows_of,
+    values_of,
+    whole,
+)
 
 
 def _nonzero(x: NDArray) -> np.ndarray:
@@ -124,6 +134,7 @@ def _slice(attrs, x):
     indptr, columns = (values_of(p) for p in x._parts[1:])
     first, last = indptr[r0], indptr[max(r0, r1)]
     shape = max(r1 - r0, 0), max(c1 - c0, 0)
+    counts_of(indptr[r0 : r0 + shape[0] + 1])
     if shape[1] == x.shape[1]:
         data = x._parts[0][int(first) : int(last)]
         places = (indptr[r0 : r0 + shape[0] + 1] - first, columns[first:last])
@@ -147,7 +158,7 @@ def _take(attrs, x, indices):
     rows = whole(indices)
     rows = rows % n if attrs["mode"] == "wrap" else np.clip(rows, 0, n - 1)
     indptr, columns = (values_of(p) for p in x._parts[1:])
-    counts = np.diff(indptr)[rows]
+    counts = counts_of(indptr)[rows]
     to = np.repeat(np.arange(len(rows)), counts)
     offsets = np.arange(len(to)) - np.repeat(np.cumsum(counts) - counts, counts)
     keep = np.repeat(indptr[rows], counts) + offsets

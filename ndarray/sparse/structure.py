@@ -32,15 +32,30 @@ def index_array(numbers, like: NDArray) -> NDArray:
     return from_memory(np.ascontiguousarray(numbers, np.int64), like._spec.device)
 
 
+def counts_of(indptr: np.ndarray) -> np.ndarray:
+    """How many values each row of a csr array has. Raises InvalidIndex."""
+    counts = np.diff(indptr)
+    if counts.size and counts.min() < 0:
+        raise InvalidIndex("csr array: indptr must not descend")
+    return counts
+
+
 def rows_of(x) -> np.ndarray:
-    """The row of each value of a csr array."""
-    return np.repeat(np.arange(x.shape[0]), np.diff(values_of(x._parts[1])))
+    """The row of each value of a csr array. Raises InvalidIndex."""
+    return np.repeat(np.arange(x.shape[0]), counts_of(values_of(x._parts[1])))
 
 
 def keys_of(x) -> np.ndarray:
-    """Ascending for valid arrays."""
-    indices = values_of(x._parts[-1])
-    return rows_of(x) * x.shape[1] + indices if x.stype == "csr" else indices
+    """Where each value is: its number in the matrix (csr) or its row; ascending for valid arrays.
+    Raises InvalidIndex for places outside the array."""
+    indices, n = values_of(x._parts[-1]), x.shape[1 if x.stype == "csr" else 0]
+    if indices.size and not 0 <= indices.min() <= indices.max() < n:
+        what = "column" if x.stype == "csr" else "row"
+        raise InvalidIndex(
+            f"{x.stype} array of shape {x.shape}: {what} indices must be in [0, {n}), got"
+            f" {indices.min()} to {indices.max()}"
+        )
+    return rows_of(x) * n + indices if x.stype == "csr" else indices
 
 
 def sorted_keys(x) -> tuple[np.ndarray, NDArray]:

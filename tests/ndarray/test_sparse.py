@@ -347,3 +347,52 @@ def test_a_broken_csr_matrix_is_an_error_not_a_crash(indptr, indices, threaded):
         x = nd.ones((2 if transpose else 3, 400 if threaded else 2))
         with pytest.raises(mx.MXNetError, match="csr matrix|indices must be in"):
             nd.sparse.dot(broken, x, transpose_a=transpose).asnumpy()
+
+
+def bad_arrays():
+    csr, rows = nd.sparse.csr_matrix, nd.sparse.row_sparse_array
+    yield csr(([1.0, 2, 3], [0, 9, 1], [0, 2, 3]), shape=(2, 3)), r"column indices .* got 0 to 9"
+    yield csr(([1.0, 2, 3], [0, -1, 1], [0, 2, 3]), shape=(2, 3)), r"column indices .* got -1 to 1"
+    yield csr(([1.0, 2, 3], [0, 2, 1], [0, 5, 3]), shape=(2, 3)), "indptr must not descend"
+    yield rows(([[1.0, 2]] * 2, [0, 9]), shape=(3, 2)), r"row indices .* got 0 to 9"
+    yield rows(([[1.0, 2]] * 2, [-1, 0]), shape=(3, 2)), r"row indices .* got -1 to 0"
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_indices_that_are_not_there_are_told_where_they_matter(which):
+    x, rule = list(bad_arrays())[which]
+    uses = [lambda: x.tostype("default"), x.asnumpy, lambda: (x + x).asnumpy()]
+    if x.stype == "csr":
+        uses.append(lambda: x[0:2].asnumpy())
+    for use in uses:
+        with pytest.raises(mx.base.MXNetError, match=rule):
+            use()
+    with pytest.raises(mx.base.MXNetError, match="check_format"):
+        x.check_format()
+
+
+DENSE_DOTS = [
+    ((4,), (4,), {}),
+    ((4,), (4, 3), {}),
+    ((2, 4), (4,), {}),
+    ((2, 3, 4), (4, 5), {}),
+    ((3, 4), (5, 4), {"transpose_b": True}),
+    ((2, 3, 4), (2, 5, 3), {"transpose_a": True}),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "transposed"), DENSE_DOTS)
+def test_gradients_of_dense_products_with_row_sparse_results(a, b, transposed):
+    rng = np.random.default_rng(0)
+    inputs = [nd.array(rng.normal(size=shape)) for shape in (a, b)]
+    grads = {}
+    for stype in ("row_sparse", "default"):
+        for x in inputs:
+            x.attach_grad()
+        with mx.autograd.record():
+            y = nd.dot(*inputs, forward_stype=stype, **transposed)
+        assert y.stype == stype
+        y.backward(nd.arange(1, np.prod(y.shape) + 1).reshape(y.shape))
+        grads[stype] = [x.grad.asnumpy() for x in inputs]
+    for one, other in zip(*grads.values()):
+        np.testing.assert_allclose(one, other, rtol=1e-5)

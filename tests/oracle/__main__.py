@@ -46,10 +46,11 @@ def run_all(python: str, framework: str, folder: Path):
             yield
         lines = journal.read_text().splitlines() if journal.exists() else []
         last = json.loads(lines[-1]) if lines else {}
+        grown = bool(lines) and journal.stat().st_size > at_start
+        stuck = 0 if grown else stuck + 1
         if not last.get("begin"):
             if not child.returncode:
                 return
-            stuck = stuck + 1 if size == at_start else 0
             if stuck > 3:
                 raise SystemExit(f"{framework} does not start:\n{log.read_text()[-2000:]}")
             continue
@@ -128,7 +129,7 @@ def compare_all(cases, folder: Path, options) -> int:
         print("operators that differ:", dict(by_operator.most_common()))
     if not options.operators:
         for k in KNOWN:
-            print(f"{used[k]:6} {k}" if used[k] else f"  STALE {k}")
+            print(f"{used[k] or 'STALE':>6} {k.operator} | {k.what} | {k.reason}")
     return sum(by_operator.values())
 
 

@@ -173,7 +173,6 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
                 "out": [i for i, _ in op.inplace][: op.visible(full)] if writes(op) else None,
                 "first": names[0] if names and not op.variadic else None,
                 "random": bool(op.is_random(full | {"train": True})),
-                "add": len(cases) % 4 == 1 and not edges,
                 "twice": len(cases) < len(samples) and len(cases) % 4 == 0,
             }
         )

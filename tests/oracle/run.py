@@ -54,13 +54,12 @@ def names_of_mxnet() -> list[str]:
 
 
 def run(mx, apply, case, given) -> dict[str, np.ndarray]:
-    """Outputs (y0, ...), gradients given (h0, ...) and made (g0, ...; added up of two backward
-    passes for case["add"]), gradients of gradients (k0, ...) for case["twice"], and inputs after
-    the call (x0, ...)."""
+    """Outputs (y0, ...), gradients given (h0, ...) and made (g0, ...), gradients of gradients
+    (k0, ...) for case["twice"], and inputs after the call (x0, ...)."""
     mx.random.seed(7)
     arrays = [mx.nd.array(a, dtype=a.dtype) for a in given]
     for i in case["smooth"]:
-        arrays[i].attach_grad(grad_req="add" if case.get("add") else "write")
+        arrays[i].attach_grad()
     found = {}
     out = None
     if case["out"] and max(case["out"]) < len(arrays):
@@ -76,8 +75,6 @@ def run(mx, apply, case, given) -> dict[str, np.ndarray]:
         heads = [like(mx, rng, y) for y in outs]
         found |= {f"h{i}": h.asnumpy() for i, h in enumerate(heads)}
         try:
-            if case.get("add"):
-                mx.autograd.backward(outs, heads, retain_graph=True)
             mx.autograd.backward(outs, heads)
             for i in case["smooth"]:
                 found[f"g{i}"] = arrays[i].grad.asnumpy()
