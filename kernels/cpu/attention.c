@@ -71,8 +71,8 @@ static void scores(const plk_attention *p, const float *packed_q, const float *p
 {
     for (int64_t j = 0; j < n; j += COLUMNS)
         for (int64_t i = 0; i < rows; i += ROWS)
-            tile_rows(p->dim, packed_q + i * DEPTH, CHUNK, (ROWS - 1) * CHUNK, packed_k + j * p->dim, p->scale, 0, no_bias,
-                      s + i * BLOCK_K + j, BLOCK_K);
+            tile_rows(p->dim, packed_q + i * DEPTH, packed_k + j * p->dim, COLUMNS, p->scale, 0,
+                      no_bias, s + i * BLOCK_K + j, BLOCK_K);
     if (p->mask_kind != PLK_MASK_ADD && p->mask_kind != PLK_MASK_WHERE)
         return;
     for (int64_t i = 0; i < rows; i++) {
@@ -172,8 +172,8 @@ static void forward_block(const plk_attention *p, void *const *bufs, const forwa
         soften(p, r, mask, mask_at, rows, k0, n);
         for (int64_t j = 0; j < p->dim_v; j += COLUMNS)
             for (int64_t i = 0; i < rows; i += ROWS)
-                tile_rows(n, r->s + i * BLOCK_K, BLOCK_K, 0, r->v + k0 * r->wide + j * n, 1, 1, no_bias, r->o + i * r->wide + j,
-                          r->wide);
+                tile_rows_apart(n, r->s + i * BLOCK_K, BLOCK_K, r->v + k0 * r->wide + j * n, COLUMNS, 1, 1, no_bias,
+                          r->o + i * r->wide + j, r->wide);
     }
     for (int64_t i = 0; i < rows; i++) {
         int none = p->mask_kind >= PLK_MASK_LENGTH32 && r->total[i] == 0;    /* as softmax with lengths: zeros */
@@ -267,7 +267,7 @@ static void add_transposed(const float *x, int64_t rows, int64_t n, const float 
 {
     for (int64_t j = 0; j < columns; j += COLUMNS)
         for (int64_t i = 0; i < n; i += ROWS)
-            tile_steps(rows, x + i, BLOCK_K, 0, panels + j * rows, 1, 1, no_bias, to + i * wide + j, wide);
+            tile_steps_apart(rows, x + i, BLOCK_K, panels + j * rows, COLUMNS, 1, 1, no_bias, to + i * wide + j, wide);
 }
 
 static void backward_block(const plk_attention *p, void *const *bufs, const backward_room *r, int64_t b, int64_t h, int64_t i0,
@@ -294,8 +294,8 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
         scores(p, r->q, r->k + k0 * p->dim, rows, n, mask, mask_at, k0, r->s);
         for (int64_t j = 0; j < n; j += COLUMNS)
             for (int64_t i = 0; i < rows; i += ROWS)
-                tile_rows(p->dim_v, r->dy + i * DEPTH, CHUNK, (ROWS - 1) * CHUNK, r->v + (k0 + j) * p->dim_v, 1, 0, no_bias,
-                          r->ds + i * BLOCK_K + j, BLOCK_K);
+                tile_rows(p->dim_v, r->dy + i * DEPTH, r->v + (k0 + j) * p->dim_v, COLUMNS, 1, 0,
+                          no_bias, r->ds + i * BLOCK_K + j, BLOCK_K);
         for (int64_t i = 0; i < rows; i++) {
             float *s = r->s + i * BLOCK_K, *ds = r->ds + i * BLOCK_K;
             int64_t valid = valid_keys(p, mask, mask_at + i * p->mask.row, k0, n);
@@ -312,8 +312,8 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
         add_transposed(r->ds, rows, n, r->q_rows, p->dim, r->wide, r->dk + k0 * r->wide);
         for (int64_t j = 0; j < p->dim; j += COLUMNS)
             for (int64_t i = 0; i < rows; i += ROWS)
-                tile_rows(n, r->ds + i * BLOCK_K, BLOCK_K, 0, r->k_rows + k0 * r->wide + j * n, 1, 1, no_bias,
-                          r->dq + i * r->wide + j, r->wide);
+                tile_rows_apart(n, r->ds + i * BLOCK_K, BLOCK_K, r->k_rows + k0 * r->wide + j * n, COLUMNS, 1, 1,
+                          no_bias, r->dq + i * r->wide + j, r->wide);
     }
     for (int64_t i = 0; i < rows; i++)
         memcpy(dq + (i0 + i) * p->q.row, r->dq + i * r->wide, (size_t)p->dim * sizeof *dq);

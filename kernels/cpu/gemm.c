@@ -42,12 +42,20 @@ int plk_gemm_threads(int64_t m, int64_t n, int64_t k)
     return omp_in_parallel() ? 1 : pl_threads(m * n * k / MULTIPLIES_PER_STEP);
 }
 
+/* Is packing B dearer than adding up, at the end, vectors that run along the depth? Where measured (see speed.md). */
+static int few_rows(const plk_product *p)
+{
+    if (p->m < 4)
+        return p->k > 0;
+    return p->a_depth == 1 && p->b_depth == 1 && p->m <= 5 + p->k / 20 && p->m * p->k <= 32768;
+}
+
 /* bufs: as of plk_product_run */
 static int product(const plk_product *p, void *const *bufs)
 {
     if (p->m == 0 || p->n == 0)
         return PL_OK;
-    return p->m < 4 && p->k ? plk_product_thin(p, bufs, NULL) : plk_product_run(p, bufs, NULL);
+    return few_rows(p) ? plk_product_thin(p, bufs, NULL) : plk_product_run(p, bufs, NULL);
 }
 
 int plk_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,

@@ -1,25 +1,64 @@
-/* Products with few rows, which the memory of B bounds: B is read once where it lies, not packed. */
+/* Products with few rows: B is read where it lies, since packing it would cost more than it brings. */
 #include "simd.h"
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
 #include "act.h"
 
-enum { LANES = 16, DOTS = 4, WIDE = 64 };
+#if defined(__AVX512F__)
+enum { LANES = 16 };
+#elif defined(__AVX__)
+enum { LANES = 8 };
+#else
+enum { LANES = 4 };
+#endif
+enum { ROWS = 3, DOTS = 4, WIDE = 64 };
+typedef float vector __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
-/* out[c] = x . (column c of B) for DOTS columns that lie along their depth */
-static void dots(const float *x, const float *b, int64_t b_column, int64_t k, float *out)
+/* The sums of DOTS vectors. */
+static inline void totals(const vector *v, float *out)
 {
-    float acc[DOTS][LANES] = {{0}};
+#if defined(__AVX512F__)
+    __m256 half[DOTS];
+    for (int c = 0; c < DOTS; c++)
+        half[c] = _mm256_add_ps(_mm512_castps512_ps256((__m512)v[c]), _mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)v[c], 1)));
+#elif defined(__AVX__)
+    const __m256 half[DOTS] = {(__m256)v[0], (__m256)v[1], (__m256)v[2], (__m256)v[3]};
+#endif
+#if defined(__AVX__)
+    __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(half[0], half[1]), _mm256_hadd_ps(half[2], half[3]));
+    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1)));
+#else
+    for (int c = 0; c < DOTS; c++)
+        out[c] = (v[c][0] + v[c][2]) + (v[c][1] + v[c][3]);
+#endif
+}
+
+/* out[r * WIDE + c] = row r of A . column c of B for n_rows rows and DOTS columns, all of which lie along their depth */
+static inline __attribute__((always_inline)) void dots(const int n_rows, const float *a, int64_t a_row, const float *b,
+                                                       int64_t b_column, int64_t k, float *out)
+{
+    vector acc[ROWS][DOTS];
+    const float *b3 = b + 3 * b_column;
     int64_t d = 0;
-    for (; d + LANES <= k; d += LANES)
-        for (int c = 0; c < DOTS; c++)
-            PLK_LANES for (int l = 0; l < LANES; l++)
-                acc[c][l] += x[d + l] * b[c * b_column + d + l];
-    for (int c = 0; c < DOTS; c++) {
-        float total = 0;
-        for (int64_t r = d; r < k; r++)
-            total += x[r] * b[c * b_column + r];
-        for (int l = 0; l < LANES; l++)
-            total += acc[c][l];
-        out[c] = total;
+    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++)
+            acc[r][c] = (vector){0};
+    _Pragma("GCC unroll 1") for (; d + LANES <= k; d += LANES) {
+        vector x[ROWS];
+        _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+            x[r] = *(const vector *)(a + r * a_row + d);
+        _Pragma("GCC unroll 4") for (int c = 0; c < DOTS; c++) {
+            vector y = *(const vector *)((c < 3 ? b + c * b_column : b3) + d);
+            _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++)
+                acc[r][c] += x[r] * y;
+        }
+    }
+    _Pragma("GCC unroll 3") for (int r = 0; r < n_rows; r++) {
+        totals(acc[r], out + r * WIDE);
+        for (int64_t e = d; e < k; e++)
+            for (int c = 0; c < DOTS; c++)
+                out[r * WIDE + c] += a[r * a_row + e] * b[c * b_column + e];
     }
 }
 
@@ -33,23 +72,49 @@ static void rows(const float *x, int64_t x_step, const float *b, int64_t b_depth
     memcpy(out, acc, sizeof acc);
 }
 
-/* out = columns [j, j + n) of one row of the product */
-static void strip(const plk_product *p, const float *x, const float *b, int64_t j, int64_t n, float *out)
+/* out (n_rows x n, WIDE apart) = columns [j, j + n) of a few rows of the product */
+static void strip(const plk_product *p, int64_t n_rows, const float *a, const float *b, int64_t j, int64_t n, float *out)
 {
-    int64_t i = 0;
+    int64_t done = 0;
     b += j * p->b_column;
     if (p->b_depth == 1 && p->a_depth == 1)
-        for (; i + DOTS <= n; i += DOTS)
-            dots(x, b + i * p->b_column, p->b_column, p->k, out + i);
-    else if (p->b_column == 1)
-        for (; i + WIDE <= n; i += WIDE)
-            rows(x, p->a_depth, b + i, p->b_depth, p->k, out + i);
-    for (; i < n; i++) {
-        float total = 0;
-        for (int64_t d = 0; d < p->k; d++)
-            total += x[d * p->a_depth] * b[d * p->b_depth + i * p->b_column];
-        out[i] = total;
+        for (; n >= DOTS && done < n; done += DOTS) {
+            int64_t i = done < n - DOTS ? done : n - DOTS;    /* the last ones again where they are not a whole group */
+            const float *columns = b + i * p->b_column;
+            if (n_rows == 3)
+                dots(3, a, p->a_row, columns, p->b_column, p->k, out + i);
+            else if (n_rows == 2)
+                dots(2, a, p->a_row, columns, p->b_column, p->k, out + i);
+            else
+                dots(1, a, p->a_row, columns, p->b_column, p->k, out + i);
+        }
+    for (int64_t r = 0; r < n_rows; r++) {
+        const float *x = a + r * p->a_row;
+        int64_t i = done;
+        if (p->b_column == 1 && p->b_depth != 1)
+            for (; i + WIDE <= n; i += WIDE)
+                rows(x, p->a_depth, b + i, p->b_depth, p->k, out + r * WIDE + i);
+        for (; i < n; i++) {
+            float total = 0;
+            for (int64_t d = 0; d < p->k; d++)
+                total += x[d * p->a_depth] * b[d * p->b_depth + i * p->b_column];
+            out[r * WIDE + i] = total;
+        }
     }
+}
+
+/* What follows the product, for n columns of one row. */
+static void finish(const plk_product *p, const float *product, int64_t at, int64_t j, int64_t n, const float *bias,
+                   const float *residual, float *c, float *pre)
+{
+    float v[WIDE] = {0}, *to = c + at;
+    for (int64_t q = 0; q < n; q++)
+        v[q] = p->alpha * product[q] + (p->beta != 0 ? p->beta * to[q] : 0) + (bias ? bias[j + q] : 0);
+    if (pre)
+        memcpy(pre + at, v, (size_t)n * sizeof *v);
+    plk_activate(p->act, v, WIDE);
+    for (int64_t q = 0; q < n; q++)
+        to[q] = v[q] + (residual ? residual[at + q] : 0);
 }
 
 /* As plk_product_run, for few rows. */
@@ -59,19 +124,16 @@ PLK_KERNEL(plk_product_thin)
     const float *a = bufs[0], *b = bufs[1], *bias = bufs[2], *residual = bufs[3];
     float *c = bufs[4], *pre = bufs[5], *sums = bufs[6];
     (void)scalars;
+    int64_t n_parts = (p->m + ROWS - 1) / ROWS;
 #pragma omp parallel for num_threads(p->n_threads) if (p->n_threads > 1)
     for (int64_t j = 0; j < p->n; j += WIDE) {
-        int64_t n = p->n - j < WIDE ? p->n - j : WIDE;
-        for (int64_t i = 0; i < p->m; i++) {
-            float v[WIDE] = {0}, *to = c + i * p->c_row + j;
-            strip(p, a + i * p->a_row, b, j, n, v);
-            for (int64_t q = 0; q < n; q++)
-                v[q] = p->alpha * v[q] + (p->beta != 0 ? p->beta * to[q] : 0) + (bias ? bias[j + q] : 0);
-            if (pre)
-                memcpy(pre + i * p->c_row + j, v, (size_t)n * sizeof *v);
-            plk_activate(p->act, v, WIDE);
-            for (int64_t q = 0; q < n; q++)
-                to[q] = v[q] + (residual ? residual[i * p->c_row + j + q] : 0);
+        int64_t n = p->n - j < WIDE ? p->n - j : WIDE, i, end;
+        for (int64_t part = 0; part < n_parts; part++) {
+            plk_share(p->m, 1, (int)part, (int)n_parts, &i, &end);
+            float v[ROWS * WIDE] = {0};
+            strip(p, end - i, a + i * p->a_row, b, j, n, v);
+            for (const float *line = v; i < end; i++, line += WIDE)
+                finish(p, line, i * p->c_row + j, j, n, bias, residual, c, pre);
         }
     }
     for (int64_t i = 0; i < p->m && sums; i++) {

@@ -9,33 +9,40 @@
 #include "act.h"
 #include "tile.h"
 
-enum { TASK_ROWS = 96, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_LEFT = 4 };
+enum { TASK_ROWS = 96, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_LEFT = 4,
+       LEAST_TILES = 4, IN_PLACE = 12, LINE = 16 };
 
 typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
 
-static inline void packed_tile(const plk_product *p, int64_t depth, const float *a, const float *b, float beta, const float *bias,
-                               float *out, int64_t out_step)
+/* What a tile multiplies: rows of A, packed (apart = 0) or where they lie, and columns of B. */
+typedef struct { const float *a, *b; int64_t apart, b_step; } operands;
+
+static inline void multiply(const plk_product *p, const operands *x, int64_t rows, int64_t depth, float beta, const float *bias,
+                            float *out, int64_t out_step)
 {
-    if (p->a_depth == 1)
-        tile_rows(depth, a, CHUNK, (ROWS - 1) * CHUNK, b, p->alpha, beta, bias, out, out_step);
+    if (rows <= FEW_ROWS)
+        (p->a_depth == 1 ? few_rows : few_steps)(depth, x->a, x->b, x->b_step, p->alpha, beta, bias, out, out_step);
+    else if (!x->apart)
+        (p->a_depth == 1 ? tile_rows : tile_steps)(depth, x->a, x->b, x->b_step, p->alpha, beta, bias, out, out_step);
     else
-        tile_steps(depth, a, ROWS, 0, b, p->alpha, beta, bias, out, out_step);
+        (p->a_depth == 1 ? tile_rows_apart : tile_steps_apart)(depth, x->a, x->apart, x->b, x->b_step, p->alpha, beta, bias, out,
+                                                               out_step);
 }
 
 /* One tile of C; the last block of depth also does what follows the product. */
-static inline void finish(const plk_product *p, const ends *e, int64_t depth, const float *a, const float *b, int64_t i,
-                          int64_t j, int first, int last)
+static inline void finish(const plk_product *p, const ends *e, const operands *x, int64_t depth, int64_t i, int64_t j, int first,
+                          int last)
 {
     int64_t rows = p->m - i < ROWS ? p->m - i : ROWS, columns = p->n - j < COLUMNS ? p->n - j : COLUMNS;
     float beta = first ? p->beta : 1, *c = e->c + i * p->c_row + j;
     const float *bias = last && e->bias ? e->bias + j : NULL;
     last = last && (e->pre || e->residual || p->act != PLK_ACT_NONE);
     if (rows == ROWS && columns == COLUMNS && !last) {
-        packed_tile(p, depth, a, b, beta, bias ? bias : no_bias, c, p->c_row);
+        multiply(p, x, rows, depth, beta, bias ? bias : no_bias, c, p->c_row);
         return;
     }
     float v[ROWS * COLUMNS];
-    packed_tile(p, depth, a, b, 0, no_bias, v, COLUMNS);
+    multiply(p, x, rows, depth, 0, no_bias, v, COLUMNS);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < columns; q++)
             v[r * COLUMNS + q] += (beta != 0 ? beta * c[r * p->c_row + q] : 0) + (bias ? bias[q] : 0);
@@ -73,58 +80,84 @@ static void add_sums(float *sums, const plk_product *p, const float *a, int64_t 
         sums[i] += total[i];
 }
 
+/* Few tiles of a panel do not bring back what packing it costs, unless its lines fall into one set of the cache. */
+static int in_place(int64_t n_tiles, int64_t step) { return n_tiles <= 2 || (n_tiles <= IN_PLACE && step % 1024 != 0); }
+
 /* Lines of memory that are packed next: some are fetched into the L2 cache beside each tile. */
 typedef struct { const float *at; int64_t step, n_lines, length, n_each; } ahead;
+
+/* n elements side by side `step` apart, for each of `others`; whichever way they lie side by side. */
+static ahead ahead_of(const float *at, int64_t n, int64_t step, int64_t others, int64_t other_step, int64_t n_tiles)
+{
+    return step == 1 ? (ahead){at, other_step, others, n, up(others, n_tiles)} : (ahead){at, step, n, others, up(n, n_tiles)};
+}
 
 static inline void fetch(ahead *f)
 {
     int64_t n = least(f->n_each, f->n_lines);
     f->n_lines -= n;
     for (; n > 0; n--, f->at += f->step)
-        for (int64_t x = 0; x < f->length; x += 16)
+        for (int64_t x = 0; x < f->length; x += LINE)
             __builtin_prefetch(f->at + x, 0, 2);
 }
 
 /* Rows [i, i_end) of a stripe. */
 typedef struct { int64_t stripe, i, i_end; } task;
 
+/* The A of what comes after a block of depth: the next one, or the first one of the next task. */
+static ahead next_a(const plk_product *p, const stripe *s, const float *a, const task *t, const task *next, int64_t d,
+                    int64_t n_tiles)
+{
+    if (d >= s->k_end) {
+        if (!next)
+            return (ahead){0};
+        t = next;
+        d = s->k;
+    }
+    return ahead_of(a + t->i * p->a_row + d * p->a_depth, least(s->depth, s->k_end - d), p->a_depth, t->i_end - t->i, p->a_row,
+                    n_tiles);
+}
+
 /* A task of a stripe; fresh: its panels of B are yet to be packed. next: the task after this one, or NULL. */
 static void block(const plk_product *p, const ends *e, const stripe *s, const float *a, const float *b, float *packed_b,
                   float *packed_a, const task *t, const task *next, int fresh)
 {
-    int64_t d = s->k, n_rows = t->i_end - t->i, n_tiles = up(n_rows, ROWS), n_panels = up(s->j_end - s->j, COLUMNS);
+    int64_t n_rows = t->i_end - t->i, n_tiles = up(n_rows, ROWS), n_panels = up(s->j_end - s->j, COLUMNS), depth;
+    int64_t n_here = in_place(up(p->n, COLUMNS), p->a_depth) && (p->a_depth == 1 || p->a_row == 1) ? n_rows / ROWS * ROWS : 0;
+    int b_here = p->b_column == 1 && in_place(up(p->m, ROWS), p->b_depth);
     float *sums = s->j == 0 && e->sums ? e->sums + t->i : NULL;
-    if (sums && d == 0)
+    if (sums && s->k == 0)
         memset(sums, 0, (size_t)n_rows * sizeof *sums);
-    do {
-        int64_t depth = least(s->depth, s->k_end - d), last = d + depth >= s->k_end;
+    for (int64_t d = s->k; d < s->k_end || d == 0; d += depth) {
+        depth = least(s->depth, s->k_end - d);
         const float *from = a + t->i * p->a_row + d * p->a_depth;
-        ahead f = {0};
-        pack_a(packed_a, from, p->a_row, p->a_depth, n_rows, depth);
+        if (n_here < n_rows)
+            pack_a(packed_a + n_here * DEPTH, from + n_here * p->a_row, p->a_row, p->a_depth, n_rows - n_here, depth);
         if (sums)
             add_sums(sums, p, from, n_rows, depth);
-        if (!fresh && (!last || next)) {
-            const float *at = last ? a + next->i * p->a_row + s->k * p->a_depth : from + depth * p->a_depth;
-            int64_t then_rows = last ? next->i_end - next->i : n_rows, then = least(s->depth, s->k_end - (last ? s->k : d + depth));
-            f = p->a_depth == 1 ? (ahead){at, p->a_row, then_rows, then, up(then_rows, n_tiles * n_panels)}
-                                : (ahead){at, p->a_depth, then, then_rows, up(then, n_tiles * n_panels)};
-        }
+        ahead f = fresh ? (ahead){0} : next_a(p, s, a, t, next, d + depth, n_tiles * n_panels);
         for (int64_t j = s->j; j < s->j_end; j += COLUMNS, packed_b += COLUMNS * depth) {
-            if (fresh) {
-                const float *at = b + d * p->b_depth + j * p->b_column;
-                pack_b(packed_b, at, p->b_depth, p->b_column, least(p->n - j, COLUMNS), depth);
-                at += COLUMNS * p->b_column;
-                f = j + 2 * COLUMNS > p->n ? (ahead){0}
-                    : p->b_depth == 1 ? (ahead){at, p->b_column, COLUMNS, depth, up(COLUMNS, n_tiles)}
-                                      : (ahead){at, p->b_depth, depth, COLUMNS, up(depth, n_tiles)};
+            const float *panel = b + d * p->b_depth + j * p->b_column;
+            int64_t columns = least(p->n - j, COLUMNS), b_step = b_here && columns == COLUMNS ? p->b_depth : COLUMNS;
+            if (!b_here || columns < COLUMNS) {
+                if (fresh) {
+                    pack_b(packed_b, panel, p->b_depth, p->b_column, columns, depth);
+                    f = ahead_of(panel + COLUMNS * p->b_column, depth, p->b_depth,
+                                 least(p->n - j - columns, COLUMNS), p->b_column, n_tiles);
+                }
+                panel = packed_b;
             }
-            for (int64_t i = t->i; i < t->i_end; i += ROWS) {
+            for (int64_t i = 0; i < n_rows; i += ROWS) {
+                operands x = {packed_a + i * DEPTH, panel, 0, b_step};
+                if (i < n_here)
+                    x = (operands){from + i * p->a_row, panel, p->a_depth == 1 ? p->a_row : p->a_depth, b_step};
                 fetch(&f);
-                finish(p, e, depth, packed_a + (i - t->i) * DEPTH, packed_b, i, j, d == 0, d + depth >= p->k);
+                finish(p, e, &x, depth, t->i + i, j, d == 0, d + depth >= p->k);
             }
         }
-        d += depth;
-    } while (d < s->k_end);
+        if (depth <= 0)
+            break;
+    }
 }
 
 /* What the threads of one product share. A group of threads takes its tasks from its own counter, then helps others. */
@@ -149,11 +182,11 @@ static int claim(work *w, int64_t thread, int64_t *other, task *t)
 {
     for (; *other < w->groups; ++*other) {
         int64_t g = (thread + *other) % w->groups, first = g * w->n_stripes / w->groups;
-        int64_t n = ((g + 1) * w->n_stripes / w->groups - first) * w->n_tiles, at = w->next[g], some;
-        at = __atomic_load_n(&w->next[g], __ATOMIC_RELAXED);
+        int64_t n = ((g + 1) * w->n_stripes / w->groups - first) * w->n_tiles, some;
+        int64_t at = __atomic_load_n(&w->next[g], __ATOMIC_RELAXED);
         do {
             some = (n - at) / (TASKS_LEFT * w->p->n_threads);
-            some = w->p->n_threads == 1 || some > TASK_ROWS / ROWS ? TASK_ROWS / ROWS : some < 4 ? 4 : some;
+            some = w->p->n_threads == 1 || some > TASK_ROWS / ROWS ? TASK_ROWS / ROWS : some < LEAST_TILES ? LEAST_TILES : some;
             some = least(some, w->n_tiles - at % w->n_tiles);
         } while (at < n && !__atomic_compare_exchange_n(&w->next[g], &at, at + some, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
         if (at < n) {
@@ -196,7 +229,7 @@ PLK_KERNEL(plk_product_run)
     do {
         work w;
         plan_work(&w, p, bufs, k);
-        int n_threads = (int)least(p->n_threads, up(w.n_tiles, 4) * w.n_stripes);
+        int n_threads = (int)least(p->n_threads, up(w.n_tiles, LEAST_TILES) * w.n_stripes);
 #pragma omp parallel for num_threads(n_threads) schedule(static, 1) if (n_threads > 1)
         for (int t = 0; t < n_threads; t++) {
             int s = take_tasks(&w, t);

@@ -54,25 +54,51 @@ static inline void plk_pack_line(real *to, const real *from, int64_t n_columns)
             to[c] = c < n_columns ? from[c] : 0;
 }
 
-static inline __attribute__((always_inline)) void plk_tile(int n_rows, int64_t depth, plk_left a, const real *panel, real *out,
+/* to += x * y.  As an instruction: left to themselves compilers change which operand is overwritten, then copy and spill. */
+#if defined(__FMA__)
+#define PLK_ADD_PRODUCT(to, x, y) \
+    do { \
+        if (sizeof(real) == 4) \
+            __asm__("vfmadd231ps %2, %1, %0" : "+v"(to) : "v"(x), "v"(y)); \
+        else \
+            __asm__("vfmadd231pd %2, %1, %0" : "+v"(to) : "v"(x), "v"(y)); \
+    } while (0)
+#else
+#define PLK_ADD_PRODUCT(to, x, y) to += x * y
+#endif
+
+static inline __attribute__((always_inline)) void plk_tile(const int n_rows, int64_t depth, plk_left a, const real *panel, real *out,
                                                            int64_t out_step, int add)
 {
     plk_vector acc[PLK_TILE][2];
-    for (int r = 0; r < n_rows; r++) {
+    _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) {
         acc[r][0] = add ? *(const plk_vector *)(out + r * out_step) : (plk_vector){0};
         acc[r][1] = add ? *(const plk_vector *)(out + r * out_step + PLK_VECTOR) : (plk_vector){0};
     }
-    for (const real *at = a.at; depth > 0; depth -= PLK_PANEL, at += a.next) {
+    const real *at = a.at;
+    for (; depth > 0; depth -= PLK_PANEL, at += a.next - PLK_PANEL * a.column) {
         int64_t some = depth < PLK_PANEL ? depth : PLK_PANEL;
-        for (int64_t p = 0; p < some; p++, panel += PLK_PANEL) {
-            plk_vector b0 = *(const plk_vector *)panel, b1 = *(const plk_vector *)(panel + PLK_VECTOR);
-            for (int r = 0; r < n_rows; r++) {
-                acc[r][0] += at[r * a.row + p * a.column] * b0;
-                acc[r][1] += at[r * a.row + p * a.column] * b1;
-            }
-        }
+#define STEP(s) \
+    { \
+        plk_vector b0 = *(const plk_vector *)(panel + s * PLK_PANEL), b1 = *(const plk_vector *)(panel + s * PLK_PANEL + PLK_VECTOR); \
+        _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) { \
+            plk_vector x = (r < 3 ? at[r * a.row + s * a.column] : low[(r - 3) * a.row + s * a.column]) - (plk_vector){0}; \
+            PLK_ADD_PRODUCT(acc[r][0], x, b0); \
+            PLK_ADD_PRODUCT(acc[r][1], x, b1); \
+        } \
+        __asm__ volatile("" ::: "memory"); \
     }
-    for (int r = 0; r < n_rows; r++) {
+        for (; some >= 4; some -= 4, at += 4 * a.column, panel += 4 * PLK_PANEL) {
+            const real *low = at + 3 * a.row;
+            STEP(0) STEP(1) STEP(2) STEP(3)
+        }
+        _Pragma("GCC unroll 1") for (; some > 0; some--, at += a.column, panel += PLK_PANEL) {
+            const real *low = at + 3 * a.row;
+            STEP(0)
+        }
+#undef STEP
+    }
+    _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) {
         *(plk_vector *)(out + r * out_step) = acc[r][0];
         *(plk_vector *)(out + r * out_step + PLK_VECTOR) = acc[r][1];
     }

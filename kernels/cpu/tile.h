@@ -23,7 +23,7 @@ enum { WIDTH = 4, ROWS = 8, DEPTH = 256 };
 #else
 enum { WIDTH = 4, ROWS = 6, DEPTH = 256 };
 #endif
-enum { COLUMNS = 2 * WIDTH, CHUNK = 8, UNROLL = 4 };
+enum { FEW_ROWS = ROWS / 2 + 1, COLUMNS = 2 * WIDTH, CHUNK = 8, UNROLL = 4 };
 typedef float vector __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
 
 /* The columns of HEIGHT x 4 elements to four places. */
@@ -138,40 +138,44 @@ static const float no_bias[COLUMNS];
 #define ADD_PRODUCT(to, x, y) to += x * y
 #endif
 /* Step s of a tile. The fence keeps loads of later steps where they are: the registers are full. */
-#define STEP(s, row, step) \
+#define STEP(s, n_rows, row, step) \
     { \
-        vector b0 = *(const vector *)(b + s * COLUMNS), b1 = *(const vector *)(b + s * COLUMNS + WIDTH); \
-        _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++) { \
+        const float *line = s < 2 ? b + s * b_step : below + (s - 2) * b_step; \
+        vector b0 = *(const vector *)line, b1 = *(const vector *)(line + WIDTH); \
+        _Pragma("GCC unroll 16") for (int r = 0; r < n_rows; r++) { \
             vector x = (r < ROWS / 2 ? a[r * row + s * step] : low[(r - ROWS / 2) * row + s * step]) - (vector){0}; \
             ADD_PRODUCT(acc[r][0], x, b0); \
             ADD_PRODUCT(acc[r][1], x, b1); \
         } \
         __asm__ volatile("" ::: "memory"); \
     }
-/* out (ROWS x COLUMNS) = alpha * rows of A times a panel of B + beta * out + bias; noinline: it needs
- * all registers */
-#define TILE(name, chunk, row, step) \
-    __attribute__((noinline)) static void name(int64_t depth, const float *a, int64_t stride, int64_t next, const float *b, \
-                                               float alpha, float beta, const float *bias, float *out, int64_t out_step) \
+/* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart; step d of row r
+ * of A lies at d / chunk * next + d * step + r * row.  noinline: it needs all registers. */
+#define COMMA ,
+#define TILE(name, n_rows, stride, chunk, next, row, step) \
+    __attribute__((noinline, unused)) static void name(int64_t depth, const float *a, stride const float *b, \
+                                                       int64_t b_step, float alpha, float beta, const float *bias, \
+                                                       float *out, int64_t out_step) \
     { \
-        vector acc[ROWS][2]; \
-        _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++) { \
+        vector acc[n_rows][2]; \
+        _Pragma("GCC unroll 16") for (int r = 0; r < n_rows; r++) { \
             __builtin_prefetch(out + r * out_step, 1); \
             acc[r][0] = acc[r][1] = (vector){0}; \
         } \
         for (int64_t left = depth; left > 0; left -= chunk, a += next) { \
             int64_t n = left < chunk ? left : chunk; \
-            for (; n >= UNROLL; n -= UNROLL, a += UNROLL * step, b += UNROLL * COLUMNS) { \
-                const float *low = a + ROWS / 2 * row; \
-                STEP(0, row, step) STEP(1, row, step) STEP(2, row, step) STEP(3, row, step) \
+            for (; n >= UNROLL; n -= UNROLL, a += UNROLL * step, b += UNROLL * b_step) { \
+                const float *low = a + ROWS / 2 * row, *below = b + 2 * b_step; \
+                STEP(0, n_rows, row, step) STEP(1, n_rows, row, step) \
+                STEP(2, n_rows, row, step) STEP(3, n_rows, row, step) \
             } \
-            _Pragma("GCC unroll 1") for (; n > 0; n--, a += step, b += COLUMNS) { \
-                const float *low = a + ROWS / 2 * row; \
-                STEP(0, row, step) \
+            _Pragma("GCC unroll 1") for (; n > 0; n--, a += step, b += b_step) { \
+                const float *low = a + ROWS / 2 * row, *below = b + 2 * b_step; \
+                STEP(0, n_rows, row, step) \
             } \
         } \
         vector b0 = *(const vector *)bias, b1 = *(const vector *)(bias + WIDTH); \
-        _Pragma("GCC unroll 16") for (int r = 0; r < ROWS; r++, out += out_step) { \
+        _Pragma("GCC unroll 16") for (int r = 0; r < n_rows; r++, out += out_step) { \
             vector *to = (vector *)out, *right = (vector *)(out + WIDTH); \
             vector x = alpha * acc[r][0] + b0, y = alpha * acc[r][1] + b1; \
             if (beta != 0) { \
@@ -182,10 +186,12 @@ static const float no_bias[COLUMNS];
             *right = y; \
         } \
     }
-/* Steps of a row side by side: step d of row r lies at r * stride + d, and `next` more after each CHUNK steps. */
-TILE(tile_rows, CHUNK, stride, 1)
-/* Rows of a step side by side: at d * stride + r. */
-TILE(tile_steps, DEPTH, 1, stride)
+TILE(tile_rows, ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1)                   /* as pack_a leaves them */
+TILE(tile_steps, ROWS, , DEPTH, 0, 1, ROWS)
+TILE(few_rows, FEW_ROWS, , CHUNK, (ROWS - 1) * CHUNK, CHUNK, 1)                /* the same for the last rows */
+TILE(few_steps, FEW_ROWS, , DEPTH, 0, 1, ROWS)
+TILE(tile_rows_apart, ROWS, int64_t apart COMMA, DEPTH, 0, apart, 1)           /* as they lie in a matrix */
+TILE(tile_steps_apart, ROWS, int64_t apart COMMA, DEPTH, 0, 1, apart)
 #undef TILE
 #undef STEP
 

@@ -18,6 +18,13 @@ SIZES = [
     (130, 513, 70),
     (100, 40, 2100),  # more than one pass over the depth
     (5, 3000, 700),  # more than one stripe
+    (8, 5, 200),  # rows of A times rows of B, the last group of columns twice
+    (17, 66, 260),
+    (33, 2, 700),
+    (40, 64, 40),  # both operands where they lie
+    (9, 1024, 36),  # lines of B in one set of the cache
+    (22, 1024, 36),
+    (28, 48, 1100),
 ]
 
 
@@ -63,10 +70,35 @@ def test_not_a_number_stays_in_its_row_and_column():
 
 
 def test_many_threads_give_what_one_gives():
-    x, w = mx.nd.array(normal(500, 256)), mx.nd.array(normal(300, 256))
+    x, w = mx.nd.array(normal(500, 256)), mx.nd.array(normal(100, 256))
     many = mx.nd.dot(x, w, transpose_b=True).asnumpy()
-    rows = [mx.nd.dot(x[i : i + 4], w, transpose_b=True).asnumpy() for i in range(0, 500, 4)]
+    rows = [mx.nd.dot(x[i : i + 20], w, transpose_b=True).asnumpy() for i in range(0, 500, 20)]
     np.testing.assert_array_equal(many, np.concatenate(rows))
+
+
+@pytest.mark.parametrize(
+    "m, n, k", [(3, 70, 40), (8, 70, 200), (16, 6, 300), (40, 40, 30), (65, 40, 300)]
+)
+def test_what_follows_a_product(isa, m, n, k):
+    """Bias, activation, addition and what was activated, for each way to go through the operands."""
+    a, b, bias, more = normal(m, k), normal(n, k), normal(n), normal(m, n)
+    fields = {
+        "n_batch": 1,
+        "m": m,
+        "n": n,
+        "k": k,
+        "alpha": 0.5,
+        "transpose_b": 1,
+        "act": lib.PLK_ACT_RELU,
+    }
+    params = ffi.new("plk_gemm *", fields | {"bias": 1, "residual": 1, "keep": 1})
+    c, pre = np.empty((m, n), "float32"), np.empty((m, n), "float32")
+    arrays = (a, b, bias, more, c, pre)
+    bufs = ffi.new("void *[]", [ffi.cast("void *", x.ctypes.data) for x in arrays])
+    assert lib.plk_gemm_run(params, bufs, ffi.NULL) == lib.PL_OK
+    want = 0.5 * (a.astype("float64") @ b.T) + bias
+    np.testing.assert_allclose(pre, want, rtol=2e-5, atol=4e-6 * k)
+    np.testing.assert_allclose(c, np.maximum(want, 0) + more, rtol=2e-5, atol=4e-6 * k)
 
 
 def test_a_batch_of_none_writes_nothing():
