@@ -36,7 +36,8 @@ PLK_KERNEL(plk_conv_depth_run)
     const plk_conv_depth *p = params;
     int64_t blocks = p->channels / p->lanes, out = p->out_height * p->out_width;
     int n_threads = pl_threads(p->n * p->channels * out * p->kernel[0] * p->kernel[1] / 4);
-    int64_t rows = over(p->out_height, least(p->out_height, BANDS * n_threads)), bands = over(p->out_height, rows);
+    int64_t rows = out < PLK_SMALL_IMAGE ? p->out_height : over(p->out_height, least(p->out_height, BANDS * n_threads));
+    int64_t bands = over(p->out_height, rows);
     int64_t per = most(1, blocks * bands * p->n / (PIECES * n_threads)), groups = over(blocks, per);
     plk_part parts[n_threads];
     (void)scalars;

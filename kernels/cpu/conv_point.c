@@ -32,7 +32,7 @@ PLK_KERNEL(plk_conv_point_run)
 {
     const plk_conv_point *p = params;
     int64_t out = p->out_height * p->out_width, blocks = p->filters / p->lanes;
-    int64_t parts = (out + PIXELS - 1) / PIXELS, step = (out + parts - 1) / parts;
+    int64_t parts = out < PLK_SMALL_IMAGE ? 1 : (out + PIXELS - 1) / PIXELS, step = (out + parts - 1) / parts;
     int n_threads = pl_threads(p->n * out * p->channels * p->filters / 8);
     /* slices of filters: enough items for all threads */
     int64_t slices = p->n * parts >= 4 * n_threads ? 1 : 4 * n_threads;

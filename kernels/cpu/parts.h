@@ -5,6 +5,10 @@
 #include <stdatomic.h>
 #include "kernel.h"
 
+/* Pixels. Threads share larger images by rows and smaller ones by channels: then no cache line has two writers, and one
+ * layer finds what the last one left. */
+enum { PLK_SMALL_IMAGE = 512 };
+
 typedef struct {
     _Alignas(64) atomic_llong next;
     int64_t end;
