@@ -2,6 +2,7 @@
  * cache while pairs of filter blocks pass over them; what follows the product is applied to a group when it is done. */
 #include <omp.h>
 #include "simd.h"
+#include "parts.h"
 #include "pointwise.h"
 #include "conv_point.h"
 
@@ -31,7 +32,7 @@ PLK_KERNEL(plk_conv_point_run)
 {
     const plk_conv_point *p = params;
     int64_t out = p->out_height * p->out_width, blocks = p->filters / p->lanes;
-    int64_t parts = (out + PIXELS - 1) / PIXELS, step = (out + parts - 1) / parts;
+    int64_t parts = out < PLK_SMALL_IMAGE ? 1 : (out + PIXELS - 1) / PIXELS, step = (out + parts - 1) / parts;
     int n_threads = pl_threads(p->n * out * p->channels * p->filters / 8);
     /* slices of filters: enough items for all threads */
     int64_t slices = p->n * parts >= 4 * n_threads ? 1 : 4 * n_threads;
@@ -42,15 +43,17 @@ PLK_KERNEL(plk_conv_point_run)
     if (strided && !gathered)
         return pl_fail(PL_ENOMEM, "out of memory for a convolution");
     slices = (blocks + per - 1) / per;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1) schedule(dynamic, 1)
-    for (int64_t i = 0; i < p->n * parts * slices; i++) {
+    plk_part own[n_threads];
+    plk_parts_init(own, p->n * parts * slices, n_threads);
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    for (int64_t thread = omp_get_thread_num(), i; (i = plk_parts_take(own, (int)thread, n_threads)) >= 0;) {
         int64_t part = i / slices % parts, begin = i % slices * per, first = part * step;
         int64_t end = begin + per < blocks ? begin + per : blocks, pixels = out - first < step ? out - first : step;
-        float *own = strided ? gathered + omp_get_thread_num() * room : NULL;
+        float *to = strided ? gathered + thread * room : NULL;
         if (p->lanes == 8)
-            item_8(p, bufs, i / slices / parts, first, pixels, begin, end, own);
+            item_8(p, bufs, i / slices / parts, first, pixels, begin, end, to);
         else
-            item_16(p, bufs, i / slices / parts, first, pixels, begin, end, own);
+            item_16(p, bufs, i / slices / parts, first, pixels, begin, end, to);
     }
     return PL_OK;
 }

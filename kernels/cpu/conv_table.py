@@ -216,7 +216,7 @@ def _usable(types):
 
 @native("_conv", layouts=True)
 def fused_conv_entry(op, ins, outs, attrs):
-    found = _winograd(ins, outs, attrs) or _point(ins, outs, attrs)
+    found = _winograd(ins, outs, attrs) or _point(ins, outs, attrs) or _depth(ins, outs, attrs)
     if found:
         return found
     if not _usable(ins) or ins[2].layout or attrs["add"] and ins[3].layout != outs[0].layout:
@@ -247,6 +247,23 @@ def _point(ins, outs, attrs):
     fields = _blocked_fields(g, x, y, attrs)
     us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] / FLOPS_PER_US
     return Native("plk_conv_point_run", ("plk_conv_point", fields | {"stride": g.stride}), us)
+
+
+def _depth(ins, outs, attrs):
+    """One window for each channel, on blocks of channels: see conv_depth.c."""
+    x, w, y = ins[0], ins[1], outs[0]
+    data, b = blocked(4), block()
+    g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
+    if (x.layout, w.layout, y.layout) != (data, f"Abcde{b}a", data) or ins[2].layout:
+        return None
+    if not g.groups == x.shape[1] == y.shape[1] or y.shape[1] % b or x.dtype != "float32":
+        return None
+    if FORCE_PLAIN or attrs["add"] and ins[3].layout != data:
+        return None
+    fields = _blocked_fields(g, x, y, attrs)
+    fields |= {k: getattr(g, k) for k in ("kernel", "stride", "dilate", "pad")}
+    us = cost(*ins, *outs) + 2 * prod(y.shape) * prod(g.kernel) / FLOPS_PER_US
+    return Native("plk_conv_depth_run", ("plk_conv_depth", fields), us)
 
 
 def _blocked_fields(g, x, y, attrs):

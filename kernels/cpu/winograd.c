@@ -12,6 +12,7 @@
  */
 #include <omp.h>
 #include "simd.h"
+#include "parts.h"
 #include "pointwise.h"
 #include "winograd.h"
 

@@ -241,13 +241,15 @@ static void NAME(item)(const plk_winograd *p, const cut *k, void *const *bufs, c
 static void NAME(run)(const plk_winograd *p, const cut *k, void *const *bufs, float *room)
 {
     int64_t out_blocks = p->filters / LANES;
+    plk_part parts[k->n_threads];
+    plk_parts_init(parts, k->ranges * k->groups, k->n_threads);
 #pragma omp parallel num_threads(k->n_threads) if (k->n_threads > 1)
     {
-        float *v = room + omp_get_thread_num() * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
+        int thread = omp_get_thread_num();
+        float *v = room + thread * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
         float *u = strip + k->strip, *m = u + k->u;
         int64_t held = -1;                       /* the range that v holds */
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < k->ranges * k->groups; i++) {
+        for (int64_t i; (i = plk_parts_take(parts, thread, k->n_threads)) >= 0;) {
             int64_t range = i / k->groups, first = range * k->range, n = least(k->range, k->tiles - first);
             int64_t f = i % k->groups * k->group * 2 * PANELS, end = least(f + k->group * 2 * PANELS, out_blocks);
             for (int64_t t = first, some; held != range && t < first + n; t += some) {

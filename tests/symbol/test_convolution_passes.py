@@ -6,6 +6,7 @@ import pytest
 from plait import nd
 from plait.kernels.cpu import conv_table, onednn
 from plait.kernels.layouts import parse
+from plait.kernels.ops.conv import conv_forward, geometry
 from plait.kernels.record import Type
 from plait.symbol import passes
 from plait.symbol.graph import Builder, topological, variable
@@ -138,16 +139,36 @@ def test_not_finite(value, winograd, monkeypatch):
     np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("channels", [3, 9])
 @pytest.mark.parametrize("shape", [(2, 2), (3, 7), (8, 8), (13, 5), (31, 33)])
 @pytest.mark.parametrize("pad", [(0, 0), (1, 1), (0, 2), (3, 1)])
-def test_winograd(shape, pad, monkeypatch):
+def test_winograd(channels, shape, pad, monkeypatch):
+    """Odd tiles at the edges, an odd number of filter blocks, weights in one and several pieces."""
     choose(monkeypatch, True)
     if min(n + 2 * p for n, p in zip(shape, pad)) < 3:
         pytest.skip("no output")
     b = conv_table.block()
-    v = given(x=(2, 3 * b, *shape), w=(5 * b, 3 * b, 3, 3))
-    program, got, want = both([conv(v, pad=pad)], v, stable=("w",))
-    assert_same(got, want, 3e-6)
+    v = given(x=(2, channels * b, *shape), w=(5 * b, channels * b, 3, 3))
+    arrays = arrays_of(v)
+    _, got, _ = both([conv(v, pad=pad)], v, arrays, stable=("w",))
+    exact = [arrays[k].asnumpy().astype(np.float64) for k in v]
+    want = conv_forward(np, geometry("_conv", (3, 3), (), (), pad, 1, None), *exact)
+    assert np.abs(got[0] - want).max() < 3e-5 * np.sqrt(np.mean(want**2))
+
+
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 5), (4, 2)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 3)])
+@pytest.mark.parametrize("pad, dilate", [((0, 0), (1, 1)), ((1, 1), (1, 1)), ((5, 4), (2, 3))])
+@pytest.mark.parametrize("add", [False, True])
+def test_depthwise_kernel(kernel, stride, pad, dilate, add):
+    """Our own kernel: windows over every edge, and wholly outside."""
+    b = conv_table.block()
+    v = given(x=(2, 3 * b, 9, 29), w=(3 * b, 1, *kernel))
+    y = conv(v, stride=stride, pad=pad, dilate=dilate, num_group=3 * b)
+    v |= given(a=y.shape)
+    program, got, want = both([F.relu(y + v["a"] if add else y)], v, stable=("w",))
+    assert_same(got, want)
+    assert operators(program).count("_conv") == 1
 
 
 @pytest.mark.parametrize("shape, stride", [((1, 1), 1), ((5, 7), 1), ((14, 15), 2), ((20, 9), 1)])

@@ -1,0 +1,56 @@
+/* Depthwise convolutions on blocks of channels. Several columns of a row of outputs are summed in registers; what
+ * follows the sums is applied to a row while it is in the cache. */
+#include <omp.h>
+#include "simd.h"
+#include "parts.h"
+#include "pointwise.h"
+#include "conv_depth.h"
+
+enum { COLUMNS = 8, BANDS = 2, PIECES = 8 };     /* of a register block; of rows and of work for each thread */
+
+#define UNROLL _Pragma("GCC unroll 8")
+#define LOAD(p) (*(const VEC *)(p))
+#define STORE(p, v) (*(VEC *)(p) = (v))
+typedef float vec8 __attribute__((vector_size(32), aligned(4)));
+typedef float vec16 __attribute__((vector_size(64), aligned(4)));
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t over(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
+
+#define LANES 8
+#define VEC vec8
+#define NAME(name) name##_8
+#include "conv_depth_lanes.h"
+#undef LANES
+#undef VEC
+#undef NAME
+#define LANES 16
+#define VEC vec16
+#define NAME(name) name##_16
+#include "conv_depth_lanes.h"
+
+/* bufs: x, w, bias, addend if any, y (which may be the addend) */
+PLK_KERNEL(plk_conv_depth_run)
+{
+    const plk_conv_depth *p = params;
+    int64_t blocks = p->channels / p->lanes, out = p->out_height * p->out_width;
+    int n_threads = pl_threads(p->n * p->channels * out * p->kernel[0] * p->kernel[1] / 4);
+    int64_t rows = out < PLK_SMALL_IMAGE ? p->out_height : over(p->out_height, least(p->out_height, BANDS * n_threads));
+    int64_t bands = over(p->out_height, rows);
+    int64_t per = most(1, blocks * bands * p->n / (PIECES * n_threads)), groups = over(blocks, per);
+    plk_part parts[n_threads];
+    (void)scalars;
+    plk_parts_init(parts, p->n * bands * groups, n_threads);
+#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
+    for (int64_t i; (i = plk_parts_take(parts, omp_get_thread_num(), n_threads)) >= 0;) {
+        int64_t image = i / groups / bands, top = i / groups % bands * rows, end = least(top + rows, p->out_height);
+        for (int64_t b = i % groups * per; b < least((i % groups + 1) * per, blocks); b++)
+            for (int64_t h = top; h < end; h++)
+                if (p->lanes == 8)
+                    row_8(p, bufs, image, b, h);
+                else
+                    row_16(p, bufs, image, b, h);
+    }
+    return PL_OK;
+}

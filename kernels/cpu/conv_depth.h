@@ -1,0 +1,14 @@
+/* Depthwise convolutions on blocks of channels: each channel has a window of its own. */
+#ifndef PLK_CONV_DEPTH_H
+#define PLK_CONV_DEPTH_H
+#include "kernel.h"
+/* cffi reads from here on: */
+/* x (n, channels / lanes, height, width, lanes), w (channels / lanes, kernel, lanes), y (n, channels / lanes,
+ * out_height, out_width, lanes); channels is a multiple of lanes, which is 8 or 16; filters is channels. */
+typedef struct {
+    int32_t lanes, add, act, n_scalars;          /* an addend comes after the bias; act: 1 + the number of a loop, or 0 */
+    int64_t n, channels, filters, height, width, out_height, out_width, kernel[2], stride[2], dilate[2], pad[2];
+    double scalars[4];
+} plk_conv_depth;
+/* cffi stops reading here */
+#endif
