@@ -1,4 +1,4 @@
-"""What was compiled, on disk: CACHE/plait/kernels/KEY.suffix, named by the digest of what it is made of.
+"""What was compiled, on disk: CACHE/plait/kernels/KEY.suffix; KEY is the digest of what made it.
 
 The cache may be shared by processes: files appear by renaming. It is ours alone: a folder or file
 that others own or may write is not used. A file ends with the digest of what stands before, so that

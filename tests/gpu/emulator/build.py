@@ -1,6 +1,6 @@
 """Builds the emulated CUDA libraries, once for each state of their sources and whoever asks first.
 
-    PLAIT_CUDA_LIBRARIES=$(python tests/gpu/emulator/build.py) python script.py
+PLAIT_CUDA_LIBRARIES=$(python tests/gpu/emulator/build.py) python script.py
 """
 
 import fcntl
