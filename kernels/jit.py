@@ -1,10 +1,8 @@
 """Compiles C functions while the program runs, by the system's C compiler, into a cache on disk.
 
-    source -> key (source, headers, compiler, flags) -> CACHE/plait/kernels/KEY.so -> address
+    source -> key (source, headers, compiler, flags) -> KEY.so in the cache (cache.py) -> address
 
-The cache may be shared by processes: files appear by renaming. It is ours alone: a folder or file
-that others own or may write is not used. A file ends with the digest of what stands before, so that
-a damaged one is made again. Without a compiler nothing here raises; there are just no functions.
+Without a compiler nothing here raises; there are just no functions.
 """
 
 from __future__ import annotations
@@ -12,11 +10,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import hashlib
 import logging
 import os
 import shutil
-import stat
 import subprocess
 import tempfile
 import threading
@@ -25,7 +21,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ..engine import lib
-from ..engine.settings import cache_home, get
+from ..engine.settings import get
+from . import cache
 from .generate import ISAS
 
 CPU = Path(__file__).resolve().parent / "cpu"
@@ -36,9 +33,7 @@ FLAGS = (
     "-std=gnu11 -O3 -fPIC -shared -w -fno-math-errno -fno-trapping-math -fwrapv"
     " -fno-strict-aliasing -fno-thread-jumps -ffp-contract=off"
 ).split()
-MAX_CACHE_BYTES = 64 << 20  # beyond it the files used longest ago go, down to three quarters
 SECONDS = 60  # for one compilation
-DIGEST_BYTES = hashlib.sha256().digest_size
 
 log = logging.getLogger(__name__)
 _lock = threading.Lock()
@@ -117,7 +112,7 @@ def _key(source: str) -> str:
     if cc is None:
         return ""
     parts = [source.encode(), _headers(), repr(cc).encode(), repr(_flags()).encode()]
-    return hashlib.sha256(b"\0".join(hashlib.sha256(p).digest() for p in parts)).hexdigest()
+    return cache.digest(parts)
 
 
 class _Compilation:
@@ -128,7 +123,7 @@ class _Compilation:
         self._process: subprocess.Popen | None = None
         self._work: tempfile.TemporaryDirectory | None = None
         try:
-            self._work = tempfile.TemporaryDirectory(prefix="new-", dir=folder())
+            self._work = tempfile.TemporaryDirectory(prefix="new-", dir=cache.folder())
             given, self._made = Path(self._work.name, "group.c"), Path(self._work.name, "group.so")
             given.write_text(HEAD + source)
             command = [
@@ -170,10 +165,7 @@ class _Compilation:
             _, text = process.communicate(timeout=SECONDS)
         if process.returncode:
             raise OSError(text.decode(errors="replace")[-2000:])
-        code = self._made.read_bytes()
-        self._made.write_bytes(code + hashlib.sha256(code).digest())
-        os.replace(self._made, folder() / f"{self._key}.so")
-        _trim()
+        cache.write(f"{self._key}.so", self._made.read_bytes())
         if not _open(self._key):
             raise OSError("the library that was made cannot be loaded")
 
@@ -195,71 +187,16 @@ def _fail(key: str, why) -> None:
         log.warning("a fused kernel cannot be compiled, its operators stay unfused: %s", why)
 
 
-# ---- cache ---------------------------------------------------------------------------------------
-
-
-@functools.cache
-def folder() -> Path:
-    """The cache: a folder that only we may enter; a temporary one where that cannot be had."""
-    path = Path(cache_home(), "plait", "kernels")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(mode=0o700, exist_ok=True)
-        if _private(path, stat.S_ISDIR) and os.access(path, os.W_OK | os.X_OK):
-            return path
-        log.warning("%s is not ours alone: kernels are compiled for this process only", path)
-    except OSError:
-        pass
-    return Path(_temporary().name)
-
-
-@functools.cache
-def _temporary() -> tempfile.TemporaryDirectory:
-    return tempfile.TemporaryDirectory(prefix="plait-")
-
-
-def _private(path: Path, is_kind) -> bool:
-    """Is it of that kind, ours, and closed to the writes of others (a folder: to their looks)?"""
-    info = path.lstat()
-    closed = 0o077 if is_kind is stat.S_ISDIR else 0o022
-    return is_kind(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & closed
-
-
 def _open(key: str) -> bool:
-    """Loads a library from the cache; a damaged one is removed."""
-    path = folder() / f"{key}.so"
+    """Loads a library from the cache."""
+    if cache.read(f"{key}.so") is None:
+        return False
     try:
-        if not _private(path, stat.S_ISREG):
-            return False
-        data = path.read_bytes()
-        if hashlib.sha256(data[:-DIGEST_BYTES]).digest() != data[-DIGEST_BYTES:]:
-            path.unlink()
-            return False
-        library = ctypes.CDLL(str(path))
+        library = ctypes.CDLL(str(cache.folder() / f"{key}.so"))
         address = ctypes.cast(getattr(library, FUNCTION), ctypes.c_void_p).value
-        os.utime(path)
     except (AttributeError, OSError):
         return False
     with _lock:
         _libraries.append(library)
         _loaded[key] = address or 0
     return True
-
-
-def _trim() -> None:
-    """Removes the files used longest ago when the cache has grown too large."""
-    files = []
-    for path in folder().glob("*.so"):
-        try:
-            info = path.stat()
-        except OSError:  # another process was faster
-            continue
-        files.append((info.st_mtime, info.st_size, path))
-    total = sum(size for _, size, _ in files)
-    if total <= MAX_CACHE_BYTES:
-        return
-    for _, size, path in sorted(files):
-        if total <= MAX_CACHE_BYTES * 3 // 4:
-            break
-        path.unlink(missing_ok=True)
-        total -= size

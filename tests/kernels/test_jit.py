@@ -8,6 +8,7 @@ import sys
 
 import plait.kernels.cpu  # noqa: F401
 import pytest
+from plait.kernels import cache as disk
 from plait.kernels import jit
 
 SOURCE = "int plk_compiled(void) {{ return {}; }}\n"
@@ -28,12 +29,12 @@ def cache(tmp_path, monkeypatch):
 
     def forget():
         monkeypatch.setattr(jit, "_loaded", {})
-        jit.folder.cache_clear()
+        disk.folder.cache_clear()
         jit.compiler.cache_clear()
 
     yield use
     monkeypatch.undo()
-    jit.folder.cache_clear()
+    disk.folder.cache_clear()
     jit.compiler.cache_clear()
 
 
@@ -88,7 +89,7 @@ def test_where_no_folder_can_be_made(cache, tmp_path):
     (tmp_path / "file").write_text("")
     cache(tmp_path / "file")
     assert call(SOURCE.format(3)) == 3
-    assert not str(jit.folder()).startswith(str(tmp_path))
+    assert not str(disk.folder()).startswith(str(tmp_path))
 
 
 @needs_compiler
@@ -116,7 +117,7 @@ def test_the_oldest_go(cache, monkeypatch):
         assert call(SOURCE.format(k)) == k
         newest = max(folder.glob("*.so"), key=lambda p: p.stat().st_mtime_ns)
         os.utime(newest, (k, k))
-    monkeypatch.setattr(jit, "MAX_CACHE_BYTES", newest.stat().st_size * 4)
+    monkeypatch.setattr(disk, "MAX_BYTES", newest.stat().st_size * 4)
     assert call(SOURCE.format(6)) == 6
     kept = sorted(int(p.stat().st_mtime) for p in folder.glob("*.so"))
     assert 2 <= len(kept) <= 4 and kept[0] >= 4

@@ -1,0 +1,104 @@
+"""What was compiled, on disk: CACHE/plait/kernels/KEY.suffix; KEY is the digest of what made it.
+
+The cache may be shared by processes: files appear by renaming. It is ours alone: a folder or file
+that others own or may write is not used. A file ends with the digest of what stands before, so that
+a damaged one is made again. When it grows too large, the files used longest ago go.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..engine.settings import cache_home
+
+MAX_BYTES = 128 << 20  # beyond it the files used longest ago go, down to three quarters
+DIGEST_BYTES = hashlib.sha256().digest_size
+
+log = logging.getLogger(__name__)
+
+
+def digest(parts: Iterable[bytes]) -> str:
+    """A key: equal only for equal parts."""
+    return hashlib.sha256(b"\0".join(hashlib.sha256(p).digest() for p in parts)).hexdigest()
+
+
+@functools.cache
+def folder() -> Path:
+    """The cache: a folder that only we may enter; a temporary one where that cannot be had."""
+    path = Path(cache_home(), "plait", "kernels")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        if _private(path, stat.S_ISDIR) and os.access(path, os.W_OK | os.X_OK):
+            return path
+        log.warning("%s is not ours alone: kernels are compiled for this process only", path)
+    except OSError:
+        pass
+    return Path(_temporary().name)
+
+
+def read(name: str) -> bytes | None:
+    """A file's contents; None where there is none to be trusted. A damaged one is removed."""
+    path = folder() / name
+    try:
+        if not _private(path, stat.S_ISREG):
+            return None
+        data = path.read_bytes()
+        if hashlib.sha256(data[:-DIGEST_BYTES]).digest() != data[-DIGEST_BYTES:]:
+            path.unlink()
+            return None
+        os.utime(path)
+    except OSError:
+        return None
+    return data[:-DIGEST_BYTES]
+
+
+def write(name: str, data: bytes) -> None:
+    """Keeps contents under a name; makes room. Raises OSError."""
+    handle, made = tempfile.mkstemp(prefix="new-", dir=folder())
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data + hashlib.sha256(data).digest())
+        os.replace(made, folder() / name)
+    except OSError:
+        Path(made).unlink(missing_ok=True)
+        raise
+    _trim(Path(name).suffix)
+
+
+@functools.cache
+def _temporary() -> tempfile.TemporaryDirectory:
+    return tempfile.TemporaryDirectory(prefix="plait-")
+
+
+def _private(path: Path, is_kind) -> bool:
+    """Is it of that kind, ours, and closed to the writes of others (a folder: to their looks)?"""
+    info = path.lstat()
+    closed = 0o077 if is_kind is stat.S_ISDIR else 0o022
+    return is_kind(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & closed
+
+
+def _trim(suffix: str) -> None:
+    """Removes the files of a kind that were used longest ago when the kind has grown too large."""
+    files = []
+    for path in folder().glob(f"*{suffix}"):
+        try:
+            info = path.stat()
+        except OSError:  # another process was faster
+            continue
+        files.append((info.st_mtime, info.st_size, path))
+    total = sum(size for _, size, _ in files)
+    if total <= MAX_BYTES:
+        return
+    for _, size, path in sorted(files):
+        if total <= MAX_BYTES * 3 // 4:
+            break
+        path.unlink(missing_ok=True)
+        total -= size

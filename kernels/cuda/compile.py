@@ -1,0 +1,287 @@
+"""Compiles CUDA sources with NVRTC while the program runs, into the cache on disk (cache.py).
+
+    source, name, defines -> key (they, headers, options, compiler) -> KEY.cubin -> function handle
+
+A source is a file of kernels/cuda/ or text; its headers are those of kernels/cuda/ that it includes.
+Text, which the generator writes, is compiled without contraction of a * b + c, so that fused groups
+round as single operators do; files say fmaf where they want it, or leave it to the compiler.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ...engine import cuda, ffi, lib
+from ...engine.error import DeviceError, MXNetError
+from .. import cache
+
+CUDA = Path(__file__).resolve().parent
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+OPTIONS = ("--std=c++17",)
+GENERATED = ("--fmad=false",)  # of text
+
+_lock = threading.Lock()
+_key_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
+_functions: dict[tuple[int, str], int] = {}  # (device, key) -> handle; modules stay loaded
+_failed: dict[str, str] = {}  # key -> why it does not compile
+_stopped = False
+
+
+class Kernel(NamedTuple):
+    """A __global__ function to compile. source: a file of kernels/cuda/, or text. name: as C++
+    names it, a template instance too. defines: (name, value) pairs for the preprocessor."""
+
+    source: str
+    name: str
+    defines: tuple[tuple[str, str], ...] = ()
+
+
+def function(device: int, source: str, name: str, defines: Sequence[tuple[str, str]] = ()) -> int:
+    """The handle (CUfunction) of a kernel on a GPU, compiled now if need be. Thread-safe.
+
+    Raises: DeviceError where the GPU or NVRTC is missing, MXNetError with the compiler's messages
+    where the source does not compile.
+    """
+    kernel = Kernel(source, name, tuple(defines))
+    architecture = _architecture(device)
+    key = _key(kernel, architecture)
+    handle = _functions.get((device, key))
+    if handle is None:
+        with _key_locks[key]:
+            handle = _functions.get((device, key))
+            if handle is None:
+                handle = _load(device, kernel, _image(kernel, architecture, key))
+                _functions[device, key] = handle
+    return handle
+
+
+def ready(device: int, source: str, name: str, defines: Sequence[tuple[str, str]] = ()) -> bool:
+    """Is the kernel at hand without compiling?"""
+    key = _key(Kernel(source, name, tuple(defines)), _architecture(device))
+    return (device, key) in _functions or cache.read(_file(key)) is not None
+
+
+def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
+    """Compiles those kernels that are neither loaded nor on disk, as many at a time as there are
+    processors. Never raises for one that fails: `function` does, for it."""
+    from .. import jit  # late: it brings much of the standard library
+
+    architecture = _architecture(device)
+    missing = {}
+    for kernel in wanted:
+        key = _key(kernel, architecture)
+        if (device, key) not in _functions and key not in _failed:
+            missing[key] = kernel
+    left = iter([(k, v) for k, v in missing.items() if cache.read(_file(k)) is None])
+
+    def work() -> None:
+        while not _stopped:
+            with _lock:
+                key, kernel = next(left, ("", None))
+            if kernel is None:
+                return
+            try:
+                with _key_locks[key]:
+                    _image(kernel, architecture, key)
+            except MXNetError:
+                pass  # noted in _failed
+
+    n = min(len(missing), os.cpu_count() or 1)
+    threads = [threading.Thread(target=work, daemon=True, name="plait-nvrtc") for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    with jit.waiting():
+        for thread in threads:
+            thread.join()
+
+
+def stop() -> None:
+    """Starts no more compilations in the background: the process ends."""
+    global _stopped
+    _stopped = True
+
+
+def compile_image(
+    source: str, name: str, architecture: str, defines: Sequence[tuple[str, str]] = ()
+) -> bytes:
+    """A kernel's cubin (or, for an architecture compute_XX, PTX text that ends with 0), after the
+    name that it has there and a 0. Needs no GPU. Raises as `function`."""
+    kernel = Kernel(source, name, tuple(defines))
+    return _compile(kernel, architecture)
+
+
+# ---- sources -------------------------------------------------------------------------------------
+
+
+def _is_file(source: str) -> bool:
+    return "\n" not in source and source.endswith(".cu")
+
+
+@functools.cache
+def _header(name: str) -> str:
+    return (CUDA / name).read_text()
+
+
+def _headers(text: str) -> dict[str, str]:
+    """The headers of kernels/cuda/ that a text includes, and those that they include."""
+    found: dict[str, str] = {}
+    open_names = INCLUDE.findall(text)
+    while open_names:
+        name = open_names.pop()
+        if name not in found and (CUDA / name).is_file():
+            found[name] = _header(name)
+            open_names += INCLUDE.findall(found[name])
+    return dict(sorted(found.items()))
+
+
+@functools.lru_cache(maxsize=4096)
+def _key(kernel: Kernel, architecture: str) -> str:
+    """The name of a kernel's file."""
+    text = _header(kernel.source) if _is_file(kernel.source) else kernel.source
+    headers = [part.encode() for item in _headers(text).items() for part in item]
+    about = (kernel.name, kernel.defines, _options(kernel, architecture), _nvrtc().identity)
+    return cache.digest([text.encode(), repr(about).encode(), *headers])
+
+
+def _file(key: str) -> str:
+    return f"{key}.cubin"
+
+
+def _options(kernel: Kernel, architecture: str) -> list[str]:
+    defines = [f"--define-macro={n}={v}" if v else f"--define-macro={n}" for n, v in kernel.defines]
+    extra = () if _is_file(kernel.source) else GENERATED
+    return [f"--gpu-architecture={architecture}", *OPTIONS, *extra, *defines]
+
+
+# ---- compiler ------------------------------------------------------------------------------------
+
+
+class _Nvrtc:
+    """The library. identity: what tells its results from those of another."""
+
+    def __init__(self, path: str):
+        self.library = ctypes.CDLL(path)
+        for name in ("nvrtcGetErrorString",):
+            getattr(self.library, name).restype = ctypes.c_char_p
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self.library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+        self.version = (major.value, minor.value)
+        known = os.stat(path) if os.path.exists(path) else None
+        self.identity = (self.version, known and (known.st_size, known.st_mtime_ns))
+
+    @functools.cached_property
+    def architectures(self) -> list[int]:
+        """The compute capabilities that it compiles for, 80 is 8.0, ascending."""
+        n = ctypes.c_int()
+        self.library.nvrtcGetNumSupportedArchs(ctypes.byref(n))
+        found = (ctypes.c_int * n.value)()
+        self.library.nvrtcGetSupportedArchs(found)
+        return sorted(found)
+
+    def text(self, program, size: str, get: str) -> bytes:
+        n = ctypes.c_size_t()
+        if getattr(self.library, size)(program, ctypes.byref(n)):
+            return b""
+        made = ctypes.create_string_buffer(n.value)
+        getattr(self.library, get)(program, made)
+        return made.raw
+
+
+@functools.cache
+def _nvrtc() -> _Nvrtc:
+    path = cuda.require("nvrtc", "compile kernels")
+    try:
+        return _Nvrtc(path)
+    except (AttributeError, OSError) as error:
+        raise DeviceError(f"gpu: {path} cannot be loaded: {error}\n  fix: {cuda.INSTALL}") from None
+
+
+@functools.cache
+def _architecture(device: int) -> str:
+    """What to compile for: this GPU, the nearest older one of its kind, else PTX for the driver."""
+    major, minor = cuda.properties(device).capability
+    known = _nvrtc().architectures
+    same = [a for a in known if a // 10 == major and a % 10 <= minor]
+    if same:
+        return f"sm_{same[-1]}"
+    older = [a for a in known if a < 10 * major + minor]
+    if older:
+        return f"compute_{older[-1]}"
+    raise DeviceError(
+        f"gpu({device}): NVRTC {'.'.join(map(str, _nvrtc().version))} compiles for compute "
+        f"capability {known[0] / 10} and later, this GPU has {major}.{minor}"
+    )
+
+
+def _image(kernel: Kernel, architecture: str, key: str) -> bytes:
+    """A kernel's image from the disk or the compiler. Raises MXNetError."""
+    image = cache.read(_file(key))
+    if image is not None:
+        return image
+    if key in _failed:
+        raise MXNetError(_failed[key])
+    try:
+        image = _compile(kernel, architecture)
+    except MXNetError as error:
+        _failed[key] = str(error)
+        raise
+    try:
+        cache.write(_file(key), image)
+    except OSError:  # a full disk: it serves this process
+        pass
+    return image
+
+
+def _compile(kernel: Kernel, architecture: str) -> bytes:
+    nvrtc = _nvrtc()
+    call = nvrtc.library
+    is_file = _is_file(kernel.source)
+    text = _header(kernel.source) if is_file else kernel.source
+    headers = _headers(text)
+    strings = lambda items: (ctypes.c_char_p * len(items))(*[i.encode() for i in items])
+    options = _options(kernel, architecture)
+    program = ctypes.c_void_p()
+    code = call.nvrtcCreateProgram(
+        ctypes.byref(program),
+        text.encode(),
+        (kernel.source if is_file else "generated.cu").encode(),
+        len(headers),
+        strings(list(headers.values())),
+        strings(list(headers)),
+    )
+    try:
+        code = code or call.nvrtcAddNameExpression(program, kernel.name.encode())
+        code = code or call.nvrtcCompileProgram(program, len(options), strings(options))
+        if code:
+            log = nvrtc.text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")
+            why = log.rstrip(b"\0\n").decode(errors="replace")
+            raise MXNetError(
+                f"gpu: {kernel.source if is_file else 'generated code'} does not compile as "
+                f"{kernel.name} for {architecture} "
+                f"({call.nvrtcGetErrorString(code).decode()})\n{why[-4000:]}"
+            )
+        lowered = ctypes.c_char_p()
+        call.nvrtcGetLoweredName(program, kernel.name.encode(), ctypes.byref(lowered))
+        kind = "CUBIN" if architecture.startswith("sm_") else "PTX"
+        image = nvrtc.text(program, f"nvrtcGet{kind}Size", f"nvrtcGet{kind}")
+        return (lowered.value or b"") + b"\0" + image
+    finally:
+        call.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _load(device: int, kernel: Kernel, image: bytes) -> int:
+    name, _, code = image.partition(b"\0")
+    module = lib.pl_gpu_module(device, ffi.from_buffer(code))
+    handle = module and lib.pl_gpu_function(device, module, name)
+    if not handle:
+        why = ffi.string(lib.pl_error_last()).decode(errors="replace")
+        raise MXNetError(f"gpu({device}): {kernel.name}: {why}")
+    return handle
