@@ -170,13 +170,13 @@ template<class T, class S, int STATES, bool WIDE, int N> struct Weights {
 
 template<template<class> class Rule, class T, bool WIDE, int N, int V>
 __global__ void __launch_bounds__(THREADS)
-update(Chunks<N> chunks,
-       Weights<T, typename Computed<T>::type, Rule<typename Computed<T>::type>::STATES, WIDE, N> given, int from_arrays,
-       Rule<typename Computed<T>::type> rule)
+update(const Chunks<N> chunks,
+       const Weights<T, typename Computed<T>::type, Rule<typename Computed<T>::type>::STATES, WIDE, N> given, int from_arrays,
+       const Rule<typename Computed<T>::type> rule)
 {
     typedef computed<T> S;
     enum { STATES = Rule<S>::STATES, UNROLL = 2 };
-    const int k = chunks.of((int32_t)blockIdx.x);
+    const int k = N == 1 ? 0 : chunks.of((int32_t)blockIdx.x);
     const int64_t n = chunks.size[k], first = (int64_t)((int)blockIdx.x - chunks.first[k]) * (THREADS * V * UNROLL);
     const T *w = given.weight[k], *g = given.gradient[k];
     T *out = given.out[k];
@@ -253,11 +253,11 @@ template<class T, int N> struct Arrays { const T *x[N]; };
 /* partial[chunk] = the sum of squares of a chunk, or (FINITE) how many of its elements are not finite */
 template<class T, bool FINITE, int N>
 __global__ void __launch_bounds__(THREADS)
-chunk_sums(Chunks<N> chunks, Arrays<T, N> arrays, int64_t chunk_size, computed<T> *partial)
+chunk_sums(const Chunks<N> chunks, const Arrays<T, N> arrays, int64_t chunk_size, computed<T> *partial)
 {
     typedef computed<T> A;
     __shared__ One<A> room[WARP];
-    const int k = chunks.of((int32_t)blockIdx.x);
+    const int k = N == 1 ? 0 : chunks.of((int32_t)blockIdx.x);
     const int64_t first = (int64_t)((int)blockIdx.x - chunks.first[k]) * chunk_size;
     const int64_t end = chunks.size[k] - first < chunk_size ? chunks.size[k] : first + chunk_size;
     A sum = 0;
@@ -273,7 +273,7 @@ chunk_sums(Chunks<N> chunks, Arrays<T, N> arrays, int64_t chunk_size, computed<T
 
 /* y[k] = the sum of array k's chunks */
 template<class A, int N> __global__ void __launch_bounds__(THREADS)
-finish_squares(Chunks<N> chunks, const A *partial, float *y)
+finish_squares(const Chunks<N> chunks, const A *partial, float *y)
 {
     __shared__ One<A> room[WARP];
     const int k = blockIdx.x;
