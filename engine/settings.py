@@ -69,6 +69,12 @@ SETTINGS = {
     "PLAIT_CUDA_LIBRARIES": Setting(
         None, str, "a folder where the CUDA driver and its libraries are looked for first"
     ),
+    "PLAIT_TF32": Setting(
+        0,
+        _tier,
+        "1: float32 products on a GPU round their operands to TF32, as MXNet does with "
+        "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION=1; 0: they do not",
+    ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"
     ),
