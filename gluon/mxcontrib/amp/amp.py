@@ -93,6 +93,9 @@ def init_trainer(optimizer_or_trainer) -> None:
     chosen = _check_trainer(optimizer_or_trainer)
     chosen._amp_loss_scaler = LossScaler() if _taken else _scaler
     chosen._amp_original_scale = chosen._scale
+    if not chosen._kv_initialized and chosen._kvstore_params["update_on_kvstore"] is None:
+        # the store would update before anybody could look at the gradients
+        chosen._kvstore_params["update_on_kvstore"] = False
     _taken = True
 
 
