@@ -66,6 +66,7 @@ headers = [
     ROOT / "kernels/cpu/kernel.h",
     *sorted((ROOT / "kernels/cpu").glob("[!k]*.h")),
     *sorted((ROOT / "kernels/cpu/generated").glob("*.h")),
+    *sorted((ROOT / "kernels/cuda").glob("*.h")),
 ]
 headers = [h for h in headers if "cffi reads from here on" in h.read_text()]
 sources = [
@@ -74,6 +75,7 @@ sources = [
     *sorted(
         c for c in (ROOT / "kernels/cpu").glob("*.c") if '#include "simd.h"' not in c.read_text()
     ),
+    *sorted((ROOT / "kernels/cuda").glob("*.c")),
 ]
 # a file with simd.h is compiled by its wrappers in generated/, once for each instruction set
 
@@ -92,10 +94,10 @@ ffi.set_source(
     sources=[str(s.relative_to(ROOT)) for s in sources],
     depends=[
         str(h.relative_to(ROOT))
-        for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated")
+        for folder in ("engine/core", "kernels/cpu", "kernels/cpu/generated", "kernels/cuda")
         for h in sorted((ROOT / folder).glob("*.[chi]*"))
     ],
-    include_dirs=[".", "engine/core", "kernels/cpu", *onednn_headers()],
+    include_dirs=[".", "engine/core", "kernels/cpu", "kernels/cuda", *onednn_headers()],
     define_macros=[("_GNU_SOURCE", None)],
     extra_compile_args=[
         "-std=gnu11",

@@ -163,7 +163,23 @@ def n_scratch(group: Group, in_dtypes: Sequence[str]) -> int:
     return _made(group, in_dtypes, "")[1]
 
 
-def _made(group: Group, in_dtypes: Sequence[str], name: str) -> tuple[str, int]:
+class Lowered(NamedTuple):
+    """A group's steps as statements, None where one reduces; the names of all its values, and the
+    scalars of which a call gives the numbers."""
+
+    names: list[str]
+    statements: list[Statement | None]
+    inputs: list[Name]
+    scalars: list[Name]
+
+    def loop(self, name: str, group: Group) -> Loop:
+        results = [self.names[r.value] for r in group.results]
+        made = [s for s in self.statements if s]
+        return Loop(name, self.inputs, self.scalars, made, results)
+
+
+def lowered(group: Group, in_dtypes: Sequence[str]) -> Lowered:
+    """Raises ValueError where a step is no expression."""
     dtypes = value_dtypes(group, [Type((), d) for d in in_dtypes])
     forms = step_forms(group, dtypes)
     if forms is None:
@@ -184,15 +200,19 @@ def _made(group: Group, in_dtypes: Sequence[str], name: str) -> tuple[str, int]:
         made = statement(names[n_in + k], e, native(dtype), read, [s.name for s in own])
         text = _converted(made.text, {dtypes[i] for i in step.inputs}, dtype)
         statements.append(made._replace(text=text))
-    if group.rows:
-        if set(dtypes) != {"float32"}:
-            raise ValueError("row programs compute in float32")
-        rows = RowSource(group, names, statements)
-        text = rows.text(name, [s.name for s in scalars])
-        return f'#include "{ROW_HEADER}"\n{text}', rows.n_scratch
+    if group.rows and set(dtypes) != {"float32"}:
+        raise ValueError("row programs compute in float32")
     inputs = [Name(n, native(d)) for n, d in zip(names, in_dtypes)]
-    results = [names[r.value] for r in group.results]
-    return Loop(name, inputs, scalars, [s for s in statements if s], results).text(), 0
+    return Lowered(names, statements, inputs, scalars)
+
+
+def _made(group: Group, in_dtypes: Sequence[str], name: str) -> tuple[str, int]:
+    found = lowered(group, in_dtypes)
+    if group.rows:
+        rows = RowSource(group, found.names, found.statements)
+        text = rows.text(name, [s.name for s in found.scalars])
+        return f'#include "{ROW_HEADER}"\n{text}', rows.n_scratch
+    return found.loop(name, group).text(), 0
 
 
 def _converted(text: str, given: set[str], dtype: str) -> str:

@@ -64,6 +64,9 @@ typedef struct {                              /* CUDA_KERNEL_NODE_PARAMS_v1 */
     X(launch, cuLaunchKernel, (cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, \
                                unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, \
                                cu_stream stream, void **params, void **extra)) \
+    X(launch_together, cuLaunchCooperativeKernel, (cu_function function, unsigned grid_x, unsigned grid_y, \
+                               unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, \
+                               unsigned shared_bytes, cu_stream stream, void **params)) \
     X(capture_begin, cuStreamBeginCapture_v2, (cu_stream stream, int mode)) \
     X(capture_end, cuStreamEndCapture, (cu_stream stream, cu_graph *graph)) \
     X(capture_info, cuStreamGetCaptureInfo_v2, (cu_stream stream, int *status, uint64_t *id, cu_graph *graph, \

@@ -46,10 +46,14 @@ static int launch_run(const pl_launches *p, const pl_launch *launch, char *data)
 {
     cu_stream stream = pl_gpu_now.handle;
     uint64_t words[3];
-    if (launch->kind == PL_LAUNCH_KERNEL) {
+    if (launch->kind == PL_LAUNCH_KERNEL || launch->kind == PL_LAUNCH_TOGETHER) {
         void *params[MAX_PARAMS];
         params_point(p, launch, data, params);
         const uint32_t *g = launch->grid, *b = launch->block;
+        if (launch->kind == PL_LAUNCH_TOGETHER)
+            return pl_gpu_fail(cu.launch_together((cu_function)launch->function, g[0], g[1], g[2], b[0], b[1], b[2],
+                                                  (unsigned)launch->shared_bytes, stream, params),
+                               "gpu: a cooperative kernel's launch failed");
         return pl_gpu_fail(cu.launch((cu_function)launch->function, g[0], g[1], g[2], b[0], b[1], b[2],
                                      (unsigned)launch->shared_bytes, stream, params, NULL), "gpu: a kernel's launch failed");
     }

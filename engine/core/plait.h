@@ -199,7 +199,7 @@ void *pl_gpu_scratch(size_t bytes);           /* of the stream: until the kernel
 int pl_gpu_fail(int code, const char *what);  /* a CUresult as a status, with a text; PL_OK for 0 */
 
 /* The kernel of plans that consist of CUDA launches; params: pl_launches (what it points to is the plan's owner's). */
-enum { PL_LAUNCH_KERNEL = 0, PL_LAUNCH_FILL = 1, PL_LAUNCH_COPY = 2 };
+enum { PL_LAUNCH_KERNEL = 0, PL_LAUNCH_FILL = 1, PL_LAUNCH_COPY = 2, PL_LAUNCH_TOGETHER = 3 };  /* all blocks at once */
 enum { PL_ARGUMENT_BUFFER = 0, PL_ARGUMENT_SCRATCH = 1, PL_ARGUMENT_SCALAR = 2 };
 enum { PL_SCALAR_FLOAT32 = 0, PL_SCALAR_FLOAT64 = 1, PL_SCALAR_INT32 = 2, PL_SCALAR_INT64 = 3, PL_SCALAR_UINT64 = 4 };
 typedef struct { int32_t kind, index, at, type; int64_t offset_bytes; } pl_argument;   /* at: byte of the arguments */

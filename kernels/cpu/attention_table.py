@@ -7,8 +7,7 @@ from math import prod
 from ...engine import lib
 from ..native import Native, native
 from ..ops.attention import LONGEST, apart, mask_sizes, operands
-from .copy_table import copy_native
-from .layout import FLOPS_PER_US, contiguous, cost
+from .layout import FLOPS_PER_US, cost
 
 MASKS = {
     (None, ""): lib.PLK_MASK_NONE,
@@ -71,40 +70,3 @@ def attention_grad_entry(op, ins, outs, attrs):
     ):
         return None  # the kernel writes each element of a gradient once
     return _attention("plk_attention_backward", ins[3:], ins, outs, attrs, 5)
-
-
-@native("_strided")
-def strided_entry(op, ins, outs, attrs):
-    x, y = ins[0], outs[0]
-    return copy_native(
-        "plk_copy_run",
-        y.shape,
-        attrs["steps"],
-        contiguous(y.shape),
-        attrs["at"],
-        0,
-        x.dtype,
-        prod(y.shape),
-        (x, y),
-    )
-
-
-@native("_strided_grad")
-def strided_grad_entry(op, ins, outs, attrs):
-    dy, dx = ins[0], outs[0]
-    end = 0  # each element once: every step leaps over all that the smaller ones reach
-    for step, n in sorted(zip(attrs["steps"], dy.shape)):
-        if n > 1 and step <= end:
-            return None
-        end += (n - 1) * step
-    return copy_native(
-        "plk_copy_into_zeros",
-        dy.shape,
-        contiguous(dy.shape),
-        attrs["steps"],
-        0,
-        attrs["at"],
-        dx.dtype,
-        prod(dx.shape),
-        (dx, dx),
-    )

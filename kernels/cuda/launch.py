@@ -93,6 +93,8 @@ class Launch(NamedTuple):
         arguments: the function's arguments in order.
         shared_bytes: dynamic shared memory; beyond 48 KiB where the device allows it.
         defines: (name, value) pairs for the preprocessor.
+        together: all blocks run at once (a cooperative launch), so that they may wait for each
+            other; a grid that the device cannot hold fails.
     """
 
     source: str
@@ -102,6 +104,7 @@ class Launch(NamedTuple):
     arguments: Sequence[Argument]
     shared_bytes: int = 0
     defines: tuple[tuple[str, str], ...] = ()
+    together: bool = False
 
 
 class Fill(NamedTuple):
@@ -242,7 +245,8 @@ def _kernel(step: Launch, device: int) -> tuple[dict, Block]:
     if step.shared_bytes > STATIC_SHARED_BYTES:
         if lib.pl_gpu_function_shared(device, handle, step.shared_bytes):
             raise ValueError(f"{step.function}: {step.shared_bytes} bytes of shared memory")
-    fields = {"kind": lib.PL_LAUNCH_KERNEL, "function": handle, "grid": grid, "block": block}
+    kind = lib.PL_LAUNCH_TOGETHER if step.together else lib.PL_LAUNCH_KERNEL
+    fields = {"kind": kind, "function": handle, "grid": grid, "block": block}
     return fields | {"shared_bytes": step.shared_bytes}, Block(step.arguments)
 
 

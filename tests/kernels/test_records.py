@@ -17,6 +17,7 @@ from plait.ndarray.ndarray import from_memory
 from plait.symbol.graph import Value, typed_node, variable, verify
 from plait.symbol.program import lower
 
+device = cpu()  # tests/gpu/test_operators.py has another
 # an operator with `eager` has a test of its own
 OPERATORS = sorted({op.name: op for op in REGISTRY.values() if not op.eager}.items())
 CASES = [
@@ -68,7 +69,7 @@ def arrays_of(op, case, dtype, seed=7):
 def nd_of(x, dtype):
     if dtype in ("uint8", "uint16", "uint32", "uint64"):
         x = np.abs(x)
-    return from_memory(np.asarray(x, np.float64), cpu(), dtype)
+    return from_memory(np.asarray(x, np.float64), device, dtype)
 
 
 def complete(op, attrs, train=False):
@@ -77,14 +78,14 @@ def complete(op, attrs, train=False):
 
 def execute(op, attrs, inputs):
     """Every output and the new values of the mutated inputs, as nd computes them."""
-    plan = make_plan(op, attrs, [a._spec for a in inputs], cpu())
+    plan = make_plan(op, attrs, [a._spec for a in inputs], device)
     outs = run_all(plan, inputs, scalars_of(op, attrs))
     return [*outs, *(inputs[i] for i in plan.mutated)]
 
 
 def expected(op, attrs, inputs):
     """The reference's results in the inferred dtypes, then the mutated inputs."""
-    plan = make_plan(op, attrs, [a._spec for a in inputs], cpu())
+    plan = make_plan(op, attrs, [a._spec for a in inputs], device)
     specs = [*plan.out_specs, *(inputs[i]._spec for i in plan.mutated)]
     results = run_reference(op, attrs, [a.asnumpy() for a in inputs])
     assert len(results) == len(specs), "the reference gives another number of arrays than infer"
@@ -199,7 +200,7 @@ def test_out_may_be_an_input(op, case):
     attrs = complete(op, case.attrs)
     drawn = arrays_of(op, case, "float32")
     inputs = [nd_of(x, d) for x, d, _ in drawn]
-    plan = make_plan(op, attrs, [a._spec for a in inputs], cpu())
+    plan = make_plan(op, attrs, [a._spec for a in inputs], device)
     if op.random or plan.n_visible != 1 or plan.mutated:
         return
     want = wide(execute(op, attrs, inputs)[0])
@@ -245,7 +246,7 @@ class Direction:
         self.attrs = complete(op, case.attrs, train=True)
         self.drawn = arrays_of(op, case, "float64")
         plan = make_plan(
-            op, self.attrs, [spec(np.shape(x), d, cpu()) for x, d, _ in self.drawn], cpu()
+            op, self.attrs, [spec(np.shape(x), d, device) for x, d, _ in self.drawn], device
         )
         self.moved = [
             i for i, (_, _, smooth) in enumerate(self.drawn) if smooth and i not in plan.mutated
@@ -395,7 +396,7 @@ def test_graph_equals_nd(op, case):
     want = execute(op, attrs, [nd_of(x, d) for x, d, _ in drawn])
     outputs, variables = graph_of(op, attrs, inputs)
     verify(outputs)
-    program = lower(outputs, variables, cpu(), op.name)
+    program = lower(outputs, variables, device, op.name)
     for got, w in zip(program.run(inputs), want):
         np.testing.assert_array_equal(wide(got), wide(w))
 

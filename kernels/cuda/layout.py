@@ -1,0 +1,85 @@
+"""Geometry of launches: C++ types, grids, and the structs of array.cuh and map_reduce.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..cpu.layout import broadcast_strides, collapse, contiguous, nbytes
+from ..record import Type
+from ..spec import ITEM_BYTES
+from .launch import Int32, Int64, Struct
+
+TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+    "uint8": "uint8_t",
+    "int8": "int8_t",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int32": "int32_t",
+    "uint32": "uint32_t",
+    "int64": "int64_t",
+    "uint64": "uint64_t",
+    "bool": "bool",
+}
+WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}  # elements that only move
+THREADS = 256
+VECTOR_BYTES = 16
+BLOCKS = 1024  # about what fills a large device: more blocks than this need not share a result
+BYTES_PER_US = 3_000_000.0  # of a large device's memory
+
+
+def ceil_div(n: int, by: int) -> int:
+    return -(-n // by)
+
+
+def index_type(*types: Type) -> str:
+    """int32_t where it can count the elements of all arrays."""
+    return index_of(*(prod(t.shape) for t in types))
+
+
+def index_of(*sizes: int) -> str:
+    return "int32_t" if max(sizes, default=0) < 1 << 30 else "int64_t"
+
+
+def index(value: int, kind: str) -> Int32 | Int64:
+    return Int32(value) if kind == "int32_t" else Int64(value)
+
+
+def divisor(by: int, kind: str) -> Struct:
+    """A Divisor of array.cuh."""
+    if kind == "int64_t":
+        return Struct(Int64(by))
+    shift = max(by - 1, 0).bit_length()
+    magic = ((1 << 32) * ((1 << shift) - by)) // max(by, 1) + 1
+    return Struct(Int32(by), Int32(_signed(magic)), Int32(shift))
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 32) if word >= 1 << 31 else word
+
+
+def places(shape: Sequence[int], strides: Sequence[Sequence[int]], kind: str) -> Struct:
+    """Places of array.cuh: strides of each array over the dimensions of `shape`, both outermost
+    first."""
+    dims = list(reversed(list(zip(shape, *strides)))) or [(1, *(0 for _ in strides))]
+    return Struct(
+        [divisor(d[0], kind) for d in dims],
+        [index(s, kind) for d in dims for s in d[1:]],
+    )
+
+
+def vector_of(*dtypes: str) -> int:
+    """Elements of a 16-byte vector of the smallest of these types, at most 8."""
+    return min(8, VECTOR_BYTES // min(ITEM_BYTES[d] for d in dtypes))
+
+
+def blocks_for(n: int, per_block: int) -> tuple[int]:
+    """A grid of one dimension that covers n; 0 elements: no block."""
+    return (ceil_div(n, per_block),)
+
+
+__all__ = ["broadcast_strides", "collapse", "contiguous", "nbytes"]

@@ -1,0 +1,280 @@
+"""Entries of the normalisations and of their fused backward operators."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..native import native
+from ..ops.legacy import relative_attrs
+from ..record import FLOATS
+from ..shapes import many_axes, one_axis
+from .launch import Buffer, Float64, Int32, Int64, Launch, Scratch, Struct, launches
+from .layout import (
+    THREADS,
+    TYPES,
+    blocks_for,
+    ceil_div,
+    divisor,
+    index,
+    index_of,
+    vector_of,
+)
+from .reduce_table import Plan
+from .row_shape import row_launch, row_shape
+from .softmax_table import bool_of
+
+BACKWARD_BLOCKS = 528  # of norm_rows_backward: each sums the columns of its rows
+HELD_ROW = 8192  # elements of a row whose columns it sums
+COLUMNS, COLUMN_ROWS = 32, 32
+UNROLL = 2  # of by_channel
+WIDE_BYTES = {"float64": 8}  # of what sums are kept in; else 4
+
+
+def _floats(*types) -> bool:
+    """Do kernels serve: floats, the first ones of one type, and of the others one type?"""
+    return all(t.dtype in FLOATS and 0 not in t.shape for t in types)
+
+
+def _rows_forward(ins, outs, n_rows, n, n_params, by_column, eps):
+    x, gamma, beta = ins
+    if not _floats(*ins) or gamma.dtype != beta.dtype or any(t.dtype != x.dtype for t in outs):
+        return None
+    threads, items, vector = row_shape(n, vector_of(x.dtype, gamma.dtype), 2)
+    grid, block = row_launch(n_rows, threads)
+    types = f"{TYPES[x.dtype]}, {TYPES[gamma.dtype]}, {bool_of(by_column)}"
+    arguments = [Int64(n_rows), Int32(n), Int64(n_params), *map(Buffer, range(6)), Float64(eps)]
+    name = f"norm_rows<{types}, {threads}, {items}, {vector}>"
+    return launches(Launch("norm.cu", name, grid, block, arguments))
+
+
+@native("LayerNorm", device="gpu")
+def layer_norm_entry(op, ins, outs, attrs):
+    shape = ins[0].shape
+    if one_axis(op.name, attrs["axis"], len(shape)) != len(shape) - 1:
+        return None
+    return _rows_forward(ins, outs, prod(shape[:-1]), shape[-1], 1, True, attrs["eps"])
+
+
+@native("GroupNorm", "InstanceNorm", device="gpu")
+def group_norm_entry(op, ins, outs, attrs):
+    n, channels, *space = ins[0].shape
+    groups = attrs.get("num_groups", channels)
+    if channels == 0 or groups == 0:
+        return None
+    size = channels // groups * prod(space)
+    return _rows_forward(ins, outs, n * groups, size, groups, False, attrs["eps"])
+
+
+@native("L2Normalization", device="gpu")
+def l2_entry(op, ins, outs, attrs):
+    x = ins[0]
+    lead = {"instance": 1, "channel": 2, "spatial": 2}[attrs["mode"]]
+    if attrs["mode"] == "channel" and len(x.shape) > 2 or not _floats(x):
+        return None
+    lead = 1 if attrs["mode"] == "channel" else lead
+    n_rows, n = prod(x.shape[:lead]), prod(x.shape[lead:])
+    threads, items, vector = row_shape(n, vector_of(x.dtype))
+    grid, block = row_launch(n_rows, threads)
+    name = f"l2_rows<{TYPES[x.dtype]}, {threads}, {items}, {vector}>"
+    arguments = [Int64(n_rows), Int32(n), Buffer(0), Buffer(1), Float64(attrs["eps"])]
+    return launches(Launch("norm.cu", name, grid, block, arguments))
+
+
+def _rows_backward(ins, outs, n_rows, n, n_params, by_column):
+    dy, x, gamma, mean, rstd = ins
+    same = dy.dtype == x.dtype == outs[0].dtype and mean.dtype == rstd.dtype
+    params = all(t.dtype == gamma.dtype for t in outs[1:])
+    if not _floats(*ins) or not same or not params or by_column and n > HELD_ROW:
+        return None
+    threads, items, vector = row_shape(n, vector_of(x.dtype, gamma.dtype), 4)
+    threads = max(threads, 128)
+    if items and items * vector * threads >= 2 * n and threads > 128:
+        threads //= 2
+    items = _items(n, threads, vector)
+    if by_column:
+        while items * vector > 16 and threads < 1024:
+            threads *= 2
+            items = _items(n, threads, vector)
+    elif items * vector > 16:
+        items, vector, threads = 0, 1, 1024
+    blocks = min(n_rows, BACKWARD_BLOCKS) if by_column else min(n_rows, 1 << 20)
+    sums, columns = (blocks, n) if by_column else (n_rows // n_params, n_params)
+    types = ", ".join(TYPES[t.dtype] for t in (x, gamma, mean)) + f", {bool_of(by_column)}"
+    wide = WIDE_BYTES.get(x.dtype, 4)
+    arguments = [
+        Int64(n_rows),
+        Int32(n),
+        Int64(n_params),
+        *map(Buffer, range(6)),
+        Scratch(0),
+    ]
+    name = f"norm_rows_backward<{types}, {threads}, {items}, {vector}>"
+    computed = "double" if x.dtype == "float64" else "float"
+    return launches(
+        Launch("norm.cu", name, (blocks,), (threads,), arguments),
+        Launch(
+            "norm.cu",
+            f"sum_columns<{computed}, {TYPES[gamma.dtype]}>",
+            (ceil_div(columns, COLUMNS), 2),
+            (COLUMNS, COLUMN_ROWS),
+            [Int64(sums), Int64(columns), Scratch(0), Buffer(6), Buffer(7)],
+        ),
+        scratch_bytes=2 * sums * columns * wide,
+    )
+
+
+def _items(n: int, threads: int, vector: int) -> int:
+    return 1 << max(ceil_div(n, threads * vector) - 1, 0).bit_length()
+
+
+# ---- by channel ----------------------------------------------------------------------------------
+
+
+class _Channels:
+    """x as (n, channels, space), and launches over it."""
+
+    def __init__(self, x, params, axis: int):
+        self.shape = (prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :]))
+        self.dtype, self.size = x.dtype, prod(self.shape)
+        self.kind = index_of(self.size)
+        self.last = self.shape[2] == 1
+        self._vector = vector_of(x.dtype)
+        self.types = f"{TYPES[x.dtype]}, {TYPES[params.dtype]}, {self.kind}"
+        self.vector = self._vector if self.shape[1 + (not self.last)] % self._vector == 0 else 1
+
+    def stats(self) -> Plan:
+        wide = 8 if self.dtype == "float64" else 4
+        return Plan(self.shape, (0, 2), self._vector, 4 * wide)
+
+    def apply(self, map_type: str, given: Struct) -> Launch:
+        _, channels, space = self.shape
+        both = Struct(divisor(space, self.kind), divisor(channels, self.kind))
+        return Launch(
+            "batch_norm.cu",
+            f"by_channel<{map_type}, {self.kind}, {self.vector}>",
+            blocks_for(self.size, THREADS * self.vector * UNROLL),
+            (THREADS,),
+            [index(self.size, self.kind), both, given],
+        )
+
+
+def _batch(ins, outs, axis, attrs, batch_stats, add=False, relu=False):
+    x, params = ins[0], ins[1]
+    wide = all(t.dtype == params.dtype for t in (*ins[1:5], *outs[1:]))
+    if not _floats(*ins) or not wide or outs[0].dtype != x.dtype:
+        return None
+    if add and ins[5].dtype != x.dtype:
+        return None
+    c, first = _Channels(x, params, axis), 5 + add
+    y, mean, rstd = (Buffer(first + i) for i in range(3))
+    eps, scratch = Float64(attrs["eps"]), 0
+    if batch_stats:
+        plan = c.stats()
+        scratch = plan.scratch_bytes
+        given = Struct(
+            Buffer(0), Buffer(3), Buffer(4), mean, rstd, eps, Float64(attrs["momentum"])
+        )
+        types = f"{TYPES[x.dtype]}, {TYPES[params.dtype]}"
+        steps = plan.launches("batch_norm.cu", f"Moments<{types}, {{I}}>", given)
+    else:
+        n = c.shape[1]
+        arguments = [Int64(n), Buffer(3), Buffer(4), mean, rstd, eps]
+        name = f"moving_stats<{TYPES[params.dtype]}>"
+        steps = [Launch("batch_norm.cu", name, blocks_for(n, THREADS), (THREADS,), arguments)]
+    flags = ", ".join(map(bool_of, (c.last, add, relu)))
+    given = Struct(
+        Buffer(0),
+        Buffer(5 if add else 0),
+        Buffer(1),
+        Buffer(2),
+        mean,
+        rstd,
+        y,
+        Int32(attrs["fix_gamma"]),
+    )
+    steps.append(c.apply(f"Apply<{c.types}, {c.vector}, {flags}>", given))
+    return launches(*steps, scratch_bytes=scratch)
+
+
+@native("BatchNorm", "_contrib_SyncBatchNorm", "BatchNorm_v1", device="gpu")
+def batch_norm_entry(op, ins, outs, attrs):
+    if op.name != "BatchNorm" and attrs["output_mean_var"]:
+        return None
+    attrs = relative_attrs(attrs)
+    axis = one_axis(op.name, attrs["axis"], len(ins[0].shape))
+    return _batch(ins, outs, axis, attrs, bool(attrs["train"] and not attrs["use_global_stats"]))
+
+
+@native("_batch_norm_add_relu", device="gpu")
+def batch_norm_add_relu_entry(op, ins, outs, attrs):
+    axis = one_axis(op.name, attrs["axis"], len(ins[0].shape))
+    return _batch(ins, outs, axis, attrs, True, attrs["add"], attrs["relu"])
+
+
+def _batch_backward(ins, outs, axis, dy, y, x, gamma, mean, rstd, more, give):
+    """The arguments from dy on are numbers of buffers; y, more: None where there is none."""
+    data, params = ins[x], ins[gamma]
+    arrays = [ins[i] for i in (dy, y, x, more) if i is not None]
+    wide = all(t.dtype == params.dtype for t in (ins[mean], ins[rstd], outs[1], outs[2]))
+    if not _floats(*ins) or not wide or any(t.dtype != data.dtype for t in (*arrays, outs[0])):
+        return None
+    if give is not None and outs[give].dtype != data.dtype:
+        return None
+    c, first = _Channels(data, params, axis), len(ins)
+    n, channels, space = c.shape
+    plan, wide_bytes = c.stats(), 8 if data.dtype == "float64" else 4
+    sums = Scratch(-(-plan.scratch_bytes // 256) * 256)
+    either = lambda i, other: Buffer(other if i is None else i)
+    arrays = [Buffer(dy), either(more, dy), either(y, dy), Buffer(x)]
+    flags = f"{bool_of(more is not None)}, {bool_of(y is not None)}"
+    types = f"{TYPES[data.dtype]}, {TYPES[params.dtype]}"
+    given = Struct(
+        *arrays,
+        Buffer(mean),
+        Buffer(rstd),
+        Buffer(first + 1),
+        Buffer(first + 2),
+        sums,
+        Int64(channels),
+    )
+    steps = plan.launches("batch_norm.cu", f"Products<{types}, {{I}}, {flags}>", given)
+    given = Struct(
+        *arrays,
+        *map(Buffer, (gamma, mean, rstd, first, first + (give or 0))),
+        sums,
+        Int64(channels),
+        Float64(1 / (n * space)),
+    )
+    flags = f"{bool_of(c.last)}, {flags}, {bool_of(give is not None)}"
+    steps.append(c.apply(f"ApplyBackward<{c.types}, {flags}>", given))
+    return launches(*steps, scratch_bytes=sums.offset_bytes + 2 * channels * wide_bytes)
+
+
+@native("_batch_norm_relu_grad", device="gpu")
+def batch_norm_relu_grad_entry(op, ins, outs, attrs):
+    axis = one_axis(op.name, attrs["axis"], len(ins[2].shape))
+    more = 6 if attrs["more"] else None
+    return _batch_backward(ins, outs, axis, 0, 1, 2, 3, 4, 5, more, 3 if attrs["add"] else None)
+
+
+@native("_norm_grad", device="gpu")
+def norm_grad_entry(op, ins, outs, attrs):
+    _dy, x, gamma, _mean, _ = ins
+    shape, axes = x.shape, list(many_axes(op.name, attrs["axes"], len(x.shape)))
+    if not shape or not _floats(*ins):
+        return None
+    others = [a for a in range(len(shape)) if a not in axes]
+    held = [a for a, n in enumerate(gamma.shape) if n != 1]
+    # by channel
+    if len(others) == 1 and held in ([], others) and gamma.shape[others[0]] == shape[others[0]]:
+        return _batch_backward(ins, outs, others[0], 0, None, 1, 2, 3, 4, None, None)
+    if axes != list(range(len(shape) - len(axes), len(shape))):
+        return None
+    n = prod(shape[a] for a in axes)
+    n_rows = prod(shape[: axes[0]])
+    if len(axes) == 1 and held in ([], axes) and gamma.shape[axes[0]] == n:
+        return _rows_backward(ins, outs, n_rows, n, 1, True)
+    last = axes[0] - 1
+    if held in ([], [last]) and gamma.shape[last] == shape[last]:
+        return _rows_backward(ins, outs, n_rows, n, shape[last], False)
+    return None

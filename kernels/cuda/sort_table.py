@@ -1,0 +1,120 @@
+"""Entries of sort, argsort and topk; sorting as launches."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..native import native
+from ..shapes import one_axis
+from ..spec import ITEM_BYTES
+from .launch import Argument, Buffer, Fill, Int32, Int64, Launch, Scratch, Struct, launches
+from .layout import THREADS, TYPES, blocks_for, ceil_div, nbytes
+
+DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
+INDEX_DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8")
+MAX_TILE, LEAST_TILE = 2048, 64
+GIVE = {"value": (1, 0, 0), "indices": (0, 1, 0), "both": (1, 1, 0), "mask": (0, 0, 1)}
+PLACE_BYTES = 4
+
+
+class Sorting:
+    """Launches that sort lines of n items, of which the first k are wanted.
+
+    steps: the launches; keys, places: where the items then are in scratch memory, n_items for each
+    line; end: bytes of scratch memory in use.
+    """
+
+    def __init__(self, source: str, source_type: str, given: Argument, key: str, lines: int, n: int, k: int):
+        self.steps: list[Launch] = []
+        self._source, self._key, self._lines = source, key, lines
+        self._key_bytes = 8 if key == "uint64_t" else 4
+        self.end = 0
+        self._tiles(source_type, given, n, k)
+        while k * 4 <= MAX_TILE and self.n_items > min(k, n) and self._n_tiles > 1:
+            items = Struct(self.keys, self.places, Int64(self.n_items))
+            self._tiles(f"Items<{key}>", items, self.n_items, k)
+        run = self._keep
+        while run < self.n_items:
+            self._merge(run)
+            run *= 2
+
+    def _room(self, size: int) -> tuple[Scratch, Scratch]:
+        found = []
+        for each in (self._key_bytes, PLACE_BYTES):
+            found.append(Scratch(self.end))
+            self.end += ceil_div(size * each, 256) * 256
+        return found[0], found[1]
+
+    def _tiles(self, source_type: str, given: Argument, n: int, k: int) -> None:
+        tile = LEAST_TILE
+        while tile < min(n, MAX_TILE):
+            tile *= 2
+        self._n_tiles = ceil_div(n, tile)
+        few = k * 4 <= MAX_TILE or self._n_tiles == 1
+        self._keep = min(k, tile) if few else tile
+        self.n_items = self._n_tiles * self._keep
+        self.keys, self.places = self._room(self._lines * self.n_items)
+        arguments = [given, Int64(n), Int64(self._n_tiles), Int32(self._keep), self.keys, self.places]
+        name = f"sort_tiles<{source_type}, {self._key}, {tile}>"
+        grid = (self._lines * self._n_tiles,)
+        self.steps.append(Launch(self._source, name, grid, (tile // 2,), arguments))
+
+    def _merge(self, run: int) -> None:
+        size = self._lines * self.n_items
+        keys, places = self._room(size)
+        arguments = [Int64(size), Int64(self.n_items), Int64(run), self.keys, self.places, keys, places]
+        grid = blocks_for(size, THREADS)
+        self.steps.append(
+            Launch(self._source, f"merge_runs<{self._key}>", grid, (THREADS,), arguments)
+        )
+        self.keys, self.places = keys, places
+
+
+def key_type(dtype: str) -> str:
+    return "uint64_t" if ITEM_BYTES[dtype] == 8 else "uint32_t"
+
+
+@native("sort", "argsort", "topk", device="gpu")
+def sort_entry(op, ins, outs, attrs):
+    x, give = ins[0], attrs.get("ret_typ", {"sort": "value", "argsort": "indices"}.get(op.name))
+    index_dtype = attrs.get("dtype", "int64")
+    values, indices, mask = GIVE[give]
+    if x.dtype not in DTYPES or indices and index_dtype not in INDEX_DTYPES:
+        return None
+    shape, axis = (x.shape, attrs["axis"]) if attrs["axis"] is not None else ((prod(x.shape),), 0)
+    shape = shape or (1,)
+    axis = one_axis(op.name, axis, len(shape))
+    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    k = attrs["k"] if attrs.get("k", 0) > 0 else n
+    if n >= 1 << 31 or k > n:
+        return None
+    if outer * inner * n == 0:
+        return launches()
+    given = Struct(Buffer(0), Int64(n), Int64(inner), Int32(attrs["is_ascend"]))
+    sorting = Sorting(
+        "sort.cu",
+        f"Elements<{TYPES[x.dtype]}>",
+        given,
+        key_type(x.dtype),
+        outer * inner,
+        n,
+        k,
+    )
+    size = outer * k * inner
+    second = Buffer(1 + values) if indices else Buffer(0)
+    finish = Launch(
+        "sort.cu",
+        f"sort_finish<{TYPES[x.dtype]}, {TYPES[index_dtype if indices else 'int32']}>",
+        blocks_for(size, THREADS),
+        (THREADS,),
+        [
+            *map(Int64, (size, n, inner, k, sorting.n_items)),
+            sorting.places,
+            Buffer(0),
+            Buffer(1),
+            second,
+            *map(Int32, (values, indices, mask)),
+        ],
+    )
+    first = [Fill(Buffer(1), nbytes(outs[0]))] if mask else []
+    return launches(*first, *sorting.steps, finish, scratch_bytes=sorting.end)

@@ -1,0 +1,173 @@
+"""Operators that only move elements, as one strided copy: the one place that says which, for every
+device. Their references give NumPy views: a view's strides *are* the copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from .ops.slicing import slices
+from .record import Operator, Type
+from .shapes import one_axis
+from .spec import ITEM_BYTES
+
+# the second input only tells a shape
+LIKE = ("reshape_like", "broadcast_like", "slice_like", "_identity_with_attr_like_rhs")
+VIEWS = (
+    "Reshape",
+    "reshape_to",
+    "Flatten",
+    "expand_dims",
+    "squeeze",
+    "transpose",
+    "SwapAxis",
+    "reverse",
+    "broadcast_to",
+    "broadcast_axis",
+    "slice",
+    "slice_axis",
+    "diag",
+    "_linalg_extractdiag",
+    *LIKE,
+)
+NEW, ZEROS, FIRST = "new", "zeros", "first"
+
+
+class Move(NamedTuple):
+    """From input `source` to output 0, with strides and offsets in elements over `shape`: a stride 0
+    repeats, a negative one flips. base: what the output holds where nothing is copied to: NEW:
+    there is no such place; ZEROS; FIRST: input 0."""
+
+    shape: Sequence[int]
+    in_strides: Sequence[int]
+    out_strides: Sequence[int]
+    in_offset: int = 0
+    out_offset: int = 0
+    base: str = NEW
+    source: int = 0
+
+
+def contiguous(shape: Sequence[int]) -> list[int]:
+    """Row-major strides in elements."""
+    strides, n = [], 1
+    for size in reversed(shape):
+        strides.append(n)
+        n *= size
+    return strides[::-1]
+
+
+def move(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Move | None:
+    """What a call of an operator in MOVES copies, None where it is no such copy."""
+    return MOVES[op.name](op, ins, outs, attrs)
+
+
+def _strides(view, like, item_bytes):
+    """(offset, strides) in elements of a view into `like`; None where it is not a view."""
+    if view.size and not np.may_share_memory(view, like):
+        return None
+    offset = (
+        view.__array_interface__["data"][0] - like.__array_interface__["data"][0]
+    ) // item_bytes
+    return (offset if view.size else 0), [s // item_bytes for s in view.strides]
+
+
+def _probe(t: Type):
+    """An array of the type's shape and item size whose memory is never touched."""
+    return np.empty(t.shape, f"V{ITEM_BYTES[t.dtype]}")
+
+
+def _view(op, ins, outs, attrs):
+    x, y = ins[0], outs[0]
+    if x.dtype != y.dtype or len(outs) != 1:
+        return None
+    probe = _probe(x)
+    view = op.ref(np, probe, *(_probe(t) for t in ins[1:]), **attrs)
+    found = _strides(view, probe, ITEM_BYTES[x.dtype])
+    if found is None or view.shape != y.shape:
+        return None
+    return Move(y.shape, found[1], contiguous(y.shape), found[0])
+
+
+def _slice_grad(op, ins, outs, attrs):
+    dy, dx = ins[0], outs[0]
+    probe = _probe(dx)
+    found = _strides(probe[slices(op.name, **attrs)], probe, ITEM_BYTES[dx.dtype])
+    return found and Move(dy.shape, contiguous(dy.shape), found[1], 0, found[0], ZEROS)
+
+
+def _makediag(op, ins, outs, attrs):
+    a, y = ins[0], outs[0]
+    probe = _probe(y)
+    diagonal = np.diagonal(probe, attrs["offset"], -2, -1)
+    offset, strides = _strides(diagonal, probe, ITEM_BYTES[y.dtype])
+    return Move(a.shape, contiguous(a.shape), strides, 0, offset, ZEROS)
+
+
+def _slice_assign(op, ins, outs, attrs):
+    lhs, rhs = ins
+    probe, source = _probe(lhs), _probe(rhs)
+    view = probe[slices(op.name, lhs.shape, **attrs)]
+    found = _strides(view, probe, ITEM_BYTES[lhs.dtype])
+    spread = _strides(np.broadcast_to(source, view.shape), source, ITEM_BYTES[rhs.dtype])
+    if found is None or spread is None or lhs.dtype != rhs.dtype:
+        return None
+    return Move(view.shape, spread[1], found[1], spread[0], found[0], FIRST, 1)
+
+
+def _tile(op, ins, outs, attrs):
+    """Repeated axes of stride 0 stand before each axis."""
+    x = ins[0]
+    n = max(len(x.shape), len(attrs["reps"]))
+    sizes = (1,) * (n - len(x.shape)) + x.shape
+    reps = (1,) * (n - len(attrs["reps"])) + tuple(attrs["reps"])
+    return _repeated(
+        [
+            pair
+            for size, rep, step in zip(sizes, reps, contiguous(sizes))
+            for pair in ((rep, 0), (size, step))
+        ]
+    )
+
+
+def _repeat(op, ins, outs, attrs):
+    """A repeated axis of stride 0 stands after one."""
+    axis, shape = attrs["axis"], ins[0].shape
+    if axis is None:
+        axis, shape = 0, (prod(shape),)
+    pairs = list(zip(shape, contiguous(shape)))
+    pairs.insert(one_axis(op.name, axis, len(shape)) + 1, (attrs["repeats"], 0))
+    return _repeated(pairs)
+
+
+def _repeated(pairs):
+    shape = [n for n, _ in pairs]
+    return Move(shape, [step for _, step in pairs], contiguous(shape))
+
+
+def _strided(op, ins, outs, attrs):
+    return Move(outs[0].shape, attrs["steps"], contiguous(outs[0].shape), attrs["at"])
+
+
+def _strided_grad(op, ins, outs, attrs):
+    dy = ins[0]
+    end = 0  # each element once: every step leaps over all that the smaller ones reach
+    for step, n in sorted(zip(attrs["steps"], dy.shape)):
+        if n > 1 and step <= end:
+            return None
+        end += (n - 1) * step
+    return Move(dy.shape, contiguous(dy.shape), attrs["steps"], 0, attrs["at"], ZEROS)
+
+
+MOVES: dict[str, Callable] = {
+    **dict.fromkeys(VIEWS, _view),
+    "_slice_grad": _slice_grad,
+    "_linalg_makediag": _makediag,
+    "_slice_assign": _slice_assign,
+    "tile": _tile,
+    "repeat": _repeat,
+    "_strided": _strided,
+    "_strided_grad": _strided_grad,
+}

@@ -1,0 +1,74 @@
+"""The derived tests of operator records on gpu(0): results against NumPy, gradients, graphs, streams of
+random numbers."""
+
+import os
+
+import numpy as np
+import plait as mx
+import pytest
+import test_records as derived
+from plait import cpu, gpu
+from plait.kernels.record import FLOATS
+from plait.ndarray.ndarray import from_memory
+
+derived.device = gpu(0)
+ALL = os.environ.get("GPU_TESTS") == "all"
+# an emulated GPU compiles each kernel in a tenth of a second or more
+DTYPES = derived.DTYPES if ALL else ("float32", "bfloat16", "int32")
+FIRST = [c for c in derived.CASES if c.values[1] is c.values[0].samples[0]]
+CASES = derived.CASES if ALL else FIRST
+OTHERS = [c for c in derived.CASES if not any(c is f for f in CASES)]
+
+
+def differentiable(cases):
+    found = [c for c in cases if derived.differentiable(c.values[0])]
+    return found if ALL else [c for c in found if not c.values[0].pointwise] + found[::12]
+
+
+@pytest.fixture(autouse=True)
+def few_dtypes(monkeypatch):
+    monkeypatch.setattr(derived, "DTYPES", DTYPES)
+    monkeypatch.setattr(derived, "FLOATS", tuple(d for d in FLOATS if d in DTYPES))
+
+
+@pytest.mark.parametrize("op, case", CASES)
+def test_values(op, case):
+    derived.test_nd_equals_reference_and_inference(op, case)
+
+
+@pytest.mark.parametrize("op, case", OTHERS)
+def test_values_of_other_samples(op, case, monkeypatch):
+    monkeypatch.setattr(derived, "DTYPES", ("float32",))
+    derived.test_nd_equals_reference_and_inference(op, case)
+
+
+@pytest.mark.parametrize("op, case", differentiable(CASES))
+def test_gradient(op, case):
+    derived.test_gradient(op, case)
+
+
+@pytest.mark.parametrize("how", ["empty", "one"])
+@pytest.mark.parametrize("op, case", derived.PUBLIC_CASES if ALL else derived.PUBLIC_CASES[::9])
+def test_edge_shapes(op, case, how):
+    derived.test_edge_shapes(op, case, how)
+
+
+@pytest.mark.parametrize("op, case", CASES if ALL else CASES[::7])
+def test_graph(op, case):
+    derived.test_graph_equals_nd(op, case)
+
+
+@pytest.mark.parametrize("op, case", [c for c in derived.CASES if c.values[0].random])
+def test_random_numbers_are_those_of_the_cpu(op, case):
+    """The same seed gives the same numbers on every device."""
+    attrs = derived.complete(op, case.attrs, train=True)
+    drawn = derived.arrays_of(op, case, "float32")
+    got = []
+    for device in (gpu(0), cpu()):
+        mx.random.seed(11)
+        inputs = [from_memory(np.asarray(x, np.float64), device, d) for x, d, _ in drawn]
+        plan = derived.make_plan(op, attrs, [a._spec for a in inputs], device)
+        outs = derived.run_all(plan, inputs, derived.scalars_of(op, attrs))
+        got.append([derived.wide(o) for o in outs])
+    for a, b in zip(*got, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-5)
