@@ -147,11 +147,11 @@ def lower(
         outputs = compile_passes(outputs, free, [*kept, *constants], device.device_type)
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
-            first = _assemble(fused(wanted), [*kept, *constants], device, name + ".prologue")
+            first = _assemble(fused(wanted, device), [*kept, *constants], device, name + ".prologue")
             first.constants = tuple(constants.values())
             prologue = Prologue(first, places)
             given += results
-        outputs = fused(outputs)
+        outputs = fused(outputs, device)
     program = _assemble(outputs, given, device, name, team_threads() if tier and not on_gpu else 1)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prologue = tuple(constants.values()), prologue

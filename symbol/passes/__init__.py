@@ -84,9 +84,10 @@ def compile_passes(
     return outputs
 
 
-def fused(outputs: Sequence[Value]) -> list[Value]:
-    """The graph with its pointwise operators joined: the last pass, over each part of a program."""
-    outputs = fuse(outputs)
+def fused(outputs: Sequence[Value], device=None) -> list[Value]:
+    """The graph with its pointwise operators joined for a device: the last pass, over each part of
+    a program."""
+    outputs = fuse(outputs, device)
     if checking:
         verify(outputs)
     return outputs
