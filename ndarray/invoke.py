@@ -291,6 +291,10 @@ def not_a_number(self, other, op):
     return NotImplemented
 
 
+def _one_memory(a: NDArray, b: NDArray) -> bool:
+    return a._spec.device.memory == b._spec.device.memory
+
+
 def copy_into(source: NDArray, target: NDArray) -> None:
     """Writes source into target: same shape, any device and storage type; the dtype is
     converted."""
@@ -298,6 +302,8 @@ def copy_into(source: NDArray, target: NDArray) -> None:
         sparse = target if target._spec.stype != "default" else source
         sparse._copy_between(source, target)
         return
+    if source._spec.dtype != target._spec.dtype and not _one_memory(source, target):
+        source = invoke(lookup("Cast"), (source,), {"dtype": target._spec.dtype})
     if source._spec.dtype == target._spec.dtype:
         run(
             make_plan(_COPY, _COPY.parse({}), [source._spec], target._spec.device),

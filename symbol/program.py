@@ -133,6 +133,7 @@ def lower(
     Operators that mutate inputs write into the given arrays. An output that is an input or appears
     twice is copied.
     """
+    on_gpu = device.device_typeid == 2
     outputs, variables = cut(outputs, inputs)
     if layouts:
         outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
@@ -143,7 +144,7 @@ def lower(
         seldom = set(stable)
         places = [i for i, v in enumerate(inputs) if v in seldom]
         kept = [variables[i] for i in places]
-        outputs = compile_passes(outputs, free, [*kept, *constants])
+        outputs = compile_passes(outputs, free, [*kept, *constants], device.device_type)
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
             first = _assemble(fused(wanted, device), [*kept, *constants], device, name + ".prologue")
@@ -151,7 +152,7 @@ def lower(
             prologue = Prologue(first, places)
             given += results
         outputs = fused(outputs, device)
-    program = _assemble(outputs, given, device, name, team_threads() if tier else 1)
+    program = _assemble(outputs, given, device, name, team_threads() if tier and not on_gpu else 1)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prologue = tuple(constants.values()), prologue
     return program
@@ -217,7 +218,7 @@ def _assemble(
         scalars,
         program.arena_bytes,
         lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0,
-        lib.PL_LANE_CPU,
+        device.lane,
         device.device_id,
         name.encode(),
     )
