@@ -306,7 +306,7 @@ def _native(op: Operator, ins, outs, attrs, device):
         if found is None:
             return None, None, None
         if found.params is not None and type(found.params) is not tuple:
-            return found, *found.params.on(device.device_id)
+            return _launched(op, found, device)
         return found, _native_params(found), None
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, MXNetError):
@@ -316,6 +316,22 @@ def _native(op: Operator, ins, outs, attrs, device):
             "its sizes and attributes do not fit its kernel, got "
             f"{_given(ins, op.names_in(attrs, len(ins)), attrs)} ({error})",
         ) from error
+
+
+def _launched(op: Operator, found: Native, device):
+    """As _native, for launches: the reference where the compiler refuses a source."""
+    from . import cuda
+    from .cuda.compile import CompileError
+
+    try:
+        return found, *found.params.on(device.device_id)
+    except CompileError as error:
+        if cuda.checking:
+            raise
+        import logging
+
+        logging.getLogger(__name__).warning("%s: its reference runs instead: %s", op.name, error)
+        return None, None, None
 
 
 def _native_params(found):

@@ -35,6 +35,10 @@ _failed: dict[str, str] = {}  # key -> why it does not compile
 _stopped = False
 
 
+class CompileError(MXNetError):
+    """A source that the compiler refuses."""
+
+
 class Kernel(NamedTuple):
     """A __global__ function to compile. source: a file of kernels/cuda/, or text. name: as C++
     names it, a template instance too. defines: (name, value) pairs for the preprocessor."""
@@ -263,7 +267,7 @@ def _compile(kernel: Kernel, architecture: str) -> bytes:
         if code:
             log = nvrtc.text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")
             why = log.rstrip(b"\0\n").decode(errors="replace")
-            raise MXNetError(
+            raise CompileError(
                 f"gpu: {kernel.source if is_file else 'generated code'} does not compile as "
                 f"{kernel.name} for {architecture} "
                 f"({call.nvrtcGetErrorString(code).decode()})\n{why[-4000:]}"
