@@ -169,8 +169,10 @@ def _wrap(value):
         made._host = _np.asarray(value)
         return made
     if isinstance(value, (tuple, list)) and any(isinstance(v, _np.ndarray) for v in value):
-        return type(value)(*map(_wrap, value)) if hasattr(value, "_fields") else type(value)(
-            map(_wrap, value)
+        return (
+            type(value)(*map(_wrap, value))
+            if hasattr(value, "_fields")
+            else type(value)(map(_wrap, value))
         )
     return value
 
