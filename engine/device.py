@@ -76,6 +76,11 @@ class Context(metaclass=_ContextType):
             cuda.check(self.device_id)
 
     @property
+    def lane(self) -> int:
+        """The kind of the lane on which its operators run."""
+        return lib.PL_LANE_GPU_COMPUTE if self.device_typeid == 2 else lib.PL_LANE_CPU
+
+    @property
     def memory(self) -> int:
         """The number by which the core knows this device's memory."""
         if self.device_typeid == 2:

@@ -84,6 +84,7 @@ for header in headers:
     ffi.cdef(declarations(header))
 ffi.cdef("""
 extern "Python" int plpy_kernel(const void *params, void *const *bufs, const double *scalars);
+extern "Python" int plpy_kernel_gpu(const void *params, void *const *bufs, const double *scalars);
 extern "Python" int plpy_call(void *arg);
 extern "Python" void plpy_release(void *arg);
 """)

@@ -34,7 +34,7 @@ def _tier(text: str) -> int:
 
 def _topics(text: str) -> tuple[str, ...]:
     topics = tuple(t.strip() for t in text.split(",") if t.strip())
-    if any(t != "hybridize" for t in topics):
+    if any(t not in ("hybridize", "gpu") for t in topics):
         raise ValueError
     return topics
 
@@ -58,7 +58,8 @@ SETTINGS = {
     "PLAIT_LOG": Setting(
         (),
         _topics,
-        "hybridize: a line for each signature of a hybridized block and each program swapped in",
+        "hybridize: a line for each signature of a hybridized block and each program swapped in; "
+        "gpu: a line for each operator that has no kernel on GPUs",
     ),
     "PLAIT_CC": Setting(
         None,
@@ -68,6 +69,12 @@ SETTINGS = {
     ),
     "PLAIT_CUDA_LIBRARIES": Setting(
         None, str, "a folder where the CUDA driver and its libraries are looked for first"
+    ),
+    "PLAIT_TF32": Setting(
+        0,
+        _tier,
+        "1: float32 products on a GPU round their operands to TF32, as MXNet does with "
+        "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION=1; 0: they do not",
     ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"

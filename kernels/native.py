@@ -25,6 +25,7 @@ class Native(NamedTuple):
     openmp: bool = False  # enters OpenMP by itself (oneDNN)
     can_fail: bool = False  # on what the arrays hold, or in Python code that it runs
     owner: Any = None  # what `params` points into; released with the plan
+    python: bool = False  # takes the GIL
 
 
 TABLE: dict[str, list[Callable]] = {}  # operator name -> entries, first match wins

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..engine import callback, ffi, lib
 from ..engine.error import DynamicShape, MXNetError, OperatorError, OutOfMemory, ShapeError
 from .layouts import physical_shape, to_physical, to_plain
-from .native import choose
+from .native import Native, choose
 from .number import Number
-from .record import Operator, Type
+from .record import Operator, Type, lookup
 from .spec import BFLOAT16, ITEM_BYTES, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16, spec
 
 INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
 # cost of a reference kernel: call, then throughput
 FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0
+TRANSFER_US = 20.0  # of a copy between memories: its lane waits for it
 MAX_BYTES = 1 << 46  # of one array: what the storage pool can name
 NAN = float("nan")
 MAX_PLANS = 4096  # per operator, before its cache starts anew
@@ -183,7 +184,9 @@ def _given(ins: Sequence[Type], names: Sequence[str], attrs: dict[str, Any]) -> 
     )
 
 
-def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device, outs) -> Plan:
+def _build(
+    op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device, outs, way: str = ""
+) -> Plan:
     ins = [s.type for s in in_specs]
     outs = infer(op, attrs, ins) if outs is None else outs
     plan = Plan.__new__(Plan)
@@ -199,27 +202,40 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     plan.mutated = mutated_inputs(op, attrs, len(ins))
     for i in plan.mutated:
         mutates[i] = 1
-    found, params, launched = _native(op, ins, outs, attrs, device)
+    lane, number, place = device.lane, device.device_id, place_flag(device)
+    if op.name == "_copy" and _leaves(in_specs[0].device, device):
+        found, launched = _transfer(in_specs[0].nbytes, way), None
+        params = _native_params(found)
+        lane, number, place = _way(in_specs[0].device, device)
+    else:
+        found, params, launched = _native(op, ins, outs, attrs, device)
     plan.openmp = found is not None and found.openmp
     if found is not None:
         plan.cost_us = found.cost_us
         kernel = ffi.addressof(lib, found.function)
         owner = found.owner if launched is None else (found.owner, launched)
         flags = lib.PL_PLAN_OPENMP if found.openmp else 0
+        flags |= lib.PL_PLAN_PYTHON if found.python else 0
         plan.can_fail = found.can_fail
     else:
         owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated)
         kernel, flags = ffi.addressof(lib, "plpy_kernel"), 0
+        if lane == lib.PL_LANE_GPU_COMPUTE:
+            from .cuda import fallback
+
+            kernel, flags = ffi.addressof(lib, fallback.KERNEL), lib.PL_PLAN_PYTHON
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         if op.run is not None:  # the user's code: never on the thread of the caller
             plan.cost_us += INLINE_US
         plan.can_fail = True
-    number = callback.keep(owner) if owner is not None else 0
+    kept = callback.keep(owner) if owner is not None else 0
     if found is None:
-        params = ffi.new("uintptr_t *", number)
-    flags |= (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0) | (
-        lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0
+        params = ffi.new("uintptr_t *", kept)
+    flags |= (
+        place
+        | (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0)
+        | (lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0)
     )
     nbytes = ffi.sizeof(ffi.typeof(params).item) if params is not None else 0
     plan.handle = lib.pl_plan_new(
@@ -232,16 +248,60 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
         ffi.from_buffer("uint8_t *", mutates) if any(mutates) else ffi.NULL,
         len(plan.scalars),
         flags,
-        lib.PL_LANE_CPU,
-        device.device_id,
+        lane,
+        number,
         op.name.encode(),
     )
     if not plan.handle:
-        callback.drop(number)
+        callback.drop(kept)
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
-    if number:
-        lib.pl_plan_own(plan.handle, lib.plpy_release, callback.pointer_to(number))
+    if kept:
+        lib.pl_plan_own(plan.handle, lib.plpy_release, callback.pointer_to(kept))
     return plan
+
+
+_transfers: dict[tuple[Spec, Spec, str], Plan] = {}
+
+
+def transfer_plan(source: Spec, target: Spec, way: str) -> Plan:
+    """The plan of a copy to another memory that the caller enqueues itself.
+
+    way: "waits", until the copy is there; "staged", from page-locked memory that nobody else uses,
+    without waiting.
+    """
+    plan = _transfers.get((source, target, way))
+    if plan is None:
+        plan = _build(lookup("_copy"), {}, [source], target.device, None, way)
+        if len(_transfers) >= MAX_PLANS:
+            _transfers.clear()
+        _transfers[source, target, way] = plan
+    return plan
+
+
+def _transfer(nbytes: int, way: str) -> Native:
+    """The kernel of a copy between memories; see pl_kernel_transfer."""
+    params = ("pl_transfer", {"bytes": nbytes, "staged": way == "staged"})
+    return Native("pl_kernel_transfer", params, 1.0 if way else TRANSFER_US, can_fail=True)
+
+
+def place_flag(device) -> int:
+    """The flag that says where new arrays of a device lie."""
+    if device.device_typeid == 2:
+        return 0
+    return lib.PL_PLAN_TO_HOST if device.memory == lib.PL_MEMORY_HOST else lib.PL_PLAN_TO_PINNED
+
+
+def _leaves(source, target) -> bool:
+    """Does a copy between these devices enter or leave a GPU?"""
+    return 2 in (source.device_typeid, target.device_typeid) and source.memory != target.memory
+
+
+def _way(source, target) -> tuple[int, int, int]:
+    """(lane, its device, flags) of copies that do."""
+    if target.device_typeid != 2:
+        return lib.PL_LANE_GPU_D2H, source.device_id, place_flag(target)
+    lane = lib.PL_LANE_GPU_COMM if source.device_typeid == 2 else lib.PL_LANE_GPU_H2D
+    return lane, target.device_id, 0
 
 
 def _native(op: Operator, ins, outs, attrs, device):
@@ -255,7 +315,7 @@ def _native(op: Operator, ins, outs, attrs, device):
         if found is None:
             return None, None, None
         if found.params is not None and type(found.params) is not tuple:
-            return found, *found.params.on(device.device_id)
+            return _launched(op, found, device)
         return found, _native_params(found), None
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, MXNetError):
@@ -265,6 +325,22 @@ def _native(op: Operator, ins, outs, attrs, device):
             "its sizes and attributes do not fit its kernel, got "
             f"{_given(ins, op.names_in(attrs, len(ins)), attrs)} ({error})",
         ) from error
+
+
+def _launched(op: Operator, found: Native, device):
+    """As _native, for launches: the reference where the compiler refuses a source."""
+    from . import cuda
+    from .cuda.compile import CompileError
+
+    try:
+        return found, *found.params.on(device.device_id)
+    except CompileError as error:
+        if cuda.checking:
+            raise
+        import logging
+
+        logging.getLogger(__name__).warning("%s: its reference runs instead: %s", op.name, error)
+        return None, None, None
 
 
 def _native_params(found):
@@ -323,53 +399,100 @@ def generator(seed: float, counter: float) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=[int(seed), int(counter)]))
 
 
-@ffi.def_extern(name="plpy_kernel", error=3)
-def _run_fallback(params, bufs, scalars):
-    try:
-        number = ffi.cast("void **", params)[0]
-        op, attrs, in_specs, out_specs, mutated = callback.kept(number)
-        n, at = len(in_specs), 0
-        call = dict(attrs)
-        if op.run is not None:
-            addresses = [int(ffi.cast("uintptr_t", bufs[i])) for i in range(n + len(out_specs))]
-            op.run(list(zip(addresses, in_specs)), list(zip(addresses[n:], out_specs)), **call)
-            return lib.PL_OK
-        for p in op.params:
-            if p.dynamic:
-                count = len(call[p.name]) if isinstance(call[p.name], tuple) else None
-                if count is None:
-                    call[p.name] = (
-                        None if scalars[at] != scalars[at] and p.kind.endswith("?") else scalars[at]
-                    )
-                else:
-                    call[p.name] = tuple(scalars[at + i] for i in range(count))
-                at += 1 if count is None else count
-        rng = generator(scalars[at], scalars[at + 1]) if op.is_random(call) else None
-        memory = [view_as_numpy(bufs[i], s) for i, s in enumerate(in_specs)]
-        arrays = [to_plain(m, s.shape, s.layout) for m, s in zip(memory, in_specs)]
-        results = run_reference(op, call, arrays, rng)
-        specs = [*out_specs, *(in_specs[i] for i in mutated)]
-        targets = [view_as_numpy(bufs[n + i], s) for i, s in enumerate(out_specs)] + [
-            memory[i] for i in mutated
-        ]
-        if len(results) != len(targets):
-            raise OperatorError(
-                op.name, f"its reference must give {len(targets)} arrays, got {len(results)}"
-            )
-        for s, value in zip(specs, results):
-            if np.shape(value) != s.shape:
-                raise OperatorError(
-                    op.name, f"inferred shape {s.shape}, its reference gives {np.shape(value)}"
-                )
+class Call(NamedTuple):
+    """What a kernel in Python gets of a call: attributes with this call's numbers, and the random
+    generator of an operator that draws."""
+
+    op: Operator
+    attrs: dict[str, Any]
+    rng: np.random.Generator | None
+    in_specs: Sequence[Spec]
+    out_specs: Sequence[Spec]
+    mutated: Sequence[int]
+
+    @property
+    def target_specs(self) -> list[Spec]:
+        """Of what the reference gives: outputs, then inputs written in place."""
+        return [*self.out_specs, *(self.in_specs[i] for i in self.mutated)]
+
+    def run(self, memory: Sequence[np.ndarray], targets: Sequence[np.ndarray]) -> None:
+        """Runs the reference from the memory of inputs to that of targets, which may overlap."""
+        ins, specs, op = self.in_specs, self.target_specs, self.op
+        arrays = [to_plain(m, s.shape, s.layout) for m, s in zip(memory, ins)]
+        results = run_reference(op, self.attrs, arrays, self.rng)
+        self.check(results)
         results = [to_physical(np.asarray(v), s.layout) for v, s in zip(results, specs)]
         results = [
             np.array(v) if np.may_share_memory(v, t) else v for v, t in zip(results, targets)
         ]
         for target, value in zip(targets, results):
             store(target, value)
-        return lib.PL_OK
-    except Exception as error:
+
+    def check(self, results: Sequence) -> None:
+        """Raises OperatorError where a reference breaks its record's promises."""
+        specs = self.target_specs
+        if len(results) != len(specs):
+            raise OperatorError(
+                self.op.name, f"its reference must give {len(specs)} arrays, got {len(results)}"
+            )
+        for s, value in zip(specs, results):
+            if tuple(np.shape(value)) != s.shape:
+                raise OperatorError(
+                    self.op.name, f"inferred shape {s.shape}, its reference gives {np.shape(value)}"
+                )
+
+    def failed(self, error: Exception) -> int:
+        """The status by which the kernel reports an exception."""
         if isinstance(error, MXNetError):
             return callback.fail(error)
-        given = ", ".join(f"{s.dtype} {s.shape}" for s in in_specs) or "no inputs"
-        return callback.fail(error, f"{op.name}: {error} ({type(error).__name__}), got {given}")
+        given = ", ".join(f"{s.dtype} {s.shape}" for s in self.in_specs) or "no inputs"
+        return callback.fail(
+            error, f"{self.op.name}: {error} ({type(error).__name__}), got {given}"
+        )
+
+
+def call_of(params, scalars) -> Call:
+    """The call for which the core runs a kernel in Python."""
+    op, attrs, in_specs, out_specs, mutated = callback.kept(ffi.cast("void **", params)[0])
+    call, at = dict(attrs), 0
+    if op.run is not None:
+        return Call(op, call, None, in_specs, out_specs, mutated)
+    for p in op.params:
+        if p.dynamic:
+            count = len(call[p.name]) if isinstance(call[p.name], tuple) else None
+            if count is None:
+                call[p.name] = (
+                    None if scalars[at] != scalars[at] and p.kind.endswith("?") else scalars[at]
+                )
+            else:
+                call[p.name] = tuple(scalars[at + i] for i in range(count))
+            at += 1 if count is None else count
+    rng = generator(scalars[at], scalars[at + 1]) if op.is_random(call) else None
+    return Call(op, call, rng, in_specs, out_specs, mutated)
+
+
+def run_python(call: Call, bufs) -> None:
+    """Runs an operator's own kernel in Python."""
+    addresses = [
+        int(ffi.cast("uintptr_t", bufs[i])) for i in range(len(call.in_specs) + len(call.out_specs))
+    ]
+    n = len(call.in_specs)
+    call.op.run(
+        list(zip(addresses, call.in_specs)), list(zip(addresses[n:], call.out_specs)), **call.attrs
+    )
+
+
+@ffi.def_extern(name="plpy_kernel", error=3)
+def _run_fallback(params, bufs, scalars):
+    call = call_of(params, scalars)
+    try:
+        if call.op.run is not None:
+            run_python(call, bufs)
+            return lib.PL_OK
+        n = len(call.in_specs)
+        memory = [view_as_numpy(bufs[i], s) for i, s in enumerate(call.in_specs)]
+        targets = [view_as_numpy(bufs[n + i], s) for i, s in enumerate(call.out_specs)]
+        call.run(memory, [*targets, *(memory[i] for i in call.mutated)])
+        return lib.PL_OK
+    except Exception as error:
+        return call.failed(error)

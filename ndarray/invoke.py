@@ -171,6 +171,11 @@ def _targets(plan: Plan, out) -> list[NDArray]:
                 f"out must have shape {s.shape} and dtype {s.dtype}, got "
                 f"{target._spec.shape} and {target._spec.dtype}",
             )
+        if target._spec.device != s.device and not target._spec.device.same_memory(s.device):
+            raise DeviceError(
+                f"{plan.op.name}: out must be on {s.device}, as the inputs, got"
+                f" {target._spec.device}\n  fix: {plan.op.name}(...).copyto(out)"
+            )
         if state.recording and target._tape.__class__ is tuple and not spent(target._tape):
             raise OperatorError(
                 plan.op.name,
@@ -291,6 +296,10 @@ def not_a_number(self, other, op):
     return NotImplemented
 
 
+def _one_memory(a: NDArray, b: NDArray) -> bool:
+    return a._spec.device.memory == b._spec.device.memory
+
+
 def copy_into(source: NDArray, target: NDArray) -> None:
     """Writes source into target: same shape, any device and storage type; the dtype is
     converted."""
@@ -298,6 +307,8 @@ def copy_into(source: NDArray, target: NDArray) -> None:
         sparse = target if target._spec.stype != "default" else source
         sparse._copy_between(source, target)
         return
+    if source._spec.dtype != target._spec.dtype and not _one_memory(source, target):
+        source = invoke(lookup("Cast"), (source,), {"dtype": target._spec.dtype})
     if source._spec.dtype == target._spec.dtype:
         run(
             make_plan(_COPY, _COPY.parse({}), [source._spec], target._spec.device),

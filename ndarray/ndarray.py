@@ -7,10 +7,10 @@ import threading
 
 import numpy as np
 
-from ..engine import current_context, lib, wait
-from ..engine._array import Array, make, set_class  # noqa: F401
-from ..engine.error import InvalidType, OutOfMemory
-from ..kernels.plan import MAX_BYTES, view_as_numpy
+from ..engine import callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
+from ..engine._array import Array, invoke, make, set_class  # noqa: F401
+from ..engine.error import DeviceError, InvalidType, OutOfMemory
+from ..kernels.plan import MAX_BYTES, transfer_plan, view_as_numpy
 from ..kernels.record import dtype_name
 from ..kernels.spec import NUMPY_DTYPES, Spec, spec
 
@@ -72,11 +72,23 @@ class NDArray(Array):
 
     def asnumpy(self) -> np.ndarray:
         """A copy as a NumPy array; waits for the contents."""
+        if self._spec.device.device_typeid == 2:
+            return fetch(self)
         wait(self._handle)
         return self._memory().copy()
 
+    def _values(self) -> np.ndarray:
+        """The values, not to be written: the memory itself, or a copy from a GPU; waits."""
+        if self._spec.device.device_typeid == 2:
+            return fetch(self)
+        wait(self._handle)
+        return self._memory()
+
     def _memory(self) -> np.ndarray:
-        """The memory itself as a NumPy array, valid while self lives; the caller has waited."""
+        """The memory itself as a NumPy array, valid while self lives; the caller has waited. Raises
+        DeviceError for memory of a GPU."""
+        if self._spec.device.device_typeid == 2:
+            raise DeviceError(f"the host cannot look at memory of {self._spec.device}")
         return view_as_numpy(lib.pl_array_data(self._handle), self._spec)
 
 
@@ -86,10 +98,11 @@ set_class(NDArray)
 def empty_like_spec(s: Spec) -> NDArray:
     """Uninitialised memory of a spec. Raises MemoryError."""
     s.device.check()
-    handle = lib.pl_array_new(s.nbytes) if s.nbytes <= MAX_BYTES else 0
+    handle = lib.pl_array_new_in(s.device.memory, s.nbytes) if s.nbytes <= MAX_BYTES else 0
     if not handle:
         raise OutOfMemory(
             f"no memory for an array of shape {s.shape} and dtype {s.dtype} ({s.nbytes} bytes)"
+            f" on {s.device}"
         )
     return make(handle, s)
 
@@ -99,10 +112,56 @@ def from_memory(values: np.ndarray, ctx=None, dtype: str | None = None) -> NDArr
     name = dtype or dtype_name(values.dtype)
     out = empty_like_spec(spec(tuple(values.shape), name, ctx or current_context()))
     if values.size:
-        out._memory()[...] = (
-            values if NUMPY_DTYPES[name] == values.dtype else _converted(values, name)
-        )
+        values = values if NUMPY_DTYPES[name] == values.dtype else _converted(values, name)
+        if out._spec.device.device_typeid == 2:
+            send(values, out)
+        else:
+            out._memory()[...] = values
     return out
+
+
+# ---- to a GPU and back ---------------------------------------------------------------------------
+
+STAGED_BYTES = 4 << 20  # up to here values go through page-locked memory, and nobody waits
+
+
+def borrow(values: np.ndarray, s: Spec) -> NDArray:
+    """An NDArray of a spec on the host over contiguous NumPy memory, which it keeps alive."""
+    number = callback.keep(values)
+    data = ffi.cast("void *", values.ctypes.data)
+    handle = lib.pl_array_wrap(data, s.nbytes, lib.plpy_release, callback.pointer_to(number))
+    if not handle:
+        callback.drop(number)
+        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+    return make(handle, s)
+
+
+def send(values: np.ndarray, target: NDArray) -> None:
+    """Writes NumPy values of its dtype and shape into an array on a GPU; they may change then."""
+    s = target._spec
+    if s.nbytes <= STAGED_BYTES:
+        source = empty_like_spec(spec(s.shape, s.dtype, cpu_pinned()))
+        source._memory()[...] = values
+        way = "staged"
+    else:
+        source = borrow(np.ascontiguousarray(values), spec(s.shape, s.dtype, cpu()))
+        way = "waits"
+    plan = transfer_plan(source._spec, s, way)
+    invoke(plan.handle, plan.out_specs, [source], [target], (), location.capture())
+    if way == "waits":
+        wait(source._handle, for_write=True)
+
+
+def fetch(array: NDArray) -> np.ndarray:
+    """The values of an array on a GPU. Raises the error of the operation that should have computed
+    them."""
+    s = array._spec
+    values = np.empty(s.shape, NUMPY_DTYPES[s.dtype])
+    host = borrow(values, spec(s.shape, s.dtype, cpu()))
+    plan = transfer_plan(s, host._spec, "waits")
+    invoke(plan.handle, plan.out_specs, [array], [host], (), location.capture())
+    wait(host._handle)
+    return values
 
 
 def _converted(values: np.ndarray, name: str) -> np.ndarray:

@@ -11,7 +11,7 @@ from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
 from ..kernels.number import Number
-from ..kernels.plan import INLINE_US, make_plan, numbers_of, scalars_of
+from ..kernels.plan import INLINE_US, make_plan, numbers_of, place_flag, scalars_of
 from ..kernels.record import Type, lookup
 from ..kernels.spec import Spec, spec
 from .branches import find_sections, team_threads
@@ -133,6 +133,7 @@ def lower(
     Operators that mutate inputs write into the given arrays. An output that is an input or appears
     twice is copied.
     """
+    on_gpu = device.device_typeid == 2
     outputs, variables = cut(outputs, inputs)
     if layouts:
         outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
@@ -143,15 +144,17 @@ def lower(
         seldom = set(stable)
         places = [i for i, v in enumerate(inputs) if v in seldom]
         kept = [variables[i] for i in places]
-        outputs = compile_passes(outputs, free, [*kept, *constants])
+        outputs = compile_passes(outputs, free, [*kept, *constants], device.device_type)
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
-            first = _assemble(fused(wanted), [*kept, *constants], device, name + ".prologue")
+            first = _assemble(
+                fused(wanted, device), [*kept, *constants], device, name + ".prologue"
+            )
             first.constants = tuple(constants.values())
             prologue = Prologue(first, places)
             given += results
-        outputs = fused(outputs)
-    program = _assemble(outputs, given, device, name, team_threads() if tier else 1)
+        outputs = fused(outputs, device)
+    program = _assemble(outputs, given, device, name, team_threads() if tier and not on_gpu else 1)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prologue = tuple(constants.values()), prologue
     return program
@@ -216,8 +219,8 @@ def _assemble(
         ffi.from_buffer("pl_slot[]", np.array(slots, SLOT)),
         scalars,
         program.arena_bytes,
-        lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0,
-        lib.PL_LANE_CPU,
+        (lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0) | place_flag(device),
+        device.lane,
         device.device_id,
         name.encode(),
     )

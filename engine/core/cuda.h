@@ -46,11 +46,6 @@ typedef struct {                              /* CUDA_KERNEL_NODE_PARAMS_v1 */
     X(host_new, cuMemHostAlloc, (void **data, size_t bytes, unsigned flags)) \
     X(host_free, cuMemFreeHost, (void *data)) \
     X(copy, cuMemcpyAsync, (cu_pointer to, cu_pointer from, size_t bytes, cu_stream stream)) \
-    X(copy_h2d, cuMemcpyHtoDAsync_v2, (cu_pointer to, const void *from, size_t bytes, cu_stream stream)) \
-    X(copy_d2h, cuMemcpyDtoHAsync_v2, (void *to, cu_pointer from, size_t bytes, cu_stream stream)) \
-    X(copy_d2d, cuMemcpyDtoDAsync_v2, (cu_pointer to, cu_pointer from, size_t bytes, cu_stream stream)) \
-    X(copy_peer, cuMemcpyPeerAsync, (cu_pointer to, cu_context to_context, cu_pointer from, cu_context from_context, \
-                                     size_t bytes, cu_stream stream)) \
     X(fill, cuMemsetD8Async, (cu_pointer to, unsigned char value, size_t bytes, cu_stream stream)) \
     X(stream_new, cuStreamCreateWithPriority, (cu_stream *stream, unsigned flags, int priority)) \
     X(stream_free, cuStreamDestroy_v2, (cu_stream stream)) \

@@ -6,6 +6,7 @@
 
 enum { PL_MAX_GPUS = 32, PL_EVENTS = 4 };
 
+typedef struct pl_timing pl_timing;
 typedef struct { cu_event event; uint64_t number; } pl_mark;     /* "all up to that number" */
 
 /* A stream's operations are numbered in the order in which they are enqueued. */
@@ -18,9 +19,14 @@ struct pl_stream {
     atomic_uint_fast64_t done;       /* all up to this one are known to be complete */
     pthread_mutex_t event_lock;      /* guards the events; held for a call of the driver at most */
     pl_mark events[PL_EVENTS];
+    pl_timing *pending, *pending_tail;      /* device times that are not read yet */
+    int n_pending;
+    cu_event clock;                  /* or NULL: an event that happened at clock_ns of the host */
+    double clock_ns;
     pl_block *scratch;               /* guarded by lock, as what follows */
     size_t scratch_bytes;
     uint64_t scratch_epoch;          /* how often it changed */
+    cu_stream capture;               /* or NULL: where programs are recorded; nothing ever runs there */
 };
 
 struct pl_gpu {
@@ -41,10 +47,26 @@ void pl_gpu_end(const pl_gpu_scope *scope);
 extern _Thread_local struct pl_gpu_now {                         /* what this thread's kernel runs on */
     pl_stream *stream;
     cu_stream handle;                                            /* of the stream, or the one that captures */
+    bool staged;                                                 /* it copies from memory that nobody else uses */
+    struct pl_recorder *recorder;                                /* or NULL: launches are recorded, not run */
 } pl_gpu_now;
 int pl_stream_open(pl_stream *stream, pl_gpu *gpu, int kind);
 void pl_stream_lock(pl_stream *stream);
 void pl_stream_unlock(pl_stream *stream);
 int pl_block_await(pl_stream *stream, pl_block *block, bool for_write);  /* work enqueued from now on waits on the GPU */
 
+/* timing.c: device times, while the profiler is on */
+pl_timing *pl_timing_begin(pl_stream *stream);                   /* NULL: this one is not timed */
+void pl_timing_end(pl_stream *stream, pl_timing *timing, int kind, const char *name, const char *label, int64_t push_ns);
+
+/* launch.c, replay.c */
+typedef struct pl_recorder {
+    int instruction;                 /* of the program, that runs now */
+    bool wanted, failed;             /* wanted: its arguments change from run to run */
+    int n, max;
+    void *changes;
+} pl_recorder;
+void pl_recorder_note(pl_recorder *recorder, int launch);
+int pl_launch_update(const pl_launches *p, int launch, void *const *bufs, const double *scalars, cu_exec exec,
+                     cu_node node);                              /* the arguments of a recorded launch */
 #endif

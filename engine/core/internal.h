@@ -196,9 +196,11 @@ pl_use pl_block_stamp(pl_block *block, pl_stream *stream, uint64_t number, bool 
 void pl_gpu_forget(void);                                        /* in a forked child: no GPU can be used there */
 int pl_stream_find(int lane, int device, pl_stream **stream);    /* of a lane PL_LANE_GPU_*; PL_OK, or with a text */
 int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars);
+int pl_kernel_run_timed(const pl_plan *plan, void *const *bufs, const double *scalars);
 int pl_op_run_on_gpu(pl_op *op);                                 /* op->run, in the order of streams; without the lock */
 int pl_block_wait(pl_block *block, bool for_write, int timeout_ms);   /* on the host, without the lock: PL_OK, PL_AGAIN,
                                                                          PL_FAILED */
+bool pl_block_idle(const pl_block *block);                       /* no use is left, as far as is known */
 void pl_block_settle(pl_block *block);                           /* waits for every use, whatever it takes */
 int pl_streams_wait(int timeout_ms);                             /* for all that is enqueued */
 
@@ -217,5 +219,8 @@ static inline int64_t pl_profiler_clock(void)                    /* 0 when off *
 {
     return atomic_load_explicit(&pl_profiling, memory_order_relaxed) ? pl_profiler_now() : 0;
 }
+void pl_profiler_add(const char *row, int kind, const char *name, const char *label, int64_t push_ns, int64_t start_ns,
+                     int64_t end_ns);                            /* an event of a row that is no thread's */
+void pl_timing_collect(bool all);                                /* timing.c: device times become events */
 void pl_profiler_name_thread(const char *name);
 #endif

@@ -36,14 +36,19 @@ static void data_fill(const pl_launches *p, const pl_launch *launch, char *data,
     }
 }
 
+static void params_point(const pl_launches *p, const pl_launch *launch, char *data, void **params)
+{
+    for (int i = 0; i < launch->n_params; i++)
+        params[i] = data + p->offsets[launch->first_param + i];
+}
+
 static int launch_run(const pl_launches *p, const pl_launch *launch, char *data)
 {
-    cu_stream stream = pl_gpu_stream();
+    cu_stream stream = pl_gpu_now.handle;
     uint64_t words[3];
     if (launch->kind == PL_LAUNCH_KERNEL || launch->kind == PL_LAUNCH_TOGETHER) {
         void *params[MAX_PARAMS];
-        for (int i = 0; i < launch->n_params; i++)
-            params[i] = data + p->offsets[launch->first_param + i];
+        params_point(p, launch, data, params);
         const uint32_t *g = launch->grid, *b = launch->block;
         if (launch->kind == PL_LAUNCH_TOGETHER)
             return pl_gpu_fail(cu.launch_together((cu_function)launch->function, g[0], g[1], g[2], b[0], b[1], b[2],
@@ -55,7 +60,15 @@ static int launch_run(const pl_launches *p, const pl_launch *launch, char *data)
     memcpy(words, data, sizeof words);
     if (launch->kind == PL_LAUNCH_FILL)
         return pl_gpu_fail(cu.fill(words[0], (unsigned char)words[1], words[2], stream), "gpu: filling memory failed");
-    return pl_gpu_fail(cu.copy_d2d(words[0], words[1], words[2], stream), "gpu: copying memory failed");
+    return pl_gpu_fail(cu.copy(words[0], words[1], words[2], stream), "gpu: copying memory failed");
+}
+
+static bool has_scalar(const pl_launches *p, const pl_launch *launch)
+{
+    for (int i = 0; i < launch->n_arguments; i++)
+        if (p->arguments[launch->first_argument + i].kind == PL_ARGUMENT_SCALAR)
+            return true;
+    return false;
 }
 
 int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars)
@@ -71,6 +84,16 @@ int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *s
     return status;
 }
 
+int pl_kernel_run_timed(const pl_plan *plan, void *const *bufs, const double *scalars)
+{
+    pl_stream *stream = pl_gpu_now.stream;
+    pl_timing *timing = stream ? pl_timing_begin(stream) : NULL;
+    int status = pl_kernel_run(plan, bufs, scalars);
+    if (timing)
+        pl_timing_end(stream, timing, PL_EVENT_INSTRUCTION, plan->name, plan->label, 0);
+    return status;
+}
+
 int pl_kernel_launch(const void *params, void *const *bufs, const double *scalars)
 {
     const pl_launches *p = params;
@@ -80,6 +103,22 @@ int pl_kernel_launch(const void *params, void *const *bufs, const double *scalar
         _Alignas(16) char data[MAX_DATA];
         data_fill(p, &p->launches[i], data, bufs, scalars, scratch);
         status = launch_run(p, &p->launches[i], data);
+        if (status == PL_OK && pl_gpu_now.recorder && has_scalar(p, &p->launches[i]))
+            pl_recorder_note(pl_gpu_now.recorder, i);
     }
     return status;
+}
+
+int pl_launch_update(const pl_launches *p, int at, void *const *bufs, const double *scalars, cu_exec exec, cu_node node)
+{
+    const pl_launch *launch = &p->launches[at];
+    char *scratch = p->scratch_bytes ? pl_gpu_scratch((size_t)p->scratch_bytes) : NULL;
+    _Alignas(16) char data[MAX_DATA];
+    void *params[MAX_PARAMS];
+    data_fill(p, launch, data, bufs, scalars, scratch);
+    params_point(p, launch, data, params);
+    cu_kernel_node changed = {
+        (cu_function)launch->function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
+        launch->block[1], launch->block[2], (unsigned)launch->shared_bytes, params, NULL};
+    return pl_gpu_fail(cu.exec_set_kernel(exec, node, &changed), "gpu: a recorded launch cannot be changed");
 }

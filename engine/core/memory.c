@@ -138,6 +138,17 @@ static void *carve(int memory, pl_gpu *gpu, size_t bytes, size_t asked_bytes)
 
 /* ---- blocks ----------------------------------------------------------------------------------------------- */
 
+/* A pooled block, or NULL. The host cannot wait for stamps on the way: it takes one that nothing copies from. */
+static pl_block *pool_take(pl_memory *m, int class)
+{
+    pl_block **at = &m->pool[class], *b;
+    while ((b = *at) && !b->gpu && !pl_block_idle(b))
+        at = &b->next;
+    if (b)
+        *at = b->next;
+    return b;
+}
+
 pl_block *pl_block_new(int memory, size_t bytes)
 {
     pl_gpu *gpu = memory >= PL_MEMORY_GPU ? pl_gpu_get(memory - PL_MEMORY_GPU) : NULL;
@@ -151,9 +162,8 @@ pl_block *pl_block_new(int memory, size_t bytes)
     }
     int class = pl_size_class(rounded, &class_bytes);
     class_bytes = (class_bytes + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
-    pl_block *b = m->pool[class];
+    pl_block *b = pool_take(m, class);
     if (b) {
-        m->pool[class] = b->next;
         m->stats.n_hit++;
         m->stats.pooled_bytes -= class_bytes;
     } else {
@@ -172,7 +182,10 @@ pl_block *pl_block_new(int memory, size_t bytes)
 pl_block *pl_block_wrap(int memory, void *data)
 {
     pl_gpu *gpu = memory >= PL_MEMORY_GPU ? pl_gpu_get(memory - PL_MEMORY_GPU) : NULL;
-    return memory >= PL_MEMORY_GPU && !gpu ? NULL : block_make(gpu, data, 0, -1);
+    pl_block *b = memory >= PL_MEMORY_GPU && !gpu ? NULL : block_make(gpu, data, 0, -1);
+    if (b && gpu && pl_gpu_now.stream)        /* lent by an op: what its stream has to do comes first */
+        pl_block_stamp(b, pl_gpu_now.stream, atomic_fetch_add(&pl_gpu_now.stream->last, 1) + 1, true);
+    return b;
 }
 
 void pl_block_free(pl_block *b)

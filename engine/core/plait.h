@@ -220,6 +220,14 @@ typedef struct {
 } pl_launches;
 int pl_kernel_launch(const void *params, void *const *bufs, const double *scalars);
 
+/* The kernel of copies between memories; params: pl_transfer.  On the lanes GPU_H2D and GPU_D2H it is finished when the
+ * copy is there.  staged: the page-locked source is used by nobody else, so nobody need wait. */
+typedef struct { size_t bytes; int32_t staged; } pl_transfer;
+int pl_kernel_transfer(const void *params, void *const *bufs, const double *scalars);
+/* Inside a kernel with PL_PLAN_PYTHON: copies from and to its device, after all that its stream runs; waits. */
+int pl_gpu_read(void *to, const void *from, size_t bytes);
+int pl_gpu_write(void *to, const void *from, size_t bytes);
+
 /* ---- profiler --------------------------------------------------------------------------------------------- */
 enum { PL_EVENT_OP = 0, PL_EVENT_INSTRUCTION = 1 };    /* an instruction lies inside its program's op */
 typedef struct {

@@ -105,9 +105,9 @@ static void thread_ended(void *unused)
 
 __attribute__((constructor)) static void profiler_init(void) { pthread_key_create(&ending, thread_ended); }
 
-void pl_profiler_record(int kind, const char *name, const char *label, int64_t push_ns, int64_t start_ns)
+/* row: of the event, or NULL: this thread's. */
+static void event_add(const char *row, pl_event event)
 {
-    int64_t end_ns = pl_profiler_now();
     if (own && atomic_load_explicit(&own->n, memory_order_relaxed) == BUFFER_EVENTS)
         buffer_hand_over();
     buffer *b = own ? own : own_buffer();
@@ -115,11 +115,27 @@ void pl_profiler_record(int kind, const char *name, const char *label, int64_t p
         return;
     int n = atomic_load_explicit(&b->n, memory_order_relaxed);
     pl_enter();
-    int64_t used_bytes = (int64_t)pl_storage_used();
+    event.thread = row ? thread_number(row) : b->thread;
+    event.used_bytes = (int64_t)pl_storage_used();
     pl_leave();
-    b->events[n] = (pl_event){.name = name ? name : "", .label = label, .push_ns = push_ns, .start_ns = start_ns,
-                              .end_ns = end_ns, .used_bytes = used_bytes, .thread = b->thread, .kind = kind};
+    event.name = event.name ? event.name : "";
+    b->events[n] = event;
     atomic_store_explicit(&b->n, n + 1, memory_order_release);
+}
+
+void pl_profiler_record(int kind, const char *name, const char *label, int64_t push_ns, int64_t start_ns)
+{
+    event_add(NULL, (pl_event){.name = name, .label = label, .push_ns = push_ns, .start_ns = start_ns,
+                               .end_ns = pl_profiler_now(), .kind = kind});
+}
+
+void pl_profiler_add(const char *row, int kind, const char *name, const char *label, int64_t push_ns, int64_t start_ns,
+                     int64_t end_ns)
+{
+    const char *kept = pl_name(row);
+    if (kept)
+        event_add(kept, (pl_event){.name = name, .label = label, .push_ns = push_ns, .start_ns = start_ns,
+                                   .end_ns = end_ns, .kind = kind});
 }
 
 static int64_t buffer_take(buffer *b, pl_event *events, int64_t max)
@@ -135,6 +151,7 @@ static int64_t buffer_take(buffer *b, pl_event *events, int64_t max)
 int64_t pl_profiler_take(pl_event *events, int64_t max)
 {
     int64_t n = 0;
+    pl_timing_collect(true);
     pl_enter();
     while (full && n < max) {
         buffer *b = full;

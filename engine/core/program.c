@@ -1,40 +1,11 @@
 /* Programs: a lowered graph, an array of (plan, buffers) over one arena; running one is a single op. */
-#include "internal.h"
+#include "program.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { BRANCH_BUFS = 16 };     /* of an instruction that runs beside others */
-
-typedef struct { pl_plan *plan; int first_slot, n_bufs, first_scalar, n_scalars; bool random; } instruction;
-
-typedef struct pl_program {
-    pl_object object;
-    int n_in, n_out, n_instr, n_slots, n_random, n_given, max_bufs, max_scalars, flags, lane, device;
-    size_t arena_bytes;
-    uint8_t *in_modes;
-    size_t *out_bytes;
-    instruction *instr;
-    pl_slot *slots;
-    double *scalars;
-    int64_t n_scalars;
-    int32_t *given;      /* where in `scalars` the numbers of a run go */
-    int n_branches, threads;
-    int32_t *ends, *sections;   /* of branches: see pl_program_split */
-    const char *name;
-} pl_program;
-
-/* The payload of an op that runs a program; then the data pointers of inputs and outputs, room for one instruction's
- * scalars and buffers, a byte for each output, and all scalars where a run gives some of them. */
-typedef struct {
-    const pl_program *program;
-    double *scalars;         /* of one instruction that draws random numbers */
-    const double *all;       /* of all instructions */
-    void **bufs;
-    uint64_t seed, counter;
-    char *data[];
-} program_call;
 
 static void program_destroy(pl_object *object)
 {
@@ -49,6 +20,8 @@ static void program_destroy(pl_object *object)
     free(p->given);
     free(p->ends);
     free(p->sections);
+    if (p->replays)
+        pl_replays_free(p->replays);
     free(p);
 }
 
@@ -60,7 +33,7 @@ static size_t instructions_init(pl_program *p, int n_instr, const uintptr_t *pla
     for (int i = 0; i < n_instr; i++) {
         pl_plan *plan = (pl_plan *)plans[i];
         plan->object.refs++;
-        p->instr[i] = (instruction){.plan = plan, .first_slot = p->n_slots, .n_bufs = plan->n_in + plan->n_out,
+        p->instr[i] = (pl_instruction){.plan = plan, .first_slot = p->n_slots, .n_bufs = plan->n_in + plan->n_out,
                                     .first_scalar = n_scalars, .n_scalars = plan->n_scalars,
                                     .random = (plan->flags & PL_PLAN_RANDOM) != 0};
         p->n_slots += p->instr[i].n_bufs;
@@ -103,14 +76,14 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
 
 void pl_program_free(uintptr_t program) { pl_plan_free(program); }    /* both are pl_objects */
 
-static int instruction_run(const instruction *in, program_call *call, void **bufs, char *arena)
+const double *pl_instruction_args(const pl_instruction *in, pl_program_args *call, void **bufs)
 {
     const pl_program *p = call->program;
     const pl_slot *slot = &p->slots[in->first_slot];
     const double *scalars = call->all + in->first_scalar;
     char **inputs = call->data, **outputs = call->data + p->n_in;
     for (int k = 0; k < in->n_bufs; k++) {
-        char *base = slot[k].kind == PL_SLOT_ARENA ? arena :
+        char *base = slot[k].kind == PL_SLOT_ARENA ? call->arena :
                      slot[k].kind == PL_SLOT_INPUT ? inputs[slot[k].index] : outputs[slot[k].index];
         bufs[k] = base + slot[k].offset_bytes;
     }
@@ -120,7 +93,15 @@ static int instruction_run(const instruction *in, program_call *call, void **buf
         call->scalars[in->n_scalars + 1] = (double)call->counter++;
         scalars = call->scalars;
     }
+    return scalars;
+}
+
+static int instruction_run(const pl_instruction *in, pl_program_args *call, void **bufs)
+{
+    const double *scalars = pl_instruction_args(in, call, bufs);
     int64_t start_ns = pl_profiler_clock();
+    if (start_ns && pl_lane_is_gpu(in->plan->lane))
+        return pl_kernel_run_timed(in->plan, bufs, scalars);
     int status = pl_kernel_run(in->plan, bufs, scalars);
     if (start_ns)
         pl_profiler_record(PL_EVENT_INSTRUCTION, in->plan->name, in->plan->label, 0, start_ns);
@@ -128,11 +109,11 @@ static int instruction_run(const instruction *in, program_call *call, void **buf
 }
 
 /* Runs instructions [*at, end); leaves *at on the one that failed. */
-static int range_run(program_call *call, void **bufs, char *arena, int *at, int end)
+static int range_run(pl_program_args *call, void **bufs, int *at, int end)
 {
     int status = PL_OK;
     for (; *at < end; ++*at)
-        if ((status = instruction_run(&call->program->instr[*at], call, bufs, arena)) != PL_OK)
+        if ((status = instruction_run(&call->program->instr[*at], call, bufs)) != PL_OK)
             break;
     return status;
 }
@@ -141,7 +122,7 @@ static int branch_begin(const pl_program *p, int branch) { return branch ? p->en
 
 #ifdef _OPENMP
 /* Runs branches [first, end) at once. Of those that fail the first one counts; its text moves to this thread. */
-static int section_run(program_call *call, char *arena, int first, int end, int *at)
+static int section_run(pl_program_args *call, int first, int end, int *at)
 {
     const pl_program *p = call->program;
     int failed = end, status = PL_OK;
@@ -149,7 +130,7 @@ static int section_run(program_call *call, char *arena, int first, int end, int 
 #pragma omp parallel for num_threads(p->threads < end - first ? p->threads : end - first) schedule(dynamic, 1)
     for (int b = first; b < end; b++) {
         void *bufs[BRANCH_BUFS];
-        int here = branch_begin(p, b), mine = range_run(call, bufs, arena, &here, p->ends[b]);
+        int here = branch_begin(p, b), mine = range_run(call, bufs, &here, p->ends[b]);
         if (mine != PL_OK) {
 #pragma omp critical(plait_section)
             if (b < failed) {
@@ -164,7 +145,7 @@ static int section_run(program_call *call, char *arena, int first, int end, int 
 }
 #endif
 
-static int branches_run(program_call *call, char *arena, int *at)
+static int branches_run(pl_program_args *call, int *at)
 {
     const pl_program *p = call->program;
     int status = PL_OK;
@@ -175,38 +156,50 @@ static int branches_run(program_call *call, char *arena, int *at)
         *at = branch_begin(p, b);
 #ifdef _OPENMP
         if (end - b > 1 && p->threads > 1 && pl_lane_has_team()) {
-            status = section_run(call, arena, b, end, at);
+            status = section_run(call, b, end, at);
             continue;
         }
 #endif
-        status = range_run(call, call->bufs, arena, at, p->ends[end - 1]);
+        status = range_run(call, call->bufs, at, p->ends[end - 1]);
     }
+    return status;
+}
+
+int pl_instructions_run(pl_program_args *call, int *at)
+{
+    const pl_program *p = call->program;
+    *at = 0;
+    return p->n_branches ? branches_run(call, at) : range_run(call, call->bufs, at, p->n_instr);
+}
+
+static int run_on_host(pl_program_args *call, int *at)
+{
+    const pl_program *p = call->program;
+    pl_enter();
+    call->arena = pl_storage_alloc(p->arena_bytes);
+    pl_leave();
+    if (!call->arena)
+        return PL_ENOMEM;
+    int status = pl_instructions_run(call, at);
+    pl_enter();
+    pl_storage_free(call->arena, p->arena_bytes);
+    pl_leave();
     return status;
 }
 
 static int program_run(pl_op *op)
 {
-    program_call *call = op->payload;
-    const pl_program *p = call->program;
-    pl_enter();
-    char *arena = pl_storage_alloc(p->arena_bytes);
-    pl_leave();
-    if (!arena)
-        return PL_ENOMEM;
-    int at = 0;
-    int status = p->n_branches ? branches_run(call, arena, &at) : range_run(call, call->bufs, arena, &at, p->n_instr);
-    if (status != PL_OK)
-        op->name = p->instr[at].plan->name;
-    pl_enter();
-    pl_storage_free(arena, p->arena_bytes);
-    pl_leave();
+    pl_program_args *call = op->payload;
+    int at = -1, status = op->stream ? pl_program_run_on_gpu(op, call, &at) : run_on_host(call, &at);
+    if (status != PL_OK && at >= 0)
+        op->name = call->program->instr[at].plan->name;
     return status;
 }
 
 static size_t call_bytes(const pl_program *p)
 {
     size_t n = (size_t)p->n_in + (size_t)p->n_out;
-    return (sizeof(program_call) + (n + (size_t)p->max_bufs) * sizeof(void *) +
+    return (sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
             ((size_t)p->max_scalars + 2) * sizeof(double) + 63) & ~(size_t)63;
 }
 
@@ -220,7 +213,7 @@ int pl_program_call(uintptr_t program, char *const *data, void *room, uint64_t s
 {
     const pl_program *p = (const pl_program *)program;
     size_t n = (size_t)p->n_in + (size_t)p->n_out;
-    program_call *call = room;
+    pl_program_args *call = room;
     call->program = p;
     call->scalars = (double *)(call->data + n);
     call->all = p->scalars;
@@ -228,9 +221,9 @@ int pl_program_call(uintptr_t program, char *const *data, void *room, uint64_t s
     call->seed = seed;
     call->counter = *counter;
     memcpy(call->data, data, n * sizeof *data);
-    int at = 0;
-    char *arena = (char *)room + call_bytes(p);
-    int status = p->n_branches ? branches_run(call, arena, &at) : range_run(call, call->bufs, arena, &at, p->n_instr);
+    int at;
+    call->arena = (char *)room + call_bytes(p);
+    int status = pl_instructions_run(call, &at);
     *counter = call->counter;
     return status;
 }
@@ -278,11 +271,11 @@ int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const 
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
     size_t n_all = p->n_given ? (size_t)p->n_scalars : 0;
-    pl_op *op = pl_op_begin((int)n, sizeof(program_call) + (n + (size_t)p->max_bufs) * sizeof(void *) +
+    pl_op *op = pl_op_begin((int)n, sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
                             (n_scalars + n_all) * sizeof(double) + (size_t)p->n_out);
     if (!op)
         return PL_ENOMEM;
-    program_call *call = op->payload;
+    pl_program_args *call = op->payload;
     call->program = p;
     call->scalars = (double *)(call->data + n);
     call->all = scalars_given(p, numbers, call->scalars + n_scalars);

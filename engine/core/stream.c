@@ -171,6 +171,14 @@ int pl_block_wait(pl_block *block, bool for_write, int timeout_ms)
     return list_settle(&list, timeout_ms);
 }
 
+/* With pl_lock. Asks the driver of each stream once. */
+bool pl_block_idle(const pl_block *block)
+{
+    use_list list = {0};
+    list_add_block(&list, block, true);
+    return list.n == 0 || list_settle(&list, 0) == PL_OK;
+}
+
 void pl_block_settle(pl_block *block)         /* with pl_lock, of a block that nobody else has */
 {
     use_list list = {0};
@@ -222,12 +230,15 @@ static void block_stamp(pl_block *block, pl_stream *s, uint64_t number, bool wro
     }
 }
 
-static void op_stamp(pl_op *op, pl_stream *s, uint64_t number)
+/* Page-locked memory has stamps only where a copy from it is not waited for. */
+static void op_stamp(pl_op *op, pl_stream *s, uint64_t number, bool staged)
 {
     pl_enter();
-    for (int i = 0; i < op->n_requests; i++)
-        if (op->requests[i].var->block && op->requests[i].var->block->gpu)
-            block_stamp(op->requests[i].var->block, s, number, op->requests[i].mode != PL_READ);
+    for (int i = 0; i < op->n_requests; i++) {
+        pl_block *block = op->requests[i].var->block;
+        if (block && (block->gpu || staged))
+            block_stamp(block, s, number, op->requests[i].mode != PL_READ);
+    }
     if (op->arena) {
         block_stamp(op->arena, s, number, true);
         pl_block_free(op->arena);
@@ -258,13 +269,18 @@ int pl_op_run_on_gpu(pl_op *op)
     op_waits(op, &list);
     for (int i = 0; i < list.n && status == PL_OK; i++)
         status = use_await(s, &list.uses[i]);
-    pl_gpu_now = (struct pl_gpu_now){s, s->handle};
+    pl_gpu_now = (struct pl_gpu_now){.stream = s, .handle = s->handle};
+    pl_timing *timing = status == PL_OK && pl_profiler_clock() ? pl_timing_begin(s) : NULL;
+    const char *name = op->name;
     if (status == PL_OK)
         status = op->run(op);
+    if (timing)
+        pl_timing_end(s, timing, PL_EVENT_OP, name, op->label, op->push_ns);
+    bool staged = pl_gpu_now.staged;
     pl_gpu_now = outer;
     pl_use own = {s, atomic_fetch_add(&s->last, 1) + 1};   /* after its launches: an event that covers it covers them */
-    op_stamp(op, s, own.number);
-    bool copies = s->kind == PL_LANE_GPU_H2D || s->kind == PL_LANE_GPU_D2H;
+    op_stamp(op, s, own.number, staged);
+    bool copies = !staged && (s->kind == PL_LANE_GPU_H2D || s->kind == PL_LANE_GPU_D2H);
     if (status == PL_OK && (copies || pl_engine.synchronous > 0))
         status = use_settle(&own, FOREVER_MS);
     pl_gpu_end(&scope);

@@ -75,5 +75,4 @@ def _as_values(item) -> np.ndarray:
         return np.asarray(item)
     if item.stype != "default":  # made dense, as in MXNet
         return item.asnumpy()
-    item.wait_to_read()
-    return item._memory()
+    return item._values()

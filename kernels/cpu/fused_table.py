@@ -26,14 +26,14 @@ def is_reduction(op) -> bool:
     return reduce_entry in TABLE.get(op.name, ())
 
 
-def can_compile() -> bool:
+def can_compile(device=None) -> bool:
     """Is there a C compiler?"""
     from .. import jit  # late: it brings much of the standard library, and few processes compile
 
     return jit.compiler() is not None
 
 
-def prepare(groups: Sequence[tuple[Group, Sequence[str]]]) -> list[bool]:
+def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device=None) -> list[bool]:
     """Compiles the loops of (group, dtypes of its inputs) that are not at hand, side by side. Which
     of them there are now."""
     from .. import jit

@@ -64,7 +64,7 @@ typedef struct {
     int n_choices;
 } plk_blas_state;
 
-void *plk_place_find(const plk_place *place, void *const *bufs, char *scratch)
+void *plk_where_find(const plk_where *place, void *const *bufs, char *scratch)
 {
     if (place->kind < 0)
         return NULL;
@@ -230,9 +230,9 @@ int plk_blas_run(const void *params, void *const *bufs, const double *scalars)
         if (status)
             return fail(status, "describe a product");
     }
-    void *a = plk_place_find(&p->a, bufs, scratch), *b = plk_place_find(&p->b, bufs, scratch);
-    void *y = plk_place_find(&p->y, bufs, scratch), *c = plk_place_find(&p->c, bufs, scratch);
-    void *bias = plk_place_find(&p->bias, bufs, scratch), *aux = plk_place_find(&p->aux, bufs, scratch);
+    void *a = plk_where_find(&p->a, bufs, scratch), *b = plk_where_find(&p->b, bufs, scratch);
+    void *y = plk_where_find(&p->y, bufs, scratch), *c = plk_where_find(&p->c, bufs, scratch);
+    void *bias = plk_where_find(&p->bias, bufs, scratch), *aux = plk_where_find(&p->aux, bufs, scratch);
     uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)y | (uintptr_t)c | 256;
     int i = choose(p, s, handle, (uint32_t)(bits & -bits));
     if (i < 0)

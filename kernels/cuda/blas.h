@@ -5,7 +5,7 @@
 /* cffi reads from here on: */
 /* Where an array of a call lies: a buffer (PL_ARGUMENT_BUFFER), the stream's scratch memory (PL_ARGUMENT_SCRATCH), or
  * nowhere: -1. */
-typedef struct { int32_t kind, index; int64_t offset_bytes; } plk_place;
+typedef struct { int32_t kind, index; int64_t offset_bytes; } plk_where;
 
 /* Steps of one call, which share scratch memory. */
 typedef struct { pl_kernel run; const void *params; } plk_step;
@@ -20,7 +20,7 @@ typedef struct {
     int64_t n_batch, m, n, k, a_step, b_step, room_at;
     int32_t dtype, transpose_a, transpose_b, act, tf32;
     double alpha;
-    plk_place a, b, c, bias, y, aux;
+    plk_where a, b, c, bias, y, aux;
     uintptr_t state;
 } plk_blas;
 enum { PLK_BLAS_ROOM_BYTES = 33554432 };      /* of scratch memory for the library */
@@ -30,5 +30,5 @@ void plk_blas_free(uintptr_t state);
 int plk_blas_run(const void *params, void *const *bufs, const double *scalars);
 /* cffi stops reading here */
 
-void *plk_place_find(const plk_place *place, void *const *bufs, char *scratch);
+void *plk_where_find(const plk_where *place, void *const *bufs, char *scratch);
 #endif

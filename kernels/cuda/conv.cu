@@ -277,7 +277,7 @@ DEVICE int64_t offset_of(const int (&step)[3], int a, int b, int c)
 
 /* Thread: one output. last: the channel lies innermost. */
 template<class T> __global__ void depthwise(const T *x, const T *w, const T *bias, const T *addend, T *y, Depthwise d,
-                                            bool last)
+                                            int last)
 {
     typedef computed<T> F;
     int filters = d.channels * d.multiple, points = d.out[0] * d.out[1] * d.out[2];
@@ -312,7 +312,7 @@ template<class T> __global__ void depthwise(const T *x, const T *w, const T *bia
 }
 
 /* Thread: one element of dx, the sum over the outputs that saw it. */
-template<class T> __global__ void depthwise_data(const T *dy, const T *w, const T *bias, T *dx, Depthwise d, bool last)
+template<class T> __global__ void depthwise_data(const T *dy, const T *w, const T *bias, T *dx, Depthwise d, int last)
 {
     typedef computed<T> F;
     int points = d.in[0] * d.in[1] * d.in[2];

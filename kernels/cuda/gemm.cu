@@ -8,8 +8,7 @@ template<class T, class F> struct Result {
     const T *bias, *residual;
     F *partial;
     F alpha;
-    int act, m, n;
-    bool wide;
+    int act, m, n, wide;    /* wide: rows may be written by fours */
 
     DEVICE void put(int i, int j, const F *given) const
     {

@@ -19,7 +19,7 @@ template<int THREADS, class A, class Join> DEVICE A joined(A a, A *room, Join jo
     if (lane == 0)
         room[warp] = a;
     __syncthreads();
-    a = room[lane % n_warps];
+    a = room[warp - warp % n_warps + lane % n_warps];
 #pragma unroll
     for (int step = n_warps / 2; step > 0; step /= 2)
         a = join(a, a.shuffled(step));

@@ -156,7 +156,8 @@ def _check(op, sources, attrs):
 def _infer(ins, **attrs):
     _check("_attention", ins, attrs)
     dtype, sizes = ins[0].dtype, attrs["sizes"]
-    return [Type(_y_shape(sizes, attrs["heads_first"]), dtype), Type(tuple(sizes[:3]), dtype)]
+    wide = "float64" if dtype == "float64" else "float32"  # what it is the exponent of is near 1
+    return [Type(_y_shape(sizes, attrs["heads_first"]), dtype), Type(tuple(sizes[:3]), wide)]
 
 
 def _take(xp, x, at, sizes, steps):

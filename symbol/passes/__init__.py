@@ -55,32 +55,38 @@ def before_gradient(outputs: Sequence[Value]) -> list[Value]:
 
 
 def compile_passes(
-    outputs: Sequence[Value], free: Sequence[int] = (), stable: Collection[Value] = ()
+    outputs: Sequence[Value],
+    free: Sequence[int] = (),
+    stable: Collection[Value] = (),
+    device: str = "cpu",
 ) -> list[Value]:
     """A typed graph that computes the same within rounding, with operators of whole patterns and
     with memory layouts that these like (tier 1).
 
     free: numbers of outputs that may get another memory layout. stable: variables that seldom
-    change.
+    change. device: its kind; the kernels of GPUs want row-major arrays.
     """
     outputs = list(outputs)
-    for each in (
+    passes = [
         attention,
         lambda graph: epilogue_conv(graph, stable),
         epilogue_dense,
         loss_head,
         norm_sums,
-        lambda graph: layout(graph, free),
-    ):
+    ]
+    if device == "cpu":
+        passes.append(lambda graph: layout(graph, free))
+    for each in passes:
         outputs = each(outputs)
         if checking:
             verify(outputs)
     return outputs
 
 
-def fused(outputs: Sequence[Value]) -> list[Value]:
-    """The graph with its pointwise operators joined: the last pass, over each part of a program."""
-    outputs = fuse(outputs)
+def fused(outputs: Sequence[Value], device=None) -> list[Value]:
+    """The graph with its pointwise operators joined for a device: the last pass, over each part of
+    a program."""
+    outputs = fuse(outputs, device)
     if checking:
         verify(outputs)
     return outputs

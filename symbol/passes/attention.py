@@ -15,6 +15,7 @@ from ...kernels.ops.attention import LONGEST, apart
 from ...kernels.ops.interleaved import COMPOSED
 from ..effects import Effects
 from ..graph import Builder, Node, Value, rewrite, topological
+from .fusible import FUSED_DTYPES
 from .redirect import redirect
 from .views import Run, View, joined, moved, regrouped, view_of, whole
 
@@ -24,18 +25,18 @@ CONSTANTS = {"_ones": 1.0, "_zeros": 0.0, "ones_like": 1.0, "zeros_like": 0.0}
 MAX_MOVES = 4  # after the second product, before the heads are back in place
 
 
-def attention(outputs: Sequence[Value]) -> list[Value]:
-    """The graph with every float32 attention in it as one operator."""
+def attention(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
+    """The graph with every attention in it that a kernel of the device takes as one operator."""
     order = topological(outputs)
     if not any(n.op is not None and n.op.name == "softmax" for n in order):
         return list(outputs)
     n_packed = sum(n.op is not None and n.op.name in COMPOSED for n in order)
     if n_packed:
         # two operators for each attention; where one is not found, all stay as they are
-        made, n_found = _joined(rewrite(outputs, _composed))
+        made, n_found = _joined(rewrite(outputs, _composed), device)
         if 2 * n_found >= n_packed:
             return made
-    return _joined(outputs)[0]
+    return _joined(outputs, device)[0]
 
 
 def _composed(node: Node, inputs: Sequence[Value]):
@@ -45,7 +46,7 @@ def _composed(node: Node, inputs: Sequence[Value]):
     return [COMPOSED[node.op.name](F, *inputs, node.attrs["heads"])]
 
 
-def _joined(outputs: Sequence[Value]) -> tuple[list[Value], int]:
+def _joined(outputs: Sequence[Value], device: str) -> tuple[list[Value], int]:
     """(the graph with attentions as one operator each, how many)."""
     order = topological(outputs)
     users: dict[Value, list[Node | None]] = {v: [None] for v in outputs}
@@ -55,7 +56,9 @@ def _joined(outputs: Sequence[Value]) -> tuple[list[Value], int]:
     held = Effects(order).held
     instead: dict[Value, Value] = {}
     for node in order:
-        if node.op is not None and node.op.name == "batch_dot" and node not in held:
+        if node.op is None or node.op.name != "batch_dot" or node in held:
+            continue
+        if node.types[0].dtype in FUSED_DTYPES[device]:
             found = _Match(users, held)
             if found.match(node):
                 old, new = found.build()
@@ -80,7 +83,7 @@ def _constant(v: Value) -> float | None:
     return None
 
 
-def _plain(v: Value, dtype: str = "float32") -> bool:
+def _plain(v: Value, dtype: str) -> bool:
     return v.dtype == dtype and not v.type.layout
 
 
@@ -89,21 +92,22 @@ class _Match:
 
     def __init__(self, users: dict, held: set[Node]):
         self.users, self.held = users, held
-        self.scale = 1.0
+        self.scale, self.dtype = 1.0, ""
         self.kind: str | None = None
         self.mask: View | None = None
         self.mask_value = 0.0
 
     def match(self, node: Node) -> bool:
         p, v = node.inputs
-        if node.attrs["transpose_a"] or not _plain(p) or not _plain(v):
+        dtype = self.dtype = node.types[0].dtype
+        if node.attrs["transpose_a"] or not _plain(p, dtype) or not _plain(v, dtype):
             return False
         rows = p.shape[-2:]
         scaled = softened = False
         while True:
             below, op = p.node, p.node.op
             readers = [n for n in self.users[p] if n is None or n.op.name not in CONSTANTS]
-            if op is None or below in self.held or len(readers) != 1 or not _plain(p):
+            if op is None or below in self.held or len(readers) != 1 or not _plain(p, dtype):
                 return False
             name = op.name
             if name == "batch_dot":
@@ -148,7 +152,7 @@ class _Match:
             v = scores
             while v.node.op is not None and (v.node.op.view or v.node.op.name in SCALES):
                 v = v.node.inputs[0]
-            if v.node.op is None or v.node.op.name != "batch_dot" or not _plain(mask):
+            if v.node.op is None or v.node.op.name != "batch_dot" or not _plain(mask, self.dtype):
                 continue
             shape, view = node.types[0].shape, view_of(mask)
             if mask.shape[-1:] == (0,) or len(mask.shape) > len(shape):
@@ -169,8 +173,8 @@ class _Match:
             return None
         view = view_of(condition)
         base = view.base
-        if base.dtype != "float32":
-            base = F.cast(F._not_equal_scalar(base, scalar=0.0), dtype="float32")
+        if base.dtype != self.dtype:
+            base = F.cast(F._not_equal_scalar(base, scalar=0.0), dtype=self.dtype)
         self.kind, self.mask, self.mask_value = "where", view._replace(base=base), value
         return scores
 
@@ -180,7 +184,9 @@ class _Match:
         while q.node.op is not None and q.node.op.name == "_mul_scalar" and not q.node.has_numbers:
             self.scale *= q.node.attrs["scalar"]
             q = q.node.inputs[0]
-        if not _plain(q) or not _plain(k) or first in self.held or 0 in (*q.shape, *k.shape):
+        if not _plain(q, self.dtype) or not _plain(k, self.dtype) or first in self.held:
+            return False
+        if 0 in (*q.shape, *k.shape):
             return False
         turned = first.attrs["transpose_a"], not first.attrs["transpose_b"]
         views = [_rows(x, t) for x, t in zip((q, k, v), (*turned, second.attrs["transpose_b"]))]

@@ -15,13 +15,17 @@ from ...kernels.ops.conv import geometry
 from ...kernels.ops.conv_fused import parts
 from ...kernels.record import Operator, lookup
 from ..graph import Builder, Node, Value, rewrite, topological, typed_node
+from .fusible import FUSED_DTYPES, has_kernel
 
 F = Builder()
 TAPS = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
 
 
-def epilogue_conv(outputs: Sequence[Value], stable: Collection[Value]) -> list[Value]:
-    """The graph with convolutions in float32 as one `_conv` each, together with what follows it.
+def epilogue_conv(
+    outputs: Sequence[Value], stable: Collection[Value], device: str = "cpu"
+) -> list[Value]:
+    """The graph with convolutions as one `_conv` each, together with what follows it, of the types
+    for which the device has fused kernels.
 
     stable: variables that seldom change. Weights that depend on others are not worth preparing:
     convolutions with them stay, and with them the row-major layout that their gradients read.
@@ -39,7 +43,7 @@ def epilogue_conv(outputs: Sequence[Value], stable: Collection[Value]) -> list[V
         if node.op is None:
             return None
         if node.op.name == "Convolution":
-            return _alone(node, inputs) if node.inputs[1].node in seldom else None
+            return _alone(node, inputs, device) if node.inputs[1].node in seldom else None
         # the convolutions among the inputs that nothing else reads, the last one first
         for i in reversed(range(len(inputs))):
             conv = inputs[i].node
@@ -50,7 +54,7 @@ def epilogue_conv(outputs: Sequence[Value], stable: Collection[Value]) -> list[V
                 # no other result of the node is read
                 return [made] * len(node.types)
         if node.op.name == "BatchNorm" and not any(uses[v] for v in _outputs(node)[1:]):
-            found = _affine(node, inputs)
+            found = _affine(node, inputs, device)
             return found and [found] * len(node.types)
         return None
 
@@ -64,7 +68,8 @@ def epilogue_conv(outputs: Sequence[Value], stable: Collection[Value]) -> list[V
                 return _with(conv, {"add": True}, [*conv.inputs, inputs[1 - i]])
         if len(inputs) == len(node.types) == 1 and _is_loop(node.op, node.attrs):
             attrs = {"act": node.op.name, "act_attrs": repr(tuple(node.attrs.items()))}
-            return _with(conv, attrs, conv.inputs)
+            made = _with(conv, attrs, conv.inputs)
+            return made if device == "cpu" or _serves(made.node, device) else None
         return None
 
     return rewrite(outputs, replace)
@@ -74,8 +79,15 @@ def _is_loop(op: Operator, attrs: dict) -> bool:
     return not op.view and not op.is_random(attrs) and loop_of(op, attrs, "float32") is not None
 
 
-def _alone(node: Node, inputs: list[Value]) -> list[Value] | None:
-    if any(v.dtype != "float32" for v in inputs) or 0 in node.types[0].shape:
+def _serves(node: Node, device: str) -> bool:
+    return has_kernel(node.op, [v.type for v in node.inputs], node.types, node.attrs, device)
+
+
+def _alone(node: Node, inputs: list[Value], device: str) -> list[Value] | None:
+    dtype = node.types[0].dtype
+    if dtype not in FUSED_DTYPES[device] or any(v.dtype != dtype for v in inputs):
+        return None
+    if 0 in node.types[0].shape:
         return None
     attrs = {k: node.attrs[k] for k in TAPS}
     g = geometry("_conv", **attrs)
@@ -84,7 +96,7 @@ def _alone(node: Node, inputs: list[Value]) -> list[Value] | None:
     if g.channels_last:
         last = len(w.shape) - 1
         w = F.transpose(w, axes=(0, last, *range(1, last)))
-    bias = F._zeros(shape=(filters,), dtype="float32") if node.attrs["no_bias"] else inputs[2]
+    bias = F._zeros(shape=(filters,), dtype=dtype) if node.attrs["no_bias"] else inputs[2]
     w = F.reshape_to(w, shape=parts(g, w.shape)) if g.groups > 1 else w
     full = lookup("_conv").parse({**attrs, "num_filter": filters})
     made = typed_node(lookup("_conv"), full, [inputs[0], w, bias], node.name)
@@ -107,10 +119,11 @@ def _scale_of(node: Node, gamma: Value, var: Value) -> Value | None:
     return scale if node.attrs["fix_gamma"] else gamma * scale
 
 
-def _affine(node: Node, inputs: list[Value]) -> Value | None:
+def _affine(node: Node, inputs: list[Value], device: str) -> Value | None:
     """Batch normalisation of inference as data * scale + shift."""
     x, gamma, beta, mean, var = inputs
-    scale = _scale_of(node, gamma, var) if x.dtype == "float32" else None
+    same = x.dtype in FUSED_DTYPES[device] and all(v.dtype == x.dtype for v in inputs)
+    scale = _scale_of(node, gamma, var) if same else None
     if scale is None or 0 in x.shape:
         return None
     axis = node.attrs["axis"] % len(x.shape)
@@ -130,6 +143,8 @@ def _normalised(node: Node, inputs: list[Value]) -> Value | None:
         return None
     x, w, bias = conv.inputs
     gamma, beta, mean, var = inputs[1:]
+    if any(v.dtype != x.dtype for v in inputs[1:]):
+        return None  # half precision with statistics in float32
     scale = _scale_of(node, gamma, var)
     if scale is None:
         return None

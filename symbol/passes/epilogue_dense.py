@@ -14,14 +14,15 @@ from ...kernels.loops import multiplies
 from ...kernels.ops.dense_fused import activation_of
 from ..effects import Effects
 from ..graph import Builder, Node, Value, topological
+from .fusible import FUSED_DTYPES, ends_product
 from .redirect import redirect
 
 F = Builder()
 ADDITIONS = ("elemwise_add", "broadcast_add", "add_n")
 
 
-def epilogue_dense(outputs: Sequence[Value]) -> list[Value]:
-    """The graph with its float32 products fused."""
+def epilogue_dense(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
+    """The graph with its products fused, of the types for which the device has fused kernels."""
     order = topological(outputs)
     users: dict[Value, list[Node]] = {}
     for node in order:
@@ -33,20 +34,23 @@ def epilogue_dense(outputs: Sequence[Value]) -> list[Value]:
     instead: dict[Value, Value] = {}
     for node in order:
         if node.op is not None and node not in held:
-            product = _product(node)
+            product = _product(node, device)
             if product is not None:
-                _Chain(product, Value(node), users, held).fuse(instead)
-    _sums(order, users, instead)
+                _Chain(product, Value(node), users, held, device).fuse(instead)
+    _sums(order, users, instead, device)
     return redirect(outputs, instead) if instead else list(outputs)
 
 
-def _plain(*values: Value) -> bool:
-    return all(v.dtype == "float32" and not v.type.layout for v in values)
+def _plain(dtype: str, *values: Value) -> bool:
+    return all(v.dtype == dtype and not v.type.layout for v in values)
 
 
-def _product(node: Node) -> dict | None:
+def _product(node: Node, device: str) -> dict | None:
     """Attributes and inputs of _dense for a product of matrices."""
-    if node.op.name not in ("FullyConnected", "dot") or not _plain(*node.inputs):
+    if node.op.name not in ("FullyConnected", "dot"):
+        return None
+    dtype = node.types[0].dtype
+    if dtype not in FUSED_DTYPES[device] or not _plain(dtype, *node.inputs):
         return None
     a, b = node.inputs[:2]
     attrs = node.attrs
@@ -62,8 +66,9 @@ def _product(node: Node) -> dict | None:
 class _Chain:
     """One product and what follows it. end: the value that the fused operator gives so far."""
 
-    def __init__(self, given: dict, end: Value, users: dict, held: set[Node]):
+    def __init__(self, given: dict, end: Value, users: dict, held: set[Node], device: str):
         self.given, self.end, self.users, self.held = given, end, users, held
+        self.dtype, self.device = end.dtype, device
         self.pre: Value | None = None  # what is activated, where it is read elsewhere too
         self.matrix = (prod(end.shape[:-1]), end.shape[-1])
 
@@ -94,7 +99,7 @@ class _Chain:
         if len(readers) == 1:
             return readers[0] is not None and self._take(readers[0])
         gated = self._gated(readers)
-        if gated is not None:
+        if gated is not None and self._ends("silu", False, False):
             self.given["act"], self.end = "silu", Value(gated)
             return True
         acts = [n for n in readers if n is not None and activation_of(n.op, n.attrs)]
@@ -109,12 +114,17 @@ class _Chain:
                 continue
             y, types = Value(sigmoid), [v.type for v in product.inputs]
             if set(product.inputs) == {self.end, y} and self.users.get(y) == [product]:
-                if multiplies(product.op, types, product.types, product.attrs) and _plain(y):
+                if multiplies(product.op, types, product.types, product.attrs) and _plain(
+                    self.dtype, y
+                ):
                     return product
         return None
 
+    def _ends(self, act: str | None, keep: bool, residual: bool) -> bool:
+        return ends_product(self.dtype, act, keep, residual, self.device)
+
     def _take(self, node: Node, keep: bool = False) -> bool:
-        if node in self.held or not _plain(*node.inputs, Value(node)):
+        if node in self.held or not _plain(self.dtype, *node.inputs, Value(node)):
             return False
         act = activation_of(node.op, node.attrs)
         name, end = node.op.name, self.end
@@ -122,7 +132,7 @@ class _Chain:
             if prod(node.types[0].shape[:-1]) != self.matrix[0]:
                 return False
         elif act is not None:
-            if self.given.get("act"):
+            if self.given.get("act") or not self._ends(act, keep, False):
                 return False
             self.given["act"] = act
             self.pre = end if keep else None
@@ -133,6 +143,8 @@ class _Chain:
         elif name in ADDITIONS and len(node.inputs) == len(set(node.inputs)) == 2:
             other = node.inputs[1 - node.inputs.index(end)]
             if other.shape == end.shape and self.pre is None:
+                if not self._ends(self.given.get("act"), False, True):
+                    return False
                 self.given["residual"] = F.reshape_to(other, shape=self.matrix)
             elif other.shape == end.shape[-1:] and not self.given.keys() & {"bias", "act"}:
                 self.given["bias"] = other
@@ -144,14 +156,17 @@ class _Chain:
         return True
 
 
-def _sums(order: Sequence[Node], users: dict, instead: dict[Value, Value]) -> None:
+def _sums(order: Sequence[Node], users: dict, instead: dict[Value, Value], device: str) -> None:
     """dot(v, u, transpose_a) and sum(v, axis=0) become one."""
     number = {node: i for i, node in enumerate(order)}
     for node in order:
         if node.op is None or node.op.name != "sum" or node.attrs["keepdims"]:
             continue
         v = node.inputs[0]
-        if len(v.shape) != 2 or not _plain(v) or _axes(node) != (0,):
+        dtype = node.types[0].dtype
+        if len(v.shape) != 2 or _axes(node) != (0,) or dtype not in FUSED_DTYPES[device]:
+            continue
+        if not _plain(dtype, v):
             continue
         for dot in users[v]:
             if dot is None or dot.op.name != "dot" or dot.inputs[0] != v:
@@ -160,7 +175,7 @@ def _sums(order: Sequence[Node], users: dict, instead: dict[Value, Value]) -> No
             if (
                 dot.attrs["transpose_a"]
                 and len(u.shape) == 2
-                and _plain(u)
+                and _plain(dtype, u)
                 and Value(dot) not in instead
                 and _earlier(u, number, number[node])
             ):

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from math import inf, prod
 from typing import NamedTuple
 
-from ...kernels.cpu.fused_table import can_compile, is_reduction, prepare
+from ...kernels.cpu import fused_table as on_cpu
+from ...kernels.cpu.fused_table import is_reduction
 from ...kernels.fused import MAX_INPUTS, MAX_OUTPUTS, Group, Result, Step, step_scalars
 from ...kernels.loops import Form, form
 from ...kernels.record import FLOATS, lookup
@@ -33,24 +34,36 @@ MAX_NODES = 200
 MAX_TRIALS = 3  # of spelling operators out
 
 
-def fuse(outputs: Sequence[Value]) -> list[Value]:
-    """The graph with its groups fused; those that cannot be compiled here stay as they are."""
+def fuse(outputs: Sequence[Value], device=None) -> list[Value]:
+    """The graph with its groups fused for a device (a Context; None: a CPU); those that cannot be
+    compiled here stay as they are."""
     outputs = list(outputs)
-    if not can_compile():
+    table = _table(device)
+    if not table.can_compile(device):
         return outputs
+    prepare = lambda groups: table.prepare(groups, device)
     skip: set[Node] = set()
     for _ in range(MAX_TRIALS):
         spread, became = expanded(outputs, skip)
-        made, whole = _fused(spread)
+        made, whole = _fused(spread, prepare)
         # what was spelled out and is not one group is better off as it was
         apart = {n for n, parts in became.items() if not whole(parts)}
         if not apart:
             return made
         skip |= apart
-    return _fused(outputs)[0]
+    return _fused(outputs, prepare)[0]
 
 
-def _fused(outputs: Sequence[Value]):
+def _table(device):
+    """The kernels of groups on a device."""
+    if device is not None and device.device_type == "gpu":
+        from ...kernels.cuda import fused_table as on_gpu  # late: few processes have one
+
+        return on_gpu
+    return on_cpu
+
+
+def _fused(outputs: Sequence[Value], prepare):
     """(the graph with its groups fused, a function: are those of some nodes that are used in one
     group?)"""
     order = topological(outputs)

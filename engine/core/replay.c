@@ -1,0 +1,224 @@
+/* Programs on a GPU. When a program runs again on the same memory, its launches are recorded as a CUDA graph; later runs
+ * on that memory replay it, which costs the host one call. Launches with dynamic parameters or random counters get
+ * theirs before each replay. A program with a kernel in Python, or with numbers for a library's kernel, is never
+ * recorded; nor is anything while the profiler asks for the time of each instruction.
+ */
+#include "gpu.h"
+#include "program.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_KEPT = 8, MIN_INSTRUCTIONS = 3 };
+
+/* A launch whose arguments change from run to run. */
+typedef struct { int instruction, launch; cu_node node; } changing;
+
+typedef struct {
+    void **memory;               /* of inputs, outputs and arena; NULL: this place is free */
+    uint64_t scratch_epoch;
+    int64_t n_runs, last_run;
+    cu_graph graph;              /* NULL: not recorded yet */
+    cu_exec exec;
+    changing *changes;
+    int n_changes;
+} replay;
+
+struct pl_replays {
+    bool never;                  /* the program cannot be recorded */
+    int64_t n_runs;
+    replay kept[MAX_KEPT];
+};
+
+static void replay_clear(replay *r)
+{
+    if (r->exec)
+        cu.exec_free(r->exec);
+    if (r->graph)
+        cu.graph_free(r->graph);
+    free(r->memory);
+    free(r->changes);
+    *r = (replay){0};
+}
+
+void pl_replays_free(struct pl_replays *replays)
+{
+    for (int i = 0; i < MAX_KEPT; i++)
+        replay_clear(&replays->kept[i]);
+    free(replays);
+}
+
+/* Do the scalars of an instruction change from run to run? */
+static bool changes(const pl_program *p, const pl_instruction *in)
+{
+    for (int i = 0; i < p->n_given; i++)
+        if (p->given[i] >= in->first_scalar && p->given[i] < in->first_scalar + in->n_scalars)
+            return true;
+    return in->random;
+}
+
+static bool can_record(const pl_program *p)
+{
+    for (int i = 0; i < p->n_instr; i++) {
+        const pl_plan *plan = p->instr[i].plan;
+        if (plan->flags & PL_PLAN_PYTHON || (changes(p, &p->instr[i]) && plan->kernel != pl_kernel_launch))
+            return false;
+    }
+    return p->n_instr >= MIN_INSTRUCTIONS;
+}
+
+/* ---- the memory of a run ---------------------------------------------------------------------------------- */
+
+static size_t memory_count(const pl_program *p) { return (size_t)p->n_in + (size_t)p->n_out + 1; }
+
+static bool same_memory(const replay *r, const pl_program_args *call, const pl_stream *s)
+{
+    size_t n = memory_count(call->program) - 1;
+    return r->memory && r->scratch_epoch == s->scratch_epoch && r->memory[n] == call->arena &&
+           memcmp(r->memory, call->data, n * sizeof *r->memory) == 0;
+}
+
+/* The place of this run's memory; of a new one: free, or the one used longest ago. NULL: no host memory. */
+static replay *replay_find(struct pl_replays *replays, const pl_program_args *call, const pl_stream *s)
+{
+    replay *oldest = &replays->kept[0];
+    for (int i = 0; i < MAX_KEPT; i++) {
+        replay *r = &replays->kept[i];
+        if (same_memory(r, call, s))
+            return r;
+        if (r->last_run < oldest->last_run)
+            oldest = r;
+    }
+    replay_clear(oldest);
+    size_t n = memory_count(call->program);
+    if (!(oldest->memory = malloc(n * sizeof *oldest->memory)))
+        return NULL;
+    memcpy(oldest->memory, call->data, (n - 1) * sizeof *oldest->memory);
+    oldest->memory[n - 1] = call->arena;
+    oldest->scratch_epoch = s->scratch_epoch;
+    return oldest;
+}
+
+/* ---- recording -------------------------------------------------------------------------------------------- */
+
+/* Called by launch.c after each launch while this thread records. */
+void pl_recorder_note(pl_recorder *recorder, int launch)
+{
+    if (!recorder->wanted || recorder->failed)
+        return;
+    if (recorder->n == recorder->max) {
+        int max = recorder->max ? 2 * recorder->max : 16;
+        changing *grown = realloc(recorder->changes, (size_t)max * sizeof *grown);
+        if (!grown) {
+            recorder->failed = true;
+            return;
+        }
+        recorder->changes = grown;
+        recorder->max = max;
+    }
+    int status = 0;
+    uint64_t id = 0;
+    cu_graph graph = NULL;
+    const cu_node *last = NULL;
+    size_t n_last = 0;
+    int code = cu.capture_info(pl_gpu_now.handle, &status, &id, &graph, &last, &n_last);
+    recorder->failed = code != 0 || n_last != 1;
+    if (!recorder->failed)
+        ((changing *)recorder->changes)[recorder->n++] = (changing){recorder->instruction, launch, last[0]};
+}
+
+static int instructions_record(pl_program_args *call, pl_recorder *recorder, int *at)
+{
+    const pl_program *p = call->program;
+    int status = PL_OK;
+    for (*at = 0; *at < p->n_instr && status == PL_OK; ++*at) {
+        const pl_instruction *in = &p->instr[*at];
+        recorder->instruction = *at;
+        recorder->wanted = changes(p, in);
+        status = pl_kernel_run(in->plan, call->bufs, pl_instruction_args(in, call, call->bufs));
+    }
+    return status;
+}
+
+/* Records a run, without running it. False: it cannot be done, and nothing is left of the attempt. */
+static bool replay_record(replay *r, pl_program_args *call, pl_stream *s)
+{
+    pl_recorder recorder = {0};
+    uint64_t counter = call->counter;
+    int at;
+    if (!s->capture && cu.stream_new(&s->capture, CU_STREAM_NON_BLOCKING, 0) != 0)
+        return false;
+    if (cu.capture_begin(s->capture, CU_CAPTURE_RELAXED) != 0)
+        return false;
+    pl_gpu_now.handle = s->capture;           /* of its own: what others enqueue meanwhile is not recorded */
+    pl_gpu_now.recorder = &recorder;
+    int status = instructions_record(call, &recorder, &at);
+    pl_gpu_now.handle = s->handle;
+    pl_gpu_now.recorder = NULL;
+    call->counter = counter;
+    bool good = cu.capture_end(s->capture, &r->graph) == 0 && status == PL_OK && !recorder.failed &&
+                r->scratch_epoch == s->scratch_epoch && cu.exec_new(&r->exec, r->graph, 0) == 0;
+    r->changes = recorder.changes;
+    r->n_changes = recorder.n;
+    if (!good) {
+        replay_clear(r);
+        if (pl_failed)
+            pl_fail_forget();
+    }
+    return good;
+}
+
+/* Gives the launches that change their arguments of this run. */
+static int replay_update(replay *r, pl_program_args *call)
+{
+    const pl_program *p = call->program;
+    int status = PL_OK;
+    for (int i = 0, k = 0; i < p->n_instr && k < r->n_changes && status == PL_OK; i++) {
+        const pl_instruction *in = &p->instr[i];
+        if (!in->random && r->changes[k].instruction != i)
+            continue;
+        const double *scalars = pl_instruction_args(in, call, call->bufs);
+        for (; k < r->n_changes && r->changes[k].instruction == i && status == PL_OK; k++)
+            status = pl_launch_update(in->plan->params, r->changes[k].launch, call->bufs, scalars, r->exec,
+                                      r->changes[k].node);
+    }
+    return status;
+}
+
+static int run_recorded(struct pl_replays *replays, pl_program_args *call, pl_stream *s, int *at)
+{
+    replay *r = replay_find(replays, call, s);
+    if (r) {
+        r->last_run = ++replays->n_runs;
+        if (++r->n_runs == 2 && !r->exec)
+            replays->never = !replay_record(r, call, s);
+    }
+    if (!r || !r->exec)
+        return pl_instructions_run(call, at);
+    int status = replay_update(r, call);
+    return status == PL_OK ? pl_gpu_fail(cu.exec_launch(r->exec, s->handle), "gpu: a recorded program cannot be launched")
+                           : status;
+}
+
+int pl_program_run_on_gpu(pl_op *op, pl_program_args *call, int *at)
+{
+    pl_program *p = (pl_program *)call->program;
+    pl_stream *s = op->stream;
+    pl_enter();
+    op->arena = pl_block_new(PL_MEMORY_GPU + s->gpu->number, p->arena_bytes);
+    pl_leave();
+    if (!op->arena)
+        return PL_ENOMEM;
+    call->arena = op->arena->data;
+    int status = pl_block_await(s, op->arena, true);
+    if (status != PL_OK)
+        return status;
+    if (!p->replays && (p->replays = calloc(1, sizeof *p->replays)))
+        p->replays->never = !can_record(p);
+    if (!p->replays || p->replays->never || pl_engine.synchronous > 0 || pl_profiler_clock())
+        return pl_instructions_run(call, at);
+    pl_stream_lock(s);
+    status = run_recorded(p->replays, call, s, at);
+    pl_stream_unlock(s);
+    return status;
+}

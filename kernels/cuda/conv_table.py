@@ -1,0 +1,283 @@
+"""Entries of convolutions, both ways: products of gathered operands (conv.cu), and a direct kernel
+where every channel has filters of its own."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import NamedTuple
+
+from ..native import Native, native
+from ..ops import conv, conv_fused
+from ..ops.dense_fused import activation_of
+from .launch import Buffer, Float32, Int32, Int64, Launch, Struct
+from .layout import THREADS, TYPES, ceil_div, contiguous, divisor
+from .steps import (
+    ACTIVATIONS,
+    FLOATS,
+    NOWHERE,
+    Room,
+    grid_of,
+    slices,
+    steps,
+    total_type,
+    unit,
+)
+
+_GEOMETRY = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
+
+
+class Array(NamedTuple):
+    """Images or filters in memory: sizes, and steps in elements; axes filled to 2 or 3 in front."""
+
+    n: int
+    channels: int
+    space: tuple[int, ...]
+    step: int
+    channel_step: int
+    point_step: int
+
+    @property
+    def points(self) -> int:
+        return prod(self.space)
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        return tuple(s * self.point_step for s in contiguous(self.space))
+
+
+def _array(n, channels, space, last: bool, nd: int) -> Array:
+    points = prod(space)
+    full = (1,) * (nd - len(space)) + tuple(space)
+    steps_of = (channels * points, 1, channels) if last else (channels * points, points, 1)
+    return Array(n, channels, full, *steps_of)
+
+
+class Convolution(NamedTuple):
+    """y of x with w; groups is of the channels, nd the number of axes that kernels see."""
+
+    g: conv.Geometry
+    x: Array
+    w: Array  # n: filters, channels: of one group
+    y: Array
+    nd: int
+
+    def filled(self, name: str, default: int) -> tuple[int, ...]:
+        value = getattr(self.g, name)
+        return (default,) * (self.nd - len(value)) + tuple(value)
+
+
+def convolution(g: conv.Geometry, x_shape, filters: int, out, weight_last: bool, nd: int = 0):
+    """A convolution; None where numbers do not fit 31 bits, or nothing is there."""
+    n, channels, space = g.split(x_shape)
+    nd = nd or max(2, len(space))
+    sizes = (n, channels, filters, *space, *out)
+    largest = max(prod((n, channels, *space)), prod((n, filters, *out)))
+    if 0 in sizes or largest >= 1 << 31 or channels * filters * prod(g.kernel) >= 1 << 31:
+        return None
+    x = _array(n, channels, space, g.channels_last, nd)
+    y = _array(n, filters, out, g.channels_last, nd)
+    w = _array(filters, channels // g.groups, g.kernel, weight_last, nd)
+    return Convolution(g, x, w, y, nd)
+
+
+# ---- the structs of conv.cu ----------------------------------------------------------------------
+
+
+def _box(space) -> Struct:
+    inner = [prod(space[d + 1 :]) for d in range(len(space) - 1)]
+    return Struct(*(divisor(n, "int32_t") for n in (prod(space), *inner)))
+
+
+def _images(a: Array) -> Struct:
+    numbers = (a.channel_step, *a.steps, *a.space)
+    return Struct(Int64(a.step), *map(Int32, numbers))
+
+
+def _taps(c: Convolution) -> Struct:
+    names = (("stride", 1), ("dilate", 1), ("pad", 0))
+    numbers = [n for name, default in names for n in c.filled(name, default)]
+    by = [divisor(n, "int32_t") for n in c.filled("stride", 1)]
+    return Struct(*map(Int32, numbers), *by)
+
+
+def _gathered(p, a: Array, box, c: Convolution, n: int, n_k: int) -> Struct:
+    """Windows or Seen."""
+    kernel = _box(c.w.space)
+    return Struct(p, _images(a), box, kernel, _taps(c), Int32(n), Int32(n_k))
+
+
+def _folded(p, step, outer_step, inner_step, inner, n, n_k) -> Struct:
+    return Struct(
+        *(p, Int64(step), Int64(outer_step), *map(Int32, (inner_step, n, n_k))),
+        divisor(inner, "int32_t"),
+    )
+
+
+FORWARD, DATA, WEIGHT = "forward", "data", "weight"
+
+
+def _product(kind: str, c: Convolution, dtype: str, a, b, y, finish) -> Native | None:
+    """The convolution as a product. a, b: w and x, w and dy, or dy and x. finish: (bias, addend,
+    act, low, high)."""
+    groups, T, nd = c.g.groups, TYPES[dtype], c.nd
+    filters, channels, taps = c.y.channels // groups, c.w.channels, c.w.points
+    of_w = (filters * c.w.step, channels * c.x.channel_step, filters * c.y.channel_step)
+    if kind == FORWARD:
+        m, n, k = filters, c.x.n * c.y.points, channels * taps
+        left = _folded(a, c.w.step, c.w.channel_step, c.w.point_step, taps, m, k)
+        right = _gathered(b, c.x, _box(c.y.space), c, n, k)
+        types = f"Folded<{T}, true>, Windows<{T}, {nd}, false, false>"
+        place = (c.y.channel_step, c.y.step, c.y.point_step, c.y.points)
+        group_steps, per_group = of_w, filters
+    elif kind == DATA:
+        m, n, k = channels, c.x.n * c.x.points, filters * taps
+        left = _folded(a, c.w.channel_step, c.w.step, c.w.point_step, taps, m, k)
+        right = _gathered(b, c.y, _box(c.x.space), c, n, k)
+        types = f"Folded<{T}, true>, Seen<{T}, {nd}, false>"
+        place = (c.x.channel_step, c.x.step, c.x.point_step, c.x.points)
+        group_steps, per_group = (of_w[0], of_w[2], of_w[1]), channels
+    else:
+        m, n, k = filters, channels * taps, c.x.n * c.y.points
+        left = _folded(a, c.y.channel_step, c.y.step, c.y.point_step, c.y.points, m, k)
+        right = _gathered(b, c.x, _box(c.y.space), c, n, k)
+        types = f"Folded<{T}, true>, Windows<{T}, {nd}, true, true>"
+        place = (c.w.step, c.w.channel_step, c.w.point_step, taps)
+        group_steps, per_group = (of_w[2], of_w[1], of_w[0]), filters
+    if max(n, k) >= 1 << 31 or groups > 65535:
+        return None
+    room, (name, side, depth) = Room(), unit(dtype, m, n, groups)
+    tiles = ceil_div(m, side) * ceil_div(n, side)
+    n_slices, each = slices(tiles * groups, k, depth)
+    partial = room.take_array("float64", n_slices, groups, m, n) if n_slices > 1 else NOWHERE
+    bias, addend, act, low, high = finish
+    row, outer, inner, inner_n = place
+    out = Struct(
+        *(y, bias or NOWHERE, addend or NOWHERE, partial, Int64(row), Int64(outer)),
+        *map(Int32, (inner, act, m, n)),
+        divisor(inner_n, "int32_t"),
+        *map(Float32, (low, high)),
+    )
+    group = Struct(*map(Int64, group_steps), Int32(per_group), Int32(each))
+    grid = (tiles, groups, n_slices)
+    function = f"convolve<{name}, {types}, {T}>"
+    found = [Launch("conv.cu", function, grid, (THREADS,), [left, right, out, group])]
+    if n_slices > 1:
+        add = f"slices_place<{T}, {total_type(dtype)}>"
+        grid = (*grid_of(m * n), groups)
+        arguments = [out, group, Int32(n_slices)]
+        found.append(Launch("conv.cu", add, grid, (THREADS,), arguments))
+    return steps(found, room)
+
+
+def _depthwise(kind: str, c: Convolution, dtype: str, arrays, finish, last: bool) -> Native | None:
+    """Every channel has filters of its own; c has three axes. arrays: Buffers of the kernel."""
+    T, (bias, addend, act, low, high) = TYPES[dtype], finish
+    boxes = (("kernel", 1), ("stride", 1), ("dilate", 1), ("pad", 0))
+    numbers = [*c.x.space, *c.y.space]
+    numbers += [n for name, default in boxes for n in c.filled(name, default)]
+    struct = Struct(
+        *map(Int32, (c.x.n, c.x.channels, c.y.channels // c.x.channels, *numbers, act)),
+        *(Int64(c.x.step), Int64(c.y.step)),
+        *map(Int32, (c.x.channel_step, c.y.channel_step, *c.x.steps, *c.y.steps)),
+        *map(Int32, (c.w.step, *c.w.steps)),
+        *map(Float32, (low, high)),
+    )
+    if kind == WEIGHT:
+        grid, name = (c.y.channels, c.w.points), f"depthwise_weight<{T}>"
+        if c.w.points > 65535:
+            return None
+        return steps([Launch("conv.cu", name, grid, (256,), [*arrays, struct])], Room())
+    shown = (bias or NOWHERE,) if kind == DATA else (bias or NOWHERE, addend or NOWHERE)
+    size = c.x.n * (c.x.channels * c.x.points if kind == DATA else c.y.channels * c.y.points)
+    name = f"depthwise_data<{T}>" if kind == DATA else f"depthwise<{T}>"
+    *given, y = arrays
+    arguments = [*given, *shown, y, struct, Int32(last)]
+    return steps([Launch("conv.cu", name, grid_of(size), (THREADS,), arguments)], Room())
+
+
+PLAIN = (None, None, 0, 0.0, 0.0)
+
+
+def _run(kind, g, x_shape, filters, out, types, a, b, y, finish=PLAIN, weight_last=None):
+    """The kernel of one convolution, by whatever is the fastest that is there."""
+    dtype = types[0].dtype
+    if dtype not in FLOATS or any(t.dtype != dtype for t in types):
+        return None
+    last = g.channels_last if weight_last is None else weight_last
+    c = convolution(g, x_shape, filters, out, last)
+    if c is None or tuple(out) != tuple(g.conv_out(g.split(x_shape)[2])):
+        return None
+    if g.groups > 1 and g.groups == c.x.channels:
+        deep = convolution(g, x_shape, filters, out, last, 3)
+        arrays = (b, a, y) if kind != WEIGHT else (a, b, y)
+        found = _depthwise(kind, deep, dtype, arrays, finish, g.channels_last)
+        if found is not None:
+            return found
+    return _product(kind, c, dtype, a, b, y, finish)
+
+
+def _geometry(op, attrs):
+    return conv.geometry(op.name, *(attrs[k] for k in _GEOMETRY))
+
+
+@native("Convolution", device="gpu")
+def convolution_entry(op, ins, outs, attrs):
+    g, at = _geometry(op, attrs), len(ins)
+    _, filters, out = g.split(outs[0].shape)
+    finish = (None if attrs["no_bias"] else Buffer(2), *PLAIN[1:])
+    arrays = (Buffer(1), Buffer(0), Buffer(at))
+    return _run(FORWARD, g, ins[0].shape, filters, out, (*ins, *outs), *arrays, finish)
+
+
+@native("_conv_grad_data", device="gpu")
+def conv_grad_data_entry(op, ins, outs, attrs):
+    g = _geometry(op, attrs)
+    _, filters, out = g.split(ins[0].shape)
+    arrays = (Buffer(1), Buffer(0), Buffer(2))
+    return _run(DATA, g, outs[0].shape, filters, out, (*ins, *outs), *arrays)
+
+
+@native("_conv_grad_weight", device="gpu")
+def conv_grad_weight_entry(op, ins, outs, attrs):
+    g = _geometry(op, attrs)
+    _, filters, out = g.split(ins[0].shape)
+    arrays = (Buffer(0), Buffer(1), Buffer(2))
+    return _run(WEIGHT, g, ins[1].shape, filters, out, (*ins, *outs), *arrays)
+
+
+@native("Deconvolution", device="gpu")
+def deconvolution_entry(op, ins, outs, attrs):
+    names = (*_GEOMETRY[:4], "adj", "target_shape", *_GEOMETRY[4:])
+    g, _ = conv._deconv_setup(ins[0].shape, *(attrs[k] for k in names))
+    _, filters, out = g.split(ins[0].shape)
+    finish = (None if attrs["no_bias"] else Buffer(2), *PLAIN[1:])
+    arrays = (Buffer(1), Buffer(0), Buffer(len(ins)))
+    return _run(DATA, g, outs[0].shape, filters, out, (*ins, *outs), *arrays, finish)
+
+
+@native("_conv", device="gpu")
+def fused_conv_entry(op, ins, outs, attrs):
+    g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
+    found = activation(attrs["act"], attrs["act_attrs"])
+    if attrs["winograd"] or found is None:
+        return None
+    _, filters, out = g.split(outs[0].shape)
+    finish = (Buffer(2), Buffer(3) if attrs["add"] else None, *found)
+    arrays = (Buffer(1), Buffer(0), Buffer(len(ins)))
+    return _run(FORWARD, g, ins[0].shape, filters, out, (*ins, *outs), *arrays, finish, False)
+
+
+def activation(act: str, act_attrs: str) -> tuple[int, float, float] | None:
+    """(number in product.cuh, its two parameters) of what a `_conv` ends in; None: not there."""
+    found = conv_fused.activation(act, act_attrs)
+    if found is None:
+        return 0, 0.0, 0.0
+    op, attrs = found
+    name = activation_of(op, attrs)
+    if name is not None:
+        return ACTIVATIONS[name], 0.0, 0.0
+    if op.name == "clip" and isinstance(attrs["a_min"], float | int):
+        return ACTIVATIONS["clip"], float(attrs["a_min"]), float(attrs["a_max"])
+    if op.name == "LeakyReLU" and attrs["act_type"] == "leaky":
+        return ACTIVATIONS["leaky"], float(attrs["slope"]), 0.0
+    return None

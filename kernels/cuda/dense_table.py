@@ -1,0 +1,105 @@
+"""Entries of matrix products: float32 (TF32 where PLAIT_TF32 says so), float64, float16, bfloat16;
+the 16-bit types are summed in float32."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..native import native
+from .launch import Buffer, Int32, Launch
+from .layout import TYPES, ceil_div
+from .steps import FLOATS, Room, matmul, steps, total_type
+
+
+def _same(types) -> bool:
+    return types[0].dtype in FLOATS and all(t.dtype == types[0].dtype for t in types)
+
+
+@native("FullyConnected", device="gpu")
+def dense_entry(op, ins, outs, attrs):
+    if not _same((*ins, *outs)):
+        return None
+    n, k = ins[1].shape
+    room, bias = Room(), None if attrs["no_bias"] else Buffer(2)
+    m, y = prod(outs[0].shape[:-1]), Buffer(len(ins))
+    a, b = Buffer(0), Buffer(1)
+    found = matmul(ins[0].dtype, m, n, k, a, b, y, room, transpose_b=True, bias=bias)
+    return steps(found, room)
+
+
+@native("dot", device="gpu")
+def dot_entry(op, ins, outs, attrs):
+    (a, b), ta, tb = (t.shape for t in ins), attrs["transpose_a"], attrs["transpose_b"]
+    if not _same((*ins, *outs)) or not a or not b:
+        return None
+    k, m = (a[0], prod(a[1:])) if ta else (a[-1], prod(a[:-1]))
+    n, room = prod(b[:-1] if tb else b[1:]), Room()
+    flags = {"transpose_a": ta, "transpose_b": tb}
+    return steps(matmul(ins[0].dtype, m, n, k, *map(Buffer, range(3)), room, **flags), room)
+
+
+@native("batch_dot", "_linalg_gemm2", device="gpu")
+def batch_dot_entry(op, ins, outs, attrs):
+    (a, _), ta, tb = (t.shape for t in ins), attrs["transpose_a"], attrs["transpose_b"]
+    if not _same((*ins, *outs)) or attrs.get("axis", -2) not in (-2, len(a) - 2):
+        return None
+    m, n = outs[0].shape[-2:]
+    k, room = a[-2] if ta else a[-1], Room()
+    found = matmul(
+        ins[0].dtype,
+        *(m, n, k),
+        *map(Buffer, range(3)),
+        room,
+        n_batch=prod(a[:-2]),
+        a_step=m * k,
+        b_step=k * n,
+        transpose_a=ta,
+        transpose_b=tb,
+        alpha=attrs.get("alpha", 1.0),
+    )
+    return steps(found, room)
+
+
+@native("_dense", device="gpu")
+def fused_dense_entry(op, ins, outs, attrs):
+    a = ins[0].shape
+    if not _same((*ins, *outs)):
+        return None
+    m, n = outs[0].shape
+    k, room, at = a[0] if attrs["transpose_a"] else a[1], Room(), len(ins)
+    found = matmul(
+        ins[0].dtype,
+        *(m, n, k),
+        Buffer(0),
+        Buffer(1),
+        Buffer(at),
+        room,
+        transpose_a=attrs["transpose_a"],
+        transpose_b=attrs["transpose_b"],
+        alpha=attrs["scale"],
+        act=attrs["act"],
+        bias=Buffer(2) if attrs["bias"] else None,
+        residual=Buffer(at - 1) if attrs["residual"] else None,
+        kept=Buffer(at + 1) if attrs["keep"] else None,
+    )
+    return steps(found, room)
+
+
+@native("_dot_sum", device="gpu")
+def dot_sum_entry(op, ins, outs, attrs):
+    (k, m), n = ins[0].shape, outs[0].shape[1]
+    if not _same((*ins, *outs)):
+        return None
+    dtype, room = ins[0].dtype, Room()
+    flags = {"transpose_a": True, "transpose_b": attrs["transpose_b"]}
+    found = matmul(dtype, m, n, k, *map(Buffer, range(3)), room, **flags)
+    if found is None:
+        return None
+    return steps([*found, column_sums(dtype, Buffer(0), Buffer(3), k, m)], room)
+
+
+def column_sums(dtype: str, a, y, n_rows: int, n_columns: int) -> Launch:
+    """The step that adds up the rows of a (n_rows, n_columns)."""
+    name = f"column_sums<{TYPES[dtype]}, {total_type(dtype)}>"
+    arguments = [a, y, Int32(n_rows), Int32(n_columns)]
+    return Launch("gemm.cu", name, (ceil_div(n_columns, 32),), (32, 8), arguments)

@@ -1,0 +1,146 @@
+"""Operators that have no kernel on GPUs: their reference, on CuPy over the device's memory, or on
+NumPy through copies on the host."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from ...engine import ffi, lib, log
+from ...engine.error import DeferredError
+from ..layouts import physical_shape
+from ..plan import Call, call_of, run_python
+from ..record import Operator
+from ..spec import NUMPY_DTYPES, Spec
+
+KERNEL = "plpy_kernel_gpu"
+# what CuPy raises where it lacks a function or an argument of NumPy's
+LACKS = (AttributeError, ImportError, NotImplementedError, TypeError, ValueError)
+
+_on_numpy: set[Operator] = set()  # operators that CuPy cannot run
+_told: set[tuple[str, str]] = set()
+
+
+@ffi.def_extern(name=KERNEL, error=3)
+def _run(params, bufs, scalars):
+    call = call_of(params, scalars)
+    try:
+        if call.op.run is not None:
+            run_python(call, bufs)
+        elif cupy() is None or call.rng is not None or call.op in _on_numpy:
+            _run_on_numpy(call, bufs)
+        else:
+            _run_on_cupy(call, bufs)
+        return lib.PL_OK
+    except Exception as error:
+        return call.failed(error)
+
+
+def _tell(op: Operator, where: str) -> None:
+    if (op.name, where) not in _told:
+        _told.add((op.name, where))
+        log.tell("gpu", f"{op.name}: no kernel for these types, its reference runs on {where}")
+
+
+# ---- NumPy ---------------------------------------------------------------------------------------
+
+
+def _run_on_numpy(call: Call, bufs) -> None:
+    _tell(call.op, "NumPy, through the host")
+    n = len(call.in_specs)
+    memory = [_read(bufs[i], s) for i, s in enumerate(call.in_specs)]
+    targets = [_room(s) for s in call.out_specs]
+    call.run(memory, [*targets, *(memory[i] for i in call.mutated)])
+    for i, target in enumerate(targets):
+        _write(bufs[n + i], target)
+    for i in call.mutated:
+        _write(bufs[i], memory[i])
+
+
+def _room(s: Spec) -> np.ndarray:
+    return np.empty(physical_shape(s.shape, s.layout), NUMPY_DTYPES[s.dtype])
+
+
+def _read(address, s: Spec) -> np.ndarray:
+    """The memory of the device at `address`, copied to the host."""
+    values = _room(s)
+    _check(lib.pl_gpu_read(ffi.cast("void *", values.ctypes.data), address, values.nbytes))
+    return values
+
+
+def _write(address, values: np.ndarray) -> None:
+    _check(lib.pl_gpu_write(address, ffi.cast("void *", values.ctypes.data), values.nbytes))
+
+
+def _check(status: int) -> None:
+    if status:
+        raise DeferredError(ffi.string(lib.pl_error_last()).decode(errors="replace"))
+
+
+# ---- CuPy ----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def cupy():
+    """The module, or None where it is not installed or does not find its libraries."""
+    try:
+        import cupy as module
+
+        module.cuda.runtime.getDeviceCount()
+    except Exception:  # it is a plugin of its own kind: whatever it raises, NumPy serves
+        return None
+    return module
+
+
+def _run_on_cupy(call: Call, bufs) -> None:
+    xp, device = cupy(), lib.pl_gpu_device()
+    stream = int(ffi.cast("uintptr_t", lib.pl_gpu_stream()))
+    n = len(call.in_specs)
+    with xp.cuda.Device(device), xp.cuda.ExternalStream(stream, device):
+        memory = [_view(xp, bufs[i], s, device) for i, s in enumerate(call.in_specs)]
+        try:
+            results = call.op.ref(
+                xp,
+                *[_wide(xp, m, s) for m, s in zip(memory, call.in_specs)],
+                **call.attrs,
+                **({"rng": None} if call.op.random else {}),
+            )
+        except LACKS:  # or the call is wrong: then NumPy says so
+            _on_numpy.add(call.op)
+            return _run_on_numpy(call, bufs)
+        results = list(results) if isinstance(results, (list, tuple)) else [results]
+        call.check(results)
+        _tell(call.op, "CuPy")
+        targets = [_view(xp, bufs[n + i], s, device) for i, s in enumerate(call.out_specs)]
+        targets += [memory[i] for i in call.mutated]
+        results = [xp.array(r) for r in results]  # none lies in what is written below
+        for target, value, s in zip(targets, results, call.target_specs):
+            target[...] = _narrow(xp, value, s) if s.size else target
+
+
+def _view(xp, address, s: Spec, device: int):
+    """The memory of the device as a CuPy array; bfloat16 as uint16. The caller keeps it alive."""
+    name = "uint16" if s.dtype == "bfloat16" else s.dtype
+    if s.size == 0:
+        return xp.empty(s.shape, name)
+    memory = xp.cuda.UnownedMemory(int(ffi.cast("uintptr_t", address)), s.nbytes, None, device)
+    return xp.ndarray(s.shape, name, xp.cuda.MemoryPointer(memory, 0))
+
+
+def _wide(xp, values, s: Spec):
+    """16-bit floats as float32: what references compute in."""
+    if s.dtype == "bfloat16":
+        return (values.astype(xp.uint32) << 16).view(xp.float32)
+    return values.astype(xp.float32) if s.dtype == "float16" else values
+
+
+def _narrow(xp, value, s: Spec):
+    """A result in the dtype of its target, bfloat16 as its bits; see spec.round_to_bfloat16."""
+    if s.dtype != "bfloat16":
+        return xp.asarray(value).astype(s.dtype, copy=False)
+    bits = xp.ascontiguousarray(xp.broadcast_to(xp.asarray(value, xp.float32), s.shape))
+    bits = bits.view(xp.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(xp.uint16)
+    nan = (bits & 0x7FFFFFFF) > 0x7F800000
+    return xp.where(nan, xp.uint16(0x7FC0), rounded).astype(xp.uint16).reshape(s.shape)

@@ -1,0 +1,147 @@
+/* Random numbers and dropout: Philox 4x32-10 by counter, the stream of cpu/random.c: element i of a call is the same on
+ * every device. */
+#include "array.cuh"
+
+struct Words { uint32_t at[4]; };
+
+/* Words of a block of four (Salmon et al. 2011): the key is the seed, the counter is (block, call). */
+DEVICE Words philox(uint64_t seed, uint64_t call, uint64_t block)
+{
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = (uint32_t)call, c3 = (uint32_t)(call >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; round++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u) {
+        const uint64_t a = (uint64_t)0xd2511f53u * c0, b = (uint64_t)0xcd9e8d57u * c2;
+        c0 = (uint32_t)(b >> 32) ^ c1 ^ k0;
+        c2 = (uint32_t)(a >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)b;
+        c3 = (uint32_t)a;
+    }
+    return {{c0, c1, c2, c3}};
+}
+
+DEVICE float unit(uint32_t w) { return (float)(w >> 8) * 5.9604644775390625e-8f; }          /* 2^-24 */
+DEVICE double unit64(uint32_t a, uint32_t b)
+{
+    return (double)(((uint64_t)a << 32 | b) >> 11) * 1.1102230246251565e-16;                /* 2^-53 */
+}
+
+/* N numbers of a block, as they are computed in A. */
+template<class A, bool NORMAL> struct Draw;
+template<> struct Draw<float, false> {
+    enum { N = 4 };
+    static DEVICE void of(const Words &w, double a, double b, float *to)
+    {
+        const float low = (float)a, width = (float)(b - a);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            to[k] = low + width * unit(w.at[k]);
+    }
+};
+template<> struct Draw<double, false> {
+    enum { N = 2 };
+    static DEVICE void of(const Words &w, double a, double b, double *to)
+    {
+        to[0] = a + (b - a) * unit64(w.at[0], w.at[1]);
+        to[1] = a + (b - a) * unit64(w.at[2], w.at[3]);
+    }
+};
+template<> struct Draw<float, true> {          /* by Box and Muller */
+    enum { N = 4 };
+    static DEVICE void of(const Words &w, double mean, double deviation, float *to)
+    {
+#pragma unroll
+        for (int k = 0; k < N; k += 2) {
+            const float r = sqrtf(-2.0f * logf((float)((w.at[k] >> 8) + 1) * 5.9604644775390625e-8f));
+            const float angle = unit(w.at[k + 1]) * 6.28318530718f;
+            to[k] = (float)mean + (float)deviation * (r * cosf(angle));
+            to[k + 1] = (float)mean + (float)deviation * (r * sinf(angle));
+        }
+    }
+};
+template<> struct Draw<double, true> {
+    enum { N = 2 };
+    static DEVICE void of(const Words &w, double mean, double deviation, double *to)
+    {
+        const double r = sqrt(-2 * log(1 - unit64(w.at[0], w.at[1])));
+        const double angle = unit64(w.at[2], w.at[3]) * 6.283185307179586;
+        to[0] = mean + deviation * r * cos(angle);
+        to[1] = mean + deviation * r * sin(angle);
+    }
+};
+
+/* y: n numbers, uniform in [a, b) or normal with mean a and deviation b; a block of four words for each thread */
+template<class T, bool NORMAL>
+__global__ void __launch_bounds__(256) fill_random(int64_t n, T *y, double a, double b, uint64_t seed, uint64_t call)
+{
+    typedef computed<T> A;
+    typedef Draw<A, NORMAL> D;
+    const int64_t block = (int64_t)blockIdx.x * 256 + threadIdx.x, first = block * D::N;
+    if (first >= n)
+        return;
+    A drawn[D::N];
+    D::of(philox(seed, call, (uint64_t)block), a, b, drawn);
+    if (n - first >= D::N && is_aligned(y)) {
+        Vector<T, D::N> v;
+#pragma unroll
+        for (int k = 0; k < D::N; k++)
+            v.at[k] = as<T>(drawn[k]);
+        store<D::N>(y + first, v);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < D::N; k++)
+        if (first + k < n)
+            y[first + k] = as<T>(drawn[k]);
+}
+
+/* mask: keep ? scale : 0 for each of n elements, y = x mask (WITH: x has the mask's shape). Blocks are a warp's width apart,
+ * so that the four vectors of a thread need no more than its own words. */
+template<class T, bool WITH>
+__global__ void __launch_bounds__(256)
+dropout(int64_t n, const T *x, T *y, T *mask, double p, uint64_t seed, uint64_t call)
+{
+    typedef computed<T> A;
+    const float keep = (float)(1 - p);
+    const A scale = p < 1 ? (A)(1 / (1 - p)) : (A)0;
+    const int64_t block = (int64_t)blockIdx.x * 256 + threadIdx.x, first = block * 4;
+    if (first >= n)
+        return;
+    const bool whole = n - first >= 4 && is_aligned(mask) && (!WITH || is_aligned(x, y));
+    Vector<T, 4> v, m, r;
+    if (WITH && whole)
+        v = load<4>(x + first);
+    const Words w = philox(seed, call, (uint64_t)block);
+#pragma unroll
+    for (int k = 0; k < 4; k++) {
+        const A f = unit(w.at[k]) < keep ? scale : (A)0;
+        m.at[k] = as<T>(f);
+        if (WITH && (whole || first + k < n))
+            r.at[k] = as<T>((whole ? value_of(v.at[k]) : value_of(x[first + k])) * f);
+    }
+    if (whole) {
+        store<4>(mask + first, m);
+        if (WITH)
+            store<4>(y + first, r);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+        if (first + k < n) {
+            mask[first + k] = m.at[k];
+            if (WITH)
+                y[first + k] = r.at[k];
+        }
+}
+
+/* y = x mask, where elements share their place in the mask. */
+template<class T, class I, int D>
+__global__ void __launch_bounds__(256) apply_mask(I n, Places<I, D, 1> at, const T *x, const T *mask, T *y)
+{
+    const I i = (I)blockIdx.x * 256 + (I)threadIdx.x;
+    if (i >= n)
+        return;
+    I offset;
+    at.find(i, &offset);
+    y[i] = as<T>(value_of(x[i]) * value_of(mask[offset]));
+}

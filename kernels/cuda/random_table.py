@@ -1,0 +1,70 @@
+"""Entries of random numbers and dropout."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ..native import native
+from ..record import FLOATS
+from .launch import Buffer, Copy, Float64, Int64, Launch, Scalar, launches
+from .layout import (
+    THREADS,
+    TYPES,
+    blocks_for,
+    broadcast_strides,
+    collapse,
+    index,
+    index_of,
+    nbytes,
+    places,
+)
+
+# seed and call counter follow the dynamic parameters, of which these operators have none
+STREAM = (Scalar(0, "uint64"), Scalar(1, "uint64"))
+
+
+def _random(op, y, a, b, normal: str):
+    if y.dtype not in FLOATS or any(p.dynamic for p in op.params):
+        return None
+    n, each = prod(y.shape), 2 if y.dtype == "float64" else 4
+    arguments = [Int64(n), Buffer(0), Float64(a), Float64(b), *STREAM]
+    name = f"fill_random<{TYPES[y.dtype]}, {normal}>"
+    return launches(Launch("random.cu", name, blocks_for(n, THREADS * each), (THREADS,), arguments))
+
+
+@native("_random_uniform", device="gpu")
+def uniform_entry(op, ins, outs, attrs):
+    return _random(op, outs[0], attrs["low"], attrs["high"], "false")
+
+
+@native("_random_normal", device="gpu")
+def normal_entry(op, ins, outs, attrs):
+    return _random(op, outs[0], attrs["loc"], attrs["scale"], "true")
+
+
+@native("Dropout", device="gpu")
+def dropout_entry(op, ins, outs, attrs):
+    x, mask = ins[0], outs[1]
+    if x.dtype not in FLOATS or outs[0].dtype != x.dtype or mask.dtype != x.dtype:
+        return None
+    if not op.is_random(attrs):
+        return launches(Copy(Buffer(1), Buffer(0), nbytes(x)))
+    n, n_mask, t = prod(x.shape), prod(mask.shape), TYPES[x.dtype]
+    same = n == n_mask
+    arguments = [Int64(n_mask), *map(Buffer, range(3)), Float64(attrs["p"]), *STREAM]
+    name = f"dropout<{t}, {'true' if same else 'false'}>"
+    grid = blocks_for(n_mask, 4 * THREADS)
+    steps = [Launch("random.cu", name, grid, (THREADS,), arguments)]
+    if not same:
+        dims, (strides,) = collapse(x.shape, broadcast_strides(mask.shape, x.shape))
+        kind = index_of(n)
+        arguments = [
+            index(n, kind),
+            places(dims, [strides], kind),
+            Buffer(0),
+            Buffer(2),
+            Buffer(1),
+        ]
+        name = f"apply_mask<{t}, {kind}, {max(len(dims), 1)}>"
+        steps.append(Launch("random.cu", name, blocks_for(n, THREADS), (THREADS,), arguments))
+    return launches(*steps)

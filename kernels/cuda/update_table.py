@@ -1,0 +1,337 @@
+"""Entries of optimizer updates, and of operators over many arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ..native import native
+from ..record import FLOATS, REGISTRY
+from ..spec import ITEM_BYTES
+from .launch import (
+    Buffer,
+    Float64,
+    Int32,
+    Int64,
+    Launch,
+    Scalar,
+    Scratch,
+    Struct,
+    launches,
+)
+from .layout import THREADS, TYPES, ceil_div, vector_of
+from .softmax_table import bool_of
+
+# of update.cu: rule -> (states, the numbers that are its members)
+RULES = {
+    "Sgd": (0, ("rescale_grad", "clip_gradient")),
+    "SgdMom": (1, ("momentum", "rescale_grad", "clip_gradient")),
+    "NagMom": (1, ("momentum", "rescale_grad", "clip_gradient")),
+    "Adam": (2, ("beta1", "beta2", "epsilon", "rescale_grad", "clip_gradient")),
+    "AdamW": (2, ("beta1", "beta2", "epsilon", "clip_gradient")),
+    "RmsProp": (1, ("gamma1", "epsilon", "rescale_grad", "clip_gradient", "clip_weights")),
+    "RmsPropAlex": (
+        3,
+        ("gamma1", "gamma2", "epsilon", "rescale_grad", "clip_gradient", "clip_weights"),
+    ),
+    "Ftrl": (2, ("lamda1", "beta", "rescale_grad", "clip_gradient")),
+    "Ftml": (3, ("beta1", "beta2", "epsilon", "t", "rescale_grad", "clip_grad")),
+    "SignSgd": (0, ()),
+    "Signum": (1, ("momentum", "rescale_grad", "clip_gradient", "wd_lh")),
+    "AdaGrad": (1, ("epsilon", "rescale_grad", "clip_gradient")),
+    "LambDirection": (
+        2,
+        ("beta1", "beta2", "epsilon", "t", "bias_correction", "rescale_grad", "clip_gradient"),
+    ),
+}
+# operators, "multi_" and "mp_" left out of their names
+OPERATORS = {
+    "sgd_update": "Sgd",
+    "sgd_mom_update": "SgdMom",
+    "nag_mom_update": "NagMom",
+    "adam_update": "Adam",
+    "_adamw_update": "AdamW",
+    "rmsprop_update": "RmsProp",
+    "rmspropalex_update": "RmsPropAlex",
+    "ftrl_update": "Ftrl",
+    "ftml_update": "Ftml",
+    "signsgd_update": "SignSgd",
+    "signum_update": "Signum",
+    "_sparse_adagrad_update": "AdaGrad",
+}
+RATES = 4  # update.cu: lr, wd, eta, the gradient's scale
+RATE_NAMES = (("lr", "lrs"), ("wd", "wds"), ("eta", "etas"))
+UNROLL = 2
+ARGUMENT_BYTES = 3600  # what the arrays of a launch may take of its arguments
+NULL = Int64(0)
+
+
+def _rule(name: str) -> str | None:
+    for prefix in ("preloaded_multi_", "_multi_", "multi_"):
+        if name.startswith(prefix):
+            name = ("_" if prefix == "_multi_" else "") + name[len(prefix) :]
+            break
+    return OPERATORS.get(name.replace("mp_", "", 1))
+
+
+def _numbers(op, attrs) -> dict[str, list[int]]:
+    """Which of the dynamic parameters, in order, are those of a name."""
+    found, at = {}, 0
+    for p in op.params:
+        if p.dynamic:
+            n = len(attrs[p.name]) if isinstance(attrs[p.name], tuple | list) else 1
+            found[p.name] = list(range(at, at + n))
+            at += n
+    return found
+
+
+def _chunks(sizes: Sequence[int], room: int, per_chunk: int) -> tuple[Struct, int]:
+    """(the Chunks of update.cu, how many)"""
+    first = [0]
+    for n in sizes:
+        first.append(first[-1] + ceil_div(n, per_chunk))
+    rest = room - len(sizes)
+    made = Struct(
+        [Int64(n) for n in (*sizes, *[0] * rest)],
+        [Int32(n) for n in (*first, *[first[-1]] * rest)],
+        Int32(len(sizes)),
+    )
+    return made, first[-1]
+
+
+def update_entry(op, ins, outs, attrs):
+    rule = _rule(op.name)
+    states, members = RULES[rule]
+    n, wide = len(outs), "mp_" in op.name
+    preloaded, scaled = op.name.startswith("preloaded_"), rule == "AdamW"
+    size, dtype = 2 + states + wide, outs[0].dtype
+    groups = [ins[k * size : (k + 1) * size] for k in range(n)]
+    full = "float32" if dtype in ("float16", "bfloat16") else dtype
+    if dtype not in FLOATS or wide == (full == dtype):
+        return None
+    narrow = {t.dtype for g in groups for t in g[:2]} | {t.dtype for t in outs}
+    if narrow != {dtype} or any(t.dtype != full for g in groups for t in g[2:]):
+        return None
+    if any(t.dtype != "float32" for t in ins[n * size :]):
+        return None
+    numbers = _numbers(op, attrs)
+    bytes_each = 8 * (3 + max(states, 1) + 1 + RATES) + 12
+    room = 1 if n == 1 else ARGUMENT_BYTES // bytes_each
+    vector = vector_of(dtype)
+    steps = []
+    for start in range(0, n, room):
+        own = range(start, min(start + room, n))
+        fill = [NULL] * (room - len(own))
+        column = lambda at, own=own, fill=fill: [Buffer(k * size + at) for k in own] + fill
+        chunks, n_chunks = _chunks(
+            [prod(outs[k].shape) for k in own], room, THREADS * vector * UNROLL
+        )
+        rates = []
+        for names in RATE_NAMES:
+            found = next((numbers[name] for name in names if name in numbers), None)
+            for k in own:
+                rates.append(
+                    Float64(0.0)
+                    if found is None or preloaded
+                    else Scalar(found[k if len(found) > 1 else 0], "float64")
+                )
+            rates += [Float64(0.0)] * len(fill)
+        rates += [Float64(0.0)] * room
+        arrays = [
+            column(0),
+            column(1),
+            [Buffer(len(ins) + k) for k in own] + fill,
+            [item for s in range(states) for item in column(2 + s)] or [NULL] * room,
+            column(2 + states) if wide else [NULL],
+            rates,
+            Buffer(n * size, start * 4) if preloaded else NULL,
+            Buffer(n * size + 1, start * 4) if preloaded else NULL,
+            Buffer(n * size) if scaled else NULL,
+        ]
+        given = [Scalar(numbers[m][0], "float64") for m in members]
+        arguments = [
+            chunks,
+            Struct(*arrays),
+            Int32(preloaded + 2 * scaled),
+            Struct(*given) if given else Struct(Int32(0)),
+        ]
+        name = f"update<{rule}, {TYPES[dtype]}, {bool_of(wide)}, {room}, {vector}>"
+        steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
+    return launches(*steps)
+
+
+native(*sorted({op.name for op in REGISTRY.values() if _rule(op.name)}), device="gpu")(update_entry)
+
+
+# ---- over many arrays ----------------------------------------------------------------------------
+
+CHUNK = 16 * THREADS  # elements
+
+
+def _sums(ins, finite: bool):
+    """(launches of the chunks' sums by array, (chunks, room) of each, scratch bytes)"""
+    dtype = ins[0].dtype
+    if dtype not in FLOATS or any(t.dtype != dtype for t in ins):
+        return None
+    room = 1 if len(ins) == 1 else ARGUMENT_BYTES // 20
+    steps, found, at = [], [], 0
+    wide = ITEM_BYTES["float64" if dtype == "float64" else "float32"]
+    for start in range(0, len(ins), room):
+        own = range(start, min(start + room, len(ins)))
+        chunks, n_chunks = _chunks([prod(ins[k].shape) for k in own], room, CHUNK)
+        arrays = Struct([Buffer(k) for k in own] + [NULL] * (room - len(own)))
+        partial = Scratch(at)
+        arguments = [chunks, arrays, Int64(CHUNK), partial]
+        name = f"chunk_sums<{TYPES[dtype]}, {bool_of(finite)}, {room}>"
+        steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
+        found.append((chunks, own, partial))
+        at += n_chunks * wide
+    return steps, found, room, at
+
+
+@native("multi_sum_sq", device="gpu")
+def multi_sum_sq_entry(op, ins, outs, attrs):
+    made = _sums(ins, False)
+    if made is None:
+        return None
+    steps, found, room, scratch = made
+    computed = "double" if ins[0].dtype == "float64" else "float"
+    for chunks, own, partial in found:
+        arguments = [chunks, partial, Buffer(len(ins), own[0] * 4)]
+        name = f"finish_squares<{computed}, {room}>"
+        steps.append(Launch("update.cu", name, (len(own),), (THREADS,), arguments))
+    return launches(*steps, scratch_bytes=scratch)
+
+
+@native("all_finite", "multi_all_finite", device="gpu")
+def all_finite_entry(op, ins, outs, attrs):
+    made = _sums(ins, True)
+    if made is None:
+        return None
+    steps, _, _, scratch = made
+    computed, wide = ("double", 8) if ins[0].dtype == "float64" else ("float", 4)
+    arguments = [Int64(scratch // wide), Scratch(0), Buffer(len(ins))]
+    steps.append(Launch("update.cu", f"finish_finite<{computed}>", (1,), (THREADS,), arguments))
+    return launches(*steps, scratch_bytes=scratch)
+
+
+# ---- LAMB ----------------------------------------------------------------------------------------
+
+
+def _lamb_step(dtype, wide, own, room, n_chunks, chunks, arrays, rates, sums, bounds, roots):
+    """The launch of lamb_step. arrays: weights, outputs, directions, wide weights; sums: of weights
+    and of directions, for the first of `own`."""
+    fill = [NULL] * (room - len(own))
+    weights, outs, directions, wides = arrays
+    given = Struct(
+        [*weights, *fill],
+        [*outs, *fill],
+        [*directions, *fill],
+        [*wides, *fill] if wide else [NULL],
+        [*rates, *[Float64(0.0)] * len(fill)],
+        *sums,
+        *bounds,
+        Int32(roots),
+    )
+    name = f"lamb_step<{TYPES[dtype]}, {bool_of(wide)}, {room}>"
+    return Launch("update.cu", name, (n_chunks,), (THREADS,), [chunks, given, Int64(CHUNK)])
+
+
+def _same(types, dtype) -> bool:
+    return all(t.dtype == dtype for t in types)
+
+
+@native("lamb_update_phase1", device="gpu")
+def lamb_direction_entry(op, ins, outs, attrs):
+    dtype = outs[0].dtype
+    if dtype not in ("float32", "float64") or not _same(ins, dtype):
+        return None
+    return launches(*_directions(op, attrs, dtype, [(0, 1, 2, 3)], [Buffer(4)], ins))
+
+
+def _directions(op, attrs, dtype, groups, outs, ins):
+    """Launches of LambDirection: groups are numbers of weight, gradient, mean, variance."""
+    rule, numbers = RULES["LambDirection"], _numbers(op, attrs)
+    steps, vector = [], vector_of(dtype)
+    wd = numbers.get("wd") or numbers["wds"]
+    for k, (group, out) in enumerate(zip(groups, outs)):
+        chunks, n_chunks = _chunks([prod(ins[group[0]].shape)], 1, THREADS * vector * UNROLL)
+        rates = [Float64(0.0), Scalar(wd[k], "float64"), Float64(0.0), Float64(0.0)]
+        arrays = [Buffer(group[0]), Buffer(group[1]), out, Buffer(group[2]), Buffer(group[3]), NULL]
+        step = (numbers.get("t") or numbers["step_count"])[k]
+        own = {"t": Scalar(step, "float64"), "bias_correction": Float64(attrs["bias_correction"])}
+        members = [own[m] if m in own else Scalar(numbers[m][0], "float64") for m in rule[1]]
+        arguments = [chunks, Struct(*arrays, rates, NULL, NULL, NULL), Int32(0), Struct(*members)]
+        name = f"update<LambDirection, {TYPES[dtype]}, false, 1, {vector}>"
+        steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
+    return steps
+
+
+@native("lamb_update_phase2", "mp_lamb_update_phase2", device="gpu")
+def lamb_step_entry(op, ins, outs, attrs):
+    wide, dtype = op.name.startswith("mp_"), outs[0].dtype
+    if dtype not in (("float16", "bfloat16") if wide else ("float32",)):
+        return None
+    if ins[0].dtype != dtype or not _same(ins[1:], "float32"):
+        return None
+    n, numbers = prod(outs[0].shape), _numbers(op, attrs)
+    chunks, n_chunks = _chunks([n], 1, CHUNK)
+    arrays = [Buffer(0)], [Buffer(len(ins))], [Buffer(1)], [Buffer(4)] * wide
+    bounds = [Scalar(numbers[b][0], "float64") for b in ("lower_bound", "upper_bound")]
+    rates = [Scalar(numbers["lr"][0], "float64")]
+    sums = [Buffer(2), Buffer(3)]
+    step = _lamb_step(dtype, wide, [0], 1, n_chunks, chunks, arrays, rates, sums, bounds, True)
+    return launches(step)
+
+
+@native("_multi_lamb_update", device="gpu")
+def multi_lamb_entry(op, ins, outs, attrs):
+    """Directions into scratch memory, sums of squares of weights and of these, then the steps."""
+    n, numbers = len(outs), _numbers(op, attrs)
+    if not _same((*ins, *outs), "float32"):
+        return None
+    sizes, at, directions = [prod(t.shape) for t in outs], 0, []
+    for size in sizes:
+        directions.append(Scratch(at))
+        at += ceil_div(4 * size, 256) * 256
+    groups = [tuple(range(4 * k, 4 * k + 4)) for k in range(n)]
+    steps = _directions(op, attrs, "float32", groups, directions, ins)
+    room = 1 if n == 1 else 64
+    sums = {"weights": at, "directions": at + ceil_div(4 * n, 256) * 256}
+    partial = sums["directions"] + ceil_div(4 * n, 256) * 256
+    most = 0
+    bounds = [Scalar(numbers[b][0], "float64") for b in ("lower_bound", "upper_bound")]
+    for start in range(0, n, room):
+        own = range(start, min(start + room, n))
+        fill = [NULL] * (room - len(own))
+        chunks, n_chunks = _chunks([sizes[k] for k in own], room, CHUNK)
+        most = max(most, n_chunks)
+        weights = [Buffer(4 * k) for k in own]
+        moved = [directions[k] for k in own]
+        for what, arrays in (("weights", weights), ("directions", moved)):
+            given = [chunks, Struct([*arrays, *fill]), Int64(CHUNK), Scratch(partial)]
+            name = f"chunk_sums<float, false, {room}>"
+            steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), given))
+            given = [chunks, Scratch(partial), Scratch(sums[what] + 4 * start)]
+            name = f"finish_squares<float, {room}>"
+            steps.append(Launch("update.cu", name, (len(own),), (THREADS,), given))
+        rates = [Scalar(numbers["learning_rates"][k], "float64") for k in own]
+        results = [Buffer(len(ins) + k) for k in own]
+        given = [Scratch(sums[what] + 4 * start) for what in ("weights", "directions")]
+        arrays = weights, results, moved, []
+        steps.append(
+            _lamb_step(
+                "float32",
+                False,
+                own,
+                room,
+                n_chunks,
+                chunks,
+                arrays,
+                rates,
+                given,
+                bounds,
+                False,
+            )
+        )
+    return launches(*steps, scratch_bytes=partial + 4 * most)
