@@ -50,7 +50,7 @@ template<class T, int BM, int BN> struct Fma {
     typedef T element;
     typedef T word;
     typedef T total;
-    static const int threads = 256, per_word = 1, kw = sizeof(T) == 8 ? 8 : 16, TM = BM / 16, TN = BN / 16;
+    static const int threads = 256, per_word = 1, kw = 16, TM = BM / 16, TN = BN / 16;
     static const int m = BM, n = BN, blocks = BM * BN > 8192 ? 1 : 2;    /* on a multiprocessor */
     T sum[TM][TN];
     DEVICE static word pack(T x, T) { return x; }
@@ -292,7 +292,7 @@ DEVICE void product(const A &a, const B &b, int m0, int n0, int k_begin, int k_e
     const int depth = Unit::kw * Unit::per_word, n_words = Unit::kw * (Unit::m + Unit::n);
     const int rows = 32;
     static_assert(rows * Unit::n * sizeof(total) <= 2 * n_words * sizeof(word), "results leave by way of the tiles");
-    __shared__ alignas(16) word tiles[2][n_words];
+    __shared__ __align__(16) word tiles[2][n_words];
     Unit unit;
     unit.clear();
     {
