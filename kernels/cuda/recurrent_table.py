@@ -254,7 +254,7 @@ def rnn_grad_entry(op, ins, outs, attrs):
                 name = f"beside<{TYPES[call.dtype]}>"
                 grid = grid_of(lines * n)
                 found.append(Launch("recurrent.cu", name, grid, (THREADS,), arguments))
-        dx = grads[layer % 2] if layer else Buffer(first)
+        dx = grads[(layer - 1) % 2] if layer else Buffer(first)
         for d in range(lay.directions):
             target = [call.parameter(i + d, j, first + 1) for j in range(4)]
             g = as_small(dz[d], lines * lay.rows, 0)

@@ -1,4 +1,4 @@
-"""Attention on gpu(0) against NumPy, both ways: masks, lengths, strided operands, long and odd sizes."""
+"""Attention on gpu(0) against NumPy, both ways: masks, lengths, strided operands, odd sizes."""
 
 import numpy as np
 import pytest
