@@ -1,4 +1,5 @@
-# The whole interface: make train | test | check | sanitize | bench | docs | oracle | downstream. Everything lives in .venv.
+# The whole interface: make train | test | check | sanitize | bench | docs | oracle | downstream, and for GPUs
+# gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,7 +8,7 @@ ARGS   ?=
 NATIVE := $(shell find engine kernels symbol -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
           $(wildcard kernels/ops/*.py) kernels/record.py kernels/pointwise.py setup.py pyproject.toml
 
-.PHONY: train test check sanitize bench docs oracle downstream clean
+.PHONY: train test check sanitize bench docs oracle downstream gpu-check gpu-test gpu-bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
@@ -23,6 +24,17 @@ sanitize:
 
 bench: $(VENV)/installed
 	$(BIN)/python -m plait bench $(ARGS)
+
+# nvcc compiles every CUDA source, for sm_80, sm_90 and PTX; ARGS="--all --nvrtc": every kernel, with NVRTC too
+gpu-check: $(VENV)/installed
+	$(BIN)/python tests/gpu/check.py $(ARGS)
+
+# on a real GPU or, where there is none, on an emulated one
+gpu-test: $(VENV)/installed
+	GPU_TESTS=all OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto tests/gpu $(ARGS)
+
+gpu-bench: $(VENV)/installed
+	$(BIN)/python -m plait bench --gpu $(ARGS)
 
 # every operator against the real MXNet: make oracle ARGS="softmax --seed 3", ORACLE=python of an environment that has it
 ORACLE ?= .oracle/bin/python

@@ -106,15 +106,22 @@ def _makediag(op, ins, outs, attrs):
     return Move(a.shape, contiguous(a.shape), strides, 0, offset, ZEROS)
 
 
+def strided_slice(name: str, x: Type, span: dict) -> tuple[tuple[int, ...], list[int], int]:
+    """(shape, strides, offset), in elements, of x[begin:end:step]."""
+    probe = _probe(x)
+    view = probe[slices(name, x.shape, **span)]
+    offset, strides = _strides(view, probe, ITEM_BYTES[x.dtype])
+    return view.shape, strides, offset
+
+
 def _slice_assign(op, ins, outs, attrs):
     lhs, rhs = ins
-    probe, source = _probe(lhs), _probe(rhs)
-    view = probe[slices(op.name, lhs.shape, **attrs)]
-    found = _strides(view, probe, ITEM_BYTES[lhs.dtype])
-    spread = _strides(np.broadcast_to(source, view.shape), source, ITEM_BYTES[rhs.dtype])
-    if found is None or spread is None or lhs.dtype != rhs.dtype:
+    shape, strides, offset = strided_slice(op.name, lhs, attrs)
+    source = _probe(rhs)
+    spread = _strides(np.broadcast_to(source, shape), source, ITEM_BYTES[rhs.dtype])
+    if spread is None or lhs.dtype != rhs.dtype:
         return None
-    return Move(view.shape, spread[1], found[1], spread[0], found[0], FIRST, 1)
+    return Move(shape, spread[1], strides, spread[0], offset, FIRST, 1)
 
 
 def _tile(op, ins, outs, attrs):
@@ -147,6 +154,21 @@ def _repeated(pairs):
     return Move(shape, [step for _, step in pairs], contiguous(shape))
 
 
+def _to_space(op, ins, outs, attrs):
+    b, (n, c, h, w) = attrs["block_size"], ins[0].shape
+    return _transposed((n, b, b, c // b**2, h, w), (0, 3, 4, 1, 5, 2))
+
+
+def _to_depth(op, ins, outs, attrs):
+    b, (n, c, h, w) = attrs["block_size"], ins[0].shape
+    return _transposed((n, c, h // b, b, w // b, b), (0, 3, 5, 1, 2, 4))
+
+
+def _transposed(shape, axes):
+    strides, to = contiguous(shape), [shape[a] for a in axes]
+    return Move(to, [strides[a] for a in axes], contiguous(to))
+
+
 def _strided(op, ins, outs, attrs):
     return Move(outs[0].shape, attrs["steps"], contiguous(outs[0].shape), attrs["at"])
 
@@ -168,6 +190,8 @@ MOVES: dict[str, Callable] = {
     "_slice_assign": _slice_assign,
     "tile": _tile,
     "repeat": _repeat,
+    "depth_to_space": _to_space,
+    "space_to_depth": _to_depth,
     "_strided": _strided,
     "_strided_grad": _strided_grad,
 }

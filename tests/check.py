@@ -164,6 +164,7 @@ def main() -> int:
         ),
         report("import cycles", import_cycles()),
         report("absolute imports", absolute_imports()),
+        subprocess.run([python, ROOT / "tests/gpu/check.py"]).returncode == 0,
     ]
     return 0 if all(checks) else 1
 

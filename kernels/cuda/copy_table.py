@@ -153,15 +153,19 @@ def split_entry(op, ins, outs, attrs):
     return _join(list(outs), x, one_axis(op.name, attrs["axis"], len(x.shape)), 1, 0, True)
 
 
-@native("Cast", "amp_cast", device="gpu")
-def cast_entry(op, ins, outs, attrs):
-    x, y = ins[0], outs[0]
+def _cast(x: Type, y: Type, source: Buffer, to: Buffer) -> Launch:
     n = prod(x.shape)
     kind, vector = index_of(n), vector_of(x.dtype, y.dtype)
     name = f"cast<{TYPES[x.dtype]}, {TYPES[y.dtype]}, {kind}, {vector}>"
-    arguments = [index(n, kind), Buffer(0), Buffer(1)]
+    grid = blocks_for(n, THREADS * vector * 2)
+    return Launch("copy.cu", name, grid, (THREADS,), [index(n, kind), source, to])
+
+
+@native("Cast", "amp_cast", "amp_multicast", device="gpu")
+def cast_entry(op, ins, outs, attrs):
+    n = len(ins)
     return launches(
-        Launch("copy.cu", name, blocks_for(n, THREADS * vector * 2), (THREADS,), arguments)
+        *(_cast(x, y, Buffer(i), Buffer(n + i)) for i, (x, y) in enumerate(zip(ins, outs)))
     )
 
 

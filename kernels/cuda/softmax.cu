@@ -196,3 +196,37 @@ pick_log_softmax_backward(I size, Divisor<I> n, const T *dy, const K *places, co
     const A d = value_of(dy[row]);
     dx[i] = as<T>((i - row * n.by == k ? d : (A)0) - exp_of((A)value_of(y[i])) * d);
 }
+
+/* ---- SoftmaxOutput's gradient ----------------------------------------------------------------------------------- */
+
+/* count[0] = labels that are not the ignored one, at least 1. One block. */
+template<class L> __global__ void __launch_bounds__(1024) count_valid(int64_t n, const L *label, int64_t ignored, float *count)
+{
+    __shared__ One<float> room[WARP];
+    float valid = 0;
+    for (int64_t i = threadIdx.x; i < n; i += 1024)
+        valid += value_of(label[i]) != (computed<L>)ignored ? 1.0f : 0.0f;
+    valid = sum_of<1024>(valid, room);
+    if (threadIdx.x == 0)
+        *count = valid < 1 ? 1.0f : valid;
+}
+
+/* g = (y - target) * scale / count over (examples, classes, positions); target: `on` at the label's class, else `off`; an
+ * ignored label gives 0. count may be NULL. */
+template<class T, class L, class I>
+__global__ void __launch_bounds__(256)
+softmax_output_backward(I size, Divisor<I> positions, Divisor<I> classes, const T *y, const L *label, T *g, double on,
+                        double off, double scale, int ignores, int64_t ignored, const float *count, int counted)
+{
+    typedef computed<T> A;
+    const I i = (I)blockIdx.x * 256 + (I)threadIdx.x;
+    if (i >= size)
+        return;
+    const I row = positions(i), n = classes(row), c = row - n * classes.by, p = i - row * positions.by;
+    const computed<L> given = value_of(label[n * positions.by + p]);
+    const A target = (int64_t)given == (int64_t)c ? (A)on : (A)off;
+    A v = ((A)value_of(y[i]) - target) * (A)scale;
+    if (counted)
+        v /= (A)*count;
+    g[i] = as<T>(ignores && given == (computed<L>)ignored ? (A)0 : v);
+}

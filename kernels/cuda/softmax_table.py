@@ -7,7 +7,7 @@ from math import prod
 from ..native import native
 from ..record import FLOATS, Type
 from ..shapes import one_axis
-from .launch import Buffer, Float64, Int32, Int64, Launch, launches
+from .launch import Buffer, Float64, Int32, Int64, Launch, Scratch, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, divisor, index, index_of, vector_of
 from .row_shape import row_launch, row_shape
 
@@ -108,3 +108,43 @@ def pick_log_softmax_grad_entry(op, ins, outs, attrs):
         Int32(attrs["mode"] == "wrap"),
     ]
     return launches(Launch("softmax.cu", name, blocks_for(size, THREADS), (THREADS,), arguments))
+
+
+@native("_softmax_output_grad", device="gpu")
+def softmax_output_grad_entry(op, ins, outs, attrs):
+    y, label = ins
+    shape, multi = y.shape, attrs["multi_output"]
+    if y.dtype not in FLOATS or label.dtype not in INDICES or label.shape == shape or 0 in shape:
+        return None
+    if multi:
+        n, classes, positions = shape[0], shape[1], prod(shape[2:])
+    elif attrs["preserve_shape"]:
+        n, classes, positions = prod(shape[:-1]), shape[-1], 1
+    else:
+        n, classes, positions = shape[0], prod(shape[1:]), 1
+    smooth = 0.0 if multi else attrs["smooth_alpha"]
+    counted, scale = attrs["normalization"] == "valid", attrs["grad_scale"]
+    if not counted:
+        scale /= (positions if multi else 1) * (n if attrs["normalization"] == "batch" else 1)
+    size, kind, ignored = prod(shape), index_of(prod(shape)), Int64(int(attrs["ignore_label"]))
+    steps = []
+    if counted:
+        arguments = [Int64(n * positions), Buffer(1), ignored, Scratch(0)]
+        name = f"count_valid<{TYPES[label.dtype]}>"
+        steps.append(Launch("softmax.cu", name, (1,), (1024,), arguments))
+    arguments = [
+        index(size, kind),
+        divisor(positions, kind),
+        divisor(classes, kind),
+        *map(Buffer, range(3)),
+        Float64(1 - smooth),
+        Float64(smooth / max(classes - 1, 1)),
+        Float64(scale),
+        Int32(attrs["use_ignore"]),
+        ignored,
+        Scratch(0),
+        Int32(counted),
+    ]
+    name = f"softmax_output_backward<{TYPES[y.dtype]}, {TYPES[label.dtype]}, {kind}>"
+    steps.append(Launch("softmax.cu", name, blocks_for(size, THREADS), (THREADS,), arguments))
+    return launches(*steps, scratch_bytes=256 if counted else 0)

@@ -62,7 +62,7 @@ operator(
 )
 
 
-def _arange_count(start, stop, step, repeat) -> tuple[float, int]:
+def arange_count(start, stop, step, repeat) -> tuple[float, int]:
     """(first value, number of distinct values)."""
     if stop is None:
         start, stop = 0.0, start
@@ -78,11 +78,11 @@ def _arange_count(start, stop, step, repeat) -> tuple[float, int]:
 
 
 def _arange_infer(ins, start, stop, step, repeat, infer_range, ctx, dtype):
-    return [Type((_arange_count(start, stop, step, repeat)[1] * repeat,), dtype)]
+    return [Type((arange_count(start, stop, step, repeat)[1] * repeat,), dtype)]
 
 
 def _arange_ref(xp, start, stop, step, repeat, infer_range, ctx, dtype):
-    first, count = _arange_count(start, stop, step, repeat)
+    first, count = arange_count(start, stop, step, repeat)
     if dtype not in FLOATS:  # MXNet computes whole ranges in whole numbers
         first, step = int(first), int(step)
     return xp.repeat(first + xp.arange(count) * step, repeat)

@@ -72,6 +72,30 @@ static std::string here()
 
 static bool is_word(char c) { return isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
+/* The index after the parenthesis that closes the one at or after `at`. */
+static size_t after_parentheses(const std::string &text, size_t at)
+{
+    size_t depth = 0, i = text.find('(', at);
+    do {
+        depth += text[i] == '(';
+        depth -= text[i] == ')';
+        i++;
+    } while (depth && i < text.size());
+    return i;
+}
+
+/* `__shared__ alignas(n) T name`: g++ wants the alignment first. */
+static std::string with_alignment_first(std::string text)
+{
+    const std::string start = "__shared__ alignas";
+    for (size_t at = 0; (at = text.find(start, at)) != std::string::npos;) {
+        size_t end = after_parentheses(text, at);
+        text.replace(at, end - at, text.substr(at + 11, end - at - 11) + " __shared__");
+        at = end;
+    }
+    return text;
+}
+
 /* `extern __shared__ [alignment] T name[];` becomes a pointer to the launch's shared memory. */
 static std::string with_dynamic_shared(std::string text)
 {
@@ -90,13 +114,7 @@ static std::string with_dynamic_shared(std::string text)
         for (const char *word : {"__align__", "alignas"}) {
             size_t found = type.find(word);
             if (found != std::string::npos) {
-                size_t depth = 0, i = type.find('(', found);
-                do {
-                    depth += type[i] == '(';
-                    depth -= type[i] == ')';
-                    i++;
-                } while (depth && i < type.size());
-                type.erase(found, i - found);
+                type.erase(found, after_parentheses(type, found) - found);
             }
         }
         std::string variable = text.substr(name, name_end - name);
@@ -104,7 +122,7 @@ static std::string with_dynamic_shared(std::string text)
         text.replace(at, end - at, now);
         at += now.size();
     }
-    return text;
+    return with_alignment_first(text);
 }
 
 /* The names of functions that are `extern "C" __global__`: found without a name expression. */

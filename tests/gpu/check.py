@@ -1,0 +1,210 @@
+"""make gpu-check: the CUDA compiler takes kernels/cuda/ and what the generator writes.
+
+    python tests/gpu/check.py [--all] [--nvrtc]
+
+The kernels are those that the table chooses for the samples of the operator records: of each
+template a few instances, of the generated sources a few; --all: all of them. nvcc compiles them for
+sm_80 and sm_90 and, as PTX, for what comes later. --nvrtc: NVRTC too, as programs do. No GPU is
+needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+TARGETS = [
+    "-gencode=arch=compute_80,code=sm_80",
+    "-gencode=arch=compute_90,code=[sm_90,compute_90]",
+]
+DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "uint8")
+INSTANCES = 3  # of a template
+GENERATED_STEP = 24  # one generated source of so many
+IN_A_FILE = 24  # instances that nvcc compiles in one go
+
+
+def load(name: str, path: Path):
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def kernels() -> set[tuple]:
+    """(source, name, defines) of every launch that the table makes for samples of the records."""
+    import numpy as np
+    import samples
+    from plait import MXNetError
+    from plait.kernels import cuda  # noqa: F401  (fills the table)
+    from plait.kernels.cuda.launch import Launch
+    from plait.kernels.native import choose
+    from plait.kernels.plan import infer
+    from plait.kernels.record import REGISTRY, Type
+
+    found = set()
+    for op in {op.name: op for op in REGISTRY.values()}.values():
+        for case in op.samples:
+            for dtype in DTYPES:
+                rng = np.random.default_rng(0)
+                ins = [(np.shape(x), own) for x, own in (samples.draw(rng, g) for g in case.inputs)]
+                types = [Type(shape, own or dtype) for shape, own in ins]
+                try:
+                    attrs = op.parse(case.attrs) | ({"train": True} if op.train_aware else {})
+                    native = choose(op, types, infer(op, attrs, types), attrs, "gpu")
+                except MXNetError:  # not of these dtypes
+                    continue
+                for step in getattr(native and native.params, "steps", ()):
+                    if isinstance(step, Launch):
+                        found.add((step.source, step.function, tuple(step.defines)))
+    return found
+
+
+def is_file(source: str) -> bool:
+    return "\n" not in source
+
+
+def representative(found: Iterable[tuple]) -> set[tuple]:
+    """A few instances of each template, spread over what there is, and a few generated sources."""
+    templates, generated = defaultdict(list), []
+    for k in sorted(found):
+        if is_file(k[0]):
+            templates[k[0], k[1].partition("<")[0], k[2]].append(k)
+        else:
+            generated.append(k)
+    kept = set(generated[::GENERATED_STEP])
+    for instances in templates.values():
+        step = max(1, -(-len(instances) // INSTANCES))
+        kept |= set(instances[::step])
+    return kept
+
+
+def units(found: Iterable[tuple]) -> dict[str, str]:
+    """Files for nvcc, by name: a source with pointers to its instances; generated ones as
+    namespaces of one file."""
+    by_source, generated = defaultdict(list), []
+    for source, name, defines in sorted(found):
+        if is_file(source):
+            by_source[source, defines].append(name)
+        else:
+            generated.append(source)
+    files = {}
+    for (source, defines), names in by_source.items():
+        head = "".join(f"#define {k} {v}\n" for k, v in defines) + f'#include "{source}"\n'
+        for i in range(0, len(names), IN_A_FILE):
+            pointers = ",\n    ".join(f"(void *){n}" for n in names[i : i + IN_A_FILE])
+            text = f"{head}void *instances[] = {{\n    {pointers}}};\n"
+            files[f"{Path(source).stem}_{len(files)}.cu"] = text
+    include = re.compile(r"^\s*#\s*include.*$", re.MULTILINE)
+    for i in range(0, len(generated), IN_A_FILE):
+        part = generated[i : i + IN_A_FILE]
+        heads = dict.fromkeys(line.strip() for text in part for line in include.findall(text))
+        bodies = [include.sub("", text).replace('extern "C" ', "") for text in part]
+        spaces = [f"namespace group_{k} {{\n{body}\n}}\n" for k, body in enumerate(bodies)]
+        files[f"generated_{i}.cu"] = "\n".join([*heads, *spaces])
+    return files
+
+
+def nvcc(files: dict[str, str]) -> list[str]:
+    """Compiles files, as many at a time as there are processors. What is wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def one(item) -> str:
+            name, text = item
+            path = Path(folder, name)
+            path.write_text(text)
+            command = ["nvcc", "-std=c++17", "-w", "-I", str(ROOT / "kernels/cuda"), "-fatbin"]
+            result = subprocess.run(
+                [*command, *TARGETS, "-o", str(path.with_suffix(".fatbin")), str(path)],
+                capture_output=True,
+                text=True,
+            )
+            return f"{name}:\n{result.stdout}{result.stderr}"[:6000] if result.returncode else ""
+
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            return [problem for problem in pool.map(one, files.items()) if problem]
+
+
+def real_nvrtc() -> str | None:
+    """The path of NVIDIA's NVRTC, wherever the tests' own libraries lie."""
+    from plait.engine import cuda
+
+    kept = os.environ.pop("PLAIT_CUDA_LIBRARIES", None)
+    cuda.find.cache_clear()
+    try:
+        return cuda.find("nvrtc")
+    finally:
+        if kept is not None:
+            os.environ["PLAIT_CUDA_LIBRARIES"] = kept
+        cuda.find.cache_clear()
+
+
+def nvrtc(found: Iterable[tuple], architectures=("sm_80", "sm_90", "compute_90")) -> list[str]:
+    """Compiles kernels with NVRTC, which must be there. What is wrong."""
+    from plait import MXNetError
+    from plait.kernels.cuda import compile
+
+    compiler = compile._Nvrtc(real_nvrtc())
+    kept, compile._nvrtc = compile._nvrtc, lambda: compiler
+
+    def one(job) -> str:
+        (source, name, defines), architecture = job
+        try:
+            compile.compile_image(source, name, architecture, defines)
+        except MXNetError as error:
+            return str(error)[:6000]
+        return ""
+
+    try:
+        jobs = [(k, a) for k in sorted(found) for a in architectures]
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            return [problem for problem in pool.map(one, jobs) if problem]
+    finally:
+        compile._nvrtc = kept
+
+
+def report(title: str, n: int, problems: list[str]) -> bool:
+    print(f"{title}: {f'{n} kernels ok' if not problems else 'FAILED'}", flush=True)
+    print("".join(f"  {p}\n" for p in problems), end="")
+    return not problems
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="every kernel, not a few of each kind")
+    parser.add_argument("--nvrtc", action="store_true", help="compile with NVRTC as well")
+    args = parser.parse_args(argv)
+    has_nvcc = shutil.which("nvcc") is not None
+    if not has_nvcc and not args.nvrtc:
+        print("CUDA: skipped, nvcc is not on the path")
+        return 0
+    build = load("emulator_build", HERE / "emulator" / "build.py")
+    if build.missing() is None:  # the table asks what the GPU is
+        os.environ.setdefault("PLAIT_CUDA_LIBRARIES", str(build.folder()))
+    sys.path.insert(0, str(HERE.parent))
+    found = kernels()
+    found = found if args.all else representative(found)
+    good = True
+    if has_nvcc:
+        good &= report("CUDA with nvcc", len(found), nvcc(units(found)))
+    if args.nvrtc:
+        if real_nvrtc() is None:
+            print("CUDA with NVRTC: skipped, it is not installed")
+        else:
+            good &= report("CUDA with NVRTC", len(found), nvrtc(found))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
