@@ -24,7 +24,7 @@ from .row_shape import row_launch, row_shape
 from .softmax_table import bool_of
 
 BACKWARD_BLOCKS = 528  # of norm_rows_backward: each sums the columns of its rows
-HELD_ROW = 8192  # elements of a row whose columns it sums
+MAX_HELD = 8  # elements of a row in a thread: of two arrays, of gamma and of two sums
 COLUMNS, COLUMN_ROWS = 32, 32
 UNROLL = 2  # of by_channel
 WIDE_BYTES = {"float64": 8}  # of what sums are kept in; else 4
@@ -84,19 +84,13 @@ def _rows_backward(ins, outs, n_rows, n, n_params, by_column):
     dy, x, gamma, mean, rstd = ins
     same = dy.dtype == x.dtype == outs[0].dtype and mean.dtype == rstd.dtype
     params = all(t.dtype == gamma.dtype for t in outs[1:])
-    if not _floats(*ins) or not same or not params or by_column and n > HELD_ROW:
+    if not _floats(*ins) or not same or not params:
         return None
-    threads, items, vector = row_shape(n, vector_of(x.dtype, gamma.dtype), 4)
-    threads = max(threads, 128)
-    if items and items * vector * threads >= 2 * n and threads > 128:
-        threads //= 2
-    items = _items(n, threads, vector)
-    if by_column:
-        while items * vector > 16 and threads < 1024:
-            threads *= 2
-            items = _items(n, threads, vector)
-    elif items * vector > 16:
-        items, vector, threads = 0, 1, 1024
+    vector = vector_of(x.dtype, gamma.dtype)
+    threads, items = _block(n, vector)
+    if not items and by_column:
+        return None
+    vector = vector if items else 1
     blocks = min(n_rows, BACKWARD_BLOCKS) if by_column else min(n_rows, 1 << 20)
     sums, columns = (blocks, n) if by_column else (n_rows // n_params, n_params)
     types = ", ".join(TYPES[t.dtype] for t in (x, gamma, mean)) + f", {bool_of(by_column)}"
@@ -123,8 +117,13 @@ def _rows_backward(ins, outs, n_rows, n, n_params, by_column):
     )
 
 
-def _items(n: int, threads: int, vector: int) -> int:
-    return 1 << max(ceil_div(n, threads * vector) - 1, 0).bit_length()
+def _block(n: int, vector: int) -> tuple[int, int]:
+    """(threads of a block that takes a row, vectors in each; 0: too many to be held)"""
+    for threads in (128, 256, 512, 1024):
+        items = ceil_div(n, threads * vector)
+        if items * vector <= max(MAX_HELD, vector):
+            return threads, items
+    return 1024, 0
 
 
 # ---- by channel ----------------------------------------------------------------------------------
@@ -171,9 +170,7 @@ def _batch(ins, outs, axis, attrs, batch_stats, add=False, relu=False):
     if batch_stats:
         plan = c.stats()
         scratch = plan.scratch_bytes
-        given = Struct(
-            Buffer(0), Buffer(3), Buffer(4), mean, rstd, eps, Float64(attrs["momentum"])
-        )
+        given = Struct(Buffer(0), Buffer(3), Buffer(4), mean, rstd, eps, Float64(attrs["momentum"]))
         types = f"{TYPES[x.dtype]}, {TYPES[params.dtype]}"
         steps = plan.launches("batch_norm.cu", f"Moments<{types}, {{I}}>", given)
     else:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from .layout import THREADS, ceil_div
 
-MAX_HELD = 32  # elements in a thread's registers, of each array
+# threads for a row -> elements in a thread's registers, shared by the arrays that are held at once;
+# more threads take a longer row
+HELD = {8: 4, 32: 32, 128: 16, 256: 16, 512: 16, 1024: 32}
 
 
 def row_shape(n: int, vector: int, n_arrays: int = 1) -> tuple[int, int, int]:
-    """(threads, items, vector) for rows of n elements, of which n_arrays are held at once; items is
-    0 where a row is too long to be held."""
-    most = max(1, MAX_HELD // (vector * max(1, n_arrays // 2)))
-    for threads in (8, 32, 128, 256, 512, 1024):
-        # a warp takes up to 1024 elements; more threads where a row needs more than 16 in each
+    """(threads, items, vector) for rows of n elements, of which n_arrays are held at once: each
+    thread holds items * vector elements; items is 0 where a row is too long to be held."""
+    for threads, held in HELD.items():
         items = ceil_div(n, threads * vector)
-        few = 4 if threads == 8 else 32 if threads == 32 else 16
-        if items * vector <= max(few, vector) and items <= most or threads == 1024:
-            power = 1 << max(items - 1, 0).bit_length()
-            return (threads, power, vector) if power <= most else (1024, 0, 1)
-    raise AssertionError
+        if items * vector <= max(held // n_arrays, vector):
+            return threads, items, vector
+    return 1024, 0, 1
 
 
 def row_launch(n_rows: int, threads: int) -> tuple[tuple[int], tuple[int]]:
