@@ -129,10 +129,19 @@ def properties(device: int = 0) -> Properties:
 
 def check(device: int) -> None:
     """Raises DeviceError if gpu(device) cannot be used."""
+    if device < lib.pl_gpu_count():
+        return
     why = open_driver()
     if why:
         raise DeviceError(compose(f"gpu({device}): {why}", fix=f"{INSTALL}, or use mx.cpu()"))
     n = lib.pl_gpu_count()
+    if n == 0:
+        raise DeviceError(
+            compose(
+                f"gpu({device}): a GPU cannot be used in a process forked from one that used it",
+                fix="use mx.cpu() there, or start it with multiprocessing's 'spawn'",
+            )
+        )
     if device >= n:
         there = "gpu(0)" if n == 1 else f"gpu(0) ... gpu({n - 1})"
         raise DeviceError(

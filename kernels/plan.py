@@ -202,8 +202,8 @@ def _build(
     plan.mutated = mutated_inputs(op, attrs, len(ins))
     for i in plan.mutated:
         mutates[i] = 1
-    lane, number, place = device.lane, device.device_id, 0
-    if way or (op.name == "_copy" and in_specs[0].device.memory != device.memory):
+    lane, number, place = device.lane, device.device_id, place_flag(device)
+    if op.name == "_copy" and _leaves(in_specs[0].device, device):
         found, launched = _transfer(in_specs[0].nbytes, way), None
         params = _native_params(found)
         lane, number, place = _way(in_specs[0].device, device)
@@ -284,15 +284,24 @@ def _transfer(nbytes: int, way: str) -> Native:
     return Native("pl_kernel_transfer", params, 1.0 if way else TRANSFER_US, can_fail=True)
 
 
+def place_flag(device) -> int:
+    """The flag that says where new arrays of a device lie."""
+    if device.device_typeid == 2:
+        return 0
+    return lib.PL_PLAN_TO_HOST if device.memory == lib.PL_MEMORY_HOST else lib.PL_PLAN_TO_PINNED
+
+
+def _leaves(source, target) -> bool:
+    """Does a copy between these devices enter or leave a GPU?"""
+    return 2 in (source.device_typeid, target.device_typeid) and source.memory != target.memory
+
+
 def _way(source, target) -> tuple[int, int, int]:
-    """(lane, its device, flags) of copies between the memories of two devices."""
-    if target.device_typeid == 2:
-        lane = lib.PL_LANE_GPU_COMM if source.device_typeid == 2 else lib.PL_LANE_GPU_H2D
-        return lane, target.device_id, 0
-    to = lib.PL_PLAN_TO_HOST if target.memory == lib.PL_MEMORY_HOST else lib.PL_PLAN_TO_PINNED
-    if source.device_typeid == 2:
-        return lib.PL_LANE_GPU_D2H, source.device_id, to
-    return lib.PL_LANE_CPU, target.device_id, to
+    """(lane, its device, flags) of copies that do."""
+    if target.device_typeid != 2:
+        return lib.PL_LANE_GPU_D2H, source.device_id, place_flag(target)
+    lane = lib.PL_LANE_GPU_COMM if source.device_typeid == 2 else lib.PL_LANE_GPU_H2D
+    return lane, target.device_id, 0
 
 
 def _native(op: Operator, ins, outs, attrs, device):
@@ -306,7 +315,7 @@ def _native(op: Operator, ins, outs, attrs, device):
         if found is None:
             return None, None, None
         if found.params is not None and type(found.params) is not tuple:
-            return found, *found.params.on(device.device_id)
+            return _launched(op, found, device)
         return found, _native_params(found), None
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, MXNetError):
@@ -316,6 +325,22 @@ def _native(op: Operator, ins, outs, attrs, device):
             "its sizes and attributes do not fit its kernel, got "
             f"{_given(ins, op.names_in(attrs, len(ins)), attrs)} ({error})",
         ) from error
+
+
+def _launched(op: Operator, found: Native, device):
+    """As _native, for launches: the reference where the compiler refuses a source."""
+    from . import cuda
+    from .cuda.compile import CompileError
+
+    try:
+        return found, *found.params.on(device.device_id)
+    except CompileError as error:
+        if cuda.checking:
+            raise
+        import logging
+
+        logging.getLogger(__name__).warning("%s: its reference runs instead: %s", op.name, error)
+        return None, None, None
 
 
 def _native_params(found):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections import OrderedDict
 
-from ..engine import lib, num_gpus
+from ..engine import cuda, lib, num_gpus
 from ..engine.error import InvalidValue
 
 
@@ -48,9 +48,9 @@ def _found() -> dict[str, bool]:
     ).split()
     return {
         "CUDA": gpu,
-        "CUDNN": gpu,
-        "NCCL": gpu,
-        "CUDA_RTC": gpu,
+        "CUDNN": gpu and cuda.find("cudnn") is not None,
+        "NCCL": gpu and cuda.find("nccl") is not None,
+        "CUDA_RTC": gpu and cuda.find("nvrtc") is not None,
         "CPU_AVX2": isa in (lib.PLK_AVX2, lib.PLK_AVX512),
         "CPU_AVX512": isa == lib.PLK_AVX512,
         "OPENMP": True,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from ..engine import cpu, current_context, location, log
 from ..engine.collector import resting
-from ..engine.error import DynamicShape, MXNetError
+from ..engine.error import DeviceError, DynamicShape
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.graph import Value, rewrite, topological
 from ..symbol.inference import typed_graph
@@ -239,9 +239,9 @@ class CachedGraph:
                 if device.same_memory(a._spec.device):
                     device = cpu(device.device_id)
                     continue
-                raise MXNetError(
+                raise DeviceError(
                     f"{self.name}: all inputs must be on one device, got {device} and"
-                    f" {a._spec.device}"
+                    f" {a._spec.device}\n  fix: x.as_in_context({device})"
                 )
         types = {v.node: a._spec.type for v, a in zip(self.inputs, arrays)}
         typed = typed_graph([*self.outputs, *self.bounds, *self.inputs], types, state.training)

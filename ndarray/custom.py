@@ -15,6 +15,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..engine import ffi, lib, push, wait
 from ..engine.error import InvalidType, MissingMethod, MXNetError
 from ..kernels.ops.custom import (
@@ -28,10 +30,10 @@ from ..kernels.ops.custom import (
 )
 from ..kernels.plan import view_as_numpy
 from ..kernels.record import REGISTRY, REQUIRED, Operator, lookup
-from ..kernels.spec import Spec
+from ..kernels.spec import NUMPY_DTYPES, Spec
 from .autograd import _Scope
 from .invoke import invoke
-from .ndarray import NDArray, empty_like_spec, make
+from .ndarray import NDArray, from_memory, make
 
 MAX_INSTANCES = 64  # of one operator, whose backward has not run
 
@@ -154,7 +156,8 @@ class Borrowed:
         self.arrays = []
         for address, s in memory:
             pointer = ffi.cast("void *", address) if s.nbytes else ffi.NULL
-            handle = lib.pl_array_wrap(pointer, s.nbytes, ffi.NULL, ffi.NULL)
+            memory = s.device.memory
+            handle = lib.pl_array_wrap_in(memory, pointer, s.nbytes, ffi.NULL, ffi.NULL)
             self.arrays.append(make(handle, s))
 
     def wait(self) -> None:
@@ -175,11 +178,10 @@ class Borrowed:
         for ref, h in zip(kept, held):
             a = ref()
             if a is not None:
-                copy = a._memory().copy()
+                values = a._values().copy()
                 old, a._handle = a._handle, 0
                 lib.pl_array_free(old)
-                fresh = empty_like_spec(a._spec)
-                fresh._memory()[...] = copy
+                fresh = from_memory(values, a.context, a._spec.dtype)
                 a._handle, fresh._handle = fresh._handle, 0
             if lib.pl_array_users(h._handle) > 1:  # a view of it: the memory is about to go
                 push(_gone, writes=[h], name="Custom")
@@ -204,6 +206,23 @@ def _gone():
         "Custom: this array is a view of an argument of a custom operator, which ended with its "
         "call\n  fix: keep a copy, x[:2].copy()"
     )
+
+
+def _token_put(address: int, s: Spec, number: int) -> None:
+    """Writes the number of an instance where backward finds it."""
+    value = np.full(1, number, NUMPY_DTYPES[s.dtype])
+    if s.device.device_typeid == 2:
+        lib.pl_gpu_write(ffi.cast("void *", address), ffi.from_buffer(value), value.nbytes)
+    else:
+        view_as_numpy(ffi.cast("void *", address), s)[0] = number
+
+
+def _token_get(address: int, s: Spec) -> int:
+    value = np.zeros(1, NUMPY_DTYPES[s.dtype])
+    if s.device.device_typeid == 2:
+        lib.pl_gpu_read(ffi.from_buffer(value), ffi.cast("void *", address), value.nbytes)
+        return int(value[0])
+    return int(view_as_numpy(ffi.cast("void *", address), s)[0])
 
 
 class Instances:
@@ -269,18 +288,21 @@ class Instances:
             results.end()
         if not train:
             self._release(number)
-        view_as_numpy(ffi.cast("void *", outputs[-1][0]), outputs[-1][1])[0] = number
+        _token_put(*outputs[-1], number)
 
     def backward(self, inputs, outputs, types, reads, train: bool) -> None:
         """CustomOp.backward on memory. types, reads: see Rules.grad."""
         rules, device = self._rules, outputs[0][1].device
         n_out, n_in, n_read = len(rules.outputs), len(rules.arguments), len(reads)
-        number = int(view_as_numpy(ffi.cast("void *", inputs[-1][0]), inputs[-1][1])[0])
+        number = _token_get(*inputs[-1])
         states = [s.type for _, s in inputs[n_read:-1]]
         op = self._of(number, (*types[n_out : n_out + n_in], *states), device)
         given, results = Borrowed(inputs[:-1]), Borrowed(outputs)
         for a in results.arrays:
-            a._memory()[...] = 0
+            if a.context.device_typeid == 2:
+                a[:] = 0
+            else:
+                a._memory()[...] = 0
         try:
             with device, _Scope(False, train):
                 arrays = _complete(given.arrays[:n_read], types, reads)

@@ -171,6 +171,11 @@ def _targets(plan: Plan, out) -> list[NDArray]:
                 f"out must have shape {s.shape} and dtype {s.dtype}, got "
                 f"{target._spec.shape} and {target._spec.dtype}",
             )
+        if target._spec.device != s.device and not target._spec.device.same_memory(s.device):
+            raise DeviceError(
+                f"{plan.op.name}: out must be on {s.device}, as the inputs, got"
+                f" {target._spec.device}\n  fix: {plan.op.name}(...).copyto(out)"
+            )
         if state.recording and target._tape.__class__ is tuple and not spent(target._tape):
             raise OperatorError(
                 plan.op.name,

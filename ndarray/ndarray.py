@@ -9,7 +9,7 @@ import numpy as np
 
 from ..engine import callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
 from ..engine._array import Array, invoke, make, set_class  # noqa: F401
-from ..engine.error import InvalidType, OutOfMemory
+from ..engine.error import DeviceError, InvalidType, OutOfMemory
 from ..kernels.plan import MAX_BYTES, transfer_plan, view_as_numpy
 from ..kernels.record import dtype_name
 from ..kernels.spec import NUMPY_DTYPES, Spec, spec
@@ -77,8 +77,18 @@ class NDArray(Array):
         wait(self._handle)
         return self._memory().copy()
 
+    def _values(self) -> np.ndarray:
+        """The values, not to be written: the memory itself, or a copy from a GPU; waits."""
+        if self._spec.device.device_typeid == 2:
+            return fetch(self)
+        wait(self._handle)
+        return self._memory()
+
     def _memory(self) -> np.ndarray:
-        """The memory itself as a NumPy array, valid while self lives; the caller has waited."""
+        """The memory itself as a NumPy array, valid while self lives; the caller has waited. Raises
+        DeviceError for memory of a GPU."""
+        if self._spec.device.device_typeid == 2:
+            raise DeviceError(f"the host cannot look at memory of {self._spec.device}")
         return view_as_numpy(lib.pl_array_data(self._handle), self._spec)
 
 

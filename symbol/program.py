@@ -11,7 +11,7 @@ from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
 from ..kernels.number import Number
-from ..kernels.plan import INLINE_US, make_plan, numbers_of, scalars_of
+from ..kernels.plan import INLINE_US, make_plan, numbers_of, place_flag, scalars_of
 from ..kernels.record import Type, lookup
 from ..kernels.spec import Spec, spec
 from .branches import find_sections, team_threads
@@ -147,7 +147,9 @@ def lower(
         outputs = compile_passes(outputs, free, [*kept, *constants], device.device_type)
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
-            first = _assemble(fused(wanted, device), [*kept, *constants], device, name + ".prologue")
+            first = _assemble(
+                fused(wanted, device), [*kept, *constants], device, name + ".prologue"
+            )
             first.constants = tuple(constants.values())
             prologue = Prologue(first, places)
             given += results
@@ -217,7 +219,7 @@ def _assemble(
         ffi.from_buffer("pl_slot[]", np.array(slots, SLOT)),
         scalars,
         program.arena_bytes,
-        lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0,
+        (lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0) | place_flag(device),
         device.lane,
         device.device_id,
         name.encode(),

@@ -63,5 +63,4 @@ def same_shaped(data) -> list[np.ndarray]:
 def _as_values(item) -> np.ndarray:
     if not isinstance(item, NDArray):
         return np.asarray(item)
-    item.wait_to_read()
-    return item._memory()
+    return item._values()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...engine import push
+from ...engine import cpu, push
 from ...engine.error import DTypeError, InvalidValue
 from ...ndarray import NDArray
 from ...ndarray.creation import empty, zeros
@@ -74,6 +74,9 @@ class GradientCompression:
                 f"gradient compression needs float32 gradients, got {gradient._spec.dtype} of key"
                 f" {key!r}",
             )
+        if gradient.context.device_type == "gpu":  # on the host, where the bits are packed
+            arrived = self.through(key, number, gradient.as_in_context(cpu()))
+            return arrived.as_in_context(gradient.context)
         residual = self._residuals.get((key, number))
         if residual is None or residual.shape != gradient.shape:
             residual = zeros(gradient.shape, gradient.context)

@@ -35,22 +35,34 @@ _failed: dict[str, str] = {}  # key -> why it does not compile
 _stopped = False
 
 
+class CompileError(MXNetError):
+    """A source that the compiler refuses."""
+
+
 class Kernel(NamedTuple):
     """A __global__ function to compile. source: a file of kernels/cuda/, or text. name: as C++
-    names it, a template instance too. defines: (name, value) pairs for the preprocessor."""
+    names it, a template instance too. defines: (name, value) pairs for the preprocessor. options:
+    of the compiler, instead of our own for text."""
 
     source: str
     name: str
     defines: tuple[tuple[str, str], ...] = ()
+    options: tuple[str, ...] | None = None
 
 
-def function(device: int, source: str, name: str, defines: Sequence[tuple[str, str]] = ()) -> int:
+def function(
+    device: int,
+    source: str,
+    name: str,
+    defines: Sequence[tuple[str, str]] = (),
+    options: tuple[str, ...] | None = None,
+) -> int:
     """The handle (CUfunction) of a kernel on a GPU, compiled now if need be. Thread-safe.
 
     Raises: DeviceError where the GPU or NVRTC is missing, MXNetError with the compiler's messages
     where the source does not compile.
     """
-    kernel = Kernel(source, name, tuple(defines))
+    kernel = Kernel(source, name, tuple(defines), options)
     architecture = _architecture(device)
     key = _key(kernel, architecture)
     handle = _functions.get((device, key))
@@ -158,6 +170,8 @@ def _file(key: str) -> str:
 def _options(kernel: Kernel, architecture: str) -> list[str]:
     defines = [f"--define-macro={n}={v}" if v else f"--define-macro={n}" for n, v in kernel.defines]
     extra = () if _is_file(kernel.source) else GENERATED
+    if kernel.options is not None:
+        return [f"--gpu-architecture={architecture}", *kernel.options, *defines]
     return [f"--gpu-architecture={architecture}", *OPTIONS, *extra, *defines]
 
 
@@ -263,7 +277,7 @@ def _compile(kernel: Kernel, architecture: str) -> bytes:
         if code:
             log = nvrtc.text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")
             why = log.rstrip(b"\0\n").decode(errors="replace")
-            raise MXNetError(
+            raise CompileError(
                 f"gpu: {kernel.source if is_file else 'generated code'} does not compile as "
                 f"{kernel.name} for {architecture} "
                 f"({call.nvrtcGetErrorString(code).decode()})\n{why[-4000:]}"

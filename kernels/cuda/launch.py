@@ -71,6 +71,12 @@ class Float64(NamedTuple):
     value: float
 
 
+class Bytes(NamedTuple):
+    """A number of another type, as it lies in memory."""
+
+    value: bytes
+
+
 class Struct:
     """One parameter that is a C struct: its members in order, with the alignment of C. Members are
     arguments (a Buffer is a pointer, a Struct lies inside) or, for an array, lists of them."""
@@ -79,7 +85,7 @@ class Struct:
         self.members = members
 
 
-Argument = Buffer | Scratch | Scalar | Int32 | Int64 | Float32 | Float64 | Struct
+Argument = Buffer | Scratch | Scalar | Int32 | Int64 | Float32 | Float64 | Bytes | Struct
 _VALUES: dict[type, str] = {Int32: "i", Int64: "q", Float32: "f", Float64: "d"}
 
 
@@ -95,6 +101,7 @@ class Launch(NamedTuple):
         defines: (name, value) pairs for the preprocessor.
         together: all blocks run at once (a cooperative launch), so that they may wait for each
             other; a grid that the device cannot hold fails.
+        options: of the compiler, for source text; default: those of generated code.
     """
 
     source: str
@@ -105,6 +112,7 @@ class Launch(NamedTuple):
     shared_bytes: int = 0
     defines: tuple[tuple[str, str], ...] = ()
     together: bool = False
+    options: tuple[str, ...] | None = None
 
 
 class Fill(NamedTuple):
@@ -221,6 +229,8 @@ class Block:
             form, number = SCALARS[a.dtype]
             self.patches.append((lib.PL_ARGUMENT_SCALAR, a.index, at, number, 0))
             self.data += bytes(struct.calcsize(form))
+        elif isinstance(a, Bytes):
+            self.data += a.value
         else:
             self.data += struct.pack("=" + _VALUES[type(a)], a.value)
 
@@ -232,6 +242,8 @@ def _alignment(a) -> int:
         return max(map(_alignment, items), default=1)
     if isinstance(a, Buffer | Scratch):
         return POINTER
+    if isinstance(a, Bytes):
+        return len(a.value)
     return struct.calcsize(SCALARS[a.dtype][0] if isinstance(a, Scalar) else _VALUES[type(a)])
 
 
@@ -241,7 +253,7 @@ def _kernel(step: Launch, device: int) -> tuple[dict, Block]:
     grid, block = _three(step.grid), _three(step.block)
     if any(n > most for n, most in zip(grid, MAX_GRID)):
         raise ValueError(f"{step.function}: the grid {step.grid} is larger than {MAX_GRID}")
-    handle = function(device, step.source, step.function, step.defines)
+    handle = function(device, step.source, step.function, step.defines, step.options)
     if step.shared_bytes > STATIC_SHARED_BYTES:
         if lib.pl_gpu_function_shared(device, handle, step.shared_bytes):
             raise ValueError(f"{step.function}: {step.shared_bytes} bytes of shared memory")

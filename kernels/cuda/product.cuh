@@ -292,7 +292,7 @@ DEVICE void product(const A &a, const B &b, int m0, int n0, int k_begin, int k_e
     const int depth = Unit::kw * Unit::per_word, n_words = Unit::kw * (Unit::m + Unit::n);
     const int rows = 32;
     static_assert(rows * Unit::n * sizeof(total) <= 2 * n_words * sizeof(word), "results leave by way of the tiles");
-    __shared__ __align__(16) word tiles[2][n_words];
+    alignas(16) __shared__ word tiles[2][n_words];
     Unit unit;
     unit.clear();
     {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...engine import wait
 from ...engine.error import InvalidIndex
 from ...kernels.record import lookup
 from ..invoke import invoke
@@ -17,9 +16,8 @@ from ..ndarray import NDArray, from_memory
 
 
 def values_of(array: NDArray) -> np.ndarray:
-    """The memory of an index array; not to be written."""
-    wait(array._handle)
-    return array._memory()
+    """The values of an index array; not to be written."""
+    return array._values()
 
 
 def whole(array: NDArray) -> np.ndarray:
