@@ -160,7 +160,8 @@ def matmul(
 ) -> list | None:
     """Steps of y = act(alpha op(a) op(b) + bias) + residual, row-major; kept gets what act is
     applied to. Arrays are Buffer or Scratch. rows: elements from one row of a, b and y to the next,
-    as they lie in memory, where there is more than the row between. None: sizes beyond what kernels count."""
+    as they lie in memory, where that is not a row's length. None: sizes beyond what kernels count.
+    """
     if max(m * k, k * n, m * n) >= 1 << 31 or n_batch >= 1 << 31:
         return None
     if not m * n * n_batch:
