@@ -37,8 +37,8 @@ NEW, ZEROS, FIRST = "new", "zeros", "first"
 
 
 class Move(NamedTuple):
-    """From input `source` to output 0, with strides and offsets in elements over `shape`: a stride 0
-    repeats, a negative one flips. base: what the output holds where nothing is copied to: NEW:
+    """From input `source` to output 0, with strides and offsets in elements over `shape`: a stride
+    0 repeats, a negative one flips. base: what the output holds where nothing is copied to: NEW:
     there is no such place; ZEROS; FIRST: input 0."""
 
     shape: Sequence[int]

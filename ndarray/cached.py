@@ -45,7 +45,7 @@ class GraphPlan:
         start = time.perf_counter()
         self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
         if tier and not entry.recompute:
-            self.outputs = before_gradient(self.outputs)
+            self.outputs = before_gradient(self.outputs, entry.device.device_type)
         self.tier, self.newer = tier, None
         self.n_out = len(self.outputs)
         self.kept, shadowed = entry.residuals(self.outputs, tier)

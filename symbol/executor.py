@@ -72,7 +72,7 @@ class _Graph:
         self.kept: list[Value] = []
         if self.wanted:
             if tier:
-                self.values = before_gradient(self.values)
+                self.values = before_gradient(self.values, self.device.device_type)
             needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
             self.kept = [v for v in needed if v not in self.values]
         self.forward = self.lower(

@@ -14,19 +14,25 @@ def nothing():
     pass
 
 
-def time_workload(workloads, sync=nothing, settle=nothing):
+def peak_mib():
+    """What this process held of the machine's memory at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def time_workload(workloads, sync=nothing, settle=nothing, memory=peak_mib):
     """Runs the workload that the command line names: `script NAME SECONDS`.
 
     workloads: name -> function that makes a step, a function without arguments; or (step, calls in
-    one step). sync: waits until all steps are done. settle: waits for background compilation.
-    Prints seconds a call (median over repeats), seconds to the first result, peak MiB.
+    one step); or (step, calls, bytes that a call must move). sync: waits until all steps are done.
+    settle: waits for background compilation. memory: MiB in the end.
+    Prints seconds a call (median over repeats), seconds to the first result, MiB, bytes.
     """
     name, seconds = sys.argv[1], float(sys.argv[2])
     if name not in workloads:
         print(json.dumps(None))
         return
     made = workloads[name]()
-    step, calls = made if isinstance(made, tuple) else (made, 1)
+    step, calls, *moved = made if isinstance(made, tuple) else (made, 1)
 
     def timed(n):
         start = time.perf_counter()
@@ -48,7 +54,8 @@ def time_workload(workloads, sync=nothing, settle=nothing):
             {
                 "seconds": statistics.median(times) / calls,
                 "first_seconds": first / calls,
-                "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "peak_mib": memory(),
+                "bytes": moved[0] if moved else 0,
             }
         )
     )

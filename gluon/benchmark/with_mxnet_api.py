@@ -254,4 +254,5 @@ WORKLOADS = {
     "images_loader": image_loader(thread_pool=False),
     "images_loader_threads": image_loader(thread_pool=True),
 }
-time_workload(WORKLOADS, nd.waitall, getattr(mx, "wait_compiled", nd.waitall))
+if __name__ == "__main__":
+    time_workload(WORKLOADS, nd.waitall, getattr(mx, "wait_compiled", nd.waitall))

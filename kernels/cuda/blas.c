@@ -183,7 +183,7 @@ static lt_status state_make(const plk_blas *p, plk_blas_state *s)
 }
 
 /* The algorithm for pointers of this alignment; -1: none, with a text. */
-static int choose(const plk_blas *p, plk_blas_state *s, lt_handle handle, uint32_t alignment)
+static int choose(plk_blas_state *s, lt_handle handle, uint32_t alignment)
 {
     for (int i = 0; i < s->n_choices; i++)
         if (s->choices[i].alignment == alignment)
@@ -234,7 +234,7 @@ int plk_blas_run(const void *params, void *const *bufs, const double *scalars)
     void *y = plk_where_find(&p->y, bufs, scratch), *c = plk_where_find(&p->c, bufs, scratch);
     void *bias = plk_where_find(&p->bias, bufs, scratch), *aux = plk_where_find(&p->aux, bufs, scratch);
     uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)y | (uintptr_t)c | 256;
-    int i = choose(p, s, handle, (uint32_t)(bits & -bits));
+    int i = choose(s, handle, (uint32_t)(bits & -bits));
     if (i < 0)
         return PL_FAILED;
     lt_status status = 0;

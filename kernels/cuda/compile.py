@@ -2,7 +2,7 @@
 
     source, name, defines -> key (they, headers, options, compiler) -> KEY.cubin -> function handle
 
-A source is a file of kernels/cuda/ or text; its headers are those of kernels/cuda/ that it includes.
+A source is a file of kernels/cuda/ or text; its headers are those there that it includes.
 Text, which the generator writes, is compiled without contraction of a * b + c, so that fused groups
 round as single operators do; files say fmaf where they want it, or leave it to the compiler.
 """

@@ -260,6 +260,19 @@ template<class T, class F> __global__ void slices_place(Placed<T, F> out, Groups
     }
 }
 
+/* What follows a convolution that a library made; element i of y is of channel i / inner % channels. */
+template<class T> __global__ void follow(const T *bias, const T *addend, T *y, int64_t n, int inner, int channels, int act,
+                                         float low, float high)
+{
+    typedef computed<T> F;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
+        F x[4] = {(F)value_of(y[i]) + (bias ? (F)value_of(bias[i / inner % channels]) : (F)0) +
+                  (addend ? (F)value_of(addend[i]) : (F)0), 0, 0, 0};
+        activate(act, x, (F)low, (F)high);
+        y[i] = as<T>(x[0]);
+    }
+}
+
 /* ---- every channel with filters of its own -------------------------------------------------------------------------- */
 
 /* Sizes of a convolution in three axes; multiple: filters of a channel. */

@@ -6,10 +6,13 @@ from __future__ import annotations
 from math import prod
 from typing import NamedTuple
 
+from ...engine import cuda, ffi, lib
+from ..cpu.layout import code
 from ..native import Native, native
 from ..ops import conv, conv_fused
 from ..ops.dense_fused import activation_of
-from .launch import Buffer, Float32, Int32, Int64, Launch, Struct
+from . import steps as step_rules
+from .launch import Buffer, Float32, Int32, Int64, Launch, Launches, Struct
 from .layout import THREADS, TYPES, ceil_div, contiguous, divisor
 from .steps import (
     ACTIVATIONS,
@@ -17,6 +20,8 @@ from .steps import (
     NOWHERE,
     Room,
     grid_of,
+    place,
+    rounds_to_tf32,
     slices,
     steps,
     total_type,
@@ -213,7 +218,70 @@ def _run(kind, g, x_shape, filters, out, types, a, b, y, finish=PLAIN, weight_la
         found = _depthwise(kind, deep, dtype, arrays, finish, g.channels_last)
         if found is not None:
             return found
-    return _product(kind, c, dtype, a, b, y, finish)
+    own = _product(kind, c, dtype, a, b, y, finish)
+    if own is None or last != g.channels_last or not has_cudnn():
+        return own
+    return _library(kind, c, dtype, a, b, y, finish, own)
+
+
+# ---- cuDNN ---------------------------------------------------------------------------------------
+
+
+def has_cudnn() -> bool:
+    """Is there a cuDNN?"""
+    path = None if step_rules.FORCE_OWN else cuda.find("cudnn")
+    return bool(path) and bool(lib.plk_cudnn_load(path.encode()))
+
+
+class Cudnn(NamedTuple):
+    """A convolution by cuDNN: the fields of plk_cudnn, what runs where it refuses, what follows."""
+
+    fields: dict
+    own: Launches
+    after: Launches | None
+
+    def on(self, device: int):
+        state = lib.plk_cudnn_new()
+        if not state:
+            raise MemoryError
+        owners = [ffi.gc(ffi.cast("void *", state), _free)]
+        launched = {}
+        for name, each in (("otherwise", self.own), ("after", self.after)):
+            if each is not None:
+                launched[name], owner = each.on(device)
+                owners += [launched[name], owner]
+        return ffi.new("plk_cudnn *", {**self.fields, **launched, "state": state}), owners
+
+
+def _free(state) -> None:
+    lib.plk_cudnn_free(int(ffi.cast("uintptr_t", state)))
+
+
+def _library(kind, c: Convolution, dtype, a, b, y, finish, own: Native) -> Native:
+    left, right = (a, b) if kind == WEIGHT else (b, a)
+    bias, addend, act, low, high = finish
+    inside = kind == FORWARD and bias is not None and act == ACTIVATIONS["relu"]
+    after = None
+    if not inside and (bias or addend or act):
+        out = c.x if kind == DATA else c.y
+        numbers = [*map(Int32, (out.channel_step, out.channels, act)), *map(Float32, (low, high))]
+        size = out.n * out.channels * out.points
+        arguments = [bias or NOWHERE, addend or NOWHERE, y, Int64(size), *numbers]
+        name = f"follow<{TYPES[dtype]}>"
+        after = Launches([Launch("conv.cu", name, grid_of(size), (THREADS,), arguments)])
+    fields = {
+        "kind": (FORWARD, DATA, WEIGHT).index(kind),
+        **{"dtype": code(dtype), "nd": c.nd, "channels_last": c.g.channels_last},
+        **{"tf32": rounds_to_tf32(), "groups": c.g.groups, "act": inside},
+        **{k: (v.n, v.channels, *v.space) for k, v in (("x", c.x), ("w", c.w), ("y", c.y))},
+        "x_steps": (c.x.step, c.x.channel_step, *c.x.steps),
+        "y_steps": (c.y.step, c.y.channel_step, *c.y.steps),
+        **{k: c.filled(k, d) for k, d in (("pad", 0), ("stride", 1), ("dilate", 1))},
+        **{"left": place(left), "right": place(right), "out": place(y)},
+        "bias": place(bias if inside else None),
+        "addend": place(addend if inside else None),
+    }
+    return Native("plk_cudnn_run", Cudnn(fields, own.params, after), 2 * own.cost_us)
 
 
 def _geometry(op, attrs):

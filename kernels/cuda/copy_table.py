@@ -133,9 +133,7 @@ def _join(parts: list[Type], whole: Type, axis: int, first: int, at: int, split:
         ),
     ]
     name = f"join<{t}, {element}, {kind}, {room}, {'true' if split else 'false'}>"
-    return launches(
-        Launch("copy.cu", name, blocks_for(n, THREADS * UNROLL), (THREADS,), arguments)
-    )
+    return launches(Launch("copy.cu", name, blocks_for(n, THREADS * UNROLL), (THREADS,), arguments))
 
 
 @native("Concat", "stack", device="gpu")

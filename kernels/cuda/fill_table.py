@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-
 from ..moves import Move, contiguous, strided_slice
 from ..native import native
 from ..ops.create import arange_count

@@ -24,7 +24,7 @@ from .compile import Kernel, compile_all, ready
 from .launch import Buffer, Float32, Float64, Int32, Int64, Launch, Struct, launches
 from .layout import index_of, places
 from .pointwise_source import FULL, ONE, OUTER, Pattern, reduced
-from .pointwise_table import elementwise_launch, kinds_of, pattern_of, scalar_arguments
+from .pointwise_table import elementwise_launch, pattern_of, scalar_arguments
 from .reduce_table import Plan
 from .row_shape import row_launch, row_shape
 from .row_source import FUNCTION as ROWS_FUNCTION

@@ -17,7 +17,6 @@ from .launch import (
     Int32,
     Int64,
     Launch,
-    Scratch,
     Struct,
     launches,
 )
@@ -45,7 +44,8 @@ def _launch(function: str, size: int, arguments, per_block: int = THREADS) -> La
 
 
 def _words(inner: int, dtype: str) -> tuple[str, str, int]:
-    """(type of the words in which rows of `inner` elements move, of its elements, words of a row)"""
+    """(type of the words in which rows of `inner` elements move, of its elements, words of a
+    row)"""
     size = ITEM_BYTES[dtype]
     word = gcd(16, inner * size) if inner else size
     return VECTORS[word], WORDS[min(size, word)], inner * size // word
@@ -172,8 +172,9 @@ def gather_nd_entry(op, ins, outs, attrs):
 # ---- scatters ------------------------------------------------------------------------------------
 
 
-def _scatter(source_type, source, n_places, outer, n_rows, inner, dtype, add, rows: int, table: int):
-    """Launches that sort places by row and sum (or set) rows; (steps, scratch bytes)."""
+def _scatter(source_type, source, n_places, outer, n_rows, inner, dtype, add, rows, table):
+    """Launches that sort places by row and sum (or set) rows; (steps, scratch bytes). rows, table:
+    numbers of buffers."""
     sorting = Sorting("index.cu", source_type, source, "uint64_t", 1, n_places, n_places)
     vector = vector_of(dtype)
     vector = vector if inner % vector == 0 else 1
@@ -237,7 +238,7 @@ def scatter_nd_entry(op, ins, outs, attrs):
     if not count * inner:
         return launches(first)
     # what is only stored moves as words
-    dtype = y.dtype if add else {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}[ITEM_BYTES[y.dtype]]
+    dtype = y.dtype if add else f"uint{8 * ITEM_BYTES[y.dtype]}"
     source, at = f"PointRows<{TYPES[indices.dtype]}>", Struct(Buffer(1 + given), points)
     steps, scratch = _scatter(source, at, count, 1, n_rows, inner, dtype, add, given, to)
     return launches(first, *steps, scratch_bytes=scratch)

@@ -170,9 +170,7 @@ def _batch(ins, outs, axis, attrs, batch_stats, add=False, relu=False):
     if batch_stats:
         plan = c.stats()
         scratch = plan.scratch_bytes
-        given = Struct(
-            Buffer(0), Buffer(3), Buffer(4), mean, rstd, eps, Float64(attrs["momentum"])
-        )
+        given = Struct(Buffer(0), Buffer(3), Buffer(4), mean, rstd, eps, Float64(attrs["momentum"]))
         types = f"{TYPES[x.dtype]}, {TYPES[params.dtype]}"
         steps = plan.launches("batch_norm.cu", f"Moments<{types}, {{I}}>", given)
     else:

@@ -1,7 +1,8 @@
 """CUDA text of pointwise loops: generate.Loop's statements over arrays that broadcast, alone, with
 reductions of their values (map_reduce.cuh), or as row programs (kernels/rows.py).
 
-A source depends on dtypes, on operators and on which inputs broadcast how; never on sizes or scalars.
+A source depends on dtypes, on operators and on which inputs broadcast how; never on sizes or
+scalars.
 """
 
 from __future__ import annotations
@@ -154,6 +155,7 @@ def elementwise(loop: Loop, pattern: Pattern) -> str:
         members.append(f"const {pattern.places} places")
         names.append("places")
     outs = range(len(loop.results))
+    v, u, aligned = pattern.vector, pattern.unroll, _aligned(loop, pattern, outs)
     lines = _head(pattern)
     lines += [
         "",
@@ -188,10 +190,8 @@ def elementwise(loop: Loop, pattern: Pattern) -> str:
         f"{FUNCTION}(const I n, const I size, {', '.join(members)})",
         "{",
         "    const I first = (I)blockIdx.x * size;",
-        f"    if (size == 256 * {pattern.vector * pattern.unroll} && n - first >= size && "
-        f"{_aligned(loop, pattern, outs)}) {{",
-        f"        tile<{pattern.vector}, {pattern.unroll}>(first + (I)threadIdx.x * {pattern.vector}, "
-        f"256 * {pattern.vector}, {', '.join(names)});",
+        f"    if (size == 256 * {v * u} && n - first >= size && {aligned}) {{",
+        f"        tile<{v}, {u}>(first + (I)threadIdx.x * {v}, 256 * {v}, {', '.join(names)});",
         "        return;",
         "    }",
         "    const I end = n - first < size ? n : first + size;",

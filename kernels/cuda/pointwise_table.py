@@ -73,9 +73,7 @@ def elementwise_launch(loop: Loop, pattern: Pattern, n: int, scalars: Sequence, 
     arrays = map(Buffer, range(len(loop.inputs) + len(loop.results)))
     sizes = (index(n, pattern.index), index(size, pattern.index))
     arguments = [*sizes, *arrays, *scalars, *at]
-    return Launch(
-        elementwise(loop, pattern), FUNCTION, blocks_for(n, size), (THREADS,), arguments
-    )
+    return Launch(elementwise(loop, pattern), FUNCTION, blocks_for(n, size), (THREADS,), arguments)
 
 
 def pointwise_entry(op, ins, outs, attrs):
@@ -98,8 +96,7 @@ def pointwise_entry(op, ins, outs, attrs):
 native(
     *sorted(
         {op.name for op in REGISTRY.values() if op.pointwise}
-        | {name.split(":")[0] for name in LOOPS}
-        & {op.name for op in REGISTRY.values()}
+        | {name.split(":")[0] for name in LOOPS} & {op.name for op in REGISTRY.values()}
         | set(FORMS)
     ),
     device="gpu",

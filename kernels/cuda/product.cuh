@@ -50,7 +50,7 @@ template<class T, int BM, int BN> struct Fma {
     typedef T element;
     typedef T word;
     typedef T total;
-    static const int threads = 256, per_word = 1, kw = sizeof(T) == 8 ? 8 : 16, TM = BM / 16, TN = BN / 16;
+    static const int threads = 256, per_word = 1, kw = 16, TM = BM / 16, TN = BN / 16;
     static const int m = BM, n = BN, blocks = BM * BN > 8192 ? 1 : 2;    /* on a multiprocessor */
     T sum[TM][TN];
     DEVICE static word pack(T x, T) { return x; }

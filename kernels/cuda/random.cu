@@ -145,3 +145,17 @@ __global__ void __launch_bounds__(256) apply_mask(I n, Places<I, D, 1> at, const
     at.find(i, &offset);
     y[i] = as<T>(value_of(x[i]) * value_of(mask[offset]));
 }
+
+/* The dropout mask in front of layer `layer` of an RNN: 1 / (1 - p) with probability 1 - p; a stream of its own for each */
+template<class T>
+__global__ void __launch_bounds__(256) draw_mask(T *mask, int64_t n, double p, uint64_t seed, uint64_t call, int layer)
+{
+    const int64_t step = (int64_t)gridDim.x * 256;
+    for (int64_t block = (int64_t)blockIdx.x * 256 + threadIdx.x; block * 4 < n; block += step) {
+        float drawn[4];
+        Draw<float, false>::of(philox(seed, call + ((uint64_t)(layer + 1) << 40), (uint64_t)block), 0, 1, drawn);
+        for (int k = 0; k < 4; k++)
+            if (block * 4 + k < n)
+                mask[block * 4 + k] = as<T>(drawn[k] >= (float)p ? (float)(1 / (1 - p)) : 0.0f);
+    }
+}

@@ -29,9 +29,7 @@ def _random(op, y, a, b, normal: str):
     n, each = prod(y.shape), 2 if y.dtype == "float64" else 4
     arguments = [Int64(n), Buffer(0), Float64(a), Float64(b), *STREAM]
     name = f"fill_random<{TYPES[y.dtype]}, {normal}>"
-    return launches(
-        Launch("random.cu", name, blocks_for(n, THREADS * each), (THREADS,), arguments)
-    )
+    return launches(Launch("random.cu", name, blocks_for(n, THREADS * each), (THREADS,), arguments))
 
 
 @native("_random_uniform", device="gpu")

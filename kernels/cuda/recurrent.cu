@@ -18,7 +18,7 @@ template<int MODE> struct Cell {
 /* The two directions' arrays of one layer. All of float but what the caller sees. gates, extra, out: blocks of the reserve,
  * or NULL (gates, extra) where nobody asks for them. */
 template<class T> struct Layer {
-    const float *pre[2];    /* (step, batch, gates x hidden): the product with the input, with its bias */
+    const T *pre[2];    /* (step, batch, gates x hidden): the product with the input, with its bias */
     const T *weight[2], *bias[2], *h0[2], *c0[2];
     T *gates[2], *extra[2], *out[2], *hy[2], *cy[2];
     T *y;    /* (step, batch, directions x hidden); may be NULL */
@@ -183,7 +183,7 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
                 int b = first + lane;
                 if (b >= l.batch)
                     continue;
-                const float *pre = l.pre[d] + ((int64_t)t * l.batch + b) * rows;
+                const T *pre = l.pre[d] + ((int64_t)t * l.batch + b) * rows;
                 T *gates = l.gates[d] ? l.gates[d] + ((int64_t)t * l.batch + b) * rows : nullptr;
                 bool on = !l.length_kind || t < length_of(l.length, l.length_kind, b);
 #pragma unroll
@@ -194,10 +194,10 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
                     int64_t at = (int64_t)b * n + j, step_at = (int64_t)t * l.batch * n + at;
                     float h = __ldcg(before + at), next, c = 0;
                     if (MODE == LSTM) {
-                        float i = sigmoid(z[0] + pre[j] + (float)value_of(l.bias[d][j]));
-                        float f = sigmoid(z[1] + pre[n + j] + (float)value_of(l.bias[d][n + j]));
-                        float g = tanh(z[2] + pre[2 * n + j] + (float)value_of(l.bias[d][2 * n + j]));
-                        float o = sigmoid(z[3] + pre[3 * n + j] + (float)value_of(l.bias[d][3 * n + j]));
+                        float i = sigmoid(z[0] + (float)value_of(pre[j]) + (float)value_of(l.bias[d][j]));
+                        float f = sigmoid(z[1] + (float)value_of(pre[n + j]) + (float)value_of(l.bias[d][n + j]));
+                        float g = tanh(z[2] + (float)value_of(pre[2 * n + j]) + (float)value_of(l.bias[d][2 * n + j]));
+                        float o = sigmoid(z[3] + (float)value_of(pre[3 * n + j]) + (float)value_of(l.bias[d][3 * n + j]));
                         float old = k ? l.cell[d][at] : (float)value_of(l.c0[d][at]);
                         c = f * old + i * g;
                         if (l.clips)
@@ -216,10 +216,10 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
                         if (k == l.steps - 1 && l.cy[d])
                             l.cy[d][at] = as<T>(c);
                     } else if (MODE == GRU) {
-                        float r = sigmoid(z[0] + pre[j] + (float)value_of(l.bias[d][j]));
-                        float update = sigmoid(z[1] + pre[n + j] + (float)value_of(l.bias[d][n + j]));
+                        float r = sigmoid(z[0] + (float)value_of(pre[j]) + (float)value_of(l.bias[d][j]));
+                        float update = sigmoid(z[1] + (float)value_of(pre[n + j]) + (float)value_of(l.bias[d][n + j]));
                         float other = z[2] + (float)value_of(l.bias[d][2 * n + j]);
-                        float fresh = tanh(pre[2 * n + j] + r * other);
+                        float fresh = tanh((float)value_of(pre[2 * n + j]) + r * other);
                         next = (1 - update) * fresh + update * h;
                         if (gates) {
                             gates[j] = as<T>(r);
@@ -229,7 +229,7 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
                         if (l.extra[d])
                             l.extra[d][step_at] = as<T>(other);
                     } else {
-                        float v = z[u] + pre[j] + (float)value_of(l.bias[d][j]);
+                        float v = z[u] + (float)value_of(pre[j]) + (float)value_of(l.bias[d][j]);
                         next = MODE == RNN_TANH ? tanh(v) : v > 0 || v != v ? v : 0;
                         if (gates)
                             gates[j] = as<T>(next);

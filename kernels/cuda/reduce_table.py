@@ -86,9 +86,8 @@ class Plan:
             Int32(self.n_split),
         )
         if self.by_rows:
-            name = (
-                f"reduce_rows<{map_type}, {kind}, {kept}, {reduced}, {self._threads}, {self.vector}>"
-            )
+            numbers = f"{kept}, {reduced}, {self._threads}, {self.vector}"
+            name = f"reduce_rows<{map_type}, {kind}, {numbers}>"
             grid = blocks_for(self.n_out * self.n_split, THREADS // self._threads)
             block: tuple[int, ...] = (THREADS,)
         else:

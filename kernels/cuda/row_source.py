@@ -1,6 +1,6 @@
-"""CUDA text of row programs (kernels/rows.py): THREADS threads take a row. What the reductions of one
-level need is computed again from the inputs, which are held in registers where the row is not too
-long, so that memory is read once and nothing but results is written."""
+"""CUDA text of row programs (kernels/rows.py): THREADS threads take a row. What the reductions of
+one level need is computed again from the inputs, which are held in registers where the row is not
+too long, so that memory is read once and nothing but results is written."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class Rows:
             *_indent(_scalars(self._loop)),
             "    const int64_t own = own_row<THREADS>(n_rows);",
             "    const I at = own < 0 ? 0 : (I)own;",
-            "    Row<THREADS, ITEMS, V> row = {own < 0 ? 0 : n, (int)threadIdx.x % THREADS, false};",
+            "    const int t = threadIdx.x % THREADS;",
+            "    Row<THREADS, ITEMS, V> row = {own < 0 ? 0 : n, t, false};",
             *_indent(self._pointers(full, whole)),
             f"    row.whole = n % V == 0 && is_aligned({', '.join(rows)});",
             *(
@@ -64,7 +65,8 @@ class Rows:
         lines += _indent(self._stores(whole))
         for k, r in enumerate(self._group.results):
             if k not in whole:
-                lines.append(f"    if (own >= 0 && row.t == 0) out_{k}[at] = {self._names[r.value]};")
+                name = self._names[r.value]
+                lines.append(f"    if (own >= 0 && t == 0) out_{k}[at] = {name};")
         return "\n".join([*lines, "}", ""])
 
     def _pointers(self, full, whole) -> list[str]:
@@ -73,10 +75,14 @@ class Rows:
             lines += [f"I offsets[{len(spread)}];", "places.find(at, offsets);"]
         for i in range(self._first):
             kind, name = self._pattern.kinds[i], self._names[i]
-            where = f"offsets[{spread.index(i)}]" if i in spread else f"at * (I)({'n' if i in full else 1})"
-            where = "0" if kind == ONE else where
+            where = "at * (I)n" if i in full else "at"
+            if kind == ONE:
+                where = "0"
+            elif i in spread:
+                where = f"offsets[{spread.index(i)}]"
             if i in full:
-                lines.append(f"const {TYPES[self._pattern.in_dtypes[i]]} *row_{name} = in_{name} + {where};")
+                t = TYPES[self._pattern.in_dtypes[i]]
+                lines.append(f"const {t} *row_{name} = in_{name} + {where};")
             else:
                 lines.append(f"const float {name} = value_of(in_{name}[{where}]);")
         for k in whole:
@@ -92,7 +98,8 @@ class Rows:
                 continue
             need.add(v)
             if v >= self._first:
-                stack += [i for i in self._group.steps[v - self._first].inputs if not self._single[i]]
+                read = self._group.steps[v - self._first].inputs
+                stack += [i for i in read if not self._single[i]]
         lines = []
         for v in sorted(need):
             name = self._names[v]
@@ -127,8 +134,9 @@ class Rows:
         found = [
             (k, step, step.inputs[0])
             for k, step in enumerate(self._group.steps, self._first)
-            if is_reduction(step.op) and self._level[k] == level and not self._single[step.inputs[0]]
+            if is_reduction(step.op) and self._level[k] == level
         ]
+        found = [f for f in found if not self._single[f[2]]]
         if not found:
             return []
         lines, body = [], self._closure([of for _, _, of in found])
@@ -154,13 +162,15 @@ class Rows:
                 lines.append(f"const float {self._names[k]} = (float)({made.text});")
             elif self._single[step.inputs[0]]:
                 text = OF_ONE[step.op].replace("(double)n", "(float)n")
-                lines.append(f"const float {self._names[k]} = {text.format(self._names[step.inputs[0]])};")
+                text = text.format(self._names[step.inputs[0]])
+                lines.append(f"const float {self._names[k]} = {text};")
         return lines
 
     def _stores(self, whole: Sequence[int]) -> list[str]:
         if not whole:
             return []
         values = {k: self._group.results[k].value for k in whole}
+        types = {k: TYPES[self._pattern.out_dtypes[k]] for k in whole}
         closure = self._closure(list(values.values()))
         held = [f"float o_{k}[ITEMS ? ITEMS * V : 1];" for k in whole]
         return [
@@ -170,7 +180,7 @@ class Rows:
                     *closure,
                     *(
                         f"if (ITEMS) o_{k}[h] = {self._names[v]}; "
-                        f"else to_{k}[i] = as<{TYPES[self._pattern.out_dtypes[k]]}>({self._names[v]});"
+                        f"else to_{k}[i] = as<{types[k]}>({self._names[v]});"
                         for k, v in values.items()
                     ),
                 ]

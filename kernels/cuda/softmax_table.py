@@ -35,9 +35,7 @@ def _forward(x: Type, y: Type, axis: int, log: bool, scale=1.0, lengths: str | N
     grid = (outer * ceil_div(inner, COLUMNS),)
     arguments = [Int64(n), Int64(inner), *arrays]
     return launches(
-        Launch(
-            "softmax.cu", f"softmax_columns<{types}>", grid, (COLUMNS, COLUMN_ROWS), arguments
-        )
+        Launch("softmax.cu", f"softmax_columns<{types}>", grid, (COLUMNS, COLUMN_ROWS), arguments)
     )
 
 

@@ -24,7 +24,9 @@ class Sorting:
     line; end: bytes of scratch memory in use.
     """
 
-    def __init__(self, source: str, source_type: str, given: Argument, key: str, lines: int, n: int, k: int):
+    def __init__(
+        self, source: str, source_type: str, given: Argument, key: str, lines: int, n: int, k: int
+    ):
         self.steps: list[Launch] = []
         self._source, self._key, self._lines = source, key, lines
         self._key_bytes = 8 if key == "uint64_t" else 4
@@ -54,7 +56,8 @@ class Sorting:
         self._keep = min(k, tile) if few else tile
         self.n_items = self._n_tiles * self._keep
         self.keys, self.places = self._room(self._lines * self.n_items)
-        arguments = [given, Int64(n), Int64(self._n_tiles), Int32(self._keep), self.keys, self.places]
+        sizes = [Int64(n), Int64(self._n_tiles), Int32(self._keep)]
+        arguments = [given, *sizes, self.keys, self.places]
         name = f"sort_tiles<{source_type}, {self._key}, {tile}>"
         grid = (self._lines * self._n_tiles,)
         self.steps.append(Launch(self._source, name, grid, (tile // 2,), arguments))
@@ -62,7 +65,8 @@ class Sorting:
     def _merge(self, run: int) -> None:
         size = self._lines * self.n_items
         keys, places = self._room(size)
-        arguments = [Int64(size), Int64(self.n_items), Int64(run), self.keys, self.places, keys, places]
+        sizes = map(Int64, (size, self.n_items, run))
+        arguments = [*sizes, self.keys, self.places, keys, places]
         grid = blocks_for(size, THREADS)
         self.steps.append(
             Launch(self._source, f"merge_runs<{self._key}>", grid, (THREADS,), arguments)

@@ -84,7 +84,7 @@ class Matmul(NamedTuple):
         state = lib.plk_blas_new()
         if not state:
             raise MemoryError
-        places = {k: _place(v) for k, v in self.fields.items() if k in PLACES}
+        places = {k: place(v) for k, v in self.fields.items() if k in PLACES}
         owner = ffi.gc(
             ffi.cast("void *", state), lambda p: lib.plk_blas_free(int(ffi.cast("uintptr_t", p)))
         )
@@ -94,7 +94,8 @@ class Matmul(NamedTuple):
 PLACES = ("a", "b", "c", "bias", "y", "aux")
 
 
-def _place(at) -> dict:
+def place(at) -> dict:
+    """A plk_where; None: nowhere."""
     if at is None:
         return {"kind": -1}
     if isinstance(at, Scratch):
@@ -121,7 +122,7 @@ def unit(dtype: str, m: int, n: int, more: int = 1) -> tuple[str, int, int]:
         return f"Mma<{dtype}, {side}, {side}>", side, 32
     if dtype == "float32" and rounds_to_tf32():
         return f"Mma<TF32, {side}, {side}>", side, 16
-    return f"Fma<{TYPES[dtype]}, {side}, {side}>", side, 8 if dtype == "float64" else 16
+    return f"Fma<{TYPES[dtype]}, {side}, {side}>", side, 16
 
 
 MIN_SLICE = 256  # elements of k

@@ -136,6 +136,20 @@ template<class A> struct AdaGrad {
     }
 };
 
+template<class A> struct LambDirection {       /* the direction of LAMB's step, in place of the weight */
+    enum { STATES = 2 };
+    double beta1, beta2, epsilon, t, bias_correction, rescale_grad, clip_gradient;
+    DEVICE void step(const A *r, A &w, A g, A *s) const
+    {
+        const A d = clipped((A)rescale_grad * g, clip_gradient);
+        const A first = (A)(bias_correction != 0 ? 1 - pow(beta1, t) : 1);
+        const A second = (A)(bias_correction != 0 ? 1 - pow(beta2, t) : 1);
+        s[0] = (A)beta1 * s[0] + (A)(1 - beta1) * d;
+        s[1] = (A)beta2 * s[1] + (A)(1 - beta2) * d * d;
+        w = s[0] / first / (root_of(s[1] / second) + (A)epsilon) + r[1] * w;
+    }
+};
+
 /* ---- many arrays, in chunks: a block takes one ---------------------------------------------------------------------- */
 
 enum { THREADS = 256, RATES = 4 };
@@ -269,6 +283,47 @@ chunk_sums(const Chunks<N> chunks, const Arrays<T, N> arrays, int64_t chunk_size
     sum = sum_of<THREADS>(sum, room);
     if (threadIdx.x == 0)
         partial[blockIdx.x] = sum;
+}
+
+/* LAMB: w -= lr ratio direction, ratio = |w| / |direction| from the sums of their squares (of 0: 1), |w| within bounds where
+ * these are not negative. rate: lr. */
+template<class T, class A, bool WIDE, int N> struct LambSteps {
+    const T *weight[N];
+    T *out[N];
+    const A *direction[N];
+    A *wide[WIDE ? N : 1];
+    double rate[N];
+    const float *weights, *directions;          /* sums of squares; ROOTS: their roots */
+    double lower, upper;
+    int32_t roots;
+};
+
+template<class T, bool WIDE, int N>
+__global__ void __launch_bounds__(THREADS)
+lamb_step(const Chunks<N> chunks, const LambSteps<T, computed<T>, WIDE, N> given, int64_t chunk_size)
+{
+    typedef computed<T> A;
+    const int k = N == 1 ? 0 : chunks.of((int32_t)blockIdx.x);
+    const int64_t first = (int64_t)((int)blockIdx.x - chunks.first[k]) * chunk_size;
+    const int64_t end = chunks.size[k] - first < chunk_size ? chunks.size[k] : first + chunk_size;
+    A a = (A)given.weights[k], b = (A)given.directions[k];
+    if (!given.roots) {
+        a = root_of(a);
+        b = root_of(b);
+    }
+    if (given.lower >= 0 && a < (A)given.lower)
+        a = (A)given.lower;
+    if (given.upper >= 0 && a > (A)given.upper)
+        a = (A)given.upper;
+    const A rate = (A)given.rate[k] * (a == 0 || b == 0 ? (A)1 : a / b);
+#pragma unroll 4
+    for (int64_t i = first + (int)threadIdx.x; i < end; i += THREADS) {
+        const A w = WIDE ? given.wide[WIDE ? k : 0][i] : (A)value_of(given.weight[k][i]);
+        const A next = w - rate * given.direction[k][i];
+        given.out[k][i] = as<T>(next);
+        if (WIDE)
+            given.wide[WIDE ? k : 0][i] = next;
+    }
 }
 
 /* y[k] = the sum of array k's chunks */

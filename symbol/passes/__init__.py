@@ -42,13 +42,14 @@ def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value,
     return outputs, constants
 
 
-def before_gradient(outputs: Sequence[Value]) -> list[Value]:
+def before_gradient(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
     """A typed graph with operators of whole patterns that have gradients of their own, and keep
-    less for them (tier 1). Graphs of which nodes are marked for recomputation stay."""
+    less for them (tier 1). Graphs of which nodes are marked for recomputation stay. device: its
+    kind."""
     outputs = list(outputs)
     if any(n.extra and MIRRORED in n.extra for n in topological(outputs)):
         return outputs
-    for each in (attention, norm_act):
+    for each in (lambda graph: attention(graph, device), norm_act):
         outputs = each(outputs)
         if checking:
             verify(outputs)
@@ -69,9 +70,9 @@ def compile_passes(
     """
     outputs = list(outputs)
     passes = [
-        attention,
-        lambda graph: epilogue_conv(graph, stable),
-        epilogue_dense,
+        lambda graph: attention(graph, device),
+        lambda graph: epilogue_conv(graph, stable, device),
+        lambda graph: epilogue_dense(graph, device),
         loss_head,
         norm_sums,
     ]

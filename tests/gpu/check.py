@@ -1,10 +1,11 @@
-"""make gpu-check: the CUDA compiler takes every source of kernels/cuda/ and what the generator writes.
+"""make gpu-check: the CUDA compiler takes kernels/cuda/ and what the generator writes.
 
     python tests/gpu/check.py [--all] [--nvrtc]
 
-The kernels are those that the table chooses for the samples of the operator records: of each template
-a few instances, of the generated sources a few; --all: all of them. nvcc compiles them for sm_80 and
-sm_90 and, as PTX, for what comes later. --nvrtc: NVRTC too, as programs do. No GPU is needed.
+The kernels are those that the table chooses for the samples of the operator records: of each
+template a few instances, of the generated sources a few; --all: all of them. nvcc compiles them for
+sm_80 and sm_90 and, as PTX, for what comes later. --nvrtc: NVRTC too, as programs do. No GPU is
+needed.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Tests of GPUs: on a real one, or on the emulated one where there is none.
 
 The core opens the driver once, so an emulated one needs processes of its own. `pytest tests/gpu`
-(`make gpu-test`) is such a process. In a run of all tests each file of this folder is one test, which
-runs pytest on the file.
+(`make gpu-test`) is such a process. In a run of all tests each file of this folder is one test,
+which runs pytest on the file.
 
-GPU_TESTS=all: also what takes minutes on the emulated GPU. GPU_TESTS=emulator: the emulated GPU even
-where there is a real one.
+GPU_TESTS=all: also what takes minutes on the emulated GPU. GPU_TESTS=emulator: the emulated GPU
+even where there is a real one.
 """
 
 import ctypes

@@ -105,7 +105,7 @@ def test_a_missing_barrier_is_seen(driver, missing):
 WRONG = {
     "lane 15 waits|lane 0 waits": "if (threadIdx.x < 16) x[0] = __shfl_xor_sync(~0u, x[0], 1);",
     "wait for each other": "if (threadIdx.x % 2) __syncthreads(); else __syncwarp();",
-    "others of its block wait at": "if (threadIdx.x < 32)\n __syncthreads();\nelse\n __syncthreads();",
+    "of its block wait at": "if (threadIdx.x < 8)\n__syncthreads();\nelse\n__syncthreads();",
     "index 40 is out of": "__shared__ float s[40]; s[threadIdx.x + 8] = 0; x[0] = s[0];",
     "is not aligned": "float4 v = *(float4 *)(x + 1); x[0] = v.x;",
     "is not in the mask": "x[0] = __shfl_sync(1u, x[0], 0);",

@@ -1,5 +1,5 @@
-"""Fused groups on gpu(0): a graph whose pointwise operators are one kernel computes what it computes
-on the CPU, operator by operator."""
+"""Fused groups on gpu(0): a graph whose pointwise operators are one kernel computes what it
+computes on the CPU, operator by operator."""
 
 import numpy as np
 import plait as mx
@@ -60,7 +60,7 @@ def norms(F, x, b):
     return F.broadcast_mul(F.broadcast_mul(x, scale), b)
 
 
-@pytest.mark.parametrize("shape", [(7, 33), (40, 64), (3, 2048)])
+@pytest.mark.parametrize("shape", [(7, 33), (3, 2048)])
 @pytest.mark.parametrize("function", [chain, with_sums, by_columns, rows, norms])
 def test_fused_equals_plain(function, shape):
     x, b = RNG.standard_normal(shape, "float32"), RNG.standard_normal(shape[-1:], "float32")

@@ -1,4 +1,4 @@
-"""The derived tests of operator records on gpu(0): results against NumPy, gradients, graphs, streams of
+"""The derived tests of operator records on gpu(0): results against NumPy, gradients, graphs,
 random numbers."""
 
 import os

@@ -1,7 +1,7 @@
 """CuPy on the emulated GPU: NumPy on device memory, strict where CuPy is strict.
 
-An array of CuPy does not become one of NumPy unasked, and functions take no NumPy arrays: both raise
-TypeError here, too. What runs, runs at once: entering a stream waits for what is queued there.
+An array of CuPy does not become one of NumPy unasked, and functions take no NumPy arrays: both
+raise TypeError here, too. What runs, runs at once: entering a stream waits for what is queued.
 """
 
 import ctypes
@@ -10,8 +10,6 @@ import functools
 import numpy as _np
 from numpy import (  # noqa: F401  (types and constants are NumPy's own)
     bool_,
-    dtype,
-    e,
     finfo,
     float16,
     float32,
@@ -35,12 +33,14 @@ from numpy import (  # noqa: F401  (types and constants are NumPy's own)
 
 from . import cuda
 
+globals().update(dtype=_np.dtype, e=_np.e)
+
 __version__ = "14.0.0"
 # of NumPy's namespace, not of CuPy's 14.2
 ABSENT = set(
     "errstate seterr geterr vecdot matvec vecmat unstack nditer ndenumerate insert block spacing"
     " frompyfunc histogram_bin_edges geomspace nanpercentile nanquantile einsum_path memmap strings"
-    " char ma matrix bmat asmatrix polyder polydiv polyint isnat nested_iters emath ctypeslib".split()
+    " char ma matrix bmat asmatrix polyder polydiv polyint isnat nested_iters emath".split()
 )
 NUMBERS = (bool, int, float, complex, _np.generic)
 

@@ -1,4 +1,4 @@
-"""NCCL among the emulated devices of one process: a call by every rank of a group, then the work."""
+"""NCCL among the emulated devices of one process: when all ranks have called, the work is done."""
 
 import ctypes
 import threading

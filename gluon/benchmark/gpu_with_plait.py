@@ -1,0 +1,201 @@
+"""The workloads of GPUs on plait.
+
+usage: gpu_with_plait.py WORKLOAD SECONDS MODULE full|tiny
+"""
+
+import os
+import sys
+
+TINY = sys.argv[4] == "tiny"
+os.environ.setdefault("PLAIT_TF32", "1")  # as the peers do
+
+import numpy as np  # noqa: E402
+from timing import time_workload  # noqa: E402
+from with_mxnet_api import (  # noqa: E402
+    Chain,
+    Gelu,
+    LanguageModel,
+    Transformer,
+    add,
+    classes,
+    forward,
+    gluon,
+    images,
+    lenet,
+    mlp,
+    mx,
+    nd,
+    nn,
+    ready,
+    tokens,
+    training,
+    zoo,
+)
+
+BYTES = 4
+gpu = mx.gpu(0)
+mx.Context.default_ctx = gpu
+
+
+def size(full, tiny):
+    return tiny if TINY else full
+
+
+LARGE = size(1 << 26, 1 << 10)  # elements
+ROWS = size((1 << 14, 1 << 12), (8, 16))
+IMAGE = (3, size(224, 16), size(224, 16))
+BATCH = size(64, 2)
+TOKENS = (BATCH, size(512, 8))
+LAYERS = {"width": size(1024, 16), "n_layers": size(12, 1), "vocabulary": size(32000, 20)}
+LSTM = (size(128, 3), size(64, 2))  # length, batch
+
+
+class Residual(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.conv = nn.Conv2D(8, 3, padding=1, in_channels=8)
+            self.norm = nn.BatchNorm(in_channels=8)
+
+    def hybrid_forward(self, F, x):
+        return F.relu(x + self.norm(self.conv(x)))
+
+
+def small():
+    net = nn.HybridSequential()
+    net.add(nn.Conv2D(8, 3, 2), nn.BatchNorm(), Residual(), nn.GlobalAvgPool2D(), nn.Dense(10))
+    return net
+
+
+def resnet50():
+    return small() if TINY else zoo("resnet50_v1")()
+
+
+def language_model():
+    sizes = {"vocabulary": 20, "hidden": 16} if TINY else {"vocabulary": 10000, "hidden": 1024}
+    return LanguageModel(gluon.rnn.LSTM, **sizes)
+
+
+def words(*shape):
+    return lambda: tokens(*shape)() % LAYERS["vocabulary"]
+
+
+def moving(make_step, n_bytes):
+    """A workload that the memory's speed limits."""
+
+    def make():
+        step = make_step()
+        return step, 1, n_bytes
+
+    return make
+
+
+def vector(n=LARGE):
+    return nd.random.uniform(-0.5, 0.5, n, ctx=gpu)
+
+
+def copy():
+    x, y = vector(), vector()
+    return lambda: x.copyto(y)
+
+
+def large_add():
+    x, y, z = vector(), vector(), vector()
+    return lambda: nd.elemwise_add(x, y, out=z)
+
+
+def chain():
+    net, x, y = ready(Gelu), vector(), vector()
+    return lambda: net(x, y)
+
+
+def rows(function):
+    def make():
+        x = vector(ROWS[0] * ROWS[1]).reshape(ROWS)
+        return lambda: function(x)
+
+    return make
+
+
+def layer_norm(x):
+    return nd.LayerNorm(x, nd.ones(ROWS[1]), nd.zeros(ROWS[1]))
+
+
+def low(make):
+    """In bfloat16."""
+
+    def made():
+        mx.contrib.amp.init("bfloat16")
+        return make()
+
+    return made
+
+
+def low_forward(make_net, data):
+    def make():
+        net, x = ready(make_net), data()
+        net(x).wait_to_read()
+        net.cast("bfloat16")
+        net.hybridize(static_alloc=True, static_shape=True)
+        return lambda: net(x)
+
+    return make
+
+
+CHUNK = size((1 << 13, 1 << 10), (4, 8))
+CHUNKS = size(16, 3)
+
+
+def stream(copies, computes):
+    """Chunks that go to the GPU, through a product and pointwise operators, and back."""
+
+    def make():
+        x = nd.array(np.ones((CHUNK[0] * CHUNKS, CHUNK[1]), "float32"), ctx=mx.cpu_pinned())
+        w = nd.ones((CHUNK[1], CHUNK[1])) * (1 / CHUNK[1])
+        there = nd.ones(CHUNK)
+
+        def work(part):
+            for _ in range(8 if computes else 0):
+                part = nd.relu(nd.dot(part, w) * 1.01)
+            return part
+
+        if not copies:
+            return lambda: [work(there) for _ in range(CHUNKS)]
+        out = nd.zeros(x.shape, ctx=mx.cpu_pinned())
+        return lambda: mx.stream(work, x, ctx=gpu, rows=CHUNK[0], out=out)
+
+    return make
+
+
+def used_mib():
+    free, total = mx.context.gpu_memory_info(0)
+    return (total - free) / (1 << 20)
+
+
+network = lambda: Transformer(**LAYERS)
+N = LARGE * BYTES
+WORKLOADS = {
+    "copy": moving(copy, 2 * N),
+    "add_large": moving(large_add, 3 * N),
+    "gelu_chain": moving(chain, 3 * N),
+    "softmax_rows": moving(rows(nd.softmax), 2 * BYTES * ROWS[0] * ROWS[1]),
+    "layer_norm_rows": moving(rows(layer_norm), 2 * BYTES * ROWS[0] * ROWS[1]),
+    "eager_add_4": add(4),
+    "chain_50": forward(Chain, lambda: nd.ones((32, 32))),
+    "mlp_train": training(mlp, images(64, 784), classes(10, 64)),
+    "lenet_train": training(lenet, images(size(64, 2), 1, 28, 28), classes(10, size(64, 2))),
+    "resnet50_infer_b1": forward(resnet50, images(1, *IMAGE)),
+    "resnet50_infer_b64": forward(resnet50, images(BATCH, *IMAGE)),
+    "resnet50_train": training(resnet50, images(BATCH, *IMAGE), classes(10, BATCH)),
+    "resnet50_train_bf16": low(training(resnet50, images(BATCH, *IMAGE), classes(10, BATCH))),
+    "lstm_train": training(language_model, words(*LSTM), words(*LSTM)),
+    "transformer_infer_bf16": low_forward(network, words(*TOKENS)),
+    "transformer_train_bf16": low(
+        training(network, words(*TOKENS), words(*TOKENS), optimizer="adam")
+    ),
+    "stream_copy": stream(copies=True, computes=False),
+    "stream_compute": stream(copies=False, computes=True),
+    "stream_both": stream(copies=True, computes=True),
+}
+if __name__ == "__main__":
+    time_workload(WORKLOADS, nd.waitall, mx.wait_compiled, used_mib)

@@ -1,0 +1,90 @@
+"""Attention on gpu(0) against NumPy, both ways: masks, lengths, strided operands, odd sizes."""
+
+import numpy as np
+import pytest
+from calls import TOLERANCE, back, call, close, on_gpu, reference
+from plait import nd
+
+SIZES = {
+    "odd": (2, 3, 70, 37, 24, 17),
+    "one": (1, 1, 1, 1, 1, 1),
+    "long": (1, 1, 5, 150, 40, 40),
+    "wide": (1, 2, 20, 33, 130, 200),
+}
+
+
+def operands(rng, sizes, dtype):
+    """Sources of three arrays (batch, head, row, element), and the attributes."""
+    batch, heads, n_q, n_k, dim, dim_v = sizes
+    shapes = [(n_q, dim), (n_k, dim), (n_k, dim_v)]
+    arrays = [on_gpu(rng.standard_normal((batch, heads, *s)), dtype) for s in shapes]
+    attrs = {x: (i, 0, heads * n * d, n * d, d) for i, (x, (n, d)) in enumerate(zip("qkv", shapes))}
+    return arrays, attrs | {"n_sources": 3, "sizes": sizes, "scale": dim**-0.5}
+
+
+def mask_of(rng, kind, sizes, dtype):
+    batch, heads, n_q, n_k = sizes[:4]
+    if kind == "length":
+        lengths = rng.integers(0, n_k + 1, (batch, n_q))
+        mask = nd.array(lengths, ctx=on_gpu(0.0).context, dtype="int32")
+        return mask, {"mask": kind, "mask_view": (0, n_q, 0, 1, 0)}
+    values = rng.standard_normal((batch, n_k))
+    values = (values > -0.5) if kind == "where" else values
+    view = {"mask": kind, "mask_view": (0, n_k, 0, 0, 1), "mask_value": -2.0}
+    return on_gpu(values, dtype), view
+
+
+def both_ways(sizes, dtype, kind, seed=0):
+    rng = np.random.default_rng(seed)
+    arrays, attrs = operands(rng, sizes, dtype)
+    if kind:
+        mask, view = mask_of(rng, kind, sizes, dtype)
+        arrays, attrs = [*arrays, mask], attrs | view
+    y, lse = call("_attention", *arrays, **attrs)
+    want, want_lse = reference("_attention", *arrays, **attrs)
+    close(y, want, dtype)
+    assert np.abs(back(lse) - want_lse).max() <= 10 * TOLERANCE["float32"]
+    dy = on_gpu(rng.standard_normal(y.shape), dtype)
+    given = [dy, y, lse, *arrays]
+    got = call("_attention_grad", *given, **attrs)
+    for g, w in zip(got, reference("_attention_grad", *given, **attrs), strict=True):
+        close(g, w, dtype)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float16", "bfloat16"))
+@pytest.mark.parametrize("name", SIZES)
+def test_both_ways(name, dtype):
+    both_ways(SIZES[name], dtype, None)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
+@pytest.mark.parametrize("kind", ("add", "where", "length"))
+def test_masks(kind, dtype):
+    both_ways((2, 2, 9, 35, 16, 16), dtype, kind, 1)
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float16"))
+def test_packed_operands_that_leave_gaps(dtype):
+    """One source holds all three, interleaved, and more: the gradient of the rest is 0."""
+    rng = np.random.default_rng(2)
+    x = on_gpu(rng.standard_normal((2, 5, 3, 40)), dtype)
+    place = {x: (0, 8 * i, 600, 40, 120) for i, x in enumerate("qkv")}
+    attrs = dict(sizes=(2, 3, 5, 5, 8, 8), **place, scale=0.3)
+    y, lse = call("_attention", x, **attrs)
+    close(y, reference("_attention", x, **attrs)[0], dtype)
+    given = [on_gpu(rng.standard_normal(y.shape), dtype), y, lse, x]
+    close(
+        call("_attention_grad", *given, **attrs),
+        reference("_attention_grad", *given, **attrs)[0],
+        dtype,
+    )
+
+
+def test_a_query_that_no_key_answers():
+    """Length 0: zeros, not NaN."""
+    rng = np.random.default_rng(3)
+    arrays, attrs = operands(rng, (1, 1, 2, 3, 4, 4), "float32")
+    lengths = nd.array([0, 2], ctx=arrays[0].context, dtype="int32")
+    attrs |= {"mask": "length", "mask_view": (0, 2, 0, 1, 0)}
+    y = back(call("_attention", *arrays, lengths, **attrs)[0])
+    assert (y[0, 0] == 0).all() and np.isfinite(y).all()
