@@ -39,6 +39,10 @@ RULES = {
     "SignSgd": (0, ()),
     "Signum": (1, ("momentum", "rescale_grad", "clip_gradient", "wd_lh")),
     "AdaGrad": (1, ("epsilon", "rescale_grad", "clip_gradient")),
+    "LambDirection": (
+        2,
+        ("beta1", "beta2", "epsilon", "t", "bias_correction", "rescale_grad", "clip_gradient"),
+    ),
 }
 # operators, "multi_" and "mp_" left out of their names
 OPERATORS = {
@@ -209,3 +213,125 @@ def all_finite_entry(op, ins, outs, attrs):
     arguments = [Int64(scratch // wide), Scratch(0), Buffer(len(ins))]
     steps.append(Launch("update.cu", f"finish_finite<{computed}>", (1,), (THREADS,), arguments))
     return launches(*steps, scratch_bytes=scratch)
+
+
+# ---- LAMB ----------------------------------------------------------------------------------------
+
+
+def _lamb_step(dtype, wide, own, room, n_chunks, chunks, arrays, rates, sums, bounds, roots):
+    """The launch of lamb_step. arrays: weights, outputs, directions, wide weights; sums: of weights
+    and of directions, for the first of `own`."""
+    fill = [NULL] * (room - len(own))
+    weights, outs, directions, wides = arrays
+    given = Struct(
+        [*weights, *fill],
+        [*outs, *fill],
+        [*directions, *fill],
+        [*wides, *fill] if wide else [NULL],
+        [*rates, *[Float64(0.0)] * len(fill)],
+        *sums,
+        *bounds,
+        Int32(roots),
+    )
+    name = f"lamb_step<{TYPES[dtype]}, {bool_of(wide)}, {room}>"
+    return Launch("update.cu", name, (n_chunks,), (THREADS,), [chunks, given, Int64(CHUNK)])
+
+
+def _same(types, dtype) -> bool:
+    return all(t.dtype == dtype for t in types)
+
+
+@native("lamb_update_phase1", device="gpu")
+def lamb_direction_entry(op, ins, outs, attrs):
+    dtype = outs[0].dtype
+    if dtype not in ("float32", "float64") or not _same(ins, dtype):
+        return None
+    return launches(*_directions(op, attrs, dtype, [(0, 1, 2, 3)], [Buffer(4)], ins))
+
+
+def _directions(op, attrs, dtype, groups, outs, ins):
+    """Launches of LambDirection: groups are numbers of weight, gradient, mean, variance."""
+    rule, numbers = RULES["LambDirection"], _numbers(op, attrs)
+    steps, vector = [], vector_of(dtype)
+    wd = numbers.get("wd") or numbers["wds"]
+    for k, (group, out) in enumerate(zip(groups, outs)):
+        chunks, n_chunks = _chunks([prod(ins[group[0]].shape)], 1, THREADS * vector * UNROLL)
+        rates = [Float64(0.0), Scalar(wd[k], "float64"), Float64(0.0), Float64(0.0)]
+        arrays = [Buffer(group[0]), Buffer(group[1]), out, Buffer(group[2]), Buffer(group[3]), NULL]
+        step = (numbers.get("t") or numbers["step_count"])[k]
+        own = {"t": Scalar(step, "float64"), "bias_correction": Float64(attrs["bias_correction"])}
+        members = [own[m] if m in own else Scalar(numbers[m][0], "float64") for m in rule[1]]
+        arguments = [chunks, Struct(*arrays, rates, NULL, NULL, NULL), Int32(0), Struct(*members)]
+        name = f"update<LambDirection, {TYPES[dtype]}, false, 1, {vector}>"
+        steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
+    return steps
+
+
+@native("lamb_update_phase2", "mp_lamb_update_phase2", device="gpu")
+def lamb_step_entry(op, ins, outs, attrs):
+    wide, dtype = op.name.startswith("mp_"), outs[0].dtype
+    if dtype not in (("float16", "bfloat16") if wide else ("float32",)):
+        return None
+    if ins[0].dtype != dtype or not _same(ins[1:], "float32"):
+        return None
+    n, numbers = prod(outs[0].shape), _numbers(op, attrs)
+    chunks, n_chunks = _chunks([n], 1, CHUNK)
+    arrays = [Buffer(0)], [Buffer(len(ins))], [Buffer(1)], [Buffer(4)] * wide
+    bounds = [Scalar(numbers[b][0], "float64") for b in ("lower_bound", "upper_bound")]
+    rates = [Scalar(numbers["lr"][0], "float64")]
+    sums = [Buffer(2), Buffer(3)]
+    step = _lamb_step(dtype, wide, [0], 1, n_chunks, chunks, arrays, rates, sums, bounds, True)
+    return launches(step)
+
+
+@native("_multi_lamb_update", device="gpu")
+def multi_lamb_entry(op, ins, outs, attrs):
+    """Directions into scratch memory, sums of squares of weights and of these, then the steps."""
+    n, numbers = len(outs), _numbers(op, attrs)
+    if not _same((*ins, *outs), "float32"):
+        return None
+    sizes, at, directions = [prod(t.shape) for t in outs], 0, []
+    for size in sizes:
+        directions.append(Scratch(at))
+        at += ceil_div(4 * size, 256) * 256
+    groups = [tuple(range(4 * k, 4 * k + 4)) for k in range(n)]
+    steps = _directions(op, attrs, "float32", groups, directions, ins)
+    room = 1 if n == 1 else 64
+    sums = {"weights": at, "directions": at + ceil_div(4 * n, 256) * 256}
+    partial = sums["directions"] + ceil_div(4 * n, 256) * 256
+    most = 0
+    bounds = [Scalar(numbers[b][0], "float64") for b in ("lower_bound", "upper_bound")]
+    for start in range(0, n, room):
+        own = range(start, min(start + room, n))
+        fill = [NULL] * (room - len(own))
+        chunks, n_chunks = _chunks([sizes[k] for k in own], room, CHUNK)
+        most = max(most, n_chunks)
+        weights = [Buffer(4 * k) for k in own]
+        moved = [directions[k] for k in own]
+        for what, arrays in (("weights", weights), ("directions", moved)):
+            given = [chunks, Struct([*arrays, *fill]), Int64(CHUNK), Scratch(partial)]
+            name = f"chunk_sums<float, false, {room}>"
+            steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), given))
+            given = [chunks, Scratch(partial), Scratch(sums[what] + 4 * start)]
+            name = f"finish_squares<float, {room}>"
+            steps.append(Launch("update.cu", name, (len(own),), (THREADS,), given))
+        rates = [Scalar(numbers["learning_rates"][k], "float64") for k in own]
+        results = [Buffer(len(ins) + k) for k in own]
+        given = [Scratch(sums[what] + 4 * start) for what in ("weights", "directions")]
+        arrays = weights, results, moved, []
+        steps.append(
+            _lamb_step(
+                "float32",
+                False,
+                own,
+                room,
+                n_chunks,
+                chunks,
+                arrays,
+                rates,
+                given,
+                bounds,
+                False,
+            )
+        )
+    return launches(*steps, scratch_bytes=partial + 4 * most)
