@@ -183,8 +183,9 @@ pl_block *pl_block_wrap(int memory, void *data)
 {
     pl_gpu *gpu = memory >= PL_MEMORY_GPU ? pl_gpu_get(memory - PL_MEMORY_GPU) : NULL;
     pl_block *b = memory >= PL_MEMORY_GPU && !gpu ? NULL : block_make(gpu, data, 0, -1);
-    if (b && gpu && pl_gpu_now.stream)        /* lent by an op: what its stream has to do comes first */
-        pl_block_stamp(b, pl_gpu_now.stream, atomic_fetch_add(&pl_gpu_now.stream->last, 1) + 1, true);
+    pl_stream *lender = pl_gpu_now.stream ? pl_gpu_now.stream : gpu ? &gpu->streams[0] : NULL;
+    if (b && gpu)                             /* what the stream of the op that lends it has to do comes first; other */
+        pl_block_stamp(b, lender, atomic_fetch_add(&lender->last, 1) + 1, true);   /* owners tell the compute stream */
     return b;
 }
 

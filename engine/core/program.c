@@ -205,11 +205,12 @@ static size_t call_bytes(const pl_program *p)
 
 size_t pl_program_room(uintptr_t program)
 {
-    const pl_program *p = (const pl_program *)program;
-    return call_bytes(p) + p->arena_bytes;
+    return call_bytes((const pl_program *)program);
 }
 
-int pl_program_call(uintptr_t program, char *const *data, void *room, uint64_t seed, uint64_t *counter)
+size_t pl_program_arena(uintptr_t program) { return ((const pl_program *)program)->arena_bytes; }
+
+int pl_program_call(uintptr_t program, char *const *data, void *room, void *arena, uint64_t seed, uint64_t *counter)
 {
     const pl_program *p = (const pl_program *)program;
     size_t n = (size_t)p->n_in + (size_t)p->n_out;
@@ -222,7 +223,7 @@ int pl_program_call(uintptr_t program, char *const *data, void *room, uint64_t s
     call->counter = *counter;
     memcpy(call->data, data, n * sizeof *data);
     int at;
-    call->arena = (char *)room + call_bytes(p);
+    call->arena = arena;
     int status = pl_instructions_run(call, &at);
     *counter = call->counter;
     return status;
