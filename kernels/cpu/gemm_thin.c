@@ -21,7 +21,8 @@ static inline void totals(const vector *v, float *out)
 #if defined(__AVX512F__)
     __m256 half[DOTS];
     for (int c = 0; c < DOTS; c++)
-        half[c] = _mm256_add_ps(_mm512_castps512_ps256((__m512)v[c]), _mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)v[c], 1)));
+        half[c] = _mm256_add_ps(_mm512_castps512_ps256((__m512)v[c]),
+                                _mm256_castpd_ps(_mm512_extractf64x4_pd((__m512d)v[c], 1)));
 #elif defined(__AVX__)
     const __m256 half[DOTS] = {(__m256)v[0], (__m256)v[1], (__m256)v[2], (__m256)v[3]};
 #endif

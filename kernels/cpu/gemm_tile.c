@@ -9,7 +9,7 @@
 #include "act.h"
 #include "tile.h"
 
-enum { TASK_ROWS = 96, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_LEFT = 4,
+enum { TASK_ROWS = 96, TASK_TILES = TASK_ROWS / ROWS, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_LEFT = 4,
        LEAST_TILES = 4, IN_PLACE = 12, LINE = 16 };
 
 typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
@@ -128,7 +128,8 @@ static void block(const plk_product *p, const ends *e, const stripe *s, const fl
     float *sums = s->j == 0 && e->sums ? e->sums + t->i : NULL;
     if (sums && s->k == 0)
         memset(sums, 0, (size_t)n_rows * sizeof *sums);
-    for (int64_t d = s->k; d < s->k_end || d == 0; d += depth) {
+    int64_t d = s->k;
+    do {                                          /* once also without depth: what follows the product is there */
         depth = least(s->depth, s->k_end - d);
         const float *from = a + t->i * p->a_row + d * p->a_depth;
         if (n_here < n_rows)
@@ -155,9 +156,8 @@ static void block(const plk_product *p, const ends *e, const stripe *s, const fl
                 finish(p, e, &x, depth, t->i + i, j, d == 0, d + depth >= p->k);
             }
         }
-        if (depth <= 0)
-            break;
-    }
+        d += depth;
+    } while (d < s->k_end);
 }
 
 /* What the threads of one product share. A group of threads takes its tasks from its own counter, then helps others. */
@@ -186,7 +186,7 @@ static int claim(work *w, int64_t thread, int64_t *other, task *t)
         int64_t at = __atomic_load_n(&w->next[g], __ATOMIC_RELAXED);
         do {
             some = (n - at) / (TASKS_LEFT * w->p->n_threads);
-            some = w->p->n_threads == 1 || some > TASK_ROWS / ROWS ? TASK_ROWS / ROWS : some < LEAST_TILES ? LEAST_TILES : some;
+            some = w->p->n_threads == 1 ? TASK_TILES : least(TASK_TILES, some < LEAST_TILES ? LEAST_TILES : some);
             some = least(some, w->n_tiles - at % w->n_tiles);
         } while (at < n && !__atomic_compare_exchange_n(&w->next[g], &at, at + some, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
         if (at < n) {

@@ -54,7 +54,7 @@ static inline void plk_pack_line(real *to, const real *from, int64_t n_columns)
             to[c] = c < n_columns ? from[c] : 0;
 }
 
-/* to += x * y.  As an instruction: left to themselves compilers change which operand is overwritten, then copy and spill. */
+/* to += x * y.  As an instruction: left to themselves compilers change which operand is overwritten, and spill. */
 #if defined(__FMA__)
 #define PLK_ADD_PRODUCT(to, x, y) \
     do { \
@@ -67,8 +67,8 @@ static inline void plk_pack_line(real *to, const real *from, int64_t n_columns)
 #define PLK_ADD_PRODUCT(to, x, y) to += x * y
 #endif
 
-static inline __attribute__((always_inline)) void plk_tile(const int n_rows, int64_t depth, plk_left a, const real *panel, real *out,
-                                                           int64_t out_step, int add)
+static inline __attribute__((always_inline)) void plk_tile(const int n_rows, int64_t depth, plk_left a, const real *panel,
+                                                           real *out, int64_t out_step, int add)
 {
     plk_vector acc[PLK_TILE][2];
     _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) {
@@ -80,7 +80,8 @@ static inline __attribute__((always_inline)) void plk_tile(const int n_rows, int
         int64_t some = depth < PLK_PANEL ? depth : PLK_PANEL;
 #define STEP(s) \
     { \
-        plk_vector b0 = *(const plk_vector *)(panel + s * PLK_PANEL), b1 = *(const plk_vector *)(panel + s * PLK_PANEL + PLK_VECTOR); \
+        const plk_vector *line = (const plk_vector *)(panel + s * PLK_PANEL); \
+        plk_vector b0 = line[0], b1 = line[1]; \
         _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) { \
             plk_vector x = (r < 3 ? at[r * a.row + s * a.column] : low[(r - 3) * a.row + s * a.column]) - (plk_vector){0}; \
             PLK_ADD_PRODUCT(acc[r][0], x, b0); \

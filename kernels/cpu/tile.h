@@ -1,9 +1,9 @@
 /* The register tile of products and the packing of its operands; for files that include "simd.h".
  *
- * One of three, by what is packed: here both operands (products that are used once); lanes.h packs B alone and takes A by
- * pointers to rows or offsets (convolutions: A is an image, its rows overlap); panel.h packs a matrix that stays for many
- * products, in float or double, and sums in an order that does not depend on the rows (RNNs). Packing what need not be
- * is a pass over memory more.
+ * One of three, by what is packed: here both operands, or those that many tiles read (products that are used once);
+ * lanes.h packs B alone and takes A by pointers to rows or offsets (convolutions: A is an image, its rows overlap);
+ * panel.h packs a matrix that stays for many products, in float or double, and sums in an order that does not depend on
+ * the rows (RNNs). Packing what need not be is a pass over memory more.
  *
  * Element (i, d) of A lies at a[i * a_row + d * a_depth], (d, j) of B at b[d * b_depth + j * b_column].
  */
@@ -40,8 +40,10 @@ static inline void transpose_block(float *to, int64_t to_step, const float *from
 {
     const float *from4 = from + 4 * from_step;
     tall a = two_rows(from, from4), b = two_rows(from + from_step, from4 + from_step);
-    tall c = two_rows(from + 2 * from_step, from4 + 2 * from_step), d = two_rows(from + 3 * from_step, from4 + 3 * from_step);
-    tall ab = _mm256_unpacklo_ps(a, b), AB = _mm256_unpackhi_ps(a, b), cd = _mm256_unpacklo_ps(c, d), CD = _mm256_unpackhi_ps(c, d);
+    tall c = two_rows(from + 2 * from_step, from4 + 2 * from_step);
+    tall d = two_rows(from + 3 * from_step, from4 + 3 * from_step);
+    tall ab = _mm256_unpacklo_ps(a, b), AB = _mm256_unpackhi_ps(a, b);
+    tall cd = _mm256_unpacklo_ps(c, d), CD = _mm256_unpackhi_ps(c, d);
     *(tall *)to = _mm256_shuffle_ps(ab, cd, 0x44);
     *(tall *)(to + to_step) = _mm256_shuffle_ps(ab, cd, 0xee);
     *(tall *)(to + 2 * to_step) = _mm256_shuffle_ps(AB, CD, 0x44);
@@ -82,9 +84,9 @@ static void transpose(float *to, int64_t to_step, const float *from, int64_t fro
             to[c * to_step + r] = from[r * from_step + c];
 }
 
-/* A block of A in panels of ROWS rows and DEPTH steps, with zeros for missing rows of the last one. Where the steps of a row
- * lie side by side, a panel is chunks of CHUNK steps, in them the rows; else it is steps, in them the rows: nothing is
- * transposed. */
+/* A block of A in panels of ROWS rows and DEPTH steps, with zeros for missing rows of the last one. Where the steps of a
+ * row lie side by side, a panel is chunks of CHUNK steps, in them the rows; else it is steps, in them the rows: nothing
+ * is transposed. */
 static void pack_a(float *to, const float *a, int64_t a_row, int64_t a_depth, int64_t rows, int64_t depth)
 {
     for (int64_t i = 0; i < rows; i += ROWS, to += ROWS * DEPTH, a += ROWS * a_row) {
@@ -131,7 +133,7 @@ static void pack_b(float *to, const float *b, int64_t b_depth, int64_t b_column,
 
 static const float no_bias[COLUMNS];
 
-/* to += x * y.  As an instruction: left to themselves compilers change which operand is overwritten, then copy and spill. */
+/* to += x * y.  As an instruction: left to themselves compilers change which operand is overwritten, and spill. */
 #if defined(__FMA__)
 #define ADD_PRODUCT(to, x, y) __asm__("vfmadd231ps %2, %1, %0" : "+v"(to) : "v"(x), "v"(y))
 #else
@@ -149,8 +151,8 @@ static const float no_bias[COLUMNS];
         } \
         __asm__ volatile("" ::: "memory"); \
     }
-/* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart; step d of row r
- * of A lies at d / chunk * next + d * step + r * row.  noinline: it needs all registers. */
+/* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart; step d
+ * of row r of A lies at d / chunk * next + d * step + r * row.  noinline: it needs all registers. */
 #define COMMA ,
 #define TILE(name, n_rows, stride, chunk, next, row, step) \
     __attribute__((noinline, unused)) static void name(int64_t depth, const float *a, stride const float *b, \
