@@ -85,6 +85,7 @@ NAMES = {  # attribute of mx -> (module, name there)
     "use_np_array": ("ndarray.numpy_mode", "use_np_array"),
     "use_np_shape": ("ndarray.numpy_mode", "use_np_shape"),
     "seed_all": ("ndarray.random", "seed_all"),
+    "stream": ("ndarray.streaming", "stream"),
 }
 
 

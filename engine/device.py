@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import ClassVar, Self
 
+from . import cuda
+from ._core import lib
 from .error import DeviceError
 
 
@@ -71,19 +73,24 @@ class Context(metaclass=_ContextType):
     def check(self) -> None:
         """Raises DeviceError if nothing can run here."""
         if self.device_typeid == 2:
-            raise self.unusable()
+            cuda.check(self.device_id)
 
-    def unusable(self) -> DeviceError:
-        return DeviceError(
-            f"{self}: this build of plait has no GPU kernels\n"
-            '  fix: pip install "plait[cuda13]" on a machine with an NVIDIA GPU, or use mx.cpu()'
-        )
+    @property
+    def memory(self) -> int:
+        """The number by which the core knows this device's memory."""
+        if self.device_typeid == 2:
+            return lib.PL_MEMORY_GPU + self.device_id
+        pinned = self.device_typeid == 3 and cuda.count() > 0
+        return lib.PL_MEMORY_PINNED if pinned else lib.PL_MEMORY_HOST
 
     def empty_cache(self) -> None:
-        """Gives the memory that is pooled for this device back to the system."""
-        from . import trim
-
-        trim()
+        """Gives the memory that is pooled for this device back to the system. Waits for what still
+        uses it. Raises DeviceError for a GPU that is not there."""
+        self.check()
+        if self.memory == lib.PL_MEMORY_HOST:
+            lib.pl_storage_trim()
+        else:
+            lib.pl_memory_trim(self.memory)
 
     def __eq__(self, other) -> bool:
         return self is other or (
@@ -125,7 +132,8 @@ def gpu(device_id: int = 0) -> Context:
 
 
 def cpu_pinned(device_id: int = 0) -> Context:
-    """Page-locked memory on the CPU's side; here the same as `cpu`."""
+    """Memory of the CPU's side that a GPU copies from and to at full speed (page-locked); without
+    a GPU the same as `cpu`."""
     return Context("cpu_pinned", device_id)
 
 
@@ -140,10 +148,10 @@ def current_context() -> Context:
 
 
 def num_gpus() -> int:
-    """How many GPUs this build can use."""
-    return 0
+    """How many GPUs can be used."""
+    return cuda.count()
 
 
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     """(free, total) bytes of a GPU. Raises DeviceError if it cannot be used."""
-    raise gpu(device_id).unusable()
+    return cuda.memory(device_id)

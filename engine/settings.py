@@ -66,6 +66,9 @@ SETTINGS = {
         "the C compiler that makes fused kernels while a program runs, or none; default: the "
         "first of cc, gcc and clang",
     ),
+    "PLAIT_CUDA_LIBRARIES": Setting(
+        None, str, "a folder where the CUDA driver and its libraries are looked for first"
+    ),
     "PLAIT_PROFILE": Setting(
         None, str, "a file: profile from the start and write the trace there at exit"
     ),

@@ -9,6 +9,7 @@ from .. import ndarray as nd
 from ..engine import log
 from ..engine.collector import resting
 from ..engine.error import DynamicShape, MissingMethod, MXNetError
+from ..kernels import precision
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
@@ -210,7 +211,7 @@ class HybridBlock(Block):
         )
 
     def _call_graph(self, args):
-        mode = state.training + 2 * (self._asks_recording and state.recording)
+        mode = trace_mode(self)
         try:
             trace = self._traces.get((mode, *[a._spec for a in args]))
             flat = args
@@ -252,7 +253,7 @@ class HybridBlock(Block):
             trace = Trace(self, args, state.training)
         if trace.asks_recording:  # the graph is for this answer only
             self.__dict__["_asks_recording"] = True
-            key = (state.training + 2 * state.recording, *key[1:])
+            key = (trace_mode(self), *key[1:])
         trace.finish_parameters()
         if self._structure is None:
             trace.warn_of_unused(self)
@@ -352,6 +353,11 @@ class HybridBlock(Block):
             )
         return next(iter(self._traces.values()))
 
+    def _traced_symbol(self):
+        """The graph that ran first, and the Symbols of its data."""
+        trace = self._any_trace()
+        return trace.symbol, trace.data
+
     def _untyped(self):
         """The graph of a forward whose shapes only values tell, traced without shapes."""
         sym, n = _sym(), self._n_data
@@ -386,6 +392,13 @@ class HybridBlock(Block):
         """
         self.hybridize(True, backend, backend_opts, clear, **kwargs)
         return self(x, *args)
+
+
+def trace_mode(block: HybridBlock) -> int:
+    """What a trace depends on besides its inputs: training (bit 0), recording where it was asked
+    for (bit 1), the policy of mixed precision."""
+    mode = state.training + 2 * (block._asks_recording and state.recording)
+    return mode + 4 * precision.number() if precision.used else mode
 
 
 class ChildError(MXNetError, ValueError):

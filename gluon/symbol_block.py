@@ -237,6 +237,9 @@ class SymbolBlock(HybridBlock):
             else unflatten(self._out_structure, iter(outputs))
         )
 
+    def _traced_symbol(self):
+        return self._group, [self._symbols.var(n) for n in self._data_names]
+
     def export(self, path, epoch=0, remove_amp_cast=True):
         """Writes `path-symbol.json` and `path-%04d.params` (epoch)."""
         self._group.save(f"{path}-symbol.json", remove_amp_cast=remove_amp_cast)

@@ -65,6 +65,7 @@ class Trainer:
             p._trainer = self
         self._compression_params = compression_params
         self._scale = float((optimizer_params or {}).get("rescale_grad", 1.0))
+        self._amp_loss_scaler, self._amp_original_scale = None, self._scale
         self._contexts = self._check_contexts()
         self._init_optimizer(optimizer, optimizer_params or {})
         if isinstance(optimizer, opt.Optimizer):
@@ -213,6 +214,11 @@ class Trainer:
         self._optimizer.rescale_grad = self._scale / batch_size
         self._init_kvstore()
         if self._update_on_kvstore:
+            if self._amp_loss_scaler is not None:
+                raise TrainerError(
+                    "step: mixed precision looks at the gradients before the update, which the"
+                    " store makes here\n  fix: gluon.Trainer(..., update_on_kvstore=False)"
+                )
             self._check_fresh(ignore_stale_grad)
         self._allreduce_grads()
         if not self._update_on_kvstore:
@@ -277,6 +283,9 @@ class Trainer:
                         raise _stale(p, array)
 
     def _update(self, ignore_stale_grad=False) -> None:
+        scaler = self._amp_loss_scaler
+        if scaler is not None and scaler.has_overflow(self._params):
+            return
         n_devices = len(self._contexts) or 1
         if len(self._updaters) < n_devices:
             self._updaters = [opt.get_updater(self._optimizer) for _ in range(n_devices)]

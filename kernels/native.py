@@ -1,8 +1,9 @@
-"""The table of native CPU kernels: which C function, if any, runs an operator on given types.
+"""The tables of native kernels, one for each kind of device: which C function, if any, runs an
+operator on given types.
 
 An entry is a function that looks at one call and returns a Native, or None when it has no kernel
-for it (then the reference on NumPy runs). Entries are made with `@native("name", ...)`; there is no
-other place that chooses.
+for it (then the reference on NumPy or CuPy runs). Entries are made with `@native("name", ...)`;
+there is no other place that chooses.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ class Native(NamedTuple):
     """One C kernel, ready for a plan."""
 
     function: str  # name of a pl_kernel in the core module
-    params: tuple[str, dict] | None = None  # C struct type and its fields
+    # C struct type and its fields; or cuda.launch.Launches
+    params: Any = None
     # estimate on one core; below plan.INLINE_US it runs on the caller
     cost_us: float = 1.0
     openmp: bool = False  # enters OpenMP by itself (oneDNN)
@@ -26,17 +28,19 @@ class Native(NamedTuple):
 
 
 TABLE: dict[str, list[Callable]] = {}  # operator name -> entries, first match wins
+TABLES: dict[str, dict[str, list[Callable]]] = {"cpu": TABLE, "gpu": {}}
 ANY_LAYOUT: set[Callable] = set()
 
 
-def native(*names: str, layouts: bool = False):
+def native(*names: str, layouts: bool = False, device: str = "cpu"):
     """Registers an entry under operators' own names (not aliases): (op, ins: list[Type], outs:
     list[Type], attrs: dict) -> Native | None. layouts: it looks at the types' layouts; without,
-    it is asked for row-major arrays only."""
+    it is asked for row-major arrays only. device: "cpu" or "gpu"."""
+    table = TABLES[device]
 
     def add(entry):
         for name in names:
-            TABLE.setdefault(name, []).append(entry)
+            table.setdefault(name, []).append(entry)
         if layouts:
             ANY_LAYOUT.add(entry)
         return entry
@@ -44,13 +48,15 @@ def native(*names: str, layouts: bool = False):
     return add
 
 
-def choose(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native | None:
+def choose(
+    op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict, device: str = "cpu"
+) -> Native | None:
     """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware
     operators."""
-    if op.native is not None:
+    if device == "cpu" and op.native is not None:
         return op.native(ins, outs, attrs)
     plain = not any([t.layout for t in (*ins, *outs)])
-    for entry in TABLE.get(op.name, ()):
+    for entry in TABLES[device].get(op.name, ()):
         found = entry(op, ins, outs, attrs) if plain or entry in ANY_LAYOUT else None
         if found is not None:
             return found

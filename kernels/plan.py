@@ -199,11 +199,12 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     plan.mutated = mutated_inputs(op, attrs, len(ins))
     for i in plan.mutated:
         mutates[i] = 1
-    found, params = _native(op, ins, outs, attrs)
+    found, params, launched = _native(op, ins, outs, attrs, device)
     plan.openmp = found is not None and found.openmp
     if found is not None:
         plan.cost_us = found.cost_us
-        kernel, owner = ffi.addressof(lib, found.function), found.owner
+        kernel = ffi.addressof(lib, found.function)
+        owner = found.owner if launched is None else (found.owner, launched)
         flags = lib.PL_PLAN_OPENMP if found.openmp else 0
         plan.can_fail = found.can_fail
     else:
@@ -243,11 +244,19 @@ def _build(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device
     return plan
 
 
-def _native(op: Operator, ins, outs, attrs):
-    """The native kernel and its parameters; (None, None) where the table has none."""
+def _native(op: Operator, ins, outs, attrs, device):
+    """The native kernel, its parameters and what they point into; all None where the table has
+    none."""
+    kind = "gpu" if device.device_type == "gpu" else "cpu"
     try:
-        found = choose(op, ins, outs, attrs)
-        return found, found and _native_params(found)
+        if kind == "gpu":
+            from . import cuda  # noqa: F401  (fills its table)
+        found = choose(op, ins, outs, attrs, kind)
+        if found is None:
+            return None, None, None
+        if found.params is not None and type(found.params) is not tuple:
+            return found, *found.params.on(device.device_id)
+        return found, _native_params(found), None
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, MXNetError):
             raise

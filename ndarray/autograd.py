@@ -7,6 +7,7 @@ import importlib
 
 from ..engine import location
 from ..engine.error import InvalidValue, MXNetError
+from ..kernels import precision
 from ..symbol.graph import variable
 from .backward import ROWS, TapeGraph, deliver_rows, program_of, reachable, source
 from .ndarray import NDArray, check_nd, state
@@ -282,7 +283,8 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
         for a, e, s in zip(node.inputs, node.entries, node.plan.in_specs)
     ]
     device = node.plan.in_specs[0].device  # where a gradient makes its constants
-    with device, _Scope(None, bool(graph_node.attrs.get("train", state.training))):
+    training = bool(graph_node.attrs.get("train", state.training))
+    with device, _Scope(None, training), precision.forced(None):
         return op.grad(F, dys, xs, ys, **graph_node.attrs)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 from ..engine.error import MissingName, close_matches
-from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table of native kernels)
+from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
@@ -29,7 +29,7 @@ def operator_function(op: Operator, name: str):
     def call(inputs, static, dynamic, out, name, kwargs):
         while inputs and inputs[-1] is None and not variadic:
             inputs = inputs[:-1]
-        if not inputs or kwargs or eager:
+        if not inputs or kwargs or eager or precision.used:
             return slow(inputs, static, dynamic, out, kwargs)
         try:
             lengths = (

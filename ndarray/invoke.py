@@ -12,6 +12,7 @@ from ..engine import Context, cpu, current_context, is_naive, location, wait
 from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
 from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError
+from ..kernels import precision
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from .ndarray import NDArray, check_nd, state
@@ -38,6 +39,10 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
     if op.variadic_key and op.variadic_key not in attrs:
         attrs = {**attrs, op.variadic_key: len(inputs)}
     full = op.parse(attrs)
+    if precision.used:
+        inputs = in_precision(op, full, inputs)
+        if op.name in precision.LOSSES:
+            full["grad_scale"] *= precision.loss_scale()
     if op.eager:
         _device_of(op, inputs, ctx)
         return op.eager(_call, inputs, out, **full)
@@ -50,6 +55,22 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
     device = _device_of(op, inputs, ctx)
     plan = make_plan(op, full, [a._spec for a in inputs], device)
     return run(plan, inputs, scalars_of(op, full), out)
+
+
+_AMP_CAST = lookup("amp_cast")
+
+
+def in_precision(op: Operator, attrs: dict, inputs: Sequence[NDArray]) -> Sequence[NDArray]:
+    """The inputs in the dtypes that the policy in force wants. attrs: complete."""
+    policy = precision.active()
+    if policy is None or not all([isinstance(a, NDArray) for a in inputs]):
+        return inputs
+    dtypes = policy.casts(op, attrs, [a._spec.dtype for a in inputs])
+    if dtypes is None:
+        return inputs
+    return [
+        a if d is None else invoke(_AMP_CAST, [a], {"dtype": d}) for a, d in zip(inputs, dtypes)
+    ]
 
 
 def _call(name: str, *inputs: NDArray, out=None, **attrs):
@@ -180,7 +201,7 @@ def binary_method(both: str, right: str):
     def method(self, other):
         if isinstance(other, NDArray):
             plan = pairs.get((self._spec, other._spec))
-            if plan is None:
+            if plan is None or precision.used:
                 return first(self, other)
             out = invoke1(plan.handle, plan.out_spec, self, other)
             if state.recording:
@@ -188,7 +209,7 @@ def binary_method(both: str, right: str):
             return out
         plan = singles.get(self._spec)
         try:
-            if plan is None:
+            if plan is None or precision.used:
                 return first_scalar(self, other)
             out = invoke1(plan.handle, plan.out_spec, self, other)
         except TypeError as error:
@@ -204,6 +225,8 @@ def binary_method(both: str, right: str):
             return other._call_operator(op, (self, other), {})
         if hasattr(self, "_call_operator"):
             return self._call_operator(op, (self, other), {})
+        if precision.used:
+            return invoke(op, (self, other), {})
         device = _device_of(op, (self, other), None)
         plan = make_plan(op, op.parse({}), (self._spec, other._spec), device)
         if not plan.can_fail:
@@ -214,6 +237,8 @@ def binary_method(both: str, right: str):
         value = as_number(other)
         if hasattr(self, "_call_operator"):
             return self._call_operator(scalar_op, (self,), {"scalar": value})
+        if precision.used:
+            return invoke(scalar_op, (self,), {"scalar": value})
         plan = make_plan(
             scalar_op, scalar_op.parse({"scalar": value}), (self._spec,), self._spec.device
         )

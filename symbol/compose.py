@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..engine.error import OperatorError
-from ..kernels.record import DTYPES, Operator, Type, dtype_name
+from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
+from ..kernels.record import DTYPES, Operator, Type, dtype_name, lookup
 from . import attribute
 from . import name as naming
 from .graph import Node, Value, caller_line, rewrite, topological, values_of
 from .inference import declared, fill_node, infer_node, is_known, merge_shapes, source_shape
+from .names import output_name
 
+CASTS = ("amp_cast", "amp_multicast")
+CAST, MULTICAST = map(lookup, CASTS)
 # how variables made for missing inputs start
 # (operator or "" for any, input) -> its attribute __init__
 INITIAL = {
@@ -122,13 +126,63 @@ def compose(
         for n in names:
             for key in attribute.HIDDEN:
                 extra.pop(f"{n}_{key}", None)
-    node = Node(op, full, values, name, None, extra, source)
     scope = active()
+    if scope is not None and op.train_aware:
+        full["train"] = scope.train
+    node = Node(op, full, values, name, None, extra, source)
+    if precision.used and (policy := precision.active()) is not None:
+        node = in_precision(node, policy)
     if scope is not None:
-        if op.train_aware:
-            full["train"] = scope.train
         _type(node)
     return node
+
+
+def in_precision(node: Node, policy: precision.Policy) -> Node:
+    """The node with its inputs cast as the policy wants. Of inputs whose dtype is not known, the
+    floats are taken for float32 parameters, or for either."""
+    op, attrs = node.op, node.attrs
+    if op.name in CASTS or policy.rule(op, attrs) is None:
+        return node
+    if active() is not None:  # parameters get their types from the operator, not from a cast
+        full = [_stand_in(v, policy.target) for v in node.inputs]
+        typed = Node(op, attrs, full, node.name, None, node.extra, node.source)
+        _type(typed)
+        dtypes = [v.type.dtype if v.node.types else "float32" for v in node.inputs]
+        wanted = policy.casts(op, attrs, dtypes)
+        if wanted is None:
+            return node
+        values = [v if d is None else cast(v, d) for v, d in zip(node.inputs, wanted)]
+    elif (rule := policy.rule(op, attrs)) == "widest":
+        values = multicast(node.inputs)
+    else:
+        other = "float32" if rule != "float32" else policy.target
+        wanted = policy.casts(op, attrs, [other] * len(node.inputs)) or [None] * len(node.inputs)
+        values = [v if d is None else cast(v, d) for v, d in zip(node.inputs, wanted)]
+    return Node(op, attrs, values, node.name, None, node.extra, node.source)
+
+
+def _stand_in(v: Value, target: str) -> Value:
+    """A value of its type in float32, where it has the target dtype."""
+    if v.node.types is None or v.type.dtype != target:
+        return v
+    return Value(Node(None, {}, (), v.node.name, (v.type._replace(dtype="float32"),)))
+
+
+def cast(v: Value, dtype: str) -> Value:
+    """The value in another float dtype, by a node called after it."""
+    name = f"{output_name(v)}_amp_cast_{dtype}"
+    node = Node(CAST, {"dtype": dtype}, (v,), name, None, {"dtype": dtype})
+    if active() is not None:
+        _type(node)
+    return Value(node)
+
+
+def multicast(values: Sequence[Value]) -> list[Value]:
+    """The values in the widest float dtype among them."""
+    n = len(values)
+    attrs = MULTICAST.parse({"num_outputs": n})
+    name = naming.current().get(None, "amp_multicast")
+    return values_of(Node(MULTICAST, attrs, values, name, None, {"num_outputs": str(n)}))
 
 
 def variable_attrs(op: Operator, extra: dict[str, str], input_name: str) -> dict[str, str]:

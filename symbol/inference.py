@@ -15,6 +15,7 @@ from ..kernels.plan import infer
 from ..kernels.record import Type, dtype_name, same_type
 from .graph import Node, Value, rewrite, topological, values_of
 
+CASTS = ("Cast", "amp_cast")  # they keep the shape and tell nothing of their input's dtype
 TRIAL_SHAPES = ((2, 3, 8, 8), (2, 3, 8), (2, 3), (6,))  # for dtypes where no shape is known
 
 
@@ -222,11 +223,12 @@ class Inference:
         if not is_known(self.shape[out]):
             return
         self._batch_size(node, ins, self.shape[out])
+        casts = node.op.name in CASTS
         unary = len(node.inputs) == 1 and (
-            node.op.pointwise is not None or node.op.infer is same_type
+            casts or node.op.pointwise is not None or node.op.infer is same_type
         )
         if unary or node.op.pointwise is not None and all(t is None for t in ins):
-            dtype = self.dtype[out] or "float32"
+            dtype = "float32" if casts else self.dtype[out] or "float32"
             for v in node.inputs:
                 if self.shape[v] is None or 0 in self.shape[v]:
                     self._learn(v, Type(self.shape[out], self.dtype[v] or dtype), node, ins)

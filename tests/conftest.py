@@ -22,3 +22,14 @@ def checked_passes():
     error, tiers._compiler.error = tiers._compiler.error, None
     if error is not None:
         raise error
+
+
+@pytest.fixture(autouse=True)
+def full_precision():
+    """What a test switches on of mixed precision ends with it."""
+    precision = importlib.import_module("plait.kernels.precision")
+    yield
+    if precision.used:
+        amp = importlib.import_module("plait.gluon.mxcontrib.amp.amp")
+        precision.set_default(None)
+        precision.used, amp._scaler, amp._taken = False, None, False

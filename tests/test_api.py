@@ -18,7 +18,6 @@ EXCLUDED = {
     r"mxnet\.numpy.*|mxnet\.np_.*": "the NumPy interface",
     r"mxnet\.contrib\.quantization": "quantization",
     r"mxnet\.contrib\.onnx|mxnet\.onnx": "ONNX",
-    r"mxnet\.contrib\.amp": "mixed precision",
     r"mxnet\.tvmop|mxnet\.space": "TVM",
     r"mxnet\.torch": "the plug-in for Lua's Torch, empty in MXNet's wheels",
 }

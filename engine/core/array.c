@@ -8,6 +8,12 @@ static pl_var *spare;                         /* freed vars, chained by object.n
 static void var_release(pl_object *object)    /* foreign memory */
 {
     pl_var *var = (pl_var *)object;
+    if (var->block) {                         /* its owner knows nothing of our streams */
+        pl_block_wait(var->block, true, INT32_MAX);
+        pl_enter();
+        pl_block_free(var->block);
+        pl_leave();
+    }
     var->release(var->owner);
     free(var);
 }
@@ -26,7 +32,10 @@ void pl_var_unref(pl_var *var)
         pl_object_unref(&var->object);
         return;
     }
-    pl_storage_free(var->data, var->bytes);
+    if (var->block)
+        pl_block_free(var->block);
+    else
+        pl_storage_free(var->data, var->bytes);
 #ifdef PL_PLAIN_MALLOC
     free(var);
 #else
@@ -54,14 +63,28 @@ static pl_var *var_make(void *data, size_t bytes)
     atomic_store_explicit(&var->version, 0, memory_order_relaxed);
     var->claim_seq = 0;
     var->error = NULL;
+    var->block = NULL;
     var->data = data;
     var->bytes = bytes;
     var->first = (pl_array){var, data};
     return var;
 }
 
-static pl_var *var_new(size_t bytes)
+static pl_var *var_new_in(int memory, size_t bytes)
 {
+    pl_block *block = pl_block_new(memory, bytes);
+    pl_var *var = block ? var_make(block->data, bytes) : NULL;
+    if (var)
+        var->block = block;
+    else if (block)
+        pl_block_free(block);
+    return var;
+}
+
+static pl_var *var_new(int memory, size_t bytes)
+{
+    if (memory != PL_MEMORY_HOST)
+        return var_new_in(memory, bytes);
     void *data = pl_storage_alloc(bytes);
     pl_var *var = data ? var_make(data, bytes) : NULL;
     if (data && !var)
@@ -69,19 +92,30 @@ static pl_var *var_new(size_t bytes)
     return var;
 }
 
-uintptr_t pl_array_new(size_t bytes)
+uintptr_t pl_array_new_in(int memory, size_t bytes)
 {
     pl_enter();
-    pl_var *var = var_new(bytes);
+    pl_var *var = var_new(memory, bytes);
     pl_leave();
     return var ? (uintptr_t)&var->first : 0;
 }
 
+uintptr_t pl_array_new(size_t bytes) { return pl_array_new_in(PL_MEMORY_HOST, bytes); }
+
 uintptr_t pl_array_wrap(void *data, size_t bytes, pl_free_fn release, void *owner)
 {
+    return pl_array_wrap_in(PL_MEMORY_HOST, data, bytes, release, owner);
+}
+
+uintptr_t pl_array_wrap_in(int memory, void *data, size_t bytes, pl_free_fn release, void *owner)
+{
     pl_enter();
-    pl_var *var = var_make(data, bytes);
+    pl_block *block = memory == PL_MEMORY_HOST ? NULL : pl_block_wrap(memory, data);
+    pl_var *var = block || memory == PL_MEMORY_HOST ? var_make(data, bytes) : NULL;
+    if (!var && block)
+        pl_block_free(block);
     if (var) {
+        var->block = block;
         var->release = release ? release : free;
         var->owner = release ? owner : NULL;  /* without a release the memory is the caller's: free(NULL) */
         var->object.destroy = var_release;
@@ -185,13 +219,13 @@ void pl_outputs_undo(int n, uintptr_t *out, const uint8_t *fresh)
         }
 }
 
-int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, char **data, uint8_t *fresh)
+int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, int memory, char **data, uint8_t *fresh)
 {
     for (int i = 0; i < n; i++) {
         pl_array *a = (pl_array *)out[i];
         fresh[i] = !a;
         if (!a) {
-            pl_var *var = var_new(out_bytes[i]);
+            pl_var *var = var_new(memory, out_bytes[i]);
             if (!var) {
                 pl_outputs_undo(i, out, fresh);
                 return PL_ENOMEM;

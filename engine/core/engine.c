@@ -170,6 +170,9 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
     }
     op->dispose = NULL;                       /* field by field: a memset here costs a tenth of an inline op */
     op->lane = NULL;
+    op->stream = NULL;
+    op->arena = NULL;
+    op->on_blocks = false;
     op->shared = NULL;
     op->name = op->label = NULL;
     op->finished = NULL;
@@ -255,7 +258,7 @@ void pl_op_execute(pl_op *op)
         const char *name = op->name;          /* a program that fails takes the name of the instruction */
         if (pl_failed)
             pl_fail_forget();
-        int status = op->run(op);
+        int status = op->stream || op->on_blocks ? pl_op_run_on_gpu(op) : op->run(op);
         if (start_ns)
             pl_profiler_record(PL_EVENT_OP, name, op->label, op->push_ns, start_ns);
         if (status != PL_OK) {
@@ -289,6 +292,8 @@ static void run_on_caller(const bool *finished)
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
 {
     bool synchronous = pl_engine.synchronous > 0, finished = false, inline_now = may_inline || synchronous;
+    if (pl_lane_is_gpu(lane) && pl_stream_find(lane, device, &op->stream) != PL_OK)
+        return PL_FAILED;
     for (int i = 0; i < op->n_requests && inline_now; i++)
         inline_now = request_grantable(&op->requests[i]);
     if (!inline_now) {

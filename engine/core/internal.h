@@ -11,6 +11,9 @@ typedef struct pl_object pl_object;
 typedef struct pl_op pl_op;
 typedef struct pl_var pl_var;
 typedef struct pl_lane pl_lane;
+typedef struct pl_gpu pl_gpu;
+typedef struct pl_stream pl_stream;
+typedef struct pl_block pl_block;
 
 /* What vars, errors, plans and programs start with: at 0 references it is destroyed, outside the lock, since an
  * owner's release may be Python code. */
@@ -45,6 +48,7 @@ struct pl_var {
     int64_t claim_seq;          /* the op that claimed it last, */
     int32_t claim_index;        /* and with which of its requests */
     pl_error *error;            /* set: the contents are not valid */
+    pl_block *block;            /* NULL: plain memory of the host */
     void *data;
     size_t bytes;
     pl_free_fn release;         /* foreign memory: called with owner instead of going to the pool */
@@ -58,6 +62,9 @@ struct pl_op {
     pl_op *next;                /* in its lane, or the free-list */
     pl_op *outer;               /* the op that this thread was running when it began this one */
     pl_lane *lane;              /* NULL: it ran on its caller at once */
+    pl_stream *stream;          /* of a GPU, or NULL */
+    bool on_blocks;             /* it claims memory of a GPU, or page-locked memory */
+    pl_block *arena;            /* or NULL: freed when the op is stamped */
     pl_object *shared;          /* or NULL: plan or program that must outlive the op; one reference */
     const char *name, *label;
     bool *finished;             /* or NULL: set at the end, for a caller that sleeps on it */
@@ -106,10 +113,13 @@ static inline void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
     var->claim_seq = op->seq;
     var->claim_index = op->n_requests;
     pl_request *r = &op->requests[op->n_requests++];
+    op->on_blocks |= var->block != NULL;
     r->op = op;
     r->var = var;
     r->mode = mode;
 }
+
+static inline bool pl_lane_is_gpu(int lane) { return lane >= PL_LANE_GPU_COMPUTE && lane < PL_LANE_COUNT; }
 
 /* wait.c */
 void pl_announce(void);                                          /* what some waiter waits for may have happened */
@@ -133,8 +143,9 @@ void pl_lane_forget_all(void);                                   /* in a forked 
 void pl_spin(bool (*done)(const void *arg), const void *arg);
 
 /* array.c */
-/* Claims outputs; out[i] == 0 makes one and sets fresh[i].  Failure: made ones are freed, out is as before. */
-int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, char **data, uint8_t *fresh);
+/* Claims outputs; out[i] == 0 makes one, in that memory, and sets fresh[i].  Failure: made ones are freed, out is as
+ * before. */
+int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, int memory, char **data, uint8_t *fresh);
 void pl_outputs_undo(int n, uintptr_t *out, const uint8_t *fresh);
 
 /* plan.c */
@@ -148,8 +159,10 @@ typedef struct pl_plan {
     pl_free_fn release;         /* or NULL; called with owner when the plan is destroyed */
     void *owner;
     int n_in, n_out, n_scalars, flags, lane, device;
+    int memory;                 /* of new outputs: PL_MEMORY_* */
 } pl_plan;
 int pl_kernel_run(const pl_plan *plan, void *const *bufs, const double *scalars);   /* without the lock */
+int pl_memory_of(int lane, int device, int flags);               /* where new outputs lie: PL_MEMORY_* */
 void *pl_copied(const void *data, size_t n, size_t item_bytes);  /* new, at least one byte; NULL: no memory */
 
 /* storage.c */
@@ -157,6 +170,37 @@ void *pl_storage_alloc(size_t bytes);                            /* NULL, with a
 void pl_storage_free(void *data, size_t bytes);
 size_t pl_storage_used(void);
 size_t pl_machine_bytes(void);                                   /* physical memory */
+enum { PL_MIN_SHIFT = 6, PL_MAX_SHIFT = 46, PL_SIZE_CLASSES = 4 * (PL_MAX_SHIFT - PL_MIN_SHIFT + 1) };
+#define PL_MAX_BLOCK_BYTES ((size_t)1 << PL_MAX_SHIFT)
+int pl_size_class(size_t bytes, size_t *class_bytes);            /* the class, and its own size */
+
+/* memory.c: blocks of memory of a GPU, and page-locked ones of the host; pooled in the same size classes */
+typedef struct { pl_stream *stream; uint64_t number; } pl_use;
+enum { PL_MAX_READS = 3 };
+struct pl_block {
+    pl_gpu *gpu;                /* NULL: page-locked memory of the host */
+    void *data;
+    size_t class_bytes;
+    int size_class;             /* -1: foreign memory, or nothing */
+    int n_reads;
+    pl_use write, reads[PL_MAX_READS];   /* the stamps: last write, reads since then (one a stream); stream NULL: none */
+    pl_block *next;             /* in its pool */
+};
+pl_block *pl_block_new(int memory, size_t bytes);                /* NULL, with a text; has the stamps of its last user */
+pl_block *pl_block_wrap(int memory, void *data);
+void pl_block_free(pl_block *block);
+/* Returns the read that lost its place (stream NULL: none): the stream must wait for it and stamp again. */
+pl_use pl_block_stamp(pl_block *block, pl_stream *stream, uint64_t number, bool wrote);
+
+/* cuda.c, stream.c */
+void pl_gpu_forget(void);                                        /* in a forked child: no GPU can be used there */
+int pl_stream_find(int lane, int device, pl_stream **stream);    /* of a lane PL_LANE_GPU_*; PL_OK, or with a text */
+int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars);
+int pl_op_run_on_gpu(pl_op *op);                                 /* op->run, in the order of streams; without the lock */
+int pl_block_wait(pl_block *block, bool for_write, int timeout_ms);   /* on the host, without the lock: PL_OK, PL_AGAIN,
+                                                                         PL_FAILED */
+void pl_block_settle(pl_block *block);                           /* waits for every use, whatever it takes */
+int pl_streams_wait(int timeout_ms);                             /* for all that is enqueued */
 
 /* error.c */
 extern _Thread_local bool pl_failed;                                 /* this thread has a failure */

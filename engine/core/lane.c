@@ -21,7 +21,7 @@ struct pl_lane {
     atomic_int n_ready;              /* read without the lock while spinning */
 };
 
-static const char *const kind_names[] = {"cpu", "io", "comm", "gpu compute", "gpu h2d", "gpu d2h"};
+static const char *const kind_names[] = {"cpu", "io", "comm", "gpu compute", "gpu h2d", "gpu d2h", "gpu comm"};
 _Static_assert(sizeof kind_names / sizeof *kind_names == PL_LANE_COUNT, "a name for each lane");
 
 pl_lane pl_lane_caller;

@@ -63,16 +63,20 @@ void pl_seed(uint64_t seed);                  /* restarts the stream of random o
  * ready inside it; a wait that can never end fails.
  * Returns PL_OK, or an error with nothing queued and arg still the caller's. */
 enum { PL_LANE_CPU = 0, PL_LANE_IO = 1, PL_LANE_COMM = 2, PL_LANE_GPU_COMPUTE = 3, PL_LANE_GPU_H2D = 4,
-       PL_LANE_GPU_D2H = 5, PL_LANE_COUNT = 6 };
+       PL_LANE_GPU_D2H = 5, PL_LANE_GPU_COMM = 6, PL_LANE_COUNT = 7 };
 int pl_noop(void *arg);                       /* a pl_fn that does nothing */
 int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, int n_reads,
             const uintptr_t *writes, int n_writes, int lane, int device, int priority, const char *name,
             int32_t location);
 
 /* ---- arrays: a view of a var's storage -------------------------------------------------------------------- */
+enum { PL_MEMORY_HOST = 0, PL_MEMORY_PINNED = 1, PL_MEMORY_GPU = 2 };  /* of gpu(i): PL_MEMORY_GPU + i */
 uintptr_t pl_array_new(size_t bytes);                             /* new; memory from the pool, uninitialised */
+uintptr_t pl_array_new_in(int memory, size_t bytes);              /* new; page-locked needs pl_gpu_open */
 uintptr_t pl_array_view(uintptr_t array, int64_t offset_bytes);   /* new; shares the var */
 uintptr_t pl_array_wrap(void *data, size_t bytes, pl_free_fn release, void *owner); /* new; foreign memory */
+uintptr_t pl_array_wrap_in(int memory, void *data, size_t bytes, pl_free_fn release, void *owner);
+int pl_array_memory(uintptr_t array);                             /* PL_MEMORY_* */
 void pl_array_free(uintptr_t array);                              /* storage lives until pending ops are done */
 void *pl_array_data(uintptr_t array);                             /* wait first */
 uint64_t pl_array_version(uintptr_t array);                       /* finished writes of its var */
@@ -93,12 +97,16 @@ void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing a
 typedef struct { size_t used_bytes, pooled_bytes, peak_bytes; int64_t n_alloc, n_hit, workspace_bytes; } pl_storage_stats;
 void pl_storage_get_stats(pl_storage_stats *stats);
 void pl_storage_trim(void);                   /* gives pooled memory back to the system */
+void pl_memory_get_stats(int memory, pl_storage_stats *stats);   /* of PL_MEMORY_PINNED or a GPU's */
+void pl_memory_trim(int memory);              /* waits for what still uses it */
 
 /* ---- plans: one operator call with everything known but the arrays ----------------------------------------- */
 /* bufs: inputs, then outputs.  scalars: the dynamic parameters; for random plans then seed and call counter. */
 typedef int (*pl_kernel)(const void *params, void *const *bufs, const double *scalars);
 enum { PL_PLAN_INLINE = 1,   /* cheaper than a hand-over: run on the caller when ready */
-       PL_PLAN_RANDOM = 2, PL_PLAN_OPENMP = 4 /* enters OpenMP by itself (oneDNN) */ };
+       PL_PLAN_RANDOM = 2, PL_PLAN_OPENMP = 4 /* enters OpenMP by itself (oneDNN) */,
+       PL_PLAN_PYTHON = 8,   /* takes the GIL: no stream's lock is held meanwhile */
+       PL_PLAN_TO_HOST = 16, PL_PLAN_TO_PINNED = 32 /* where new outputs lie; else on the lane's device */ };
 /* params: borrowed, copied.  mutates: n_in bytes, 1 = that input is written in place (may be NULL). */
 uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes, int n_in, int n_out,
                       const size_t *out_bytes, const uint8_t *mutates, int n_scalars, int flags, int lane, int device,
@@ -166,6 +174,49 @@ typedef struct {
 } pl_branch;
 int pl_kernel_loop(const void *params, void *const *bufs, const double *scalars);
 int pl_kernel_branch(const void *params, void *const *bufs, const double *scalars);
+
+/* ---- GPUs ------------------------------------------------------------------------------------------------- */
+/* Loads the driver's library (a path or name) unless it is loaded. PL_OK, or PL_FAILED: no driver, or no GPU. */
+int pl_gpu_open(const char *library);
+int pl_gpu_count(void);                       /* 0 before pl_gpu_open */
+typedef struct {
+    char name[128];
+    int32_t major, minor, driver;             /* compute capability; driver: 13000 is CUDA 13.0 */
+    int32_t n_multiprocessors, max_shared_bytes, warp_threads, max_block_threads;
+    size_t total_bytes;
+} pl_gpu_properties;
+int pl_gpu_get_properties(int device, pl_gpu_properties *properties);
+int pl_gpu_memory(int device, size_t *free_bytes, size_t *total_bytes);
+/* image: a cubin, fatbin or PTX text that ends with 0; borrowed.  Modules stay loaded.  0: failure. */
+uintptr_t pl_gpu_module(int device, const void *image);
+uintptr_t pl_gpu_function(int device, uintptr_t module, const char *name);    /* its mangled name */
+int pl_gpu_function_shared(int device, uintptr_t function, int32_t bytes);  /* dynamic shared memory beyond 48 KiB */
+
+/* Inside a kernel of a plan on a GPU: its device is current on this thread, its stream's lock is held. */
+int pl_gpu_device(void);
+void *pl_gpu_stream(void);                    /* CUstream; NULL outside */
+void *pl_gpu_scratch(size_t bytes);           /* of the stream: until the kernel returns; NULL, with a text */
+int pl_gpu_fail(int code, const char *what);  /* a CUresult as a status, with a text; PL_OK for 0 */
+
+/* The kernel of plans that consist of CUDA launches; params: pl_launches (what it points to is the plan's owner's). */
+enum { PL_LAUNCH_KERNEL = 0, PL_LAUNCH_FILL = 1, PL_LAUNCH_COPY = 2 };
+enum { PL_ARGUMENT_BUFFER = 0, PL_ARGUMENT_SCRATCH = 1, PL_ARGUMENT_SCALAR = 2 };
+enum { PL_SCALAR_FLOAT32 = 0, PL_SCALAR_FLOAT64 = 1, PL_SCALAR_INT32 = 2, PL_SCALAR_INT64 = 3, PL_SCALAR_UINT64 = 4 };
+typedef struct { int32_t kind, index, at, type; int64_t offset_bytes; } pl_argument;   /* at: byte of the arguments */
+typedef struct {
+    uintptr_t function;
+    int32_t kind, shared_bytes, n_params, first_param, n_arguments, first_argument, data_at, data_bytes;
+    uint32_t grid[3], block[3];
+} pl_launch;
+typedef struct {
+    int32_t n;
+    int64_t scratch_bytes;
+    const pl_launch *launches;
+    const int32_t *offsets;                   /* where each parameter of a launch begins in its data */
+    const pl_argument *arguments;             /* what a call puts into the data */
+    const char *data;                         /* constant arguments; FILL: (to, value, bytes), COPY: (to, from, bytes) */
+} pl_launches;
+int pl_kernel_launch(const void *params, void *const *bufs, const double *scalars);
 
 /* ---- profiler --------------------------------------------------------------------------------------------- */
 enum { PL_EVENT_OP = 0, PL_EVENT_INSTRUCTION = 1 };    /* an instruction lies inside its program's op */

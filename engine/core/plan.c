@@ -39,6 +39,7 @@ uintptr_t pl_plan_new(pl_kernel kernel, const void *params, size_t params_bytes,
             .mutates = mutates ? pl_copied(mutates, (size_t)n_in, 1) : NULL, .name = pl_name(name),
             .n_in = n_in, .n_out = n_out, .n_scalars = n_scalars, .flags = flags, .lane = lane,
             .device = device};
+        plan->memory = pl_memory_of(lane, device, flags);
         if (plan->params && plan->out_bytes && (!mutates || plan->mutates) && plan->name)
             return (uintptr_t)plan;
         plan_destroy(&plan->object);
@@ -72,8 +73,16 @@ int pl_plan_label(uintptr_t plan, const char *label)
     return PL_OK;
 }
 
+int pl_memory_of(int lane, int device, int flags)
+{
+    return flags & PL_PLAN_TO_PINNED ? PL_MEMORY_PINNED
+         : !pl_lane_is_gpu(lane) || flags & PL_PLAN_TO_HOST ? PL_MEMORY_HOST : PL_MEMORY_GPU + device;
+}
+
 int pl_kernel_run(const pl_plan *plan, void *const *bufs, const double *scalars)
 {
+    if (pl_lane_is_gpu(plan->lane))
+        return pl_kernel_run_on_gpu(plan, bufs, scalars);
 #ifdef _OPENMP
     if ((plan->flags & PL_PLAN_OPENMP) && !pl_engine_is_lane()) {
         int threads = omp_get_max_threads();  /* only a lane's thread owns a team */
@@ -126,7 +135,8 @@ int pl_invoke(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const doubl
         call->bufs[i] = a->data;
         pl_op_claim(op, a->var, plan->mutates && plan->mutates[i] ? PL_READWRITE : PL_READ);
     }
-    int status = pl_outputs_claim(op, n_out, out, plan->out_bytes, (char **)call->bufs + n_in, fresh);
+    int status = pl_outputs_claim(op, n_out, out, plan->out_bytes, plan->memory,
+                                  (char **)call->bufs + n_in, fresh);
     if (status == PL_OK) {
         status = pl_op_submit(op, plan->lane, plan->device, (plan->flags & PL_PLAN_INLINE) != 0);
         if (status == PL_OK)

@@ -93,6 +93,7 @@ static void fork_child(void)
     pl_engine.n_active = pl_engine.n_asleep = pl_engine.n_ready = pl_engine.n_queued = pl_engine.n_pending = 0;
     pl_engine.held_bytes = 0;
     conditions_init();
+    pl_gpu_forget();
     pl_lane_forget_all();
     pthread_mutex_unlock(&pl_lock);
 }

@@ -300,7 +300,8 @@ int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const 
         call->data[i] = a->data;
         pl_op_claim(op, a->var, p->in_modes[i]);
     }
-    int status = pl_outputs_claim(op, p->n_out, out, p->out_bytes, call->data + p->n_in, fresh);
+    int status = pl_outputs_claim(op, p->n_out, out, p->out_bytes, pl_memory_of(p->lane, p->device, p->flags),
+                                  call->data + p->n_in, fresh);
     if (status == PL_OK) {
         status = pl_op_submit(op, p->lane, p->device, (p->flags & PL_PLAN_INLINE) != 0);
         if (status == PL_OK)

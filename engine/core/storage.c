@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { MIN_SHIFT = 6, MAX_SHIFT = 46, CLASS_COUNT = 4 * (MAX_SHIFT - MIN_SHIFT + 1), HUGE_BYTES = 1 << 21 };
+enum { HUGE_BYTES = 1 << 21 };
 
 #ifdef PL_PLAIN_MALLOC                        /* sanitizers want to see every free, and where blocks really end */
 enum { PLAIN = 1 };
@@ -16,7 +16,7 @@ enum { PLAIN = 0 };
 
 typedef struct block { struct block *next; } block;
 
-static block *pool[CLASS_COUNT];
+static block *pool[PL_SIZE_CLASSES];
 static pl_storage_stats stats;
 static _Atomic int64_t workspace_bytes;                /* of threads, which take no lock for it */
 static size_t machine_bytes;
@@ -26,7 +26,7 @@ size_t pl_machine_bytes(void)
 {
     if (!machine_bytes) {
         long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-        machine_bytes = pages > 0 && page_bytes > 0 ? (size_t)pages * (size_t)page_bytes : (size_t)1 << MAX_SHIFT;
+        machine_bytes = pages > 0 && page_bytes > 0 ? (size_t)pages * (size_t)page_bytes : PL_MAX_BLOCK_BYTES;
         size_t container_bytes = 0;           /* cgroup v2; the file says "max" without a limit */
         FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
         if (file && fscanf(file, "%zu", &container_bytes) == 1 && container_bytes < machine_bytes)
@@ -38,7 +38,7 @@ size_t pl_machine_bytes(void)
 }
 
 /* The class of a size and the class's own size: 64, 80, 96, 112, 128, 160, ..., rounded up to lines of 64. */
-static int class_of(size_t bytes, size_t *class_bytes)
+int pl_size_class(size_t bytes, size_t *class_bytes)
 {
     if (bytes <= 64) {
         *class_bytes = 64;
@@ -48,12 +48,12 @@ static int class_of(size_t bytes, size_t *class_bytes)
     size_t step = (size_t)1 << (shift - 2);
     size_t quarter = (bytes - 1 - ((size_t)1 << shift)) / step;
     *class_bytes = (((size_t)1 << shift) + (quarter + 1) * step + 63) & ~(size_t)63;
-    return 4 * (shift - MIN_SHIFT) + (int)quarter + 1;
+    return 4 * (shift - PL_MIN_SHIFT) + (int)quarter + 1;
 }
 
 static void pool_trim(void)
 {
-    for (int class = 0; class < CLASS_COUNT; class++)
+    for (int class = 0; class < PL_SIZE_CLASSES; class++)
         while (pool[class]) {
             block *b = pool[class];
             pool[class] = b->next;
@@ -94,10 +94,10 @@ void *pl_storage_alloc(size_t bytes)
 {
     if (bytes == 0)
         return empty;
-    if (bytes > pl_machine_bytes() || bytes > (size_t)1 << MAX_SHIFT)
+    if (bytes > pl_machine_bytes() || bytes > PL_MAX_BLOCK_BYTES)
         return no_memory(bytes);
     size_t class_bytes;
-    int class = class_of(bytes, &class_bytes);
+    int class = pl_size_class(bytes, &class_bytes);
     void *data = pool[class];
     if (data) {
         pool[class] = pool[class]->next;
@@ -118,7 +118,7 @@ void pl_storage_free(void *data, size_t bytes)
     if (data == empty)
         return;
     size_t class_bytes;
-    int class = class_of(bytes, &class_bytes);
+    int class = pl_size_class(bytes, &class_bytes);
     stats.used_bytes -= class_bytes;
     if (PLAIN) {
         free(data);

@@ -108,6 +108,22 @@ static const pl_request *own_claim(const pl_var *var)
     return NULL;
 }
 
+/* Ops on a GPU are done when they are enqueued: now their work. A kernel that failed poisons the var. With the lock. */
+static int wait_streams(pl_var *var, bool for_write, int timeout_ms)
+{
+    pl_leave();
+    int status = pl_block_wait(var->block, for_write, timeout_ms);
+    pl_error *error = status == PL_OK || status == PL_AGAIN ? NULL : pl_error_new(status, NULL, -1);
+    pl_enter();
+    if (!error)
+        return status;
+    if (var->error)
+        pl_object_unref(&error->object);
+    else
+        var->error = error;
+    return PL_OK;
+}
+
 static int wait_var(pl_var *var, bool for_write, int timeout_ms)
 {
     int status = PL_OK;
@@ -116,6 +132,8 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
     const pl_request *claim = own_claim(var);
     if (claim) {
         pl_leave();
+        if (var->block && pl_block_wait(var->block, for_write, INT32_MAX) != PL_OK)
+            return PL_FAILED;
         return for_write && claim->mode == PL_READ
             ? pl_fail(PL_EINVAL, "wait: the operation reads this array and has not declared to write it") : PL_OK;
     }
@@ -135,6 +153,8 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
         if (var_done(&w))
             status = PL_OK;
     }
+    if (status == PL_OK && !var->error && var->block)
+        status = wait_streams(var, for_write, timeout_ms);
     if (status == PL_OK && var->error)
         status = pl_error_report(var->error);
     pl_var_unref(var);
@@ -191,6 +211,11 @@ int pl_wait_all(int timeout_ms)
     pl_engine.n_idle_waiters--;
     if (pl_engine.n_queued == 0)
         status = PL_OK;
+    if (status == PL_OK && pl_gpu_count()) {
+        pl_leave();
+        status = pl_streams_wait(timeout_ms);
+        pl_enter();
+    }
     pl_error *untold = pl_error_oldest_untold();
     if (status == PL_OK && untold)
         status = pl_error_report(untold);

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from multiprocessing.reduction import ForkingPickler
 
+from ...engine import cpu_pinned, num_gpus
 from ...engine.error import InvalidValue, MXNetError
 from ...ndarray.ndarray import NDArray
 from .batchify import default_batchify_fn, default_mp_batchify_fn
@@ -29,7 +30,8 @@ class DataLoader:
         batch_sampler: gives lists of numbers, in place of the four above.
         batchify_fn: list of items -> batch; default: stack them.
         num_workers: 0 makes the batches here.
-        pin_memory, pin_device_id: accepted; there is no device here that needs pinned memory.
+        pin_memory: batches are on cpu_pinned(pin_device_id), from where they are copied to a GPU
+            while it computes. Without effect on a machine that has none.
         prefetch: number of batches made ahead; default 2 * num_workers.
         thread_pool: workers are threads, not processes.
         timeout: seconds to wait for one batch of a worker.
@@ -69,6 +71,7 @@ class DataLoader:
         self._num_workers = max(0, num_workers)
         self._prefetch = max(0, int(prefetch) if prefetch is not None else 2 * self._num_workers)
         self._batchify_fn = batchify_fn
+        self._pinned = cpu_pinned(pin_device_id) if pin_memory and num_gpus() else None
         self._threads = thread_pool
         if multiprocessing_context is None or isinstance(multiprocessing_context, str):
             import multiprocessing
@@ -95,7 +98,10 @@ class DataLoader:
     def _here(self):
         batchify = self._batchify_fn or default_batchify_fn
         for indices in self._batch_sampler:
-            yield batchify([self._dataset[i] for i in indices])
+            yield self._placed(batchify([self._dataset[i] for i in indices]))
+
+    def _placed(self, batch):
+        return batch if self._pinned is None else _as_in_context(batch, self._pinned)
 
     def _start_epoch(self):
         if self._pool is None or self._pool.broken:
@@ -152,7 +158,8 @@ class Epoch:
                 loader._next_epoch = loader._start_epoch()
             raise StopIteration
         try:
-            batch = self._pool.result(self._tickets.popleft(), self._loader._timeout)
+            made = self._pool.result(self._tickets.popleft(), self._loader._timeout)
+            batch = self._loader._placed(made)
         except BaseException:
             self.close()
             raise

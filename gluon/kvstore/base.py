@@ -135,10 +135,10 @@ class TestStore(KVStoreBase):
 
 
 def create(name="local") -> KVStoreBase:
-    """A store: "local" sums on cpu(0), "device" on the device of the first value; or a registered
-    class by its name.
+    """A store: "local" sums on cpu(0), "device" on the device of the first value, "nccl" over GPUs
+    by NVIDIA's library; or a registered class by its name.
 
-    Raises MXNetError for "nccl" and "dist...", which need GPUs and several processes.
+    Raises MXNetError for "nccl" without GPUs, and for "dist...", which needs several processes.
     """
     if not isinstance(name, str):
         raise InvalidType(f"name must be a string, got {type(name).__name__}")
@@ -153,6 +153,10 @@ def create(name="local") -> KVStoreBase:
             f"  fix: one of local, device{''.join(f', {k}' for k in KVStoreBase.kv_registry)}",
             stacklevel=2,
         )
-    made = KVStore(name.lower())
+    if "nccl" in name.lower():
+        from .nccl import NcclStore as kind
+    else:
+        kind = KVStore
+    made = kind(name.lower())
     set_kvstore_handle(made.handle)
     return made

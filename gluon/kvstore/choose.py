@@ -28,6 +28,8 @@ def choose_store(kvstore, num_device: int, arg_params: dict) -> tuple[KVStoreBas
         if num_device == 1 and "dist" not in kvstore:
             return None, False
         store = create(kvstore)
+        if "nccl" in kvstore:  # the sums are on every device already
+            on_store = False
         if kvstore == "local" and any(math.prod(a.shape) > BIG for a in arg_params.values()):
             on_store = False
     else:

@@ -34,10 +34,6 @@ class KVStore(KVStoreBase):
     """
 
     def __init__(self, handle="local"):
-        if "nccl" in handle:
-            raise MXNetError(
-                f"kvstore {handle!r}: this build of plait has no NCCL\n  fix: kv.create('device')"
-            )
         if "dist" in handle:
             raise InvalidValue(
                 f"kvstore={handle!r}: this build of plait has no distributed stores\n  fix:"
@@ -135,7 +131,7 @@ class KVStore(KVStoreBase):
     def _sum(self, key, arrays) -> NDArray:
         if self._compression is not None:
             arrays = [self._compression.through(key, i, a) for i, a in enumerate(arrays)]
-        return total(arrays, arrays[0].context if "device" in self._type else cpu())
+        return total(arrays, cpu() if "local" in self._type else arrays[0].context)
 
     def _assign(self, key, merged: NDArray) -> None:
         stored = self._stored[key]
@@ -230,9 +226,9 @@ class KVStore(KVStoreBase):
     def set_gradient_compression(self, compression_params) -> None:
         """Pushed gradients go through two bits: {"type": "2bit", "threshold": 0.5}.
 
-        Raises MXNetError on stores other than "device".
+        Raises MXNetError on "local" stores.
         """
-        if "device" not in self._type:
+        if "local" in self._type:
             raise CompressionNotSupported(
                 "Gradient compression is not supported for this type of kvstore: got"
                 f" {self._type!r}\n  fix: kv.create('device')"

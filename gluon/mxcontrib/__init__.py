@@ -1,9 +1,10 @@
-"""mx.contrib: text, TensorBoard, data iterators over loaders, the first autograd, namespaces."""
+"""mx.contrib: mixed precision, text, TensorBoard, data iterators, old autograd, namespaces."""
 
 import importlib
 
 # so that importing mx.contrib stays quick; other names of mx.contrib: its own modules
 _ON_FIRST_USE = {
+    "amp": "amp",
     "autograd": "autograd",
     "io": "io",
     "nd": "ndarray",

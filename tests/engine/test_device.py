@@ -44,12 +44,12 @@ def test_the_current_context_is_a_stack_for_each_thread():
     assert current_context() == cpu(0)
 
 
+@pytest.mark.skipif(device.num_gpus() > 0, reason="this machine has a GPU")
 def test_a_gpu_may_be_named_but_not_used():
-    assert device.num_gpus() == 0
     cpu().check()
     for use in (lambda: gpu(0).check(), lambda: device.gpu_memory_info(0)):
         with pytest.raises(
-            DeviceError, match=r'(?s)gpu\(0\): this build .*fix: pip install "plait\[cuda13\]"'
+            DeviceError, match=r'(?s)gpu\(0\): .*fix: pip install "plait\[cuda13\]"'
         ):
             use()
 

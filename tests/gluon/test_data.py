@@ -395,6 +395,17 @@ def test_workers_get_arrays_of_the_parent():
     np.testing.assert_array_equal(np.concatenate(batches), np.arange(12).reshape(6, 2) * 2)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_pinned_batches(workers, monkeypatch):
+    monkeypatch.setattr("plait.gluon.data.dataloader.num_gpus", lambda: 1)
+    monkeypatch.setattr("plait.gluon.data.dataloader.cpu_pinned", mx.cpu)
+    loader = DataLoader(
+        numbers(), 5, num_workers=workers, thread_pool=True, pin_memory=True, pin_device_id=2
+    )
+    for x, y in loader:
+        assert x.context == y.context == mx.cpu(2)
+
+
 def test_auto_reload_starts_the_next_epoch():
     loader = DataLoader(numbers(), 5, num_workers=1, auto_reload=True)
     for _ in range(3):

@@ -1,0 +1,50 @@
+/* GPUs inside the engine: devices, streams, blocks of memory. See docs/design/gpu.md for the order they keep. */
+#ifndef PLAIT_GPU_H
+#define PLAIT_GPU_H
+#include "cuda.h"
+#include "internal.h"
+
+enum { PL_MAX_GPUS = 32, PL_EVENTS = 4 };
+
+typedef struct { cu_event event; uint64_t number; } pl_mark;     /* "all up to that number" */
+
+/* A stream's operations are numbered in the order in which they are enqueued. */
+struct pl_stream {
+    pl_gpu *gpu;
+    int kind;                        /* of its lane: PL_LANE_GPU_* */
+    cu_stream handle;
+    pthread_mutex_t lock;            /* recursive; held over the launches of a kernel, for its scratch memory */
+    atomic_uint_fast64_t last;       /* number of the last operation enqueued */
+    atomic_uint_fast64_t done;       /* all up to this one are known to be complete */
+    pthread_mutex_t event_lock;      /* guards the events; held for a call of the driver at most */
+    pl_mark events[PL_EVENTS];
+    pl_block *scratch;               /* guarded by lock, as what follows */
+    size_t scratch_bytes;
+    uint64_t scratch_epoch;          /* how often it changed */
+};
+
+struct pl_gpu {
+    int number;
+    cu_device device;
+    cu_context context;
+    pl_stream streams[PL_LANE_COUNT - PL_LANE_GPU_COMPUTE];
+};
+
+/* cuda.c */
+pl_gpu *pl_gpu_get(int device);                                  /* opened at the first use; NULL, with a text */
+pl_gpu *pl_gpu_open_at(int device);                              /* NULL: not opened yet */
+typedef struct { cu_context before; bool changed; } pl_gpu_scope;
+int pl_gpu_begin(pl_gpu *gpu, pl_gpu_scope *scope);              /* its context becomes this thread's */
+void pl_gpu_end(const pl_gpu_scope *scope);
+
+/* stream.c */
+extern _Thread_local struct pl_gpu_now {                         /* what this thread's kernel runs on */
+    pl_stream *stream;
+    cu_stream handle;                                            /* of the stream, or the one that captures */
+} pl_gpu_now;
+int pl_stream_open(pl_stream *stream, pl_gpu *gpu, int kind);
+void pl_stream_lock(pl_stream *stream);
+void pl_stream_unlock(pl_stream *stream);
+int pl_block_await(pl_stream *stream, pl_block *block, bool for_write);  /* work enqueued from now on waits on the GPU */
+
+#endif

@@ -1,0 +1,81 @@
+/* The kernel of every plan that consists of CUDA launches: puts buffers and scalars into the arguments and launches. */
+#include "gpu.h"
+
+#include <string.h>
+
+enum { MAX_DATA = 4096, MAX_PARAMS = 256 };
+
+static void scalar_put(char *at, int type, double value)
+{
+    union { float f; double d; int32_t i; int64_t l; uint64_t u; } v;
+    size_t bytes = type == PL_SCALAR_FLOAT32 || type == PL_SCALAR_INT32 ? 4 : 8;
+    switch (type) {
+    case PL_SCALAR_FLOAT32: v.f = (float)value; break;
+    case PL_SCALAR_FLOAT64: v.d = value; break;
+    case PL_SCALAR_INT32: v.i = (int32_t)value; break;
+    case PL_SCALAR_INT64: v.l = (int64_t)value; break;
+    default: v.u = (uint64_t)value; break;
+    }
+    memcpy(at, &v, bytes);
+}
+
+/* A launch's arguments as they are for this call. data: room for them. */
+static void data_fill(const pl_launches *p, const pl_launch *launch, char *data, void *const *bufs,
+                      const double *scalars, char *scratch)
+{
+    memcpy(data, p->data + launch->data_at, (size_t)launch->data_bytes);
+    for (int i = 0; i < launch->n_arguments; i++) {
+        const pl_argument *a = &p->arguments[launch->first_argument + i];
+        if (a->kind == PL_ARGUMENT_SCALAR) {
+            scalar_put(data + a->at, a->type, scalars[a->index]);
+        } else {
+            char *base = a->kind == PL_ARGUMENT_SCRATCH ? scratch : bufs[a->index];
+            base += a->offset_bytes;
+            memcpy(data + a->at, &base, sizeof base);
+        }
+    }
+}
+
+static int launch_run(const pl_launches *p, const pl_launch *launch, char *data)
+{
+    cu_stream stream = pl_gpu_stream();
+    uint64_t words[3];
+    if (launch->kind == PL_LAUNCH_KERNEL) {
+        void *params[MAX_PARAMS];
+        for (int i = 0; i < launch->n_params; i++)
+            params[i] = data + p->offsets[launch->first_param + i];
+        const uint32_t *g = launch->grid, *b = launch->block;
+        return pl_gpu_fail(cu.launch((cu_function)launch->function, g[0], g[1], g[2], b[0], b[1], b[2],
+                                     (unsigned)launch->shared_bytes, stream, params, NULL), "gpu: a kernel's launch failed");
+    }
+    memcpy(words, data, sizeof words);
+    if (launch->kind == PL_LAUNCH_FILL)
+        return pl_gpu_fail(cu.fill(words[0], (unsigned char)words[1], words[2], stream), "gpu: filling memory failed");
+    return pl_gpu_fail(cu.copy_d2d(words[0], words[1], words[2], stream), "gpu: copying memory failed");
+}
+
+int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars)
+{
+    pl_stream *stream = pl_gpu_now.stream;
+    if (!stream)
+        return pl_fail(PL_EINVAL, "gpu: a kernel of a GPU runs on a lane of a GPU only");
+    if (plan->flags & PL_PLAN_PYTHON)         /* it waits for the GIL, whose owner may wait for the stream */
+        return plan->kernel(plan->params, bufs, scalars);
+    pl_stream_lock(stream);
+    int status = plan->kernel(plan->params, bufs, scalars);
+    pl_stream_unlock(stream);
+    return status;
+}
+
+int pl_kernel_launch(const void *params, void *const *bufs, const double *scalars)
+{
+    const pl_launches *p = params;
+    char *scratch = p->scratch_bytes ? pl_gpu_scratch((size_t)p->scratch_bytes) : NULL;
+    int status = p->scratch_bytes && !scratch ? PL_ENOMEM : PL_OK;
+    for (int i = 0; i < p->n && status == PL_OK; i++) {
+        _Alignas(16) char data[MAX_DATA];
+        data_fill(p, &p->launches[i], data, bufs, scalars, scratch);
+        status = launch_run(p, &p->launches[i], data);
+    }
+    return status;
+}

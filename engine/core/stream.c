@@ -1,0 +1,304 @@
+/* Streams: in which order they run what is enqueued, and how the host waits for them.
+ *
+ * An op on a GPU lane is finished for the engine when its work is enqueued. Blocks keep stamps: (stream, number) of the
+ * last write and of the reads since. Before an op's work is enqueued, its stream is told to wait for the stamps of other
+ * streams; an op on a host lane waits itself. Events are recorded when somebody asks: one event says "all up to number
+ * n of this stream". See docs/design/gpu.md.
+ */
+#include "gpu.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum { N_STREAMS = PL_LANE_COUNT - PL_LANE_GPU_COMPUTE, MAX_USES = 32, SPIN_NS = 50000, MAX_NAP_NS = 100000, FOREVER_MS = 1 << 30 };
+
+_Thread_local struct pl_gpu_now pl_gpu_now;
+
+int pl_stream_open(pl_stream *s, pl_gpu *gpu, int kind)
+{
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&s->lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+    pthread_mutex_init(&s->event_lock, NULL);
+    s->gpu = gpu;
+    s->kind = kind;
+    int code = cu.stream_new(&s->handle, CU_STREAM_NON_BLOCKING, 0);
+    for (int i = 0; i < PL_EVENTS && code == 0; i++)
+        code = cu.event_new(&s->events[i].event, CU_EVENT_DISABLE_TIMING);
+    return pl_gpu_fail(code, "gpu: no stream can be made");
+}
+
+int pl_stream_find(int lane, int device, pl_stream **stream)
+{
+    pl_gpu *gpu = pl_gpu_get(device);
+    *stream = gpu ? &gpu->streams[lane - PL_LANE_GPU_COMPUTE] : NULL;
+    return gpu ? PL_OK : PL_FAILED;
+}
+
+void pl_stream_lock(pl_stream *s) { pthread_mutex_lock(&s->lock); }
+void pl_stream_unlock(pl_stream *s) { pthread_mutex_unlock(&s->lock); }
+
+/* ---- events ----------------------------------------------------------------------------------------------- */
+
+static void done_raise(pl_stream *s, uint64_t number)    /* with event_lock */
+{
+    if (atomic_load(&s->done) < number)
+        atomic_store(&s->done, number);
+}
+
+/* An event of the stream that covers `number`; recorded now unless there is one. With event_lock. */
+static int event_covering(pl_stream *s, uint64_t number, pl_mark **mark)
+{
+    pl_mark *oldest = &s->events[0];
+    *mark = NULL;
+    for (int i = 0; i < PL_EVENTS; i++) {
+        pl_mark *m = &s->events[i];
+        if (m->number >= number && (!*mark || m->number < (*mark)->number))
+            *mark = m;
+        if (m->number < oldest->number)
+            oldest = m;
+    }
+    if (*mark)
+        return PL_OK;
+    uint64_t last = atomic_load(&s->last);    /* before recording: the event covers it */
+    int status = pl_gpu_fail(cu.event_record(oldest->event, s->handle), "gpu: an event cannot be recorded");
+    if (status == PL_OK) {
+        oldest->number = last;
+        *mark = oldest;
+    }
+    return status;
+}
+
+/* What is enqueued on `stream` from now on waits for a use, on the GPU. */
+static int use_await(pl_stream *stream, const pl_use *use)
+{
+    pl_stream *other = use->stream;
+    pl_mark *mark;
+    if (!other || other == stream || atomic_load(&other->done) >= use->number)
+        return PL_OK;
+    pthread_mutex_lock(&other->event_lock);
+    int status = event_covering(other, use->number, &mark);
+    if (status == PL_OK)
+        status = pl_gpu_fail(cu.stream_wait(stream->handle, mark->event, 0), "gpu: a stream cannot wait for another");
+    pthread_mutex_unlock(&other->event_lock);
+    return status;
+}
+
+static void nap(int64_t waited_ns)
+{
+    if (waited_ns < SPIN_NS) {
+        sched_yield();
+        return;
+    }
+    int64_t ns = waited_ns / 16 < MAX_NAP_NS ? waited_ns / 16 : MAX_NAP_NS;
+    nanosleep(&(struct timespec){0, (long)ns}, NULL);
+}
+
+/* The host waits for a use. */
+static int use_settle(const pl_use *use, int timeout_ms)
+{
+    pl_stream *s = use->stream;
+    int status = PL_OK;
+    if (!s || atomic_load(&s->done) >= use->number)
+        return PL_OK;
+    for (int64_t start_ns = pl_profiler_now(), waited_ns = 0;; waited_ns = pl_profiler_now() - start_ns) {
+        pl_mark *mark;
+        pthread_mutex_lock(&s->event_lock);
+        status = event_covering(s, use->number, &mark);
+        int code = status == PL_OK ? cu.event_query(mark->event) : 0;
+        if (status == PL_OK && code == 0)
+            done_raise(s, mark->number);
+        pthread_mutex_unlock(&s->event_lock);
+        if (status != PL_OK || code == 0)
+            return status;
+        if (code != CU_NOT_READY) {
+            char text[120];
+            snprintf(text, sizeof text, "gpu(%d): a kernel that was launched earlier has failed", s->gpu->number);
+            return pl_gpu_fail(code, text);
+        }
+        if (waited_ns / 1000000 >= timeout_ms)
+            return PL_AGAIN;
+        nap(waited_ns);
+    }
+}
+
+/* ---- blocks ----------------------------------------------------------------------------------------------- */
+
+/* Uses that an op waits for: of each stream the highest number. */
+typedef struct { int n; pl_use uses[MAX_USES]; } use_list;
+
+static void list_add(use_list *list, const pl_use *use)
+{
+    int i = 0;
+    if (!use->stream || atomic_load(&use->stream->done) >= use->number)
+        return;
+    while (i < list->n && list->uses[i].stream != use->stream)
+        i++;
+    if (i == MAX_USES)                        /* more streams than fit: the host waits for this one */
+        use_settle(use, FOREVER_MS);
+    else if (i == list->n)
+        list->uses[list->n++] = *use;
+    else if (list->uses[i].number < use->number)
+        list->uses[i].number = use->number;
+}
+
+/* With pl_lock: stamps change under it. */
+static void list_add_block(use_list *list, const pl_block *block, bool for_write)
+{
+    list_add(list, &block->write);
+    for (int i = 0; for_write && i < block->n_reads; i++)
+        list_add(list, &block->reads[i]);
+}
+
+static int list_settle(const use_list *list, int timeout_ms)
+{
+    int status = PL_OK;
+    for (int i = 0; i < list->n && status == PL_OK; i++)
+        status = use_settle(&list->uses[i], timeout_ms);
+    return status;
+}
+
+int pl_block_wait(pl_block *block, bool for_write, int timeout_ms)
+{
+    use_list list = {0};
+    pl_enter();
+    list_add_block(&list, block, for_write);
+    pl_leave();
+    return list_settle(&list, timeout_ms);
+}
+
+void pl_block_settle(pl_block *block)         /* with pl_lock, of a block that nobody else has */
+{
+    use_list list = {0};
+    list_add_block(&list, block, true);
+    list_settle(&list, FOREVER_MS);
+}
+
+int pl_block_await(pl_stream *stream, pl_block *block, bool for_write)
+{
+    use_list list = {0};
+    int status = PL_OK;
+    pl_enter();
+    list_add_block(&list, block, for_write);
+    pl_leave();
+    for (int i = 0; i < list.n && status == PL_OK; i++)
+        status = use_await(stream, &list.uses[i]);
+    return status;
+}
+
+int pl_streams_wait(int timeout_ms)
+{
+    int status = PL_OK;
+    for (int g = 0; g < PL_MAX_GPUS; g++)
+        for (int i = 0; pl_gpu_open_at(g) && i < N_STREAMS && status == PL_OK; i++) {
+            pl_stream *s = &pl_gpu_open_at(g)->streams[i];
+            pl_use all = {s, atomic_load(&s->last)};
+            status = use_settle(&all, timeout_ms);
+        }
+    return status;
+}
+
+/* ---- ops -------------------------------------------------------------------------------------------------- */
+
+static void op_waits(const pl_op *op, use_list *list)
+{
+    pl_enter();
+    for (int i = 0; i < op->n_requests; i++)
+        if (op->requests[i].var->block)
+            list_add_block(list, op->requests[i].var->block, op->requests[i].mode != PL_READ);
+    pl_leave();
+}
+
+static void block_stamp(pl_block *block, pl_stream *s, uint64_t number, bool wrote)
+{
+    pl_use evicted;
+    while ((evicted = pl_block_stamp(block, s, number, wrote)).stream) {
+        use_await(s, &evicted);               /* so that this stream's stamp stands for that one too */
+        number = atomic_fetch_add(&s->last, 1) + 1;
+    }
+}
+
+static void op_stamp(pl_op *op, pl_stream *s, uint64_t number)
+{
+    pl_enter();
+    for (int i = 0; i < op->n_requests; i++)
+        if (op->requests[i].var->block && op->requests[i].var->block->gpu)
+            block_stamp(op->requests[i].var->block, s, number, op->requests[i].mode != PL_READ);
+    if (op->arena) {
+        block_stamp(op->arena, s, number, true);
+        pl_block_free(op->arena);
+        op->arena = NULL;
+    }
+    pl_leave();
+}
+
+static int op_run_on_host(pl_op *op)
+{
+    use_list list = {0};
+    op_waits(op, &list);
+    int status = list_settle(&list, FOREVER_MS);
+    return status == PL_OK ? op->run(op) : status;
+}
+
+int pl_op_run_on_gpu(pl_op *op)
+{
+    pl_stream *s = op->stream;
+    use_list list = {0};
+    pl_gpu_scope scope;
+    struct pl_gpu_now outer = pl_gpu_now;
+    if (!s)
+        return op_run_on_host(op);
+    int status = pl_gpu_begin(s->gpu, &scope);
+    if (status != PL_OK)
+        return status;
+    op_waits(op, &list);
+    for (int i = 0; i < list.n && status == PL_OK; i++)
+        status = use_await(s, &list.uses[i]);
+    pl_gpu_now = (struct pl_gpu_now){s, s->handle};
+    if (status == PL_OK)
+        status = op->run(op);
+    pl_gpu_now = outer;
+    pl_use own = {s, atomic_fetch_add(&s->last, 1) + 1};   /* after its launches: an event that covers it covers them */
+    op_stamp(op, s, own.number);
+    bool copies = s->kind == PL_LANE_GPU_H2D || s->kind == PL_LANE_GPU_D2H;
+    if (status == PL_OK && (copies || pl_engine.synchronous > 0))
+        status = use_settle(&own, FOREVER_MS);
+    pl_gpu_end(&scope);
+    return status;
+}
+
+/* ---- what kernels ask ------------------------------------------------------------------------------------- */
+
+int pl_gpu_device(void) { return pl_gpu_now.stream ? pl_gpu_now.stream->gpu->number : -1; }
+
+void *pl_gpu_stream(void) { return pl_gpu_now.handle; }
+
+/* Grows by at least a half, after all that uses the old one. */
+void *pl_gpu_scratch(size_t bytes)
+{
+    pl_stream *s = pl_gpu_now.stream;
+    if (!s) {
+        pl_fail(PL_EINVAL, "gpu: scratch memory was asked for outside a kernel");
+        return NULL;
+    }
+    if (bytes <= s->scratch_bytes)
+        return s->scratch->data;
+    size_t wanted = s->scratch_bytes + s->scratch_bytes / 2;
+    pl_enter();
+    pl_block *grown = pl_block_new(PL_MEMORY_GPU + s->gpu->number, bytes > wanted ? bytes : wanted);
+    if (grown && s->scratch) {                /* a number of its own: it covers what is launched so far */
+        pl_block_stamp(s->scratch, s, atomic_fetch_add(&s->last, 1) + 1, true);
+        pl_block_free(s->scratch);
+    }
+    pl_leave();
+    if (!grown || pl_block_await(s, grown, true) != PL_OK)
+        return NULL;
+    s->scratch = grown;
+    s->scratch_bytes = grown->class_bytes;
+    s->scratch_epoch++;
+    return grown->data;
+}

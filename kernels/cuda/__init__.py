@@ -1,0 +1,9 @@
+"""CUDA kernels: sources, their compiler, and the table entries that choose among them; importing
+this module fills the table. It happens when the first GPU array needs a kernel."""
+
+import importlib
+
+from .. import module_names, ops  # noqa: F401  (pointwise entries are made from the records)
+
+for _name in module_names(__file__):
+    importlib.import_module(f"{__name__}.{_name}")

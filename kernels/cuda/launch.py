@@ -1,0 +1,257 @@
+"""Launches: what a table entry of a GPU says about its kernels, and its form for the C core.
+
+    return launches(
+        Launch("softmax.cu", "softmax_rows<float, 4>", grid, block,
+               [Buffer(0), Buffer(1), Int64(n), Float32(scale)]))
+
+The arguments of a launch are laid out once, when the plan is made; the core fills in what is known
+only at the call: buffers, scratch memory, dynamic parameters.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...engine import ffi, lib
+from ..native import Native
+
+MAX_ARGUMENT_BYTES = 4096  # what every CUDA driver takes
+MAX_PARAMS = 256
+STATIC_SHARED_BYTES = 48 << 10
+MAX_GRID = (2**31 - 1, 65535, 65535)
+POINTER = 8  # bytes
+
+# dtype of a scalar -> (struct format, its number in C)
+SCALARS = {
+    "float32": ("f", lib.PL_SCALAR_FLOAT32),
+    "float64": ("d", lib.PL_SCALAR_FLOAT64),
+    "int32": ("i", lib.PL_SCALAR_INT32),
+    "int64": ("q", lib.PL_SCALAR_INT64),
+    "uint64": ("Q", lib.PL_SCALAR_UINT64),
+}
+
+
+class Buffer(NamedTuple):
+    """The address of an array of the call: inputs, then outputs."""
+
+    index: int
+    offset_bytes: int = 0
+
+
+class Scratch(NamedTuple):
+    """An address in the stream's workspace, of which the launches ask `scratch_bytes`. Its contents
+    hold from one launch of the call to the next, no longer."""
+
+    offset_bytes: int = 0
+
+
+class Scalar(NamedTuple):
+    """Dynamic parameter number `index`, in the order of plan.scalars_of; in plans of operators that
+    draw random numbers the seed and the call counter follow, as uint64."""
+
+    index: int
+    dtype: str = "float32"
+
+
+class Int32(NamedTuple):
+    value: int
+
+
+class Int64(NamedTuple):
+    value: int
+
+
+class Float32(NamedTuple):
+    value: float
+
+
+class Float64(NamedTuple):
+    value: float
+
+
+class Struct:
+    """One parameter that is a C struct: its members in order, with the alignment of C. Members are
+    arguments (a Buffer is a pointer, a Struct lies inside) or, for an array, lists of them."""
+
+    def __init__(self, *members: Argument | Sequence[Argument]):
+        self.members = members
+
+
+Argument = Buffer | Scratch | Scalar | Int32 | Int64 | Float32 | Float64 | Struct
+_VALUES: dict[type, str] = {Int32: "i", Int64: "q", Float32: "f", Float64: "d"}
+
+
+class Launch(NamedTuple):
+    """One kernel launch.
+
+    Args:
+        source: the name of a file of kernels/cuda/ ("softmax.cu"), or CUDA source text.
+        function: name expression of a __global__ function in it ("softmax_rows<float, 4>").
+        grid, block: up to three sizes. A grid with a 0 in it launches nothing.
+        arguments: the function's arguments in order.
+        shared_bytes: dynamic shared memory; beyond 48 KiB where the device allows it.
+        defines: (name, value) pairs for the preprocessor.
+    """
+
+    source: str
+    function: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    arguments: Sequence[Argument]
+    shared_bytes: int = 0
+    defines: tuple[tuple[str, str], ...] = ()
+
+
+class Fill(NamedTuple):
+    """Sets `nbytes` bytes to `value` (0 ... 255)."""
+
+    to: Buffer | Scratch
+    nbytes: int
+    value: int = 0
+
+
+class Copy(NamedTuple):
+    """Copies `nbytes` bytes within the device."""
+
+    to: Buffer | Scratch
+    source: Buffer | Scratch
+    nbytes: int
+
+
+class Launches:
+    """The launches of a call, in order, and the bytes of scratch memory that they share."""
+
+    __slots__ = ("steps", "scratch_bytes")
+
+    def __init__(self, steps: Sequence[Launch | Fill | Copy], scratch_bytes: int = 0):
+        self.steps, self.scratch_bytes = tuple(s for s in steps if not _empty(s)), scratch_bytes
+
+    def on(self, device: int):
+        """(C struct pl_launches, what it points into) for a device; compiles what is not compiled.
+
+        Raises: MXNetError where a source does not compile or the compiler is missing; ValueError
+        for sizes that no launch can have.
+        """
+        table, offsets, patches, data = [], [], [], bytearray()
+        for step in self.steps:
+            fields, block = _kernel(step, device) if isinstance(step, Launch) else _transfer(step)
+            data += bytes(-len(data) % POINTER)
+            fields |= {
+                "n_params": len(block.offsets),
+                "first_param": len(offsets),
+                "n_arguments": len(block.patches),
+                "first_argument": len(patches),
+                "data_at": len(data),
+                "data_bytes": len(block.data),
+            }
+            table.append(fields)
+            offsets += block.offsets
+            patches += block.patches
+            data += block.data
+        owner = (
+            ffi.new("pl_launch[]", table or 1),
+            ffi.new("int32_t[]", offsets or 1),
+            ffi.new("pl_argument[]", patches or 1),
+            ffi.new("char[]", bytes(data) or 1),
+        )
+        fields = {"n": len(table), "scratch_bytes": self.scratch_bytes}
+        fields |= dict(zip(("launches", "offsets", "arguments", "data"), owner))
+        return ffi.new("pl_launches *", fields), owner
+
+
+def launches(
+    *steps: Launch | Fill | Copy,
+    scratch_bytes: int = 0,
+    cost_us: float = 5.0,
+    can_fail: bool = False,
+    owner: Any = None,
+) -> Native:
+    """The kernel of a plan that consists of these steps, one after the other.
+
+    cost_us: of enqueueing them all, on the host; a call cheaper than plan.INLINE_US is enqueued by
+    the caller itself.
+    """
+    found = Launches(steps, scratch_bytes)
+    return Native("pl_kernel_launch", found, cost_us, can_fail=can_fail, owner=owner)
+
+
+def _empty(step: Launch | Fill | Copy) -> bool:
+    return 0 in step.grid if isinstance(step, Launch) else step.nbytes == 0
+
+
+class Block:
+    """The arguments of one launch: constant bytes, where each parameter starts, and what the core
+    puts in at the call, as (kind, index, at, type, offset_bytes)."""
+
+    def __init__(self, arguments: Sequence[Argument]):
+        self.data = bytearray()
+        self.offsets: list[int] = []
+        self.patches: list[tuple[int, int, int, int, int]] = []
+        for a in arguments:
+            self._align(_alignment(a))
+            self.offsets.append(len(self.data))
+            self._add(a)
+        if len(self.data) > MAX_ARGUMENT_BYTES or len(self.offsets) > MAX_PARAMS:
+            raise ValueError(f"a launch has {len(self.offsets)} arguments, {len(self.data)} bytes")
+
+    def _align(self, alignment: int) -> None:
+        self.data += bytes(-len(self.data) % alignment)
+
+    def _add(self, a) -> None:
+        if isinstance(a, Struct):
+            for member in a.members:
+                for item in member if type(member) in (list, tuple) else (member,):
+                    self._align(_alignment(item))
+                    self._add(item)
+            self._align(_alignment(a))
+            return
+        at = len(self.data)
+        if isinstance(a, Buffer):
+            self.patches.append((lib.PL_ARGUMENT_BUFFER, a.index, at, 0, a.offset_bytes))
+            self.data += bytes(POINTER)
+        elif isinstance(a, Scratch):
+            self.patches.append((lib.PL_ARGUMENT_SCRATCH, 0, at, 0, a.offset_bytes))
+            self.data += bytes(POINTER)
+        elif isinstance(a, Scalar):
+            form, number = SCALARS[a.dtype]
+            self.patches.append((lib.PL_ARGUMENT_SCALAR, a.index, at, number, 0))
+            self.data += bytes(struct.calcsize(form))
+        else:
+            self.data += struct.pack("=" + _VALUES[type(a)], a.value)
+
+
+def _alignment(a) -> int:
+    """Of an argument, or of the items of a list."""
+    if isinstance(a, Struct):
+        items = [x for m in a.members for x in (m if type(m) in (list, tuple) else (m,))]
+        return max(map(_alignment, items), default=1)
+    if isinstance(a, Buffer | Scratch):
+        return POINTER
+    return struct.calcsize(SCALARS[a.dtype][0] if isinstance(a, Scalar) else _VALUES[type(a)])
+
+
+def _kernel(step: Launch, device: int) -> tuple[dict, Block]:
+    from .compile import function
+
+    grid, block = _three(step.grid), _three(step.block)
+    if any(n > most for n, most in zip(grid, MAX_GRID)):
+        raise ValueError(f"{step.function}: the grid {step.grid} is larger than {MAX_GRID}")
+    handle = function(device, step.source, step.function, step.defines)
+    if step.shared_bytes > STATIC_SHARED_BYTES:
+        if lib.pl_gpu_function_shared(device, handle, step.shared_bytes):
+            raise ValueError(f"{step.function}: {step.shared_bytes} bytes of shared memory")
+    fields = {"kind": lib.PL_LAUNCH_KERNEL, "function": handle, "grid": grid, "block": block}
+    return fields | {"shared_bytes": step.shared_bytes}, Block(step.arguments)
+
+
+def _transfer(step: Fill | Copy) -> tuple[dict, Block]:
+    if isinstance(step, Fill):
+        return {"kind": lib.PL_LAUNCH_FILL}, Block([step.to, Int64(step.value), Int64(step.nbytes)])
+    return {"kind": lib.PL_LAUNCH_COPY}, Block([step.to, step.source, Int64(step.nbytes)])
+
+
+def _three(sizes: tuple[int, ...]) -> tuple[int, int, int]:
+    x, y, z = (*sizes, 1, 1)[:3]
+    return int(x), int(y), int(z)
