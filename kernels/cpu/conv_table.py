@@ -295,7 +295,7 @@ def _act_fields(attrs):
 # one core, measured: products by definition and between transforms; transforms of the weights of
 # one channel and filter, and of one tile and channel or filter
 DIRECT_FLOPS_PER_US, PRODUCT_FLOPS_PER_US = 85_000.0, 85_000.0
-WEIGHT_US, TILE_US = 0.0025, 0.0040
+WEIGHT_US, TILE_US = 0.0060, 0.0040
 
 
 def suits_winograd(ins, outs, attrs) -> bool:
