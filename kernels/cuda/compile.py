@@ -25,7 +25,8 @@ from .. import cache
 
 CUDA = Path(__file__).resolve().parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-OPTIONS = ("--std=c++17",)
+# NVRTC refuses functions without __device__, constexpr ones too, unless told that they have it
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 GENERATED = ("--fmad=false",)  # of text
 
 _lock = threading.Lock()
