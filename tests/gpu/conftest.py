@@ -175,6 +175,15 @@ def faultless(request):
             pytest.fail(f"on the emulated GPU: {fault}")
 
 
+@pytest.fixture(autouse=True, scope="session")
+def sources_compile():
+    """A source that the compiler refuses is an error here, not a warning."""
+    if not WHY_NOT:
+        from plait.kernels import cuda
+
+        cuda.checking = True
+
+
 @pytest.fixture
 def emulator():
     """The emulated driver. Skips where there is a real one."""
