@@ -36,7 +36,7 @@ SCALARS = {
 class Buffer(NamedTuple):
     """The address of an array of the call: inputs, then outputs."""
 
-    index: int  # type: ignore[assignment]  (a tuple has a method of that name)
+    index: int  # type: ignore[assignment]  # tuples have a method of that name
     offset_bytes: int = 0
 
 
