@@ -54,7 +54,7 @@ def choose(
 ) -> Native | None:
     """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware
     operators."""
-    if device == "cpu" and op.native is not None:
+    if op.native is not None:
         return op.native(ins, outs, attrs)
     plain = not any([t.layout for t in (*ins, *outs)])
     for entry in TABLES[device].get(op.name, ()):

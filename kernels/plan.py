@@ -311,7 +311,11 @@ def _native(op: Operator, ins, outs, attrs, device):
     try:
         if kind == "gpu":
             from . import cuda  # noqa: F401  (fills its table)
-        found = choose(op, ins, outs, attrs, kind)
+        if op.native is not None:
+            with device:  # for which the record's kernel lowers its bodies
+                found = choose(op, ins, outs, attrs, kind)
+        else:
+            found = choose(op, ins, outs, attrs, kind)
         if found is None:
             return None, None, None
         if found.params is not None and type(found.params) is not tuple:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from ..engine import cpu, lib
+from ..engine import current_context, lib
 from ..engine.error import ShapeError
 from ..kernels.native import Native
 from ..kernels.record import Type
@@ -96,11 +96,11 @@ class Branch(Control):
         return types
 
     def native(self, ins: Sequence[Type], train: bool, keeps: bool, tier: int) -> Native:
-        typed = self.typed(ins, train, keeps)
+        typed, device = self.typed(ins, train, keeps), current_context()
         keep: list = []
-        test = lower(typed.test.outputs, typed.test.variables, cpu(), self.name + ".test")
+        test = lower(typed.test.outputs, typed.test.variables, device, self.name + ".test")
         ways = [
-            lower([*w.outputs, *hidden], w.variables, cpu(), self.name + ".branch", tier=tier)
+            lower([*w.outputs, *hidden], w.variables, device, self.name + ".branch", tier=tier)
             for w, hidden in zip(typed.ways, typed.hidden)
         ]
         flag, first = test.out_specs[0], self.n_out + 1

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from ..engine import ffi, lib
+from ..engine import current_context, ffi, lib
 from ..engine.error import OperatorError
 from ..kernels.native import Native
 from ..kernels.plan import mutated_inputs
@@ -224,4 +224,5 @@ def native_of(function: str, struct: str, fields: dict, programs, keep: list, ti
         openmp=any(p.openmp for p in plans),
         owner=(programs, keep),
         can_fail=any(p.can_fail for p in plans),
+        python=current_context().device_type == "gpu",  # its bodies may run references
     )

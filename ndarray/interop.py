@@ -11,6 +11,7 @@ from ..engine import Context, callback, cpu, current_context, ffi, lib
 from ..engine.error import DeviceError, InvalidType, InvalidValue, MXNetError, OutOfMemory, compose
 from ..kernels.record import dtype_name
 from ..kernels.spec import spec
+from . import dlpack as dlpack_
 from .ndarray import NDArray, from_memory, make
 
 KDL_CPU = 1
@@ -54,6 +55,8 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     Later operations of plait on the array do not wait for the other library, nor it for them.
     Raises BufferError for bfloat16, for another device, or with a stream.
     """
+    if self._spec.device.device_typeid == 2:
+        return dlpack_.capsule_of(self)
     if stream is not None:
         raise BufferError(f"DLPack: a CPU array takes no stream, got {stream!r}")
     self.wait_to_write()
@@ -62,18 +65,24 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
 
 
 def __dlpack_device__(self) -> tuple[int, int]:
-    """(1, 0): the CPU."""
+    """(1, 0): the CPU; (2, i): gpu(i)."""
+    if self._spec.device.device_typeid == 2:
+        return dlpack_.KDL_CUDA, self._spec.device.device_id
     return KDL_CPU, 0
 
 
 def to_dlpack_for_read(data: NDArray):
     """A DLPack capsule to read from; waits until the contents are computed."""
+    if data._spec.device.device_typeid == 2:
+        return dlpack_.capsule_of(data)
     data.wait_to_read()
     return _shared(data).__dlpack__()
 
 
 def to_dlpack_for_write(data: NDArray):
     """A DLPack capsule to write to; waits until nobody reads or writes the array."""
+    if data._spec.device.device_typeid == 2:
+        return dlpack_.capsule_of(data)
     data.wait_to_write()
     data.wait_to_read()
     return _shared(data).__dlpack__()
@@ -129,15 +138,19 @@ def from_dlpack(dlpack) -> NDArray:
                 "from_dlpack: the capsule was used before or is no DLPack capsule (its name is"
                 f" {name!r})"
             )
+        if dlpack_.is_on_gpu(dlpack):
+            return dlpack_.array_of(dlpack)
         # old capsules have no read-only mark
         producer, writable = _Capsule(dlpack), name == b"dltensor"
     elif hasattr(dlpack, "__dlpack__"):
         producer = dlpack
         kind, number = dlpack.__dlpack_device__()
+        if kind == dlpack_.KDL_CUDA:
+            return dlpack_.array_of(dlpack)
         if kind != KDL_CPU:
             raise DeviceError(
                 f"from_dlpack: the array is on DLPack device ({kind}, {number}), only the CPU (1,"
-                " 0) is usable here\n  fix: move it to the CPU first"
+                " 0) and CUDA GPUs (2, i) are usable here\n  fix: move it to the CPU first"
             )
     else:
         raise InvalidType(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from ..engine import cpu, lib
+from ..engine import current_context, lib
 from ..engine.error import ShapeError
 from ..kernels.native import Native
 from ..kernels.record import Type
@@ -154,10 +154,10 @@ class Loop(Control):
         return types
 
     def native(self, ins: Sequence[Type], train: bool, keeps: bool, tier: int) -> Native:
-        typed = self.typed(ins, train, keeps)
+        typed, device = self.typed(ins, train, keeps), current_context()
         body, n, n_states = typed.body, self.n_stacked, len(self.states)
         program = lower(
-            [*body.outputs, *typed.hidden], body.variables, cpu(), self.name + ".body", tier=tier
+            [*body.outputs, *typed.hidden], body.variables, device, self.name + ".body", tier=tier
         )
         keep: list = []
         stacked = [*range(n), *range(self.n_out, self.n_out + len(typed.hidden))]
@@ -182,7 +182,7 @@ class Loop(Control):
         }
         programs = [program]
         if typed.test is not None:
-            test = lower(typed.test.outputs, typed.test.variables, cpu(), self.name + ".test")
+            test = lower(typed.test.outputs, typed.test.variables, device, self.name + ".test")
             programs.append(test)
             flag = test.out_specs[0]
             fields |= {

@@ -1,5 +1,6 @@
-/* Kernels of control flow: loops and branches whose bodies are programs, run at once on this thread and on plain
- * memory. A body reads slices of arrays where they lie; states alternate between two places. */
+/* Kernels of control flow: loops and branches whose bodies are programs, run at once on this thread. A body reads slices
+ * of arrays where they lie; states alternate between two places. On a GPU the bodies are enqueued one after the other,
+ * and the host waits where it must know a flag. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -13,6 +14,8 @@ static bool is_true(const void *data, size_t bytes, bool floating)
         any |= floating && i + 1 == bytes ? b[i] & 0x7f : b[i];
     return any != 0;
 }
+
+static size_t rounded(size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 static uint64_t mixed(uint64_t x)                      /* splitmix64 */
 {
@@ -28,19 +31,72 @@ static uint64_t own_seed(const double *scalars)
     return mixed(mixed((uint64_t)scalars[0]) ^ (uint64_t)scalars[1]) >> 12;
 }
 
-static void *memory_new(size_t bytes)
+/* Memory of one run of a kernel: `host` for pointers, `near` where the arrays lie. On a GPU these are two. */
+typedef struct { char *host, *near; size_t bytes; pl_block *block; } memory;
+
+static void memory_free(memory *m)
 {
     pl_enter();
-    void *data = pl_storage_alloc(bytes);
+    pl_storage_free(m->host, m->bytes);
+    if (m->block)
+        pl_block_give(m->block);
     pl_leave();
-    return data;
 }
 
-static void memory_free(void *data, size_t bytes)
+static int memory_new(memory *m, size_t host_bytes, size_t near_bytes)
 {
+    bool on_gpu = pl_gpu_stream() != NULL;
+    host_bytes = rounded(host_bytes);
+    m->bytes = on_gpu ? host_bytes : host_bytes + near_bytes;
     pl_enter();
-    pl_storage_free(data, bytes);
+    m->host = pl_storage_alloc(m->bytes);
+    m->block = m->host && on_gpu ? pl_block_new(PL_MEMORY_GPU + pl_gpu_device(), near_bytes) : NULL;
+    if (m->host && on_gpu && !m->block) {
+        pl_storage_free(m->host, m->bytes);
+        m->host = NULL;
+    }
     pl_leave();
+    if (!m->host)
+        return PL_ENOMEM;
+    m->near = on_gpu ? m->block->data : m->host + host_bytes;
+    int status = m->block ? pl_block_take(m->block) : PL_OK;
+    if (status != PL_OK)
+        memory_free(m);
+    return status;
+}
+
+/* ---- single values and whole arrays, on the host or on a GPU ---------------------------------------------- */
+
+static int value_get(void *to, const void *from, size_t bytes)
+{
+    if (pl_gpu_stream())
+        return pl_gpu_read(to, from, bytes);
+    memcpy(to, from, bytes);
+    return PL_OK;
+}
+
+static int value_put(void *to, const void *from, size_t bytes)
+{
+    if (pl_gpu_stream())
+        return pl_gpu_write(to, from, bytes);
+    memcpy(to, from, bytes);
+    return PL_OK;
+}
+
+static int array_copy(void *to, const void *from, size_t bytes)
+{
+    if (pl_gpu_stream())
+        return pl_gpu_copy(to, from, bytes);
+    memcpy(to, from, bytes);
+    return PL_OK;
+}
+
+static int array_zero(void *to, size_t bytes)
+{
+    if (pl_gpu_stream())
+        return pl_gpu_zero(to, bytes);
+    memset(to, 0, bytes);
+    return PL_OK;
 }
 
 /* What of an input a body reads in iteration t. */
@@ -57,18 +113,35 @@ static char *given(const pl_part *part, int k, void *const *bufs, char *const *s
 
 /* One run of a part; outs: where its outputs go. */
 static int part_run(const pl_part *part, void *const *bufs, char *const *states, int64_t t, char *const *outs,
-                    char **data, void *room, uint64_t seed, uint64_t *counter)
+                    char **data, void *room, void *arena, uint64_t seed, uint64_t *counter)
 {
     for (int k = 0; k < part->n_in; k++)
         data[k] = given(part, k, bufs, states, t);
     for (int k = 0; k < part->n_out; k++)
         data[part->n_in + k] = outs[k];
-    return pl_program_call(part->program, data, room, seed, counter);
+    return pl_program_call(part->program, data, room, arena, seed, counter);
 }
 
 static size_t part_room(const pl_part *part)
 {
-    return part->program ? (pl_program_room(part->program) + 63) & ~(size_t)63 : 0;
+    return part->program ? rounded(pl_program_room(part->program)) : 0;
+}
+
+static size_t part_arena(const pl_part *part)
+{
+    return part->program ? rounded(pl_program_arena(part->program)) : 0;
+}
+
+/* A part whose output is a flag: is it true? flag: where it goes. */
+static int test_run(const pl_part *test, void *const *bufs, char *const *states, int64_t t, char *flag, int flag_bytes,
+                    bool floating, char **data, void *room, void *arena, uint64_t seed, uint64_t *counter, bool *answer)
+{
+    uint64_t seen = 0;
+    int status = part_run(test, bufs, states, t, &flag, data, room, arena, seed, counter);
+    if (status == PL_OK)
+        status = value_get(&seen, flag, (size_t)flag_bytes);
+    *answer = status == PL_OK && is_true(&seen, (size_t)flag_bytes, floating);
+    return status;
 }
 
 int pl_kernel_loop(const void *params, void *const *bufs, const double *scalars)
@@ -77,53 +150,57 @@ int pl_kernel_loop(const void *params, void *const *bufs, const double *scalars)
     const pl_part *body = &p->body, *test = &p->test;
     void *const *results = bufs + p->n_in;
     enum { FLAG_BYTES = 64 };
-    size_t states_bytes = 0, room_bytes = part_room(body), test_bytes = part_room(test);
+    size_t states_bytes = 0, room_bytes = part_room(body), arena_bytes = part_arena(body);
     for (int s = 0; s < p->n_states; s++)
-        states_bytes += ((size_t)p->state_bytes[s] + 63) & ~(size_t)63;
+        states_bytes += rounded((size_t)p->state_bytes[s]);
     size_t n_data = (size_t)(body->n_in + body->n_out + test->n_in + 1);
     size_t n_pointers = n_data + 3 * (size_t)p->n_states + (size_t)body->n_out;
-    size_t bytes = FLAG_BYTES + room_bytes + test_bytes + states_bytes + n_pointers * sizeof(char *);
-    char *memory = memory_new(bytes);
-    if (!memory)
-        return PL_ENOMEM;
-    char *flag = memory, *room = flag + FLAG_BYTES, *test_room = room + room_bytes, *spare = test_room + test_bytes;
-    char **data = (char **)(spare + states_bytes), **now = data + n_data, **even = now + p->n_states,
-         **odd = even + p->n_states, **outs = odd + p->n_states;
-    int64_t n = p->count_at >= 0 ? *(const int64_t *)bufs[p->count_at] : p->length, done = 0;
+    memory m;
+    int status = memory_new(&m, room_bytes + part_room(test) + n_pointers * sizeof(char *),
+                            FLAG_BYTES + arena_bytes + part_arena(test) + states_bytes);
+    if (status != PL_OK)
+        return status;
+    char *room = m.host, *test_room = room + room_bytes, **data = (char **)(test_room + part_room(test));
+    char **now = data + n_data, **even = now + p->n_states, **odd = even + p->n_states, **outs = odd + p->n_states;
+    char *flag = m.near, *arena = flag + FLAG_BYTES, *test_arena = arena + arena_bytes;
+    char *spare = test_arena + part_arena(test);
+    int64_t n = p->length, done = 0;
     uint64_t seed = p->random ? own_seed(scalars) : 0, counter = 0;
-    int status = PL_OK;
+    if (p->count_at >= 0)
+        status = value_get(&n, bufs[p->count_at], sizeof n);
     for (int s = 0; s < p->n_states; s++) {
         now[s] = bufs[p->states_at[s]];
         even[s] = results[p->final_at[s]];                          /* with a known count the last iteration writes there */
         odd[s] = spare;
-        spare += ((size_t)p->state_bytes[s] + 63) & ~(size_t)63;
+        spare += rounded((size_t)p->state_bytes[s]);
     }
     for (; done < n && status == PL_OK; done++) {
         int64_t t = p->reverse ? n - 1 - done : done;
-        if (test->program) {
-            status = part_run(test, bufs, now, t, &flag, data, test_room, seed, &counter);
-            if (status != PL_OK || !is_true(flag, (size_t)p->flag_bytes, p->flag_floating))
-                break;
-        }
+        bool go_on = true;
+        if (test->program)
+            status = test_run(test, bufs, now, t, flag, p->flag_bytes, p->flag_floating, data, test_room, test_arena,
+                              seed, &counter, &go_on);
+        if (!go_on)
+            break;
         char **next = (test->program ? done : n - 1 - done) % 2 ? odd : even;
         for (int k = 0; k < p->n_stacked; k++)
             outs[p->stacked_at[k]] = (char *)results[p->result_at[k]] + t * p->out_bytes[k];
         for (int s = 0; s < p->n_states; s++)
             outs[p->next_at[s]] = next[s];
-        status = part_run(body, bufs, now, t, outs, data, room, seed, &counter);
+        status = part_run(body, bufs, now, t, outs, data, room, arena, seed, &counter);
         for (int s = 0; s < p->n_states; s++)
             now[s] = next[s];
     }
     for (int s = 0; s < p->n_states && status == PL_OK; s++)
         if (now[s] != even[s])
-            memcpy(even[s], now[s], (size_t)p->state_bytes[s]);
+            status = array_copy(even[s], now[s], (size_t)p->state_bytes[s]);
     int64_t rows = p->count_at >= 0 ? n : done;
     for (int k = 0; k < p->n_stacked && status == PL_OK; k++)
-        memset((char *)results[p->result_at[k]] + rows * p->out_bytes[k], 0,
-               (size_t)((p->length - rows) * p->out_bytes[k]));
+        status = array_zero((char *)results[p->result_at[k]] + rows * p->out_bytes[k],
+                            (size_t)((p->length - rows) * p->out_bytes[k]));
     if (p->count_out >= 0 && status == PL_OK)
-        *(int64_t *)results[p->count_out] = done;
-    memory_free(memory, bytes);
+        status = value_put(results[p->count_out], &done, sizeof done);
+    memory_free(&m);
     return status;
 }
 
@@ -131,28 +208,36 @@ int pl_kernel_branch(const void *params, void *const *bufs, const double *scalar
 {
     const pl_branch *p = params;
     void *const *results = bufs + p->n_in;
-    size_t room_bytes = part_room(&p->test), data_max = (size_t)(p->test.n_in + p->test.n_out);
+    enum { FLAG_BYTES = 64 };
+    size_t room_bytes = part_room(&p->test), arena_bytes = part_arena(&p->test);
+    size_t data_max = (size_t)(p->test.n_in + p->test.n_out);
     for (int i = 0; i < 2; i++) {
-        size_t room = part_room(&p->ways[i]), n = (size_t)(p->ways[i].n_in + p->ways[i].n_out);
+        size_t room = part_room(&p->ways[i]), arena = part_arena(&p->ways[i]);
+        size_t n = (size_t)(p->ways[i].n_in + p->ways[i].n_out);
         room_bytes = room > room_bytes ? room : room_bytes;
+        arena_bytes = arena > arena_bytes ? arena : arena_bytes;
         data_max = n > data_max ? n : data_max;
     }
-    size_t bytes = 64 + room_bytes + 2 * data_max * sizeof(char *);
-    char *flag = memory_new(bytes);
-    if (!flag)
-        return PL_ENOMEM;
-    char *room = flag + 64, **data = (char **)(room + room_bytes), **outs = data + data_max;
+    memory m;
+    int status = memory_new(&m, room_bytes + 2 * data_max * sizeof(char *), FLAG_BYTES + arena_bytes);
+    if (status != PL_OK)
+        return status;
+    char *room = m.host, **data = (char **)(room + room_bytes), **outs = data + data_max;
+    char *flag = m.near, *arena = flag + FLAG_BYTES;
     uint64_t seed = p->random ? own_seed(scalars) : 0, counter = 0;
-    int status = part_run(&p->test, bufs, NULL, 0, &flag, data, room, seed, &counter);
+    bool yes = false;
+    status = test_run(&p->test, bufs, NULL, 0, flag, p->flag_bytes, p->flag_floating, data, room, arena, seed, &counter,
+                      &yes);
     if (status == PL_OK) {
-        int way = is_true(flag, (size_t)p->flag_bytes, p->flag_floating) ? 0 : 1;
+        int way = yes ? 0 : 1;
         const pl_part *part = &p->ways[way];
         for (int k = 0; k < part->n_out; k++)
             outs[k] = results[k < p->n_shared ? k : k + p->first_own[way] - p->n_shared];
-        status = part_run(part, bufs, NULL, 0, outs, data, room, seed, &counter);
-        if (p->flag_at >= 0)
-            *(int64_t *)results[p->flag_at] = 1 - way;
+        status = part_run(part, bufs, NULL, 0, outs, data, room, arena, seed, &counter);
+        int64_t taken = yes;
+        if (p->flag_at >= 0 && status == PL_OK)
+            status = value_put(results[p->flag_at], &taken, sizeof taken);
     }
-    memory_free(flag, bytes);
+    memory_free(&m);
     return status;
 }

@@ -187,6 +187,8 @@ struct pl_block {
     pl_block *next;             /* in its pool */
 };
 pl_block *pl_block_new(int memory, size_t bytes);                /* NULL, with a text; has the stamps of its last user */
+bool pl_memory_wait(int memory);                                 /* of a GPU, after a failure, without the lock: true when
+                                                                    ops that hold some of it have ended since */
 pl_block *pl_block_wrap(int memory, void *data);
 void pl_block_free(pl_block *block);
 /* Returns the read that lost its place (stream NULL: none): the stream must wait for it and stamp again. */
@@ -196,10 +198,15 @@ pl_use pl_block_stamp(pl_block *block, pl_stream *stream, uint64_t number, bool 
 void pl_gpu_forget(void);                                        /* in a forked child: no GPU can be used there */
 int pl_stream_find(int lane, int device, pl_stream **stream);    /* of a lane PL_LANE_GPU_*; PL_OK, or with a text */
 int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars);
+int pl_gpu_copy(void *to, const void *from, size_t bytes);       /* inside a kernel, on its stream */
+int pl_gpu_zero(void *to, size_t bytes);
 int pl_kernel_run_timed(const pl_plan *plan, void *const *bufs, const double *scalars);
 int pl_op_run_on_gpu(pl_op *op);                                 /* op->run, in the order of streams; without the lock */
 int pl_block_wait(pl_block *block, bool for_write, int timeout_ms);   /* on the host, without the lock: PL_OK, PL_AGAIN,
                                                                          PL_FAILED */
+/* Inside a kernel on a GPU: memory that its stream uses until it is given back, both in the stream's order. */
+int pl_block_take(pl_block *block);                              /* without pl_lock */
+void pl_block_give(pl_block *block);                             /* with pl_lock */
 bool pl_block_idle(const pl_block *block);                       /* no use is left, as far as is known */
 void pl_block_settle(pl_block *block);                           /* waits for every use, whatever it takes */
 int pl_streams_wait(int timeout_ms);                             /* for all that is enqueued */

@@ -179,12 +179,26 @@ pl_block *pl_block_new(int memory, size_t bytes)
     return b;
 }
 
+bool pl_memory_wait(int memory)
+{
+    if (memory < PL_MEMORY_GPU || pl_running)
+        return false;
+    pl_enter();
+    bool waited = pl_engine.n_queued > 0;
+    int status = waited ? pl_wait_queue(1000) : PL_OK;
+    while (status == PL_AGAIN)
+        status = pl_wait_queue(1000);
+    pl_leave();
+    return waited;
+}
+
 pl_block *pl_block_wrap(int memory, void *data)
 {
     pl_gpu *gpu = memory >= PL_MEMORY_GPU ? pl_gpu_get(memory - PL_MEMORY_GPU) : NULL;
     pl_block *b = memory >= PL_MEMORY_GPU && !gpu ? NULL : block_make(gpu, data, 0, -1);
-    if (b && gpu && pl_gpu_now.stream)        /* lent by an op: what its stream has to do comes first */
-        pl_block_stamp(b, pl_gpu_now.stream, atomic_fetch_add(&pl_gpu_now.stream->last, 1) + 1, true);
+    pl_stream *lender = pl_gpu_now.stream ? pl_gpu_now.stream : gpu ? &gpu->streams[0] : NULL;
+    if (b && gpu)                             /* what the stream of the op that lends it has to do comes first; other */
+        pl_block_stamp(b, lender, atomic_fetch_add(&lender->last, 1) + 1, true);   /* owners tell the compute stream */
     return b;
 }
 

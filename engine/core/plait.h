@@ -139,10 +139,12 @@ int pl_program_give(uintptr_t program, int n, const int32_t *at);
 /* numbers: those scalars; borrowed, copied. */
 int pl_program_run(uintptr_t program, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location);
 
-/* Runs a program at once, inside a kernel, on this thread and on plain memory. data: of its inputs, then its outputs;
- * room: pl_program_room bytes, aligned to 64; all borrowed. Random instructions draw (seed, *counter), which moves on. */
+/* Runs a program at once, inside a kernel and on this thread. data: memory of its inputs, then its outputs; room:
+ * pl_program_room bytes of the host; arena: pl_program_arena bytes where the program's arrays lie; both aligned to 64;
+ * all borrowed. Random instructions draw (seed, *counter), which moves on. */
 size_t pl_program_room(uintptr_t program);
-int pl_program_call(uintptr_t program, char *const *data, void *room, uint64_t seed, uint64_t *counter);
+size_t pl_program_arena(uintptr_t program);
+int pl_program_call(uintptr_t program, char *const *data, void *room, void *arena, uint64_t seed, uint64_t *counter);
 
 /* ---- control flow: kernels whose params hold programs ------------------------------------------------------- */
 /* A program and where its inputs come from: at[k] is the number of an input of the kernel (whole, or the slice of the
@@ -195,6 +197,7 @@ int pl_gpu_function_shared(int device, uintptr_t function, int32_t bytes);  /* d
 /* Inside a kernel of a plan on a GPU: its device is current on this thread, its stream's lock is held. */
 int pl_gpu_device(void);
 void *pl_gpu_stream(void);                    /* CUstream; NULL outside */
+void *pl_gpu_compute_stream(int device);      /* of its compute lane, at any time; NULL: there is none */
 void *pl_gpu_scratch(size_t bytes);           /* of the stream: until the kernel returns; NULL, with a text */
 int pl_gpu_fail(int code, const char *what);  /* a CUresult as a status, with a text; PL_OK for 0 */
 

@@ -205,11 +205,12 @@ static size_t call_bytes(const pl_program *p)
 
 size_t pl_program_room(uintptr_t program)
 {
-    const pl_program *p = (const pl_program *)program;
-    return call_bytes(p) + p->arena_bytes;
+    return call_bytes((const pl_program *)program);
 }
 
-int pl_program_call(uintptr_t program, char *const *data, void *room, uint64_t seed, uint64_t *counter)
+size_t pl_program_arena(uintptr_t program) { return ((const pl_program *)program)->arena_bytes; }
+
+int pl_program_call(uintptr_t program, char *const *data, void *room, void *arena, uint64_t seed, uint64_t *counter)
 {
     const pl_program *p = (const pl_program *)program;
     size_t n = (size_t)p->n_in + (size_t)p->n_out;
@@ -222,7 +223,7 @@ int pl_program_call(uintptr_t program, char *const *data, void *room, uint64_t s
     call->counter = *counter;
     memcpy(call->data, data, n * sizeof *data);
     int at;
-    call->arena = (char *)room + call_bytes(p);
+    call->arena = arena;
     int status = pl_instructions_run(call, &at);
     *counter = call->counter;
     return status;
@@ -266,7 +267,7 @@ static const double *scalars_given(const pl_program *p, const double *numbers, d
     return room;
 }
 
-int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
+static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
 {
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
@@ -302,5 +303,14 @@ int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const 
         pl_outputs_undo(p->n_out, out, fresh);
     }
     pl_op_abandon(op);
+    return status;
+}
+
+int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
+{
+    const pl_program *p = (const pl_program *)handle;
+    int status = run_once(handle, in, out, numbers, location);
+    if (status == PL_ENOMEM && pl_memory_wait(pl_memory_of(p->lane, p->device, p->flags)))
+        status = run_once(handle, in, out, numbers, location);
     return status;
 }

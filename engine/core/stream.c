@@ -198,6 +198,15 @@ int pl_block_await(pl_stream *stream, pl_block *block, bool for_write)
     return status;
 }
 
+int pl_block_take(pl_block *block) { return pl_block_await(pl_gpu_now.stream, block, true); }
+
+void pl_block_give(pl_block *block)
+{
+    pl_stream *s = pl_gpu_now.stream;         /* a number of its own: it covers what is launched so far */
+    pl_block_stamp(block, s, atomic_fetch_add(&s->last, 1) + 1, true);
+    pl_block_free(block);
+}
+
 int pl_streams_wait(int timeout_ms)
 {
     int status = PL_OK;
@@ -293,6 +302,12 @@ int pl_gpu_device(void) { return pl_gpu_now.stream ? pl_gpu_now.stream->gpu->num
 
 void *pl_gpu_stream(void) { return pl_gpu_now.handle; }
 
+void *pl_gpu_compute_stream(int device)
+{
+    pl_gpu *gpu = pl_gpu_get(device);
+    return gpu ? gpu->streams[0].handle : NULL;
+}
+
 /* Grows by at least a half, after all that uses the old one. */
 void *pl_gpu_scratch(size_t bytes)
 {
@@ -306,10 +321,8 @@ void *pl_gpu_scratch(size_t bytes)
     size_t wanted = s->scratch_bytes + s->scratch_bytes / 2;
     pl_enter();
     pl_block *grown = pl_block_new(PL_MEMORY_GPU + s->gpu->number, bytes > wanted ? bytes : wanted);
-    if (grown && s->scratch) {                /* a number of its own: it covers what is launched so far */
-        pl_block_stamp(s->scratch, s, atomic_fetch_add(&s->last, 1) + 1, true);
-        pl_block_free(s->scratch);
-    }
+    if (grown && s->scratch)
+        pl_block_give(s->scratch);
     pl_leave();
     if (!grown || pl_block_await(s, grown, true) != PL_OK)
         return NULL;

@@ -35,3 +35,15 @@ int pl_gpu_write(void *to, const void *from, size_t bytes)
 {
     return copy_now((cu_pointer)(uintptr_t)to, (cu_pointer)(uintptr_t)from, bytes);
 }
+
+int pl_gpu_copy(void *to, const void *from, size_t bytes)
+{
+    int code = bytes ? cu.copy((cu_pointer)(uintptr_t)to, (cu_pointer)(uintptr_t)from, bytes, pl_gpu_now.handle) : 0;
+    return pl_gpu_fail(code, "gpu: copying memory failed");
+}
+
+int pl_gpu_zero(void *to, size_t bytes)
+{
+    int code = bytes ? cu.fill((cu_pointer)(uintptr_t)to, 0, bytes, pl_gpu_now.handle) : 0;
+    return pl_gpu_fail(code, "gpu: filling memory failed");
+}

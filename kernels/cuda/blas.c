@@ -140,10 +140,11 @@ static int type_of(int dtype)
     return dtype == PLK_F64 ? LT_R_64F : dtype == PLK_F16 ? LT_R_16F : dtype == PLK_BF16 ? LT_R_16BF : LT_R_32F;
 }
 
-static lt_status layout_make(lt_layout *layout, int type, int64_t rows, int64_t columns, int64_t n_batch, int64_t step)
+static lt_status layout_make(lt_layout *layout, int type, int64_t rows, int64_t columns, int64_t ld, int64_t n_batch,
+                             int64_t step)
 {
     int32_t count = (int32_t)n_batch;
-    lt_status status = lt.layout_new(layout, type, (uint64_t)rows, (uint64_t)columns, rows > 0 ? rows : 1);
+    lt_status status = lt.layout_new(layout, type, (uint64_t)rows, (uint64_t)columns, ld);
     if (!status && n_batch > 1) {
         status = lt.layout_set(*layout, LT_LAYOUT_BATCHES, &count, sizeof count);
         if (!status)
@@ -158,7 +159,7 @@ static lt_status state_make(const plk_blas *p, plk_blas_state *s)
     int compute = wide ? LT_COMPUTE_64F : p->dtype == PLK_F32 && p->tf32 ? LT_COMPUTE_32F_FAST_TF32 : LT_COMPUTE_32F;
     int32_t trans_a = p->transpose_b != 0, trans_b = p->transpose_a != 0;
     int32_t epilogue = p->act == PLK_BLAS_RELU ? LT_EPILOGUE_RELU : p->act == PLK_BLAS_GELU ? LT_EPILOGUE_GELU : 0;
-    int64_t ld = p->n;
+    int64_t ld = p->y_row;
     if (p->aux.kind >= 0)
         epilogue |= LT_EPILOGUE_AUX;
     if (p->bias.kind >= 0)
@@ -174,11 +175,11 @@ static lt_status state_make(const plk_blas *p, plk_blas_state *s)
         SET(LT_DESC_AUX_LD, ld)
 #undef SET
     if (!status)
-        status = layout_make(&s->a, type, trans_a ? p->k : p->n, trans_a ? p->n : p->k, p->n_batch, p->b_step);
+        status = layout_make(&s->a, type, trans_a ? p->k : p->n, trans_a ? p->n : p->k, p->b_row, p->n_batch, p->b_step);
     if (!status)
-        status = layout_make(&s->b, type, trans_b ? p->m : p->k, trans_b ? p->k : p->m, p->n_batch, p->a_step);
+        status = layout_make(&s->b, type, trans_b ? p->m : p->k, trans_b ? p->k : p->m, p->a_row, p->n_batch, p->a_step);
     if (!status)
-        status = layout_make(&s->c, type, p->n, p->m, p->n_batch, p->m * p->n);
+        status = layout_make(&s->c, type, p->n, p->m, p->y_row, p->n_batch, p->y_step);
     return status;
 }
 

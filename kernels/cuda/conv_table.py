@@ -240,6 +240,11 @@ class Cudnn(NamedTuple):
     own: Launches
     after: Launches | None
 
+    @property
+    def steps(self) -> tuple:
+        """What of it are launches of ours."""
+        return (*self.own.steps, *(self.after.steps if self.after else ()))
+
     def on(self, device: int):
         state = lib.plk_cudnn_new()
         if not state:

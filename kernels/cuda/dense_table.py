@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
+from ..native import Native, native
+from ..spec import ITEM_BYTES
 from .launch import Buffer, Int32, Launch
 from .layout import TYPES, ceil_div
 from .steps import FLOATS, Room, matmul, steps, total_type
@@ -96,6 +97,73 @@ def dot_sum_entry(op, ins, outs, attrs):
     if found is None:
         return None
     return steps([*found, column_sums(dtype, Buffer(0), Buffer(3), k, m)], room)
+
+
+# ---- products of attention on interleaved projections --------------------------------------------
+
+
+def _part(length: int, batch: int, width: int, heads: int, parts: int) -> tuple[int, int, int]:
+    """(elements of a head, from one head to the next, from one row to the next) of a packed array
+    (length, batch, width)."""
+    size = width // (heads * parts)
+    return size, parts * size, batch * width
+
+
+def _scores(ins, outs, attrs, parts, at, place) -> Native | None:
+    """queries . keys^T / sqrt(size). parts: of each operand's array; at: which of them; place: the
+    array's number among the inputs."""
+    if not _same((*ins, *outs)):
+        return None
+    heads, item, room = attrs["heads"], ITEM_BYTES[ins[0].dtype], Room()
+    size, *steps_of = zip(*(_part(*ins[i].shape, heads, n) for i, n in zip(place, parts)))
+    n_batch, m, n = outs[0].shape
+    a, b = (Buffer(i, k * size[0] * item) for i, k in zip(place, at))
+    found = matmul(
+        ins[0].dtype,
+        *(m, n, size[0]),
+        *(a, b, Buffer(len(ins)), room),
+        n_batch=n_batch,
+        **dict(zip(("a_step", "b_step"), steps_of[0])),
+        rows=(*steps_of[1], n),
+        transpose_b=True,
+        alpha=size[0] ** -0.5,
+    )
+    return steps(found, room)
+
+
+@native("_contrib_interleaved_matmul_selfatt_qk", device="gpu")
+def self_scores_entry(op, ins, outs, attrs):
+    return _scores(ins, outs, attrs, (3, 3), (0, 1), (0, 0))
+
+
+@native("_contrib_interleaved_matmul_encdec_qk", device="gpu")
+def pair_scores_entry(op, ins, outs, attrs):
+    return _scores(ins, outs, attrs, (1, 2), (0, 0), (0, 1))
+
+
+@native(
+    "_contrib_interleaved_matmul_selfatt_valatt",
+    "_contrib_interleaved_matmul_encdec_valatt",
+    device="gpu",
+)
+def attended_values_entry(op, ins, outs, attrs):
+    if not _same((*ins, *outs)):
+        return None
+    heads, parts = attrs["heads"], 3 if "selfatt" in op.name else 2
+    size, step, row = _part(*ins[0].shape, heads, parts)
+    n_batch, m, k = ins[1].shape
+    room, values = Room(), Buffer(0, (parts - 1) * size * ITEM_BYTES[ins[0].dtype])
+    found = matmul(
+        ins[0].dtype,
+        *(m, size, k),
+        *(Buffer(1), values, Buffer(2), room),
+        n_batch=n_batch,
+        a_step=m * k,
+        b_step=step,
+        y_step=size,
+        rows=(k, row, n_batch * size),
+    )
+    return steps(found, room)
 
 
 def column_sums(dtype: str, a, y, n_rows: int, n_columns: int) -> Launch:

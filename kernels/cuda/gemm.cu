@@ -8,17 +8,17 @@ template<class T, class F> struct Result {
     const T *bias, *residual;
     F *partial;
     F alpha;
-    int act, m, n, wide;    /* wide: rows may be written by fours */
+    int act, m, n, row, wide;    /* row: elements between rows of y; wide: they may be written by fours */
 
     DEVICE void put(int i, int j, const F *given) const
     {
         if (i >= m || j >= n)
             return;
-        int64_t at = (int64_t)i * n + j;
+        int64_t at = (int64_t)i * row + j;
         if (partial) {
             for (int u = 0; u < 4; u++)
                 if (j + u < n)
-                    partial[at + u] = given[u];
+                    partial[(int64_t)i * n + j + u] = given[u];
         } else {
             finish(j, at, n - j < 4 ? n - j : 4, given);
         }
@@ -49,7 +49,7 @@ template<class T, class F> struct Result {
 
 struct Sizes {
     int64_t a_step, b_step, y_step;    /* between batches */
-    int n_batch, m, n, k, n_slices, slice;    /* slice: elements of k in one */
+    int n_batch, m, n, k, n_slices, slice, a_row, b_row;    /* slice: elements of k in one; rows: in memory */
 };
 
 /* Grid: tiles, batches, slices. With more than one slice out.partial holds (slice, batch, m, n). */
@@ -64,10 +64,10 @@ __global__ void __launch_bounds__(Unit::threads, Unit::blocks) gemm(const T *a, 
     typename Unit::total *partial = out.partial;
 #pragma unroll 1
     for (int batch = blockIdx.y; batch < s.n_batch; batch += gridDim.y) {
-        Matrix<T, !TRANSPOSE_A> left(a + batch * s.a_step, TRANSPOSE_A ? s.m : s.k, s.m, s.k);
-        Matrix<T, TRANSPOSE_B> right(b + batch * s.b_step, TRANSPOSE_B ? s.k : s.n, s.n, s.k);
+        Matrix<T, !TRANSPOSE_A> left(a + batch * s.a_step, s.a_row, s.m, s.k);
+        Matrix<T, TRANSPOSE_B> right(b + batch * s.b_step, s.b_row, s.n, s.k);
         out.y = y + batch * s.y_step;
-        out.wide = is_wide(out.y, s.n);
+        out.wide = is_wide(out.y, out.row);
         if (partial)
             out.partial = partial + ((int64_t)blockIdx.z * s.n_batch + batch) * s.y_step;
         product<Unit>(left, right, m0, n0, begin, end, out);
@@ -82,7 +82,7 @@ template<class T, class F> __global__ void slices_add(Result<T, F> out, int n_sl
         F sum = 0;
         for (int i = 0; i < n_slices; i++)
             sum += out.partial[i * n + at];
-        out.finish((int)(at % out.n), at, 1, &sum);
+        out.finish((int)(at % out.n), at / out.n * out.row + at % out.n, 1, &sum);
     }
 }
 
@@ -91,7 +91,7 @@ template<class T, class F> __global__ void follow(Result<T, F> out)
 {
     int64_t n = (int64_t)out.m * out.n, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; at < n; at += step) {
-        F x = value_of(out.y[at]);
+        F x = value_of(out.y[at]);    /* rows lie side by side */
         out.finish((int)(at % out.n), at, 1, &x);
     }
 }

@@ -148,6 +148,8 @@ def matmul(
     n_batch: int = 1,
     a_step: int = 0,
     b_step: int = 0,
+    y_step: int | None = None,
+    rows: tuple[int, int, int] | None = None,
     transpose_a: bool = False,
     transpose_b: bool = False,
     alpha: float = 1.0,
@@ -157,15 +159,20 @@ def matmul(
     kept=None,
 ) -> list | None:
     """Steps of y = act(alpha op(a) op(b) + bias) + residual, row-major; kept gets what act is
-    applied to. Arrays are Buffer or Scratch. None: sizes beyond what kernels count."""
+    applied to. Arrays are Buffer or Scratch. rows: elements from one row of a, b and y to the next,
+    as they lie in memory, where that is not a row's length. None: sizes beyond what kernels count.
+    """
     if max(m * k, k * n, m * n) >= 1 << 31 or n_batch >= 1 << 31:
         return None
     if not m * n * n_batch:
         return []
+    a_row, b_row, y_row = rows or (m if transpose_a else k, k if transpose_b else n, n)
+    y_step = m * n if y_step is None else y_step
     if has_blas() and k and n_batch < 1 << 16:
         inside = ends_inside(dtype, act, kept is not None, residual is not None)
         fields = {
-            **dict(n_batch=n_batch, m=m, n=n, k=k, a_step=a_step, b_step=b_step),
+            **dict(n_batch=n_batch, m=m, n=n, k=k, a_step=a_step, b_step=b_step, y_step=y_step),
+            **dict(a_row=a_row, b_row=b_row, y_row=y_row),
             **dict(transpose_a=transpose_a, transpose_b=transpose_b, alpha=alpha),
             "room_at": room.library(),
             "dtype": code(dtype),
@@ -176,16 +183,17 @@ def matmul(
         }
         if inside:
             return [Matmul(fields)]
-        after = _result(dtype, m, n, y, kept, None, residual, act, 1.0)
+        after = _result(dtype, m, n, n, y, kept, None, residual, act, 1.0)
         name = f"follow<{TYPES[dtype]}, {total_type(dtype)}>"
         return [Matmul(fields), Launch("gemm.cu", name, grid_of(m * n), (THREADS,), [after])]
     name, side, depth = unit(dtype, m, n, n_batch)
     tiles = ceil_div(m, side) * ceil_div(n, side)
     n_slices, each = slices(tiles, k, depth) if n_batch == 1 else (1, max(k, 1))
     partial = room.take_array("float64", n_slices, m, n) if n_slices > 1 else NOWHERE
-    finish = _result(dtype, m, n, y, kept, bias, residual, act, alpha, partial)
+    finish = _result(dtype, m, n, y_row, y, kept, bias, residual, act, alpha, partial)
     sizes = Struct(
-        *map(Int64, (a_step, b_step, m * n)), *map(Int32, (n_batch, m, n, k, n_slices, each))
+        *map(Int64, (a_step, b_step, y_step)),
+        *map(Int32, (n_batch, m, n, k, n_slices, each, a_row, b_row)),
     )
     flags = ", ".join("true" if t else "false" for t in (transpose_a, transpose_b))
     steps = [
@@ -203,10 +211,10 @@ def matmul(
     return steps
 
 
-def _result(dtype, m, n, y, kept, bias, residual, act, alpha, partial=NOWHERE) -> Struct:
+def _result(dtype, m, n, row, y, kept, bias, residual, act, alpha, partial=NOWHERE) -> Struct:
     """A Result of gemm.cu."""
     arrays = [NOWHERE if p is None else p for p in (y, kept, bias, residual)]
-    numbers = map(Int32, (ACTIVATIONS[act], m, n, 0))
+    numbers = map(Int32, (ACTIVATIONS[act], m, n, row, 0))
     return Struct(*arrays, partial, total(alpha, dtype), *numbers)
 
 

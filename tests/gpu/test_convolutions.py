@@ -4,8 +4,9 @@ multiples of tiles, both layouts."""
 import numpy as np
 import pytest
 from calls import back, call, close, on_gpu, reference
-from plait.kernels.cuda import steps
-from plait.kernels.record import REGISTRY
+from plait.kernels.cuda import conv_table, steps
+from plait.kernels.native import choose
+from plait.kernels.record import REGISTRY, Type
 
 CASES = {
     "1d": ((2, 3, 70), (4, 3, 5), dict(kernel=(5,), stride=(2,), pad=(2,))),
@@ -17,6 +18,16 @@ CASES = {
     "3d": ((1, 2, 5, 6, 7), (3, 2, 2, 3, 2), dict(kernel=(2, 3, 2), pad=(1, 1, 0))),
     "last": ((2, 9, 8, 3), (5, 3, 2, 3), dict(kernel=(3, 2), layout="NHWC", pad=(1, 1))),
 }
+
+
+@pytest.fixture(autouse=True, params=["cuDNN", "own"])
+def library(request, monkeypatch):
+    if request.param == "cuDNN" and not conv_table.has_cudnn():
+        pytest.skip("there is no cuDNN")
+    if request.param == "cuDNN" and "pooling" in request.function.__name__:
+        pytest.skip("pooling is always ours")
+    monkeypatch.setattr(steps, "FORCE_OWN", request.param == "own")
+    return request.param
 
 
 def case_of(name, dtype):
@@ -90,6 +101,14 @@ def test_what_follows_a_convolution(act, groups):
     want = function(reference("_conv", *arrays, **attrs))
     act_attrs = repr(tuple(REGISTRY[act].parse(given).items()))
     close(call("_conv", *arrays, **attrs, act=act, act_attrs=act_attrs), want)
+
+
+def test_who_computes(library):
+    """cuDNN where it is there; on the emulated GPU it refuses 16-bit types."""
+    op, attrs = REGISTRY["Convolution"], dict(kernel=(3, 3), num_filter=4, no_bias=True)
+    x, w = Type((1, 2, 5, 5), "float32"), Type((4, 2, 3, 3), "float32")
+    found = choose(op, [x, w], [Type((1, 4, 3, 3), "float32")], op.parse(attrs), "gpu")
+    assert (found.function == "plk_cudnn_run") == (library == "cuDNN")
 
 
 POOLS = {

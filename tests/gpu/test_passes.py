@@ -24,7 +24,7 @@ def inputs(dtype, *shapes):
 
 @pytest.mark.parametrize("library", (True, False))
 def test_a_product_takes_what_is_free(library, monkeypatch):
-    """cuBLASLt adds a bias and relu by itself; a sigmoid is left to a group of pointwise operators."""
+    """cuBLASLt adds a bias and relu by itself; a sigmoid is left to the pointwise operators."""
     monkeypatch.setattr(steps, "FORCE_OWN", not library)
     x, w, b = inputs("float16", (4, 8), (6, 8), (6,))
     for act, joined in (("relu", True), ("sigmoid", not library)):

@@ -104,3 +104,19 @@ def test_tf32(own, monkeypatch):
     rounded = back(call("dot", on_gpu(a), on_gpu(a.T)))
     assert (rounded == 64).all()
     assert np.allclose(exact, 64 * (1 + 2.0**-12) ** 2, rtol=1e-6)
+
+
+INTERLEAVED = {
+    "selfatt_qk": ((5, 2, 24),),
+    "selfatt_valatt": ((5, 2, 24), (4, 5, 5)),
+    "encdec_qk": ((3, 2, 10), (7, 2, 20)),
+    "encdec_valatt": ((7, 2, 20), (4, 3, 7)),
+}
+
+
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
+@pytest.mark.parametrize("name", INTERLEAVED)
+def test_interleaved_products(library, name, dtype):
+    rng, full = np.random.default_rng(7), f"_contrib_interleaved_matmul_{name}"
+    arrays = [on_gpu(drawn(rng, *s), dtype) for s in INTERLEAVED[name]]
+    close(call(full, *arrays, heads=2), reference(full, *arrays, heads=2), dtype)

@@ -1,0 +1,175 @@
+"""DLPack for memory of GPUs: capsules on arrays of ours, and arrays on capsules of others.
+
+NumPy, which speaks for the host's memory (interop.py), knows no GPUs. Source: DLPack, dlpack.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from math import prod
+from typing import Any
+
+from ..engine import callback, ffi, gpu, lib
+from ..engine.error import InvalidType, MXNetError, OutOfMemory, compose
+from ..kernels.spec import ITEM_BYTES, spec
+from .ndarray import NDArray, make
+
+KDL_CUDA = 2
+NAME, USED = b"dltensor", b"used_dltensor"
+# dtype -> (code, bits)
+CODES = {
+    **{f"int{bits}": (0, bits) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (1, bits) for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": (2, bits) for bits in (16, 32, 64)},
+    "bfloat16": (4, 16),
+    "bool": (6, 8),
+}
+DTYPES = {code: name for name, code in CODES.items()}
+
+Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Tensor(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class Managed(ctypes.Structure):
+    """DLManagedTensor."""
+
+    _fields_ = (("tensor", Tensor), ("context", ctypes.c_void_p), ("deleter", Deleter))
+
+
+@functools.cache
+def _python(name: str, result, *arguments):
+    """A function of Python's C API; capsules are given by address, since one that dies cannot be an
+    argument."""
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+def _pointer(capsule: int, name: bytes) -> int | None:
+    valid = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+    get = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+    return get(capsule, name) if valid(capsule, name) else None
+
+
+# ---- out -----------------------------------------------------------------------------------------
+
+_lent: dict[int, tuple] = {}  # address of a Managed -> what it needs
+
+
+@Deleter
+def _delete(address):
+    _lent.pop(address, None)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _capsule_dies(capsule):
+    address = _pointer(capsule, NAME)
+    if address is not None:  # nobody used it
+        _lent.pop(address, None)
+
+
+def capsule_of(array: NDArray):
+    """A capsule on the memory of an array on a GPU; waits until it is computed, and nobody writes
+    it. Later operations do not wait for the other library, nor it for them."""
+    array.wait_to_write()
+    array.wait_to_read()
+    lib.pl_array_expose(array._handle)
+    s = array._spec
+    shape = (ctypes.c_int64 * len(s.shape))(*s.shape)
+    code, bits = CODES[s.dtype]
+    data = int(ffi.cast("uintptr_t", lib.pl_array_data(array._handle)))
+    tensor = Tensor(data, KDL_CUDA, s.device.device_id, len(s.shape), code, bits, 1, shape)
+    managed = Managed(tensor, None, _delete)
+    address = ctypes.addressof(managed)
+    _lent[address] = (managed, shape, array.detach())
+    new = _python(
+        "PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+    )
+    return new(address, NAME, ctypes.cast(_capsule_dies, ctypes.c_void_p))
+
+
+# ---- in ------------------------------------------------------------------------------------------
+
+
+class _Foreign:
+    """Memory of another library, which gets it back with this object."""
+
+    def __init__(self, managed: Managed):
+        self._managed = managed
+
+    def __del__(self):
+        if self._managed.deleter:
+            self._managed.deleter(ctypes.addressof(self._managed))
+
+
+def is_on_gpu(capsule) -> bool:
+    """Does a fresh capsule lie on a CUDA device?"""
+    address = _pointer(id(capsule), NAME)
+    return address is not None and Managed.from_address(address).tensor.device_type == KDL_CUDA
+
+
+def array_of(producer: Any) -> NDArray:
+    """An NDArray on the memory of a capsule, or of anything with __dlpack__, on a CUDA device.
+
+    Raises InvalidType for dtypes that we do not have, MXNetError for memory that is not contiguous,
+    DeviceError for a GPU that we cannot use.
+    """
+    capsule = producer
+    if hasattr(producer, "__dlpack__"):
+        number = producer.__dlpack_device__()[1]
+        gpu(number).check()
+        stream = lib.pl_gpu_compute_stream(number)  # it waits for what the producer has to do
+        capsule = producer.__dlpack__(stream=int(ffi.cast("uintptr_t", stream)))
+    address = _pointer(id(capsule), NAME)
+    if address is None:
+        raise InvalidType("from_dlpack: the capsule was used before or is no DLPack capsule")
+    managed = Managed.from_address(address)
+    t = managed.tensor
+    device = gpu(t.device_id)
+    device.check()
+    name = DTYPES.get((t.code, t.bits))
+    if name is None or t.lanes != 1:
+        raise InvalidType(f"from_dlpack: DLPack dtype ({t.code}, {t.bits}, {t.lanes}) is unknown")
+    shape = tuple(t.shape[: t.ndim])
+    if t.strides and prod(shape):
+        strides, wanted = t.strides[: t.ndim], 1
+        for n, stride in zip(reversed(shape), reversed(strides)):
+            if n > 1 and stride != wanted:
+                raise MXNetError(
+                    compose(
+                        f"from_dlpack: memory of a GPU must be contiguous, got strides {strides} "
+                        f"for shape {shape}",
+                        fix="x.contiguous()",
+                    )
+                )
+            wanted *= n
+    _python("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(capsule, USED)
+    s = spec(shape, name, device)
+    kept = callback.keep(_Foreign(managed))
+    data = ffi.cast("void *", (t.data or 0) + t.byte_offset)
+    handle = lib.pl_array_wrap_in(
+        device.memory,
+        data,
+        prod(shape) * ITEM_BYTES[name],
+        lib.plpy_release,
+        callback.pointer_to(kept),
+    )
+    if not handle:
+        callback.drop(kept)
+        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+    return make(handle, s)
