@@ -10,7 +10,7 @@ from ..native import native
 from ..record import Type
 from ..shapes import one_axis
 from ..spec import ITEM_BYTES
-from .launch import Buffer, Copy, Fill, Int32, Int64, Launch, Struct, launches
+from .launch import Argument, Buffer, Copy, Fill, Int32, Int64, Launch, Struct, launches
 from .layout import (
     THREADS,
     TYPES,
@@ -39,7 +39,7 @@ def copy_launch(found: Move, size: int, x: Buffer, y: Buffer) -> Launch | None:
     reach = sum(abs(s) * (d - 1) for s, d in zip(a, dims)) + found.in_offset + 1
     out_reach = sum(abs(s) * (d - 1) for s, d in zip(b, dims)) + found.out_offset + 1
     kind = index_of(n, reach, out_reach)
-    ends = [x, Int64(found.in_offset), y, Int64(found.out_offset)]
+    ends: list[Argument] = [x, Int64(found.in_offset), y, Int64(found.out_offset)]
     across = _across(dims, a, b)
     if across is not None:
         return _transposed(dims, a, b, across, word, kind, ends)
@@ -72,7 +72,7 @@ def _transposed(dims, a, b, across: int, word: str, kind: str, ends) -> Launch:
     rows, columns = dims[across], dims[-1]
     others = [d for d in range(len(dims) - 1) if d != across]
     row_tiles, column_tiles = ceil_div(rows, TILE), ceil_div(columns, TILE)
-    arguments = [
+    arguments: list[Argument] = [
         index(rows, kind),
         index(columns, kind),
         divisor(row_tiles, kind),
@@ -122,7 +122,7 @@ def _join(parts: list[Type], whole: Type, axis: int, first: int, at: int, split:
     kind, t = index_of(n), VECTORS[word]
     element = WORDS[min(item, word)]
     fill = room - len(given)
-    arguments = [
+    arguments: list[Argument] = [
         index(n, kind),
         divisor(starts[-1], kind),
         Buffer(at),

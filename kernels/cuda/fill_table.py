@@ -18,7 +18,7 @@ def _fill(shape, strides, offset: int, y: Type, to: Buffer, value: Argument) -> 
     """A number in a strided part of y."""
     dims, (s,) = collapse(shape, strides)
     n, kind = prod(shape), index_of(prod(y.shape))
-    arguments = [index(n, kind), places(dims, [s], kind), to, Int64(offset), value]
+    arguments: list[Argument] = [index(n, kind), places(dims, [s], kind), to, Int64(offset), value]
     name = f"fill_strided<{TYPES[y.dtype]}, {kind}, {max(len(dims), 1)}>"
     return Launch("fill.cu", name, blocks_for(n, THREADS), (THREADS,), arguments)
 
@@ -58,6 +58,6 @@ def arange_entry(op, ins, outs, attrs):
         wide, ends = "double", [Float64(first), Float64(attrs["step"])]
     else:
         wide, ends = "int64_t", [Int64(int(first)), Int64(int(attrs["step"]))]
-    arguments = [Int64(n), Int64(attrs["repeat"]), Buffer(0), *ends]
+    arguments: list[Argument] = [Int64(n), Int64(attrs["repeat"]), Buffer(0), *ends]
     name = f"arange<{TYPES[y.dtype]}, {wide}>"
     return launches(Launch("fill.cu", name, blocks_for(n, THREADS), (THREADS,), arguments))

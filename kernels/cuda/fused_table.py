@@ -21,7 +21,7 @@ from ..fused import (
 from ..native import native
 from ..record import FLOATS, Type
 from .compile import Kernel, compile_all, ready
-from .launch import Buffer, Float32, Float64, Int32, Int64, Launch, Struct, launches
+from .launch import Argument, Buffer, Float32, Float64, Int32, Int64, Launch, Struct, launches
 from .layout import index_of, places
 from .pointwise_source import FULL, ONE, OUTER, Pattern, reduced
 from .pointwise_table import elementwise_launch, pattern_of, scalar_arguments
@@ -66,14 +66,14 @@ def make(group: Group, ins: Sequence[Type], outs: Sequence[Type]) -> Made | None
     vector = pattern.vector if n_vectors <= MAX_MAP_VECTORS else min(pattern.vector, 4)
     n_sums = len(reductions) - reductions.count("")
     plan = Plan(group.shape, group.axes, vector, 8 * n_sums)
-    pattern = pattern._replace(index=plan.index, vector=plan.vector, unroll=1)
+    pattern = pattern._replace(index_type=plan.index, vector=plan.vector, unroll=1)
     count = prod(group.shape[a] for a in group.axes)
     factors = [
         (Float64 if t.dtype == "float64" else Float32)(1 / count if m == "mean" else 1.0)
         for t, m in zip(outs, reductions)
         if m
     ]
-    arrays = [Buffer(i) for i in range(len(ins) + len(outs))]
+    arrays: list[Argument] = [Buffer(i) for i in range(len(ins) + len(outs))]
     steps = plan.launches(
         reduced(loop, pattern, reductions), "Map", Struct(*arrays, *given, *factors, *at)
     )
@@ -87,7 +87,7 @@ def _rows(group: Group, found: Lowered, ins, outs) -> Made | None:
     n_rows = prod(lead)
     # by row: a number for each row, or, along whole rows, where each begins
     dims, strides = collapse(lead, *_row_strides(group))
-    full = []
+    full: list[int] = []
     for step in reversed(dims):
         full.insert(0, full[0] * dims[len(dims) - len(full)] if full else 1)
     kinds, spread = [], []
@@ -115,7 +115,7 @@ def _rows(group: Group, found: Lowered, ins, outs) -> Made | None:
     )
     source = Rows(group, found.loop("", group), found.statements, pattern).text()
     grid, block = row_launch(n_rows, threads)
-    arguments = [
+    arguments: list[Argument] = [
         Int64(n_rows),
         Int32(n),
         *(Buffer(i) for i in range(len(ins) + len(outs))),

@@ -10,6 +10,7 @@ from ..shapes import one_axis
 from ..spec import ITEM_BYTES
 from .copy_table import VECTORS
 from .launch import (
+    Argument,
     Buffer,
     Copy,
     Fill,
@@ -66,7 +67,7 @@ def _take(a, indices, axis: int, mode: str, a_at: int, indices_at: int):
     word, element, words = _words(inner, a.dtype)
     size = prod(shape[:axis]) * count * words
     kind = index_of(size, prod(shape))
-    arguments = [
+    arguments: list[Argument] = [
         index(size, kind),
         divisor(max(words, 1), kind),
         divisor(max(count, 1), kind),
@@ -105,7 +106,7 @@ def pick_entry(op, ins, outs, attrs):
     kind = index_of(prod(whole.shape))
     flag = "true" if back else "false"
     name = f"pick<{WORDS[ITEM_BYTES[whole.dtype]]}, {TYPES[ins[1].dtype]}, {kind}, {flag}>"
-    arguments = [
+    arguments: list[Argument] = [
         index(size, kind),
         divisor(max(inner, 1), kind),
         Int64(n),
@@ -124,7 +125,7 @@ def one_hot_entry(op, ins, outs, attrs):
     if x.dtype not in INDICES:
         return None
     size, kind = prod(y.shape), index_of(prod(y.shape))
-    arguments = [
+    arguments: list[Argument] = [
         index(size, kind),
         divisor(max(attrs["depth"], 1), kind),
         Buffer(0),
@@ -157,7 +158,7 @@ def gather_nd_entry(op, ins, outs, attrs):
     word, element, words = _words(inner, data.dtype)
     size = prod(indices.shape[1:]) * words
     kind = index_of(size, prod(data.shape))
-    arguments = [
+    arguments: list[Argument] = [
         index(size, kind),
         divisor(max(words, 1), kind),
         points,
@@ -253,7 +254,7 @@ def sequence_mask_entry(op, ins, outs, attrs):
     if not attrs["use_sequence_length"] or ins[1].dtype not in INDICES:
         return None
     size, kind, inner = prod(x.shape), index_of(prod(x.shape)), prod(x.shape[2:])
-    arguments = [
+    arguments: list[Argument] = [
         index(size, kind),
         divisor(max(inner, 1), kind),
         divisor(max(x.shape[1], 1), kind),
@@ -279,7 +280,12 @@ def sequence_entry(op, ins, outs, attrs):
         if last
         else [divisor(max(batch, 1), kind), index(steps, kind)]
     )
-    arguments = [index(size, kind), divisor(max(inner, 1), kind), *sizes, *map(Buffer, range(3))]
+    arguments: list[Argument] = [
+        index(size, kind),
+        divisor(max(inner, 1), kind),
+        *sizes,
+        *map(Buffer, range(3)),
+    ]
     function = "sequence_last" if last else "sequence_reverse"
     name = f"{function}<{word}, {TYPES[ins[1].dtype]}, {kind}>"
     return launches(_launch(name, size, arguments))

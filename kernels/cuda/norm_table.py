@@ -8,7 +8,7 @@ from ..native import native
 from ..ops.legacy import relative_attrs
 from ..record import FLOATS
 from ..shapes import many_axes, one_axis
-from .launch import Buffer, Float64, Int32, Int64, Launch, Scratch, Struct, launches
+from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, Struct, launches
 from .layout import (
     THREADS,
     TYPES,
@@ -42,7 +42,13 @@ def _rows_forward(ins, outs, n_rows, n, n_params, by_column, eps):
     threads, items, vector = row_shape(n, vector_of(x.dtype, gamma.dtype), 2)
     grid, block = row_launch(n_rows, threads)
     types = f"{TYPES[x.dtype]}, {TYPES[gamma.dtype]}, {bool_of(by_column)}"
-    arguments = [Int64(n_rows), Int32(n), Int64(n_params), *map(Buffer, range(6)), Float64(eps)]
+    arguments: list[Argument] = [
+        Int64(n_rows),
+        Int32(n),
+        Int64(n_params),
+        *map(Buffer, range(6)),
+        Float64(eps),
+    ]
     name = f"norm_rows<{types}, {threads}, {items}, {vector}>"
     return launches(Launch("norm.cu", name, grid, block, arguments))
 
@@ -76,7 +82,13 @@ def l2_entry(op, ins, outs, attrs):
     threads, items, vector = row_shape(n, vector_of(x.dtype))
     grid, block = row_launch(n_rows, threads)
     name = f"l2_rows<{TYPES[x.dtype]}, {threads}, {items}, {vector}>"
-    arguments = [Int64(n_rows), Int32(n), Buffer(0), Buffer(1), Float64(attrs["eps"])]
+    arguments: list[Argument] = [
+        Int64(n_rows),
+        Int32(n),
+        Buffer(0),
+        Buffer(1),
+        Float64(attrs["eps"]),
+    ]
     return launches(Launch("norm.cu", name, grid, block, arguments))
 
 
@@ -95,7 +107,7 @@ def _rows_backward(ins, outs, n_rows, n, n_params, by_column):
     sums, columns = (blocks, n) if by_column else (n_rows // n_params, n_params)
     types = ", ".join(TYPES[t.dtype] for t in (x, gamma, mean)) + f", {bool_of(by_column)}"
     wide = WIDE_BYTES.get(x.dtype, 4)
-    arguments = [
+    arguments: list[Argument] = [
         Int64(n_rows),
         Int32(n),
         Int64(n_params),
@@ -175,10 +187,10 @@ def _batch(ins, outs, axis, attrs, batch_stats, add=False, relu=False):
         steps = plan.launches("batch_norm.cu", f"Moments<{types}, {{I}}>", given)
     else:
         n = c.shape[1]
-        arguments = [Int64(n), Buffer(3), Buffer(4), mean, rstd, eps]
+        arguments: list[Argument] = [Int64(n), Buffer(3), Buffer(4), mean, rstd, eps]
         name = f"moving_stats<{TYPES[params.dtype]}>"
         steps = [Launch("batch_norm.cu", name, blocks_for(n, THREADS), (THREADS,), arguments)]
-    flags = ", ".join(map(bool_of, (c.last, add, relu)))
+    flags = ", ".join(bool_of(f) for f in (c.last, add, relu))
     given = Struct(
         Buffer(0),
         Buffer(5 if add else 0),
@@ -211,9 +223,9 @@ def batch_norm_add_relu_entry(op, ins, outs, attrs):
 def _batch_backward(ins, outs, axis, dy, y, x, gamma, mean, rstd, more, give):
     """The arguments from dy on are numbers of buffers; y, more: None where there is none."""
     data, params = ins[x], ins[gamma]
-    arrays = [ins[i] for i in (dy, y, x, more) if i is not None]
+    given_types = [ins[i] for i in (dy, y, x, more) if i is not None]
     wide = all(t.dtype == params.dtype for t in (ins[mean], ins[rstd], outs[1], outs[2]))
-    if not _floats(*ins) or not wide or any(t.dtype != data.dtype for t in (*arrays, outs[0])):
+    if not _floats(*ins) or not wide or any(t.dtype != data.dtype for t in (*given_types, outs[0])):
         return None
     if give is not None and outs[give].dtype != data.dtype:
         return None
@@ -222,7 +234,7 @@ def _batch_backward(ins, outs, axis, dy, y, x, gamma, mean, rstd, more, give):
     plan, wide_bytes = c.stats(), 8 if data.dtype == "float64" else 4
     sums = Scratch(-(-plan.scratch_bytes // 256) * 256)
     either = lambda i, other: Buffer(other if i is None else i)
-    arrays = [Buffer(dy), either(more, dy), either(y, dy), Buffer(x)]
+    arrays: list[Argument] = [Buffer(dy), either(more, dy), either(y, dy), Buffer(x)]
     flags = f"{bool_of(more is not None)}, {bool_of(y is not None)}"
     types = f"{TYPES[data.dtype]}, {TYPES[params.dtype]}"
     given = Struct(

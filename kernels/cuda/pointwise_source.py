@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..generate import NATIVE_TYPES, Loop, Statement
+from ..generate import NATIVE_TYPES, Loop, Name, Statement
 from .layout import TYPES
 
 FUNCTION = "plk_compiled"
@@ -36,7 +36,7 @@ class Pattern(NamedTuple):
     out_dtypes: tuple[str, ...]
     kinds: tuple[str, ...]  # of the inputs
     ndim: int  # of the collapsed space, where inputs are OUTER or INNER
-    index: str
+    index_type: str
     vector: int  # elements that are loaded at once
     unroll: int  # vectors of a thread
 
@@ -143,7 +143,7 @@ def _aligned(loop: Loop, pattern: Pattern, outs: Sequence[int]) -> str:
 
 def _head(pattern: Pattern, *more: str) -> list[str]:
     headers = ("math.cuh", *more)
-    return [*(f'#include "{h}"' for h in headers), f"typedef {pattern.index} I;"]
+    return [*(f'#include "{h}"' for h in headers), f"typedef {pattern.index_type} I;"]
 
 
 def elementwise(loop: Loop, pattern: Pattern) -> str:
@@ -207,7 +207,8 @@ def reduced(loop: Loop, pattern: Pattern, reductions: Sequence[str]) -> str:
     """The Map of map_reduce.cuh: `reductions[i]` is the method of result i, "" where it is stored
     whole. Its members: inputs, outputs, scalars, a factor of each reduced result, places."""
     wide = {"float32": "float", "float64": "double"}
-    named = {v.name: v.dtype for v in (*loop.inputs, *loop.statements)}
+    values: list[Name | Statement] = [*loop.inputs, *loop.statements]
+    named = {v.name: v.dtype for v in values}
     sums = [
         (i, wide[named[r]], f"{METHODS[m]}<{wide[named[r]]}>", r)
         for i, (r, m) in enumerate(zip(loop.results, reductions))

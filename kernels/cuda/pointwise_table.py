@@ -10,7 +10,7 @@ from ..generate import Loop, Name, statement
 from ..loops import FORMS, LOOPS, form
 from ..native import native
 from ..record import REGISTRY, Type
-from .launch import Buffer, Float32, Float64, Launch, Scalar, launches
+from .launch import Argument, Buffer, Float32, Float64, Launch, Scalar, launches
 from .layout import (
     THREADS,
     blocks_for,
@@ -71,8 +71,8 @@ def elementwise_launch(loop: Loop, pattern: Pattern, n: int, scalars: Sequence, 
     """The launch of a loop over n elements."""
     size = THREADS * (1 if n < SMALL else pattern.vector * pattern.unroll)
     arrays = map(Buffer, range(len(loop.inputs) + len(loop.results)))
-    sizes = (index(n, pattern.index), index(size, pattern.index))
-    arguments = [*sizes, *arrays, *scalars, *at]
+    sizes = (index(n, pattern.index_type), index(size, pattern.index_type))
+    arguments: list[Argument] = [*sizes, *arrays, *scalars, *at]
     return Launch(elementwise(loop, pattern), FUNCTION, blocks_for(n, size), (THREADS,), arguments)
 
 

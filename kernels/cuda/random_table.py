@@ -6,7 +6,7 @@ from math import prod
 
 from ..native import native
 from ..record import FLOATS
-from .launch import Buffer, Copy, Float64, Int64, Launch, Scalar, launches
+from .launch import Argument, Buffer, Copy, Float64, Int64, Launch, Scalar, launches
 from .layout import (
     THREADS,
     TYPES,
@@ -27,7 +27,7 @@ def _random(op, y, a, b, normal: str):
     if y.dtype not in FLOATS or any(p.dynamic for p in op.params):
         return None
     n, each = prod(y.shape), 2 if y.dtype == "float64" else 4
-    arguments = [Int64(n), Buffer(0), Float64(a), Float64(b), *STREAM]
+    arguments: list[Argument] = [Int64(n), Buffer(0), Float64(a), Float64(b), *STREAM]
     name = f"fill_random<{TYPES[y.dtype]}, {normal}>"
     return launches(Launch("random.cu", name, blocks_for(n, THREADS * each), (THREADS,), arguments))
 
@@ -51,7 +51,12 @@ def dropout_entry(op, ins, outs, attrs):
         return launches(Copy(Buffer(1), Buffer(0), nbytes(x)))
     n, n_mask, t = prod(x.shape), prod(mask.shape), TYPES[x.dtype]
     same = n == n_mask
-    arguments = [Int64(n_mask), *map(Buffer, range(3)), Float64(attrs["p"]), *STREAM]
+    arguments: list[Argument] = [
+        Int64(n_mask),
+        *map(Buffer, range(3)),
+        Float64(attrs["p"]),
+        *STREAM,
+    ]
     name = f"dropout<{t}, {'true' if same else 'false'}>"
     grid = blocks_for(n_mask, 4 * THREADS)
     steps = [Launch("random.cu", name, grid, (THREADS,), arguments)]

@@ -88,14 +88,14 @@ class Plan:
         if self.by_rows:
             numbers = f"{kept}, {reduced}, {self._threads}, {self.vector}"
             name = f"reduce_rows<{map_type}, {kind}, {numbers}>"
-            grid = blocks_for(self.n_out * self.n_split, THREADS // self._threads)
+            grid: tuple[int, ...] = blocks_for(self.n_out * self.n_split, THREADS // self._threads)
             block: tuple[int, ...] = (THREADS,)
         else:
             name = f"reduce_columns<{map_type}, {kind}, {kept}, {reduced}>"
             grid, block = (ceil_div(self.n_out, COLUMNS), self.n_split), (COLUMNS, COLUMN_ROWS)
         steps = [Launch(source, name, grid, block, [given, space, partial])]
         if self.n_split > 1:
-            arguments = [given, Int64(self.n_out), Int32(self.n_split), partial]
+            arguments: list[Argument] = [given, Int64(self.n_out), Int32(self.n_split), partial]
             grid = blocks_for(self.n_out, THREADS // WARP)
             steps.append(
                 Launch(source, f"reduce_partials<{map_type}>", grid, (THREADS,), arguments)

@@ -7,7 +7,7 @@ from math import prod
 from ..native import native
 from ..record import FLOATS
 from ..shapes import one_axis
-from .launch import Buffer, Int64, Launch, launches
+from .launch import Argument, Buffer, Int64, Launch, launches
 from .layout import THREADS, TYPES, blocks_for
 
 
@@ -27,6 +27,6 @@ def cumsum_entry(op, ins, outs, attrs):
         name, arguments = f"scan_rows<{types}>", [Int64(n), *arrays]
         return launches(Launch("scan.cu", name, (outer,), (THREADS,), arguments))
     lines = outer * inner
-    arguments = [Int64(lines), Int64(n), Int64(inner), *arrays]
+    arguments: list[Argument] = [Int64(lines), Int64(n), Int64(inner), *arrays]
     name = f"scan_columns<{types}>"
     return launches(Launch("scan.cu", name, blocks_for(lines, THREADS), (THREADS,), arguments))

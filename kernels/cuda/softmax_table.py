@@ -7,7 +7,7 @@ from math import prod
 from ..native import native
 from ..record import FLOATS, Type
 from ..shapes import one_axis
-from .launch import Buffer, Float64, Int32, Int64, Launch, Scratch, launches
+from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, divisor, index, index_of, vector_of
 from .row_shape import row_launch, row_shape
 
@@ -26,14 +26,20 @@ def _forward(x: Type, y: Type, axis: int, log: bool, scale=1.0, lengths: str | N
         return None
     outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
     types = f"{TYPES[x.dtype]}, {TYPES[y.dtype]}, {TYPES[lengths or 'int32']}, {bool_of(log)}"
-    arrays = [Buffer(0), Buffer(1), Buffer(to), Float64(scale), Int32(bool(lengths))]
+    arrays: list[Argument] = [
+        Buffer(0),
+        Buffer(1),
+        Buffer(to),
+        Float64(scale),
+        Int32(bool(lengths)),
+    ]
     if inner == 1:
         threads, items, vector = row_shape(n, vector_of(x.dtype, y.dtype))
         grid, block = row_launch(outer, threads)
         name = f"softmax_rows<{types}, {threads}, {items}, {vector}>"
         return launches(Launch("softmax.cu", name, grid, block, [Int64(outer), Int32(n), *arrays]))
     grid = (outer * ceil_div(inner, COLUMNS),)
-    arguments = [Int64(n), Int64(inner), *arrays]
+    arguments: list[Argument] = [Int64(n), Int64(inner), *arrays]
     return launches(
         Launch("softmax.cu", f"softmax_columns<{types}>", grid, (COLUMNS, COLUMN_ROWS), arguments)
     )
@@ -83,7 +89,7 @@ def softmax_grad_entry(op, ins, outs, attrs):
         name = f"softmax_rows_backward<{types}, {threads}, {items}, {vector}>"
         return launches(Launch("softmax.cu", name, grid, block, [Int64(outer), Int32(n), *arrays]))
     name, grid = f"softmax_columns_backward<{types}>", (outer * ceil_div(inner, COLUMNS),)
-    arguments = [Int64(n), Int64(inner), *arrays]
+    arguments: list[Argument] = [Int64(n), Int64(inner), *arrays]
     return launches(Launch("softmax.cu", name, grid, (COLUMNS, COLUMN_ROWS), arguments))
 
 
@@ -99,7 +105,7 @@ def pick_log_softmax_grad_entry(op, ins, outs, attrs):
         return None
     size, kind = prod(shape), index_of(prod(shape))
     name = f"pick_log_softmax_backward<{TYPES[t]}, {TYPES[places.dtype]}, {kind}>"
-    arguments = [
+    arguments: list[Argument] = [
         index(size, kind),
         divisor(shape[-1], kind),
         *map(Buffer, range(4)),
@@ -127,7 +133,7 @@ def softmax_output_grad_entry(op, ins, outs, attrs):
     size, kind, ignored = prod(shape), index_of(prod(shape)), Int64(int(attrs["ignore_label"]))
     steps = []
     if counted:
-        arguments = [Int64(n * positions), Buffer(1), ignored, Scratch(0)]
+        arguments: list[Argument] = [Int64(n * positions), Buffer(1), ignored, Scratch(0)]
         name = f"count_valid<{TYPES[label.dtype]}>"
         steps.append(Launch("softmax.cu", name, (1,), (1024,), arguments))
     arguments = [

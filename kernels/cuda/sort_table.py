@@ -56,8 +56,8 @@ class Sorting:
         self._keep = min(k, tile) if few else tile
         self.n_items = self._n_tiles * self._keep
         self.keys, self.places = self._room(self._lines * self.n_items)
-        sizes = [Int64(n), Int64(self._n_tiles), Int32(self._keep)]
-        arguments = [given, *sizes, self.keys, self.places]
+        sizes: list[Argument] = [Int64(n), Int64(self._n_tiles), Int32(self._keep)]
+        arguments: list[Argument] = [given, *sizes, self.keys, self.places]
         name = f"sort_tiles<{source_type}, {self._key}, {tile}>"
         grid = (self._lines * self._n_tiles,)
         self.steps.append(Launch(self._source, name, grid, (tile // 2,), arguments))
@@ -66,7 +66,7 @@ class Sorting:
         size = self._lines * self.n_items
         keys, places = self._room(size)
         sizes = map(Int64, (size, self.n_items, run))
-        arguments = [*sizes, self.keys, self.places, keys, places]
+        arguments: list[Argument] = [*sizes, self.keys, self.places, keys, places]
         grid = blocks_for(size, THREADS)
         self.steps.append(
             Launch(self._source, f"merge_runs<{self._key}>", grid, (THREADS,), arguments)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import Any
 
 from ..native import native
 from ..record import FLOATS, REGISTRY
 from ..spec import ITEM_BYTES
 from .launch import (
+    Argument,
     Buffer,
     Float64,
     Int32,
@@ -126,7 +128,7 @@ def update_entry(op, ins, outs, attrs):
         chunks, n_chunks = _chunks(
             [prod(outs[k].shape) for k in own], room, THREADS * vector * UNROLL
         )
-        rates = []
+        rates: list[Argument] = []
         for names in RATE_NAMES:
             found = next((numbers[name] for name in names if name in numbers), None)
             for k in own:
@@ -137,7 +139,7 @@ def update_entry(op, ins, outs, attrs):
                 )
             rates += [Float64(0.0)] * len(fill)
         rates += [Float64(0.0)] * room
-        arrays = [
+        arrays: list[Any] = [
             column(0),
             column(1),
             [Buffer(len(ins) + k) for k in own] + fill,
@@ -149,7 +151,7 @@ def update_entry(op, ins, outs, attrs):
             Buffer(n * size) if scaled else NULL,
         ]
         given = [Scalar(numbers[m][0], "float64") for m in members]
-        arguments = [
+        arguments: list[Argument] = [
             chunks,
             Struct(*arrays),
             Int32(preloaded + 2 * scaled),
@@ -181,7 +183,7 @@ def _sums(ins, finite: bool):
         chunks, n_chunks = _chunks([prod(ins[k].shape) for k in own], room, CHUNK)
         arrays = Struct([Buffer(k) for k in own] + [NULL] * (room - len(own)))
         partial = Scratch(at)
-        arguments = [chunks, arrays, Int64(CHUNK), partial]
+        arguments: list[Argument] = [chunks, arrays, Int64(CHUNK), partial]
         name = f"chunk_sums<{TYPES[dtype]}, {bool_of(finite)}, {room}>"
         steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
         found.append((chunks, own, partial))
@@ -197,7 +199,7 @@ def multi_sum_sq_entry(op, ins, outs, attrs):
     steps, found, room, scratch = made
     computed = "double" if ins[0].dtype == "float64" else "float"
     for chunks, own, partial in found:
-        arguments = [chunks, partial, Buffer(len(ins), own[0] * 4)]
+        arguments: list[Argument] = [chunks, partial, Buffer(len(ins), own[0] * 4)]
         name = f"finish_squares<{computed}, {room}>"
         steps.append(Launch("update.cu", name, (len(own),), (THREADS,), arguments))
     return launches(*steps, scratch_bytes=scratch)
@@ -210,7 +212,7 @@ def all_finite_entry(op, ins, outs, attrs):
         return None
     steps, _, _, scratch = made
     computed, wide = ("double", 8) if ins[0].dtype == "float64" else ("float", 4)
-    arguments = [Int64(scratch // wide), Scratch(0), Buffer(len(ins))]
+    arguments: list[Argument] = [Int64(scratch // wide), Scratch(0), Buffer(len(ins))]
     steps.append(Launch("update.cu", f"finish_finite<{computed}>", (1,), (THREADS,), arguments))
     return launches(*steps, scratch_bytes=scratch)
 
@@ -256,12 +258,24 @@ def _directions(op, attrs, dtype, groups, outs, ins):
     wd = numbers.get("wd") or numbers["wds"]
     for k, (group, out) in enumerate(zip(groups, outs)):
         chunks, n_chunks = _chunks([prod(ins[group[0]].shape)], 1, THREADS * vector * UNROLL)
-        rates = [Float64(0.0), Scalar(wd[k], "float64"), Float64(0.0), Float64(0.0)]
-        arrays = [Buffer(group[0]), Buffer(group[1]), out, Buffer(group[2]), Buffer(group[3]), NULL]
+        rates: list[Argument] = [Float64(0.0), Scalar(wd[k], "float64"), Float64(0.0), Float64(0.0)]
+        arrays: list[Argument] = [
+            Buffer(group[0]),
+            Buffer(group[1]),
+            out,
+            Buffer(group[2]),
+            Buffer(group[3]),
+            NULL,
+        ]
         step = (numbers.get("t") or numbers["step_count"])[k]
         own = {"t": Scalar(step, "float64"), "bias_correction": Float64(attrs["bias_correction"])}
         members = [own[m] if m in own else Scalar(numbers[m][0], "float64") for m in rule[1]]
-        arguments = [chunks, Struct(*arrays, rates, NULL, NULL, NULL), Int32(0), Struct(*members)]
+        arguments: list[Argument] = [
+            chunks,
+            Struct(*arrays, rates, NULL, NULL, NULL),
+            Int32(0),
+            Struct(*members),
+        ]
         name = f"update<LambDirection, {TYPES[dtype]}, false, 1, {vector}>"
         steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), arguments))
     return steps
@@ -278,7 +292,7 @@ def lamb_step_entry(op, ins, outs, attrs):
     chunks, n_chunks = _chunks([n], 1, CHUNK)
     arrays = [Buffer(0)], [Buffer(len(ins))], [Buffer(1)], [Buffer(4)] * wide
     bounds = [Scalar(numbers[b][0], "float64") for b in ("lower_bound", "upper_bound")]
-    rates = [Scalar(numbers["lr"][0], "float64")]
+    rates: list[Argument] = [Scalar(numbers["lr"][0], "float64")]
     sums = [Buffer(2), Buffer(3)]
     step = _lamb_step(dtype, wide, [0], 1, n_chunks, chunks, arrays, rates, sums, bounds, True)
     return launches(step)
@@ -309,13 +323,18 @@ def multi_lamb_entry(op, ins, outs, attrs):
         weights = [Buffer(4 * k) for k in own]
         moved = [directions[k] for k in own]
         for what, arrays in (("weights", weights), ("directions", moved)):
-            given = [chunks, Struct([*arrays, *fill]), Int64(CHUNK), Scratch(partial)]
+            given: list[Argument] = [
+                chunks,
+                Struct([*arrays, *fill]),
+                Int64(CHUNK),
+                Scratch(partial),
+            ]
             name = f"chunk_sums<float, false, {room}>"
             steps.append(Launch("update.cu", name, (n_chunks,), (THREADS,), given))
             given = [chunks, Scratch(partial), Scratch(sums[what] + 4 * start)]
             name = f"finish_squares<float, {room}>"
             steps.append(Launch("update.cu", name, (len(own),), (THREADS,), given))
-        rates = [Scalar(numbers["learning_rates"][k], "float64") for k in own]
+        rates: list[Argument] = [Scalar(numbers["learning_rates"][k], "float64") for k in own]
         results = [Buffer(len(ins) + k) for k in own]
         given = [Scratch(sums[what] + 4 * start) for what in ("weights", "directions")]
         arrays = weights, results, moved, []

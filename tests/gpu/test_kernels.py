@@ -1,5 +1,5 @@
 """Our CUDA kernels at sizes where their paths change: nothing, one element, rows that are not held
-in registers, sizes that no vector divides, arrays that begin anywhere, results that blocks share."""
+in registers, sizes that no vector divides, arrays that begin anywhere, results that are shared."""
 
 import numpy as np
 import plait as mx
