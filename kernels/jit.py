@@ -179,6 +179,11 @@ def stop() -> None:
             process.kill()
 
 
+def stopped() -> bool:
+    """Does the process end?"""
+    return _stopped
+
+
 def _fail(key: str, why) -> None:
     with _lock:
         first = 0 not in _loaded.values() and not _stopped

@@ -25,14 +25,14 @@ from .. import cache
 
 CUDA = Path(__file__).resolve().parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-OPTIONS = ("--std=c++17",)
+# NVRTC refuses functions without __device__, constexpr ones too, unless told that they have it
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 GENERATED = ("--fmad=false",)  # of text
 
 _lock = threading.Lock()
 _key_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
 _functions: dict[tuple[int, str], int] = {}  # (device, key) -> handle; modules stay loaded
 _failed: dict[str, str] = {}  # key -> why it does not compile
-_stopped = False
 
 
 class CompileError(MXNetError):
@@ -75,9 +75,15 @@ def function(
     return handle
 
 
-def ready(device: int, source: str, name: str, defines: Sequence[tuple[str, str]] = ()) -> bool:
+def ready(
+    device: int,
+    source: str,
+    name: str,
+    defines: Sequence[tuple[str, str]] = (),
+    options: tuple[str, ...] | None = None,
+) -> bool:
     """Is the kernel at hand without compiling?"""
-    key = _key(Kernel(source, name, tuple(defines)), _architecture(device))
+    key = _key(Kernel(source, name, tuple(defines), options), _architecture(device))
     return (device, key) in _functions or cache.read(_file(key)) is not None
 
 
@@ -95,7 +101,7 @@ def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
     left = iter([(k, v) for k, v in missing.items() if cache.read(_file(k)) is None])
 
     def work() -> None:
-        while not _stopped:
+        while not jit.stopped():
             with _lock:
                 key, kernel = next(left, ("", None))
             if kernel is None:
@@ -113,12 +119,6 @@ def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
     with jit.waiting():
         for thread in threads:
             thread.join()
-
-
-def stop() -> None:
-    """Starts no more compilations in the background: the process ends."""
-    global _stopped
-    _stopped = True
 
 
 def compile_image(

@@ -1,6 +1,8 @@
 """The compiler of CUDA sources: its cache, its messages, what tells kernels apart."""
 
+import importlib.util
 import stat
+from pathlib import Path
 
 import pytest
 from plait import MXNetError
@@ -124,3 +126,15 @@ def test_a_missing_compiler_says_what_to_install(monkeypatch):
     monkeypatch.setattr(cuda, "find", lambda library: None)
     with pytest.raises(DeviceError, match="pip install"):
         compiler._nvrtc.__wrapped__()
+
+
+def test_nvidias_compiler_takes_our_sources():
+    """It needs no GPU. make gpu-check ARGS="--all --nvrtc" compiles all."""
+    path = Path(__file__).parent / "check.py"
+    spec = importlib.util.spec_from_file_location("gpu_check", path)
+    check = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(check)
+    if check.real_nvrtc() is None:
+        pytest.skip("no NVRTC of NVIDIA: pip install nvidia-cuda-nvrtc")
+    found = sorted(check.kernels())
+    assert check.nvrtc(found[:: len(found) // 12], ["sm_90"]) == []
