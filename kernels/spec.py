@@ -4,6 +4,7 @@ identity."""
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,14 @@ class Spec:
     Spec object. Made by `spec`."""
 
     __slots__ = ("shape", "dtype", "device", "layout", "size", "nbytes", "type", "stype")
+    shape: tuple[int, ...]
+    dtype: str
+    device: Any
+    layout: str
+    size: int
+    nbytes: int
+    type: Type
+    stype: str
 
     def __repr__(self):
         return f"{self.dtype}{list(self.shape)}@{self.device}"

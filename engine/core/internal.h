@@ -187,6 +187,8 @@ struct pl_block {
     pl_block *next;             /* in its pool */
 };
 pl_block *pl_block_new(int memory, size_t bytes);                /* NULL, with a text; has the stamps of its last user */
+bool pl_memory_wait(int memory);                                 /* of a GPU, after a failure, without the lock: true when
+                                                                    ops that hold some of it have ended since */
 pl_block *pl_block_wrap(int memory, void *data);
 void pl_block_free(pl_block *block);
 /* Returns the read that lost its place (stream NULL: none): the stream must wait for it and stamp again. */

@@ -179,6 +179,19 @@ pl_block *pl_block_new(int memory, size_t bytes)
     return b;
 }
 
+bool pl_memory_wait(int memory)
+{
+    if (memory < PL_MEMORY_GPU || pl_running)
+        return false;
+    pl_enter();
+    bool waited = pl_engine.n_queued > 0;
+    int status = waited ? pl_wait_queue(1000) : PL_OK;
+    while (status == PL_AGAIN)
+        status = pl_wait_queue(1000);
+    pl_leave();
+    return waited;
+}
+
 pl_block *pl_block_wrap(int memory, void *data)
 {
     pl_gpu *gpu = memory >= PL_MEMORY_GPU ? pl_gpu_get(memory - PL_MEMORY_GPU) : NULL;

@@ -104,7 +104,7 @@ static int plan_run(pl_op *op)
     return pl_kernel_run(call->plan, call->bufs, call->scalars);
 }
 
-int pl_invoke(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location)
+static int invoke_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location)
 {
     pl_plan *plan = (pl_plan *)handle;
     int n_in = plan->n_in, n_out = plan->n_out, random = (plan->flags & PL_PLAN_RANDOM) != 0;
@@ -144,6 +144,14 @@ int pl_invoke(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const doubl
         pl_outputs_undo(n_out, out, fresh);
     }
     pl_op_abandon(op);
+    return status;
+}
+
+int pl_invoke(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location)
+{
+    int status = invoke_once(handle, in, out, scalars, location);
+    if (status == PL_ENOMEM && pl_memory_wait(((pl_plan *)handle)->memory))
+        status = invoke_once(handle, in, out, scalars, location);
     return status;
 }
 

@@ -267,7 +267,7 @@ static const double *scalars_given(const pl_program *p, const double *numbers, d
     return room;
 }
 
-int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
+static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
 {
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
@@ -303,5 +303,14 @@ int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const 
         pl_outputs_undo(p->n_out, out, fresh);
     }
     pl_op_abandon(op);
+    return status;
+}
+
+int pl_program_run(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
+{
+    const pl_program *p = (const pl_program *)handle;
+    int status = run_once(handle, in, out, numbers, location);
+    if (status == PL_ENOMEM && pl_memory_wait(pl_memory_of(p->lane, p->device, p->flags)))
+        status = run_once(handle, in, out, numbers, location);
     return status;
 }

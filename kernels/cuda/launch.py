@@ -36,7 +36,7 @@ SCALARS = {
 class Buffer(NamedTuple):
     """The address of an array of the call: inputs, then outputs."""
 
-    index: int
+    index: int  # type: ignore[assignment]  (a tuple has a method of that name)
     offset_bytes: int = 0
 
 
@@ -51,7 +51,7 @@ class Scalar(NamedTuple):
     """Dynamic parameter number `index`, in the order of plan.scalars_of; in plans of operators that
     draw random numbers the seed and the call counter follow, as uint64."""
 
-    index: int
+    index: int  # type: ignore[assignment]
     dtype: str = "float32"
 
 
@@ -81,7 +81,7 @@ class Struct:
     """One parameter that is a C struct: its members in order, with the alignment of C. Members are
     arguments (a Buffer is a pointer, a Struct lies inside) or, for an array, lists of them."""
 
-    def __init__(self, *members: Argument | Sequence[Argument]):
+    def __init__(self, *members: Any):
         self.members = members
 
 
@@ -108,7 +108,7 @@ class Launch(NamedTuple):
     function: str
     grid: tuple[int, ...]
     block: tuple[int, ...]
-    arguments: Sequence[Argument]
+    arguments: Sequence[Any]  # Argument
     shared_bytes: int = 0
     defines: tuple[tuple[str, str], ...] = ()
     together: bool = False
@@ -145,7 +145,10 @@ class Launches:
         Raises: MXNetError where a source does not compile or the compiler is missing; ValueError
         for sizes that no launch can have.
         """
-        table, offsets, patches, data = [], [], [], bytearray()
+        table: list[dict[str, Any]] = []
+        offsets: list[int] = []
+        patches: list[tuple[int, int, int, int, int]] = []
+        data = bytearray()
         for step in self.steps:
             fields, block = _kernel(step, device) if isinstance(step, Launch) else _transfer(step)
             data += bytes(-len(data) % POINTER)

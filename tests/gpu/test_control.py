@@ -1,9 +1,8 @@
 """Loops and branches on a GPU give what they give on the CPU, forwards and backwards."""
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import autograd, gluon, nd
 
 

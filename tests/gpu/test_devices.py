@@ -1,13 +1,12 @@
-"""Arrays on a GPU as users meet them: creation, indexing, files, exchange with NumPy, memory, times."""
+"""Arrays on a GPU as users meet them: creation, indexing, files, exchange, memory, times."""
 
 import copy
 import json
 import pickle
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import engine, nd
 from plait.engine import cuda
 

@@ -5,9 +5,8 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import engine, nd
 from plait.engine import lib
 from plait.engine.error import DeviceError, OutOfMemory

@@ -6,9 +6,8 @@ import os
 os.environ.setdefault("EMULATOR_DELAY_US", "300")  # read when the first stream is made
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import engine, nd
 
 DEVICES = [mx.cpu(), mx.gpu(0), mx.gpu(1), mx.cpu_pinned()]

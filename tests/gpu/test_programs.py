@@ -1,9 +1,8 @@
 """Programs on a GPU: what they compute, and that they are recorded and replayed."""
 
 import numpy as np
-import pytest
-
 import plait as mx
+import pytest
 from plait import autograd, gluon, nd
 
 
