@@ -25,7 +25,7 @@ sanitize:
 bench: $(VENV)/installed
 	$(BIN)/python -m plait bench $(ARGS)
 
-# nvcc compiles every CUDA source, for sm_80, sm_90 and PTX; ARGS="--all --nvrtc": every kernel, with NVRTC too
+# nvcc compiles every CUDA source, for sm_80, sm_90 and PTX; ARGS="--all --nvrtc": every kernel, NVRTC
 gpu-check: $(VENV)/installed
 	$(BIN)/python tests/gpu/check.py $(ARGS)
 

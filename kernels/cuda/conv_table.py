@@ -168,9 +168,8 @@ def _product(kind: str, c: Convolution, dtype: str, a, b, y, finish) -> Native |
     found = [Launch("conv.cu", function, grid, (THREADS,), [left, right, out, group])]
     if n_slices > 1:
         add = f"slices_place<{T}, {total_type(dtype)}>"
-        grid = (*grid_of(m * n), groups)
-        arguments = [out, group, Int32(n_slices)]
-        found.append(Launch("conv.cu", add, grid, (THREADS,), arguments))
+        blocks = (*grid_of(m * n), groups)
+        found.append(Launch("conv.cu", add, blocks, (THREADS,), (out, group, Int32(n_slices))))
     return steps(found, room)
 
 
@@ -230,7 +229,7 @@ def _run(kind, g, x_shape, filters, out, types, a, b, y, finish=PLAIN, weight_la
 def has_cudnn() -> bool:
     """Is there a cuDNN?"""
     path = None if step_rules.FORCE_OWN else cuda.find("cudnn")
-    return bool(path) and bool(lib.plk_cudnn_load(path.encode()))
+    return path is not None and bool(lib.plk_cudnn_load(path.encode()))
 
 
 class Cudnn(NamedTuple):

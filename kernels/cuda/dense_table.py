@@ -102,9 +102,10 @@ def dot_sum_entry(op, ins, outs, attrs):
 # ---- products of attention on interleaved projections --------------------------------------------
 
 
-def _part(length: int, batch: int, width: int, heads: int, parts: int) -> tuple[int, int, int]:
+def _part(shape: tuple[int, ...], heads: int, parts: int) -> tuple[int, int, int]:
     """(elements of a head, from one head to the next, from one row to the next) of a packed array
     (length, batch, width)."""
+    _, batch, width = shape
     size = width // (heads * parts)
     return size, parts * size, batch * width
 
@@ -115,18 +116,26 @@ def _scores(ins, outs, attrs, parts, at, place) -> Native | None:
     if not _same((*ins, *outs)):
         return None
     heads, item, room = attrs["heads"], ITEM_BYTES[ins[0].dtype], Room()
-    size, *steps_of = zip(*(_part(*ins[i].shape, heads, n) for i, n in zip(place, parts)))
+    (size, a_step, a_row), (_, b_step, b_row) = (
+        _part(ins[i].shape, heads, n) for i, n in zip(place, parts)
+    )
     n_batch, m, n = outs[0].shape
-    a, b = (Buffer(i, k * size[0] * item) for i, k in zip(place, at))
+    a, b = (Buffer(i, k * size * item) for i, k in zip(place, at))
     found = matmul(
         ins[0].dtype,
-        *(m, n, size[0]),
-        *(a, b, Buffer(len(ins)), room),
+        m,
+        n,
+        size,
+        a,
+        b,
+        Buffer(len(ins)),
+        room,
         n_batch=n_batch,
-        **dict(zip(("a_step", "b_step"), steps_of[0])),
-        rows=(*steps_of[1], n),
+        a_step=a_step,
+        b_step=b_step,
+        rows=(a_row, b_row, n),
         transpose_b=True,
-        alpha=size[0] ** -0.5,
+        alpha=size**-0.5,
     )
     return steps(found, room)
 
@@ -150,7 +159,7 @@ def attended_values_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)):
         return None
     heads, parts = attrs["heads"], 3 if "selfatt" in op.name else 2
-    size, step, row = _part(*ins[0].shape, heads, parts)
+    size, step, row = _part(ins[0].shape, heads, parts)
     n_batch, m, k = ins[1].shape
     room, values = Room(), Buffer(0, (parts - 1) * size * ITEM_BYTES[ins[0].dtype])
     found = matmul(

@@ -106,7 +106,7 @@ def place(at) -> dict:
 def has_blas() -> bool:
     """Is there a cuBLASLt?"""
     path = None if FORCE_OWN else cuda.find("cublasLt")
-    return bool(path) and bool(lib.plk_blas_load(path.encode()))
+    return path is not None and bool(lib.plk_blas_load(path.encode()))
 
 
 def rounds_to_tf32() -> bool:
@@ -244,7 +244,10 @@ class Steps(NamedTuple):
     def on(self, device: int):
         parts, owners = [], []
         for is_product, group in groupby(self.steps, lambda s: isinstance(s, Matmul)):
-            for one in group if is_product else [Launches(tuple(group), self.scratch_bytes)]:
+            calls: list = list(group)
+            if not is_product:
+                calls = [Launches(calls, self.scratch_bytes)]
+            for one in calls:
                 params, owner = one.on(device)
                 run = "plk_blas_run" if is_product else "pl_kernel_launch"
                 parts.append({"run": ffi.addressof(lib, run), "params": params})
@@ -258,8 +261,9 @@ def steps(found: Iterable[Launch | Fill | Copy | Matmul] | None, room: Room) -> 
     """The kernel of a plan that consists of these steps; None for None."""
     if found is None:
         return None
-    found = tuple(found)
-    us = LAUNCH_US * max(len(found), 1)
-    if not any(isinstance(s, Matmul) for s in found):
-        return Native("pl_kernel_launch", Launches(found, room.nbytes), us)
-    return Native("plk_steps_run", Steps(found, room.nbytes), us)
+    every = tuple(found)
+    us = LAUNCH_US * max(len(every), 1)
+    launched = [s for s in every if not isinstance(s, Matmul)]
+    if len(launched) == len(every):
+        return Native("pl_kernel_launch", Launches(launched, room.nbytes), us)
+    return Native("plk_steps_run", Steps(every, room.nbytes), us)

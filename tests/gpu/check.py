@@ -1,10 +1,10 @@
 """make gpu-check: the CUDA compiler takes kernels/cuda/ and what the generator writes.
 
-    python tests/gpu/check.py [--all] [--nvrtc]
+    python tests/gpu/check.py [--all] [--nvrtc] [--step N]
 
 The kernels are those that the table chooses for the samples of the operator records: of each
 template a few instances, of the generated sources a few; --all: all of them. nvcc compiles them for
-sm_80 and sm_90 and, as PTX, for what comes later. --nvrtc: NVRTC too, as programs do. No GPU is
+sm_80 and sm_90 and, as PTX, for what comes later. --nvrtc: NVRTC does, as in programs. No GPU is
 needed.
 """
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import concurrent.futures
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -136,27 +137,10 @@ def nvcc(files: dict[str, str]) -> list[str]:
             return [problem for problem in pool.map(one, files.items()) if problem]
 
 
-def real_nvrtc() -> str | None:
-    """The path of NVIDIA's NVRTC, wherever the tests' own libraries lie."""
-    from plait.engine import cuda
-
-    kept = os.environ.pop("PLAIT_CUDA_LIBRARIES", None)
-    cuda.find.cache_clear()
-    try:
-        return cuda.find("nvrtc")
-    finally:
-        if kept is not None:
-            os.environ["PLAIT_CUDA_LIBRARIES"] = kept
-        cuda.find.cache_clear()
-
-
 def nvrtc(found: Iterable[tuple], architectures=("sm_80", "sm_90", "compute_90")) -> list[str]:
     """Compiles kernels with NVRTC, which must be there. What is wrong."""
     from plait import MXNetError
     from plait.kernels.cuda import compile
-
-    compiler = compile._Nvrtc(real_nvrtc())
-    kept, compile._nvrtc = compile._nvrtc, lambda: compiler
 
     def one(job) -> str:
         (source, name, defines), architecture = job
@@ -166,12 +150,9 @@ def nvrtc(found: Iterable[tuple], architectures=("sm_80", "sm_90", "compute_90")
             return str(error)[:6000]
         return ""
 
-    try:
-        jobs = [(k, a) for k in sorted(found) for a in architectures]
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            return [problem for problem in pool.map(one, jobs) if problem]
-    finally:
-        compile._nvrtc = kept
+    jobs = [(k, a) for k in sorted(found) for a in architectures]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        return [problem for problem in pool.map(one, jobs) if problem]
 
 
 def report(title: str, n: int, problems: list[str]) -> bool:
@@ -180,30 +161,42 @@ def report(title: str, n: int, problems: list[str]) -> bool:
     return not problems
 
 
+def listed() -> set[tuple]:
+    """`kernels()` of a process that has a GPU, an emulated one where there is no other: the table
+    asks what the GPU is. This process opens no driver: NVIDIA's compiler would find and use it."""
+    build = load("emulator_build", HERE / "emulator" / "build.py")
+    env = dict(os.environ)
+    if build.missing() is None:
+        env.setdefault("PLAIT_CUDA_LIBRARIES", str(build.folder()))
+    command = [sys.executable, str(Path(__file__).resolve()), "--list"]
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    return {(s, n, tuple(map(tuple, d))) for s, n, d in json.loads(done.stdout)}
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--all", action="store_true", help="every kernel, not a few of each kind")
-    parser.add_argument("--nvrtc", action="store_true", help="compile with NVRTC as well")
+    parser.add_argument("--nvrtc", action="store_true", help="compile with NVRTC, not with nvcc")
+    parser.add_argument("--step", type=int, default=1, help="one of so many")
+    parser.add_argument("--list", action="store_true", help="print the kernels as JSON")
     args = parser.parse_args(argv)
-    has_nvcc = shutil.which("nvcc") is not None
-    if not has_nvcc and not args.nvrtc:
-        print("CUDA: skipped, nvcc is not on the path")
-        return 0
-    build = load("emulator_build", HERE / "emulator" / "build.py")
-    if build.missing() is None:  # the table asks what the GPU is
-        os.environ.setdefault("PLAIT_CUDA_LIBRARIES", str(build.folder()))
     sys.path.insert(0, str(HERE.parent))
-    found = kernels()
-    found = found if args.all else representative(found)
-    good = True
-    if has_nvcc:
-        good &= report("CUDA with nvcc", len(found), nvcc(units(found)))
+    if args.list:
+        print(json.dumps(sorted(kernels())))
+        return 0
     if args.nvrtc:
-        if real_nvrtc() is None:
-            print("CUDA with NVRTC: skipped, it is not installed")
-        else:
-            good &= report("CUDA with NVRTC", len(found), nvrtc(found))
-    return 0 if good else 1
+        from plait.engine import cuda
+
+        there, name = cuda.find("nvrtc"), "NVRTC"
+    else:
+        there, name = shutil.which("nvcc"), "nvcc"
+    if not there:
+        print(f"CUDA: skipped, there is no {name}")
+        return 0
+    found = listed() if args.all else representative(listed())
+    found = set(sorted(found)[:: args.step])
+    problems = nvrtc(found) if args.nvrtc else nvcc(units(found))
+    return 0 if report(f"CUDA with {name}", len(found), problems) else 1
 
 
 if __name__ == "__main__":
