@@ -331,7 +331,7 @@ def deconvolution_entry(op, ins, outs, attrs):
 def fused_conv_entry(op, ins, outs, attrs):
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
     found = activation(attrs["act"], attrs["act_attrs"])
-    if attrs["winograd"] or found is None:
+    if found is None:
         return None
     _, filters, out = g.split(outs[0].shape)
     finish = (Buffer(2), Buffer(3) if attrs["add"] else None, *found)

@@ -40,7 +40,7 @@ def test_no_layouts_and_only_activations_that_a_kernel_has():
     y = F.Convolution(x, w, num_filter=8, kernel=(3, 3), no_bias=True)
     for act, joined in ((F.relu, True), (F.erf, False)):
         found = operators(compile_passes([act(y)], stable=[w], device="gpu"))
-        assert "_conv" in found and "_reorder" not in found and "_winograd_weights" not in found
+        assert "_conv" in found and "_reorder" not in found
         assert (act(y).node.op.name in found) != joined
 
 

@@ -80,7 +80,7 @@ def test_many_threads_give_what_one_gives():
     "m, n, k", [(3, 70, 40), (8, 70, 200), (16, 6, 300), (40, 40, 30), (65, 40, 300)]
 )
 def test_what_follows_a_product(isa, m, n, k):
-    """Bias, activation, addition and what was activated, for each way to go through the operands."""
+    """Bias, activation, addition and what was activated, for each way through the operands."""
     a, b, bias, more = normal(m, k), normal(n, k), normal(n), normal(m, n)
     fields = {
         "n_batch": 1,
