@@ -241,9 +241,14 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
 
 
 def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False):
-    """Parts of an array along an axis: that many, the first longer by 1 where they cannot be
-    equal; or cut at the given indices."""
+    """Parts of an array along an axis: that many equal ones, or cut at the given indices. Raises
+    ValueError where they cannot be equal."""
     if hasattr(indices_or_sections, "__index__"):
+        if indices_or_sections < 1 or ary.shape[axis] % indices_or_sections:
+            raise InvalidValue(
+                "split_v2: array split does not result in an equal division, got"
+                f" {indices_or_sections} parts of {ary.shape[axis]}"
+            )
         attrs = {"indices": (), "sections": int(indices_or_sections)}
     else:
         attrs = {"indices": (0, *indices_or_sections)}

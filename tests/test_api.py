@@ -29,6 +29,7 @@ DIFFERENT = {
     "RowSparseNDArray": "made by nd.sparse.row_sparse_array, not from a handle",
     "Symbol": "made by sym.var and operators, not from a handle of MXNet's C library",
     "Executor": "made by bind and simple_bind, not from a handle of MXNet's C library",
+    "CudaKernel": "made by CudaModule.get_kernel, not from a handle of MXNet's C library",
     "plot_network": "save_format is svg, which needs no program beside Python",
 }
 # what inspect says of a class without a signature, and of a function generated at run time

@@ -21,7 +21,9 @@ SAID = re.compile(r"^\s*print\(.*\)  # (.*)$", re.M)  # print(1 + 1)  # 2
 MODULES = [
     m.name
     for m in pkgutil.walk_packages(plait.__path__, "plait.", onerror=lambda name: None)
-    if not re.search(r"\.(tests|docs|build|setup|__main__|_core|_array|with_\w+)|ffi_build", m.name)
+    if not re.search(
+        r"\.(tests|docs|build|setup|__main__|_core|_array|\w*with_\w+)|ffi_build", m.name
+    )
 ]
 
 

@@ -278,9 +278,9 @@ CALLS = [
     ),
     (
         "a GPU",
-        lambda: nd.ones((2,), ctx=mx.gpu(0)),
+        lambda: nd.ones((2,), ctx=mx.gpu(99)),
         DeviceError,
-        r"gpu\(0\): this build of plait has no GPU kernels\n  fix: ",
+        r"gpu\(99\): .*\n  fix: ",
     ),
     (
         "a device's name",
@@ -405,7 +405,7 @@ def test_a_failing_push_keeps_its_type_and_is_healed_by_a_whole_write():
         (dict(fn=3), "fn must be callable"),
         (dict(fn=print, writes=[3]), "writes must be arrays"),
         (dict(fn=print, lane="gpuu"), "lane must be one of"),
-        (dict(fn=print, lane="gpu_compute"), "no GPU"),
+        (dict(fn=print, lane="gpu_compute", device=99), r"gpu\(99\): "),
     ],
     ids=str,
 )
@@ -705,7 +705,7 @@ def no_super(self):
         ),
         (lambda: nn.Dense(3).initialize(init=3), "must be an Initializer or its name, got 3"),
         (lambda: nn.Dense(3).initialize(ctx="cpu"), "ctx must be a Context"),
-        (lambda: nn.Dense(3, in_units=2).initialize(ctx=mx.gpu(0)), "no GPU kernels"),
+        (lambda: nn.Dense(3, in_units=2).initialize(ctx=mx.gpu(99)), r"gpu\(99\): "),
         (lambda: Two().export("nowhere"), "run forward with this block"),
         (lambda: nn.Dense(3).hybridize(static_aloc=True), "flag 'static_aloc' is unknown"),
         (lambda: setattr(Two(), "first", 3), "Changing attribute type"),

@@ -65,7 +65,12 @@ static int event_covering(pl_stream *s, uint64_t number, pl_mark **mark)
     if (*mark)
         return PL_OK;
     uint64_t last = atomic_load(&s->last);    /* before recording: the event covers it */
-    int status = pl_gpu_fail(cu.event_record(oldest->event, s->handle), "gpu: an event cannot be recorded");
+    pl_gpu_scope scope;                       /* a host thread may have made another GPU's context its own */
+    int status = pl_gpu_begin(s->gpu, &scope);
+    if (status != PL_OK)
+        return status;
+    status = pl_gpu_fail(cu.event_record(oldest->event, s->handle), "gpu: an event cannot be recorded");
+    pl_gpu_end(&scope);
     if (status == PL_OK) {
         oldest->number = last;
         *mark = oldest;

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...engine import lib, num_gpus, push
+from ...engine import ffi, lib, num_gpus, push
 from ...engine.error import MXNetError
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
@@ -68,7 +68,7 @@ class Nccl:
             for a, communicator, stream, number in zip(
                 key, self._communicators, self._streams, self._devices
             ):
-                data = int(lib.pl_array_data(a._handle))
+                data = int(ffi.cast("uintptr_t", lib.pl_array_data(a._handle)))
                 with self._cuda.Device(number):
                     communicator.allReduce(
                         data, data, a.size, self._dtypes[a._spec.dtype], nccl.NCCL_SUM, stream.ptr
