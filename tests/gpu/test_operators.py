@@ -12,6 +12,7 @@ from plait.kernels.record import FLOATS
 from plait.ndarray.ndarray import from_memory
 
 derived.device = gpu(0)
+derived.device.check()
 ALL = os.environ.get("GPU_TESTS") == "all"
 # an emulated GPU compiles each kernel in a tenth of a second or more
 DTYPES = derived.DTYPES if ALL else ("float32", "bfloat16", "int32")
