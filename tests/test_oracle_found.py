@@ -96,7 +96,7 @@ def test_an_even_window_of_lrn_is_one_smaller():
 
 def test_uneven_sections_of_split_v2():
     for n, sections, sizes in [(7, 3, [3, 2, 2]), (5, 2, [3, 2]), (3, 5, [1, 1, 1, 0, 0])]:
-        parts = nd.split_v2(nd.arange(n), sections)
+        parts = nd._split_v2(nd.arange(n), sections=sections, indices=(), axis=0)
         assert [p.shape[0] for p in parts] == sizes
         assert np.concatenate([p.asnumpy() for p in parts]).tolist() == list(range(n))
     x, w = nd.arange(20).reshape((2, 10)), nd.ones((4, 2))
