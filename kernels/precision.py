@@ -159,7 +159,9 @@ _thread = _Force()
 _process: Policy | None = None
 _scaler: Any = None
 _numbers: dict[Policy, int] = {}
-used = False  # was there ever a policy? Until then calls do not ask
+_n_scopes = 0  # with a policy, in all threads
+_lock = threading.Lock()
+used = False  # is there a policy anywhere? Else calls do not ask
 
 
 def active() -> Policy | None:
@@ -179,7 +181,8 @@ def set_default(chosen: Policy | None, scaler: Any = None) -> None:
     """The policy of all threads that set none of their own. scaler: its loss_scale multiplies the
     grad_scale of LOSSES."""
     global _process, _scaler, used
-    _process, _scaler, used = chosen, scaler, used or chosen is not None
+    with _lock:
+        _process, _scaler, used = chosen, scaler, chosen is not None or _n_scopes > 0
 
 
 def loss_scale() -> float:
@@ -197,11 +200,18 @@ class forced:
         self._outer: list[Any] = []
 
     def __enter__(self):
-        global used
-        used = used or self._chosen is not None
+        self._count(1)
         self._outer.append(_thread.policy)
         _thread.policy = self._chosen
         return self
 
     def __exit__(self, *error):
         _thread.policy = self._outer.pop()
+        self._count(-1)
+
+    def _count(self, change: int) -> None:
+        global _n_scopes, used
+        if self._chosen is not None:
+            with _lock:
+                _n_scopes += change
+                used = _process is not None or _n_scopes > 0

@@ -40,4 +40,4 @@ def full_precision():
     if precision.used:
         amp = importlib.import_module("plait.gluon.mxcontrib.amp.amp")
         precision.set_default(None)
-        precision.used, amp._scaler, amp._taken = False, None, False
+        amp._scaler, amp._taken = None, False
