@@ -63,6 +63,7 @@ SYNONYMS = {
     "fix": "trunc",
     "floor_divide": "floordiv",
 }
+POWER = re.compile(r"\bplk_pow_f\d\d \( \w+ , (\w+) \)")  # of a name, its exponent
 INTEGER_IDENTITY = {"floor", "ceil", "trunc", "rint", "round"}
 INTEGER_FUNCTIONS = {"mod", "fmod", "div", "floordiv", "pow", "abs"}
 CONSTANTS = {"INFINITY", "NAN", "M_PI"}
@@ -229,7 +230,20 @@ class Loop(NamedTuple):
             lines += [f"        out_{i}[{at}] = {r};" for i, r in enumerate(self.results)]
         else:
             lines += [f"        t_{s.name}[i] = {s.name};" for s in own if s.name in crossing]
-        return [*lines, "    }"]
+        return self._small_powers([*lines, "    }"])
+
+    def _small_powers(self, lines: list[str]) -> list[str]:
+        """A loop with powers by numbers, as it is and for numbers as 2, which cost no logarithm."""
+        numbers = {v.name for v in self.scalars}
+        powers = {y for line in lines for y in POWER.findall(line)} & numbers
+        if not powers:
+            return lines
+        small = [
+            POWER.sub(lambda m: m[0].replace("pow", "pow_small") if m[1] in powers else m[0], line)
+            for line in lines
+        ]
+        test = " && ".join(f"plk_pow_is_small({y})" for y in sorted(powers))
+        return [f"    if ({test}) {{", *small, "    } else {", *lines, "    }"]
 
 
 def statement(name: str, e: Expression, dtype: str, inputs, scalars) -> Statement:

@@ -191,7 +191,8 @@ PLK_INLINE float plk_tan_f32(float x)
     return x == 0.0f ? x : (x < 0.0f ? -t : t);
 }
 
-/* In double: log |x| by the atanh series, times y, then exp; so overflow, underflow and denormals come out right. */
+/* In double: log |x| by the atanh series, times y, then exp; so overflow, underflow and denormals come out right. What
+ * depends on y alone is a number, never a condition: where y is one number for all x, GCC would not vectorise those. */
 PLK_INLINE float plk_pow_f32(float x, float y)
 {
     double a = (double)fabsf(x);
@@ -211,12 +212,33 @@ PLK_INLINE float plk_pow_f32(float x, float y)
     double p = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6 + r * (1.0 / 24 + r * (1.0 / 120 + r * (1.0 / 720
         + r * (1.0 / 5040)))))));
     float v = (float)(p * plk_double((int64_t)((uint64_t)(plk_bits64(z) - plk_bits64(magic) + 1023) << 52)));
-    float w = truncf(y), h = truncf(y * 0.5f);
-    int whole = w == y, odd = whole && h + h != y && fabsf(y) < 16777216.0f;
-    v = x != x || y != y ? NAN : v;
-    v = x < 0.0f && !whole && a != (double)INFINITY ? NAN : v;
-    v = odd && plk_bits(x) < 0 ? -v : v;
-    return y == 0.0f || x == 1.0f || (a == 1.0 && fabsf(y) == INFINITY) ? 1.0f : v;
+    float w = truncf(y), h = truncf(y * 0.5f), of_negative = w == y ? 0.0f : NAN;
+    int32_t odd = w == y && h + h != y && fabsf(y) < 16777216.0f ? (int32_t)0x80000000 : 0;
+    v = x < 0.0f ? v + (a == (double)INFINITY ? 0.0f : of_negative) : v;
+    v = x == x ? plk_float(plk_bits(v) ^ (plk_bits(x) & odd)) : NAN;
+    v = y == y ? v : NAN;
+    float of_one = fabsf(y) == INFINITY ? 1.0f : v;
+    v = a == 1.0 ? of_one : v;
+    v = x == 1.0f ? 1.0f : v;
+    return y == 0.0f ? 1.0f : v;
+}
+
+/* x to the power of 0, 1, 2, 3 or 4, where y is one number for all x */
+PLK_INLINE int plk_pow_is_small(double y) { return y >= 0 && y <= 4 && y == (int)y; }
+PLK_INLINE float plk_pow_factor_f32(float x, int32_t mask)      /* x or 1 */
+{
+    return plk_float((plk_bits(x) & mask) | (plk_bits(1.0f) & ~mask));
+}
+PLK_INLINE float plk_pow_small_f32(float x, float y)
+{
+    int32_t k = (int32_t)y;
+    float square = x * x;
+    return plk_pow_factor_f32(x, -(k & 1)) * plk_pow_factor_f32(square, -(k >> 1 & 1)) *
+           plk_pow_factor_f32(square * square, -(k >> 2));
+}
+PLK_INLINE double plk_pow_small_f64(double x, double y)
+{
+    return y == 2 ? x * x : y == 1 ? x : y == 3 ? x * x * x : y == 4 ? x * x * (x * x) : 1;
 }
 
 PLK_INLINE float plk_sqrt_f32(float x) { return sqrtf(x); }
