@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .loops import LOOPS
@@ -139,7 +139,7 @@ class Loop(NamedTuple):
 
     name: str
     inputs: Sequence[Name]
-    scalars: Sequence[Name]  # scalars[i] as a C variable
+    scalars: Sequence[Name | Statement]  # scalars[i] as a C variable; or text in double of them
     statements: Sequence[Statement]
     results: Sequence[str]  # names of inputs or statements
 
@@ -166,7 +166,8 @@ class Loop(NamedTuple):
         ]
         for i, v in enumerate(self.scalars):
             ctype, limits = NATIVE_TYPES[v.dtype], LIMITS.get(v.dtype)
-            value = f"plk_whole(scalars[{i}], {limits})" if limits else f"scalars[{i}]"
+            value = v.text if isinstance(v, Statement) else f"scalars[{i}]"
+            value = f"plk_whole({value}, {limits})" if limits else value
             if v.name in used:
                 lines.append(f"    const {ctype} {v.name} = ({ctype}){value};")
         if len(segments) == 1:
@@ -270,11 +271,24 @@ def dtypes_of(e: Expression) -> list[str]:
     return list(NATIVE_TYPES) if e.dtypes == "all" else list(SUFFIXES)
 
 
-def expressions() -> list[tuple[str, Expression]]:
-    """Every expression by name, from the records and LOOPS: a loop's number is its place here."""
-    return sorted(
-        ({op.name: op.pointwise for op in REGISTRY.values() if op.pointwise} | LOOPS).items()
-    )
+def expressions() -> dict[str, Expression]:
+    """Every expression by name, from the records and LOOPS."""
+    return {op.name: op.pointwise for op in REGISTRY.values() if op.pointwise} | LOOPS
+
+
+# loops beside the expressions', of float32 and float64: name -> (C function, dtype) -> Loop
+MADE: dict[str, Callable[[str, str], Loop]] = {}
+
+
+def loops() -> list[tuple[str, list[str], Callable[[str, str], Loop]]]:
+    """(name, dtypes, (C function, dtype) -> Loop) of every loop: its number is its place here."""
+
+    def of(e: Expression):
+        return dtypes_of(e), lambda function, dtype: pointwise_loop(function, e, dtype)
+
+    found = {name: of(e) for name, e in expressions().items()}
+    found |= {name: (list(SUFFIXES), make) for name, make in MADE.items()}
+    return [(name, *found[name]) for name in sorted(found)]
 
 
 def isa_wrapper(isa: str, body: str) -> str:
@@ -288,7 +302,7 @@ def isa_wrapper(isa: str, body: str) -> str:
 
 
 def pointwise_files() -> dict[str, str]:
-    ops, files, tables = expressions(), {}, []
+    ops, files, tables = loops(), {}, []
     for part in range(0, max(len(ops), 1), OPERATORS_PER_FILE):
         body = f"pointwise_{part // OPERATORS_PER_FILE}"
         text = [
@@ -299,11 +313,11 @@ def pointwise_files() -> dict[str, str]:
             ),
         ]
         rows = []
-        for k, (name, e) in enumerate(ops[part : part + OPERATORS_PER_FILE], part):
+        for k, (name, dtypes, make) in enumerate(ops[part : part + OPERATORS_PER_FILE], part):
             row = []
-            for dtype in dtypes_of(e):
-                loop = pointwise_loop(f"loop_{k}_{dtype}", e, dtype)
-                text.append(f"/* {name}: {e.text} */\nstatic {loop.text()}")
+            for dtype in dtypes:
+                loop = make(f"loop_{k}_{dtype}", dtype)
+                text.append(f"/* {name} */\nstatic {loop.text()}")
                 row.append(f"[{ENUM[dtype]}] = {loop.name}")
             rows.append(f"    {{{', '.join(row)}}},")
         table = f"plk_{body}_table"
@@ -316,7 +330,7 @@ def pointwise_files() -> dict[str, str]:
         files[f"{body}.inc"] = "\n".join(text)
         files |= {f"{body}_{isa}.c": isa_wrapper(isa, f"{body}.inc") for isa in ISAS}
         tables.append(table)
-    names = ",\n    ".join(f'"{name}"' for name, _ in ops)
+    names = ",\n    ".join(f'"{name}"' for name, *_ in ops)
     by_isa = {isa: ", ".join(f"{t}_{isa}" for t in tables) for isa in ISAS}
     externs = lambda isa: "".join(
         f"extern const plk_loop {t}_{isa}[][PLK_DTYPE_COUNT];\n" for t in tables

@@ -1,37 +1,23 @@
-/* SGD and Adam in float32. 16-bit weights and gradients pass through blocks in the L1 cache. */
+/* Runs the loops of optimizer updates. 16-bit weights and gradients pass through blocks in the L1 cache. */
 #include "simd.h"
 #include "update.h"
 #include "cast.h"
+#include "pointwise.h"
+#include "reduce_methods.h"
 
-enum { BLOCK = 1024 };
+enum { BLOCK = 1024, CHUNK = 32768 };
 
-typedef struct { float lr, wd, momentum, rescale, clip; } rates;
-
-static inline __attribute__((always_inline)) float clipped(float g, float clip)
-{
-    float up = g > clip ? clip : g;
-    up = up < -clip ? -clip : up;
-    return clip >= 0 ? up : g;
-}
-
-/* w may be out; mom may be NULL */
-static void step(const rates *r, int64_t n, const float *w, const float *g, float *mom, float *out)
-{
-    float keep = 1 - r->lr * r->wd, lr = r->lr, decay = r->lr * r->wd, momentum = r->momentum, rescale = r->rescale;
-    float clip = r->clip;
-    if (mom) {
-#pragma GCC ivdep
-        for (int64_t i = 0; i < n; i++) {
-            float m = momentum * mom[i] - decay * w[i] - lr * clipped(rescale * g[i], clip);
-            mom[i] = m;
-            out[i] = w[i] + m;
-        }
-    } else {
-#pragma GCC ivdep
-        for (int64_t i = 0; i < n; i++)
-            out[i] = keep * w[i] - lr * clipped(rescale * g[i], clip);
-    }
-}
+/* One weight of a call. */
+typedef struct {
+    const plk_update *p;
+    plk_loop loop;
+    void *const *group;
+    char *out;
+    int64_t n;
+    int n_pieces;
+    double numbers[PLK_MAX_NUMBERS + 1];
+    double *squares;                             /* LAMB: of each chunk, the sums of squares of weight and direction */
+} weight;
 
 static void convert(int from, const void *x, int to, void *y, int64_t n)
 {
@@ -40,98 +26,181 @@ static void convert(int from, const void *x, int to, void *y, int64_t n)
     plk_cast_run(&cast, bufs, NULL);
 }
 
-static void update(const plk_sgd *p, const rates *r, void *const *group, void *out, int64_t begin, int64_t end)
+/* Element i of a weight or of its output. */
+static void *at(const weight *w, void *array, int64_t i)
 {
-    float *mom = p->has_momentum ? (float *)group[2] : NULL;
-    if (p->dtype == PLK_F32) {
-        step(r, end - begin, (const float *)group[0] + begin, (const float *)group[1] + begin, mom ? mom + begin : NULL,
-             (float *)out + begin);
+    return (char *)array + i * (int64_t)plk_dtype_bytes(w->p->dtype);
+}
+
+/* Element i of what is computed with: a state, a 32-bit weight. */
+static void *full_at(const weight *w, void *array, int64_t i)
+{
+    return (char *)array + i * (int64_t)(w->p->wide ? 4 : plk_dtype_bytes(w->p->dtype));
+}
+
+/* The gradient's elements from i on, in `room` if they must be converted. */
+static void *gradient_at(const weight *w, int64_t i, int64_t n, float *room)
+{
+    void *gradient = (char *)w->group[1] + i * (int64_t)plk_dtype_bytes(w->p->gradient);
+    if (!w->p->wide || w->p->gradient == PLK_F32)
+        return gradient;
+    convert(w->p->gradient, gradient, PLK_F32, room, n);
+    return room;
+}
+
+/* Elements [i, i + n) from `from` and a gradient to `to`, states in place. */
+static void step(const weight *w, int64_t i, int64_t n, void *from, void *gradient, void *to)
+{
+    int n_states = w->p->n_states;
+    void *bufs[3 + 2 * PLK_MAX_STATES] = {from, gradient};
+    bufs[2 + n_states] = to;
+    for (int s = 0; s < n_states; s++)
+        bufs[2 + s] = bufs[3 + n_states + s] = full_at(w, w->group[2 + s], i);
+    w->loop(n, bufs, w->numbers);
+}
+
+static void update(const weight *w, int64_t begin, int64_t end)
+{
+    const plk_update *p = w->p;
+    float gradient[BLOCK];
+    if (!p->wide) {
+        step(w, begin, end - begin, at(w, w->group[0], begin), gradient_at(w, begin, 0, NULL), at(w, w->out, begin));
         return;
     }
-    float *wide = group[p->has_momentum ? 3 : 2], gradient[BLOCK];
     for (int64_t i = begin, n; i < end; i += n) {
+        void *full = full_at(w, w->group[2 + p->n_states], i);
         n = end - i < BLOCK ? end - i : BLOCK;
-        convert(p->dtype, (const uint16_t *)group[1] + i, PLK_F32, gradient, n);
-        step(r, n, wide + i, gradient, mom ? mom + i : NULL, wide + i);
-        convert(PLK_F32, wide + i, p->dtype, (uint16_t *)out + i, n);
+        step(w, i, n, full, gradient_at(w, i, n, gradient), p->wide == 2 ? full_at(w, w->out, i) : full);
+        if (p->wide == 1)
+            convert(PLK_F32, full, p->dtype, at(w, w->out, i), n);
     }
 }
 
-/* bufs: groups, lrs and wds if preloaded, new weights.  scalars: lrs, wds, momentum if any, rescale, clip */
-PLK_KERNEL(plk_sgd_run)
+static void update_piece(const weight *w, int64_t i)
 {
-    const plk_sgd *p = params;
-    int size = 2 + p->has_momentum + (p->dtype != PLK_F32), n = p->n_weights;
-    const float *lrs = p->preloaded ? bufs[size * n] : NULL, *wds = p->preloaded ? bufs[size * n + 1] : NULL;
-    void *const *outs = bufs + size * n + (p->preloaded ? 2 : 0);
-    const double *rest = scalars + (p->preloaded ? 0 : 2 * n);
-    for (int k = 0; k < n; k++) {
-        rates r;
-        if (p->single) {                         /* lr, momentum if any, wd, rescale, clip */
-            const double *s = scalars + p->has_momentum;
-            r = (rates){(float)scalars[0], (float)s[1], (float)scalars[1], (float)s[2], (float)s[3]};
-        } else {
-            const double *s = rest + p->has_momentum;
-            r = (rates){lrs ? lrs[k] : (float)scalars[k], wds ? wds[k] : (float)scalars[n + k], (float)rest[0], (float)s[0],
-                        (float)s[1]};
+    int64_t begin, end;
+    plk_share(w->n, BLOCK, (int)i, w->n_pieces, &begin, &end);
+    update(w, begin, end);
+}
+
+static void run_pieces(const weight *w, int n_threads, int64_t n_pieces, void (*piece)(const weight *, int64_t))
+{
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t i = 0; i < n_pieces; i++)
+        piece(w, i);
+}
+
+static void weight_begin(weight *w, const plk_update *p, int k, void *const *bufs, const double *scalars)
+{
+    int size = 2 + p->n_states + (p->wide != 0), n = p->n_weights;
+    void *const *after = bufs + size * n;
+    *w = (weight){.p = p, .loop = plk_pointwise_loop(p->loop, p->wide ? PLK_F32 : p->dtype), .group = bufs + size * k,
+                  .out = after[p->n_after + k], .n = p->n[k]};
+    for (int i = 0; i < p->n_numbers; i++)
+        switch (p->at[i]) {
+        case PLK_NUMBER_LRS: w->numbers[i] = ((const float *)after[0])[k]; break;
+        case PLK_NUMBER_WDS: w->numbers[i] = ((const float *)after[1])[k]; break;
+        case PLK_NUMBER_SCALE: w->numbers[i] = *(const float *)after[0]; break;
+        case PLK_NUMBER_FIXED: w->numbers[i] = p->fixed[i]; break;
+        default: w->numbers[i] = scalars[p->at[i] + k * p->step[i]];
         }
-        int n_threads = pl_threads(p->n[k]);
-        if (n_threads == 1) {
-            update(p, &r, bufs + size * k, outs[k], 0, p->n[k]);
-            continue;
-        }
-#pragma omp parallel for num_threads(n_threads)
-        for (int t = 0; t < n_threads; t++) {
-            int64_t begin, end;
-            plk_share(p->n[k], BLOCK, t, n_threads, &begin, &end);
-            update(p, &r, bufs + size * k, outs[k], begin, end);
+}
+
+/* Is there a gradient? Its scale is 0, NaN or infinite where it overflowed. */
+static int is_usable(const plk_update *p, const weight *w)
+{
+    for (int i = 0; i < p->n_numbers; i++)
+        if (p->at[i] == PLK_NUMBER_SCALE && !(w->numbers[i] != 0 && isfinite(w->numbers[i])))
+            return 0;
+    return 1;
+}
+
+/* bufs: groups, what comes after them, new weights */
+PLK_KERNEL(plk_update_run)
+{
+    const plk_update *p = params;
+    for (int k = 0; k < p->n_weights; k++) {
+        weight w;
+        weight_begin(&w, p, k, bufs, scalars);
+        if (is_usable(p, &w)) {
+            w.n_pieces = pl_threads(w.n * (1 + p->n_states));
+            run_pieces(&w, w.n_pieces, w.n_pieces, update_piece);
+        } else if (p->wide) {
+            convert(PLK_F32, w.group[2 + p->n_states], p->dtype, w.out, w.n);
+        } else if (w.out != w.group[0]) {
+            memcpy(w.out, w.group[0], (size_t)w.n * plk_dtype_bytes(p->dtype));
         }
     }
     return PL_OK;
 }
 
-typedef struct { float lr, wd, beta1, beta2, new1, new2, epsilon, rescale, clip; } adam_rates;
+/* ---- LAMB --------------------------------------------------------------------------------------------------- */
 
-static void adam_step(const adam_rates *r, int64_t n, const float *w, const float *g, float *mean, float *var, float *out)
+static void measure_piece(const weight *w, int64_t chunk)
 {
-    float lr = r->lr, wd = r->wd, beta1 = r->beta1, beta2 = r->beta2, new1 = r->new1, new2 = r->new2;
-    float epsilon = r->epsilon, rescale = r->rescale, clip = r->clip;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; i++) {
-        float d = clipped(rescale * g[i] + wd * w[i], clip);
-        float m = beta1 * mean[i] + new1 * d, v = beta2 * var[i] + new2 * d * d;
-        mean[i] = m;
-        var[i] = v;
-        out[i] = w[i] - lr * m / (sqrtf(v) + epsilon);
+    const plk_update *p = w->p;
+    float gradient[BLOCK], direction[BLOCK], narrow[BLOCK];
+    int64_t begin = chunk * CHUNK, end = w->n - begin < CHUNK ? w->n : begin + CHUNK;
+    double *sums = w->squares + 2 * chunk;
+    sums[0] = sums[1] = 0;
+    for (int64_t i = begin, n; i < end; i += n) {
+        const void *measured = at(w, w->group[0], i);
+        n = end - i < BLOCK ? end - i : BLOCK;
+        step(w, i, n, full_at(w, w->group[p->wide ? 2 + p->n_states : 0], i), gradient_at(w, i, n, gradient), direction);
+        if (p->wide) {                           /* the norm is that of the 16-bit weight */
+            convert(p->dtype, measured, PLK_F32, narrow, n);
+            measured = narrow;
+        }
+        sums[0] += methods_f32[PLK_SUM_SQUARE].run(measured, n);
+        sums[1] += methods_f32[PLK_SUM_SQUARE].run(direction, n);
     }
 }
 
-/* bufs: groups, new weights.  scalars: lrs, wds, beta1, beta2, epsilon, rescale, clip; single: lr, beta1, beta2, epsilon,
- * wd, rescale, clip */
-PLK_KERNEL(plk_adam_run)
+/* lr |w| / |direction|, lr where one of them is 0 */
+static double lamb_rate(const plk_lamb *p, const double *scalars, double lr, double weights, double directions)
 {
-    const plk_adam *p = params;
-    int n = p->n_weights;
-    const double *s = scalars + (p->single ? 1 : 2 * n), *last = s + (p->single ? 4 : 3);
-    adam_rates r = {.beta1 = (float)s[0], .beta2 = (float)s[1], .new1 = (float)(1 - s[0]), .new2 = (float)(1 - s[1]),
-                    .epsilon = (float)s[2], .rescale = (float)last[0], .clip = (float)last[1]};
-    for (int k = 0; k < n; k++) {
-        void *const *group = bufs + 4 * k;
-        float *out = bufs[4 * n + k];
-        r.lr = (float)scalars[p->single ? 0 : k];
-        r.wd = (float)(p->single ? s[3] : scalars[n + k]);
-        int n_threads = pl_threads(p->n[k] * 2);
-        if (n_threads == 1) {
-            adam_step(&r, p->n[k], group[0], group[1], group[2], group[3], out);
-            continue;
+    double lower = scalars[p->lower_at], upper = scalars[p->upper_at];
+    weights = lower >= 0 && weights < lower ? lower : weights;
+    weights = upper >= 0 && weights > upper ? upper : weights;
+    return weights == 0 || directions == 0 ? lr : lr * (weights / directions);
+}
+
+/* As plk_update_run.  scalars: the direction's, lr, bounds */
+PLK_KERNEL(plk_lamb_run)
+{
+    const plk_lamb *p = params;
+    const plk_update *d = &p->direction;
+    for (int k = 0; k < d->n_weights; k++) {
+        weight w;
+        weight_begin(&w, d, k, bufs, scalars);
+        int64_t n_chunks = (w.n + CHUNK - 1) / CHUNK;
+        int n_threads = pl_threads(w.n * 3);
+        double weights = 0, directions = 0;
+        w.squares = pl_scratch(sizeof(double) * 2 * (size_t)(n_chunks + 1));
+        if (!w.squares)
+            return pl_fail(PL_ENOMEM, "out of memory for LAMB");
+        run_pieces(&w, n_threads, n_chunks, measure_piece);
+        for (int64_t c = 0; c < n_chunks; c++) {
+            weights += w.squares[2 * c];
+            directions += w.squares[2 * c + 1];
         }
-#pragma omp parallel for num_threads(n_threads)
-        for (int t = 0; t < n_threads; t++) {
-            int64_t begin, end;
-            plk_share(p->n[k], 64, t, n_threads, &begin, &end);
-            adam_step(&r, end - begin, (const float *)group[0] + begin, (const float *)group[1] + begin,
-                      (float *)group[2] + begin, (float *)group[3] + begin, out + begin);
-        }
+        w.numbers[d->n_numbers] = lamb_rate(p, scalars, scalars[p->lr_at + k], sqrt(weights), sqrt(directions));
+        w.loop = plk_pointwise_loop(p->step, d->wide ? PLK_F32 : d->dtype);
+        w.n_pieces = n_threads;
+        run_pieces(&w, n_threads, n_threads, update_piece);
     }
+    return PL_OK;
+}
+
+/* bufs: weight, direction, the two norms, the 32-bit weight if the weight has 16, new weight. */
+PLK_KERNEL(plk_lamb_step)
+{
+    const plk_lamb *p = params;
+    const plk_update *d = &p->direction;
+    void *group[3] = {bufs[0], bufs[1], bufs[4]};
+    double rate = lamb_rate(p, scalars, scalars[p->lr_at], *(const float *)bufs[2], *(const float *)bufs[3]);
+    weight w = {.p = d, .loop = plk_pointwise_loop(p->step, PLK_F32), .group = group, .out = bufs[4 + d->wide],
+                .n = d->n[0], .n_pieces = pl_threads(d->n[0]), .numbers = {rate}};
+    run_pieces(&w, w.n_pieces, w.n_pieces, update_piece);
     return PL_OK;
 }

@@ -12,6 +12,7 @@ import math
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
 from ..shapes import must_be
+from ..update_loops import rule
 
 FUSED = 256  # weights of one multi-tensor call that may be written over themselves
 
@@ -31,7 +32,7 @@ _COMMON = (_WD, _RESCALE, _CLIP)
 
 
 def clip(xp, g, limit):
-    return xp.clip(g, -limit, limit) if limit >= 0 else g
+    return xp.where(limit >= 0, xp.clip(g, -limit, limit), g)
 
 
 def _gradient(xp, grad, rescale_grad, clip_gradient):
@@ -51,7 +52,8 @@ def _check_same(name, inputs, skip=()):
 
 
 def update(name, inputs, params, ref, doc, mutates=(), aliases=(), skip=(), samples=None):
-    """Registers an update: ref gives the new weight, then the new value of each mutated input."""
+    """Registers an update: ref gives the new weight, then the new value of each mutated input.
+    Where all inputs are arrays like the weight, ref is the rule of the loop, too."""
     states = [
         uniform((3, 4), 0.5, 2) if i in ("n", "var", "history", "v", "d") else (3, 4)
         for i in inputs[2:]
@@ -81,6 +83,8 @@ def update(name, inputs, params, ref, doc, mutates=(), aliases=(), skip=(), samp
             sample((3, 4), (3, 4), *states, **given, **more),
         ),
     )
+    if not skip and "weight32" not in inputs:
+        rule(name, ref, len(inputs) - 2, [p.name for p in params if p.dynamic])
 
 
 # Stochastic gradient descent: one weight
@@ -301,7 +305,7 @@ for _prefix, _before in (("", False), ("preloaded_", True)):
 
 
 def _adam_ref(
-    xp, w, g, mean, var, *, lr, beta1, beta2, epsilon, wd, rescale_grad, clip_gradient, lazy_update
+    xp, w, g, mean, var, *, lr, beta1, beta2, epsilon, wd, rescale_grad, clip_gradient, **_
 ):
     g = clip(xp, rescale_grad * g + wd * w, clip_gradient)
     mean = beta1 * mean + (1 - beta1) * g
@@ -329,20 +333,26 @@ multi(
     "multi_adam_update",
     ("weight", "grad", "mean", "var"),
     (2, 3),
-    lambda xp, *arrays, **attrs: _adam_ref(xp, *arrays, lazy_update=False, **attrs),
+    _adam_ref,
     (_BETA1, _BETA2, num("epsilon", 1e-8), _RESCALE, _CLIP),
     doc="adam_update of many weights with lrs and wds.",
 )
 
 
-def adamw(xp, w, g, mean, var, rescale, *, lr, beta1, beta2, epsilon, wd, eta, clip_gradient):
-    scale = float(rescale.reshape(-1)[0])
-    if scale == 0 or not math.isfinite(scale):
-        return w, mean, var  # the gradient overflowed: no update
-    g = clip(xp, scale * g, clip_gradient)
+def _adamw_step(
+    xp, w, g, mean, var, *, lr, beta1, beta2, epsilon, wd, eta, rescale_grad, clip_gradient
+):
+    g = clip(xp, rescale_grad * g, clip_gradient)
     mean = beta1 * mean + (1 - beta1) * g
     var = beta2 * var + (1 - beta2) * g * g
     return w - eta * (lr * mean / (xp.sqrt(var) + epsilon) + wd * w), mean, var
+
+
+def adamw(xp, w, g, mean, var, rescale, **numbers):
+    scale = float(rescale.reshape(-1)[0])
+    if scale == 0 or not math.isfinite(scale):
+        return w, mean, var  # the gradient overflowed: no update
+    return _adamw_step(xp, w, g, mean, var, rescale_grad=scale, **numbers)
 
 
 def mp_adamw(xp, w, g, mean, var, w32, rescale, **attrs):
@@ -380,6 +390,7 @@ update(
     samples=(sample(*_ADAMW_INPUTS, (3, 4), uniform((1,), 0.5, 2), **_ADAMW_NUMBERS),),
     doc="_adamw_update of weight32, rounded to weight's dtype.",
 )
+rule("_adamw_update", _adamw_step, 2, [*(p.name for p in _ADAMW), "rescale_grad"])
 
 
 def _rmsprop_ref(
@@ -562,8 +573,21 @@ def lamb_direction(
     g = _gradient(xp, g, rescale_grad, clip_gradient)
     mean = beta1 * mean + (1 - beta1) * g
     var = beta2 * var + (1 - beta2) * g * g
-    m, v = (mean / (1 - beta1**t), var / (1 - beta2**t)) if bias_correction else (mean, var)
-    return m / (xp.sqrt(v) + epsilon) + wd * w, mean, var
+    direction = _corrected(xp, w, mean, var, beta1, beta2, epsilon, t, bias_correction, wd)
+    return direction, mean, var
+
+
+def _corrected(xp, w, mean, var, beta1, beta2, epsilon, t, bias_correction, wd):
+    m = mean / xp.where(bias_correction, 1 - beta1**t, 1.0)
+    v = var / xp.where(bias_correction, 1 - beta2**t, 1.0)
+    return m / (xp.sqrt(v) + epsilon) + wd * w
+
+
+def _lamb_again(
+    xp, w, g, mean, var, *, rate, beta1, beta2, epsilon, t, bias_correction, wd, **_
+):
+    """The step along the direction whose moments are known."""
+    return w - rate * _corrected(xp, w, mean, var, beta1, beta2, epsilon, t, bias_correction, wd)
 
 
 def lamb_step(xp, w, g, r1, r2, *, lr, lower_bound, upper_bound):
@@ -614,6 +638,9 @@ update(
     doc="LAMB's step: r1 and r2 are the norms of weight and direction, one number each."
     + _LAMB_SOURCE,
 )
+rule("lamb_update_phase1", lamb_direction, 2, [p.name for p in _LAMB])
+rule("lamb_again", _lamb_again, 2, [*(p.name for p in _LAMB), "rate"])
+rule("lamb_update_phase2", lambda xp, w, g, rate: w - rate * g, 0, ["rate"])
 operator(
     "mp_lamb_update_phase1",
     inputs=("weight", "grad", "mean", "var", "weight32"),
