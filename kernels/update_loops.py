@@ -84,7 +84,9 @@ class _Trace:
     def binary(self, sign: str, a, b) -> _Symbol:
         wide = not any(isinstance(x, _Symbol) and x.is_array for x in (a, b))
         left, right = self.read(a, wide), self.read(b, wide)
-        return self.made(f"pow({left}, {right})" if sign == "**" else f"{left} {sign} {right}", a, b)
+        return self.made(
+            f"pow({left}, {right})" if sign == "**" else f"{left} {sign} {right}", a, b
+        )
 
     def where(self, condition, yes, no) -> _Symbol:
         wide = not any(isinstance(x, _Symbol) and x.is_array for x in (condition, yes, no))

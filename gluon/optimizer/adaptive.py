@@ -90,11 +90,16 @@ class Adamax(_TwoMoments):
 
     def update(self, index, weight, grad, state):
         lr, wd, t = self._start(index)
-        grad = self._clipped(grad * self.rescale_grad + wd * weight)
-        mean, largest = state
-        copy_into(mean * self.beta1 + grad * (1 - self.beta1), mean)
-        copy_into(functions.broadcast_maximum(largest * self.beta2, functions.abs(grad)), largest)
-        copy_into(weight - mean / largest * (lr / (1 - self.beta1**t)), weight)
+        apply_update(
+            "_adamax_update",
+            [weight, grad, *state],
+            [weight],
+            lr=lr / (1 - self.beta1**t),
+            beta1=self.beta1,
+            beta2=self.beta2,
+            wd=wd,
+            **self._numbers(),
+        )
 
 
 @register
@@ -116,19 +121,24 @@ class Nadam(_TwoMoments):
 
     def update(self, index, weight, grad, state):
         lr, wd, t = self._start(index)
-        grad = self._clipped(grad * self.rescale_grad + wd * weight)
         now, following = (
             self.beta1 * (1 - 0.5 * 0.96 ** (k * self.schedule_decay)) for k in (t, t + 1)
         )
         self.m_schedule *= now
-        mean, var = state
-        copy_into(mean * self.beta1 + grad * (1 - self.beta1), mean)
-        copy_into(var * self.beta2 + grad * grad * (1 - self.beta2), var)
-        step = grad * ((1 - now) / (1 - self.m_schedule)) + mean * (
-            following / (1 - self.m_schedule * following)
+        apply_update(
+            "_nadam_update",
+            [weight, grad, *state],
+            [weight],
+            lr=lr,
+            beta1=self.beta1,
+            beta2=self.beta2,
+            epsilon=self.epsilon,
+            of_grad=(1 - now) / (1 - self.m_schedule),
+            of_mean=following / (1 - self.m_schedule * following),
+            of_var=1 / (1 - self.beta2**t),
+            wd=wd,
+            **self._numbers(),
         )
-        scale = functions.sqrt(var / (1 - self.beta2**t)) + self.epsilon
-        copy_into(weight - step / scale * lr, weight)
 
 
 @register
@@ -206,12 +216,15 @@ class AdaDelta(Optimizer):
 
     def update(self, index, weight, grad, state):
         _, wd, _ = self._start(index)
-        grad = self._clipped(grad * self.rescale_grad)
-        squares, steps = state
-        copy_into(squares * self.rho + grad * grad * (1 - self.rho), squares)
-        step = functions.sqrt(steps + self.epsilon) / functions.sqrt(squares + self.epsilon) * grad
-        copy_into(steps * self.rho + step * step * (1 - self.rho), steps)
-        copy_into(weight - (step + wd * weight), weight)
+        apply_update(
+            "_adadelta_update",
+            [weight, grad, *state],
+            [weight],
+            rho=self.rho,
+            epsilon=self.epsilon,
+            wd=wd,
+            **self._numbers(),
+        )
 
 
 @register

@@ -92,9 +92,7 @@ def update_entry(op, ins, outs, attrs):
 
 
 native(
-    *sorted(
-        {op.name for op in REGISTRY.values() if rule_name(op.name)} - {"lamb_update_phase2"}
-    )
+    *sorted({op.name for op in REGISTRY.values() if rule_name(op.name)} - {"lamb_update_phase2"})
 )(update_entry)
 
 

@@ -40,8 +40,12 @@ def _gradient(xp, grad, rescale_grad, clip_gradient):
 
 
 def _check_same(name, inputs, skip=()):
+    """Inference: all inputs have the weight's shape, those of `skip` one element."""
+
     def infer(ins, **_):
         for t, n in zip(ins, inputs):
+            if n in skip and any(length != 1 for length in t.shape):
+                raise ShapeError(name, f"{n} must have one element, got shape {t.shape}")
             if t.shape != ins[0].shape and n not in skip:
                 raise ShapeError(
                     name, f"{n} must have the weight's shape {ins[0].shape}, got {t.shape}"
@@ -551,6 +555,84 @@ update(
 )
 
 
+# The next three are plait's own: in MXNet these optimizers are made of arithmetic on arrays
+
+
+def _adadelta_ref(xp, w, g, squares, steps, *, rho, epsilon, wd, rescale_grad, clip_gradient):
+    g = _gradient(xp, g, rescale_grad, clip_gradient)
+    squares = rho * squares + (1 - rho) * g * g
+    step = xp.sqrt(steps + epsilon) / xp.sqrt(squares + epsilon) * g
+    return w - (step + wd * w), squares, rho * steps + (1 - rho) * step * step
+
+
+def _adamax_ref(xp, w, g, mean, largest, *, lr, beta1, beta2, wd, rescale_grad, clip_gradient):
+    g = clip(xp, rescale_grad * g + wd * w, clip_gradient)
+    mean = beta1 * mean + (1 - beta1) * g
+    decayed, size = beta2 * largest, xp.abs(g)
+    largest = xp.where(size > decayed, size, decayed)
+    return w - lr * mean / largest, mean, largest
+
+
+def _nadam_ref(
+    xp,
+    w,
+    g,
+    mean,
+    var,
+    *,
+    lr,
+    beta1,
+    beta2,
+    epsilon,
+    of_grad,
+    of_mean,
+    of_var,
+    wd,
+    rescale_grad,
+    clip_gradient,
+):
+    g = clip(xp, rescale_grad * g + wd * w, clip_gradient)
+    mean = beta1 * mean + (1 - beta1) * g
+    var = beta2 * var + (1 - beta2) * g * g
+    step = of_grad * g + of_mean * mean
+    return w - lr * step / (xp.sqrt(of_var * var) + epsilon), mean, var
+
+
+update(
+    "_adadelta_update",
+    ("weight", "grad", "n", "v"),
+    (num("rho", 0.9), num("epsilon", 1e-5), *_COMMON),
+    _adadelta_ref,
+    mutates=("n", "v"),
+    doc="AdaDelta: n and v are means of squared gradients and steps. Source: Zeiler 2012.",
+)
+update(
+    "_adamax_update",
+    ("weight", "grad", "mean", "n"),
+    (_LR, _BETA1, _BETA2, *_COMMON),
+    _adamax_ref,
+    mutates=("mean", "n"),
+    doc="Adamax; the optimizer puts the bias correction into lr. Source: Kingma and Ba 2015.",
+)
+update(
+    "_nadam_update",
+    ("weight", "grad", "mean", "var"),
+    (
+        _LR,
+        _BETA1,
+        _BETA2,
+        num("epsilon", 1e-8),
+        num("of_grad", 1.0),
+        num("of_mean", 1.0),
+        num("of_var", 1.0),
+        *_COMMON,
+    ),
+    _nadam_ref,
+    mutates=("mean", "var"),
+    doc="Nadam: of_grad, of_mean and of_var are its schedule's factors. Source: Dozat 2016.",
+)
+
+
 # LAMB
 
 
@@ -583,9 +665,7 @@ def _corrected(xp, w, mean, var, beta1, beta2, epsilon, t, bias_correction, wd):
     return m / (xp.sqrt(v) + epsilon) + wd * w
 
 
-def _lamb_again(
-    xp, w, g, mean, var, *, rate, beta1, beta2, epsilon, t, bias_correction, wd, **_
-):
+def _lamb_again(xp, w, g, mean, var, *, rate, beta1, beta2, epsilon, t, bias_correction, wd, **_):
     """The step along the direction whose moments are known."""
     return w - rate * _corrected(xp, w, mean, var, beta1, beta2, epsilon, t, bias_correction, wd)
 

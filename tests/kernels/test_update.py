@@ -41,7 +41,9 @@ def inputs_of(op, sample, attrs, n, dtype):
         else:
             given = (given[0], grown(given[1], n), *given[2:])
         x, _ = samples.draw(rng, given)
-        own = dtype if not name.startswith(("lrs", "wds", "rescale_grad", "r1", "r2")) else "float32"
+        own = (
+            dtype if not name.startswith(("lrs", "wds", "rescale_grad", "r1", "r2")) else "float32"
+        )
         if "mp_" in op.name:
             narrow = name.startswith("weight") and "32" not in name or name.startswith("grad")
             own = dtype if narrow else "float32"
