@@ -98,6 +98,18 @@ def _slice_grad(op, ins, outs, attrs):
     return found and Move(dy.shape, contiguous(dy.shape), found[1], 0, found[0], ZEROS)
 
 
+def _diag_grad(op, ins, outs, attrs):
+    dy, dx = ins[0], outs[0]
+    if len(dx.shape) < 2:
+        return None
+    probe = _probe(dx)
+    diagonal = np.diagonal(probe, attrs["k"], attrs["axis1"], attrs["axis2"])
+    found = _strides(diagonal, probe, ITEM_BYTES[dx.dtype])
+    if found is None or diagonal.shape != dy.shape:
+        return None
+    return Move(dy.shape, contiguous(dy.shape), found[1], 0, found[0], ZEROS)
+
+
 def _makediag(op, ins, outs, attrs):
     a, y = ins[0], outs[0]
     probe = _probe(y)
@@ -186,6 +198,7 @@ def _strided_grad(op, ins, outs, attrs):
 MOVES: dict[str, Callable] = {
     **dict.fromkeys(VIEWS, _view),
     "_slice_grad": _slice_grad,
+    "_diag_grad": _diag_grad,
     "_linalg_makediag": _makediag,
     "_slice_assign": _slice_assign,
     "tile": _tile,

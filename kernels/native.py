@@ -31,6 +31,7 @@ class Native(NamedTuple):
 TABLE: dict[str, list[Callable]] = {}  # operator name -> entries, first match wins
 TABLES: dict[str, dict[str, list[Callable]]] = {"cpu": TABLE, "gpu": {}}
 ANY_LAYOUT: set[Callable] = set()
+OF_BODIES: set[Callable] = set()  # entries that run the bodies of operators
 
 
 def native(*names: str, layouts: bool = False, device: str = "cpu"):
@@ -50,14 +51,21 @@ def native(*names: str, layouts: bool = False, device: str = "cpu"):
 
 
 def choose(
-    op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict, device: str = "cpu"
+    op: Operator,
+    ins: Sequence[Type],
+    outs: Sequence[Type],
+    attrs: dict,
+    device: str = "cpu",
+    of_bodies: bool = True,
 ) -> Native | None:
     """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware
-    operators."""
+    operators. of_bodies: kernels that run an operator's body count."""
     if op.native is not None:
         return op.native(ins, outs, attrs)
     plain = not any([t.layout for t in (*ins, *outs)])
     for entry in TABLES[device].get(op.name, ()):
+        if not of_bodies and entry in OF_BODIES:
+            continue
         found = entry(op, ins, outs, attrs) if plain or entry in ANY_LAYOUT else None
         if found is not None:
             return found

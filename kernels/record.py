@@ -184,6 +184,8 @@ class Operator:
            such an operator run it eagerly.
     again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
+    body:  (F, *inputs, **attrs) -> list of all outputs, or None: what runs where there is no kernel for
+           the operator but for those that it is made of. In float32 for arrays of 16-bit floats.
     run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address,
            Spec), auxiliary inputs are written in place.
     native: (ins, outs, attrs) -> native.Native: the kernel of a record of one use, which no table
@@ -203,6 +205,7 @@ class Operator:
     fill: Callable | None = None
     again: Callable | None = None
     eager: Callable | None = None
+    body: Callable | None = None
     run: Callable | None = None
     native: Callable | None = None
     lowered: Callable | None = None

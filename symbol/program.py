@@ -20,6 +20,7 @@ from .graph import Node, Value, rewrite, typed_node, values_of, variable
 from .passes import compile_passes, fused, optimize
 from .passes.control import control
 from .passes.dead_code import cut, live
+from .passes.expand import expand
 from .passes.memory import Buffer, plan_memory, rounded
 from .passes.prologue import split_prologue
 
@@ -137,6 +138,8 @@ def lower(
     outputs, variables = cut(outputs, inputs)
     if layouts:
         outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
+    if not on_gpu:
+        outputs = expand(outputs)
     outputs, constants = optimize(control(outputs, tier), device)
     given = [*variables, *constants]
     prologue = None

@@ -4,7 +4,7 @@
 #include "cast.h"
 #include "generated/kernels.h"
 
-enum { TILE = 16 };
+enum { TILE = 16, SQUARE = 32 };
 
 #define STRIDED(T) { \
     const T *x = (const T *)in; T *y = (T *)out; \
@@ -13,7 +13,9 @@ enum { TILE = 16 };
     else if (in_step == 0 && out_step == 1) { \
         T v = x[0]; \
         for (int64_t i = 0; i < n; i++) y[i] = v; \
-    } else \
+    } else if (in_step == -1 && out_step == 1) \
+        for (int64_t i = 0; i < n; i++) y[i] = x[-i]; \
+    else \
         for (int64_t i = 0; i < n; i++) y[i * out_step] = x[i * in_step]; \
     break; }
 
@@ -37,13 +39,56 @@ static void copy_run(char *out, int64_t out_step, const char *in, int64_t in_ste
         } \
     break; }
 
+typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* Rows [i0, i_end) and columns [j0, j_end) of the transpose. */
+static void transpose_rest(uint32_t *y, int64_t out_row, const uint32_t *x, int64_t in_row, int64_t i0, int64_t i_end,
+                           int64_t j0, int64_t j_end)
+{
+    for (int64_t i1 = i0; i1 < i_end; i1 += TILE)
+        for (int64_t j = j0; j < j_end; j++)
+            for (int64_t i = i1; i < (i1 + TILE < i_end ? i1 + TILE : i_end); i++)
+                y[i * out_row + j] = x[j * in_row + i];
+}
+
+/* A SQUARE x SQUARE piece of 4-byte elements through a buffer: rows a power of two apart share few sets of a cache, so
+ * each line is used up at once on both sides. */
+static void transpose_square(uint32_t *y, int64_t out_row, const uint32_t *x, int64_t in_row)
+{
+    uint32_t room[SQUARE][SQUARE];
+    for (int j = 0; j < SQUARE; j += 4)
+        for (int i = 0; i < SQUARE; i += 4) {
+            const uint32_t *from = x + j * in_row + i;
+            four a = *(const four *)from, b = *(const four *)(from + in_row);
+            four c = *(const four *)(from + 2 * in_row), d = *(const four *)(from + 3 * in_row);
+            four ac = __builtin_shuffle(a, c, (four){0, 4, 1, 5}), bd = __builtin_shuffle(b, d, (four){0, 4, 1, 5});
+            four ca = __builtin_shuffle(a, c, (four){2, 6, 3, 7}), db = __builtin_shuffle(b, d, (four){2, 6, 3, 7});
+            *(four *)&room[i][j] = __builtin_shuffle(ac, bd, (four){0, 4, 1, 5});
+            *(four *)&room[i + 1][j] = __builtin_shuffle(ac, bd, (four){2, 6, 3, 7});
+            *(four *)&room[i + 2][j] = __builtin_shuffle(ca, db, (four){0, 4, 1, 5});
+            *(four *)&room[i + 3][j] = __builtin_shuffle(ca, db, (four){2, 6, 3, 7});
+        }
+    for (int i = 0; i < SQUARE; i++)
+        memcpy(y + i * out_row, room[i], sizeof room[i]);
+}
+
 /* out (n, m) with rows out_row apart = the transpose of in (m, n) with rows in_row apart */
 static void transpose_run(char *out, int64_t out_row, const char *in, int64_t in_row, int64_t n, int64_t m, int size)
 {
     switch (size) {
     case 1: TILED(uint8_t)
     case 2: TILED(uint16_t)
-    case 4: TILED(uint32_t)
+    case 4: {
+        int64_t n0 = n / SQUARE * SQUARE, m0 = m / SQUARE * SQUARE;
+        uint32_t *to = (uint32_t *)(void *)out;
+        const uint32_t *from = (const uint32_t *)(const void *)in;
+        for (int64_t i = 0; i < n0; i += SQUARE)
+            for (int64_t j = 0; j < m0; j += SQUARE)
+                transpose_square(to + i * out_row + j, out_row, from + j * in_row + i, in_row);
+        transpose_rest(to, out_row, from, in_row, 0, n0, m0, m);
+        transpose_rest(to, out_row, from, in_row, n0, n, 0, m);
+        break;
+    }
     case 8: TILED(uint64_t)
     }
 }
@@ -75,21 +120,30 @@ static void copy(const plk_copy *p, const char *in, char *out)
             begin = 0;
             end = runs;
         }
+        int64_t index[PLK_MAX_DIMS], x = 0, y = 0, at = begin;
+        for (int d = last - 1; d >= 0; d--) {
+            index[d] = d == cross ? 0 : at % p->shape[d];
+            at = d == cross ? at : at / p->shape[d];
+            x += index[d] * p->in_strides[d];
+            y += index[d] * p->out_strides[d];
+        }
         for (int64_t r = begin; r < end; r++) {
-            int64_t at = r, x = 0, y = 0;
-            for (int d = last - 1; d >= 0; d--) {
-                if (d == cross)
-                    continue;
-                int64_t i = at % p->shape[d];
-                at /= p->shape[d];
-                x += i * p->in_strides[d];
-                y += i * p->out_strides[d];
-            }
             if (cross >= 0)
                 transpose_run(out + (y + row * p->out_strides[cross]) * size, p->out_strides[cross],
                               in + (x + row) * size, p->in_strides[last], row_end - row, p->shape[last], p->size);
             else
                 copy_run(out + y * size, p->out_strides[last], in + x * size, p->in_strides[last], p->shape[last], p->size);
+            for (int d = last - 1; d >= 0; d--) {       /* the next run: the last of these counts first */
+                if (d == cross)
+                    continue;
+                x += p->in_strides[d];
+                y += p->out_strides[d];
+                if (++index[d] < p->shape[d])
+                    break;
+                x -= p->shape[d] * p->in_strides[d];
+                y -= p->shape[d] * p->out_strides[d];
+                index[d] = 0;
+            }
         }
     }
 }
@@ -131,6 +185,21 @@ PLK_KERNEL(plk_copy_into_base)
         memcpy(bufs[2], bufs[0], (size_t)(p->out_n * p->size));
     if (p->n)
         copy(p, bufs[1], bufs[2]);
+    return PL_OK;
+}
+
+/* bufs: base, y: base with a number where the copy goes.  scalars: the number */
+PLK_KERNEL(plk_number_into_base)
+{
+    const plk_copy *p = params;
+    double value = scalars[0];
+    uint64_t number = 0;
+    plk_cast one = {1, PLK_F64, p->dtype};
+    plk_cast_run(&one, (void *[]){&value, &number}, NULL);
+    if (bufs[1] != bufs[0])
+        memcpy(bufs[1], bufs[0], (size_t)(p->out_n * p->size));
+    if (p->n)
+        copy(p, (const char *)&number, bufs[1]);
     return PL_OK;
 }
 
@@ -180,12 +249,16 @@ PLK_KERNEL(plk_fill_run)
     if (p->n == 0)
         return PL_OK;
     plk_cast_run(&one, ends, NULL);
-    int n_threads = pl_threads(p->n / 2);
+    int n_threads = pl_threads(p->n / 2), even = memcmp(y, y + 1, size - 1) == 0;    /* of equal bytes, as 0 */
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
     for (int t = 0; t < n_threads; t++) {
         int64_t begin, end;
         plk_share(p->n - 1, 64, t, n_threads, &begin, &end);
-        copy_run(y + (size_t)(begin + 1) * size, 1, y, 0, end - begin, (int)size);
+        char *to = y + (size_t)(begin + 1) * size;
+        if (even)
+            memset(to, y[0], (size_t)(end - begin) * size);
+        else
+            copy_run(to, 1, y, 0, end - begin, (int)size);
     }
     return PL_OK;
 }

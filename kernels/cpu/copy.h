@@ -6,7 +6,7 @@
 enum { PLK_MAX_PARTS = 64 };
 /* From in + in_offset with in_strides (0 repeats, negative flips) to out + out_offset with out_strides; in elements. */
 typedef struct {
-    int32_t size, ndim;                  /* bytes of an element */
+    int32_t size, ndim, dtype;           /* bytes of an element; dtype: of a number that is copied */
     int64_t n, shape[PLK_MAX_DIMS], in_strides[PLK_MAX_DIMS], out_strides[PLK_MAX_DIMS], in_offset, out_offset;
     int64_t out_n;                       /* elements of the whole output, where more than the copied ones are written */
 } plk_copy;

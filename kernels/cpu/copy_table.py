@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..moves import FIRST, LIKE, MOVES, NEW, ZEROS, Move, move
+from ..moves import FIRST, LIKE, MOVES, NEW, ZEROS, Move, contiguous, move, strided_slice
 from ..native import Native, native
 from ..record import Type
 from ..shapes import one_axis
@@ -22,6 +22,7 @@ def copy_native(function: str, found: Move, y: Type, types) -> Native | None:
     n = prod(found.shape)
     fields = {
         "size": ITEM_BYTES[y.dtype],
+        "dtype": code(y.dtype),
         "ndim": len(dims),
         "n": n,
         "shape": dims,
@@ -43,6 +44,22 @@ def move_entry(op, ins, outs, attrs):
     y = outs[0]
     function = "plk_copy_like" if op.name in LIKE else FUNCTIONS[found.base]
     return copy_native(function, found, y, (ins[0] if found.base == NEW else y, y))
+
+
+@native("MakeLoss", "LinearRegressionOutput", "MAERegressionOutput", "SVMOutput")
+def loss_entry(op, ins, outs, attrs):
+    """Losses that only have a gradient: their input."""
+    x = ins[0]
+    found = Move(x.shape, contiguous(x.shape), contiguous(x.shape))
+    return copy_native("plk_copy_run" if len(ins) == 1 else "plk_copy_like", found, x, (x, x))
+
+
+@native("_slice_assign_scalar")
+def slice_assign_scalar_entry(op, ins, outs, attrs):
+    y = outs[0]
+    shape, strides, offset = strided_slice(op.name, y, {k: attrs[k] for k in ("begin", "end", "step")})
+    found = Move(shape, [0] * len(shape), strides, 0, offset, FIRST)
+    return copy_native("plk_number_into_base", found, y, (y, y))
 
 
 def _join(function, parts, whole, axis, types):

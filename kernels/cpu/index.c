@@ -66,6 +66,15 @@ PLK_KERNEL(plk_embedding_run)
     return plk_take_run(params, swapped, scalars);
 }
 
+/* One element; a copy of known size is one instruction. */
+static inline void copy_one(char *to, const char *from, int32_t size)
+{
+    if (size == 4)
+        memcpy(to, from, 4);
+    else
+        memcpy(to, from, (size_t)size);
+}
+
 /* bufs: x, index, y */
 PLK_KERNEL(plk_pick_run)
 {
@@ -74,7 +83,7 @@ PLK_KERNEL(plk_pick_run)
     for (int64_t o = 0; o < p->outer; o++)
         for (int64_t i = 0; i < p->inner; i++) {
             int64_t at = o * p->inner + i, from = (o * p->n + bounded(p, bufs[1], at)) * p->inner + i;
-            memcpy((char *)bufs[2] + at * p->size, (const char *)bufs[0] + from * p->size, (size_t)p->size);
+            copy_one((char *)bufs[2] + at * p->size, (const char *)bufs[0] + from * p->size, p->size);
         }
     return PL_OK;
 }
@@ -88,7 +97,7 @@ PLK_KERNEL(plk_pick_backward)
     for (int64_t o = 0; o < p->outer; o++)
         for (int64_t i = 0; i < p->inner; i++) {
             int64_t at = o * p->inner + i, to = (o * p->n + bounded(p, bufs[1], at)) * p->inner + i;
-            memcpy((char *)bufs[2] + to * p->size, (const char *)bufs[0] + at * p->size, (size_t)p->size);
+            copy_one((char *)bufs[2] + to * p->size, (const char *)bufs[0] + at * p->size, p->size);
         }
     return PL_OK;
 }
@@ -98,6 +107,19 @@ static void as_dtype(double value, int dtype, void *out)
     plk_cast cast = {1, PLK_F64, dtype};
     void *ends[2] = {&value, out};
     plk_cast_run(&cast, ends, NULL);
+}
+
+static void fill_row(char *y, uint64_t value, int64_t n, int32_t size)
+{
+    uint32_t word = (uint32_t)value;
+    if (value == 0)
+        memset(y, 0, (size_t)(n * size));
+    else if (size == 4)
+        for (int64_t i = 0; i < n; i++)
+            memcpy(y + 4 * i, &word, 4);
+    else
+        for (int64_t i = 0; i < n; i++)
+            memcpy(y + i * size, &value, (size_t)size);
 }
 
 /* bufs: indices, y (n_indices, depth) */
@@ -111,8 +133,45 @@ PLK_KERNEL(plk_one_hot_run)
     char *y = bufs[1];
     for (int64_t r = 0; r < p->n_indices; r++, y += p->depth * p->size) {
         int64_t k = plk_index_at(bufs[0], p->index_dtype, r);
-        for (int64_t i = 0; i < p->depth; i++)
-            memcpy(y + i * p->size, i == k ? &on : &off, (size_t)p->size);
+        fill_row(y, off, p->depth, p->size);
+        if (k >= 0 && k < p->depth)
+            memcpy(y + k * p->size, &on, (size_t)p->size);
+    }
+    return PL_OK;
+}
+
+/* bufs: x, lengths if given, y: the steps of each sequence the other way round */
+PLK_KERNEL(plk_sequence_reverse_run)
+{
+    const plk_sequence_mask *p = params;
+    int64_t row_bytes = p->inner * p->size, rows = p->steps * p->batch;
+    int given = p->length_dtype >= 0, n_threads = pl_threads(rows * row_bytes / 8);
+    (void)scalars;
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t r = 0; r < rows; r++) {
+        int64_t step = r / p->batch, b = r % p->batch;
+        int64_t n = given ? plk_index_at(bufs[1], p->length_dtype, b) : p->steps;
+        n = n < p->steps ? n : p->steps;
+        int64_t from = (step < n ? n - 1 - step : step) * p->batch + b;
+        memcpy((char *)bufs[1 + given] + r * row_bytes, (const char *)bufs[0] + from * row_bytes, (size_t)row_bytes);
+    }
+    return PL_OK;
+}
+
+/* bufs: x, lengths if given, y (batch, inner): the last step of each sequence */
+PLK_KERNEL(plk_sequence_last_run)
+{
+    const plk_sequence_mask *p = params;
+    int64_t row_bytes = p->inner * p->size;
+    int given = p->length_dtype >= 0;
+    (void)scalars;
+    for (int64_t b = 0; b < p->batch; b++) {
+        int64_t n = given ? plk_index_at(bufs[1], p->length_dtype, b) : p->steps;
+        n = n < 1 ? 1 : n;
+        if (n > p->steps)
+            return pl_fail(PL_EINVAL, "SequenceLast: sequence_length must not be more than the steps of data");
+        int64_t from = p->batch_first ? b * p->steps + n - 1 : (n - 1) * p->batch + b;
+        memcpy((char *)bufs[1 + given] + b * row_bytes, (const char *)bufs[0] + from * row_bytes, (size_t)row_bytes);
     }
     return PL_OK;
 }

@@ -179,3 +179,21 @@ def sequence_mask_entry(op, ins, outs, attrs):
         "value": attrs["value"],
     }
     return Native("plk_sequence_mask_run", ("plk_sequence_mask", fields), cost(x, x))
+
+
+@native("SequenceReverse", "SequenceLast")
+def sequence_end_entry(op, ins, outs, attrs):
+    x, given = ins[0], attrs["use_sequence_length"]
+    if given and ins[1].dtype not in INDEX_DTYPES:
+        return None
+    axis, last = attrs["axis"], op.name == "SequenceLast"
+    fields = {
+        "steps": x.shape[axis],
+        "batch": x.shape[1 - axis],
+        "inner": prod(x.shape[2:]),
+        "size": ITEM_BYTES[x.dtype],
+        "length_dtype": code(ins[1].dtype) if given else -1,
+        "batch_first": axis == 1,
+    }
+    name = "plk_sequence_last_run" if last else "plk_sequence_reverse_run"
+    return Native(name, ("plk_sequence_mask", fields), cost(*outs, *outs), can_fail=last and given)

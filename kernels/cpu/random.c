@@ -86,10 +86,58 @@ static void normal64(const plk_random *p, const uint32_t *words, int64_t at, int
     }
 }
 
-static int run(const plk_random *p, void *y, const double *scalars, fill_fn fill)
+static void exponential32(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
+{
+    float scale = (float)(-1 / p->a), *to = (float *)y + at;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = scale * plk_log_f32((float)((words[i] >> 8) + 1) * 0x1p-24f);
+}
+
+static void exponential64(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
+{
+    double *to = (double *)y + at;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = -log(1 - unit64(words[2 * i], words[2 * i + 1])) / p->a;
+}
+
+/* A range up to 2^16: one number is more likely than another by at most 2^-16 of its probability. */
+static void narrow32(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
+{
+    uint32_t width = (uint32_t)(p->high - p->low), low = (uint32_t)p->low;
+    int32_t *to = (int32_t *)y + at;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (int32_t)(low + (uint32_t)((uint64_t)words[i] * width >> 32));
+}
+
+/* The high half of a product of 64 bits. */
+static inline uint64_t high64(uint64_t a, uint64_t b)
+{
+    uint64_t al = (uint32_t)a, ah = a >> 32, bl = (uint32_t)b, bh = b >> 32, low = al * bl;
+    uint64_t middle = ah * bl + (low >> 32), other = al * bh + (uint32_t)middle;
+    return ah * bh + (middle >> 32) + (other >> 32);
+}
+
+static void whole32(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
+{
+    uint64_t width = (uint64_t)(p->high - p->low);
+    int32_t *to = (int32_t *)y + at;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (int32_t)(p->low + (int64_t)high64((uint64_t)words[2 * i] << 32 | words[2 * i + 1], width));
+}
+
+static void whole64(const plk_random *p, const uint32_t *words, int64_t at, int64_t n, void *y)
+{
+    uint64_t width = (uint64_t)p->high - (uint64_t)p->low;
+    int64_t *to = (int64_t *)y + at;
+    for (int64_t i = 0; i < n; i++)
+        to[i] = (int64_t)((uint64_t)p->low + high64((uint64_t)words[2 * i] << 32 | words[2 * i + 1], width));
+}
+
+/* each: words that an element takes */
+static int run(const plk_random *p, void *y, const double *scalars, fill_fn fill, int each)
 {
     stream s = stream_of(scalars);
-    int64_t per_batch = p->dtype == PLK_F64 ? WORDS / 2 : WORDS, batches = (p->n + per_batch - 1) / per_batch;
+    int64_t per_batch = WORDS / each, batches = (p->n + per_batch - 1) / per_batch;
     int n_threads = pl_threads(p->n * 4);
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
     for (int64_t b = 0; b < batches; b++) {
@@ -105,14 +153,30 @@ static int run(const plk_random *p, void *y, const double *scalars, fill_fn fill
 PLK_KERNEL(plk_random_uniform)
 {
     const plk_random *p = params;
-    return run(p, bufs[0], scalars, p->dtype == PLK_F32 ? uniform32 : uniform64);
+    return p->dtype == PLK_F32 ? run(p, bufs[0], scalars, uniform32, 1) : run(p, bufs[0], scalars, uniform64, 2);
 }
 
 /* bufs: y.  scalars: seed, call */
 PLK_KERNEL(plk_random_normal)
 {
     const plk_random *p = params;
-    return run(p, bufs[0], scalars, p->dtype == PLK_F32 ? normal32 : normal64);
+    return p->dtype == PLK_F32 ? run(p, bufs[0], scalars, normal32, 1) : run(p, bufs[0], scalars, normal64, 2);
+}
+
+/* bufs: y.  scalars: seed, call */
+PLK_KERNEL(plk_random_exponential)
+{
+    const plk_random *p = params;
+    return p->dtype == PLK_F32 ? run(p, bufs[0], scalars, exponential32, 1) : run(p, bufs[0], scalars, exponential64, 2);
+}
+
+/* bufs: y.  scalars: seed, call */
+PLK_KERNEL(plk_random_whole)
+{
+    const plk_random *p = params;
+    if (p->dtype == PLK_I32 && p->high - p->low <= 1 << 16)
+        return run(p, bufs[0], scalars, narrow32, 1);
+    return run(p, bufs[0], scalars, p->dtype == PLK_I32 ? whole32 : whole64, 2);
 }
 
 /* bufs: x, y, mask.  scalars: seed, call; none where it is not active */

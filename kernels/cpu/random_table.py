@@ -29,6 +29,19 @@ def normal_entry(op, ins, outs, attrs):
     return _random("plk_random_normal", outs[0], attrs["loc"], attrs["scale"])
 
 
+@native("_random_exponential")
+def exponential_entry(op, ins, outs, attrs):
+    return _random("plk_random_exponential", outs[0], attrs["lam"], 0.0)
+
+
+@native("_random_randint")
+def randint_entry(op, ins, outs, attrs):
+    y = outs[0]
+    n = prod(y.shape)
+    fields = {"n": n, "dtype": code(y.dtype), "low": attrs["low"], "high": attrs["high"]}
+    return Native("plk_random_whole", ("plk_random", fields), cost(y, steps=4 * n))
+
+
 @native("Dropout")
 def dropout_entry(op, ins, outs, attrs):
     x, mask = ins[0], outs[1]

@@ -1,10 +1,11 @@
-/* The kinds of reduction: each accumulates in double, in LANES partial results that the compiler keeps in vectors. */
+/* The kinds of reduction: each accumulates in double, extremes in their own type, in LANES partial results that the
+ * compiler keeps in vectors. */
 #ifndef PLK_REDUCE_METHODS_H
 #define PLK_REDUCE_METHODS_H
 #include "simd.h"
 #include "reduce.h"
 
-enum { LANES = 16 };
+enum { LANES = 16, EXTREME_LANES = 32 };
 
 typedef struct {
     double start;
@@ -19,33 +20,37 @@ typedef struct {
 #define ADD_ABS(a, v) ((a) + fabs(v))
 #define TIMES(a, v) ((a) * (v))
 #define TIMES_NUMBER(a, v) ((a) * ((v) == (v) ? (v) : 1))
-#define LARGER(a, v) ((v) > (a) || (v) != (v) ? (v) : (a))
-#define SMALLER(a, v) ((v) < (a) || (v) != (v) ? (v) : (a))
+#define LARGER(a, v) (((v) > (a)) | ((v) != (v)) ? (v) : (a))
+#define SMALLER(a, v) (((v) < (a)) | ((v) != (v)) ? (v) : (a))
 
-#define METHOD(name, T, START, STEP, MERGE) \
+#define RUN(name, T, ACC, N_LANES, START, STEP, MERGE) \
     static double name##_run(const void *data, int64_t n) \
     { \
         const T *x = data; \
-        double acc[LANES], total; \
+        ACC acc[N_LANES], total; \
         int64_t i = 0; \
-        for (int l = 0; l < LANES; l++) acc[l] = START; \
-        for (; i + LANES <= n; i += LANES) \
-            PLK_LANES for (int l = 0; l < LANES; l++) { double v = (double)x[i + l]; acc[l] = STEP(acc[l], v); } \
+        for (int l = 0; l < N_LANES; l++) acc[l] = START; \
+        for (; i + N_LANES <= n; i += N_LANES) \
+            PLK_LANES for (int l = 0; l < N_LANES; l++) { ACC v = (ACC)x[i + l]; acc[l] = STEP(acc[l], v); } \
         total = START; \
-        for (int l = 0; l < LANES; l++) total = MERGE(total, acc[l]); \
-        for (; i < n; i++) { double v = (double)x[i]; total = STEP(total, v); } \
-        return total; \
-    } \
+        for (int l = 0; l < N_LANES; l++) total = MERGE(total, acc[l]); \
+        for (; i < n; i++) { ACC v = (ACC)x[i]; total = STEP(total, v); } \
+        return (double)total; \
+    }
+#define ROWS(name, T, STEP, MERGE) \
     static void name##_rows(double *acc, const void *data, int64_t width) \
     { \
         const T *x = data; \
         for (int64_t j = 0; j < width; j++) { double v = (double)x[j]; acc[j] = STEP(acc[j], v); } \
     } \
     static double name##_merge(double a, double b) { return MERGE(a, b); }
+#define METHOD(name, T, START, STEP, MERGE) \
+    RUN(name, T, double, LANES, START, STEP, MERGE) ROWS(name, T, STEP, MERGE)
+#define EXTREME(name, T, START, STEP) RUN(name, T, T, EXTREME_LANES, START, STEP, STEP) ROWS(name, T, STEP, STEP)
 #define METHODS(T, s) \
     METHOD(sum_##s, T, 0, ADD, ADD) METHOD(nansum_##s, T, 0, ADD_NUMBER, ADD) METHOD(square_##s, T, 0, ADD_SQUARE, ADD) \
     METHOD(abs_##s, T, 0, ADD_ABS, ADD) METHOD(prod_##s, T, 1, TIMES, TIMES) METHOD(nanprod_##s, T, 1, TIMES_NUMBER, TIMES) \
-    METHOD(max_##s, T, -INFINITY, LARGER, LARGER) METHOD(min_##s, T, INFINITY, SMALLER, SMALLER) \
+    EXTREME(max_##s, T, -INFINITY, LARGER) EXTREME(min_##s, T, INFINITY, SMALLER) \
     static const method methods_##s[] = { \
         {0, sum_##s##_run, sum_##s##_rows, sum_##s##_merge}, {0, nansum_##s##_run, nansum_##s##_rows, nansum_##s##_merge}, \
         {0, square_##s##_run, square_##s##_rows, square_##s##_merge}, {0, abs_##s##_run, abs_##s##_rows, abs_##s##_merge}, \

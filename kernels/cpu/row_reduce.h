@@ -18,8 +18,8 @@
         return total; \
     }
 #define ROW_ADD(a, v) ((a) + (v))
-#define ROW_LARGER(a, v) ((v) > (a) || (v) != (v) ? (v) : (a))
-#define ROW_SMALLER(a, v) ((v) < (a) || (v) != (v) ? (v) : (a))
+#define ROW_LARGER(a, v) (((v) > (a)) | ((v) != (v)) ? (v) : (a))
+#define ROW_SMALLER(a, v) (((v) < (a)) | ((v) != (v)) ? (v) : (a))
 ROW_REDUCE(sum, double, 0, ROW_ADD)
 ROW_REDUCE(max, float, -INFINITY, ROW_LARGER)
 ROW_REDUCE(min, float, INFINITY, ROW_SMALLER)

@@ -4,7 +4,7 @@
 #include "softmax.h"
 #include "index.h"
 
-enum { LANES = 16, COLUMNS = 32 };
+enum { LANES = 16, COLUMNS = 64 };
 
 static float row_max(const float *x, int64_t n, float scale)
 {
@@ -90,8 +90,9 @@ static int64_t length_at(const plk_softmax *p, const void *lengths, int64_t at)
     return v < 0 ? 0 : v < p->n ? v : p->n;
 }
 
-/* Up to COLUMNS columns of one outer index; lengths: of the first column. */
-static void columns_forward(const plk_softmax *p, const float *x, float *y, int width, const int64_t *valid)
+/* Up to COLUMNS columns of one outer index; valid: of each column, all are whole where it is NULL. */
+static inline __attribute__((always_inline)) void columns(const plk_softmax *p, const float *x, float *y, int width,
+                                                          const int64_t *valid)
 {
     float top[COLUMNS], sum[COLUMNS], scale = (float)p->scale;
     for (int j = 0; j < width; j++) {
@@ -101,14 +102,14 @@ static void columns_forward(const plk_softmax *p, const float *x, float *y, int 
     for (int64_t k = 0; k < p->n; k++)
         for (int j = 0; j < width; j++) {
             float v = x[k * p->inner + j] * scale;
-            top[j] = k < valid[j] && (v > top[j] || v != v) ? v : top[j];
+            top[j] = (!valid || k < valid[j]) & ((v > top[j]) | (v != v)) ? v : top[j];
         }
     for (int j = 0; j < width && !p->log; j++)
         top[j] = top[j] == INFINITY || top[j] == -INFINITY ? 0 : top[j];
     for (int64_t k = 0; k < p->n; k++)
         for (int j = 0; j < width; j++) {
             float e = plk_exp_f32(x[k * p->inner + j] * scale - top[j]);
-            e = k < valid[j] ? e : 0;
+            e = !valid || k < valid[j] ? e : 0;
             sum[j] += e;
             if (!p->log)
                 y[k * p->inner + j] = e;
@@ -118,6 +119,16 @@ static void columns_forward(const plk_softmax *p, const float *x, float *y, int 
     for (int64_t k = 0; k < p->n; k++)
         for (int j = 0; j < width; j++)
             y[k * p->inner + j] = p->log ? x[k * p->inner + j] * scale - sum[j] : y[k * p->inner + j] * sum[j];
+}
+
+static void columns_forward(const plk_softmax *p, const float *x, float *y, int width, const int64_t *valid)
+{
+    if (valid)
+        columns(p, x, y, width, valid);
+    else if (width == COLUMNS)
+        columns(p, x, y, COLUMNS, NULL);
+    else
+        columns(p, x, y, width, NULL);
 }
 
 static void columns_backward(const plk_softmax *p, const float *dy, const float *y, float *dx, int width)
@@ -149,12 +160,12 @@ static void run(const plk_softmax *p, const float *a, const float *b, float *out
         }
         int64_t o = u / tiles, first = u % tiles * COLUMNS, at = o * p->n * p->inner + first, valid[COLUMNS];
         int width = (int)(p->inner - first < COLUMNS ? p->inner - first : COLUMNS);
-        for (int j = 0; j < width; j++)
+        for (int j = 0; j < width && lengths; j++)
             valid[j] = length_at(p, lengths, o * p->inner + first + j);
         if (backward)
             columns_backward(p, a + at, b + at, out + at, width);
         else
-            columns_forward(p, a + at, out + at, width, valid);
+            columns_forward(p, a + at, out + at, width, lengths ? valid : NULL);
     }
 }
 

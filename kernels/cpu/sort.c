@@ -5,7 +5,7 @@
 #include "cast.h"
 #include "generated/kernels.h"
 
-enum { RUN = 16, FEW = 64 };
+enum { RUN = 16, FEW = 64, BLOCK = 32 };
 typedef struct { uint64_t key; int64_t at; } item;
 
 static uint64_t key_of(const void *x, int dtype, int64_t i, int ascend)
@@ -61,11 +61,29 @@ static item *merge_sort(item *a, item *room, int64_t n)
     return a;
 }
 
+/* Does any of BLOCK floats side by side come before `worst`? NaN never does, and all do before it. */
+static int any_before(const float *x, float worst, int ascend)
+{
+    int any = worst != worst;
+    if (ascend)
+        for (int i = 0; i < BLOCK; i++)
+            any |= x[i] < worst;
+    else
+        for (int i = 0; i < BLOCK; i++)
+            any |= x[i] > worst;
+    return any;
+}
+
 /* The k first of n items in order, at the front of `best`. */
 static void select_few(const plk_sort *p, const void *x, int64_t first, item *best)
 {
-    int64_t held = 0;
+    int64_t held = 0, blocks = p->dtype == PLK_F32 && p->inner == 1;
     for (int64_t i = 0; i < p->n; i++) {
+        const float *line = (const float *)x + first;
+        while (blocks && held == p->k && i + BLOCK <= p->n && !any_before(line + i, line[best[held - 1].at], p->ascend))
+            i += BLOCK;
+        if (i == p->n)
+            break;
         item it = {key_of(x, p->dtype, first + i * p->inner, p->ascend), i};
         if (held == p->k && it.key >= best[held - 1].key)
             continue;

@@ -51,6 +51,29 @@ def _im2col_infer(ins, **taps):
     return [Type((x.shape[0], x.shape[1] * prod(g.kernel), prod(out)), x.dtype)]
 
 
+def _im2col_body(F, x, **taps):
+    g = _geometry("im2col", **taps)
+    out, (n, c, *_) = _out("im2col", g, x.shape), x.shape
+    if 0 in (*x.shape, *out):
+        return None
+    if any(g.pad):
+        widths = (0, 0, 0, 0, *(p for one in g.pad for p in (one, one)))
+        x = F.Pad(x, mode="constant", pad_width=widths)
+    steps = [prod(x.shape[i + 1 :]) for i in range(len(x.shape))]
+    space = steps[2:]
+    y = F._strided(
+        x,
+        at=0,
+        sizes=(n, c, *g.kernel, *out),
+        steps=(
+            *steps[:2],
+            *(s * d for s, d in zip(space, g.dilate)),
+            *(s * d for s, d in zip(space, g.stride)),
+        ),
+    )
+    return [F.reshape_to(y, shape=(n, c * prod(g.kernel), prod(out)))]
+
+
 def _im2col_ref(xp, x, **taps):
     return columns(xp, _geometry("im2col", **taps), x)[:, 0]
 
@@ -60,6 +83,7 @@ operator(
     params=_TAPS,
     infer=_im2col_infer,
     ref=_im2col_ref,
+    body=_im2col_body,
     grad=lambda F, dys, xs, ys, **taps: [F.col2im(dys[0], output_size=xs[0].shape[2:], **taps)],
     samples=(
         sample((2, 3, 5, 6), kernel=(3, 2)),

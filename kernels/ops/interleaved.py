@@ -70,6 +70,7 @@ def _register(name, inputs, infer, ref, compose, samples, doc):
         infer=infer,
         ref=ref,
         grad=grad,
+        body=lambda F, *xs, heads: [compose(F, *xs, heads)],
         samples=tuple(sample(*shapes, heads=2) for shapes in samples),
         doc=doc,
     )

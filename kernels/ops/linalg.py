@@ -89,6 +89,13 @@ def _gemm_ref(xp, a, b, c, *, transpose_a, transpose_b, alpha, beta, axis):
     return alpha * xp.moveaxis(y, -2, axis) + beta * c
 
 
+def _gemm_body(F, a, b, c, transpose_a, transpose_b, alpha, beta, axis):
+    y = F._linalg_gemm2(
+        a, b, transpose_a=transpose_a, transpose_b=transpose_b, alpha=alpha, axis=axis
+    )
+    return [F.elemwise_add(y, F._mul_scalar(c, scalar=beta))]
+
+
 def _gemm_grad(F, dys, xs, ys, transpose_a, transpose_b, alpha, beta, axis):
     def mul(a, b, **transposes):
         return F.linalg_gemm2(a, b, alpha=alpha, axis=axis, **transposes)
@@ -106,6 +113,7 @@ operator(
     params=(*TRANSPOSES, ALPHA, Param("beta", "float", 1.0), Param("axis", "int", -2)),
     infer=_gemm_infer,
     ref=_gemm_ref,
+    body=_gemm_body,
     grad=_gemm_grad,
     samples=(
         sample((2, 3, 4), (2, 4, 5), (2, 3, 5)),
@@ -140,6 +148,9 @@ operator(
     ref=lambda xp, a, *, transpose, alpha: (
         alpha * (back(xp, a) @ a if transpose else a @ back(xp, a))
     ),
+    body=lambda F, a, transpose, alpha: [
+        F._linalg_gemm2(a, a, transpose_a=transpose, transpose_b=not transpose, alpha=alpha)
+    ],
     grad=_syrk_grad,
     samples=(sample((2, 3, 4)), sample((3, 4), transpose=True, alpha=0.5)),
     doc="alpha * A . A^T, or alpha * A^T . A with transpose.",

@@ -160,6 +160,49 @@ def _softmax_output_grad_ref(
     return (g * scale).reshape(y.shape)
 
 
+def _softmax_output_grad_body(
+    F,
+    y,
+    label,
+    *,
+    grad_scale,
+    ignore_label,
+    multi_output,
+    use_ignore,
+    preserve_shape,
+    normalization,
+    smooth_alpha,
+):
+    if 0 in y.shape:
+        return None
+    if label.shape == y.shape:
+        return [F._mul_scalar(F.elemwise_sub(y, label), scalar=grad_scale)]
+    n, classes, positions = view = _classes_view(y.shape, multi_output, preserve_shape)
+    if prod(label.shape) != n * positions:
+        return None
+    rest = 0.0 if multi_output else smooth_alpha / max(classes - 1, 1)
+    on = 1.0 if multi_output else 1 - smooth_alpha
+    label = F.reshape_to(label, shape=(n, positions))
+    hot = F.one_hot(label, depth=classes, on_value=on, off_value=rest, dtype=y.dtype)
+    if positions == 1:
+        hot = F.reshape_to(hot, shape=view)
+    else:
+        hot = F.transpose(hot, axes=(0, 2, 1))
+    g = F.elemwise_sub(F.reshape_to(y, shape=view), hot)
+    ignored = F._equal_scalar(label, scalar=float(int(ignore_label)))
+    if use_ignore:
+        where = F.broadcast_to(F.reshape_to(ignored, shape=(n, 1, positions)), shape=view)
+        g = F.where(where, F.zeros_like(g), g)
+    if normalization == "valid":
+        count = F._rminus_scalar(F.sum(ignored, axis=(0, 1)), scalar=float(n * positions))
+        scale = F._rdiv_scalar(F._maximum_scalar(count, scalar=1.0), scalar=grad_scale)
+        g = F.broadcast_mul(g, F.Cast(F.reshape_to(scale, shape=(1, 1, 1)), dtype=y.dtype))
+    else:
+        scale = grad_scale / max(positions if multi_output else 1, 1)
+        g = F._mul_scalar(g, scalar=scale / (max(n, 1) if normalization == "batch" else 1))
+    return [F.reshape_to(g, shape=y.shape)]
+
+
 def _affine_in_output(F, dys, xs, ys, **attrs):
     """The operator is w * (output - target) with w and target from the label: its transpose is w *
     dy."""
@@ -177,6 +220,7 @@ operator(
     params=_SOFTMAX_OUTPUT,
     infer=same_type,
     ref=_softmax_output_grad_ref,
+    body=_softmax_output_grad_body,
     grad=_affine_in_output,
     samples=(
         sample((4, 3), ints((4,), 0, 3), smooth_alpha=0.2),
@@ -225,7 +269,7 @@ operator(
 )
 
 
-def _regression(name, doc, ref, difference):
+def _regression(name, doc, ref, difference, body=None):
     def infer(ins, grad_scale):
         x, label = ins
         if prod(label.shape) != prod(x.shape) or x.shape[:1] != label.shape[:1]:
@@ -254,6 +298,7 @@ def _regression(name, doc, ref, difference):
         infer=infer,
         fill=fill,
         ref=ref,
+        body=body,
         grad=grad,
         no_head_grad=True,
         inplace=((0, 0),),
@@ -281,6 +326,7 @@ _regression(
     "sigmoid of data, with the gradient of the cross entropy with label.",
     lambda xp, x, label, **_: 1 / (1 + xp.exp(-x)),
     lambda F, d: d,
+    lambda F, x, label, **_: [F.sigmoid(x)],
 )
 
 
@@ -350,6 +396,13 @@ def _cross_entropy_ref(xp, x, label):
     return -picked.sum(keepdims=True)
 
 
+def _cross_entropy_body(F, x, label):
+    if 0 in x.shape:
+        return None
+    picked = F.pick(F.log_softmax(x, axis=1), label, axis=1, mode="clip")
+    return [F.negative(F.sum(picked, axis=(0,)))]
+
+
 def _cross_entropy_grad(F, dys, xs, ys):
     x, label = xs
     target = F.one_hot(label, depth=x.shape[1], dtype=x.dtype)
@@ -364,6 +417,7 @@ operator(
     inputs=("data", "label"),
     infer=_cross_entropy_infer,
     ref=_cross_entropy_ref,
+    body=_cross_entropy_body,
     grad=_cross_entropy_grad,
     samples=(sample((4, 3), ints((4,), 0, 3)),),
     doc="Sum over the batch of -log softmax(data)[label], shape (1,).",

@@ -471,6 +471,11 @@ def _l2_ref(xp, x, *, eps, mode):
     return x / xp.sqrt((x * x).sum(axis=_L2_AXES[mode](x.ndim), keepdims=True) + eps)
 
 
+def _l2_body(F, x, eps, mode):
+    total = F.sum(F.square(x), axis=_L2_AXES[mode](len(x.shape)), keepdims=True)
+    return [F.broadcast_div(x, F.sqrt(F._plus_scalar(total, scalar=eps)))]
+
+
 def _l2_grad(F, dys, xs, ys, eps, mode):
     x, dy = xs[0], dys[0]
     axes = _L2_AXES[mode](len(x.shape))
@@ -487,6 +492,7 @@ operator(
     ),
     infer=_l2_infer,
     ref=_l2_ref,
+    body=_l2_body,
     grad=_l2_grad,
     samples=(
         sample((3, 4)),
@@ -516,20 +522,30 @@ def _lrn_ref(xp, x, *, alpha, beta, knorm, nsize):
     return x * (knorm + alpha / nsize * total) ** -beta
 
 
-def _lrn_grad(F, dys, xs, ys, alpha, beta, knorm, nsize):
-    x, dy = xs[0], dys[0]
+def _lrn_window(F, x, nsize):
+    """Sums over the neighbouring channels."""
     n, c, h, w = x.shape
     side = (nsize - 1) // 2
+    flat = F.reshape_to(x, shape=(n, 1, c, h * w))
+    total = F.Pooling(flat, kernel=(2 * side + 1, 1), pad=(side, 0), pool_type="sum")
+    return F.reshape_to(total, shape=x.shape)
 
-    def window(a):
-        flat = F.reshape_to(a, shape=(n, 1, c, h * w))
-        total = F.Pooling(flat, kernel=(2 * side + 1, 1), pad=(side, 0), pool_type="sum")
-        return F.reshape_to(total, shape=x.shape)
 
-    base = window(F.square(x)) * (alpha / nsize) + knorm
-    return [
-        dy * base**-beta - x * window(dy * x * base ** (-beta - 1)) * (2 * alpha * beta / nsize)
-    ]
+def _lrn_base(F, x, alpha, knorm, nsize):
+    return _lrn_window(F, F.square(x), nsize) * (alpha / nsize) + knorm
+
+
+def _lrn_body(F, x, alpha, beta, knorm, nsize):
+    if 0 in x.shape:
+        return None
+    return [x * _lrn_base(F, x, alpha, knorm, nsize) ** -beta]
+
+
+def _lrn_grad(F, dys, xs, ys, alpha, beta, knorm, nsize):
+    x, dy = xs[0], dys[0]
+    base = _lrn_base(F, x, alpha, knorm, nsize)
+    around = _lrn_window(F, dy * x * base ** (-beta - 1), nsize)
+    return [dy * base**-beta - x * around * (2 * alpha * beta / nsize)]
 
 
 operator(
@@ -542,6 +558,7 @@ operator(
     ),
     infer=_lrn_infer,
     ref=_lrn_ref,
+    body=_lrn_body,
     grad=_lrn_grad,
     samples=(
         sample((2, 5, 3, 2), nsize=3, alpha=0.5),

@@ -382,6 +382,26 @@ def _adaptive_ref(xp, x, *, output_size):
     return _averages(xp, x.shape[2], h, x.dtype) @ x @ _averages(xp, x.shape[3], w, x.dtype).T
 
 
+def _adaptive_body(F, x, output_size):
+    """Windows of one size are pooling."""
+    out, space = _adaptive_out(output_size), x.shape[2:]
+    if 0 in x.shape or space[0] % out[0] or space[1] % out[1]:
+        return None
+    if out == (1, 1):
+        return [F.mean(x, axis=(2, 3), keepdims=True)]
+    kernel = (space[0] // out[0], space[1] // out[1])
+    return [F.Pooling(x, kernel=kernel, stride=kernel, pool_type="avg")]
+
+
+def _adaptive_grad_body(F, dy, data_shape):
+    (n, c, h, w), space = dy.shape, data_shape[2:]
+    if 0 in data_shape or space[0] % h or space[1] % w:
+        return None
+    kh, kw = space[0] // h, space[1] // w
+    dy = F.reshape_to(F._mul_scalar(dy, scalar=1 / (kh * kw)), shape=(n, c, h, 1, w, 1))
+    return [F.reshape_to(F.broadcast_to(dy, shape=(n, c, h, kh, w, kw)), shape=data_shape)]
+
+
 def _adaptive_grad_ref(xp, dy, *, data_shape):
     h, w = data_shape[2:]
     return _averages(xp, h, dy.shape[2], dy.dtype).T @ dy @ _averages(xp, w, dy.shape[3], dy.dtype)
@@ -392,6 +412,7 @@ operator(
     params=(Param("output_size", "shape", ()),),
     infer=_adaptive_infer,
     ref=_adaptive_ref,
+    body=_adaptive_body,
     grad=lambda F, dys, xs, ys, output_size: [
         F._adaptive_avg_pool_grad(dys[0], data_shape=xs[0].shape)
     ],
@@ -413,6 +434,7 @@ operator(
     params=(Param("data_shape", "shape"),),
     infer=lambda ins, data_shape: [Type(data_shape, ins[0].dtype)],
     ref=_adaptive_grad_ref,
+    body=_adaptive_grad_body,
     grad=lambda F, dys, xs, ys, data_shape: [
         F._contrib_AdaptiveAvgPooling2D(dys[0], output_size=xs[0].shape[2:])
     ],

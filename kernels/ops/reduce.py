@@ -301,6 +301,16 @@ def _moments_ref(xp, x, axes, keepdims):
     return mean.reshape(shape), _mean(xp, (x - mean) ** 2, axes).reshape(shape)
 
 
+def _moments_body(F, x, axes, keepdims):
+    along = many_axes("moments", axes, len(x.shape))
+    if not x.shape or 0 in x.shape:
+        return None
+    mean = F.mean(x, axis=along, keepdims=True)
+    var = F.mean(F.square(F.broadcast_sub(x, mean)), axis=along, keepdims=True)
+    shape = reduced_shape(x.shape, along, keepdims)
+    return [F.reshape_to(v, shape=shape) for v in (mean, var)]
+
+
 def _moments_grad(F, dys, xs, ys, axes, keepdims):
     x = xs[0]
     axes = many_axes("moments", axes, len(x.shape))
@@ -318,6 +328,7 @@ operator(
     params=(Param("axes", "shape?", None), Param("keepdims", "bool", False)),
     infer=_moments_infer,
     ref=_moments_ref,
+    body=_moments_body,
     grad=_moments_grad,
     n_outputs=2,
     output_names=("output0", "output1"),

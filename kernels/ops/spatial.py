@@ -68,6 +68,55 @@ def _grid_ref(xp, data, transform_type, target_shape):
     return (data + xp.stack([x, y]).astype(data.dtype)) / _half(xp, data.shape, data.dtype) - 1
 
 
+def _line_of(F, n):
+    return F._linspace(start=-1.0 if n > 1 else 0.0, stop=1.0, num=n)
+
+
+def _points_of(F, h, w):
+    """(3, H W): x, y and 1 of every pixel, float32."""
+    x = F.broadcast_to(F.reshape_to(_line_of(F, w), shape=(1, w)), shape=(h, w))
+    y = F.broadcast_to(F.reshape_to(_line_of(F, h), shape=(h, 1)), shape=(h, w))
+    rows = [F.reshape_to(v, shape=(1, h * w)) for v in (x, y)]
+    return F.Concat(*rows, F._ones(shape=(1, h * w)), dim=0)
+
+
+def _grid_body(F, data, transform_type, target_shape):
+    if data.dtype == "float64" or 0 in data.shape:
+        return None
+    if transform_type == "affine":
+        n, (h, w) = data.shape[0], target_shape
+        grid = F.dot(F.reshape_to(data, shape=(2 * n, 3)), _points_of(F, h, w))
+        return [F.reshape_to(grid, shape=(n, 2, h, w))]
+    h, w = data.shape[2:]
+    y = F.broadcast_to(F.reshape_to(F._arange(start=h), shape=(1, h, 1)), shape=(1, h, w))
+    x = F.broadcast_to(F.reshape_to(F._arange(start=w), shape=(1, 1, w)), shape=(1, h, w))
+    moved = F.broadcast_add(data, F.Concat(x, y, dim=0))
+    return [F._minus_scalar(F.broadcast_mul(moved, _per_half(F, h, w)), scalar=1.0)]
+
+
+def _per_half(F, h, w):
+    """One by half the distance between the border pixels, for x and y: (2, 1, 1)."""
+    parts = [F._full(shape=(1, 1, 1), value=2 / (n - 1) if n > 1 else 1.0) for n in (w, h)]
+    return F.Concat(*parts, dim=0)
+
+
+def _transformer_body(F, data, loc, *, target_shape, **_):
+    if data.dtype == "float64" or 0 in (*data.shape, *loc.shape):
+        return None
+    (grid,) = _grid_body(F, loc, "affine", target_shape)
+    return [F.BilinearSampler(data, grid), grid]
+
+
+def _grid_back_body(F, dy, transform_type, target_shape):
+    n, _, h, w = dy.shape
+    if dy.dtype == "float64" or 0 in dy.shape:
+        return None
+    if transform_type == "affine":
+        found = F.dot(F.reshape_to(dy, shape=(2 * n, h * w)), _points_of(F, h, w), transpose_b=True)
+        return [F.reshape_to(found, shape=(n, 6))]
+    return [F.broadcast_mul(dy, _per_half(F, h, w))]
+
+
 def _grid_grad(F, dys, xs, ys, **attrs):
     return [F._grid_grad(dys[0], **attrs)]
 
@@ -80,6 +129,7 @@ operator(
     params=(Param("transform_type", _KINDS), _TARGET),
     infer=_grid_infer,
     ref=_grid_ref,
+    body=_grid_body,
     grad=_grid_grad,
     samples=(
         sample((2, 6), transform_type="affine", target_shape=(3, 4)),
@@ -121,6 +171,7 @@ operator(
         )
     ],
     ref=_grid_back_ref,
+    body=_grid_back_body,
     grad=_grid_back_grad,
     samples=(
         sample((2, 2, 3, 4), transform_type="affine", target_shape=(3, 4)),
@@ -253,6 +304,7 @@ operator(
     output_names=("output", "grid"),
     infer=_transformer_infer,
     ref=_transformer_ref,
+    body=_transformer_body,
     grad=_transformer_grad,
     samples=(
         sample(

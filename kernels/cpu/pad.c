@@ -1,0 +1,105 @@
+/* Borders of a constant, of the edge's values or of a mirror image, and the gradient of the last two. Rows along the last
+ * padded axis are copied as a whole. */
+#include "pad.h"
+#include "cast.h"
+#include "generated/kernels.h"
+
+/* The place in [0, n) that a place i of a padded axis shows; -1: the constant. */
+static inline int64_t source(const plk_pad *p, int d, int64_t i)
+{
+    int64_t n = p->shape[d], at = i - p->before[d];
+    if (at >= 0 && at < n)
+        return at;
+    if (p->mode == PLK_PAD_CONSTANT)
+        return -1;
+    if (p->mode == PLK_PAD_EDGE)
+        return at < 0 ? 0 : n - 1;
+    return at < 0 ? -at : 2 * (n - 1) - at;
+}
+
+/* The number of the row of x that row r of y shows, or -1. */
+static int64_t row_source(const plk_pad *p, int64_t r)
+{
+    int64_t row = 0, step = 1;
+    for (int d = p->ndim - 2; d >= 0; d--) {
+        int64_t at = source(p, d, r % p->out[d]);
+        if (at < 0)
+            return -1;
+        row += at * step;
+        step *= p->shape[d];
+        r /= p->out[d];
+    }
+    return row;
+}
+
+static void fill(char *y, uint64_t value, int64_t n, int size)
+{
+    if (value == 0)
+        memset(y, 0, (size_t)(n * size));
+    else
+        for (int64_t i = 0; i < n; i++)
+            memcpy(y + i * size, &value, (size_t)size);
+}
+
+/* bufs: x, y.  scalars: the constant */
+PLK_KERNEL(plk_pad_run)
+{
+    const plk_pad *p = params;
+    int last = p->ndim - 1;
+    int64_t n = p->shape[last], width = p->out[last], before = p->before[last], unit = p->inner * p->size;
+    int64_t rows = width * p->inner > 0 ? p->n_out / (width * p->inner) : 0;
+    double value = scalars[0];
+    uint64_t number = 0;
+    plk_cast one = {1, PLK_F64, p->dtype};
+    plk_cast_run(&one, (void *[]){&value, &number}, NULL);
+    int n_threads = pl_threads(p->n_out / 2);
+#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
+    for (int64_t r = 0; r < rows; r++) {
+        char *y = (char *)bufs[1] + r * width * unit;
+        int64_t row = row_source(p, r);
+        if (row < 0) {
+            fill(y, number, width * p->inner, p->size);
+            continue;
+        }
+        const char *x = (const char *)bufs[0] + row * n * unit;
+        memcpy(y + before * unit, x, (size_t)(n * unit));
+        if (p->mode == PLK_PAD_CONSTANT) {
+            fill(y, number, before * p->inner, p->size);
+            fill(y + (before + n) * unit, number, (width - before - n) * p->inner, p->size);
+            continue;
+        }
+        for (int64_t i = 0; i < width; i = i + 1 == before ? before + n : i + 1)
+            if (i < before || i >= before + n)
+                memcpy(y + i * unit, x + source(p, last, i) * unit, (size_t)unit);
+    }
+    return PL_OK;
+}
+
+#define ADD_ROWS(T) \
+    for (int64_t r = 0; r < rows; r++) { \
+        const T *dy = (const T *)bufs[0] + r * width * p->inner; \
+        T *dx = (T *)bufs[1] + row_source(p, r) * n * p->inner; \
+        for (int64_t i = 0; i < width; i++) { \
+            int64_t at = source(p, last, i) * p->inner; \
+            for (int64_t c = 0; c < p->inner; c++) \
+                dx[at + c] += dy[i * p->inner + c]; \
+        } \
+    }
+
+/* bufs: dy, dx; float32 or float64; not of a constant border */
+PLK_KERNEL(plk_pad_backward)
+{
+    const plk_pad *p = params;
+    int last = p->ndim - 1;
+    int64_t n = p->shape[last], width = p->out[last];
+    int64_t rows = width * p->inner > 0 ? p->n_out / (width * p->inner) : 0;
+    (void)scalars;
+    memset(bufs[1], 0, (size_t)(p->n_in * p->size));
+    if (p->n_in == 0)
+        return PL_OK;
+    if (p->dtype == PLK_F32)
+        ADD_ROWS(float)
+    else
+        ADD_ROWS(double)
+    return PL_OK;
+}

@@ -1,0 +1,57 @@
+"""Kernels of operators that are made of others: their bodies as programs, which one kernel runs.
+Importing this module adds them to the CPU's table."""
+
+from __future__ import annotations
+
+from ..engine import cpu, ffi, lib
+from ..kernels.native import OF_BODIES, Native, native
+from ..kernels.record import REGISTRY
+from .graph import variable
+from .passes.expand import body_of
+from .program import lower
+
+
+def body_entry(op, ins, outs, attrs):
+    inputs = [variable(f"x{i}", t) for i, t in enumerate(ins)]
+    made = body_of(op, attrs, inputs, outs)
+    if made is None:
+        return None
+    program = lower(made, inputs, cpu(), op.name + ".body")
+    held = list(program.constants)
+    for a in held:
+        a.wait_to_read()
+    n, n_in, n_out = len(ins), len(ins) + len(held), len(outs)
+    kinds = [lib.PL_PART_WHOLE] * n + [lib.PL_PART_CONSTANT] * len(held)
+    arrays = {
+        "kinds": ffi.new("int32_t[]", kinds),
+        "at": ffi.new("int32_t[]", [*range(n), *range(len(held))]),
+        "slice_bytes": ffi.new("int64_t[]", n_in),
+        "constants": ffi.new(
+            "char *[]", [ffi.cast("char *", lib.pl_array_data(a._handle)) for a in held]
+        ),
+    }
+    at = ffi.new("int32_t[]", list(range(n_out)))
+    nbytes = ffi.new("int64_t[]", [s.nbytes for s in program.out_specs])
+    fields = {
+        "body": {"program": program.handle, "n_in": n_in, "n_out": n_out, **arrays},
+        "length": 1,  # a loop of one round
+        "n_in": n,
+        "n_stacked": n_out,
+        "count_at": -1,
+        "count_out": -1,
+        "stacked_at": at,
+        "result_at": at,
+        "out_bytes": nbytes,
+    }
+    return Native(
+        "pl_kernel_loop",
+        ("pl_loop", fields),
+        cost_us=0.3 + program.cost_us,
+        openmp=any(p.openmp for p in program.plans),
+        can_fail=program.can_fail,
+        owner=(program, held, arrays, at, nbytes),
+    )
+
+
+OF_BODIES.add(body_entry)
+native(*sorted({op.name for op in REGISTRY.values() if op.body}))(body_entry)

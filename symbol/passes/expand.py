@@ -1,0 +1,61 @@
+"""Operators that have no kernel of their own become the operators of their bodies, which have, and
+which later passes fuse with what stands around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...kernels.native import choose
+from ...kernels.record import Operator, Type
+from ..graph import Builder, Value, rewrite, topological
+
+SHORT = ("float16", "bfloat16")
+F = Builder()
+
+
+def expand(outputs: Sequence[Value]) -> list[Value]:
+    """The graph with the bodies of operators instead of these, where all of a body has kernels (of
+    the CPU)."""
+    order = topological(outputs)
+    if all(n.op is None or n.op.body is None for n in order):
+        return list(outputs)
+
+    def replace(node, inputs):
+        if node.op is None or node.op.body is None:
+            return None
+        ins = [v.type for v in inputs]
+        if choose(node.op, ins, node.types, node.attrs, of_bodies=False) is not None:
+            return None
+        return body_of(node.op, node.attrs, inputs, node.types)
+
+    return rewrite(outputs, replace, order=order)
+
+
+def body_of(
+    op: Operator, attrs: dict[str, Any], inputs: Sequence[Value], outs: Sequence[Type]
+) -> list[Value] | None:
+    """An operator's outputs by its body, applied to typed values; None where the reference must
+    run."""
+    if op.has_dynamic or any(t.layout for t in (*[v.type for v in inputs], *outs)):
+        return None
+    wide = [F.Cast(v, dtype="float32") if v.dtype in SHORT else v for v in inputs]
+    made = op.body(F, *wide, **attrs)
+    if made is None:
+        return None
+    made = [
+        F.Cast(v, dtype=t.dtype) if v.dtype != t.dtype else v for v, t in zip(made, outs, strict=True)
+    ]
+    assert [v.shape for v in made] == [t.shape for t in outs], f"{op.name}: its body gives {made}"
+    given = set(inputs)
+    stack, seen = [v.node for v in made if v not in given], set()
+    while stack:
+        node = stack.pop()
+        if node in seen or node.op is None:
+            continue
+        seen.add(node)
+        ins = [v.type for v in node.inputs]
+        if not node.op.view and choose(node.op, ins, node.types, node.attrs) is None:
+            return None
+        stack += [v.node for v in node.inputs if v not in given]
+    return made
