@@ -2,11 +2,13 @@
  *
  * Forward goes through the keys once with a running maximum and sum for each query (Milakov and Gimelshein 2018), and
  * keeps log(sum e^score) of each; backward computes the scores again from that (Dao et al. 2022, arXiv:2205.14135).
- * Operands are read where they lie, packed once for each batch and head.
+ * Operands are read where they lie, keys and values packed once for each batch and head. Dropout of probabilities keeps a bit
+ * of each. Keys that a mask leaves no part in a block of queries are not multiplied.
  */
 #include "attention.h"
 #include "gemm.h"
 #include "simd.h"
+#include "philox.h"
 #include "tile.h"
 
 enum { LANES = 16, BLOCK_Q = 8 * ROWS, BLOCK_K = ROWS == 14 ? 224 : 192, TASKS_PER_THREAD = 4 };
@@ -15,6 +17,7 @@ _Static_assert(BLOCK_K % (int)ROWS == 0 && BLOCK_K % (int)COLUMNS == 0 && BLOCK_
 typedef struct {
     const plk_attention *p;
     void *const *bufs;
+    const double *scalars;
     int64_t n_tasks, q_tasks, next;    /* q_tasks: into how many tasks the queries of one head are cut */
 } work;
 
@@ -39,15 +42,21 @@ static float row_top(const float *x, int64_t n)
     return top;
 }
 
-static float row_total(const float *x, int64_t n)
+/* x <- e^(x - shift); the sum of that */
+static float row_exp(float *x, int64_t n, float shift)
 {
     float s[LANES] = {0}, total = 0;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
-        PLK_LANES for (int l = 0; l < LANES; l++)
-            s[l] += x[i + l];
-    for (; i < n; i++)
+        PLK_LANES for (int l = 0; l < LANES; l++) {
+            float e = plk_exp_f32(x[i + l] - shift);
+            x[i + l] = e;
+            s[l] += e;
+        }
+    for (; i < n; i++) {
+        x[i] = plk_exp_f32(x[i] - shift);
         total += x[i];
+    }
     for (int l = 0; l < LANES; l++)
         total += s[l];
     return total;
@@ -65,14 +74,34 @@ static int64_t valid_keys(const plk_attention *p, const void *mask, int64_t at, 
     return v < 0 ? 0 : v < n ? v : n;
 }
 
-/* s (rows x n keys, BLOCK_K apart) = scale q k^T + mask for packed q and k */
-static void scores(const plk_attention *p, const float *packed_q, const float *packed_k, int64_t rows, int64_t n,
-                   const float *mask, int64_t mask_at, int64_t k0, float *s)
+/* Rows for the tile: whole panels where they lie, the rest packed. */
+typedef struct { const float *from, *packed; int64_t row, n_here; } panel_rows;
+
+static panel_rows rows_of(const float *from, int64_t row, int64_t rows, int64_t depth, float *room)
+{
+    panel_rows x = {from, room, row, row % 1024 == 0 ? 0 : rows / (int64_t)ROWS * ROWS};    /* not lines of one cache set */
+    pack_a(room + x.n_here * DEPTH, from + x.n_here * row, row, 1, rows - x.n_here, depth);
+    return x;
+}
+
+/* s (rows x n, BLOCK_K apart) = alpha x times panels of columns */
+static void times_panels(const panel_rows *x, int64_t rows, const float *panels, int64_t n, int64_t depth, float alpha, float *s)
 {
     for (int64_t j = 0; j < n; j += COLUMNS)
         for (int64_t i = 0; i < rows; i += ROWS)
-            tile_rows(p->dim, packed_q + i * DEPTH, packed_k + j * p->dim, COLUMNS, p->scale, 0,
-                      no_bias, s + i * BLOCK_K + j, BLOCK_K);
+            if (i < x->n_here)
+                tile_rows_apart(depth, x->from + i * x->row, x->row, panels + j * depth, COLUMNS, alpha, 0, no_bias,
+                                s + i * BLOCK_K + j, BLOCK_K);
+            else
+                tile_rows(depth, x->packed + i * DEPTH, panels + j * depth, COLUMNS, alpha, 0, no_bias, s + i * BLOCK_K + j,
+                          BLOCK_K);
+}
+
+/* s (rows x n keys, BLOCK_K apart) = scale q k^T + mask for packed k */
+static void scores(const plk_attention *p, const panel_rows *q, const float *packed_k, int64_t rows, int64_t n,
+                   const float *mask, int64_t mask_at, int64_t k0, float *s)
+{
+    times_panels(q, rows, packed_k, n, p->dim, p->scale, s);
     if (p->mask_kind != PLK_MASK_ADD && p->mask_kind != PLK_MASK_WHERE)
         return;
     for (int64_t i = 0; i < rows; i++) {
@@ -91,15 +120,93 @@ static void scores(const plk_attention *p, const float *packed_q, const float *p
 
 /* Keys whose mask is 0 have no gradient. Where a row has no other keys, their probabilities are equal: the score that they
  * share may be so large that lse does not tell it from the score itself. */
-static void left_out(const plk_attention *p, const float *mask, float lse, int64_t n, float *s, float *ds)
+static void left_out(const plk_attention *p, const float *mask, const float *factor, float lse, int64_t n, float *s, float *ds)
 {
     float far = -p->mask_value, near = 20 + far * 1e-5f;
     int alone = far > 1e5f && lse <= p->mask_value + near;
     for (int64_t j = 0; j < n; j++)
         if (mask[j * p->mask_column] == 0) {
             ds[j] = 0;
-            s[j] = alone ? 1 / (float)p->n_k : s[j];
+            s[j] = alone ? factor[j] / (float)p->n_k : s[j];
         }
+}
+
+/* The largest |x| of a matrix, as far as bits go: infinite or NaN where an element is. */
+static float largest(const float *x, int64_t row_step, int64_t rows, int64_t columns)
+{
+    int32_t top[LANES] = {0}, all = 0;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *at = x + r * row_step;
+        int64_t i = 0;
+        for (; i + LANES <= columns; i += LANES)
+            PLK_LANES for (int l = 0; l < LANES; l++) {
+                int32_t b = plk_bits(at[i + l]) & 0x7fffffff;
+                top[l] = b > top[l] ? b : top[l];
+            }
+        for (; i < columns; i++) {
+            int32_t b = plk_bits(at[i]) & 0x7fffffff;
+            all = b > all ? b : all;
+        }
+    }
+    for (int l = 0; l < LANES; l++)
+        all = top[l] > all ? top[l] : all;
+    return plk_float(all);
+}
+
+enum { NO_PART = 110 };                          /* e^-NO_PART is 0 in float32 */
+
+/* Are the keys [k0, k0 + n) masked out for all of `rows` queries, each of which has better ones? A mask of at most
+ * `threshold` leaves no part. */
+static int left_no_part(const plk_attention *p, const float *mask, int64_t rows, int64_t k0, int64_t n, float threshold)
+{
+    for (int64_t i = rows - 1; i >= 0; i--)
+        for (int64_t j = k0; j < k0 + n; j++) {
+            float m = mask[i * p->mask.row + j];
+            if (p->mask_kind == PLK_MASK_ADD ? !(m <= threshold) : m != 0)
+                return 0;
+        }
+    return 1;
+}
+
+/* How many of the keys a block of queries needs: the probabilities of those behind are exactly 0, and what they are
+ * multiplied by is finite. bound: of |scale q k|; not finite where operands are not. */
+static int64_t needed_keys(const plk_attention *p, const void *mask, int64_t at, int64_t rows, float bound)
+{
+    if (p->mask_kind == PLK_MASK_NONE || !(bound < 1e30f))
+        return p->n_k;
+    rows = p->mask.row ? rows : 1;
+    if (p->mask_kind >= PLK_MASK_LENGTH32) {
+        int64_t most = 0;
+        for (int64_t i = 0; i < rows; i++) {
+            int64_t v = valid_keys(p, mask, at + i * p->mask.row, 0, p->n_k);
+            most = v > most ? v : most;
+        }
+        return most;
+    }
+    const float *m = (const float *)mask + at;
+    if (p->mask_column != 1 || (p->mask_kind == PLK_MASK_WHERE && !(p->mask_value < -bound - NO_PART)))
+        return p->n_k;
+    float best = INFINITY;                       /* of the row that has the worst of best masks */
+    for (int64_t i = 0; i < rows; i++) {
+        float top = p->mask_kind == PLK_MASK_ADD ? row_top(m + i * p->mask.row, p->n_k)
+                                                 : largest(m + i * p->mask.row, 0, 1, p->n_k);
+        best = top < best ? top : best;
+    }
+    if (p->mask_kind == PLK_MASK_WHERE ? best == 0 : isinf(best))    /* a row without a key has all of them */
+        return p->n_k;
+    int64_t n = p->n_k, some;
+    for (; n > 0; n -= some) {
+        some = n - (n - 1) / COLUMNS * COLUMNS;
+        if (!left_no_part(p, m, rows, n - some, some, best - 2 * bound - NO_PART))
+            break;
+    }
+    return n;
+}
+
+/* A matrix that is finite, with room to be multiplied. */
+static float bound_of(float a, float b, float factor)
+{
+    return a < 1e15f && b < 1e15f ? a * b * fabsf(factor) : NAN;
 }
 
 /* Panels of a matrix of `rows` rows for products over its columns (across = 1) or over its rows. */
@@ -112,7 +219,7 @@ static void pack_panels(float *to, const float *x, int64_t row_step, int64_t row
 
 /* ---- forward ----------------------------------------------------------------------------------------------- */
 
-typedef struct { float *k, *v, *q, *s, *o, *top, *total; int64_t wide; } forward_room;
+typedef struct { float *k, *v, *q, *s, *o, *top, *total; uint32_t *random; int64_t wide; float most_k, most_v; } forward_room;
 
 static size_t forward_layout(const plk_attention *p, forward_room *r, float *base)
 {
@@ -127,6 +234,8 @@ static size_t forward_layout(const plk_attention *p, forward_room *r, float *bas
     TAKE(o, BLOCK_Q * r->wide);
     TAKE(top, BLOCK_Q);
     TAKE(total, BLOCK_Q);
+    r->random = (uint32_t *)at;
+    at += BLOCK_K + 2 * PHILOX_WORDS;
     return (size_t)(at - base) * sizeof(float);
 }
 
@@ -140,44 +249,72 @@ static void soften(const plk_attention *p, const forward_room *r, const void *ma
         float top = row_top(s, valid), old = r->top[i];
         top = top > old ? top : old;
         float shift = isinf(top) ? 0 : top, fade = old == top ? 1 : plk_exp_f32(old - shift);
-        for (int64_t j = 0; j < valid; j++)
-            s[j] = plk_exp_f32(s[j] - shift);
+        r->top[i] = top;
+        r->total[i] = r->total[i] * fade + row_exp(s, valid, shift);
         for (int64_t j = valid; j < n; j++)
             s[j] = 0;
-        r->top[i] = top;
-        r->total[i] = r->total[i] * fade + row_total(s, n);
         if (fade != 1)
             for (int64_t d = 0; d < r->wide; d++)
                 o[d] *= fade;
     }
 }
 
-static void forward_block(const plk_attention *p, void *const *bufs, const forward_room *r, int64_t b, int64_t h, int64_t i0,
-                          int64_t rows)
+/* Draws which of the probabilities of a block are kept, and drops the others. bits: of the first of the queries, which is
+ * number `query` of all. */
+static void drop(const plk_attention *p, const forward_room *r, const stream *numbers, int64_t query, int64_t rows, int64_t k0,
+                 int64_t n, uint32_t *bits)
 {
+    for (int64_t i = 0; i < rows; i++) {
+        uint32_t *own = bits + i * p->words + k0 / 32;
+        float *s = r->s + i * BLOCK_K;
+        keep_bits(numbers, (query + i) * p->n_k + k0, n, p->keep, r->random, own);
+        for (int64_t j = 0; j < n; j += 32)
+            for (int l = 0; l < 32; l++)
+                s[j + l] = own[j / 32] >> l & 1 ? s[j + l] : 0;
+    }
+}
+
+static void forward_block(const work *w, const forward_room *r, int64_t b, int64_t h, int64_t i0, int64_t rows)
+{
+    const plk_attention *p = w->p;
+    void *const *bufs = w->bufs;
+    int64_t query = (b * p->heads + h) * p->n_q + i0;
     const void *mask = bufs[p->n_sources];
     int64_t mask_at = p->mask.at + b * p->mask.batch + h * p->mask.head + i0 * p->mask.row;
     int outs = p->n_sources + (p->mask_kind != PLK_MASK_NONE);
     float *y = heads(&p->y, bufs[outs], b, h) + i0 * p->y.row;
-    float *lse = (float *)bufs[outs + 1] + (b * p->heads + h) * p->n_q + i0;
-    pack_a(r->q, heads(&p->q, bufs[p->q.source], b, h) + i0 * p->q.row, p->q.row, 1, rows, p->dim);
+    float *lse = (float *)bufs[outs + 1] + query;
+    uint32_t *bits = p->words ? (uint32_t *)bufs[outs + 2] + query * p->words : NULL;
+    stream numbers = {{0}, {0}};
+    if (bits) {
+        numbers = stream_of(w->scalars);
+        memset(bits, 0, (size_t)(rows * p->words) * sizeof *bits);
+    }
+    const float *from = heads(&p->q, bufs[p->q.source], b, h) + i0 * p->q.row;
+    panel_rows q = rows_of(from, p->q.row, rows, p->dim, r->q);
+    int64_t needed = p->n_k;
+    if (p->mask_kind != PLK_MASK_NONE && r->most_v < 1e30f)
+        needed = needed_keys(p, mask, mask_at, rows,
+                             bound_of(largest(from, p->q.row, rows, p->dim), r->most_k, p->scale * (float)p->dim));
     memset(r->o, 0, (size_t)(BLOCK_Q * r->wide) * sizeof *r->o);
     for (int64_t i = 0; i < rows; i++) {
         r->top[i] = -INFINITY;
         r->total[i] = 0;
     }
-    for (int64_t k0 = 0; k0 < p->n_k; k0 += BLOCK_K) {
-        int64_t n = least(p->n_k - k0, BLOCK_K);
-        scores(p, r->q, r->k + k0 * p->dim, rows, n, mask, mask_at, k0, r->s);
+    for (int64_t k0 = 0; k0 < needed; k0 += BLOCK_K) {
+        int64_t n = least(needed - k0, BLOCK_K), packed = least(p->n_k - k0, BLOCK_K);
+        scores(p, &q, r->k + k0 * p->dim, rows, n, mask, mask_at, k0, r->s);
         soften(p, r, mask, mask_at, rows, k0, n);
+        if (bits)
+            drop(p, r, &numbers, query, rows, k0, n, bits);
         for (int64_t j = 0; j < p->dim_v; j += COLUMNS)
             for (int64_t i = 0; i < rows; i += ROWS)
-                tile_rows_apart(n, r->s + i * BLOCK_K, BLOCK_K, r->v + k0 * r->wide + j * n, COLUMNS, 1, 1, no_bias,
+                tile_rows_apart(n, r->s + i * BLOCK_K, BLOCK_K, r->v + k0 * r->wide + j * packed, COLUMNS, 1, 1, no_bias,
                           r->o + i * r->wide + j, r->wide);
     }
     for (int64_t i = 0; i < rows; i++) {
         int none = p->mask_kind >= PLK_MASK_LENGTH32 && r->total[i] == 0;    /* as softmax with lengths: zeros */
-        float f = none ? 0 : 1 / r->total[i];
+        float f = none ? 0 : (bits ? p->kept_scale : 1) / r->total[i];
         for (int64_t d = 0; d < p->dim_v; d++)
             y[i * p->y.row + d] = none ? 0 : r->o[i * r->wide + d] * f;
         lse[i] = none ? 0 : r->top[i] + logf(r->total[i]);
@@ -200,19 +337,24 @@ static int forward_tasks(work *w)
             pack_panels(r.k, k, p->k.row, p->n_k, p->dim, 1);
             for (int64_t k0 = 0; k0 < p->n_k; k0 += BLOCK_K)
                 pack_panels(r.v + k0 * r.wide, v + k0 * p->v.row, p->v.row, least(p->n_k - k0, BLOCK_K), p->dim_v, 0);
+            r.most_k = r.most_v = 0;
+            if (p->mask_kind != PLK_MASK_NONE) {
+                r.most_k = largest(k, p->k.row, p->n_k, p->dim);
+                r.most_v = largest(v, p->v.row, p->n_k, p->dim_v);
+            }
             packed = head;
         }
         for (int64_t i = begin; i < least(p->n_q, begin + per); i += rows)
-            forward_block(p, w->bufs, &r, b, h, i, least(p->n_q - i, rows));
+            forward_block(w, &r, b, h, i, least(p->n_q - i, rows));
     }
     return PL_OK;
 }
 
-static int run(const plk_attention *p, void *const *bufs, int products, int split, int (*tasks)(work *))
+static int run(const plk_attention *p, void *const *bufs, const double *scalars, int products, int split, int (*tasks)(work *))
 {
     int64_t multiplies = p->batch * p->heads * p->n_q * p->n_k * (p->dim + p->dim_v) * products / 2;
     int n_threads = pl_threads(multiplies / 32), status = PL_OK;
-    work w = {p, bufs, 0, 1, 0};
+    work w = {p, bufs, scalars, 0, 1, 0};
     if (split && p->batch * p->heads < TASKS_PER_THREAD * n_threads)
         w.q_tasks = up(p->n_q, block_rows(p->n_q));
     w.n_tasks = p->batch * p->heads * w.q_tasks;
@@ -225,18 +367,19 @@ static int run(const plk_attention *p, void *const *bufs, int products, int spli
     return status;
 }
 
-/* bufs: sources, mask if any, y, log of the sum of e^score for each query */
+/* bufs: sources, mask if any, y, log of the sum of e^score for each query, bits of what is kept where some are dropped.
+ * scalars: seed, call where some are dropped */
 PLK_KERNEL(plk_attention_run)
 {
-    (void)scalars;
-    return run(params, bufs, 2, 1, forward_tasks);
+    return run(params, bufs, scalars, 2, 1, forward_tasks);
 }
 
 /* ---- backward ---------------------------------------------------------------------------------------------- */
 
 typedef struct {
-    float *k, *v, *k_rows, *dk, *dv, *q, *dy, *q_rows, *dy_rows, *s, *ds, *dq, *delta;
+    float *k, *v, *k_rows, *dk, *dv, *q, *dy, *q_rows, *dy_rows, *s, *ds, *dq, *delta, *factor;
     int64_t wide, wide_v;
+    float most_k, most_v;
 } backward_room;
 
 static size_t backward_layout(const plk_attention *p, backward_room *r, float *base)
@@ -258,6 +401,7 @@ static size_t backward_layout(const plk_attention *p, backward_room *r, float *b
     TAKE(ds, BLOCK_Q * BLOCK_K);
     TAKE(dq, BLOCK_Q * r->wide);
     TAKE(delta, BLOCK_Q);
+    TAKE(factor, BLOCK_K);
     return (size_t)(at - base) * sizeof(float);
 }
 
@@ -270,17 +414,41 @@ static void add_transposed(const float *x, int64_t rows, int64_t n, const float 
             tile_steps_apart(rows, x + i, BLOCK_K, panels + j * rows, COLUMNS, 1, 1, no_bias, to + i * wide + j, wide);
 }
 
+/* What the probabilities of a query were multiplied by, from the bits of the kept ones. */
+static void factors(const uint32_t *bits, int64_t n, float scale, float *to)
+{
+    for (int64_t j = 0; j < n; j += 32)
+        for (int l = 0; l < 32; l++)
+            to[j + l] = bits[j / 32] >> l & 1 ? scale : 0;
+}
+
+/* ds <- e^(s - lse) (ds factor - delta) scale; s <- e^(s - lse) factor */
+PLK_INLINE void score_gradients(float *s, float *ds, const float *factor, int64_t n, float lse, float delta, float scale,
+                                const int dropped)
+{
+    _Pragma("GCC ivdep") for (int64_t j = 0; j < n; j++) {
+        float e = plk_exp_f32(s[j] - lse), f = dropped ? factor[j] : 1;
+        s[j] = e * f;
+        ds[j] = e * (ds[j] * f - delta) * scale;
+    }
+}
+
 static void backward_block(const plk_attention *p, void *const *bufs, const backward_room *r, int64_t b, int64_t h, int64_t i0,
                            int64_t rows, float *dq)
 {
-    void *const *sources = bufs + 3;
+    int64_t query = (b * p->heads + h) * p->n_q + i0;
+    void *const *sources = bufs + 3 + (p->words != 0);
+    const uint32_t *bits = p->words ? (const uint32_t *)bufs[3] + query * p->words : NULL;
     const void *mask = sources[p->n_sources];
     int64_t mask_at = p->mask.at + b * p->mask.batch + h * p->mask.head + i0 * p->mask.row;
     const float *dy = heads(&p->y, bufs[0], b, h) + i0 * p->y.row, *y = heads(&p->y, bufs[1], b, h) + i0 * p->y.row;
-    const float *lse = (float *)bufs[2] + (b * p->heads + h) * p->n_q + i0;
+    const float *lse = (float *)bufs[2] + query;
     const float *q = heads(&p->q, sources[p->q.source], b, h) + i0 * p->q.row;
-    pack_a(r->q, q, p->q.row, 1, rows, p->dim);
-    pack_a(r->dy, dy, p->y.row, 1, rows, p->dim_v);
+    panel_rows own_q = rows_of(q, p->q.row, rows, p->dim, r->q), own_dy = rows_of(dy, p->y.row, rows, p->dim_v, r->dy);
+    int64_t needed = p->n_k;
+    if (p->mask_kind != PLK_MASK_NONE && largest(dy, p->y.row, rows, p->dim_v) < 1e15f && r->most_v < 1e15f)
+        needed = needed_keys(p, mask, mask_at, rows,
+                             bound_of(largest(q, p->q.row, rows, p->dim), r->most_k, p->scale * (float)p->dim));
     pack_panels(r->q_rows, q, p->q.row, rows, p->dim, 0);
     pack_panels(r->dy_rows, dy, p->y.row, rows, p->dim_v, 0);
     memset(r->dq, 0, (size_t)(BLOCK_Q * r->wide) * sizeof *r->dq);
@@ -289,30 +457,31 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
         for (int64_t d = 0; d < p->dim_v; d++)
             r->delta[i] += dy[i * p->y.row + d] * y[i * p->y.row + d];
     }
-    for (int64_t k0 = 0; k0 < p->n_k; k0 += BLOCK_K) {
-        int64_t n = least(p->n_k - k0, BLOCK_K);
-        scores(p, r->q, r->k + k0 * p->dim, rows, n, mask, mask_at, k0, r->s);
-        for (int64_t j = 0; j < n; j += COLUMNS)
-            for (int64_t i = 0; i < rows; i += ROWS)
-                tile_rows(p->dim_v, r->dy + i * DEPTH, r->v + (k0 + j) * p->dim_v, COLUMNS, 1, 0,
-                          no_bias, r->ds + i * BLOCK_K + j, BLOCK_K);
+    for (int64_t j = 0; j < BLOCK_K; j++)
+        r->factor[j] = 1;
+    for (int64_t k0 = 0; k0 < needed; k0 += BLOCK_K) {
+        int64_t n = least(needed - k0, BLOCK_K), packed = least(p->n_k - k0, BLOCK_K);
+        scores(p, &own_q, r->k + k0 * p->dim, rows, n, mask, mask_at, k0, r->s);
+        times_panels(&own_dy, rows, r->v + k0 * p->dim_v, n, p->dim_v, 1, r->ds);
         for (int64_t i = 0; i < rows; i++) {
             float *s = r->s + i * BLOCK_K, *ds = r->ds + i * BLOCK_K;
             int64_t valid = valid_keys(p, mask, mask_at + i * p->mask.row, k0, n);
-            for (int64_t j = 0; j < valid; j++) {
-                s[j] = plk_exp_f32(s[j] - lse[i]);
-                ds[j] = s[j] * (ds[j] - r->delta[i]) * p->scale;
+            if (bits) {
+                factors(bits + i * p->words + k0 / 32, n, p->kept_scale, r->factor);
+                score_gradients(s, ds, r->factor, valid, lse[i], r->delta[i], p->scale, 1);
+            } else {
+                score_gradients(s, ds, r->factor, valid, lse[i], r->delta[i], p->scale, 0);
             }
-            for (int64_t j = valid; j < n; j++)
+            for (int64_t j = valid; j < up(n, ROWS) * ROWS; j++)    /* tiles are whole */
                 s[j] = ds[j] = 0;
             if (p->mask_kind == PLK_MASK_WHERE)
-                left_out(p, (const float *)mask + mask_at + i * p->mask.row + k0 * p->mask_column, lse[i], n, s, ds);
+                left_out(p, (const float *)mask + mask_at + i * p->mask.row + k0 * p->mask_column, r->factor, lse[i], n, s, ds);
         }
         add_transposed(r->s, rows, n, r->dy_rows, p->dim_v, r->wide_v, r->dv + k0 * r->wide_v);
         add_transposed(r->ds, rows, n, r->q_rows, p->dim, r->wide, r->dk + k0 * r->wide);
         for (int64_t j = 0; j < p->dim; j += COLUMNS)
             for (int64_t i = 0; i < rows; i += ROWS)
-                tile_rows_apart(n, r->ds + i * BLOCK_K, BLOCK_K, r->k_rows + k0 * r->wide + j * n, COLUMNS, 1, 1,
+                tile_rows_apart(n, r->ds + i * BLOCK_K, BLOCK_K, r->k_rows + k0 * r->wide + j * packed, COLUMNS, 1, 1,
                           no_bias, r->dq + i * r->wide + j, r->wide);
     }
     for (int64_t i = 0; i < rows; i++)
@@ -322,7 +491,7 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
 static int backward_tasks(work *w)
 {
     const plk_attention *p = w->p;
-    void *const *sources = w->bufs + 3, *const *grads = sources + p->n_sources + (p->mask_kind != PLK_MASK_NONE);
+    void *const *sources = w->bufs + 3 + (p->words != 0), *const *grads = sources + p->n_sources + (p->mask_kind != PLK_MASK_NONE);
     backward_room r;
     float *base = plk_gemm_room(backward_layout(p, &r, NULL));
     if (!base)
@@ -338,6 +507,11 @@ static int backward_tasks(work *w)
         pack_panels(r.v, v, p->v.row, p->n_k, p->dim_v, 1);
         for (int64_t k0 = 0; k0 < p->n_k; k0 += BLOCK_K)
             pack_panels(r.k_rows + k0 * r.wide, k + k0 * p->k.row, p->k.row, least(p->n_k - k0, BLOCK_K), p->dim, 0);
+        r.most_k = r.most_v = 0;
+        if (p->mask_kind != PLK_MASK_NONE) {
+            r.most_k = largest(k, p->k.row, p->n_k, p->dim);
+            r.most_v = largest(v, p->v.row, p->n_k, p->dim_v);
+        }
         memset(r.dk, 0, (size_t)(keys * r.wide) * sizeof(float));
         memset(r.dv, 0, (size_t)(keys * r.wide_v) * sizeof(float));
         int64_t rows = block_rows(p->n_q);
@@ -351,13 +525,13 @@ static int backward_tasks(work *w)
     return PL_OK;
 }
 
-/* bufs: dy, y, log of sums, sources, mask if any, the gradient of each source */
+/* bufs: dy, y, log of sums, bits of what was kept where some were dropped, sources, mask if any, the gradient of each source */
 PLK_KERNEL(plk_attention_backward)
 {
     const plk_attention *p = params;
-    (void)scalars;
+    void *const *grads = bufs + 3 + (p->words != 0) + p->n_sources + (p->mask_kind != PLK_MASK_NONE);
     for (int i = 0; i < p->n_sources; i++)
         if (p->fill[i])
-            memset(bufs[3 + p->n_sources + (p->mask_kind != PLK_MASK_NONE) + i], 0, (size_t)p->source_n[i] * sizeof(float));
-    return run(p, bufs, 5, 0, backward_tasks);
+            memset(grads[i], 0, (size_t)p->source_n[i] * sizeof(float));
+    return run(p, bufs, scalars, 5, 0, backward_tasks);
 }

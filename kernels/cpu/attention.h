@@ -16,6 +16,8 @@ typedef struct {
     int32_t n_sources, mask_kind, fill[3];
     int64_t source_n[3];
     float scale, mask_value;
+    float keep, kept_scale;                      /* of dropout: probability of a kept one, and its factor */
+    int64_t words;                               /* of 32 bits for each query, which key is kept; 0: no dropout */
 } plk_attention;
 /* cffi stops reading here */
 #endif

@@ -22,7 +22,7 @@ def _attention(function, sources, ins, outs, attrs, products):
     n, mask = attrs["n_sources"], attrs["mask"]
     kind = MASKS.get((mask, sources[n].dtype if mask else ""))
     batch, heads, n_q, n_k, dim, dim_v = sizes = attrs["sizes"]
-    floats = [*outs, *sources[:n]]
+    floats = [*outs[:2], *sources[:n]]
     if (
         kind is None
         or any(t.dtype != "float32" for t in floats)
@@ -52,12 +52,15 @@ def _attention(function, sources, ins, outs, attrs, products):
         "scale": attrs["scale"],
         "mask_value": attrs["mask_value"],
     }
+    if attrs.get("p"):
+        keep = 1 - attrs["p"]
+        fields |= {"keep": keep, "kept_scale": 1 / keep if keep else 0, "words": -(-n_k // 32)}
     multiplies = batch * heads * n_q * n_k * (dim + dim_v) / 2 * products
     us = cost(*ins, *outs, steps=batch * heads * n_q * n_k) + 2 * multiplies / FLOPS_PER_US
     return Native(function, ("plk_attention", fields), us)
 
 
-@native("_attention")
+@native("_attention", "_attention_dropout")
 def attention_entry(op, ins, outs, attrs):
     return _attention("plk_attention_run", ins, ins, outs, attrs, 2)
 
@@ -69,4 +72,5 @@ def attention_grad_entry(op, ins, outs, attrs):
         apart([x[1:] for x in views if x[0] == i]) for i in range(attrs["n_sources"])
     ):
         return None  # the kernel writes each element of a gradient once
-    return _attention("plk_attention_backward", ins[3:], ins, outs, attrs, 5)
+    sources = ins[4 if attrs["p"] else 3 :]
+    return _attention("plk_attention_backward", sources, ins, outs, attrs, 5)

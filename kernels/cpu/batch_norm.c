@@ -1,7 +1,8 @@
-/* Batch normalisation in float32, with the sum and the relu that follow it, both ways.
+/* Batch normalisation in float32, with the sum and the activation that follow it, both ways.
  *
  * Statistics are taken in one pass over memory: block by block in the L1 cache, a mean and the squares around it, which
- * Chan's rule joins in double. Backward applies relu's mask and sums in one pass, and leaves the masked dy where dx will be.
+ * Chan's rule joins in double. Backward applies relu's mask and sums in one pass, and leaves the masked dy where dx will be;
+ * for other activations it computes again what they were applied to.
  */
 #include "simd.h"
 #include "lanes.h"
@@ -62,17 +63,36 @@ static moments channel_moments(const float *x, int64_t n, int64_t length, int64_
     return all;
 }
 
-PLK_INLINE float activated(float v, const int relu)
+/* As the operators' own loops. */
+PLK_INLINE float activated(float v, const plk_batch_norm *p, const int act)
 {
-    return relu && v <= 0 ? 0 : v;
+    switch (act) {
+    case PLK_NORM_ACT_RELU: return v <= 0 ? 0 : v;
+    case PLK_NORM_ACT_CLIP: return v > p->high ? p->high : v < p->low ? p->low : v;
+    case PLK_NORM_ACT_LEAKY: return v > 0 ? v : p->low * v;
+    case PLK_NORM_ACT_SIGMOID: return plk_sigmoid_f32(v);
+    case PLK_NORM_ACT_SILU: return v * plk_sigmoid_f32(v);
+    }
+    return v;
+}
+
+PLK_INLINE float slope(float v, const plk_batch_norm *p, const int act)
+{
+    float s;
+    switch (act) {
+    case PLK_NORM_ACT_CLIP: return v >= p->low && v <= p->high ? 1 : 0;
+    case PLK_NORM_ACT_LEAKY: return v > 0 ? 1 : p->low;
+    }
+    s = plk_sigmoid_f32(v);
+    return act == PLK_NORM_ACT_SIGMOID ? s * (1 - s) : s + v * s * (1 - s);
 }
 
 /* y <- act((x - mean) * scale + shift [+ other]) */
-PLK_INLINE void write_row(const float *x, const float *other, int64_t n, float mean, float scale, float shift, float *y,
-                          const int add, const int relu)
+PLK_INLINE void write_row(const plk_batch_norm *p, const float *x, const float *other, int64_t n, float mean, float scale,
+                          float shift, float *y, const int add, const int act)
 {
     ELEMENTWISE for (int64_t i = 0; i < n; i++)
-        y[i] = activated((x[i] - mean) * scale + shift + (add ? other[i] : 0), relu);
+        y[i] = activated((x[i] - mean) * scale + shift + (add ? other[i] : 0), p, act);
 }
 
 /* What relu leaves of a gradient, given its result; infinite and NaN gradients as in a product with 0 or 1. */
@@ -82,7 +102,7 @@ PLK_INLINE float masked(float d, float y, const int relu)
 }
 
 typedef struct {
-    const float *dy, *more, *y, *x, *gamma, *means, *rstds;
+    const float *dy, *more, *y, *x, *gamma, *beta, *means, *rstds;
     float *dz, *dx, *dgamma, *dbeta;
 } backward_bufs;
 
@@ -195,7 +215,7 @@ static void channel_stats(const plk_batch_norm *p, const forward_bufs *at, int64
     }
 }
 
-PLK_INLINE void forward(const plk_batch_norm *p, const forward_bufs *at, const int add, const int relu)
+PLK_INLINE void forward(const plk_batch_norm *p, const forward_bufs *at, const int add, const int act)
 {
     int n_threads = pl_threads(p->n * p->channels * p->space * 2);
     int unit = p->space == 1 ? COLUMNS : 1;
@@ -209,12 +229,12 @@ PLK_INLINE void forward(const plk_batch_norm *p, const forward_bufs *at, const i
         for (int64_t b = 0; b < p->n; b++) {
             int64_t i = (b * p->channels + c) * p->space;
             if (p->space > 1) {
-                write_row(at->x + i, at->other + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i, add, relu);
+                write_row(p, at->x + i, at->other + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i, add, act);
                 continue;
             }
             for (int j = 0; j < width; j++)
                 at->y[i + j] = activated((at->x[i + j] - at->means[c + j]) * scale[j] + at->beta[c + j]
-                                             + (add ? at->other[i + j] : 0), relu);
+                                             + (add ? at->other[i + j] : 0), p, act);
         }
     }
 }
@@ -226,37 +246,74 @@ PLK_KERNEL(plk_batch_norm_run)
     forward_bufs at = {bufs[0], bufs[1], bufs[2], bufs[5], bufs[3], bufs[4],
                        bufs[5 + p->add], bufs[6 + p->add], bufs[7 + p->add]};
     (void)scalars;
-    if (p->add && p->relu)
-        forward(p, &at, 1, 1);
-    else if (p->add)
-        forward(p, &at, 1, 0);
-    else if (p->relu)
-        forward(p, &at, 0, 1);
-    else
-        forward(p, &at, 0, 0);
+    switch (p->act) {
+    case PLK_NORM_ACT_NONE: p->add ? forward(p, &at, 1, 0) : forward(p, &at, 0, 0); break;
+    case PLK_NORM_ACT_RELU: p->add ? forward(p, &at, 1, PLK_NORM_ACT_RELU) : forward(p, &at, 0, PLK_NORM_ACT_RELU); break;
+    case PLK_NORM_ACT_CLIP: forward(p, &at, 0, PLK_NORM_ACT_CLIP); break;
+    case PLK_NORM_ACT_LEAKY: forward(p, &at, 0, PLK_NORM_ACT_LEAKY); break;
+    case PLK_NORM_ACT_SIGMOID: forward(p, &at, 0, PLK_NORM_ACT_SIGMOID); break;
+    case PLK_NORM_ACT_SILU: forward(p, &at, 0, PLK_NORM_ACT_SILU); break;
+    }
     return PL_OK;
 }
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
-PLK_INLINE void backward(const plk_batch_norm *p, const backward_bufs *at, const int two, const int relu)
+/* dz <- (dy [+ more]) * slope of what was activated, in channel c; the sums of dz and of dz * (x - mean) */
+PLK_INLINE void slope_channel(const plk_batch_norm *p, const backward_bufs *at, int64_t c, double *sum, double *along,
+                              const int two, const int act)
 {
+    const float mean = at->means[c], scale = at->rstds[c] * at->gamma[c], shift = at->beta[c];
+    const float *dy = at->dy, *more = at->more, *x = at->x;
+    float *dz = at->dz;
+    for (int64_t r = 0; r < p->n; r++)
+        for (int64_t i = (r * p->channels + c) * p->space, stop = i + p->space, end; i < stop; i = end) {
+            float a[SUMS] = {0}, b[SUMS] = {0};
+            int64_t k = i;
+            end = stop - i < BLOCK ? stop : i + BLOCK;
+            ELEMENTWISE for (int64_t e = i; e < end; e++)
+                dz[e] = (dy[e] + (two ? more[e] : 0)) * slope((x[e] - mean) * scale + shift, p, act);
+            for (; k + SUMS <= end; k += SUMS)
+                PLK_LANES for (int l = 0; l < SUMS; l++) {
+                    a[l] += dz[k + l];
+                    b[l] += dz[k + l] * (x[k + l] - mean);
+                }
+            for (; k < end; k++) {
+                *sum += (double)dz[k];
+                *along += (double)(dz[k] * (x[k] - mean));
+            }
+            for (int l = 0; l < SUMS; l++) {
+                *sum += (double)a[l];
+                *along += (double)b[l];
+            }
+        }
+}
+
+PLK_INLINE void backward(const plk_batch_norm *p, const backward_bufs *at, const int two, const int act)
+{
+    const int relu = act == PLK_NORM_ACT_RELU, sloped = act > PLK_NORM_ACT_RELU;
     int n_threads = pl_threads(p->n * p->channels * p->space * 2);
     int unit = p->space == 1 ? COLUMNS : 1;
     double count = (double)p->n * (double)p->space;
-    const float *x = at->x, *means = at->means, *dz = two || relu ? at->dz : at->dy;
+    const float *x = at->x, *means = at->means, *dz = two || act ? at->dz : at->dy;
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
     for (int64_t c = 0; c < p->channels; c += unit) {
         int width = (int)(p->channels - c < unit ? p->channels - c : unit);
         double sum[COLUMNS] = {0}, along[COLUMNS] = {0};
         float f[COLUMNS], m[COLUMNS], a[COLUMNS];
-        if (p->space > 1)
+        if (p->space > 1 && sloped)
+            slope_channel(p, at, c, sum, along, two, act);
+        else if (p->space > 1)
             mask_channel(at, c * p->space, p->n, p->space, p->channels * p->space, means[c], sum, along, two, relu);
         for (int64_t b = 0; b < p->n && p->space == 1; b++) {
             int64_t i = b * p->channels + c;
             for (int j = 0; j < width; j++) {
-                float d = masked(at->dy[i + j] + (two ? at->more[i + j] : 0), at->y[i + j], relu);
-                if (two || relu)
+                float d = at->dy[i + j] + (two ? at->more[i + j] : 0);
+                if (sloped)
+                    d *= slope((x[i + j] - means[c + j]) * (at->rstds[c + j] * at->gamma[c + j]) + at->beta[c + j], p, act);
+                else
+                    d = masked(d, at->y[i + j], relu);
+                if (two || act)
                     at->dz[i + j] = d;
                 sum[j] += (double)d;
                 along[j] += (double)(d * (x[i + j] - means[c + j]));
@@ -288,7 +345,7 @@ PLK_INLINE void backward(const plk_batch_norm *p, const backward_bufs *at, const
 /* bufs: dy, x, gamma, mean, rstd, dx, dgamma, dbeta */
 PLK_KERNEL(plk_batch_norm_backward)
 {
-    backward_bufs at = {bufs[0], bufs[0], bufs[0], bufs[1], bufs[2], bufs[3], bufs[4],
+    backward_bufs at = {bufs[0], bufs[0], bufs[0], bufs[1], bufs[2], NULL, bufs[3], bufs[4],
                         bufs[5], bufs[5], bufs[6], bufs[7]};
     (void)scalars;
     backward(params, &at, 0, 0);
@@ -300,12 +357,31 @@ PLK_KERNEL(plk_batch_norm_relu_backward)
 {
     const plk_batch_norm *p = params;
     void *const *out = bufs + 6 + p->more;
-    backward_bufs at = {bufs[0], bufs[p->more ? 6 : 0], bufs[1], bufs[2], bufs[3], bufs[4], bufs[5],
+    backward_bufs at = {bufs[0], bufs[p->more ? 6 : 0], bufs[1], bufs[2], bufs[3], NULL, bufs[4], bufs[5],
                         out[p->add ? 3 : 0], out[0], out[1], out[2]};
     (void)scalars;
     if (p->more)
-        backward(p, &at, 1, 1);
+        backward(p, &at, 1, PLK_NORM_ACT_RELU);
     else
-        backward(p, &at, 0, 1);
+        backward(p, &at, 0, PLK_NORM_ACT_RELU);
+    return PL_OK;
+}
+
+/* bufs: dy, x, gamma, beta, mean, rstd, [more,] dx, dgamma, dbeta.  dx may be dy. */
+PLK_KERNEL(plk_batch_norm_act_backward)
+{
+    const plk_batch_norm *p = params;
+    void *const *out = bufs + 6 + p->more;
+    backward_bufs at = {bufs[0], bufs[p->more ? 6 : 0], bufs[0], bufs[1], bufs[2], bufs[3], bufs[4], bufs[5],
+                        out[0], out[0], out[1], out[2]};
+    (void)scalars;
+#define CASE(act) case act: p->more ? backward(p, &at, 1, act) : backward(p, &at, 0, act); break;
+    switch (p->act) {
+        CASE(PLK_NORM_ACT_CLIP)
+        CASE(PLK_NORM_ACT_LEAKY)
+        CASE(PLK_NORM_ACT_SIGMOID)
+        CASE(PLK_NORM_ACT_SILU)
+    }
+#undef CASE
     return PL_OK;
 }

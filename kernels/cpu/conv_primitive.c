@@ -177,10 +177,22 @@ void *plk_dnn_conv(const plk_conv *c)
     return NULL;
 }
 
+/* What the primitive of a convolution is called; "" where there is none. */
+static const char *kernel_name(const plk_conv *c)
+{
+    described d;
+    const char *name = "";
+    if (describe(c, &d) && dnn.dnnl_primitive_desc_query(d.backward ? d.backward : d.forward, dnnl_query_impl_info_str, 0,
+                                                         &name) != dnnl_success)
+        name = "";
+    release(&d);
+    return name;
+}
+
 int plk_dnn_conv_layouts(plk_conv *c, char *kernel)
 {
     described d;
-    int n_threads, ok = 0;
+    int n_threads, ok = 0, tag = 0;
     const char *name = "";
     if (!plk_dnn_engine)
         return 0;
@@ -190,10 +202,14 @@ int plk_dnn_conv_layouts(plk_conv *c, char *kernel)
                                      {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
                                      {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}};
         const_dnnl_primitive_desc_t pd = d.backward ? d.backward : d.forward;
-        char *layouts[] = {c->x_layout, c->w_layout, c->y_layout};
-        ok = dnn.dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success;
-        for (int i = 0; ok && i < 3; i++)
-            ok = plk_dnn_tag(dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][i]), layouts[i]);
+        ok = dnn.dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
+             plk_dnn_tag(dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][0]), 0, c->x_layout) &&
+             plk_dnn_tag(dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][2]), 0, c->y_layout);
+        /* kernels of one element: several tags name one memory, and a primitive may know one of them only */
+        const_dnnl_memory_desc_t w = dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][1]);
+        do
+            ok = ok && (tag = plk_dnn_tag(w, tag, c->w_layout)) != 0;
+        while (ok && strcmp(name, kernel_name(c)));
         strncpy(kernel, name, PLK_LAYOUT_CHARS - 1);
     }
     release(&d);

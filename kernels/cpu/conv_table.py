@@ -175,6 +175,10 @@ def _fused_fields(ins, outs, attrs):
 _GEOMETRY = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
 
 
+# kernels of oneDNN that are not compiled for a shape
+SLOW = (b"ref", b"gemm", b"x64:gemm")
+
+
 @wants("_conv")
 def conv_wants(op, ins, outs, attrs):
     """Blocks of channels where oneDNN has a compiled kernel for them, else what it likes best."""
@@ -197,7 +201,7 @@ def conv_wants(op, ins, outs, attrs):
         kernel = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
         if not lib.plk_dnn_conv_layouts(c, kernel):
             continue
-        if ffi.string(kernel).startswith((b"ref", b"gemm", b"x64:gemm")) and data != choices[-1]:
+        if ffi.string(kernel).startswith(SLOW):
             continue
         names = [ffi.string(t).decode() for t in (c.x_layout, c.w_layout, c.y_layout)]
         x, w, y = ("" if t == given.decode() and i != 1 else t for i, t in enumerate(names))

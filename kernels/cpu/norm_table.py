@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from ...engine import lib
 from ..native import Native, native
 from ..ops.legacy import relative_attrs
 from ..shapes import many_axes, one_axis
@@ -85,9 +86,34 @@ def batch_norm_add_relu_entry(op, ins, outs, attrs):
     if not _float32(ins):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
-    kept = ("eps", "momentum", "fix_gamma", "add", "relu")
-    fields = {k: attrs[k] for k in kept}
+    kept = ("eps", "momentum", "fix_gamma", "add")
+    fields = {k: attrs[k] for k in kept} | {"act": _act("relu") if attrs["relu"] else 0}
     return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
+
+
+def _act(name):
+    return getattr(lib, f"PLK_NORM_ACT_{name.upper()}")
+
+
+@native("_batch_norm_act")
+def batch_norm_act_entry(op, ins, outs, attrs):
+    shape = ins[0].shape
+    if not _float32(ins):
+        return None
+    axis = one_axis(op.name, attrs["axis"], len(shape))
+    fields = {k: attrs[k] for k in ("eps", "momentum", "fix_gamma", "low", "high")}
+    fields["act"] = _act(attrs["act"])
+    return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
+
+
+@native("_batch_norm_act_grad")
+def batch_norm_act_grad_entry(op, ins, outs, attrs):
+    shape = ins[1].shape
+    if not _float32(ins):
+        return None
+    axis = one_axis(op.name, attrs["axis"], len(shape))
+    fields = {k: attrs[k] for k in ("eps", "low", "high", "more")} | {"act": _act(attrs["act"])}
+    return _batch("plk_batch_norm_act_backward", ins, outs, shape, axis, **fields)
 
 
 @native("_batch_norm_relu_grad")

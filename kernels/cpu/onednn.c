@@ -59,14 +59,14 @@ dnnl_memory_desc_t plk_dnn_desc(int ndim, const int64_t *dims, const char *layou
     return dnn.dnnl_memory_desc_create_with_strides(&md, ndim, dims, dnnl_f32, strides) == dnnl_success ? md : NULL;
 }
 
-int plk_dnn_tag(const_dnnl_memory_desc_t md, char *text)
+int plk_dnn_tag(const_dnnl_memory_desc_t md, int after, char *text)
 {
     int ndim = 0;
     dnnl_dims_t *dims = NULL;
     if (dnn.dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &ndim) != dnnl_success ||
         dnn.dnnl_memory_desc_query(md, dnnl_query_dims, &dims) != dnnl_success)
         return 0;
-    for (int tag = dnnl_a; tag < dnnl_format_tag_last; tag++) {
+    for (int tag = after + 1 > dnnl_a ? after + 1 : dnnl_a; tag < dnnl_format_tag_last; tag++) {
         dnnl_memory_desc_t other = NULL;
         if (dnn.dnnl_memory_desc_create_with_tag(&other, ndim, *dims, dnnl_f32, (dnnl_format_tag_t)tag) != dnnl_success)
             continue;
@@ -75,7 +75,7 @@ int plk_dnn_tag(const_dnnl_memory_desc_t md, char *text)
         const char *name = dnn.dnnl_fmt_tag2str((dnnl_format_tag_t)tag);
         if (same && strlen(name) < PLK_LAYOUT_CHARS) {
             strcpy(text, name);
-            return 1;
+            return tag;
         }
     }
     return 0;

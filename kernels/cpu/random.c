@@ -1,45 +1,11 @@
-/* Philox 4x32-10 (Salmon et al. 2011): the key is the seed, the counter is (block of four numbers, call). A uniform
- * float32 takes one word, a float64 two; a normal pair takes two words (or four) by Box and Muller. */
+/* Numbers from Philox's words: a uniform float32 takes one word, a float64 two; a normal pair takes two words (or four) by
+ * Box and Muller. */
 #include "simd.h"
+#include "philox.h"
 #include "random.h"
 
-enum { LANES = 16, WORDS = 4 * LANES };
+enum { LANES = PHILOX_LANES, WORDS = PHILOX_WORDS };
 
-typedef struct { uint32_t key[2], call[2]; } stream;
-
-static stream stream_of(const double *scalars)
-{
-    uint64_t seed = (uint64_t)(int64_t)scalars[0], call = (uint64_t)(int64_t)scalars[1];
-    return (stream){{(uint32_t)seed, (uint32_t)(seed >> 32)}, {(uint32_t)call, (uint32_t)(call >> 32)}};
-}
-
-/* Words of blocks [block, block + LANES); words[4 l + w] is word w of block `block + l`. */
-static void philox(const stream *s, uint64_t block, uint32_t *words)
-{
-    uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES], k0 = s->key[0], k1 = s->key[1];
-    for (int l = 0; l < LANES; l++) {
-        c0[l] = (uint32_t)(block + (uint64_t)l);
-        c1[l] = (uint32_t)((block + (uint64_t)l) >> 32);
-        c2[l] = s->call[0];
-        c3[l] = s->call[1];
-    }
-    for (int round = 0; round < 10; round++, k0 += 0x9e3779b9u, k1 += 0xbb67ae85u)
-        PLK_LANES for (int l = 0; l < LANES; l++) {
-            uint64_t a = (uint64_t)0xd2511f53u * c0[l], b = (uint64_t)0xcd9e8d57u * c2[l];
-            c0[l] = (uint32_t)(b >> 32) ^ c1[l] ^ k0;
-            c2[l] = (uint32_t)(a >> 32) ^ c3[l] ^ k1;
-            c1[l] = (uint32_t)b;
-            c3[l] = (uint32_t)a;
-        }
-    for (int l = 0; l < LANES; l++) {
-        words[4 * l] = c0[l];
-        words[4 * l + 1] = c1[l];
-        words[4 * l + 2] = c2[l];
-        words[4 * l + 3] = c3[l];
-    }
-}
-
-static inline __attribute__((always_inline)) float unit(uint32_t w) { return (float)(w >> 8) * 0x1p-24f; }
 static inline __attribute__((always_inline)) double unit64(uint32_t a, uint32_t b)
 {
     return (double)(((uint64_t)a << 32 | b) >> 11) * 0x1p-53;

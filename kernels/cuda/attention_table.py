@@ -106,6 +106,8 @@ def attention_entry(op, ins, outs, attrs):
 
 @native("_attention_grad", device="gpu")
 def attention_grad_entry(op, ins, outs, attrs):
+    if attrs["p"]:
+        return None  # of dropout: no forward kernel here makes its bits
     call, views, n = _Call(ins[3:], attrs, 3), operands(**attrs), attrs["n_sources"]
     if not call.serves or ins[2].dtype != "float32":
         return None

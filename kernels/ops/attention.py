@@ -4,7 +4,8 @@ batch_dot, softmax, batch_dot.
 An operand is given by a source array and (source, at, batch, head, row): its number among the
 sources, the element where it begins, and the steps between batches, heads and rows; the elements
 of a row lie side by side. Only `_attention_grad` is a fused backward operator: its own gradient,
-and that of a mask, come from the composition of plain operators.
+and that of a mask, come from the composition of plain operators. `_attention_dropout` draws what
+Dropout would draw from the probabilities and keeps a bit of each.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.error import ShapeError
+from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, uniform, values
 
@@ -105,8 +106,44 @@ PARAMS = (
 )
 
 
+# 32 probabilities are kept or dropped by the bits of one int32, the first by the lowest
+
+
+def _words(kept_shape):
+    return (*kept_shape[:-1], -(-kept_shape[-1] // 32))
+
+
+def _packed(xp, kept):
+    """The bits of a boolean array whose last axis is the keys."""
+    *lead, n = kept.shape
+    whole = xp.zeros((*lead, _words(kept.shape)[-1] * 32), "uint32")
+    whole[..., :n] = kept
+    bits = whole.reshape(_words(kept.shape) + (32,)) << xp.arange(32, dtype="uint32")
+    return bits.sum(axis=-1, dtype="uint32").view("int32")
+
+
+def _unpacked(xp, words, n):
+    bits = words.view("uint32")[..., None] >> xp.arange(32, dtype="uint32")
+    return (bits & 1).reshape(*words.shape[:-1], -1)[..., :n]
+
+
+def _kept_scale(p):
+    return 1 / (1 - p) if p < 1 else 0.0
+
+
+operator(
+    "_kept_factors",
+    inputs=("kept",),
+    params=(Param("n", "int"), Param("p", "float"), Param("dtype", "dtype", "float32")),
+    infer=lambda ins, n, p, dtype: [Type((*ins[0].shape[:-1], n), dtype)],
+    ref=lambda xp, kept, *, n, p, dtype: (_unpacked(xp, kept, n) * _kept_scale(p)).astype(dtype),
+    samples=(sample(values([[5, 1], [-1, 0]], "int32"), n=40, p=0.5),),
+    doc="What dropout multiplies by, 1 / (1 - p) where the bit of an element is set, else 0.",
+)
+
+
 def names(n_sources, mask, **_):
-    return (*(f"source{i}" for i in range(n_sources)), *(("mask",) if mask else ()))
+    return (*(f"source{i}" for i in range(n_sources)), *(("masks",) if mask else ()))
 
 
 def operands(sizes, q, k, v, **_):
@@ -182,20 +219,20 @@ def _scores(xp, sources, attrs):
     return s, counts, q, k, v
 
 
-def _ref(xp, *sources, **attrs):
+def _ref(xp, *sources, factors=1, **attrs):
     s, counts, _, _, v = _scores(xp, sources, attrs)
     top = xp.max(xp.where(counts, s, -xp.inf), axis=-1, keepdims=True, initial=-xp.inf)
     shift = xp.where(xp.isinf(top), 0, top)
     e = xp.where(counts, xp.exp(s - shift), 0)
     total = e.sum(axis=-1, keepdims=True)
     none = (total == 0) & (attrs["mask"] == "length")
-    y = xp.where(none, 0, (e / xp.where(none, 1, total)) @ v)
+    y = xp.where(none, 0, (e / xp.where(none, 1, total) * factors) @ v)
     lse = xp.where(none, 0, top + xp.log(total))[..., 0]
     return (y if attrs["heads_first"] else xp.swapaxes(y, 1, 2)), lse
 
 
-def _composed(attrs):
-    """(F, *sources, mask) -> y in plain operators."""
+def _composed(attrs, kept=None):
+    """(F, *sources, mask) -> y in plain operators. kept: bits, where some are dropped."""
     batch, heads, n_q, n_k, _, dim_v = attrs["sizes"]
 
     def compose(F, *sources):
@@ -221,6 +258,9 @@ def _composed(attrs):
             else:
                 length = [mask]
         p = F.softmax(s, *length, axis=-1, use_length=bool(length))
+        if kept is not None:
+            factors = F._kept_factors(kept, n=n_k, p=attrs["p"], dtype=p.dtype)
+            p = F.broadcast_mul(p, F.reshape_to(factors, shape=p.shape))
         y = F.reshape_to(F.batch_dot(p, v), shape=(batch, heads, n_q, dim_v))
         return y if attrs["heads_first"] else F.transpose(y, axes=(0, 2, 1, 3))
 
@@ -232,13 +272,24 @@ def _grad(F, dys, xs, ys, **attrs):
     grads = F._attention_grad(dys[0], *ys, *xs, **attrs)
     grads = list(grads) if isinstance(grads, (list, tuple)) else [grads]
     if attrs["mask"] == "add":
-        grads.append(vjp(F, _composed(attrs), xs, dys[:1])[n])
+        grads.append(vjp(F, _composed(attrs, *ys[2:]), xs, dys[:1])[n])
     return grads + [None] * (len(xs) - len(grads))
 
 
-def _grad_infer(ins, **attrs):
+def _parts(ins, p, **_):
+    """(dy, y, log of sums, bits of what was kept or None, sources)"""
     dy, y, lse, *sources = ins
+    return (dy, y, lse, sources[0], sources[1:]) if p else (dy, y, lse, None, sources)
+
+
+def _grad_infer(ins, **attrs):
+    dy, y, lse, kept, sources = _parts(ins, **attrs)
     _check("_attention_grad", sources, attrs)
+    if kept is not None and kept != Type(_words(attrs["sizes"][:4]), "int32"):
+        raise ShapeError(
+            "_attention_grad",
+            f"kept must be int32 {_words(attrs['sizes'][:4])}, got {kept.dtype} {kept.shape}",
+        )
     shape = _y_shape(attrs["sizes"], attrs["heads_first"])
     if dy.shape != shape or y.shape != shape or lse.shape != tuple(attrs["sizes"][:3]):
         raise ShapeError(
@@ -249,8 +300,12 @@ def _grad_infer(ins, **attrs):
     return list(sources[: attrs["n_sources"]])
 
 
-def _grad_ref(xp, dy, y, lse, *sources, **attrs):
+def _grad_ref(xp, *ins, **attrs):
+    dy, y, lse, kept, sources = _parts(ins, **attrs)
     s, counts, q, k, v = _scores(xp, sources, attrs)
+    factors = 1
+    if kept is not None:
+        factors = (_unpacked(xp, kept, s.shape[-1]) * _kept_scale(attrs["p"])).astype(s.dtype)
     if attrs["mask"] == "where":
         at, *steps = attrs["mask_view"]
         scored = _take(xp, sources[-1], at, mask_sizes(**attrs), steps) != 0
@@ -259,30 +314,31 @@ def _grad_ref(xp, dy, y, lse, *sources, **attrs):
     if not attrs["heads_first"]:
         dy, y = xp.swapaxes(dy, 1, 2), xp.swapaxes(y, 1, 2)
     p = xp.where(counts, xp.exp(s - lse[..., None]), 0)
-    ds = p * (dy @ xp.swapaxes(v, -1, -2) - (dy * y).sum(axis=-1, keepdims=True))
+    dp = dy @ xp.swapaxes(v, -1, -2) * factors
+    ds = p * (dp - (dy * y).sum(axis=-1, keepdims=True))
     ds = xp.where(counts & scored, ds, 0) * attrs["scale"]
     back = lambda a: xp.swapaxes(a, -1, -2)
     grads = [xp.zeros(prod(x.shape), x.dtype) for x in sources[: attrs["n_sources"]]]
     for (source, at, n, steps), g in zip(
-        operands(**attrs), (ds @ k, back(ds) @ q, back(p) @ dy), strict=True
+        operands(**attrs), (ds @ k, back(ds) @ q, back(p * factors) @ dy), strict=True
     ):
         xp.add.at(grads[source], _places(xp, at, n, steps), g)
     return [g.reshape(x.shape) for g, x in zip(grads, sources)]
 
 
-def _composed_grad(attrs):
+def _composed_grad(attrs, kept):
     """(F, dy, *sources, mask) -> gradients of the sources, y and lse being functions of them."""
 
     def compose(F, dy, *sources):
-        return vjp(F, _composed(attrs), sources, [dy])[: attrs["n_sources"]]
+        return vjp(F, _composed(attrs, kept), sources, [dy])[: attrs["n_sources"]]
 
     return compose
 
 
 def _grad_grad(F, dys, xs, ys, **attrs):
-    dy, _, _, *sources = xs
-    grads = vjp(F, _composed_grad(attrs), [dy, *sources], dys)
-    return [grads[0], None, None, *grads[1:]]
+    dy, _, _, kept, sources = _parts(xs, **attrs)
+    grads = vjp(F, _composed_grad(attrs, kept), [dy, *sources], dys)
+    return [grads[0], None, None, *([] if kept is None else [None]), *grads[1:]]
 
 
 _PACKED = {"q": (0, 0, 72, 4, 24), "k": (0, 8, 72, 4, 24), "v": (0, 16, 72, 4, 24)}
@@ -307,9 +363,16 @@ _CASES = (
 )
 _SAMPLES: tuple[Any, ...] = tuple(zip(_CASES[::2], _CASES[1::2]))
 
+
+def _some_kept(sizes):
+    """Bits for a sample: all but every third."""
+    n = prod(_words(sizes[:4]))
+    return values((np.arange(n) * 7 + 0b11011).reshape(_words(sizes[:4])).tolist(), "int32")
+
+
 operator(
     "_attention",
-    inputs=("source0", "source1", "source2", "mask"),
+    inputs=("source0", "source1", "source2", "masks"),
     input_names=names,
     params=PARAMS,
     n_outputs=2,
@@ -327,19 +390,65 @@ operator(
     ),
 )
 
+
+def _dropout_infer(ins, p, **attrs):
+    if not 0 < p <= 1:
+        raise OperatorError("_attention_dropout", f"p must be in (0, 1], got {p}")
+    return [*_infer(ins, **attrs), Type(_words(attrs["sizes"][:4]), "int32")]
+
+
+def _dropout_ref(xp, *sources, p, rng, **attrs):
+    kept = rng.random(attrs["sizes"][:4], dtype="float32") < 1 - p
+    factors = (kept * _kept_scale(p)).astype(sources[0].dtype)
+    return *_ref(xp, *sources, factors=factors, **attrs), _packed(xp, kept)
+
+
+def _again(F, xs, ys, **attrs):
+    return _composed(attrs, ys[2])(F, *xs)
+
+
+operator(
+    "_attention_dropout",
+    inputs=("source0", "source1", "source2", "masks"),
+    input_names=names,
+    params=(*PARAMS, Param("p", "float", 0.5)),
+    n_outputs=3,
+    n_visible=1,
+    output_names=("output", "log_sum", "kept"),
+    random=True,
+    infer=_dropout_infer,
+    ref=_dropout_ref,
+    grad=_grad,
+    again=_again,
+    samples=tuple(sample(*ins, p=0.25, **attrs) for ins, attrs in _SAMPLES),
+    doc=(
+        "_attention with probabilities dropped at random (p of them) and the others scaled by"
+        " 1 / (1 - p), as Dropout draws from an array (batch, head, query, key); the bits of what"
+        " was kept are there for the gradient. Source: Srivastava et al. 2014, JMLR 15."
+    ),
+)
+
 operator(
     "_attention_grad",
-    inputs=("dy", "y", "log_sum", "source0", "source1", "source2", "mask"),
-    input_names=lambda **attrs: ("dy", "y", "log_sum", *names(**attrs)),
-    params=PARAMS,
+    inputs=("dy", "y", "log_sum", "kept", "source0", "source1", "source2", "masks"),
+    input_names=lambda p, **attrs: (
+        *("dy", "y", "log_sum", *(("kept",) if p else ())),
+        *names(**attrs),
+    ),
+    params=(*PARAMS, Param("p", "float", 0.0)),
     n_outputs=lambda n_sources, **_: n_sources,
     infer=_grad_infer,
     ref=_grad_ref,
     grad=_grad_grad,
     samples=tuple(
-        sample(shape, shape, uniform(attrs["sizes"][:3], 0, 3), *ins, **attrs)
+        sample(shape, shape, uniform(attrs["sizes"][:3], 0, 3), *kept, *ins, p=p, **attrs)
+        for p in (0.0, 0.25)
         for ins, attrs in _SAMPLES
         for shape in [_y_shape(attrs["sizes"], attrs.get("heads_first", False))]
+        for kept in [[_some_kept(attrs["sizes"])] if p else []]
     ),
-    doc="Gradients of _attention with respect to its sources.",
+    doc=(
+        "Gradients of _attention with respect to its sources; p: of _attention_dropout, given the"
+        " bits of what it kept."
+    ),
 )

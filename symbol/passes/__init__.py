@@ -48,7 +48,7 @@ def before_gradient(outputs: Sequence[Value], device: str = "cpu") -> list[Value
     outputs = list(outputs)
     if any(n.extra and MIRRORED in n.extra for n in topological(outputs)):
         return outputs
-    for each in (lambda graph: attention(graph, device), norm_act):
+    for each in (lambda graph: attention(graph, device), lambda graph: norm_act(graph, device)):
         outputs = each(outputs)
         if checking:
             verify(outputs)

@@ -2,12 +2,13 @@
 operator that reads queries, keys and values where they lie.
 
 It runs on graphs whose gradient has not been taken (`_attention` has one of its own): what a
-gradient needs to keep is then y and one number for each query, not the probabilities. Scores or
-probabilities that anything else reads stay as they are, as does dropout while training.
+gradient needs to keep is then y and one number for each query, with dropout a bit of each
+probability. Scores or probabilities that anything else reads stay as they are.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from math import prod
 
@@ -59,7 +60,7 @@ def _joined(outputs: Sequence[Value], device: str) -> tuple[list[Value], int]:
         if node.op is None or node.op.name != "batch_dot" or node in held:
             continue
         if node.types[0].dtype in FUSED_DTYPES[device]:
-            found = _Match(users, held)
+            found = _Match(users, held, device)
             if found.match(node):
                 old, new = found.build()
                 instead[old] = new
@@ -90,8 +91,9 @@ def _plain(v: Value, dtype: str) -> bool:
 class _Match:
     """One attention, found from its second product downwards."""
 
-    def __init__(self, users: dict, held: set[Node]):
-        self.users, self.held = users, held
+    def __init__(self, users: dict, held: set[Node], device: str):
+        self.users, self.held, self.device = users, held, device
+        self.dropped = 0.0  # probability
         self.scale, self.dtype = 1.0, ""
         self.kind: str | None = None
         self.mask: View | None = None
@@ -114,7 +116,7 @@ class _Match:
                 break
             if op.view and below.inputs[0].shape[-2:] == rows:
                 p = below.inputs[0]
-            elif name == "Dropout" and not softened and not op.is_random(below.attrs):
+            elif name == "Dropout" and not softened and self._drops(below):
                 p = below.inputs[0]
             elif name == "softmax" and not softened and self._softmax(below):
                 softened, p = True, below.inputs[0]
@@ -135,6 +137,15 @@ class _Match:
             else:
                 return False
         return softened and self._operands(p.node, node)
+
+    def _drops(self, node: Node) -> bool:
+        """Takes in a dropout of the probabilities, of each by itself."""
+        if not node.op.is_random(node.attrs):
+            return True
+        if self.dropped or node.attrs["axes"] or self.users.get(Value(node, 1)):
+            return False
+        self.dropped = node.attrs["p"]
+        return self.device == "cpu"
 
     def _softmax(self, node: Node) -> bool:
         x, attrs = node.inputs[0], node.attrs
@@ -228,7 +239,10 @@ class _Match:
             placed.append((number, view))
         old = self.replaced
         mask = [] if self.mask is None else [self.mask.base]
-        y = F._attention(
+        make = F._attention
+        if self.dropped:
+            make = functools.partial(F._attention_dropout, p=self.dropped)
+        y = make(
             *sources,
             *mask,
             sizes=(*self.lead, self.n_q, self.n_k, self.dim, self.dim_v),

@@ -1,4 +1,5 @@
-"""Batch normalisation while training takes in the sum and the relu that follow it.
+"""Batch normalisation while training takes in the sum and the relu that follow it, or another
+activation.
 
 The first pass runs on graphs whose gradient has not been taken: the operator that it makes has one
 of its own, with relu's mask in it. What that reads as a sum of two gradients (where a shortcut
@@ -8,22 +9,25 @@ leaves) it then adds itself: the second pass.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from ...kernels.loops import adds, rectifies
+from ...kernels.loops import adds, multiplies, rectifies
 from ...kernels.record import lookup
 from ..graph import Node, Value, rewrite, topological, typed_node
 
 FUSED, GRAD = lookup("_batch_norm_add_relu"), lookup("_batch_norm_relu_grad")
+ACTIVATED, ACT_GRAD = lookup("_batch_norm_act"), lookup("_batch_norm_act_grad")
 
 
-def norm_act(outputs: Sequence[Value]) -> list[Value]:
+def norm_act(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
     """The graph with every float32 BatchNorm that takes the batch's statistics joined with what
     alone reads it."""
     order = topological(outputs)
     uses = _uses(order, outputs)
-    alone = {n for n in order if _is_batch_norm(n) and _alone(n, uses)}
-    if not alone:
+    norms = [n for n in order if _is_batch_norm(n)]
+    alone = {n for n in norms if _alone(n, uses, 1)}
+    gated = {n for n in norms if _alone(n, uses, 2)} if device == "cpu" else set()
+    if not alone and not gated:
         return list(outputs)
 
     def replace(node: Node, inputs: Sequence[Value]):
@@ -37,6 +41,14 @@ def norm_act(outputs: Sequence[Value]) -> list[Value]:
                 made = _with(node, inputs[i], addend=inputs[1 - i], i=i)
                 if made:
                     return made
+        old = _gate(node, uses, gated)
+        if old is not None:
+            v = inputs[node.inputs.index(old)]
+            return _activated(v.node, {"act": "silu"}) if v.node.op is old.node.op else None
+        act = _activation(node) if device == "cpu" else None
+        if act and node.inputs[0].node in alone and not node.inputs[0].index:
+            below = inputs[0].node
+            return _activated(below, act) if below.op is node.inputs[0].node.op else None
         return None
 
     def _with(node: Node, v: Value, relu=False, addend=None, i=0):
@@ -56,22 +68,62 @@ def norm_act(outputs: Sequence[Value]) -> list[Value]:
     return rewrite(outputs, replace, None, order)
 
 
+def _activated(norm: Node, act: dict) -> list[Value]:
+    kept = {p.name: norm.attrs[p.name] for p in ACTIVATED.params if p.name in norm.attrs}
+    attrs = ACTIVATED.parse({**kept, **act})
+    return [Value(typed_node(ACTIVATED, attrs, norm.inputs, norm.name, norm.source))]
+
+
+def _activation(node: Node) -> dict | None:
+    """The parameters of `_batch_norm_act` for a node that activates its input."""
+    op, attrs = node.op, node.attrs
+    if op is None or node.has_numbers or len(node.inputs) != 1:
+        return None
+    if op.name == "clip":
+        return {"act": "clip", "low": attrs["a_min"], "high": attrs["a_max"]}
+    if op.name == "LeakyReLU" and attrs["act_type"] == "leaky":
+        return {"act": "leaky", "low": attrs["slope"]}
+    if attrs.get("act_type", op.name) == "sigmoid" and op.name in ("Activation", "sigmoid"):
+        return {"act": "sigmoid"}
+    return None
+
+
+def _gate(node: Node, uses: Counter, norms: Collection[Node]) -> Value | None:
+    """The result of a batch normalisation that a node multiplies by its own sigmoid."""
+    types = [v.type for v in node.inputs]
+    if not norms or not multiplies(node.op, types, node.types, node.attrs):
+        return None
+    for v, s in (node.inputs, node.inputs[::-1]):
+        if v.node not in norms or v.index or uses[s] > 1 or _activation(s.node) != SIGMOID:
+            continue
+        below = s.node.inputs[0]
+        if below.node.op is not None and below.node.op.name == "_mul_scalar" and uses[below] == 1:
+            if not below.node.has_numbers and below.node.attrs["scalar"] == 1:
+                below = below.node.inputs[0]
+        if below == v:
+            return v
+    return None
+
+
+SIGMOID = {"act": "sigmoid"}
+
+
 def norm_sums(outputs: Sequence[Value]) -> list[Value]:
     """The graph with sums of two gradients inside the backward operators that alone read them."""
     order = topological(outputs)
-    if not any(n.op is GRAD for n in order):
+    if not any(n.op in (GRAD, ACT_GRAD) for n in order):
         return list(outputs)
     uses = _uses(order, outputs)
 
     def replace(node: Node, inputs: Sequence[Value]):
-        if node.op is not GRAD or node.attrs["more"] or uses[node.inputs[0]] > 1:
+        if node.op not in (GRAD, ACT_GRAD) or node.attrs["more"] or uses[node.inputs[0]] > 1:
             return None
         total = inputs[0].node
         types = [v.type for v in total.inputs]
         if total.op is None or not adds(total.op, types, total.types, total.attrs):
             return None
         a, b = total.inputs
-        made = typed_node(GRAD, {**node.attrs, "more": True}, [a, *inputs[1:], b], node.name)
+        made = typed_node(node.op, {**node.attrs, "more": True}, [a, *inputs[1:], b], node.name)
         return [Value(made, i) for i in range(len(made.types))]
 
     return rewrite(outputs, replace, None, order)
@@ -90,12 +142,12 @@ def _is_batch_norm(node: Node) -> bool:
     return trains and all(v.dtype == "float32" for v in node.inputs)
 
 
-def _alone(node: Node, uses: Counter) -> bool:
-    """Does one node read the result, nothing the statistics, and nobody else the moving ones: then
+def _alone(node: Node, uses: Counter, n_readers: int) -> bool:
+    """Do so many nodes read the result, nothing the statistics, and nobody else the moving ones: then
     the order of reads and writes stays what it was."""
     moving = node.inputs[3:]
     return (
-        [uses[Value(node, i)] for i in range(3)] == [1, 0, 0]
+        [uses[Value(node, i)] for i in range(3)] == [n_readers, 0, 0]
         and moving[0] != moving[1]
         and all(v.node.op is None and uses[v] == 1 for v in moving)
     )

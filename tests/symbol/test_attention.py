@@ -55,6 +55,7 @@ def both(y, inputs, arrays):
         program = lower(outs, [*inputs, dy], cpu(0))
         given = [*map(nd.array, arrays), nd.array(draw(y.shape, 9))]
         given = [a.astype(x.dtype) for a, x in zip(given, [*inputs, dy])]
+        mx.random.seed(7)
         found.append(([o.asnumpy() for o in program.run(given)], names(program)))
     (plain, _), (fused, operators) = found
     return plain, fused, operators
@@ -167,7 +168,7 @@ def test_what_is_left_alone():
     )
     assert kept(product, (2, 3, 300), (2, 3, 300), (2, 3, 4))  # longer than a panel
     train = Builder(train=True)
-    drop = lambda s: train.Dropout(F.softmax(s), p=0.5)
+    drop = lambda s: train.Dropout(F.softmax(s), p=0.5, axes=(1,))
     assert kept(lambda q, k, x: product(q, k, x, soft=drop), *three)
     idle = lambda s: F.Dropout(F.softmax(s), p=0.5)
     assert not kept(lambda q, k, x: product(q, k, x, soft=idle), *three)
@@ -236,6 +237,116 @@ def test_compiled_block_equals_tier_0():
     graphs = [trace.graph for trace in net._traces.values()]
     plans = [e.plan.program.plans for g in graphs for e in g.entries.values()]
     assert all("_attention" in [p.op.name for p in ps] for ps in plans)
+
+
+# ---- dropout of the probabilities ----------------------------------------------------------------
+
+TRAIN = Builder(train=True)
+
+
+@pytest.mark.parametrize("seq, p", [(5, 0.5), (33, 0.1), (65, 0.25), (200, 0.4), (7, 1.0)])
+def test_dropout_of_probabilities(seq, p):
+    """The same numbers as Dropout's, for results and gradients; other than without it."""
+    x, mask = v("x", (2, seq, 3 * 2 * 5)), v("mask", (4, seq, seq))
+    soft = lambda s: TRAIN.Dropout(F.softmax(s), p=p)
+    y = packed(x, 2, lambda s: F.broadcast_add(s, mask), soft)
+    plain, fused, operators = both(y, [x, mask], [draw(x.shape), draw(mask.shape, 3)])
+    same(plain, fused)
+    assert operators[:2] == ["_attention_dropout", "_attention_grad"]
+    left, _, _ = both(packed(x, 2, lambda s: F.broadcast_add(s, mask)), [x, mask], [
+        draw(x.shape), draw(mask.shape, 3),
+    ])  # fmt: skip
+    assert np.abs(left[0] - fused[0]).max() > 0.01
+
+
+def test_dropout_with_lengths_and_selections():
+    x, length = v("x", (3, 5, 3 * 4)), v("length", (3, 5), "int32")
+    soft = lambda s: TRAIN.Dropout(F.softmax(s, length, use_length=True), p=0.3)
+    lengths = np.array([[5] * 5, [0, 1, 2, 3, 4], [9, 0, 3, 3, 3]])
+    plain, fused, operators = both(packed(x, 1, soft=soft), [x, length], [draw(x.shape), lengths])
+    same(plain, fused)
+    assert "_attention_dropout" in operators
+    chosen = np.array([[1, 1, 0, 0, 1], [0, 0, 0, 0, 0], [0, 1, 0, 1, 0]])
+    condition = v("condition", (3, 1, 5), "int32")
+    spread = F.broadcast_to(condition, shape=(3, 5, 5))
+    far = F._full(shape=(3, 5, 5), value=-1e18, dtype="float32")
+    y = packed(
+        x, 1, lambda s: F.where(spread, s, far), lambda s: TRAIN.Dropout(F.softmax(s), p=0.3)
+    )
+    plain, fused, operators = both(y, [x, condition], [draw(x.shape), chosen[:, None]])
+    same(plain, fused)
+    assert "_attention_dropout" in operators
+
+
+class Dropped(Block):
+    def hybrid_forward(self, F, x, mask):
+        x = F.Dropout(x, p=0.2)
+        q, k, v = F.split(self.qkv(self.norm(x)), 3, axis=-1)
+        p = F.softmax(F.broadcast_add(F.batch_dot(q, k, transpose_b=True), mask))
+        return F.Dropout(self.out(F.batch_dot(F.Dropout(p, p=0.3), v)), p=0.1)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_dropout_of_a_compiled_block_equals_tier_0(again):
+    """Also where the graph is walked again for gradients of gradients."""
+    net = Dropped(12, 1)
+    net.initialize(mx.init.Normal(0.3))
+    x, mask = nd.array(draw((2, 40, 12))), nd.zeros((1, 40, 40))
+    x.attach_grad()
+
+    def step():
+        mx.random.seed(11)
+        with autograd.record():
+            y = net(x, mask)
+            if again:
+                y = autograd.grad(y, [x], create_graph=True)[0] * y
+        y.backward()
+        return [y.asnumpy(), x.grad.asnumpy()]
+
+    net.hybridize()
+    step()
+    first = step()
+    for _ in range(4):
+        step()
+    mx.wait_compiled()
+    same(first, step())
+    graphs = [trace.graph for trace in net._traces.values()]
+    plans = [e.plan.program.plans for g in graphs for e in g.entries.values()]
+    assert any("_attention_dropout" in [p.op.name for p in ps] for ps in plans)
+
+
+# ---- keys that a mask leaves no part -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("far", [-np.inf, -1e9])
+@pytest.mark.parametrize("kind", ["causal", "lengths", "row"])
+def test_masked_keys_are_left_out(kind, far):
+    """Behind the last key of a block of queries; the result and the gradients of all keys stay."""
+    n = 220
+    x, mask = v("x", (1, n, 3 * 9)), v("mask", (1, n, n))
+    values = np.zeros((1, n, n), "float32")
+    if kind == "causal":
+        values[0][np.triu_indices(n, 1)] = far
+    else:
+        values[0, : n // 2, 50:] = far
+        values[0, n // 2 :, (50 if kind == "row" else 117) :] = far
+        if kind == "row":
+            values[0, 100] = -np.inf  # all its keys: NaN in all gradients
+    plain, fused, _ = run_masked(packed(x, 1, lambda s: F.broadcast_add(s, mask)), x, mask, values)
+    same(plain, fused)
+
+
+def test_what_is_not_a_number_counts_though_it_is_masked():
+    x, mask = v("x", (1, 40, 3 * 4)), v("mask", (1, 40, 40))
+    values = np.triu(np.full((1, 40, 40), -np.inf, "float32"), 1)
+    for part in range(3):  # of q, k and v
+        given = draw(x.shape)
+        given[0, 35, 4 * part] = np.nan
+        results = []
+        for out in (y := packed(x, 1, lambda s: F.broadcast_add(s, mask)), attention([y])[0]):
+            program = lower([out], [x, mask], cpu(0))
+            results.append(program.run([nd.array(given), nd.array(values)])[0].asnumpy())
+        np.testing.assert_array_equal(*map(np.isnan, results))
 
 
 def test_second_order():

@@ -16,6 +16,7 @@ from plait.symbol.program import lower
 
 F = Builder(train=True)
 FUSED, GRAD = "_batch_norm_add_relu", "_batch_norm_relu_grad"
+ACTIVATED, ACT_GRAD = "_batch_norm_act", "_batch_norm_act_grad"
 
 
 # ---- random networks -----------------------------------------------------------------------------
@@ -60,11 +61,31 @@ class Dense(nn.HybridBlock):
         return F.concat(x, self.body(x), dim=1)
 
 
-def separable(n):
-    """Of MobileNet v1, and a linear bottleneck's end."""
+class Clip(nn.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.clip(x, 0, 6)
+
+
+class Gate(nn.HybridBlock):
+    def hybrid_forward(self, F, x):
+        return F.sigmoid(x) * x
+
+
+ACTS = {
+    "relu": lambda: nn.Activation("relu"),
+    "relu6": Clip,
+    "leaky": lambda: nn.LeakyReLU(0.1),
+    "sigmoid": lambda: nn.Activation("sigmoid"),
+    "swish": nn.Swish,
+    "gate": Gate,
+}
+
+
+def separable(n, act="relu"):
+    """Of MobileNets and EfficientNets."""
     net = nn.HybridSequential()
     net.add(nn.Conv2D(n, 3, padding=1, groups=n, use_bias=False), nn.BatchNorm())
-    net.add(nn.Activation("relu"), conv(n, 1), nn.BatchNorm(), nn.Activation("relu"))
+    net.add(ACTS[act](), conv(n, 1), nn.BatchNorm(), ACTS[act]())
     return net
 
 
@@ -73,14 +94,16 @@ def network(seed):
     net = nn.HybridSequential()
     n = 6
     net.add(conv(n, in_channels=3), nn.BatchNorm(), nn.Activation("relu"))
-    for kind in rng.randint(0, 6, 4):
+    acts = list(ACTS)
+    for i, kind in enumerate(rng.randint(0, 6, 4)):
         if kind < 4:
             net.add(Residual(n, first=kind % 2 == 0, shortcut=kind < 2))
         elif kind == 4:
             net.add(Dense(2))
             n += 2
         else:
-            net.add(separable(n))
+            net.add(separable(n, acts[(seed + i) % len(acts)]))
+    net.add(separable(n, acts[seed % len(acts)]))
     net.add(nn.BatchNorm(), nn.Activation("relu"), nn.MaxPool2D(2), nn.Dense(5), nn.BatchNorm())
     net.add(nn.Activation("relu"), nn.Dense(2))
     mx.random.seed(seed)
@@ -114,9 +137,12 @@ def test_random_networks(seed):
     (entry,) = trace.graph.entries.values()
     used = [p.op.name for p in entry.plan.program.plans]
     assert entry.plan.tier == 1
-    assert FUSED in used and not {"Activation", "relu"} & set(used)
+    assert FUSED in used
+    assert not {"Activation", "relu", "clip", "LeakyReLU"} & set(used)
+    if seed % len(ACTS):
+        assert ACTIVATED in used
     for a, b in zip(got, want, strict=True):
-        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4 * np.abs(b).max() + 1e-6)
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4 * np.abs(b).max() + 5e-6)
 
 
 # ---- single patterns -----------------------------------------------------------------------------
@@ -164,9 +190,31 @@ def test_shapes(shape):
     assert names.count(GRAD) == 1
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("act", ["clip", "leaky", "sigmoid", "silu"])
+def test_activations(act, shape):
+    make = {
+        "clip": lambda z: F.clip(z, a_min=0.2, a_max=1.1),
+        "leaky": lambda z: F.LeakyReLU(z, act_type="leaky", slope=0.3),
+        "sigmoid": F.sigmoid,
+        "silu": lambda z: F.broadcast_mul(F.Activation(z, act_type="sigmoid"), z),
+    }[act]
+    arrays = [np.random.RandomState(i).randn(*s) for i, s in enumerate([shape, *[(3,)] * 4])]
+    arrays[4] = np.abs(arrays[4])
+    x, *params = given(shape, *[(3,)] * 4)
+    y = make(norm(x, *params))
+    assert both([y], [x, *params], arrays) == [ACTIVATED, ACT_GRAD]
+    names = both([F.tanh(y), F.square(y)], [x, *params], arrays)  # a sum of gradients
+    assert names.count(ACT_GRAD) == 1
+    z = norm(x, *params)
+    assert ACTIVATED not in both([make(z), F.square(z)], [x, *params], arrays)
+
+
 def test_channels_last():
     x, *params = given((2, 5, 4, 70), *[(70,)] * 4)
     arrays = [np.random.RandomState(i).rand(*v.shape) for i, v in enumerate([x, *params])]
+    names = both([F.clip(norm(x, *params, axis=-1), a_min=-1, a_max=1)], [x, *params], arrays)
+    assert names == [ACTIVATED, ACT_GRAD]
     names = both([F.relu(norm(x, *params, axis=-1))], [x, *params], arrays)
     assert names == [FUSED, GRAD]
 
