@@ -1,4 +1,4 @@
-"""The C core is built by cffi, two Python types by hand; packages are the root's folders of Python
+"""The C core is built by cffi, a few Python types by hand; packages are the root's folders of Python
 files."""
 
 from pathlib import Path
@@ -31,7 +31,7 @@ setup(
     cffi_modules=["engine/ffi_build.py:ffi"],
     ext_modules=[
         c_type("plait.engine._array", "engine/array_type.c"),
-        c_type("plait.symbol._value", "symbol/value_type.c"),
+        c_type("plait.symbol._graph", "symbol/graph_type.c"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -320,7 +320,7 @@ def renamed(outputs: list[Value], name: str) -> list[Value]:
     """The graph with another name on the node of its first output."""
     last = outputs[0].node
     made = Node(last.op, last.attrs, last.inputs, name, last.types, last.extra, last.source)
-    return rewrite(outputs, lambda node, ins: None, {last: values_of(made)})
+    return rewrite(outputs, None, {last: values_of(made)})
 
 
 def named(outputs: list[Value]) -> list[Value]:

@@ -171,7 +171,7 @@ def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Seque
         for v, s in zip(variables, stored)
         if s is not v
     }
-    return rewrite(outputs, lambda node, new: None, plain), stored
+    return rewrite(outputs, None, plain), stored
 
 
 def _assemble(

@@ -271,7 +271,7 @@ class Symbol:
                     f"{', '.join(n.name for n in variables)}"
                 )
             start.update({n: [_single(other, key)] for n in found})
-        outputs = rewrite(self._outputs, lambda node, ins: None, start)
+        outputs = rewrite(self._outputs, None, start)
         if name:
             outputs = renamed(outputs, name)
         return Symbol(outputs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...engine.error import InvalidValue
-from .._value import walk
+from .._graph import walk
 from ..graph import Node, Value, values_of, variable, with_inputs
 
 AGAIN = "__again__"  # the mark, among a node's `extra`, of what recomputation added

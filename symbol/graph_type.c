@@ -1,0 +1,531 @@
+/* plait.symbol._graph: the Python types under Node and Value (see graph.py), and the walks over graphs. Passes make
+ * nodes, keep what they know of values in dicts and walk the graph each: in Python that took most of their time.
+ * Objects are borrowed where nothing else is said. No recursion: graphs may be of any depth. */
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <structmember.h>
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *op, *attrs, *inputs, *name, *types, *extra, *source; /* owned; inputs: a tuple, types: a tuple or None */
+    PyObject *weak;
+} Node;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *node; /* owned */
+    Py_ssize_t index;
+} Value;
+
+enum { FIELDS = 7 };
+
+static PyTypeObject *node_type, *value_type; /* the bases, then the classes of graph.py: see py_classes */
+
+static PyObject *as_tuple(PyObject *given)
+{
+    return PyTuple_CheckExact(given) ? Py_NewRef(given) : PySequence_Tuple(given);
+}
+
+/* ---- Node ------------------------------------------------------------------------------------------------- */
+
+/* A new node. inputs: given. types: a tuple or None. Returns NULL with an exception set. */
+static PyObject *node_make(PyTypeObject *type, PyObject *op, PyObject *attrs, PyObject *inputs, PyObject *name,
+                           PyObject *types, PyObject *extra, PyObject *source)
+{
+    Node *node = inputs ? (Node *)PyType_GenericAlloc(type, 0) : NULL;
+    if (!node) {
+        Py_XDECREF(inputs);
+        return NULL;
+    }
+    node->op = Py_NewRef(op);
+    node->attrs = Py_NewRef(attrs);
+    node->inputs = inputs;
+    node->name = Py_NewRef(name);
+    node->types = Py_NewRef(types);
+    node->extra = Py_NewRef(extra);
+    node->source = Py_NewRef(source);
+    return (PyObject *)node;
+}
+
+static PyObject *node_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"op", "attrs", "inputs", "name", "types", "extra", "source", NULL};
+    PyObject *op, *attrs, *inputs, *name = NULL, *types = Py_None, *extra = Py_None, *source = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOO|OOOO", names, &op, &attrs, &inputs, &name, &types, &extra,
+                                     &source))
+        return NULL;
+    name = name ? Py_NewRef(name) : PyUnicode_FromStringAndSize("", 0);
+    types = types == Py_None ? Py_NewRef(types) : as_tuple(types);
+    PyObject *made = name && types ? node_make(type, op, attrs, as_tuple(inputs), name, types, extra, source) : NULL;
+    Py_XDECREF(name);
+    Py_XDECREF(types);
+    return made;
+}
+
+static int node_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    for (int i = 0; i < FIELDS; i++)
+        Py_VISIT((&((Node *)self)->op)[i]);
+    return 0;
+}
+
+static int node_clear(PyObject *self)
+{
+    for (int i = 0; i < FIELDS; i++)
+        Py_CLEAR((&((Node *)self)->op)[i]);
+    return 0;
+}
+
+static void node_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    if (((Node *)self)->weak)
+        PyObject_ClearWeakRefs(self);
+    node_clear(self); /* however long the chain of inputs: tuples bound the depth */
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef node_members[] = {
+    {"op", T_OBJECT, offsetof(Node, op), READONLY, "its Operator; None for a variable"},
+    {"attrs", T_OBJECT, offsetof(Node, attrs), 0, "its attributes, complete"},
+    {"inputs", T_OBJECT, offsetof(Node, inputs), READONLY, "a tuple of Values"},
+    {"name", T_OBJECT, offsetof(Node, name), 0, "its name, or nothing"},
+    {"types", T_OBJECT, offsetof(Node, types), 0, "the Type of each output, or None"},
+    {"extra", T_OBJECT, offsetof(Node, extra), 0, "attributes of the user, or None"},
+    {"source", T_OBJECT, offsetof(Node, source), 0, "file:line that made it, or None"},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Node, weak), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
+static PyType_Slot node_slots[] = {{Py_tp_new, node_new},
+                                   {Py_tp_dealloc, node_dealloc},
+                                   {Py_tp_traverse, node_traverse},
+                                   {Py_tp_clear, node_clear},
+                                   {Py_tp_members, node_members},
+                                   {Py_tp_doc, "Node(op, attrs, inputs, name='', types=None, extra=None, source=None)"},
+                                   {0, NULL}};
+
+static PyType_Spec node_spec = {"plait.symbol._graph.Node", sizeof(Node), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, node_slots};
+
+/* ---- Value ------------------------------------------------------------------------------------------------ */
+
+static PyObject *value_make(PyTypeObject *type, PyObject *node, Py_ssize_t index)
+{
+    Value *value = (Value *)PyType_GenericAlloc(type, 0);
+    if (value) {
+        value->node = Py_NewRef(node);
+        value->index = index;
+    }
+    return (PyObject *)value;
+}
+
+static PyObject *value_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    Py_ssize_t n = PyTuple_Size(args), index = 0;
+    if (n < 1 || n > 2 || keywords || !PyObject_TypeCheck(PyTuple_GetItem(args, 0), node_type)) {
+        PyErr_SetString(PyExc_TypeError, "needs (node, index=0)");
+        return NULL;
+    }
+    if (n == 2 && (index = PyLong_AsSsize_t(PyTuple_GetItem(args, 1))) == -1 && PyErr_Occurred())
+        return NULL;
+    return value_make(type, PyTuple_GetItem(args, 0), index);
+}
+
+static int value_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(((Value *)self)->node);
+    return 0;
+}
+
+static int value_clear(PyObject *self)
+{
+    Py_CLEAR(((Value *)self)->node);
+    return 0;
+}
+
+static void value_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    value_clear(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static size_t hash_of(const void *node, Py_ssize_t index)
+{
+    size_t address = (size_t)node;
+    return (address >> 4 | address << (8 * sizeof address - 4)) + 31 * (size_t)index;
+}
+
+static Py_hash_t value_hash(PyObject *self)
+{
+    Py_hash_t hash = (Py_hash_t)hash_of(((Value *)self)->node, ((Value *)self)->index);
+    return hash == -1 ? -2 : hash;
+}
+
+static int same(const Value *a, const Value *b)
+{
+    return a->node == b->node && a->index == b->index;
+}
+
+static PyObject *value_compare(PyObject *self, PyObject *other, int how)
+{
+    if ((how != Py_EQ && how != Py_NE) || !PyObject_TypeCheck(other, value_type))
+        return Py_NewRef(Py_NotImplemented);
+    return PyBool_FromLong(same((Value *)self, (Value *)other) == (how == Py_EQ));
+}
+
+/* The Type of a value: borrowed; NULL with an exception set where there is none. */
+static PyObject *type_of(const Value *value)
+{
+    PyObject *types = ((Node *)value->node)->types;
+    if (PyTuple_Check(types))
+        return PyTuple_GetItem(types, value->index);
+    PyErr_SetString(PyExc_TypeError, "the node of this value is not typed");
+    return NULL;
+}
+
+static PyObject *value_of_type(PyObject *self, void *part)
+{
+    PyObject *type = type_of((Value *)self);
+    return Py_XNewRef(type && part ? PyTuple_GetItem(type, (Py_ssize_t)(intptr_t)part - 1) : type);
+}
+
+static PyMemberDef value_members[] = {
+    {"node", T_OBJECT, offsetof(Value, node), READONLY, "the node"},
+    {"index", T_PYSSIZET, offsetof(Value, index), READONLY, "which of its outputs"},
+    {NULL, 0, 0, 0, NULL}};
+
+/* a Type is the tuple (shape, dtype, layout) */
+static PyGetSetDef value_getset[] = {{"type", value_of_type, NULL, "its Type", NULL},
+                                     {"shape", value_of_type, NULL, "its shape", (void *)1},
+                                     {"dtype", value_of_type, NULL, "its dtype", (void *)2},
+                                     {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot value_slots[] = {{Py_tp_new, value_new},
+                                    {Py_tp_dealloc, value_dealloc},
+                                    {Py_tp_traverse, value_traverse},
+                                    {Py_tp_clear, value_clear},
+                                    {Py_tp_hash, value_hash},
+                                    {Py_tp_richcompare, value_compare},
+                                    {Py_tp_members, value_members},
+                                    {Py_tp_getset, value_getset},
+                                    {Py_tp_doc, "One output of a node: Value(node, index=0)."},
+                                    {0, NULL}};
+
+static PyType_Spec value_spec = {"plait.symbol._graph.Value", sizeof(Value), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, value_slots};
+
+static PyTypeObject *node_class, *value_class; /* of graph.py: what the functions below make */
+
+static PyObject *py_classes(PyObject *self, PyObject *args)
+{
+    PyTypeObject *node, *value;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &node, &PyType_Type, &value))
+        return NULL;
+    node_class = (PyTypeObject *)Py_NewRef(node);
+    value_class = (PyTypeObject *)Py_NewRef(value);
+    return Py_NewRef(Py_None);
+}
+
+static Node *node_at(PyObject *value)
+{
+    if (PyObject_TypeCheck(value, value_type))
+        return (Node *)((Value *)value)->node;
+    PyErr_SetString(PyExc_TypeError, "a graph's outputs and a node's inputs must be Values");
+    return NULL;
+}
+
+/* Every output of a node, a new list. */
+static PyObject *values_of(PyObject *node)
+{
+    PyObject *types = ((Node *)node)->types, *made;
+    Py_ssize_t n = PyTuple_Check(types) ? PyTuple_Size(types) : -1;
+    if (n < 0) {
+        PyObject *count = PyObject_GetAttrString(node, "n_outputs");
+        n = count ? PyLong_AsSsize_t(count) : -1;
+        Py_XDECREF(count);
+        if (n < 0)
+            return NULL;
+    }
+    if (!(made = PyList_New(n)))
+        return NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *value = value_make(value_class, node, i);
+        if (!value) {
+            Py_DECREF(made);
+            return NULL;
+        }
+        PyList_SetItem(made, i, value);
+    }
+    return made;
+}
+
+static PyObject *py_values_of(PyObject *self, PyObject *node)
+{
+    if (PyObject_TypeCheck(node, node_type))
+        return values_of(node);
+    PyErr_SetString(PyExc_TypeError, "values_of: needs a node");
+    return NULL;
+}
+
+/* The node reading other inputs (given, a tuple), or the node itself where they are its own: new. */
+static PyObject *with_inputs(PyObject *self, PyObject *inputs)
+{
+    Node *node = (Node *)self;
+    Py_ssize_t n = PyTuple_Size(inputs), i = 0;
+    if (n == PyTuple_Size(node->inputs))
+        while (i < n && node_at(PyTuple_GetItem(inputs, i)) &&
+               same((Value *)PyTuple_GetItem(inputs, i), (Value *)PyTuple_GetItem(node->inputs, i)))
+            i++;
+    if (i == n && n == PyTuple_Size(node->inputs)) {
+        Py_DECREF(inputs);
+        return Py_NewRef(self);
+    }
+    if (PyErr_Occurred()) {
+        Py_DECREF(inputs);
+        return NULL;
+    }
+    return node_make(node_class, node->op, node->attrs, inputs, node->name, node->types, node->extra, node->source);
+}
+
+static PyObject *py_with_inputs(PyObject *self, PyObject *args)
+{
+    PyObject *node, *inputs;
+    if (!PyArg_ParseTuple(args, "O!O", node_type, &node, &inputs) || !(inputs = as_tuple(inputs)))
+        return NULL;
+    return with_inputs(node, inputs);
+}
+
+/* ---- the walk --------------------------------------------------------------------------------------------- */
+
+typedef struct { PyObject *node, *inputs; Py_ssize_t next; } visit;   /* node: borrowed; inputs: owned */
+typedef struct { visit *items; Py_ssize_t n, max; PyObject *seen, *given, *instead; } walk;   /* given, instead: borrowed, may be NULL */
+
+/* Begins with a value's node, unless it was seen or the value is given. Returns -1 with an exception set. */
+static int walk_enter(walk *w, PyObject *value)
+{
+    PyObject *node = (PyObject *)node_at(value);
+    if (!node)
+        return -1;
+    int found = PySet_Contains(w->seen, node);
+    if (found == 0 && w->given)
+        found = PySequence_Contains(w->given, value);
+    if (found != 0)
+        return found < 0 ? -1 : 0;
+    if (w->n == w->max) {
+        Py_ssize_t max = w->max ? 2 * w->max : 64;
+        visit *items = PyMem_Realloc(w->items, (size_t)max * sizeof *items);
+        if (!items) {
+            PyErr_NoMemory();
+            return -1;
+        }
+        w->items = items;
+        w->max = max;
+    }
+    PyObject *inputs = w->instead ? PyDict_GetItemWithError(w->instead, node) : NULL;
+    if (!inputs)
+        inputs = ((Node *)node)->inputs;
+    if (PyErr_Occurred() || PySet_Add(w->seen, node) < 0)
+        return -1;
+    w->items[w->n++] = (visit){node, Py_NewRef(inputs), 0};
+    return 0;
+}
+
+static PyObject *walk_from(PyObject *outputs, PyObject *given, PyObject *instead)
+{
+    PyObject *order = PyList_New(0);
+    walk w = {.seen = PySet_New(NULL), .given = given, .instead = instead};
+    int status = order && w.seen ? 0 : -1;
+    for (Py_ssize_t i = 0; status == 0 && i < PyList_Size(outputs); i++) {
+        status = walk_enter(&w, PyList_GetItem(outputs, i));
+        while (status == 0 && w.n > 0) {
+            visit *at = &w.items[w.n - 1];
+            if (at->next < PyTuple_Size(at->inputs)) {
+                status = walk_enter(&w, PyTuple_GetItem(at->inputs, at->next++));
+            } else {
+                status = PyList_Append(order, at->node);
+                Py_DECREF(at->inputs);
+                w.n--;
+            }
+        }
+    }
+    while (w.n > 0)
+        Py_DECREF(w.items[--w.n].inputs);
+    PyMem_Free(w.items);
+    Py_XDECREF(w.seen);
+    if (status < 0)
+        Py_CLEAR(order);
+    return order;
+}
+
+static PyObject *py_walk(PyObject *self, PyObject *args)
+{
+    PyObject *outputs, *given = NULL, *instead = NULL;
+    if (!PyArg_ParseTuple(args, "O!|OO!", &PyList_Type, &outputs, &given, &PyDict_Type, &instead))
+        return NULL;
+    return walk_from(outputs, given, instead);
+}
+
+/* ---- rewriting -------------------------------------------------------------------------------------------- */
+
+/* The value that stands for another one: borrowed, the same where its node was not replaced; NULL with an exception. */
+static PyObject *now(PyObject *replaced, PyObject *value)
+{
+    Node *node = node_at(value);
+    PyObject *made = node ? PyDict_GetItemWithError(replaced, (PyObject *)node) : NULL;
+    if (!made)
+        return PyErr_Occurred() ? NULL : value;
+    Py_ssize_t i = ((Value *)value)->index;
+    return PyList_Check(made) ? PyList_GetItem(made, i) : PyTuple_GetItem(made, i);
+}
+
+/* The inputs of a node as they are now: new, its own tuple where nothing was replaced. */
+static PyObject *inputs_now(PyObject *replaced, PyObject *inputs)
+{
+    Py_ssize_t n = PyTuple_Size(inputs);
+    PyObject *made = NULL;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *value = PyTuple_GetItem(inputs, i), *new = now(replaced, value);
+        if (new && new != value && !made && (made = PyTuple_New(n)))
+            for (Py_ssize_t k = 0; k < i; k++)
+                PyTuple_SetItem(made, k, Py_NewRef(PyTuple_GetItem(inputs, k)));
+        if (!new || (new != value && !made)) {
+            Py_XDECREF(made);
+            return NULL;
+        }
+        if (made)
+            PyTuple_SetItem(made, i, Py_NewRef(new));
+    }
+    return made ? made : Py_NewRef(inputs);
+}
+
+/* What a node becomes: a new list or tuple of values, or None where it stays; NULL with an exception set. */
+static PyObject *replacement(PyObject *node, PyObject *inputs, PyObject *replace)
+{
+    PyObject *made = replace == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunctionObjArgs(replace, node, inputs, NULL);
+    if (!made || (made != Py_None && (PyList_Check(made) || PyTuple_Check(made))))
+        return made;
+    if (made != Py_None) {
+        Py_DECREF(made);
+        PyErr_SetString(PyExc_TypeError, "rewrite: replace must return a list or tuple of Values, or None");
+        return NULL;
+    }
+    if (inputs == ((Node *)node)->inputs)
+        return made;
+    PyObject *kept = with_inputs(node, Py_NewRef(inputs));
+    if (kept && kept != node) {
+        Py_DECREF(made);
+        made = values_of(kept);
+    }
+    Py_XDECREF(kept);
+    return kept ? made : (Py_DECREF(made), NULL);
+}
+
+static PyObject *py_rewrite(PyObject *self, PyObject *args)
+{
+    PyObject *outputs, *order, *replace, *start, *asked;
+    if (!PyArg_ParseTuple(args, "O!O!OOO", &PyList_Type, &outputs, &PyList_Type, &order, &replace, &start, &asked))
+        return NULL;
+    PyObject *replaced = start == Py_None ? PyDict_New() : PyDict_Copy(start);
+    int status = replaced ? 0 : -1;
+    for (Py_ssize_t i = 0; status == 0 && i < PyList_Size(order); i++) {
+        PyObject *node = PyList_GetItem(order, i);
+        if ((status = PyDict_Contains(replaced, node))) {
+            status = status < 0 ? -1 : 0;
+            continue;
+        }
+        int ask = asked == Py_None ? 1 : PySet_Contains(asked, ((Node *)node)->op);
+        PyObject *inputs = ask < 0 ? NULL : inputs_now(replaced, ((Node *)node)->inputs);
+        PyObject *made = inputs ? replacement(node, inputs, ask ? replace : Py_None) : NULL;
+        status = !made ? -1 : made == Py_None ? 0 : PyDict_SetItem(replaced, node, made);
+        Py_XDECREF(inputs);
+        Py_XDECREF(made);
+    }
+    PyObject *made = status == 0 ? PyList_New(PyList_Size(outputs)) : NULL;
+    for (Py_ssize_t i = 0; made && i < PyList_Size(outputs); i++) {
+        PyObject *value = now(replaced, PyList_GetItem(outputs, i));
+        if (!value)
+            Py_CLEAR(made);
+        else
+            PyList_SetItem(made, i, Py_NewRef(value));
+    }
+    Py_XDECREF(replaced);
+    return made;
+}
+
+/* ---- many nodes at once ----------------------------------------------------------------------------------- */
+
+/* Makes a node for each (op, attrs, types, places of its inputs), and appends its outputs to the values. */
+static PyObject *py_instantiate(PyObject *self, PyObject *args)
+{
+    PyObject *steps, *values, *name;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &steps, &PyList_Type, &values) ||
+        !(name = PyUnicode_FromStringAndSize("", 0)))
+        return NULL;
+    int status = 0;
+    for (Py_ssize_t i = 0; status == 0 && i < PyTuple_Size(steps); i++) {
+        PyObject *op, *attrs, *types, *places;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(steps, i), "OOO!O!", &op, &attrs, &PyTuple_Type, &types, &PyTuple_Type,
+                              &places)) {
+            status = -1;
+            break;
+        }
+        PyObject *inputs = PyTuple_New(PyTuple_Size(places));
+        for (Py_ssize_t k = 0; inputs && k < PyTuple_Size(places); k++) {
+            PyObject *value = PyList_GetItem(values, PyLong_AsSsize_t(PyTuple_GetItem(places, k)));
+            if (value)
+                PyTuple_SetItem(inputs, k, Py_NewRef(value));
+            else
+                Py_CLEAR(inputs);
+        }
+        PyObject *node = node_make(node_class, op, attrs, inputs, name, types, Py_None, Py_None);
+        status = node ? 0 : -1;
+        for (Py_ssize_t k = 0; status == 0 && k < PyTuple_Size(types); k++) {
+            PyObject *value = value_make(value_class, node, k);
+            status = value ? PyList_Append(values, value) : -1;
+            Py_XDECREF(value);
+        }
+        Py_XDECREF(node);
+    }
+    Py_DECREF(name);
+    return status == 0 ? Py_NewRef(values) : NULL;
+}
+
+static PyMethodDef functions[] = {
+    {"classes", py_classes, METH_VARARGS, "classes(Node, Value): the subclasses that these functions make"},
+    {"values_of", py_values_of, METH_O, "values_of(node) -> every output of a node, hidden ones too"},
+    {"with_inputs", py_with_inputs, METH_VARARGS,
+     "with_inputs(node, values) -> the node reading other inputs of the same types; itself where they are its own"},
+    {"walk", py_walk, METH_VARARGS,
+     "walk(outputs, given=(), instead={}) -> nodes below a list of Values, inputs first, depth first; not beyond the "
+     "given values. instead: {node: tuple of its inputs in another order}"},
+    {"rewrite", py_rewrite, METH_VARARGS, "rewrite(outputs, order, replace, start, asked): see graph.rewrite"},
+    {"instantiate", py_instantiate, METH_VARARGS,
+     "instantiate(steps, values) -> values, with the outputs of a node made for each step (op, attrs, types, places of "
+     "its inputs among the values) appended"},
+    {NULL, NULL, 0, NULL}};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_graph", NULL, -1, functions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__graph(void)
+{
+    PyObject *m = PyModule_Create(&module);
+    if (!m)
+        return NULL;
+    node_type = (PyTypeObject *)PyType_FromSpec(&node_spec);
+    value_type = (PyTypeObject *)PyType_FromSpec(&value_spec);
+    if (!node_type || !value_type || PyModule_AddObjectRef(m, "Node", (PyObject *)node_type) < 0 ||
+        PyModule_AddObjectRef(m, "Value", (PyObject *)value_type) < 0)
+        return NULL;
+    return m;
+}
