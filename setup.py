@@ -21,9 +21,9 @@ FLAGS = [
 ]
 
 
-def c_type(module: str, source: str) -> Extension:
-    """A Python type written in C, in a module of its own."""
-    return Extension(module, [source], py_limited_api=True, extra_compile_args=FLAGS)
+def c_type(module: str, *sources: str) -> Extension:
+    """Python types written in C, in a module of their own."""
+    return Extension(module, list(sources), py_limited_api=True, extra_compile_args=FLAGS)
 
 
 setup(
@@ -31,7 +31,7 @@ setup(
     cffi_modules=["engine/ffi_build.py:ffi"],
     ext_modules=[
         c_type("plait.engine._array", "engine/array_type.c"),
-        c_type("plait.symbol._graph", "symbol/graph_type.c"),
+        c_type("plait.symbol._graph", "symbol/graph_type.c", "symbol/graph_place.c"),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

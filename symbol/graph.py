@@ -18,7 +18,7 @@ from ..kernels.plan import infer, numbers_of
 from ..kernels.record import Operator, Type, lookup
 from ._graph import Node as _Node
 from ._graph import Value as _Value
-from ._graph import classes, values_of, walk, with_inputs
+from ._graph import classes, values_of, walk, with_inputs  # noqa: F401  (for the passes)
 from ._graph import rewrite as _rewrite
 
 

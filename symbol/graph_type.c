@@ -1,29 +1,12 @@
 /* plait.symbol._graph: the Python types under Node and Value (see graph.py), and the walks over graphs. Passes make
  * nodes, keep what they know of values in dicts and walk the graph each: in Python that took most of their time.
  * Objects are borrowed where nothing else is said. No recursion: graphs may be of any depth. */
-#define Py_LIMITED_API 0x030B0000
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
+#include "graph_type.h"
 #include <structmember.h>
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *op, *attrs, *inputs, *name, *types, *extra, *source; /* owned; inputs: a tuple, types: a tuple or None */
-    PyObject *weak;
-} Node;
-
-typedef struct {
-    PyObject_HEAD
-    PyObject *node; /* owned */
-    Py_ssize_t index;
-} Value;
 
 enum { FIELDS = 7 };
 
-static PyTypeObject *node_type, *value_type; /* the bases, then the classes of graph.py: see py_classes */
+PyTypeObject *node_type, *value_type; /* the bases, then the classes of graph.py: see py_classes */
 
 static PyObject *as_tuple(PyObject *given)
 {
@@ -160,7 +143,7 @@ static void value_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static size_t hash_of(const void *node, Py_ssize_t index)
+size_t hash_of(const void *node, Py_ssize_t index)
 {
     size_t address = (size_t)node;
     return (address >> 4 | address << (8 * sizeof address - 4)) + 31 * (size_t)index;
@@ -184,8 +167,7 @@ static PyObject *value_compare(PyObject *self, PyObject *other, int how)
     return PyBool_FromLong(same((Value *)self, (Value *)other) == (how == Py_EQ));
 }
 
-/* The Type of a value: borrowed; NULL with an exception set where there is none. */
-static PyObject *type_of(const Value *value)
+PyObject *type_of(const Value *value)
 {
     PyObject *types = ((Node *)value->node)->types;
     if (PyTuple_Check(types))
@@ -232,12 +214,12 @@ static PyObject *py_classes(PyObject *self, PyObject *args)
     PyTypeObject *node, *value;
     if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &node, &PyType_Type, &value))
         return NULL;
-    node_class = (PyTypeObject *)Py_NewRef(node);
-    value_class = (PyTypeObject *)Py_NewRef(value);
+    node_class = (PyTypeObject *)Py_NewRef((PyObject *)node);
+    value_class = (PyTypeObject *)Py_NewRef((PyObject *)value);
     return Py_NewRef(Py_None);
 }
 
-static Node *node_at(PyObject *value)
+Node *node_at(PyObject *value)
 {
     if (PyObject_TypeCheck(value, value_type))
         return (Node *)((Value *)value)->node;
@@ -513,6 +495,10 @@ static PyMethodDef functions[] = {
     {"instantiate", py_instantiate, METH_VARARGS,
      "instantiate(steps, values) -> values, with the outputs of a node made for each step (op, attrs, types, places of "
      "its inputs among the values) appended"},
+    {"kinds", py_kinds, METH_O,
+     "kinds(nodes) -> (for each typed node the number of its kind, the first node of each kind): nodes with the same "
+     "operator and the same objects as attributes and types are of one kind"},
+    {"place", py_place, METH_VARARGS, "place(...): see program.py"},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_graph", NULL, -1, functions, NULL, NULL, NULL, NULL};

@@ -1,0 +1,34 @@
+/* What the files of plait.symbol._graph share: the layout of Node and Value. */
+#ifndef PLAIT_GRAPH_TYPE_H
+#define PLAIT_GRAPH_TYPE_H
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *op, *attrs, *inputs, *name, *types, *extra, *source; /* owned; inputs: a tuple, types: a tuple or None */
+    PyObject *weak;
+} Node;
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *node; /* owned */
+    Py_ssize_t index;
+} Value;
+
+extern PyTypeObject *node_type, *value_type;
+
+size_t hash_of(const void *node, Py_ssize_t index);
+/* The node of a value: borrowed; NULL with an exception set for another object. */
+Node *node_at(PyObject *value);
+/* The Type of a value: borrowed; NULL with an exception set where there is none. */
+PyObject *type_of(const Value *value);
+
+/* graph_place.c */
+PyObject *py_kinds(PyObject *self, PyObject *nodes);
+PyObject *py_place(PyObject *self, PyObject *args);
+#endif
