@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..engine.error import InvalidValue
+from ..kernels.record import FLOATS
 from ..symbol.graph import Node, Value, topological, variable
 from ..symbol.passes import recompute as how
-from ..symbol.passes.gradient import FLOATING, gradient
+from ..symbol.passes.gradient import gradient
 
 default: bool | str = False  # `recompute` where nothing is said; compat may say "mirror"
 
@@ -25,32 +26,18 @@ class Needs(NamedTuple):
 
 def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node]) -> Needs:
     """What backward reads if nothing is computed again. order: the nodes of the graph."""
-    heads = [v for v in outputs if v.dtype in FLOATING]
+    heads = [v for v in outputs if v.dtype in FLOATS]
     forward = set(order)
     dys = [variable(f"dy{i}", h.type) for i, h in enumerate(heads)]
     grads = [g for g in gradient(heads, dys, wrt) if g is not None]
-    found = Needs([], set(), {})
-    seen: set[Value] = set()
-
-    def read(v: Value) -> None:
-        if v not in seen:
-            seen.add(v)
-            if v.node not in forward:
-                stack.append(v)
-            elif v.node.op is None:
-                found.variables.add(v.node)
-            else:
-                found.results.append(v)
-
-    stack: list[Value] = []
-    for g in grads:
-        read(g)
-    while stack:
-        node = stack.pop().node
-        for v in node.inputs:
-            read(v)
-            found.readers.setdefault(v, []).append(node)
-    return found
+    readers: dict[Value, list[Node]] = {}
+    for node in topological(grads):
+        if node not in forward:
+            for v in node.inputs:
+                readers.setdefault(v, []).append(node)
+    read = [v for v in dict.fromkeys([*grads, *readers]) if v.node in forward]
+    results = [v for v in read if v.node.op is not None]
+    return Needs(results, {v.node for v in read if v.node.op is None}, readers)
 
 
 def residuals(

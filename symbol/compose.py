@@ -129,7 +129,7 @@ def compose(
     scope = active()
     if scope is not None and op.train_aware:
         full["train"] = scope.train
-    node = Node(op, full, values, name, None, extra, source)
+    node = Node(op, op.shared(full), values, name, None, extra, source)
     if precision.used and (policy := precision.active()) is not None:
         node = in_precision(node, policy)
     if scope is not None:

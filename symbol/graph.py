@@ -105,6 +105,7 @@ def rewrite(
     start: dict[Node, Sequence[Value]] | None = None,
     order: Sequence[Node] | None = None,
     asked: Collection[Operator] | None = None,
+    values: dict[Value, Value] | None = None,
 ) -> list[Value]:
     """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None
     to keep it.
@@ -112,11 +113,12 @@ def rewrite(
     start: nodes replaced from the outset (substitution of variables). What lies below no replaced
         node stays the very same nodes.
     order: `topological(outputs)`, where it is known. asked: a set of the operators whose nodes
-        `replace` is called for, where it keeps all others.
+        `replace` is called for, where it keeps all others. values: single values replaced from the
+        outset, before those of `start`.
     """
     outputs = list(outputs)
     order = walk(outputs) if order is None else order
-    return _rewrite(outputs, order, replace, start, asked)
+    return _rewrite(outputs, order, replace, start, asked, *([values] if values else ()))
 
 
 def verify(outputs: Sequence[Value]) -> None:
@@ -210,7 +212,7 @@ class Builder:
         n_visible = op.visible(full)
         if op.train_aware:
             full["train"] = self._train
-        node = typed_node(op, full, inputs)
+        node = typed_node(op, op.shared(full), inputs)
         return Value(node) if n_visible == 1 else [Value(node, i) for i in range(n_visible)]
 
 

@@ -360,11 +360,17 @@ static PyObject *py_walk(PyObject *self, PyObject *args)
 
 /* ---- rewriting -------------------------------------------------------------------------------------------- */
 
-/* The value that stands for another one: borrowed, the same where its node was not replaced; NULL with an exception. */
-static PyObject *now(PyObject *replaced, PyObject *value)
+/* nodes: {node: its new values}; values: {value: the new one}, looked at first, or NULL */
+typedef struct { PyObject *nodes, *values; } replaced;
+
+/* The value that stands for another one: borrowed, the same where nothing was replaced; NULL with an exception. */
+static PyObject *now(const replaced *r, PyObject *value)
 {
     Node *node = node_at(value);
-    PyObject *made = node ? PyDict_GetItemWithError(replaced, (PyObject *)node) : NULL;
+    PyObject *made = node && r->values ? PyDict_GetItemWithError(r->values, value) : NULL;
+    if (made && node_at(made))
+        return made;
+    made = node && !PyErr_Occurred() ? PyDict_GetItemWithError(r->nodes, (PyObject *)node) : NULL;
     if (!made)
         return PyErr_Occurred() ? NULL : value;
     Py_ssize_t i = ((Value *)value)->index;
@@ -372,12 +378,12 @@ static PyObject *now(PyObject *replaced, PyObject *value)
 }
 
 /* The inputs of a node as they are now: new, its own tuple where nothing was replaced. */
-static PyObject *inputs_now(PyObject *replaced, PyObject *inputs)
+static PyObject *inputs_now(const replaced *r, PyObject *inputs)
 {
     Py_ssize_t n = PyTuple_Size(inputs);
     PyObject *made = NULL;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *value = PyTuple_GetItem(inputs, i), *new = now(replaced, value);
+        PyObject *value = PyTuple_GetItem(inputs, i), *new = now(r, value);
         if (new && new != value && !made && (made = PyTuple_New(n)))
             for (Py_ssize_t k = 0; k < i; k++)
                 PyTuple_SetItem(made, k, Py_NewRef(PyTuple_GetItem(inputs, k)));
@@ -416,32 +422,34 @@ static PyObject *replacement(PyObject *node, PyObject *inputs, PyObject *replace
 static PyObject *py_rewrite(PyObject *self, PyObject *args)
 {
     PyObject *outputs, *order, *replace, *start, *asked;
-    if (!PyArg_ParseTuple(args, "O!O!OOO", &PyList_Type, &outputs, &PyList_Type, &order, &replace, &start, &asked))
+    replaced r = {NULL, NULL};
+    if (!PyArg_ParseTuple(args, "O!O!OOO|O!", &PyList_Type, &outputs, &PyList_Type, &order, &replace, &start, &asked,
+                          &PyDict_Type, &r.values))
         return NULL;
-    PyObject *replaced = start == Py_None ? PyDict_New() : PyDict_Copy(start);
-    int status = replaced ? 0 : -1;
+    r.nodes = start == Py_None ? PyDict_New() : PyDict_Copy(start);
+    int status = r.nodes ? 0 : -1;
     for (Py_ssize_t i = 0; status == 0 && i < PyList_Size(order); i++) {
         PyObject *node = PyList_GetItem(order, i);
-        if ((status = PyDict_Contains(replaced, node))) {
+        if ((status = PyDict_Contains(r.nodes, node))) {
             status = status < 0 ? -1 : 0;
             continue;
         }
         int ask = asked == Py_None ? 1 : PySet_Contains(asked, ((Node *)node)->op);
-        PyObject *inputs = ask < 0 ? NULL : inputs_now(replaced, ((Node *)node)->inputs);
+        PyObject *inputs = ask < 0 ? NULL : inputs_now(&r, ((Node *)node)->inputs);
         PyObject *made = inputs ? replacement(node, inputs, ask ? replace : Py_None) : NULL;
-        status = !made ? -1 : made == Py_None ? 0 : PyDict_SetItem(replaced, node, made);
+        status = !made ? -1 : made == Py_None ? 0 : PyDict_SetItem(r.nodes, node, made);
         Py_XDECREF(inputs);
         Py_XDECREF(made);
     }
     PyObject *made = status == 0 ? PyList_New(PyList_Size(outputs)) : NULL;
     for (Py_ssize_t i = 0; made && i < PyList_Size(outputs); i++) {
-        PyObject *value = now(replaced, PyList_GetItem(outputs, i));
+        PyObject *value = now(&r, PyList_GetItem(outputs, i));
         if (!value)
             Py_CLEAR(made);
         else
             PyList_SetItem(made, i, Py_NewRef(value));
     }
-    Py_XDECREF(replaced);
+    Py_XDECREF(r.nodes);
     return made;
 }
 
@@ -491,7 +499,7 @@ static PyMethodDef functions[] = {
     {"walk", py_walk, METH_VARARGS,
      "walk(outputs, given=(), instead={}) -> nodes below a list of Values, inputs first, depth first; not beyond the "
      "given values. instead: {node: tuple of its inputs in another order}"},
-    {"rewrite", py_rewrite, METH_VARARGS, "rewrite(outputs, order, replace, start, asked): see graph.rewrite"},
+    {"rewrite", py_rewrite, METH_VARARGS, "rewrite(outputs, order, replace, start, asked, values={}): see graph.rewrite"},
     {"instantiate", py_instantiate, METH_VARARGS,
      "instantiate(steps, values) -> values, with the outputs of a node made for each step (op, attrs, types, places of "
      "its inputs among the values) appended"},
