@@ -93,10 +93,11 @@ def compose(
     fit.
     """
     # gluoncv gives an Initializer as __init__, of which MXNet keeps only the address: nothing
-    attr = {k: str(v) for k, v in (attr or {}).items() if k != "__init__" or isinstance(v, str)}
-    if any([k.startswith("__") for k in given]):
+    if attr:
+        attr = {k: str(v) for k, v in attr.items() if k != "__init__" or isinstance(v, str)}
+    if given and any([k.startswith("__") for k in given]):
         user = {k for k in given if attribute.is_user_key(k) and k not in op.param_index}
-        attr.update((k, str(given[k])) for k in user)
+        attr = (attr or {}) | {k: str(given[k]) for k in user}
         given = {k: v for k, v in given.items() if k not in user}
     if op.variadic_key:
         given = {**given, op.variadic_key: len(inputs)}

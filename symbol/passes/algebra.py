@@ -27,6 +27,7 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
     effects = Effects(order)
     # the nodes of the new graph that must stay: see Effects
     held: set[Node] = set()
+    ruled = {n.op for n in order if n.op is not None and (n.op.view or n.op.name in RULES)}
 
     def replace(node: Node, inputs: Sequence[Value]):
         if node.op is None:
@@ -49,7 +50,7 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
             return None
         return [value, *(F._zeros(shape=t.shape, dtype=t.dtype) for t in node.types[1:])]
 
-    return rewrite(outputs, replace, order=order)
+    return rewrite(outputs, replace, order=order, asked=None if effects.held else ruled)
 
 
 def _first(node: Node, inputs: Sequence[Value]) -> Found:
