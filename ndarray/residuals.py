@@ -16,12 +16,20 @@ default: bool | str = False  # `recompute` where nothing is said; compat may say
 
 
 class Needs(NamedTuple):
-    """What the gradient of a graph reads of its forward: results and variables; and which of its
-    nodes read a value."""
+    """What the gradient of a graph reads of its forward, results and variables; and the nodes that
+    backward adds."""
 
     results: list[Value]
     variables: set[Node]
-    readers: dict[Value, list[Node]]
+    backward: list[Node]
+
+    def readers(self) -> dict[Value, list[Node]]:
+        """Which nodes of backward read a value."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.backward:
+            for v in node.inputs:
+                found.setdefault(v, []).append(node)
+        return found
 
 
 def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node]) -> Needs:
@@ -30,14 +38,11 @@ def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node])
     forward = set(order)
     dys = [variable(f"dy{i}", h.type) for i, h in enumerate(heads)]
     grads = [g for g in gradient(heads, dys, wrt) if g is not None]
-    readers: dict[Value, list[Node]] = {}
-    for node in topological(grads):
-        if node not in forward:
-            for v in node.inputs:
-                readers.setdefault(v, []).append(node)
-    read = [v for v in dict.fromkeys([*grads, *readers]) if v.node in forward]
+    backward = [n for n in topological(grads) if n not in forward]
+    read = dict.fromkeys([v for n in backward for v in n.inputs if v.node in forward])
+    read.update(dict.fromkeys([g for g in grads if g.node in forward]))
     results = [v for v in read if v.node.op is not None]
-    return Needs(results, {v.node for v in read if v.node.op is None}, readers)
+    return Needs(results, {v.node for v in read if v.node.op is None}, backward)
 
 
 def residuals(
@@ -70,7 +75,7 @@ def _again(order, outputs, need: Needs, tier: int, recompute, bounds) -> set[Nod
     if recompute and recompute != "mirror":
         return again | how.within(order, outputs, need.results, recompute)
     if tier:
-        again |= how.free_of_charge(order, need.results, need.readers, need.variables)
+        again |= how.free_of_charge(order, need.results, need.readers(), need.variables)
     return again
 
 

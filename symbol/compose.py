@@ -130,7 +130,7 @@ def compose(
     scope = active()
     if scope is not None and op.train_aware:
         full["train"] = scope.train
-    node = Node(op, op.shared(full), values, name, None, extra, source)
+    node = Node(op, op.shared(full), values, name, None, extra or None, source)
     if precision.used and (policy := precision.active()) is not None:
         node = in_precision(node, policy)
     if scope is not None:
@@ -207,18 +207,17 @@ def _type(node: Node) -> None:
     What depends on a source of partly unknown shape, such as _zeros(shape=(0, 3)), stays untyped
     until an operator tells its shape from its other inputs.
     """
-    if source_shape(node) is not None:
+    if not node.inputs and source_shape(node) is not None:
         return
-    ins = [None if v.node.types is None else v.type for v in node.inputs]
-    if None in ins:
+    if None in [v.node.types for v in node.inputs]:
+        ins = [None if v.node.types is None else v.type for v in node.inputs]
         filled = fill_node(node, ins)
         if any(t is None and _waits(v.node) for v, t in zip(node.inputs, filled)):
             return
         for v, before, t in zip(node.inputs, ins, filled):
             if before is None and v.node.types is None:
                 _complete(v, t, node)
-        ins = [v.type for v in node.inputs]
-    node.types = infer_node(node, ins)
+    node.types = infer_node(node, [v.type for v in node.inputs])
 
 
 def _waits(node: Node) -> bool:

@@ -222,7 +222,7 @@ _of_package: dict[str, bool] = {}  # by module name
 
 def caller_line() -> str | None:
     """ "file:line" of the first frame outside the package."""
-    frame = sys._getframe(1)
+    frame = sys._getframe(2)  # the caller is inside, and so is its caller
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         inside = _of_package.get(name)

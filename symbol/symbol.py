@@ -665,21 +665,24 @@ def apply(
     """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
     values: list[Value | None] = []
     for i, s in enumerate(inputs):
-        if s is None:
-            values.append(None)
-        elif isinstance(s, Symbol) and len(s._outputs) == 1:
+        if s.__class__ is Symbol and len(s._outputs) == 1:
             values.append(s._outputs[0])
         else:
-            names = op.inputs if not op.variadic else ()
-            try:
-                _single(
-                    s, names[i] if i < len(names) else f"arg{i}" if op.variadic else f"input {i}"
-                )
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"{op.name}: {error}\n  at: {caller_line()}") from None
+            values.append(None if s is None else _input(op, i, s))
     node = compose(op, hint, values, given, name, attr)
-    n = node.n_visible
+    n = 1 if op.n_outputs == 1 else node.n_visible
     return Symbol([Value(node)] if n == 1 else [Value(node, i) for i in range(n)])
+
+
+def _input(op: Operator, i: int, given) -> Value:
+    """The value of a Symbol as an operator's input i. Raises TypeError, ValueError for what is
+    none."""
+    names = op.inputs if not op.variadic else ()
+    name = names[i] if i < len(names) else f"arg{i}" if op.variadic else f"input {i}"
+    try:
+        return _single(given, name)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{op.name}: {error}\n  at: {caller_line()}") from None
 
 
 @functools.cache
