@@ -183,6 +183,8 @@ class Operator:
            whose shape is known only from values, or from `out`. call(name, *arrays, out=None,
            **attrs) applies an operator. `infer` may refuse, with a ShapeError; graphs that hold
            such an operator run it eagerly.
+    part:  (shape, **attrs) -> (sizes, steps, at): what an eager call reads of its input's memory,
+           as `_strided`, whose plan serves every place. Raises ShapeError.
     again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
     run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address,
@@ -204,6 +206,7 @@ class Operator:
     fill: Callable | None = None
     again: Callable | None = None
     eager: Callable | None = None
+    part: Callable | None = None
     run: Callable | None = None
     native: Callable | None = None
     lowered: Callable | None = None
