@@ -227,6 +227,8 @@ class Operator:
     train_aware: bool = False
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
     view: bool = False  # output 0 is input 0's bytes under another shape
+    constant: float | None = None  # every element of its output is this number
+    adds: bool = False  # its output is the sum of its inputs
     pointwise: Any = None  # the Expression, for pointwise operators
     no_head_grad: Callable | bool = False  # a loss layer: gradient does not depend on dys
     samples: tuple[Sample, ...] = ()

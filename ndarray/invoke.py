@@ -16,12 +16,11 @@ from ..kernels import precision
 from ..kernels.ops.strided import reach
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
-from ..kernels.spec import Spec
+from ..kernels.spec import STYPES, Spec
 from .ndarray import NDArray, check_nd, state
 from .tape import record, spent
 
 MAX_KEYS = 8192
-SPARSE = ("csr", "row_sparse")
 
 
 def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None):
@@ -122,7 +121,7 @@ def _call(name: str, *inputs: NDArray, out=None, **attrs):
 
 def makes_sparse(attrs: dict) -> bool:
     """Do these attributes ask for a result that is not dense?"""
-    return attrs.get("stype") in SPARSE or attrs.get("forward_stype") in SPARSE
+    return attrs.get("stype") in STYPES[1:] or attrs.get("forward_stype") in STYPES[1:]
 
 
 def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):

@@ -16,8 +16,7 @@ from .graph import Node, Value, caller_line, rewrite, topological, values_of
 from .inference import declared, fill_node, infer_node, is_known, merge_shapes, source_shape
 from .names import output_name
 
-CASTS = ("amp_cast", "amp_multicast")
-CAST, MULTICAST = map(lookup, CASTS)
+CAST, MULTICAST = map(lookup, precision.CASTS)
 # how variables made for missing inputs start
 # (operator or "" for any, input) -> its attribute __init__
 INITIAL = {
@@ -142,7 +141,7 @@ def in_precision(node: Node, policy: precision.Policy) -> Node:
     """The node with its inputs cast as the policy wants. Of inputs whose dtype is not known, the
     floats are taken for float32 parameters, or for either."""
     op, attrs = node.op, node.attrs
-    if op.name in CASTS or policy.rule(op, attrs) is None:
+    if op.name in precision.CASTS or policy.rule(op, attrs) is None:
         return node
     if active() is not None:  # parameters get their types from the operator, not from a cast
         full = [_stand_in(v, policy.target) for v in node.inputs]

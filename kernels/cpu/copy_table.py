@@ -81,7 +81,7 @@ def fill_entry(op, ins, outs, attrs):
     fields = {
         "n": prod(y.shape),
         "dtype": code(y.dtype),
-        "dynamic": op.name == "_full",
-        "value": float(op.name == "_ones"),
+        "dynamic": op.constant is None,
+        "value": op.constant or 0.0,
     }
     return Native("plk_fill_run", ("plk_fill", fields), cost(y))

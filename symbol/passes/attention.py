@@ -20,8 +20,7 @@ from .redirect import redirect
 from .views import Run, View, joined, moved, regrouped, view_of, whole
 
 F = Builder()
-ADDITIONS, SCALES = ("elemwise_add", "broadcast_add"), ("_mul_scalar", "_div_scalar")
-CONSTANTS = {"_ones": 1.0, "_zeros": 0.0, "ones_like": 1.0, "zeros_like": 0.0}
+SCALES = ("_mul_scalar", "_div_scalar")
 MAX_MOVES = 4  # after the second product, before the heads are back in place
 
 
@@ -71,8 +70,8 @@ def _constant(v: Value) -> float | None:
     node = v.node
     if node.op is None:
         return None
-    if node.op.name in CONSTANTS:
-        return CONSTANTS[node.op.name]
+    if node.op.constant is not None:
+        return node.op.constant
     if node.op.name == "_full" and not node.has_numbers:
         return node.attrs["value"]
     if node.op.name == "_mul_scalar" and not node.has_numbers:
@@ -106,7 +105,7 @@ class _Match:
         scaled = softened = False
         while True:
             below, op = p.node, p.node.op
-            readers = [n for n in self.users[p] if n is None or n.op.name not in CONSTANTS]
+            readers = [n for n in self.users[p] if n is None or n.op.constant is None]
             if op is None or below in self.held or len(readers) != 1 or not _plain(p, dtype):
                 return False
             name = op.name
@@ -124,7 +123,9 @@ class _Match:
                     return False
                 self.scale *= s if name == "_mul_scalar" else 1 / s
                 scaled, p = True, below.inputs[0]
-            elif name in ADDITIONS and softened and not scaled and self.kind is None:
+            elif (
+                op.adds and len(below.inputs) == 2 and softened and not scaled and self.kind is None
+            ):
                 p = self._addition(below)
                 if p is None or p.shape != below.types[0].shape:
                     return False
