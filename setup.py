@@ -1,5 +1,5 @@
-"""The C core is built by cffi, a few Python types by hand; packages are the root's folders of Python
-files."""
+"""The C core is built by cffi, a few Python types by hand; packages are the root's folders of
+Python files."""
 
 from pathlib import Path
 
