@@ -123,9 +123,7 @@ class _Match:
                     return False
                 self.scale *= s if name == "_mul_scalar" else 1 / s
                 scaled, p = True, below.inputs[0]
-            elif (
-                op.adds and len(below.inputs) == 2 and softened and not scaled and self.kind is None
-            ):
+            elif op.adds and softened and not scaled and self.kind is None:
                 p = self._addition(below)
                 if p is None or p.shape != below.types[0].shape:
                     return False
@@ -149,6 +147,8 @@ class _Match:
 
     def _addition(self, node: Node) -> Value | None:
         """The operand that is scores; the other becomes the mask."""
+        if len(node.inputs) != 2:
+            return None
         for scores, mask in (node.inputs, node.inputs[::-1]):
             v = scores
             while v.node.op is not None and (v.node.op.view or v.node.op.name in SCALES):
