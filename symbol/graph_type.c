@@ -291,7 +291,7 @@ static PyObject *py_with_inputs(PyObject *self, PyObject *args)
 /* ---- the walk --------------------------------------------------------------------------------------------- */
 
 typedef struct { PyObject *node, *inputs; Py_ssize_t next; } visit;   /* node: borrowed; inputs: owned */
-typedef struct { visit *items; Py_ssize_t n, max; PyObject *seen, *given, *instead; } walk;   /* given, instead: borrowed, may be NULL */
+typedef struct { visit *items; Py_ssize_t n, max; uint64_t number; PyObject *given, *instead; } walk;   /* given, instead: borrowed, may be NULL */
 
 /* Begins with a value's node, unless it was seen or the value is given. Returns -1 with an exception set. */
 static int walk_enter(walk *w, PyObject *value)
@@ -299,9 +299,9 @@ static int walk_enter(walk *w, PyObject *value)
     PyObject *node = (PyObject *)node_at(value);
     if (!node)
         return -1;
-    int found = PySet_Contains(w->seen, node);
-    if (found == 0 && w->given)
-        found = PySequence_Contains(w->given, value);
+    if (((Node *)node)->seen == w->number)
+        return 0;
+    int found = w->given ? PySequence_Contains(w->given, value) : 0;
     if (found != 0)
         return found < 0 ? -1 : 0;
     if (w->n == w->max) {
@@ -317,8 +317,9 @@ static int walk_enter(walk *w, PyObject *value)
     PyObject *inputs = w->instead ? PyDict_GetItemWithError(w->instead, node) : NULL;
     if (!inputs)
         inputs = ((Node *)node)->inputs;
-    if (PyErr_Occurred() || PySet_Add(w->seen, node) < 0)
+    if (PyErr_Occurred())
         return -1;
+    ((Node *)node)->seen = w->number;
     w->items[w->n++] = (visit){node, Py_NewRef(inputs), 0};
     return 0;
 }
@@ -326,8 +327,13 @@ static int walk_enter(walk *w, PyObject *value)
 static PyObject *walk_from(PyObject *outputs, PyObject *given, PyObject *instead)
 {
     PyObject *order = PyList_New(0);
-    walk w = {.seen = PySet_New(NULL), .given = given, .instead = instead};
-    int status = order && w.seen ? 0 : -1;
+    static uint64_t n_walks; /* a walk holds the GIL from its begin to its end, so nodes can be marked */
+    walk w = {.number = ++n_walks, .given = given, .instead = instead};
+    int status = order ? 0 : -1;
+    if (order && given && !PyAnySet_Check(given) && !PyDict_Check(given)) { /* others may run Python */
+        PyErr_SetString(PyExc_TypeError, "walk: given values must be a set or the keys of a dict");
+        status = -1;
+    }
     for (Py_ssize_t i = 0; status == 0 && i < PyList_Size(outputs); i++) {
         status = walk_enter(&w, PyList_GetItem(outputs, i));
         while (status == 0 && w.n > 0) {
@@ -344,7 +350,6 @@ static PyObject *walk_from(PyObject *outputs, PyObject *given, PyObject *instead
     while (w.n > 0)
         Py_DECREF(w.items[--w.n].inputs);
     PyMem_Free(w.items);
-    Py_XDECREF(w.seen);
     if (status < 0)
         Py_CLEAR(order);
     return order;
@@ -453,6 +458,27 @@ static PyObject *py_rewrite(PyObject *self, PyObject *args)
     return made;
 }
 
+/* ---- what depends on what ----------------------------------------------------------------------------------- */
+
+static PyObject *py_depending(PyObject *self, PyObject *args)
+{
+    PyObject *order, *nodes;
+    if (!PyArg_ParseTuple(args, "O!O", &PyList_Type, &order, &nodes))
+        return NULL;
+    PyObject *found = PySet_New(nodes);
+    int status = found ? 0 : -1;
+    for (Py_ssize_t i = 0; status == 0 && i < PyList_Size(order); i++) {
+        PyObject *node = PyList_GetItem(order, i), *inputs = ((Node *)node)->inputs;
+        int depends = 0;
+        for (Py_ssize_t k = 0; depends == 0 && k < PyTuple_Size(inputs); k++)
+            depends = PySet_Contains(found, ((Value *)PyTuple_GetItem(inputs, k))->node);
+        status = depends < 0 || (depends && PySet_Add(found, node) < 0) ? -1 : 0;
+    }
+    if (status < 0)
+        Py_CLEAR(found);
+    return found;
+}
+
 /* ---- many nodes at once ----------------------------------------------------------------------------------- */
 
 /* Makes a node for each (op, attrs, types, places of its inputs), and appends its outputs to the values. */
@@ -500,6 +526,8 @@ static PyMethodDef functions[] = {
      "walk(outputs, given=(), instead={}) -> nodes below a list of Values, inputs first, depth first; not beyond the "
      "given values. instead: {node: tuple of its inputs in another order}"},
     {"rewrite", py_rewrite, METH_VARARGS, "rewrite(outputs, order, replace, start, asked, values={}): see graph.rewrite"},
+    {"depending", py_depending, METH_VARARGS,
+     "depending(order, nodes) -> the nodes and all that depend on one of them, a set; order: inputs first"},
     {"instantiate", py_instantiate, METH_VARARGS,
      "instantiate(steps, values) -> values, with the outputs of a node made for each step (op, attrs, types, places of "
      "its inputs among the values) appended"},

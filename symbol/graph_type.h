@@ -12,6 +12,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *op, *attrs, *inputs, *name, *types, *extra, *source; /* owned; inputs: a tuple, types: a tuple or None */
     PyObject *weak;
+    uint64_t seen; /* by which walk last */
 } Node;
 
 typedef struct {

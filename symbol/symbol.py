@@ -714,7 +714,7 @@ def symbol_function(op: Operator, name: str):
     @functools.wraps(prototype)
     def function(*args, **kwargs):
         if 0 < len(args) <= n_inputs and args[-1] is not None and plain.issuperset(kwargs):
-            given = {k: v for k, v in kwargs.items() if v is not REQUIRED}
+            given = {k: v for k, v in kwargs.items() if v is not REQUIRED} if kwargs else {}
             return apply(op, hint, args, given)
         inputs, params, node_name, rest = prototype(*args, **kwargs)
         positional = (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...engine.error import ShapeError
 from ...kernels.record import FLOATS, MAX_KEPT
-from .._graph import instantiate, kinds
+from .._graph import depending, instantiate, kinds
 from ..graph import Builder, Node, Value, topological, values_of, variable
 
 BUILDERS = {train: Builder(train) for train in (False, True)}
@@ -23,12 +23,7 @@ def gradient(
     """
     F = BUILDERS[False]
     order = topological(heads)
-    reached = {v.node for v in wrt}
-    for node in order:  # nodes that depend on a target
-        for v in node.inputs:
-            if v.node in reached:
-                reached.add(node)
-                break
+    reached = depending(order, {v.node for v in wrt})
     sums: dict[Value, list[Value]] = {}
     for head, g in zip(heads, head_grads):
         if head.node in reached:
@@ -44,12 +39,16 @@ def gradient(
             terms[:] = [F.add_n(*terms)]
         return terms[0]
 
-    numbers, _ = kinds(order)
+    numbers, alike = kinds(order)
+    floats = [  # which inputs of a kind may have gradients
+        () if n.op is None or n.op.grad is None else tuple([v.dtype in FLOATS for v in n.inputs])
+        for n in alike
+    ]
     templates: dict[tuple, _Template] = {}
     for node, kind in zip(reversed(order), reversed(numbers)):
-        if node.op is None or node not in reached or node.op.grad is None:
+        if node not in reached:
             continue
-        wanted = [v.node in reached and v.dtype in FLOATS for v in node.inputs]
+        wanted = [f and v.node in reached for f, v in zip(floats[kind], node.inputs)]
         if True not in wanted:
             continue
         ys = values_of(node)
