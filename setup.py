@@ -31,7 +31,12 @@ setup(
     cffi_modules=["engine/ffi_build.py:ffi"],
     ext_modules=[
         c_type("plait.engine._array", "engine/array_type.c"),
-        c_type("plait.symbol._graph", "symbol/graph_type.c", "symbol/graph_place.c"),
+        c_type(
+            "plait.symbol._graph",
+            "symbol/graph_type.c",
+            "symbol/graph_walk.c",
+            "symbol/graph_place.c",
+        ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

@@ -67,6 +67,8 @@ def new_variable(name: str, extra: dict[str, str] | None) -> Value:
 
 def as_text(kind, value, parsed) -> str:
     """A parameter's value as MXNet writes it into JSON."""
+    if kind in ("float", "int", "bool"):
+        return str(value)
     if isinstance(value, str) or parsed is None:
         return str(value)
     if kind in ("dtype", "dtype?") or isinstance(kind, tuple):

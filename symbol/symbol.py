@@ -786,7 +786,7 @@ def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b)
         types = [s._outputs[0].node.types for s in (a, b) if len(s._outputs) == 1]
         differ = len(types) == 2 and None not in types and a.shape != b.shape
         name = broadcast if differ and broadcast else both
-        return apply(lookup(name), name.lower(), [a, b], {})
+        return apply(lookup(name), name.lower(), (a, b), {})
     array, number, name = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
     if type(number) is not float and not isinstance(number, Number):
         raise InvalidType(
@@ -794,7 +794,7 @@ def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b)
             f" at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant"
             " of it"
         )
-    return apply(lookup(name), name.lower(), [array], {"scalar": number})
+    return apply(lookup(name), name.lower(), (array,), {"scalar": number})
 
 
 def _add_operators():

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .._graph import kinds
+from .._graph import kinds, merge
 from ..effects import Effects
-from ..graph import Node, Value, rewrite, topological, values_of, with_inputs
+from ..graph import Node, Value, topological
 
 
 def common(outputs: Sequence[Value]) -> list[Value]:
@@ -21,19 +21,7 @@ def common(outputs: Sequence[Value]) -> list[Value]:
     held = Effects(order).held
     numbers, alike = kinds(order)
     same: dict[tuple, int] = {}
-    names = [_name(n, same) for n in alike]
-    name_of = dict(zip(order, [names[k] for k in numbers]))
-    seen: dict[tuple, Node] = {}
-
-    def replace(node: Node, inputs: Sequence[Value]):
-        name = name_of[node]
-        if name is None or node in held:
-            return None
-        kept = node if inputs is node.inputs else with_inputs(node, inputs)
-        first = seen.setdefault((name, *inputs), kept)
-        return values_of(first) if first is not node else None
-
-    return rewrite(outputs, replace, order=order)
+    return merge(list(outputs), order, numbers, [_name(n, same) for n in alike], held)
 
 
 def _name(node: Node, same: dict[tuple, int]) -> int | None:
