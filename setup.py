@@ -23,7 +23,10 @@ FLAGS = [
 
 def c_type(module: str, *sources: str) -> Extension:
     """Python types written in C, in a module of their own."""
-    return Extension(module, list(sources), py_limited_api=True, extra_compile_args=FLAGS)
+    headers = sorted({str(h) for s in sources for h in Path(s).parent.glob("*.h")})
+    return Extension(
+        module, list(sources), depends=headers, py_limited_api=True, extra_compile_args=FLAGS
+    )
 
 
 setup(
