@@ -1,5 +1,5 @@
-"""The C core is built by cffi, two Python types by hand; packages are the root's folders of Python
-files."""
+"""The C core is built by cffi, a few Python types by hand; packages are the root's folders of
+Python files."""
 
 from pathlib import Path
 
@@ -21,9 +21,12 @@ FLAGS = [
 ]
 
 
-def c_type(module: str, source: str) -> Extension:
-    """A Python type written in C, in a module of its own."""
-    return Extension(module, [source], py_limited_api=True, extra_compile_args=FLAGS)
+def c_type(module: str, *sources: str) -> Extension:
+    """Python types written in C, in a module of their own."""
+    headers = sorted({str(h) for s in sources for h in Path(s).parent.glob("*.h")})
+    return Extension(
+        module, list(sources), depends=headers, py_limited_api=True, extra_compile_args=FLAGS
+    )
 
 
 setup(
@@ -31,7 +34,12 @@ setup(
     cffi_modules=["engine/ffi_build.py:ffi"],
     ext_modules=[
         c_type("plait.engine._array", "engine/array_type.c"),
-        c_type("plait.symbol._value", "symbol/value_type.c"),
+        c_type(
+            "plait.symbol._graph",
+            "symbol/graph_type.c",
+            "symbol/graph_walk.c",
+            "symbol/graph_place.c",
+        ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},
 )

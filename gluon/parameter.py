@@ -12,6 +12,7 @@ import numpy as np
 from ..engine import Context, cpu, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import dtype_name
+from ..kernels.spec import STYPES
 from ..ndarray import NDArray, autograd, functions
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
@@ -75,7 +76,7 @@ class Parameter:
         grad_stype="default",
     ):
         for kind, value in (("stype", stype), ("grad_stype", grad_stype)):
-            if value not in ("default", "row_sparse", "csr"):
+            if value not in STYPES:
                 raise ParameterError(
                     f"Parameter '{name}': {kind} must be default, row_sparse or csr, got {value!r}"
                 )

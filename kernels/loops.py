@@ -130,8 +130,10 @@ def _copy(op, ins, out, attrs):
     return Form("_copy", Expression("x", 1, (), "all"))
 
 
-def _constant(text, scalars=()):
-    return lambda op, ins, out, attrs: Form("", Expression(text, 0, scalars, "all"))
+def _constant(op, ins, out, attrs):
+    known = op.constant is not None
+    text, scalars = (f"{op.constant:g}", ()) if known else ("value", ("value",))
+    return Form("", Expression(text, 0, scalars, "all"))
 
 
 FORMS: dict[str, Callable] = {
@@ -144,9 +146,9 @@ FORMS: dict[str, Callable] = {
     "amp_cast": _copy,
     "broadcast_to": _copy,
     "broadcast_axis": _copy,
-    "_zeros": _constant("0"),
-    "_ones": _constant("1"),
-    "_full": _constant("value", ("value",)),
+    "_zeros": _constant,
+    "_ones": _constant,
+    "_full": _constant,
 }
 # the inputs whose dtype may be another one, where no single loop is asked for
 MIXED = {"Cast": (0,), "amp_cast": (0,), "where": (0,)}

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .ops.slicing import slices
+from .ops.strided import distinct, reach
 from .record import Operator, Type
-from .shapes import one_axis
+from .shapes import contiguous, one_axis
 from .spec import ITEM_BYTES
 
 # the second input only tells a shape
@@ -34,12 +35,14 @@ VIEWS = (
     *LIKE,
 )
 NEW, ZEROS, FIRST = "new", "zeros", "first"
+IN, OUT = "in", "out"
 
 
 class Move(NamedTuple):
     """From input `source` to output 0, with strides and offsets in elements over `shape`: a stride
     0 repeats, a negative one flips. base: what the output holds where nothing is copied to: NEW:
-    there is no such place; ZEROS; FIRST: input 0."""
+    there is no such place; ZEROS; FIRST: input 0. placed: the side, IN or OUT, to whose offset the
+    call's first number is added, which is in `span` then."""
 
     shape: Sequence[int]
     in_strides: Sequence[int]
@@ -48,15 +51,8 @@ class Move(NamedTuple):
     out_offset: int = 0
     base: str = NEW
     source: int = 0
-
-
-def contiguous(shape: Sequence[int]) -> list[int]:
-    """Row-major strides in elements."""
-    strides, n = [], 1
-    for size in reversed(shape):
-        strides.append(n)
-        n *= size
-    return strides[::-1]
+    placed: str = ""
+    span: tuple[int, int] = (0, 0)
 
 
 def move(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Move | None:
@@ -181,18 +177,29 @@ def _transposed(shape, axes):
     return Move(to, [strides[a] for a in axes], contiguous(to))
 
 
+def _span(t: Type, attrs: dict) -> tuple[int, int]:
+    """Where a part may begin that must lie in an array."""
+    below, above = reach(attrs["sizes"], attrs["steps"])
+    return -below, prod(t.shape) - 1 - above
+
+
 def _strided(op, ins, outs, attrs):
-    return Move(outs[0].shape, attrs["steps"], contiguous(outs[0].shape), attrs["at"])
+    to = contiguous(outs[0].shape)
+    return Move(outs[0].shape, attrs["steps"], to, placed=IN, span=_span(ins[0], attrs))
 
 
 def _strided_grad(op, ins, outs, attrs):
-    dy = ins[0]
-    end = 0  # each element once: every step leaps over all that the smaller ones reach
-    for step, n in sorted(zip(attrs["steps"], dy.shape)):
-        if n > 1 and step <= end:
-            return None
-        end += (n - 1) * step
-    return Move(dy.shape, contiguous(dy.shape), attrs["steps"], 0, attrs["at"], ZEROS)
+    if not distinct(attrs["sizes"], attrs["steps"]):
+        return None
+    steps, span = attrs["steps"], _span(outs[0], attrs)
+    return Move(attrs["sizes"], contiguous(ins[0].shape), steps, base=ZEROS, placed=OUT, span=span)
+
+
+def _strided_set(op, ins, outs, attrs):
+    sizes, rhs = attrs["sizes"], ins[1].shape
+    steps = contiguous(rhs) if rhs == tuple(sizes) else [0] * len(sizes)
+    span = _span(outs[0], attrs)
+    return Move(sizes, steps, attrs["steps"], base=FIRST, source=1, placed=OUT, span=span)
 
 
 MOVES: dict[str, Callable] = {
@@ -207,4 +214,5 @@ MOVES: dict[str, Callable] = {
     "space_to_depth": _to_depth,
     "_strided": _strided,
     "_strided_grad": _strided_grad,
+    "_strided_set": _strided_set,
 }

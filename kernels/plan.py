@@ -18,7 +18,7 @@ from ..engine.error import DynamicShape, MXNetError, OperatorError, OutOfMemory,
 from .layouts import physical_shape, to_physical, to_plain
 from .native import Native, choose
 from .number import Number
-from .record import Operator, Type, lookup
+from .record import MAX_KEPT, Operator, Type, lookup
 from .spec import BFLOAT16, ITEM_BYTES, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16, spec
 
 INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
@@ -27,7 +27,6 @@ FALLBACK_US, FALLBACK_BYTES_PER_US = 5.0, 2000.0
 TRANSFER_US = 20.0  # of a copy between memories: its lane waits for it
 MAX_BYTES = 1 << 46  # of one array: what the storage pool can name
 NAN = float("nan")
-MAX_PLANS = 4096  # per operator, before its cache starts anew
 
 
 class Plan:
@@ -115,7 +114,7 @@ def make_plan(
     plan = op.plans.get(key)
     if plan is None:
         plan = _build(op, attrs, in_specs, device, outs)
-        if len(op.plans) >= MAX_PLANS:
+        if len(op.plans) >= MAX_KEPT:
             op.plans.clear()
         op.plans[key] = plan
     return plan
@@ -131,7 +130,7 @@ def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Typ
         return _infer(op, attrs, ins)
     if found is None:
         found = _infer(op, attrs, ins)
-        if len(op.inferred) >= MAX_PLANS:
+        if len(op.inferred) >= MAX_KEPT:
             op.inferred.clear()
         op.inferred[key] = found
     return found
@@ -272,7 +271,7 @@ def transfer_plan(source: Spec, target: Spec, way: str) -> Plan:
     plan = _transfers.get((source, target, way))
     if plan is None:
         plan = _build(lookup("_copy"), {}, [source], target.device, None, way)
-        if len(_transfers) >= MAX_PLANS:
+        if len(_transfers) >= MAX_KEPT:
             _transfers.clear()
         _transfers[source, target, way] = plan
     return plan

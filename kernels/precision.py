@@ -14,6 +14,7 @@ from ..engine.error import InvalidType, InvalidValue, close_matches
 from .record import REGISTRY, Operator, dtype_name
 
 TARGETS = ("float16", "bfloat16")
+CASTS = ("amp_cast", "amp_multicast")  # the operators that it puts in
 # inputs are cast to the target dtype: these gain most, and sum in float32
 LOW = ("Convolution", "Deconvolution", "FullyConnected", "RNN")
 # inputs are cast to float32: sums of many terms, and functions that leave the range of 16 bits

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import InvalidType, MXNetError, OperatorError, close_matches
 from .number import UnknownNumber, as_float
 
+MAX_KEPT = 4096  # what a record remembers of one kind before it starts anew
 REQUIRED = object()  # the default of a parameter that must be given
 
 DTYPES = (
@@ -182,6 +183,8 @@ class Operator:
            whose shape is known only from values, or from `out`. call(name, *arrays, out=None,
            **attrs) applies an operator. `infer` may refuse, with a ShapeError; graphs that hold
            such an operator run it eagerly.
+    part:  (shape, **attrs) -> (sizes, steps, at): what an eager call reads of its input's memory,
+           as `_strided`, whose plan serves every place. Raises ShapeError.
     again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
     body:  (F, *inputs, **attrs) -> list of all outputs, or None: what runs where there is no kernel for
@@ -206,6 +209,7 @@ class Operator:
     again: Callable | None = None
     eager: Callable | None = None
     body: Callable | None = None
+    part: Callable | None = None
     run: Callable | None = None
     native: Callable | None = None
     lowered: Callable | None = None
@@ -226,12 +230,17 @@ class Operator:
     train_aware: bool = False
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
     view: bool = False  # output 0 is input 0's bytes under another shape
+    constant: float | None = None  # every element of its output is this number
+    adds: bool = False  # its output is the sum of its inputs
     pointwise: Any = None  # the Expression, for pointwise operators
     no_head_grad: Callable | bool = False  # a loss layer: gradient does not depend on dys
     samples: tuple[Sample, ...] = ()
     doc: str = ""
     plans: dict = dataclasses.field(default_factory=dict, repr=False)
     inferred: dict = dataclasses.field(default_factory=dict, repr=False)  # see plan.infer
+    attributes: dict = dataclasses.field(default_factory=dict, repr=False)  # see shared
+    no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
+    gradients: dict = dataclasses.field(default_factory=dict, repr=False)  # see the gradient pass
     # found from the fields above
     param_index: dict = dataclasses.field(init=False, repr=False)
     variadic: bool = dataclasses.field(init=False, repr=False)
@@ -269,6 +278,28 @@ class Operator:
                 raise OperatorError(self.name, f"parameter {p.name!r} is required")
             full[p.name] = value if value is p.default else self._parse_one(p, value)
         return full
+
+    def attribute_key(self, attrs: dict[str, Any]) -> Collection:
+        """What tells complete attributes apart: their values, in the record's order."""
+        for name in self.float_params:
+            value = attrs[name]
+            if value == 0 or type(value) is tuple:
+                return (repr(attrs),)  # tells 0.0 from -0.0, which compare equal
+        return attrs.values()
+
+    def shared(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """The one dict that nodes with these complete attributes share, so that what is known of
+        one is found for all. Nobody writes into it."""
+        if not attrs:
+            return self.no_attrs
+        key = tuple(self.attribute_key(attrs))
+        try:
+            found = self.attributes.setdefault(key, attrs)
+        except TypeError:  # an attribute that is a list
+            return attrs
+        if len(self.attributes) > MAX_KEPT:
+            self.attributes.clear()
+        return found
 
     def _parse_one(self, p: Param, value):
         if isinstance(p.kind, tuple):

@@ -8,6 +8,15 @@ from collections.abc import Sequence
 from ..engine.error import DTypeError, ShapeError
 
 
+def contiguous(shape: Sequence[int]) -> list[int]:
+    """Row-major strides in elements."""
+    strides, n = [], 1
+    for size in reversed(shape):
+        strides.append(n)
+        n *= size
+    return strides[::-1]
+
+
 def describe(ins: Sequence, names: Sequence[str]) -> str:
     return " and ".join(f"{n} {t.shape}" for n, t in zip(names, ins))
 

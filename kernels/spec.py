@@ -14,6 +14,7 @@ from .record import DTYPES, Type
 BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # as MXNet shows it to NumPy
 NUMPY_DTYPES = {name: BFLOAT16 if name == "bfloat16" else np.dtype(name) for name in DTYPES}
 ITEM_BYTES = {name: dtype.itemsize for name, dtype in NUMPY_DTYPES.items()}
+STYPES = ("default", "row_sparse", "csr")  # of storage; index = MXNet's number
 
 
 class Spec:

@@ -228,7 +228,7 @@ def row_parts(gradient: Value | None, at: int) -> tuple[list[Value], list[tuple]
     while terms:
         v = terms.pop()
         node = v.node
-        if node.op is not None and node.op.name in ("add_n", "elemwise_add", "broadcast_add"):
+        if node.op is not None and node.op.adds:
             if all(x.shape == v.shape for x in node.inputs):
                 terms += node.inputs
                 continue

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from ..engine import current_context, lib
 from ..engine.error import ShapeError
 from ..kernels.native import Native
-from ..kernels.record import Type
+from ..kernels.record import FLOATS, Type
 from ..symbol.graph import Value, variable
-from ..symbol.passes.gradient import FLOATING
 from ..symbol.program import Program, lower
 from .control import (
     COUNT,
@@ -113,7 +112,7 @@ class Branch(Control):
             "flag_at": self.n_out if keeps else -1,
             "random": any(p.is_random(train) for p in self.parts),
             "flag_bytes": flag.nbytes,
-            "flag_floating": flag.dtype in FLOATING,
+            "flag_floating": flag.dtype in FLOATS,
         }
         return native_of("pl_kernel_branch", "pl_branch", fields, [test, *ways], keep, 1)
 

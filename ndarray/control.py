@@ -19,11 +19,11 @@ from ..engine import current_context, ffi, lib
 from ..engine.error import OperatorError
 from ..kernels.native import Native
 from ..kernels.plan import mutated_inputs
-from ..kernels.record import Operator, Param, Type, dtype_name
+from ..kernels.record import FLOATS, Operator, Param, Type, dtype_name
 from ..kernels.spec import ITEM_BYTES
 from ..symbol.graph import Builder, Value, topological, variable
 from ..symbol.inference import Inference, typed_graph
-from ..symbol.passes.gradient import FLOATING, gradient
+from ..symbol.passes.gradient import gradient
 from ..symbol.passes.recompute import replayed
 from ..symbol.program import Program
 
@@ -92,9 +92,9 @@ class Backward(NamedTuple):
 def backward_of(part: Part) -> Backward:
     """The gradient of a typed part; nothing of the forward graph is computed again."""
     forward = set(topological(part.outputs)) | {v.node for v in part.variables}
-    heads = [(i, v) for i, v in enumerate(part.outputs) if v.dtype in FLOATING]
+    heads = [(i, v) for i, v in enumerate(part.outputs) if v.dtype in FLOATS]
     dys = {i: variable(f"dy{i}", v.type) for i, v in heads}
-    wrt = [v for v in part.variables if v.dtype in FLOATING]
+    wrt = [v for v in part.variables if v.dtype in FLOATS]
     found = gradient([v for _, v in heads], [dys[i] for i, _ in heads], wrt)
     known = {Value(n, i) for n in forward for i in range(len(n.types))} | set(dys.values())
     outputs, used = replayed([g for g in found if g is not None], known, set())

@@ -13,8 +13,8 @@ from ..kernels.signature import dynamic_names, make_function, static_names
 from ..symbol import bodies  # noqa: F401  (more kernels)
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
-from .invoke import _device_of, _remember, invoke, makes_sparse, run
-from .ndarray import state
+from .invoke import _device_of, _remember, invoke, makes_sparse, read_part, run
+from .ndarray import NDArray, state
 
 NAN = float("nan")
 
@@ -25,6 +25,7 @@ def operator_function(op: Operator, name: str):
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and p.kind.startswith("floats") for p in op.params)
     train_aware, variadic, eager = op.train_aware, op.variadic, op.eager is not None
+    part = op.part
     plans: dict = {}
 
     def call(inputs, static, dynamic, out, name, kwargs):
@@ -33,6 +34,8 @@ def operator_function(op: Operator, name: str):
         if not inputs or kwargs or eager or precision.used:
             return slow(inputs, static, dynamic, out, kwargs)
         try:
+            if part is not None and inputs[0].__class__ is NDArray:
+                return read_part(inputs[0], part(inputs[0]._spec.shape, *static), out)
             lengths = (
                 tuple([len(d) if d.__class__ in (tuple, list) else 0 for d in dynamic])
                 if lists

@@ -8,6 +8,7 @@ in MXNet.
 
 from __future__ import annotations
 
+import functools
 from math import prod
 from operator import index as as_int
 from typing import NamedTuple
@@ -16,10 +17,11 @@ import numpy as np
 
 from ..engine import lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
-from ..kernels.plan import make_plan
+from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
-from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, spec
-from .invoke import copy_into, invoke, launch
+from ..kernels.shapes import contiguous
+from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
+from .invoke import copy_into, invoke, launch, part_plan, read_part, write_part
 from .ndarray import NDArray, from_memory, make, state
 from .tape import record, spent
 
@@ -126,86 +128,82 @@ def _is_basic(items) -> bool:
 # ---- basic keys ----------------------------------------------------------------------------------
 
 
-class Part:
-    """What a basic key picks of a shape. offset: of its first element, None where it is not
-    contiguous."""
+class Part(NamedTuple):
+    """What a basic key picks: the elements at + sum(i * step) of the array's memory, as an array of
+    `sizes`."""
 
-    __slots__ = ("offset", "result", "sliced", "spans", "whole")
+    sizes: tuple[int, ...]
+    steps: tuple[int, ...]
+    at: int
 
-    def __init__(self, items, shape: tuple[int, ...]):
-        self.spans = [i for i in items if i is not NEW_AXIS]
-        self.sliced = tuple(s.count for s in self.spans)  # with an axis for each span
-        kept = tuple(
-            1 if i is NEW_AXIS else i.count for i in items if i is NEW_AXIS or not i.dropped
-        )
-        self.result = kept or ((1,) if self.spans else ())
-        self.offset = _flat_offset(self.spans, shape) if prod(self.sliced) else 0
-        self.whole = self.sliced == shape and self.offset == 0
-
-    def attrs(self) -> dict:
-        """Attributes of the operator `slice`."""
-        ends = [s.start + s.count * s.step for s in self.spans]
-        return {
-            "begin": tuple(s.start for s in self.spans),
-            "end": tuple(None if e < 0 else e for e in ends),
-            "step": tuple(s.step for s in self.spans),
-        }
+    def is_contiguous(self) -> bool:
+        """Do its elements lie side by side, in their order?"""
+        whole = 1
+        for n, step in zip(reversed(self.sizes), reversed(self.steps)):
+            if n != 1 and step != whole:
+                return 0 in self.sizes
+            whole *= n
+        return True
 
 
-_parts: dict[tuple, Part] = {}
+_strides = functools.lru_cache(MAX_PARTS)(contiguous)
 
 
-def _part_of(key, shape) -> Part | None:
-    """The Part of a basic key, None for other keys. Raises what `parse` raises."""
-    try:
-        signature = tuple(_signature(k) for k in key) if type(key) is tuple else (_signature(key),)
-        found = _parts.get((signature, shape))
-    except TypeError:  # not one of the plain kinds
+def _part_of(key, shape: tuple[int, ...]) -> Part | None:
+    """The Part of a key of ints, slices, None and ..., None for others and for wrong ones."""
+    keys = key if key.__class__ is tuple else (key,)
+    n_left = len(shape)
+    for k in keys:
+        if k.__class__ is slice or k.__class__ is int:
+            n_left -= 1
+        elif k is not None and k is not Ellipsis:
+            return None
+    if n_left < 0 or keys.count(Ellipsis) > 1:
         return None
-    if found is None:
-        found = Part(parse(key, shape), shape)
-        if len(_parts) >= MAX_PARTS:
-            _parts.clear()
-        _parts[signature, shape] = found
-    return found
-
-
-def _signature(k):
-    kind = type(k)
-    if kind is slice:
-        return slice, _signature(k.start), _signature(k.stop), _signature(k.step)
-    if kind is int or k is None or k is Ellipsis:
-        return k
-    raise TypeError
-
-
-def _flat_offset(spans, shape) -> int | None:
-    """Offset in elements of a contiguous part, or None: single places, then one run, then whole
-    axes."""
-    offset, stride, whole, runs = 0, 1, True, True
-    for s, n in zip(reversed(spans), reversed(shape)):
-        if s.count != 1:
-            if not runs or s.step != 1:
+    strides = _strides(shape)
+    sizes: list[int] = []
+    steps: list[int] = []
+    at = axis = 0
+    for k in keys:
+        if k.__class__ is slice:
+            start, stop, step = k.indices(shape[axis])
+            sizes.append(len(range(start, stop, step)))
+            steps.append(step * strides[axis])
+            at += start * strides[axis]
+            axis += 1
+        elif k is None:
+            sizes.append(1)
+            steps.append(0)
+        elif k is Ellipsis:
+            sizes += shape[axis : axis + n_left]
+            steps += strides[axis : axis + n_left]
+            axis += n_left
+        else:
+            n = shape[axis]
+            if not -n <= k < n:
                 return None
-            runs = whole = whole and s.count == n
-        elif n != 1:
-            whole = runs = False
-        offset += s.start * stride
-        stride *= n
-    return offset
+            at += k % n * strides[axis]
+            axis += 1
+    sizes += shape[axis:]
+    steps += strides[axis:]
+    if not sizes and shape:  # an element
+        return Part((1,), (0,), at)
+    return Part(tuple(sizes), tuple(steps), 0 if 0 in sizes else at)
 
 
-def view(array: NDArray, name: str, attrs: dict, offset: int = 0) -> NDArray:
-    """The output of a shape operator or contiguous slice without a copy: shares memory, and is
-    recorded.
+def _plain(item):
+    """An item of a basic key as Python writes it."""
+    if item is NEW_AXIS or item.dropped:
+        return item and item.start
+    stop = item.start + item.count * item.step
+    return slice(item.start, stop if stop >= 0 else None, item.step)
 
-    offset: of its first element, in elements.
-    """
+
+def view(array: NDArray, name: str, attrs: dict) -> NDArray:
+    """The output of a shape operator without a copy: shares memory, and is recorded."""
     op = lookup(name)
     plan = make_plan(op, op.parse(attrs), [array._spec], array._spec.device)
-    out = make(
-        lib.pl_array_view(array._handle, offset * ITEM_BYTES[array._spec.dtype]), plan.out_spec
-    )
+    out = make(lib.pl_array_view(array._handle, 0), plan.out_spec)
     if state.recording:
         record(plan, (array,), (), (out,))
     return out
@@ -225,31 +223,41 @@ def _memory(self, offset: int, shape) -> NDArray:
 
 
 def _basic_get(self, part: Part) -> NDArray:
-    if part.offset is None:
-        return _reshaped(invoke(lookup("slice"), (self,), part.attrs()), part.result)
-    if state.recording and self._tape is not None:
-        sliced = self if part.whole else view(self, "slice", part.attrs(), part.offset)
-        return view(sliced, "reshape_to", {"shape": part.result})
-    return _memory(self, part.offset, part.result)
+    if not part.is_contiguous():
+        return read_part(self, part)
+    if not (state.recording and self._tape is not None):
+        return _memory(self, part.at, part.sizes)
+    if prod(part.sizes) == self.size:
+        return view(self, "reshape_to", {"shape": part.sizes})
+    out = _memory(self, part.at, part.sizes)
+    record(part_plan(self._spec, part.sizes, part.steps), (self,), (part.at,), (out,))
+    return out
 
 
 def _basic_set(self, part: Part, value) -> None:
-    value = _fitted(value, part.result, self)
-    if not prod(part.sliced):
+    value = _fitted(value, part.sizes, self)
+    if not prod(part.sizes):
         return
-    if part.whole and isinstance(value, NDArray):
-        # recorded: the array is the value from now on
-        copy_into(_reshaped(value, self.shape), self)
-    elif part.offset is not None:
-        target = _memory(self, part.offset, part.sliced)
+    if part.is_contiguous():
+        if _is_whole(part, self) and isinstance(value, NDArray):
+            # recorded: the array is the value from now on
+            copy_into(_reshaped(value, self.shape), self)
+            return
+        target = _memory(self, part.at, part.sizes)
         if isinstance(value, NDArray):
-            copy_into(_reshaped(value, part.sliced), target)
+            copy_into(value, target)
         else:
             fill(target, value)
-    elif isinstance(value, NDArray):
-        invoke(lookup("_slice_assign"), (self, _reshaped(value, part.sliced)), part.attrs(), self)
-    else:
-        invoke(lookup("_slice_assign_scalar"), (self,), {"scalar": value, **part.attrs()}, self)
+        return
+    if not isinstance(value, NDArray):
+        one = spec((1,), self._spec.dtype, self._spec.device)
+        value = launch(_fill_plan(one), (), (value,), ())[0]
+    write_part(self, part, value)
+
+
+def _is_whole(part: Part, array: NDArray) -> bool:
+    """Is it all of an array, in its order?"""
+    return prod(part.sizes) == array.size and part.is_contiguous()
 
 
 _fills: dict = {}
@@ -257,17 +265,19 @@ _fills: dict = {}
 
 def fill(target: NDArray, value: float) -> None:
     """Writes a number into every element."""
-    s = target._spec
+    launch(_fill_plan(target._spec), (), (value,), [target])
+
+
+def _fill_plan(s: Spec) -> Plan:
     plan = _fills.get(s)
     if plan is None:
         op = lookup("_full")
-        plan = make_plan(
-            op, op.parse({"shape": s.shape, "value": value, "dtype": s.dtype}), (), s.device
-        )
+        attrs = op.parse({"shape": s.shape, "value": 0.0, "dtype": s.dtype})
+        plan = make_plan(op, attrs, (), s.device)
         if len(_fills) >= MAX_PARTS:
             _fills.clear()
         _fills[s] = plan
-    launch(plan, (), (value,), [target])
+    return plan
 
 
 # ---- arrays of indices ---------------------------------------------------------------------------
@@ -457,17 +467,24 @@ def _numbers(value) -> np.ndarray:
 def getitem(self: NDArray, key) -> NDArray:
     """x[key]. Whole ranges, ints and contiguous slices give views; steps and arrays of indices give
     copies."""
-    if type(key) is int and self.shape and not (state.recording and self._tape is not None):
-        n, rest = self.shape[0], self.shape[1:]
-        if not -n <= key < n:
-            raise OutOfBounds(f"index {key} is out of bounds for axis 0 with size {n}")
-        return _memory(self, key % n * prod(rest), rest or (1,))
+    kind = type(key)
+    if (kind is int or kind is slice) and not (state.recording and self._tape is not None):
+        shape = self._spec.shape
+        if shape and kind is int:
+            n, rest = shape[0], shape[1:]
+            if not -n <= key < n:
+                raise OutOfBounds(f"index {key} is out of bounds for axis 0 with size {n}")
+            return _memory(self, key % n * prod(rest), rest or (1,))
+        if shape:
+            first, last, step = key.indices(shape[0])
+            if step == 1 and first < last:
+                return _memory(self, first * prod(shape[1:]), (last - first, *shape[1:]))
     part = _part_of(key, self.shape)
     if part is None:
         items = parse(key, self.shape)
         if not _is_basic(items):
             return _advanced_get(self, items)
-        part = Part(items, self.shape)
+        part = _part_of(tuple(map(_plain, items)), self.shape)
     return _basic_get(self, part)
 
 
@@ -483,8 +500,8 @@ def setitem(self: NDArray, key, value) -> None:
         if not _is_basic(items):
             refuse_recorded(self, value)
             return _advanced_set(self, items, value)
-        part = Part(items, self.shape)
-    refuse_recorded(self, value, part.whole)
+        part = _part_of(tuple(map(_plain, items)), self.shape)
+    refuse_recorded(self, value, _is_whole(part, self))
     _basic_set(self, part, value)
 
 

@@ -13,13 +13,14 @@ from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
 from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError
 from ..kernels import precision
+from ..kernels.ops.strided import reach
 from ..kernels.plan import Plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
+from ..kernels.spec import STYPES, Spec
 from .ndarray import NDArray, check_nd, state
 from .tape import record, spent
 
 MAX_KEYS = 8192
-SPARSE = ("csr", "row_sparse")
 
 
 def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None):
@@ -53,8 +54,49 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
     if op.train_aware:
         full["train"] = state.training
     device = _device_of(op, inputs, ctx)
+    if op.part is not None and len(inputs) == 1:
+        return read_part(inputs[0], op.part(inputs[0]._spec.shape, **full), out)
     plan = make_plan(op, full, [a._spec for a in inputs], device)
     return run(plan, inputs, scalars_of(op, full), out)
+
+
+_STRIDED, _STRIDED_SET = lookup("_strided"), lookup("_strided_set")
+_reads: dict = {}
+_writes: dict = {}
+
+
+def part_plan(s: Spec, sizes, steps) -> Plan:
+    """The plan that reads a part of an array of this spec, wherever it begins."""
+    plan = _reads.get((s, sizes, steps))
+    if plan is None:
+        view = _STRIDED.parse(
+            {"at": -min(0, reach(sizes, steps)[0]), "sizes": sizes, "steps": steps}
+        )
+        plan = make_plan(_STRIDED, view, [s], s.device)
+        _remember(_reads, (s, sizes, steps), plan)
+    return plan
+
+
+def _view(sizes, steps) -> dict:
+    """Attributes of a part, where it may begin."""
+    return {"at": -float(reach(sizes, steps)[0]), "sizes": sizes, "steps": steps}
+
+
+def read_part(x: NDArray, part: tuple, out=None):
+    """The elements (sizes, steps, at) of an array's memory, as an array of its own."""
+    sizes, steps, at = part
+    return run(part_plan(x._spec, sizes, steps), (x,), (at,), out)
+
+
+def write_part(x: NDArray, part: tuple, value: NDArray) -> None:
+    """Writes an array, or its one element, into the elements (sizes, steps, at) of x's memory."""
+    (sizes, steps, at), s = part, x._spec
+    key = (s, value._spec, sizes, steps)
+    plan = _writes.get(key)
+    if plan is None:
+        plan = make_plan(_STRIDED_SET, _view(sizes, steps), [s, value._spec], s.device)
+        _remember(_writes, key, plan)
+    run(plan, (x, value), (at,), x)
 
 
 _AMP_CAST = lookup("amp_cast")
@@ -79,7 +121,7 @@ def _call(name: str, *inputs: NDArray, out=None, **attrs):
 
 def makes_sparse(attrs: dict) -> bool:
     """Do these attributes ask for a result that is not dense?"""
-    return attrs.get("stype") in SPARSE or attrs.get("forward_stype") in SPARSE
+    return attrs.get("stype") in STYPES[1:] or attrs.get("forward_stype") in STYPES[1:]
 
 
 def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):

@@ -9,9 +9,8 @@ from typing import NamedTuple
 from ..engine import current_context, lib
 from ..engine.error import ShapeError
 from ..kernels.native import Native
-from ..kernels.record import Type
+from ..kernels.record import FLOATS, Type
 from ..symbol.graph import Builder, Value, variable
-from ..symbol.passes.gradient import FLOATING
 from ..symbol.program import Program, lower
 from .control import (
     COUNT,
@@ -188,7 +187,7 @@ class Loop(Control):
             fields |= {
                 "test": self._sources(test, typed.test, ins, keep),
                 "flag_bytes": flag.nbytes,
-                "flag_floating": flag.dtype in FLOATING,
+                "flag_floating": flag.dtype in FLOATS,
             }
         return native_of("pl_kernel_loop", "pl_loop", fields, programs, keep, typed.length)
 

@@ -7,50 +7,42 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..engine.error import InvalidValue
+from ..kernels.record import FLOATS
 from ..symbol.graph import Node, Value, topological, variable
 from ..symbol.passes import recompute as how
-from ..symbol.passes.gradient import FLOATING, gradient
+from ..symbol.passes.gradient import gradient
 
 default: bool | str = False  # `recompute` where nothing is said; compat may say "mirror"
 
 
 class Needs(NamedTuple):
-    """What the gradient of a graph reads of its forward: results and variables; and which of its
-    nodes read a value."""
+    """What the gradient of a graph reads of its forward, results and variables; and the nodes that
+    backward adds."""
 
     results: list[Value]
     variables: set[Node]
-    readers: dict[Value, list[Node]]
+    backward: list[Node]
+
+    def readers(self) -> dict[Value, list[Node]]:
+        """Which nodes of backward read a value."""
+        found: dict[Value, list[Node]] = {}
+        for node in self.backward:
+            for v in node.inputs:
+                found.setdefault(v, []).append(node)
+        return found
 
 
 def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node]) -> Needs:
     """What backward reads if nothing is computed again. order: the nodes of the graph."""
-    heads = [v for v in outputs if v.dtype in FLOATING]
+    heads = [v for v in outputs if v.dtype in FLOATS]
     forward = set(order)
     dys = [variable(f"dy{i}", h.type) for i, h in enumerate(heads)]
     grads = [g for g in gradient(heads, dys, wrt) if g is not None]
-    found = Needs([], set(), {})
-    seen: set[Value] = set()
-
-    def read(v: Value) -> None:
-        if v not in seen:
-            seen.add(v)
-            if v.node not in forward:
-                stack.append(v)
-            elif v.node.op is None:
-                found.variables.add(v.node)
-            else:
-                found.results.append(v)
-
-    stack: list[Value] = []
-    for g in grads:
-        read(g)
-    while stack:
-        node = stack.pop().node
-        for v in node.inputs:
-            read(v)
-            found.readers.setdefault(v, []).append(node)
-    return found
+    backward = [n for n in topological(grads) if n not in forward]
+    read = dict.fromkeys([v for n in backward for v in n.inputs if v.node in forward])
+    read.update(dict.fromkeys([g for g in grads if g.node in forward]))
+    results = [v for v in read if v.node.op is not None]
+    return Needs(results, {v.node for v in read if v.node.op is None}, backward)
 
 
 def residuals(
@@ -83,7 +75,7 @@ def _again(order, outputs, need: Needs, tier: int, recompute, bounds) -> set[Nod
     if recompute and recompute != "mirror":
         return again | how.within(order, outputs, need.results, recompute)
     if tier:
-        again |= how.free_of_charge(order, need.results, need.readers, need.variables)
+        again |= how.free_of_charge(order, need.results, need.readers(), need.variables)
     return again
 
 

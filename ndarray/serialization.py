@@ -21,13 +21,12 @@ import numpy as np
 from ..engine import Context, cpu, files
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..kernels.record import DTYPES
-from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES
+from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, STYPES
 from .ndarray import NDArray, from_memory
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
-DENSE, ROW_SPARSE, CSR = 0, 1, 2
-STYPES = ("default", "row_sparse", "csr")
+DENSE, ROW_SPARSE, CSR = range(len(STYPES))
 MAX_DIMS = 64
 MAX_ITEMS = 1 << 40  # above any real file: such a count means that this is none
 

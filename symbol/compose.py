@@ -16,8 +16,7 @@ from .graph import Node, Value, caller_line, rewrite, topological, values_of
 from .inference import declared, fill_node, infer_node, is_known, merge_shapes, source_shape
 from .names import output_name
 
-CASTS = ("amp_cast", "amp_multicast")
-CAST, MULTICAST = map(lookup, CASTS)
+CAST, MULTICAST = map(lookup, precision.CASTS)
 # how variables made for missing inputs start
 # (operator or "" for any, input) -> its attribute __init__
 INITIAL = {
@@ -68,6 +67,8 @@ def new_variable(name: str, extra: dict[str, str] | None) -> Value:
 
 def as_text(kind, value, parsed) -> str:
     """A parameter's value as MXNet writes it into JSON."""
+    if kind in ("float", "int", "bool"):
+        return str(value)
     if isinstance(value, str) or parsed is None:
         return str(value)
     if kind in ("dtype", "dtype?") or isinstance(kind, tuple):
@@ -93,10 +94,11 @@ def compose(
     fit.
     """
     # gluoncv gives an Initializer as __init__, of which MXNet keeps only the address: nothing
-    attr = {k: str(v) for k, v in (attr or {}).items() if k != "__init__" or isinstance(v, str)}
-    if any([k.startswith("__") for k in given]):
+    if attr:
+        attr = {k: str(v) for k, v in attr.items() if k != "__init__" or isinstance(v, str)}
+    if given and any([k.startswith("__") for k in given]):
         user = {k for k in given if attribute.is_user_key(k) and k not in op.param_index}
-        attr.update((k, str(given[k])) for k in user)
+        attr = (attr or {}) | {k: str(given[k]) for k in user}
         given = {k: v for k, v in given.items() if k not in user}
     if op.variadic_key:
         given = {**given, op.variadic_key: len(inputs)}
@@ -129,7 +131,7 @@ def compose(
     scope = active()
     if scope is not None and op.train_aware:
         full["train"] = scope.train
-    node = Node(op, full, values, name, None, extra, source)
+    node = Node(op, op.shared(full), values, name, None, extra or None, source)
     if precision.used and (policy := precision.active()) is not None:
         node = in_precision(node, policy)
     if scope is not None:
@@ -141,7 +143,7 @@ def in_precision(node: Node, policy: precision.Policy) -> Node:
     """The node with its inputs cast as the policy wants. Of inputs whose dtype is not known, the
     floats are taken for float32 parameters, or for either."""
     op, attrs = node.op, node.attrs
-    if op.name in CASTS or policy.rule(op, attrs) is None:
+    if op.name in precision.CASTS or policy.rule(op, attrs) is None:
         return node
     if active() is not None:  # parameters get their types from the operator, not from a cast
         full = [_stand_in(v, policy.target) for v in node.inputs]
@@ -206,18 +208,17 @@ def _type(node: Node) -> None:
     What depends on a source of partly unknown shape, such as _zeros(shape=(0, 3)), stays untyped
     until an operator tells its shape from its other inputs.
     """
-    if source_shape(node) is not None:
+    if not node.inputs and source_shape(node) is not None:
         return
-    ins = [None if v.node.types is None else v.type for v in node.inputs]
-    if None in ins:
+    if None in [v.node.types for v in node.inputs]:
+        ins = [None if v.node.types is None else v.type for v in node.inputs]
         filled = fill_node(node, ins)
         if any(t is None and _waits(v.node) for v, t in zip(node.inputs, filled)):
             return
         for v, before, t in zip(node.inputs, ins, filled):
             if before is None and v.node.types is None:
                 _complete(v, t, node)
-        ins = [v.type for v in node.inputs]
-    node.types = infer_node(node, ins)
+    node.types = infer_node(node, [v.type for v in node.inputs])
 
 
 def _waits(node: Node) -> bool:
@@ -320,7 +321,7 @@ def renamed(outputs: list[Value], name: str) -> list[Value]:
     """The graph with another name on the node of its first output."""
     last = outputs[0].node
     made = Node(last.op, last.attrs, last.inputs, name, last.types, last.extra, last.source)
-    return rewrite(outputs, lambda node, ins: None, {last: values_of(made)})
+    return rewrite(outputs, None, {last: values_of(made)})
 
 
 def named(outputs: list[Value]) -> list[Value]:

@@ -289,7 +289,7 @@ class _Scope:
                 twins[v] = variable(output_name(v), t, extra)
                 outer[twins[v]] = v
                 start[node].append(twins[v])
-        return rewrite(outputs, lambda node, new: None, start), outer
+        return rewrite(outputs, None, start), outer
 
 
 def _stand_in(v: Value, sliced: bool = False) -> Value:

@@ -14,7 +14,7 @@ from ..engine import Context, current_context, lib, location
 from ..engine.collector import resting
 from ..engine.error import DynamicShape, InvalidType, InvalidValue, MXNetError, ShapeError
 from ..kernels.plan import mutated_inputs
-from ..kernels.record import Type
+from ..kernels.record import FLOATS, Type
 from ..kernels.spec import spec
 from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows, row_parts
@@ -28,7 +28,7 @@ from .inference import typed_graph
 from .monitored import run_backward, run_forward, show_inputs
 from .names import output_name, output_names
 from .passes import before_gradient
-from .passes.gradient import FLOATING, gradient
+from .passes.gradient import gradient
 from .passes.recompute import replayed
 from .placement import Placement
 from .program import Program, lower
@@ -148,7 +148,7 @@ class _Backward:
         pairs = [
             (i, v, variable(f"dy{i}", v.type) if has else None)
             for i, (v, has) in enumerate(zip(forward.values, with_grad))
-            if v.dtype in FLOATING
+            if v.dtype in FLOATS
         ]
         self.head_grads = {g: i for i, _, g in pairs if g is not None}
         self.before = {

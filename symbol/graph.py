@@ -9,34 +9,31 @@ programs work on typed graphs, Symbols may be untyped. Attributes of typed train
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ..engine.error import OperatorError
 from ..kernels.number import as_float
 from ..kernels.plan import infer, numbers_of
 from ..kernels.record import Operator, Type, lookup
-from ._value import Pair, walk
+from ._graph import Node as _Node
+from ._graph import Value as _Value
+from ._graph import classes, values_of, walk, with_inputs  # noqa: F401  (for the passes)
+from ._graph import rewrite as _rewrite
 
 
-class Node:
-    """One operator applied to values, or a variable (op is None)."""
+class Node(_Node):
+    """One operator applied to values, or a variable (op is None): Node(op, attrs, inputs, name,
+    types, extra, source). Attributes of the user stand in `extra`, `source` is a file:line."""
 
-    __slots__ = ("__weakref__", "attrs", "extra", "inputs", "name", "op", "source", "types")
-
-    def __init__(
-        self,
-        op: Operator | None,
-        attrs: dict[str, Any],
-        inputs: Sequence[Value],
-        name: str = "",
-        types: Sequence[Type] | None = None,
-        extra: dict[str, str] | None = None,
-        source: str | None = None,
-    ):
-        self.op, self.attrs, self.inputs, self.name = op, attrs, tuple(inputs), name
-        self.types = tuple(types) if types is not None else None
-        self.extra, self.source = extra, source
+    __slots__ = ()
+    op: Operator | None
+    attrs: dict[str, Any]
+    inputs: tuple[Value, ...]
+    name: str
+    types: tuple[Type, ...] | None
+    extra: dict[str, str] | None
+    source: str | None
 
     def __repr__(self):
         return f"<{self.op.name if self.op else 'variable'} {self.name}>"
@@ -67,26 +64,22 @@ def _without_train(attrs):
     return {k: v for k, v in attrs.items() if k != "train"} if "train" in attrs else attrs
 
 
-class Value(Pair):
-    """One output of a node: `node`, `index`. Has shape and dtype when typed, and Python's operators
-    (see operators.py); == and hash go by the node's identity."""
+class Value(_Value):
+    """One output of a node: Value(node, index). Has type, shape and dtype when typed, and Python's
+    operators (see operators.py); == and hash go by the node's identity."""
 
     __slots__ = ()
+    node: Node
+    index: int
+    type: Type
+    shape: tuple[int, ...]
+    dtype: str
 
     def __repr__(self):
         return f"<Value {self.node.name or self.node!r}:{self.index}>"
 
-    @property
-    def type(self) -> Type:
-        return self.node.types[self.index]
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.node.types[self.index].shape
-
-    @property
-    def dtype(self) -> str:
-        return self.node.types[self.index].dtype
+classes(Node, Value)
 
 
 def variable(name: str, type: Type | None = None, extra: dict[str, str] | None = None) -> Value:
@@ -106,50 +99,26 @@ def topological(outputs: Iterable[Value]) -> list[Node]:
     return walk(list(outputs))
 
 
-def values_of(node: Node) -> list[Value]:
-    """Every output of a node, hidden ones too."""
-    types = node.types
-    n = node.n_outputs if types is None else len(types)
-    return [Value(node)] if n == 1 else [Value(node, i) for i in range(n)]
-
-
-def with_inputs(node: Node, inputs: Sequence[Value]) -> Node:
-    """The node reading other inputs of the same types; the node itself where they are its own."""
-    if tuple(inputs) == node.inputs:
-        return node
-    return Node(node.op, node.attrs, inputs, node.name, node.types, node.extra, node.source)
-
-
 def rewrite(
     outputs: Sequence[Value],
-    replace: Callable[[Node, Sequence[Value]], Sequence[Value] | None],
+    replace: Callable[[Node, tuple[Value, ...]], Sequence[Value] | None] | None = None,
     start: dict[Node, Sequence[Value]] | None = None,
     order: Sequence[Node] | None = None,
+    asked: Collection[Operator] | None = None,
+    values: dict[Value, Value] | None = None,
 ) -> list[Value]:
     """Rebuilds a graph: `replace(node, new_inputs)` gives the new output values of a node, or None
     to keep it.
 
     start: nodes replaced from the outset (substitution of variables). What lies below no replaced
         node stays the very same nodes.
-    order: `topological(outputs)`, where it is known.
+    order: `topological(outputs)`, where it is known. asked: a set of the operators whose nodes
+        `replace` is called for, where it keeps all others. values: single values replaced from the
+        outset, before those of `start`.
     """
-    new: dict[Node, Sequence[Value]] = dict(start or {})
-    for node in topological(outputs) if order is None else order:
-        if node in new:
-            continue
-        inputs: Sequence[Value] = node.inputs
-        for v in inputs:
-            if v.node in new:
-                inputs = [new[v.node][v.index] if v.node in new else v for v in inputs]
-                break
-        made = replace(node, inputs)
-        if made is not None:
-            new[node] = made
-        elif inputs is not node.inputs:
-            kept = with_inputs(node, inputs)
-            if kept is not node:
-                new[node] = values_of(kept)
-    return [new[v.node][v.index] if v.node in new else v for v in outputs]
+    outputs = list(outputs)
+    order = walk(outputs) if order is None else order
+    return _rewrite(outputs, order, replace, start, asked, *([values] if values else ()))
 
 
 def verify(outputs: Sequence[Value]) -> None:
@@ -243,7 +212,7 @@ class Builder:
         n_visible = op.visible(full)
         if op.train_aware:
             full["train"] = self._train
-        node = typed_node(op, full, inputs)
+        node = typed_node(op, op.shared(full), inputs)
         return Value(node) if n_visible == 1 else [Value(node, i) for i in range(n_visible)]
 
 
@@ -253,7 +222,7 @@ _of_package: dict[str, bool] = {}  # by module name
 
 def caller_line() -> str | None:
     """ "file:line" of the first frame outside the package."""
-    frame = sys._getframe(1)
+    frame = sys._getframe(2)  # the caller is inside, and so is its caller
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         inside = _of_package.get(name)

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 
 from ..engine.error import MXNetError, OperatorError
-from ..kernels import ops  # noqa: F401  (fills the registry)
+from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Operator, lookup
 from . import attribute
@@ -101,9 +101,7 @@ def without_amp_cast(outputs: Sequence[Value]) -> list[Value]:
     return rewrite(
         outputs,
         lambda node, inputs: (
-            list(inputs)
-            if node.op is not None and node.op.name in ("amp_cast", "amp_multicast")
-            else None
+            list(inputs) if node.op is not None and node.op.name in precision.CASTS else None
         ),
     )
 

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..kernels.record import lookup
+from ..kernels.record import FLOATS, lookup
 from ..ndarray.autograd import pause
 from ..ndarray.invoke import run_all
 from ..ndarray.ndarray import NDArray
 from .graph import Node, Value, topological, typed_node, values_of, variable, with_inputs
 from .names import output_name
-from .passes.gradient import FLOATING, gradient
+from .passes.gradient import gradient
 
 See = Callable[[str, NDArray], None]
 Known = dict[Value, NDArray]
@@ -60,7 +60,7 @@ def run_backward(
     heads = [
         (v, None if g is None else variable("dy", v.type), g)
         for v, g in zip(apart, head_grads)
-        if v.dtype in FLOATING
+        if v.dtype in FLOATS
     ]
     found = gradient([v for v, _, _ in heads], [dy for _, dy, _ in heads], [v for *_, v in reads])
     shown = [(node, i, g) for (node, i, _), g in zip(reads, found) if g is not None]
@@ -91,7 +91,7 @@ def _with_copies(
             inputs = []
             for i, v in enumerate(node.inputs):
                 source = new[v]
-                if v.dtype in FLOATING and i not in written:
+                if v.dtype in FLOATS and i not in written:
                     source = Value(typed_node(lookup("_copy"), {}, [source]))
                     arrays[source] = known[v]
                     reads.append((node, i, source))

@@ -46,7 +46,7 @@ class Prefix(NameManager):
         self._prefix = prefix
 
     def get(self, name: str | None, hint: str) -> str:
-        return self._prefix + super().get(name, hint)
+        return self._prefix + NameManager.get(self, name, hint)
 
 
 class _Current(threading.local):

@@ -11,12 +11,13 @@ from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
 from ..kernels.number import Number
-from ..kernels.plan import INLINE_US, make_plan, numbers_of, place_flag, scalars_of
+from ..kernels.plan import INLINE_US, Plan, make_plan, numbers_of, place_flag, scalars_of
 from ..kernels.record import Type, lookup
 from ..kernels.spec import Spec, spec
+from ._graph import kinds, place
 from .branches import find_sections, team_threads
 from .effects import Effects
-from .graph import Node, Value, rewrite, typed_node, values_of, variable
+from .graph import Node, Value, rewrite, typed_node, variable
 from .passes import compile_passes, fused, optimize
 from .passes.control import control
 from .passes.dead_code import cut, live
@@ -174,7 +175,7 @@ def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Seque
         for v, s in zip(variables, stored)
         if s is not v
     }
-    return rewrite(outputs, lambda node, new: None, plain), stored
+    return rewrite(outputs, None, plain), stored
 
 
 def _assemble(
@@ -183,29 +184,31 @@ def _assemble(
     """A program of the graph as it is. threads: that its branches may use."""
     layout = _Layout(outputs, given, device, threads)
     specs, plans = layout.specs, layout.plans
-    slots, scalars = [], []
+    scalars: list[float] = []
     numbers: dict[int, Number] = {}  # by their place among the scalars
     in_modes = bytearray(max(1, len(layout.given)))
-    for node, outs, plan in zip(layout.steps, layout.made, plans):
-        op = node.op
-        if op.has_dynamic:
-            found = enumerate(numbers_of(op, node.attrs), len(scalars))
-            numbers.update((k, n) for k, n in found if n is not None)
-            scalars.extend(scalars_of(op, node.attrs))
-        slots += [layout.slot(v) for v in node.inputs]
-        slots += [layout.slot(v) for v in outs]
-        for i in plan.mutated:
-            kind, index, _ = layout.slot(node.inputs[i])
-            if kind == lib.PL_SLOT_INPUT:
-                in_modes[index] = READWRITE
+    dynamic = [scalars_of(n.op, n.attrs) if n.op.has_dynamic else () for n in layout.alike]
+    unknown = [numbers_of(n.op, n.attrs) if n.op.has_dynamic else () for n in layout.alike]
+    if any(dynamic):
+        for kind in layout.kinds:
+            if dynamic[kind]:
+                found = enumerate(unknown[kind], len(scalars))
+                numbers.update((k, n) for k, n in found if n is not None)
+                scalars += dynamic[kind]
+    if any(n.op.mutates for n in layout.alike):
+        for node, plan in zip(layout.steps, plans):
+            for i in plan.mutated:
+                at = layout.given.get(layout.base(node.inputs[i]))
+                if at is not None:
+                    in_modes[at] = READWRITE
 
     program = Program.__new__(Program)
     program.handle = 0
     program.plans, program.arena_bytes = plans, layout.arena_bytes
     program.naive_bytes = sum(rounded(b.nbytes) for b in layout.buffers)
     program.constants, program.prologue, program.tier = (), None, 0
-    program._last_read = [layout.last.get(v, -1) for v in layout.given]
-    program._first_write, program._inplace = layout.first_write, layout.inplace
+    program._last_read, program._inplace = layout.last_read, layout.inplace
+    program._first_write = layout.first_write
     program.n_in, program.n_out = len(given), len(outputs)
     program.out_specs = tuple(specs[v.type] for v in outputs)
     program.in_modes = bytes(in_modes)
@@ -219,7 +222,7 @@ def _assemble(
         [s.nbytes for s in program.out_specs],
         len(plans),
         [p.handle for p in plans],
-        ffi.from_buffer("pl_slot[]", np.array(slots, SLOT)),
+        ffi.from_buffer("pl_slot[]", layout.slots),
         scalars,
         program.arena_bytes,
         (lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0) | place_flag(device),
@@ -257,15 +260,17 @@ class _Layout:
     """The steps of a program and where every value lives: in an input, an output, or a buffer of
     the arena.
 
-    made: the outputs of each step. ends, sections: as the core wants branches; empty where no steps
-        run at once. Times are numbers of steps, or of sections. last: the last time at which a
-        value is read. first_write: the time at which each output is written. inplace: pairs (input,
-        output) that may be the same memory although the step that writes the one reads the other.
+    kinds: the number of each step's kind; alike: the first node of each, see _graph.kinds. ends,
+        sections: as the core wants branches; empty where no steps run at once. Times are numbers of
+        steps, or of sections. slots: as the core wants them. last_read: the last time at which each
+        given value is read. first_write: the time at which each output is written. inplace: pairs
+        (input, output) that may be the same memory although the step that writes the one reads the
+        other.
     """
 
     def __init__(self, outputs: Sequence[Value], given: Sequence[Value], device, threads: int):
         self.given = {v: i for i, v in enumerate(given)}
-        self.specs = _Specs(device)
+        specs = self.specs = _Specs(device)
         order = live(outputs, given)
         effects = Effects(order)
         # views take no step; but a view of memory that is written is a copy, made when the graph
@@ -274,38 +279,36 @@ class _Layout:
         owned = self._owned(outputs, order)
         viewing = {v.node for v in self._bases}
         self.steps = [n for n in order if n not in viewing] if viewing else order
-        specs = self.specs
-        self.plans = [
+        self.kinds, self.alike = kinds(self.steps)
+        made = [
             make_plan(n.op, n.attrs, [specs[v.type] for v in n.inputs], device, n.types)
-            for n in self.steps
+            for n in self.alike
         ]
-        times: Sequence[int] = range(len(self.steps))
+        self.plans = [made[k] for k in self.kinds]
+        times = list(range(len(self.steps)))
         self.ends: list[int] = []
         self.sections: list[int] = []
         if threads > 1:
             times = self._branch(
                 find_sections(self.steps, self.plans, effects.held, self.base, threads)
             )
-        self.made = [values_of(n) for n in self.steps]
-        self.last: dict[Value, int] = {}
-        self._n_last: dict[Value, int] = {}  # steps that read a value at its last time
-        for time, node, made in zip(times, self.steps, self.made):
-            for v in made:
-                self.last[v] = time
-            for v in node.inputs:
-                self.last[self._bases.get(v, v)] = time
-        if self.ends:
-            for time, node in zip(times, self.steps):
-                for b in {self.base(v) for v in node.inputs}:
-                    if self.last[b] == time:
-                        self._n_last[b] = self._n_last.get(b, 0) + 1
-        self._place = {v: (lib.PL_SLOT_INPUT, i) for v, i in self.given.items()}
-        self._place.update((self.base(v), (lib.PL_SLOT_OUTPUT, j)) for j, v in enumerate(owned))
-        self.buffers: list[Buffer] = []
-        self.first_write, self.inplace = [0] * len(owned), set()
-        for time, node, made in zip(times, self.steps, self.made):
-            self._place_outputs(time, node, made)
-        self._offsets, self.arena_bytes = plan_memory(self.buffers)
+        slots, buffers, self.last_read, self.first_write, inplace = place(
+            self.steps,
+            self.kinds,
+            times,
+            list(self.given),
+            owned,
+            self._bases,
+            [tuple([s.nbytes for s in plan.out_specs]) for plan in made],
+            [_overwritable(plan) for plan in made],
+        )
+        self.inplace = set(inplace)
+        self.buffers = [Buffer(*b) for b in buffers]
+        offsets, self.arena_bytes = plan_memory(self.buffers)
+        self.slots = np.frombuffer(bytearray(slots), SLOT)
+        arena = self.slots["kind"] == lib.PL_SLOT_ARENA
+        self.slots["offset_bytes"][arena] = np.array(offsets, int)[self.slots["index"][arena]]
+        self.slots["index"][arena] = 0
 
     def _branch(self, sections: list[list[list[int]]]) -> list[int]:
         """Puts the steps in the order of their branches; the time of each."""
@@ -321,16 +324,12 @@ class _Layout:
                 self.sections.append(time)
         self.steps = [self.steps[i] for i in order]
         self.plans = [self.plans[i] for i in order]
+        self.kinds = [self.kinds[i] for i in order]
         return times
 
     def base(self, v: Value) -> Value:
         """The value in whose memory v lies."""
         return self._bases.get(v, v)
-
-    def slot(self, v: Value) -> tuple[int, int, int]:
-        """(kind, index, byte offset) as the core wants it."""
-        kind, index = self._place[self._bases.get(v, v)]
-        return (kind, 0, self._offsets[index]) if kind == lib.PL_SLOT_ARENA else (kind, index, 0)
 
     def _owned(self, outputs: Sequence[Value], order: list[Node]) -> list[Value]:
         """The outputs, each in memory of its own: inputs, views of them and repeated ones are
@@ -345,42 +344,13 @@ class _Layout:
             owned.append(v)
         return owned
 
-    def _place_outputs(self, step: int, node: Node, made: Sequence[Value]) -> None:
-        place, buffers, last = self._place, self.buffers, self.last
-        taken_over: set[int] = set()
-        for v in made:
-            sources = self._overwritable(node, v) if node.op.inplace else ()
-            at = place.get(v)
-            if at is not None:
-                output = at[1]
-                self.first_write[output] = step
-                self.inplace.update((self.given[x], output) for x in sources if x in self.given)
-                continue
-            reuse = None
-            for x in sources:
-                kind, index = place[x]
-                if kind == lib.PL_SLOT_ARENA and last[x] == step and index not in taken_over:
-                    reuse = index
-                    break
-            if reuse is None:
-                place[v] = lib.PL_SLOT_ARENA, len(buffers)
-                buffers.append(Buffer(self.specs[v.type].nbytes, step, last[v]))
-            else:
-                place[v] = lib.PL_SLOT_ARENA, reuse
-                buffers[reuse] = Buffer(buffers[reuse].nbytes, buffers[reuse].first, last[v])
-                taken_over.add(reuse)
 
-    def _overwritable(self, node: Node, v: Value) -> list[Value]:
-        """Bases of the inputs that output v may overwrite element by element: of its size, read by
-        no other input."""
-        found = []
-        inputs, index, nbytes, of = node.inputs, v.index, self.specs[v.type].nbytes, self._bases.get
-        for a, b in node.op.inplace:
-            if b != index or a >= len(inputs):
-                continue
-            x = of(inputs[a], inputs[a])
-            if self.specs[x.type].nbytes != nbytes or self._n_last.get(x, 1) != 1:
-                continue
-            if len(inputs) == 1 or [of(i, i) for i in inputs].count(x) == 1:
-                found.append(x)
-        return found
+def _overwritable(plan: Plan) -> tuple[tuple[int, int], ...]:
+    """The pairs (input, output) of a call that may share memory, element by element, and are of one
+    size."""
+    ins, outs = plan.in_specs, plan.out_specs
+    return tuple(
+        (a, b)
+        for a, b in plan.op.inplace
+        if a < len(ins) and b < len(outs) and ins[a].nbytes == outs[b].nbytes
+    )

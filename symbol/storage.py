@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..kernels.spec import STYPES
 from ..ndarray import autograd
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray
@@ -12,8 +13,6 @@ from ..ndarray.sparse.graphs import run_nodes
 from ..ndarray.sparse.storage import DENSE
 from ..ndarray.tape import Variable, shadow
 from .graph import Node, Value, topological
-
-STYPES = ("default", "row_sparse", "csr")
 
 
 def declared(node: Node, stype_dict: dict) -> str:

@@ -271,7 +271,7 @@ class Symbol:
                     f"{', '.join(n.name for n in variables)}"
                 )
             start.update({n: [_single(other, key)] for n in found})
-        outputs = rewrite(self._outputs, lambda node, ins: None, start)
+        outputs = rewrite(self._outputs, None, start)
         if name:
             outputs = renamed(outputs, name)
         return Symbol(outputs)
@@ -665,21 +665,24 @@ def apply(
     """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
     values: list[Value | None] = []
     for i, s in enumerate(inputs):
-        if s is None:
-            values.append(None)
-        elif isinstance(s, Symbol) and len(s._outputs) == 1:
+        if s.__class__ is Symbol and len(s._outputs) == 1:
             values.append(s._outputs[0])
         else:
-            names = op.inputs if not op.variadic else ()
-            try:
-                _single(
-                    s, names[i] if i < len(names) else f"arg{i}" if op.variadic else f"input {i}"
-                )
-            except (TypeError, ValueError) as error:
-                raise type(error)(f"{op.name}: {error}\n  at: {caller_line()}") from None
+            values.append(None if s is None else _input(op, i, s))
     node = compose(op, hint, values, given, name, attr)
-    n = node.n_visible
+    n = 1 if op.n_outputs == 1 else node.n_visible
     return Symbol([Value(node)] if n == 1 else [Value(node, i) for i in range(n)])
+
+
+def _input(op: Operator, i: int, given) -> Value:
+    """The value of a Symbol as an operator's input i. Raises TypeError, ValueError for what is
+    none."""
+    names = op.inputs if not op.variadic else ()
+    name = names[i] if i < len(names) else f"arg{i}" if op.variadic else f"input {i}"
+    try:
+        return _single(given, name)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{op.name}: {error}\n  at: {caller_line()}") from None
 
 
 @functools.cache
@@ -711,7 +714,7 @@ def symbol_function(op: Operator, name: str):
     @functools.wraps(prototype)
     def function(*args, **kwargs):
         if 0 < len(args) <= n_inputs and args[-1] is not None and plain.issuperset(kwargs):
-            given = {k: v for k, v in kwargs.items() if v is not REQUIRED}
+            given = {k: v for k, v in kwargs.items() if v is not REQUIRED} if kwargs else {}
             return apply(op, hint, args, given)
         inputs, params, node_name, rest = prototype(*args, **kwargs)
         positional = (
@@ -783,15 +786,15 @@ def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b)
         types = [s._outputs[0].node.types for s in (a, b) if len(s._outputs) == 1]
         differ = len(types) == 2 and None not in types and a.shape != b.shape
         name = broadcast if differ and broadcast else both
-        return apply(lookup(name), name.lower(), [a, b], {})
+        return apply(lookup(name), name.lower(), (a, b), {})
     array, number, name = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
-    if not isinstance(number, Number):
+    if type(number) is not float and not isinstance(number, Number):
         raise InvalidType(
             f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers\n "
             f" at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant"
             " of it"
         )
-    return apply(lookup(name), name.lower(), [array], {"scalar": number})
+    return apply(lookup(name), name.lower(), (array,), {"scalar": number})
 
 
 def _add_operators():

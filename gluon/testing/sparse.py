@@ -6,6 +6,7 @@ import numpy as np
 
 from ... import ndarray as nd
 from ...engine.error import InvalidValue
+from ...kernels.spec import STYPES
 from ...ndarray.sparse.structure import pointers
 
 
@@ -108,7 +109,7 @@ def create_sparse_array(
     shuffle_csr_indices=False,
 ):
     """A random sparse array; see rand_sparse_ndarray. rsp_indices may come in any order."""
-    if stype not in ("row_sparse", "csr"):
+    if stype not in STYPES[1:]:
         raise InvalidValue(f"Unknown storage type: {stype}")
     rows = None if rsp_indices is None else np.sort(np.asarray(rsp_indices))
     return rand_sparse_ndarray(

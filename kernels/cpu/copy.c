@@ -148,14 +148,29 @@ static void copy(const plk_copy *p, const char *in, char *out)
     }
 }
 
+/* Copies what is to be copied, with the call's number added to one of the offsets. */
+static int place(const plk_copy *p, const double *scalars, const char *in, char *out)
+{
+    if (!p->n)
+        return PL_OK;
+    if (p->placed != PLK_PLACED_FIRMLY) {
+        if (!(scalars[0] >= (double)p->lowest && scalars[0] <= (double)p->highest))
+            return pl_fail(PL_EINVAL, "a part of an array must lie inside it");
+        int64_t at = (int64_t)scalars[0] * p->size;
+        if (p->placed == PLK_PLACED_IN)
+            in += at;
+        else
+            out += at;
+    }
+    copy(p, in, out);
+    return PL_OK;
+}
+
 /* bufs: x, y */
 PLK_KERNEL(plk_copy_run)
 {
     const plk_copy *p = params;
-    (void)scalars;
-    if (p->n && !(bufs[0] == bufs[1] && p->out_n == p->n))     /* a view kept in place */
-        copy(p, bufs[0], bufs[1]);
-    return PL_OK;
+    return bufs[0] == bufs[1] && p->out_n == p->n ? PL_OK /* a view kept in place */ : place(p, scalars, bufs[0], bufs[1]);
 }
 
 /* bufs: x, an array that only tells a shape, y */
@@ -169,23 +184,17 @@ PLK_KERNEL(plk_copy_like)
 PLK_KERNEL(plk_copy_into_zeros)
 {
     const plk_copy *p = params;
-    (void)scalars;
     memset(bufs[1], 0, (size_t)(p->out_n * p->size));
-    if (p->n)
-        copy(p, bufs[0], bufs[1]);
-    return PL_OK;
+    return place(p, scalars, bufs[0], bufs[1]);
 }
 
 /* bufs: base, x, y: base but where the copy of x goes */
 PLK_KERNEL(plk_copy_into_base)
 {
     const plk_copy *p = params;
-    (void)scalars;
     if (bufs[2] != bufs[0])
         memcpy(bufs[2], bufs[0], (size_t)(p->out_n * p->size));
-    if (p->n)
-        copy(p, bufs[1], bufs[2]);
-    return PL_OK;
+    return place(p, scalars, bufs[1], bufs[2]);
 }
 
 /* bufs: base, y: base with a number where the copy goes.  scalars: the number */

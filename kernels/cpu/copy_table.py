@@ -5,13 +5,27 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..moves import FIRST, LIKE, MOVES, NEW, ZEROS, Move, contiguous, move, strided_slice
+from ..moves import (
+    FIRST,
+    IN,
+    LIKE,
+    MOVES,
+    NEW,
+    OUT,
+    ZEROS,
+    Move,
+    contiguous,
+    move,
+    strided_slice,
+)
 from ..native import Native, native
 from ..record import Type
 from ..shapes import one_axis
 from .layout import ITEM_BYTES, MAX_DIMS, code, collapse, cost
 
 FUNCTIONS = {NEW: "plk_copy_run", ZEROS: "plk_copy_into_zeros", FIRST: "plk_copy_into_base"}
+
+PLACED = {"": lib.PLK_PLACED_FIRMLY, IN: lib.PLK_PLACED_IN, OUT: lib.PLK_PLACED_OUT}
 
 
 def copy_native(function: str, found: Move, y: Type, types) -> Native | None:
@@ -31,6 +45,9 @@ def copy_native(function: str, found: Move, y: Type, types) -> Native | None:
         "in_offset": found.in_offset,
         "out_offset": found.out_offset,
         "out_n": prod(y.shape),
+        "placed": PLACED[found.placed],
+        "lowest": found.span[0],
+        "highest": found.span[1],
     }
     steps = 0.0 if not dims or a[-1] == b[-1] == 1 else n
     return Native(function, ("plk_copy", fields), cost(*types, steps=steps))
@@ -93,7 +110,7 @@ def fill_entry(op, ins, outs, attrs):
     fields = {
         "n": prod(y.shape),
         "dtype": code(y.dtype),
-        "dynamic": op.name == "_full",
-        "value": float(op.name == "_ones"),
+        "dynamic": op.constant is None,
+        "value": op.constant or 0.0,
     }
     return Native("plk_fill_run", ("plk_fill", fields), cost(y))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import gcd, prod
 
 from ..loops import FORMS, form
-from ..moves import FIRST, MOVES, ZEROS, Move, move
+from ..moves import FIRST, IN, MOVES, OUT, ZEROS, Move, move
 from ..native import native
 from ..record import Type
 from ..shapes import one_axis
 from ..spec import ITEM_BYTES
-from .launch import Argument, Buffer, Copy, Fill, Int32, Int64, Launch, Struct, launches
+from .launch import Argument, Buffer, Copy, Fill, Int32, Int64, Launch, Scalar, Struct, launches
 from .layout import (
     THREADS,
     TYPES,
@@ -39,7 +39,10 @@ def copy_launch(found: Move, size: int, x: Buffer, y: Buffer) -> Launch | None:
     reach = sum(abs(s) * (d - 1) for s, d in zip(a, dims)) + found.in_offset + 1
     out_reach = sum(abs(s) * (d - 1) for s, d in zip(b, dims)) + found.out_offset + 1
     kind = index_of(n, reach, out_reach)
-    ends: list[Argument] = [x, Int64(found.in_offset), y, Int64(found.out_offset)]
+    at = Scalar(0, "int64")  # the call's
+    in_at: Argument = at if found.placed == IN else Int64(found.in_offset)
+    out_at: Argument = at if found.placed == OUT else Int64(found.out_offset)
+    ends: list[Argument] = [x, in_at, y, out_at]
     across = _across(dims, a, b)
     if across is not None:
         return _transposed(dims, a, b, across, word, kind, ends)

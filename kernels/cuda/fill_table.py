@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
-from ..moves import Move, contiguous, strided_slice
+from ..moves import Move, strided_slice
 from ..native import native
 from ..ops.create import arange_count
 from ..record import FLOATS, Type
+from ..shapes import contiguous
 from ..spec import ITEM_BYTES
 from .copy_table import copy_launch
 from .launch import Argument, Buffer, Copy, Fill, Float64, Int64, Launch, Scalar, launches

@@ -18,75 +18,7 @@ import numpy as np
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, uniform, values
-
-
-def _places(xp, at, sizes, steps):
-    """Numbers of the elements of a strided view."""
-    index = xp.full(sizes, at)
-    for axis, (n, step) in enumerate(zip(sizes, steps)):
-        index = index + xp.reshape(
-            xp.arange(n) * step, [n if a == axis else 1 for a in range(len(sizes))]
-        )
-    return index
-
-
-def _check_view(op, what, n, at, sizes, steps):
-    last = at + sum((size - 1) * step for size, step in zip(sizes, steps))
-    if len(sizes) != len(steps) or min((at, *steps)) < 0 or prod(sizes) and last >= n:
-        raise ShapeError(op, f"{what} must lie in its {n} elements, got element {last}")
-
-
-# any strided view as an array, and back
-
-_VIEW = (Param("at", "int"), Param("sizes", "shape"), Param("steps", "shape"))
-
-
-def _strided_infer(ins, at, sizes, steps):
-    _check_view("_strided", "the view", prod(ins[0].shape), at, sizes, steps)
-    return [Type(tuple(sizes), ins[0].dtype)]
-
-
-operator(
-    "_strided",
-    params=_VIEW,
-    infer=_strided_infer,
-    ref=lambda xp, x, *, at, sizes, steps: x.reshape(-1)[_places(xp, at, sizes, steps)],
-    grad=lambda F, dys, xs, ys, **view: [F._strided_grad(dys[0], shape=xs[0].shape, **view)],
-    samples=(
-        sample((4, 6), at=0, sizes=(2, 4, 3), steps=(3, 6, 1)),
-        sample((12,), at=1, sizes=(3, 2), steps=(2, 0)),
-    ),
-    doc="The elements at + sum(i * step) of data, as an array of `sizes`.",
-)
-
-
-def _strided_grad_infer(ins, shape, at, sizes, steps):
-    _check_view("_strided_grad", "the view", prod(shape), at, sizes, steps)
-    if ins[0].shape != tuple(sizes):
-        raise ShapeError("_strided_grad", f"dy must have shape {sizes}, got {ins[0].shape}")
-    return [Type(tuple(shape), ins[0].dtype)]
-
-
-def _strided_grad_ref(xp, dy, *, shape, at, sizes, steps):
-    dx = xp.zeros(prod(shape), dy.dtype)
-    xp.add.at(dx, _places(xp, at, sizes, steps), dy)
-    return dx.reshape(shape)
-
-
-operator(
-    "_strided_grad",
-    inputs=("dy",),
-    params=(Param("shape", "shape"), *_VIEW),
-    infer=_strided_grad_infer,
-    ref=_strided_grad_ref,
-    grad=lambda F, dys, xs, ys, shape, **view: [F._strided(dys[0], **view)],
-    samples=(
-        sample((2, 4, 3), shape=(4, 6), at=0, sizes=(2, 4, 3), steps=(3, 6, 1)),
-        sample((3, 2), shape=(12,), at=1, sizes=(3, 2), steps=(2, 0)),
-    ),
-    doc="The gradient of _strided: zeros of `shape` to whose elements dy is added.",
-)
-
+from .strided import check_view, places
 
 # attention
 
@@ -183,11 +115,11 @@ def _check(op, sources, attrs):
         if len(x) != 5 or not 0 <= x[0] < n <= 3:
             raise ShapeError(op, f"operands must lie in sources 0 to {n - 1}, got {x}")
     for source, at, shape, steps in operands(**attrs):
-        _check_view(op, "an operand", prod(sources[source].shape), at, shape, steps)
+        check_view(op, "an operand", prod(sources[source].shape), at, shape, steps)
     if attrs["mask"]:
         at, *steps = attrs["mask_view"]
         shape = mask_sizes(**attrs)
-        _check_view(op, "the mask", prod(sources[-1].shape), at, shape, steps[: len(shape)])
+        check_view(op, "the mask", prod(sources[-1].shape), at, shape, steps[: len(shape)])
 
 
 def _infer(ins, **attrs):
@@ -198,7 +130,7 @@ def _infer(ins, **attrs):
 
 
 def _take(xp, x, at, sizes, steps):
-    return x.reshape(-1)[_places(xp, at, sizes, steps)]
+    return x.reshape(-1)[places(xp, at, sizes, steps)]
 
 
 def _scores(xp, sources, attrs):
@@ -322,7 +254,7 @@ def _grad_ref(xp, *ins, **attrs):
     for (source, at, n, steps), g in zip(
         operands(**attrs), (ds @ k, back(ds) @ q, back(p * factors) @ dy), strict=True
     ):
-        xp.add.at(grads[source], _places(xp, at, n, steps), g)
+        xp.add.at(grads[source], places(xp, at, n, steps), g)
     return [g.reshape(x.shape) for g, x in zip(grads, sources)]
 
 

@@ -244,6 +244,7 @@ for row in ARITHMETIC:
                 grad=row.grad,
                 dtypes=row.dtypes,
                 domain=row.domain,
+                adds=row.text == "a + b",
                 doc=row.doc,
             )
 
@@ -556,6 +557,7 @@ operator(
     infer=_add_n_infer,
     ref=_add_n_ref,
     grad=lambda F, dys, xs, ys, num_args: [dys[0]] * len(xs),
+    adds=True,
     inplace=((0, 0),),
     samples=(sample((3, 4), (3, 4), (3, 4), num_args=3), sample((2,), num_args=1)),
     doc="The sum of arrays of one shape.",

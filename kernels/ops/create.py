@@ -28,6 +28,7 @@ def _filled(name, value, doc):
         params=(SHAPE, CTX, DTYPE),
         infer=_shaped,
         doc=doc,
+        constant=float(value),
         ref=lambda xp, shape, ctx, dtype: xp.full(shape, value),
         samples=(sample(shape=(2, 3)), sample(shape=(2,), dtype="int32"), sample(shape=(0, 3))),
     )
@@ -53,6 +54,7 @@ operator(
     "_zeros_without_dtype",
     inputs=(),
     params=(Param("shape", "shape?", None), CTX, Param("dtype", "int", -1)),
+    constant=0.0,
     infer=lambda ins, shape, ctx, dtype: [
         Type(shape or (), DTYPES[dtype] if 0 <= dtype < len(DTYPES) else "float32")
     ],

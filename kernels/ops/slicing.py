@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from operator import index as as_int
+
 from ...engine.error import OperatorError, ShapeError
 from ..pointwise import sum_to
 from ..record import REQUIRED, Param, Type, operator, sample
-from ..shapes import describe, one_axis, same_dtype
+from ..shapes import contiguous, describe, one_axis, same_dtype
 from .shape import mover
 
 
@@ -32,6 +34,17 @@ def sliced(op, shape, begin, end, step=()) -> tuple[int, ...]:
     )
 
 
+def part(op, shape, begin, end, step=()):
+    """What x[begin:end:step] is for `_strided`: (sizes, steps, at)."""
+    sizes, steps, at = [], [], 0
+    for s, n, stride in zip(slices(op, shape, begin, end, step), shape, contiguous(shape)):
+        first, last, k = s.indices(n)
+        sizes.append(len(range(first, last, k)))
+        steps.append(k * stride)
+        at += first * stride
+    return tuple(sizes), tuple(steps), at if 0 not in sizes else 0
+
+
 SPAN = (Param("begin", "shape"), Param("end", "shape"), Param("step", "shape", ()))
 
 
@@ -56,6 +69,7 @@ mover(
     lambda x, **span: sliced("slice", x, **span),
     lambda xp, x, **span: x[slices("slice", x.shape, **span)],
     lambda F, dy, x, **span: F._slice_grad(dy, shape=x.shape, **span),
+    part=lambda shape, begin, end, step: part("slice", shape, begin, end, step),
     params=SPAN,
     aliases=("_npi_slice", "_npx_slice", "_sparse_slice", "crop"),
     samples=(
@@ -94,6 +108,17 @@ def _axis_span(op, shape, axis, begin, end):
     return {"begin": (None,) * axis + (first,), "end": (None,) * axis + (last,)}
 
 
+def _axis_part(shape, axis, begin, end):
+    axis = one_axis("slice_axis", axis, len(shape))
+    n, first = shape[axis], as_int(begin)
+    last = n if end is None else as_int(end)
+    first, last = first + n if first < 0 else first, last + n if last < 0 else last
+    if not 0 <= first < last <= n:
+        return part("slice_axis", shape, **_axis_span("slice_axis", shape, axis, begin, end))
+    steps = contiguous(shape)
+    return (*shape[:axis], last - first, *shape[axis + 1 :]), tuple(steps), first * steps[axis]
+
+
 mover(
     "slice_axis",
     lambda x, **attrs: sliced("slice_axis", x, **_axis_span("slice_axis", x, **attrs)),
@@ -103,6 +128,7 @@ mover(
     lambda F, dy, x, **attrs: F._slice_grad(
         dy, shape=x.shape, **_axis_span("slice_axis", x.shape, **attrs)
     ),
+    part=_axis_part,
     params=(Param("axis", "int"), Param("begin", "int"), Param("end", "int?", REQUIRED)),
     samples=(
         sample((3, 4), axis=1, begin=1, end=3),

@@ -12,8 +12,7 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, same_type, sample, values
 from ..shapes import must_be, same_dtype
-
-STYPES = ("default", "row_sparse", "csr")
+from ..spec import STYPES
 
 
 def _csr_dot_infer(ins, columns, transpose):

@@ -9,6 +9,7 @@ import numpy as np
 from ...engine import current_context
 from ...engine.error import InvalidType, InvalidValue, MXNetError
 from ...kernels.record import dtype_name
+from ...kernels.spec import STYPES
 from .. import creation as dense
 from ..ndarray import NDArray, from_memory
 from . import sparse_array as arrays
@@ -206,7 +207,7 @@ def zeros(stype, shape, ctx=None, dtype=None, **kwargs):
     """Zeros in a storage type: of a sparse one nothing is stored."""
     if stype == "default":
         return dense.zeros(shape, ctx, dtype, **kwargs)
-    if stype not in ("row_sparse", "csr"):
+    if stype not in STYPES[1:]:
         raise InvalidValue(f"unknown storage type {stype!r}")
     shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if stype == "csr" and len(shape) != 2:
@@ -221,6 +222,6 @@ def zeros(stype, shape, ctx=None, dtype=None, **kwargs):
 
 def empty(stype, shape, ctx=None, dtype=None):
     """The same as zeros, of a sparse storage type."""
-    if stype not in ("row_sparse", "csr"):
+    if stype not in STYPES[1:]:
         raise InvalidValue(f"unknown stype : {stype}")
     return zeros(stype, shape, ctx, dtype)

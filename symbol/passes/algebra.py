@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ...kernels.record import FLOATS
+from ...kernels.record import FLOATS, Operator
 from ..effects import Effects
 from ..graph import Builder, Node, Value, rewrite, topological, values_of, with_inputs
 
@@ -27,6 +27,7 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
     effects = Effects(order)
     # the nodes of the new graph that must stay: see Effects
     held: set[Node] = set()
+    rules = {op: rule for op in {n.op for n in order} if op and (rule := _rule(op))}
 
     def replace(node: Node, inputs: Sequence[Value]):
         if node.op is None:
@@ -36,7 +37,7 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
             kept = with_inputs(node, inputs)
             held.add(kept)
             return None if kept is node else values_of(kept)
-        rule = _view if node.op.view else RULES.get(node.op.name)
+        rule = rules.get(node.op)
         found = rule(node, inputs) if rule is not None else None
         if found is None:
             return None
@@ -49,7 +50,7 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
             return None
         return [value, *(F._zeros(shape=t.shape, dtype=t.dtype) for t in node.types[1:])]
 
-    return rewrite(outputs, replace, order=order)
+    return rewrite(outputs, replace, order=order, asked=None if effects.held else set(rules))
 
 
 def _first(node: Node, inputs: Sequence[Value]) -> Found:
@@ -82,17 +83,18 @@ def _adds_nothing(scalar: float, dtype: str) -> bool:
     return scalar == 0 and (dtype not in FLOATS or math.copysign(1, scalar) < 0)
 
 
-def _makes(v: Value, *names: str) -> bool:
-    return v.node.op is not None and v.node.op.name in names
+def _constant(v: Value) -> float | None:
+    """The number that the operator of a value makes, whatever its inputs."""
+    return None if v.node.op is None else v.node.op.constant
 
 
-def _with(neutral: str, either_side: bool) -> Callable:
+def _with(neutral: float, either_side: bool) -> Callable:
     """x, where the other operand is an array of ones or zeros."""
 
     def rule(node: Node, inputs: Sequence[Value]) -> Found:
-        if _makes(inputs[1], neutral):
+        if _constant(inputs[1]) == neutral:
             return inputs[0], 0
-        return (inputs[1], 1) if either_side and _makes(inputs[0], neutral) else None
+        return (inputs[1], 1) if either_side and _constant(inputs[0]) == neutral else None
 
     return rule
 
@@ -107,20 +109,20 @@ def _twice(node: Node, inputs: Sequence[Value]) -> Found:
     return (inner.inputs[0], 0) if inner.op is node.op else None
 
 
-def _filled(name: str) -> Callable:
-    def rule(node: Node, inputs: Sequence[Value]) -> Found:
-        return getattr(F, name)(shape=node.types[0].shape, dtype=node.types[0].dtype), None
+def _filled(node: Node, inputs: Sequence[Value]) -> Found:
+    """Ones or zeros, whatever the input."""
+    return _of(node.op.constant, node), None
 
-    return rule
+
+def _of(constant: float, node: Node) -> Value:
+    make = F._ones if constant else F._zeros
+    return make(shape=node.types[0].shape, dtype=node.types[0].dtype)
 
 
 def _spread(node: Node, inputs: Sequence[Value]) -> Found:
     """Ones and zeros broadcast are ones and zeros."""
-    return (
-        _filled(inputs[0].node.op.name)(node, inputs)
-        if _makes(inputs[0], "_ones", "_zeros")
-        else None
-    )
+    constant = _constant(inputs[0])
+    return None if constant is None else (_of(constant, node), None)
 
 
 def _axes(node: Node) -> list[int]:
@@ -162,14 +164,18 @@ RULES: dict[str, Callable] = {
     "_div_scalar": _scalar(_is_one),
     "_minus_scalar": _scalar(_subtracts_nothing),
     "_plus_scalar": _scalar(_adds_nothing),
-    "broadcast_mul": _with("_ones", either_side=True),
-    "broadcast_div": _with("_ones", either_side=False),
-    "broadcast_sub": _with("_zeros", either_side=False),
+    "broadcast_mul": _with(1, either_side=True),
+    "broadcast_div": _with(1, either_side=False),
+    "broadcast_sub": _with(0, either_side=False),
     "negative": _twice,
     "transpose": _transpose,
     "broadcast_to": _spread,
     "broadcast_axis": _spread,
-    "zeros_like": _filled("_zeros"),
-    "ones_like": _filled("_ones"),
     "Dropout": _idle,
 }
+
+
+def _rule(op: Operator) -> Callable | None:
+    if op.view:
+        return _view
+    return _filled if op.constant is not None and op.inputs else RULES.get(op.name)

@@ -21,8 +21,7 @@ from .redirect import redirect
 from .views import Run, View, joined, moved, regrouped, view_of, whole
 
 F = Builder()
-ADDITIONS, SCALES = ("elemwise_add", "broadcast_add"), ("_mul_scalar", "_div_scalar")
-CONSTANTS = {"_ones": 1.0, "_zeros": 0.0, "ones_like": 1.0, "zeros_like": 0.0}
+SCALES = ("_mul_scalar", "_div_scalar")
 MAX_MOVES = 4  # after the second product, before the heads are back in place
 
 
@@ -72,8 +71,8 @@ def _constant(v: Value) -> float | None:
     node = v.node
     if node.op is None:
         return None
-    if node.op.name in CONSTANTS:
-        return CONSTANTS[node.op.name]
+    if node.op.constant is not None:
+        return node.op.constant
     if node.op.name == "_full" and not node.has_numbers:
         return node.attrs["value"]
     if node.op.name == "_mul_scalar" and not node.has_numbers:
@@ -108,7 +107,7 @@ class _Match:
         scaled = softened = False
         while True:
             below, op = p.node, p.node.op
-            readers = [n for n in self.users[p] if n is None or n.op.name not in CONSTANTS]
+            readers = [n for n in self.users[p] if n is None or n.op.constant is None]
             if op is None or below in self.held or len(readers) != 1 or not _plain(p, dtype):
                 return False
             name = op.name
@@ -126,7 +125,7 @@ class _Match:
                     return False
                 self.scale *= s if name == "_mul_scalar" else 1 / s
                 scaled, p = True, below.inputs[0]
-            elif name in ADDITIONS and softened and not scaled and self.kind is None:
+            elif op.adds and softened and not scaled and self.kind is None:
                 p = self._addition(below)
                 if p is None or p.shape != below.types[0].shape:
                     return False
@@ -159,6 +158,8 @@ class _Match:
 
     def _addition(self, node: Node) -> Value | None:
         """The operand that is scores; the other becomes the mask."""
+        if len(node.inputs) != 2:
+            return None
         for scores, mask in (node.inputs, node.inputs[::-1]):
             v = scores
             while v.node.op is not None and (v.node.op.view or v.node.op.name in SCALES):

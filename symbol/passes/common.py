@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .._graph import kinds, merge
 from ..effects import Effects
-from ..graph import Node, Value, rewrite, topological, values_of, with_inputs
+from ..graph import Node, Value, topological
 
 
 def common(outputs: Sequence[Value]) -> list[Value]:
@@ -18,25 +19,14 @@ def common(outputs: Sequence[Value]) -> list[Value]:
     order does too."""
     order = topological(outputs)
     held = Effects(order).held
-    seen: dict[tuple, list[Value]] = {}
-
-    def replace(node: Node, inputs: Sequence[Value]):
-        op = node.op
-        if op is None or node in held or op.random and op.is_random(node.attrs):
-            return None
-        key = (op, *_attributes(node), *inputs)
-        found = seen.get(key)
-        if found is None:
-            seen[key] = found = values_of(with_inputs(node, inputs))
-        return found if found[0].node is not node else None
-
-    return rewrite(outputs, replace, order=order)
+    numbers, alike = kinds(order)
+    same: dict[tuple, int] = {}
+    return merge(list(outputs), order, numbers, [_name(n, same) for n in alike], held)
 
 
-def _attributes(node: Node):
-    """What tells attributes apart: their values, in the record's order."""
-    for name in node.op.float_params:
-        value = node.attrs[name]
-        if value == 0 or type(value) is tuple:
-            return (repr(node.attrs),)  # tells 0.0 from -0.0, which compare equal
-    return node.attrs.values()
+def _name(node: Node, same: dict[tuple, int]) -> int | None:
+    """A number for nodes of the same operator and attributes; None for those that stay."""
+    op = node.op
+    if op is None or op.random and op.is_random(node.attrs):
+        return None
+    return same.setdefault((op, *op.attribute_key(node.attrs)), len(same))

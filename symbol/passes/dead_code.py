@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...engine.error import InvalidValue
-from .._value import walk
-from ..graph import Node, Value, values_of, variable, with_inputs
+from .._graph import walk
+from ..graph import Node, Value, rewrite, variable
 
 AGAIN = "__again__"  # the mark, among a node's `extra`, of what recomputation added
 
@@ -44,10 +44,5 @@ def cut(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], 
     """The graph with each given value replaced by a variable: (outputs, the variables in the order
     of `given`)."""
     new = {v: v if v.node.op is None else variable("given", v.type) for v in given}
-    for node in live(outputs, given):
-        inputs = [new.get(v, v) for v in node.inputs]
-        kept = with_inputs(node, inputs)
-        if kept is not node:
-            for i, v in enumerate(values_of(kept)):
-                new.setdefault(Value(node, i), v)
-    return [new.get(v, v) for v in outputs], [new[v] for v in given]
+    made = rewrite(outputs, None, order=live(outputs, given), values=new)
+    return made, [new[v] for v in given]

@@ -150,5 +150,7 @@ def _normalised(node: Node, inputs: list[Value]) -> Value | None:
         return None
     filters = w.shape[:2] if g.groups > 1 else w.shape[:1]
     by_filter = F.reshape_to(scale, shape=(*filters, *[1] * (len(w.shape) - len(filters))))
-    centre = F.negative(mean) if bias.node.op is lookup("_zeros") else bias - mean
+    centre = (
+        F.negative(mean) if bias.node.op is not None and bias.node.op.constant == 0 else bias - mean
+    )
     return _with(conv, {}, [x, F.broadcast_mul(w, by_filter), centre * scale + beta])

@@ -18,7 +18,6 @@ from .fusible import FUSED_DTYPES, ends_product
 from .redirect import redirect
 
 F = Builder()
-ADDITIONS = ("elemwise_add", "broadcast_add", "add_n")
 
 
 def epilogue_dense(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
@@ -140,7 +139,7 @@ class _Chain:
             s = node.attrs["scalar"]
             s = s if name == "_mul_scalar" else 1 / s if s else float("inf")
             self.given["scale"] = self.given.get("scale", 1.0) * s
-        elif name in ADDITIONS and len(node.inputs) == len(set(node.inputs)) == 2:
+        elif node.op.adds and len(node.inputs) == len(set(node.inputs)) == 2:
             other = node.inputs[1 - node.inputs.index(end)]
             if other.shape == end.shape and self.pre is None:
                 if not self._ends(self.given.get("act"), False, True):

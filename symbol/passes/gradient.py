@@ -4,11 +4,14 @@ applies to itself."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...engine.error import ShapeError
-from ..graph import Builder, Value, topological, values_of
+from ...kernels.record import FLOATS, MAX_KEPT
+from .._graph import depending, instantiate, kinds
+from ..graph import Builder, Node, Value, topological, values_of, variable
 
-FLOATING = ("float32", "float64", "float16", "bfloat16")
+BUILDERS = {train: Builder(train) for train in (False, True)}
 
 
 def gradient(
@@ -18,21 +21,14 @@ def gradient(
 
     head_grads: None stands for ones. Values of `wrt` may be variables or intermediate values.
     """
+    F = BUILDERS[False]
     order = topological(heads)
-    targets = set(wrt)
-    reached = {v.node for v in targets}
-    for node in order:  # nodes that depend on a target
-        for v in node.inputs:
-            if v.node in reached:
-                reached.add(node)
-                break
+    reached = depending(order, {v.node for v in wrt})
     sums: dict[Value, list[Value]] = {}
-    builders = {train: Builder(train) for train in (False, True)}
-    plain = builders[False]
     for head, g in zip(heads, head_grads):
         if head.node in reached:
             sums.setdefault(head, []).append(
-                g if g is not None else plain._ones(shape=head.shape, dtype=head.dtype)
+                g if g is not None else F._ones(shape=head.shape, dtype=head.dtype)
             )
 
     def total(value: Value) -> Value | None:
@@ -40,35 +36,85 @@ def gradient(
         if not terms:
             return None
         if len(terms) > 1:
-            terms[:] = [plain.add_n(*terms)]
+            terms[:] = [F.add_n(*terms)]
         return terms[0]
 
-    for node in reversed(order):
-        if node.op is None or node not in reached or node.op.grad is None:
+    numbers, alike = kinds(order)
+    floats = [  # which inputs of a kind may have gradients
+        () if n.op is None or n.op.grad is None else tuple([v.dtype in FLOATS for v in n.inputs])
+        for n in alike
+    ]
+    templates: dict[tuple, _Template] = {}
+    for node, kind in zip(reversed(order), reversed(numbers)):
+        if node not in reached:
             continue
-        for v in node.inputs:
-            if v.node in reached:
-                break
-        else:
+        wanted = [f and v.node in reached for f, v in zip(floats[kind], node.inputs)]
+        if True not in wanted:
             continue
         ys = values_of(node)
         dys = [total(y) for y in ys]
         if dys.count(None) == len(dys):
             continue
-        if node.op.lowered is None:
-            dys = [
-                plain._zeros(shape=y.shape, dtype=y.dtype) if d is None else d
-                for d, y in zip(dys, ys)
-            ]
-        F = builders[bool(node.attrs.get("train"))]
-        grads = node.op.grad(F, dys, list(node.inputs), ys, **node.attrs)
-        for v, g in zip(node.inputs, grads):
-            if g is None or v.node not in reached or v.dtype not in FLOATING:
-                continue
-            if g.shape != v.shape:
-                raise ShapeError(
-                    node.op.name,
-                    f"its gradient must have its input's shape {v.shape}, got {g.shape}",
-                )
-            sums.setdefault(v, []).append(g)
+        key = (kind, *wanted, *[d is None for d in dys])
+        template = templates.get(key)
+        if template is None:
+            template = templates[key] = _template(node, dys, wanted)
+        given = [*node.inputs, *ys, *dys]
+        values = instantiate(template.steps, given if len(dys) == 1 else [v for v in given if v])
+        for v, at in zip(node.inputs, template.found):
+            if at is not None:
+                sums.setdefault(v, []).append(values[at])
     return [total(v) for v in wrt]
+
+
+class _Template(NamedTuple):
+    """The gradients of nodes that are alike. steps: see _graph.instantiate; the values that they
+    begin with are the inputs, the outputs and their gradients, where there are any. found: the
+    place of each input's gradient, or None."""
+
+    steps: tuple
+    found: list[int | None]
+
+
+def _template(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool]) -> _Template:
+    """The gradients of a node's wanted inputs; found once for nodes that are alike."""
+    op, ins = node.op, [v.type for v in node.inputs]
+    key = (*op.attribute_key(node.attrs), "|", *ins, *wanted, *[d is None for d in dys])
+    try:
+        found = op.gradients.get(key)
+    except TypeError:  # an attribute that is a list
+        return _write_down(node, dys, wanted)
+    if found is None:
+        found = _write_down(node, dys, wanted)
+        if len(op.gradients) >= MAX_KEPT:
+            op.gradients.clear()
+        op.gradients[key] = found
+    return found
+
+
+def _write_down(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool]) -> _Template:
+    op, attrs = node.op, node.attrs
+    xs = [variable("", v.type) for v in node.inputs]
+    ys = values_of(Node(op, attrs, xs, "", node.types))
+    given = [None if d is None else variable("", d.type) for d in dys]
+    grads = list(given)
+    if op.lowered is None:
+        zeros = BUILDERS[False]._zeros
+        grads = [zeros(shape=y.shape, dtype=y.dtype) if d is None else d for d, y in zip(given, ys)]
+    made = op.grad(BUILDERS[bool(attrs.get("train"))], grads, list(xs), list(ys), **attrs)
+    made = [g if want else None for g, want in zip(made, wanted)]
+    for g, x in zip(made, xs):
+        if g is not None and g.shape != x.shape:
+            raise ShapeError(
+                op.name, f"its gradient must have its input's shape {x.shape}, got {g.shape}"
+            )
+    start = [v for v in (*xs, *ys, *given) if v is not None]
+    place = {v: i for i, v in enumerate(start)}
+    steps = []
+    for n in topological([g for g in made if g is not None]):
+        if Value(n) not in place:
+            places = tuple([place[v] for v in n.inputs])
+            steps.append((n.op, n.attrs, n.types, places))
+            for v in values_of(n):
+                place[v] = len(place)
+    return _Template(tuple(steps), [None if g is None else place[g] for g in made])

@@ -41,7 +41,7 @@ def plan_memory(buffers: Sequence[Buffer]) -> Placement:
     every pair alive together, and is left out where there are too many of them.
     """
     sizes = [rounded(b.nbytes) for b in buffers]
-    peak = peak_bytes(buffers)
+    peak = peak_bytes(buffers, sizes)
     best = _by_step(buffers, sizes)
     if best.arena_bytes <= GOOD_ENOUGH * peak:
         return best
@@ -59,11 +59,10 @@ def plan_memory(buffers: Sequence[Buffer]) -> Placement:
     return best
 
 
-def peak_bytes(buffers: Sequence[Buffer]) -> int:
+def peak_bytes(buffers: Sequence[Buffer], sizes: Sequence[int]) -> int:
     """The largest sum of bytes alive at one step: no arena can be smaller."""
     change: dict[int, int] = {}
-    for b in buffers:
-        nbytes = rounded(b.nbytes)
+    for b, nbytes in zip(buffers, sizes):
         change[b.first] = change.get(b.first, 0) + nbytes
         change[b.last + 1] = change.get(b.last + 1, 0) - nbytes
     alive = peak = 0

@@ -52,7 +52,7 @@ def split_prologue(
         return list(outputs), [], []
     made = rewrite(
         outputs,
-        lambda node, new: None,
+        None,
         {
             v.node: [
                 wanted.get(Value(v.node, i), Value(v.node, i)) for i in range(len(v.node.types))

@@ -9,8 +9,9 @@ from math import inf
 from ...engine.error import InvalidValue
 from ...kernels.record import lookup
 from ...kernels.spec import ITEM_BYTES
+from .._graph import walk
 from ..effects import Effects, mutated
-from ..graph import Builder, Node, Value, rewrite, variable, with_inputs
+from ..graph import Builder, Node, Value, rewrite, values_of, variable
 from .dead_code import AGAIN
 
 # C functions that cost no more than a few additions
@@ -236,35 +237,31 @@ def replayed(
     """A backward graph cut at the values it reads among the known ones: (outputs, a variable for
     each of those). What remains of the forward nodes is computed again: it is marked, and draws and
     writes nothing."""
-    new: dict[Value, Value] = {}
-    given: dict[Value, Value] = {}
+    again = {n: tuple(_reads(n)) for n in forward if n.op is not None and n.op.again is not None}
+    order = walk(list(outputs), known, again)
+    for node in order:
+        if node.op is None:
+            raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
+    read = [v for n in order for v in again.get(n, n.inputs)]
+    given = {
+        v: v if v.node.op is None else variable("given", v.type)
+        for v in dict.fromkeys([*outputs, *read])
+        if v in known
+    }
     F = Builder()
-    stack = [(v, False) for v in reversed(outputs)]
-    while stack:
-        v, ready = stack.pop()
-        if v in new:
-            continue
-        node = v.node
-        if v in known:
-            new[v] = given[v] = v if node.op is None else variable("given", v.type)
-            continue
-        again = node in forward and node.op is not None and node.op.again is not None
-        if not ready:
-            if node.op is None:
-                raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
-            stack.append((v, True))
-            reads = _reads(node) if again else node.inputs
-            stack.extend((x, False) for x in reversed(reads))
-        elif again:
-            xs = [new.get(x) for x in node.inputs]
-            ys = [new.get(Value(node, i)) for i in range(len(node.types))]
-            new[v] = _marked(node.op.again(F, xs, ys, **node.attrs), xs + ys)
-        else:
-            inputs = [new[x] for x in node.inputs]
-            made = _mark(node, inputs) if node in forward else with_inputs(node, inputs)
-            for i in range(len(node.types)):
-                new.setdefault(Value(node, i), Value(made, i))
-    return [new[v] for v in outputs], given
+
+    def replace(node: Node, inputs: Sequence[Value]):
+        if node not in forward:
+            return None
+        if node not in again:
+            return values_of(_mark(node, inputs))
+        unread = mutated(node)
+        xs = [None if i in unread else x for i, x in enumerate(inputs)]
+        ys = [given.get(y) for y in values_of(node)]
+        return [_marked(node.op.again(F, xs, ys, **node.attrs), xs + ys), *values_of(node)[1:]]
+
+    ours = None if forward.isdisjoint(order) else replace
+    return rewrite(outputs, ours, order=order, values=given), given
 
 
 def _reads(node: Node) -> list[Value]:

@@ -157,10 +157,10 @@ def _broadcast(node, index, view):
 
 
 def _strided(node, index, view):
-    if not view.is_plain():
+    if not view.is_plain() or node.has_numbers:
         return None
     sizes, steps = node.attrs["sizes"], node.attrs["steps"]
-    return node.attrs["at"], tuple(((n, k),) if n != 1 else () for n, k in zip(sizes, steps))
+    return int(node.attrs["at"]), tuple(((n, k),) if n != 1 else () for n, k in zip(sizes, steps))
 
 
 RULES: dict[str, Callable] = {

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plait import nd
-from plait.ndarray import autograd
+from plait.kernels.record import REGISTRY, lookup
+from plait.ndarray import autograd, backward
+from plait.ndarray.invoke import invoke
 
 A = np.arange(24, dtype="float32").reshape(2, 3, 4)
 
@@ -274,3 +276,97 @@ def test_len_iteration_and_contains():
     for f in (len, iter):
         with pytest.raises(TypeError, match="0-d"):
             f(nd.array(1.0))
+
+
+# ---- slices that move ----------------------------------------------------------------------------
+
+READS = {
+    "x[i:j]": lambda x, i: x[i : i + 3],
+    "x[:, i:j]": lambda x, i: x[:, i : i + 3],
+    "x[::-1, i:j]": lambda x, i: x[::-1, i : i + 3],
+    "x[i, None, ..., i:j]": lambda x, i: x[i, None, ..., i : i + 2],
+    "slice": lambda x, i: nd.slice(x, begin=(1, i), end=(4, i + 3)),
+    "slice with a step": lambda x, i: nd.slice(x, begin=(None, i + 4), end=(3, i), step=(1, -2)),
+    "slice_axis 0": lambda x, i: nd.slice_axis(x, axis=0, begin=i, end=i + 3),
+    "slice_axis 1": lambda x, i: nd.slice_axis(x, axis=-1, begin=i - 12, end=i - 9),
+    "the method": lambda x, i: x.slice_axis(axis=1, begin=i, end=i + 3),
+}
+MOVES = range(0, 8)
+
+
+def n_plans():
+    """Plans and backward programs, after what is there was made."""
+    operators = set(REGISTRY.values())
+    return sum(len(op.plans) for op in operators), len(backward._programs)
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_slice_that_moves_needs_one_plan(name):
+    read, data = READS[name], np.arange(144.0, dtype="float32").reshape(12, 12)
+    x, counts = nd.array(data), []
+    x.attach_grad()
+    for i in MOVES:
+        plain = read(x, i).asnumpy()
+        with autograd.record():
+            y = read(x, i)
+            z = (y * y).sum()
+        z.backward()
+        mx.wait_compiled()
+        counts.append(n_plans())
+        np.testing.assert_array_equal(plain, y.asnumpy())
+        np.testing.assert_array_equal(plain, read(nd.array(data), i).asnumpy())
+        wanted = np.where(np.isin(data, plain), 2 * data, 0)
+        np.testing.assert_array_equal(x.grad.asnumpy(), wanted)
+    assert len(set(counts[2:])) == 1  # the second run was compiled
+
+
+def test_slices_are_those_of_numpy_wherever_they_begin():
+    data = np.arange(144.0).reshape(12, 12)
+    x = nd.array(data, dtype="float64")
+    for i in range(12):
+        for j in range(i, 13):
+            np.testing.assert_array_equal(
+                nd.slice_axis(x, axis=1, begin=i, end=j).asnumpy(), data[:, i:j]
+            )
+            np.testing.assert_array_equal(
+                nd.slice(x, begin=(j, i), end=(None, j), step=(-1, 1)).asnumpy(), data[j::-1, i:j]
+            )
+
+
+@pytest.mark.parametrize("value", ["an array", 2.0])
+def test_an_assignment_that_moves_needs_one_plan(value):
+    data = np.zeros((12, 12), "float32")
+    x, counts = nd.array(data), []
+    for i in MOVES:
+        for key in (slice(i, i + 3), (slice(None), slice(i, i + 3)), (slice(None, None, -2), i)):
+            shape = data[key].shape
+            new = np.random.randn(*shape).astype("float32") if value == "an array" else value
+            x[key] = nd.array(new) if value == "an array" else value
+            data[key] = new
+            np.testing.assert_array_equal(x.asnumpy(), data)
+        counts.append(n_plans())
+    assert len(set(counts)) == 1
+
+
+def test_a_second_derivative_through_a_slice():
+    x = nd.array([1.0, 2.0, 3.0, 4.0])
+    x.attach_grad()
+    for i in range(3):
+        with autograd.record():
+            y = x[i : i + 2]
+            g = autograd.grad((y * y * y).sum(), [x], create_graph=True)[0]
+            z = (g * g).sum()
+        z.backward()
+        wanted = np.zeros(4)
+        wanted[i : i + 2] = 36 * np.array([1.0, 2.0, 3.0, 4.0])[i : i + 2] ** 3
+        np.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-6)
+
+
+def test_a_part_outside_of_its_array_fails():
+    x, view = nd.zeros((4, 4)), {"sizes": (2, 2), "steps": (4, 1)}
+    strided = lambda at: invoke(lookup("_strided"), (x,), {"at": at, **view})
+    with pytest.raises(mx.MXNetError, match="must lie in its 16 elements"):
+        strided(12)
+    strided(10).wait_to_read()
+    with pytest.raises(mx.MXNetError, match="must lie inside it"):
+        strided(11).wait_to_read()  # the plan is there

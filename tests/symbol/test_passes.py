@@ -6,14 +6,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plait import cpu, nd
-from plait.kernels.record import REGISTRY, lookup
+from plait.kernels.record import REGISTRY, Type, lookup
+from plait.symbol._graph import walk
 from plait.symbol.effects import Effects
-from plait.symbol.graph import Builder, Value, topological, typed_node, variable, verify
+from plait.symbol.graph import (
+    Builder,
+    Node,
+    Value,
+    rewrite,
+    topological,
+    typed_node,
+    variable,
+    verify,
+)
 from plait.symbol.passes import optimize
 from plait.symbol.passes.algebra import RULES, algebra
 from plait.symbol.passes.common import common
 from plait.symbol.passes.dead_code import cut, live
 from plait.symbol.passes.fold import LIMIT_BYTES, fold
+from plait.symbol.passes.gradient import gradient
 from plait.symbol.program import lower
 
 F = Builder(train=True)
@@ -332,3 +343,45 @@ def test_effects():
         False,
         False,
     ]
+
+
+def test_the_gradient_of_alike_nodes_is_written_down_once(monkeypatch):
+    asked = []
+    op = lookup("tanh")
+    original = op.grad
+    monkeypatch.setattr(op, "gradients", {})
+    monkeypatch.setattr(op, "grad", lambda F, *args, **attrs: asked.append(1) or original(F, *args))
+    x = variable("x", Type((3, 4)))
+    y = x
+    for _ in range(20):
+        y = F.tanh(y)
+    y = F.reshape_to(y, shape=(12,))
+    z = F.tanh(y)  # of another shape
+    (g,) = gradient([z], [None], [x])
+    assert len(asked) == 2 and g.shape == (3, 4)
+    assert sum(n.op is op for n in topological([g])) == 21  # the forward results are read
+
+
+def test_rewriting_single_values_and_asked_operators():
+    x, y = variable("x", Type((2, 3))), variable("y", Type((2, 3)))
+    a, b = F.relu(x), F.tanh(x)
+    c = a + b
+    (made,) = rewrite([c], values={a: y})
+    assert made.node.inputs == (y, b) and made.node.inputs[1].node is b.node
+    seen = []
+    (kept,) = rewrite([c], lambda node, inputs: seen.append(node.op.name), asked={b.node.op})
+    assert kept == c and kept.node is c.node and seen == ["tanh"]
+    with pytest.raises(TypeError, match="list or tuple of Values"):
+        rewrite([c], lambda node, inputs: 3)
+
+
+def test_only_values_make_graphs():
+    x = variable("x", Type((2,)))
+    with pytest.raises(TypeError, match="must be Values"):
+        topological([x.node])
+    with pytest.raises(TypeError, match="must be Values"):
+        topological([Value(Node(None, {}, ("x",), "n", (Type((2,)),)))])
+    with pytest.raises(TypeError, match="a set or the keys of a dict"):
+        walk([x], [x])
+    with pytest.raises(TypeError, match="not typed"):
+        variable("x").shape

@@ -1,0 +1,305 @@
+/* Steps of a program: which of them are alike, and where every value lives (see _Layout in program.py). Values get
+ * numbers, so that what is known of each stands in an array. */
+#include "graph_type.h"
+#include "../engine/core/plait.h"
+
+/* ---- kinds ------------------------------------------------------------------------------------------------ */
+
+/* What a node has in common with others of its kind, as bytes: new. NULL with an exception set. */
+static PyObject *kind_of(Node *node)
+{
+    Py_ssize_t n = PyTuple_Size(node->inputs);
+    PyObject *key = PyBytes_FromStringAndSize(NULL, (n + 3) * (Py_ssize_t)sizeof(void *));
+    void **parts = key ? (void **)PyBytes_AsString(key) : NULL;
+    if (!key)
+        return NULL;
+    parts[0] = node->op;
+    parts[1] = node->attrs;
+    parts[2] = node->types;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (!(parts[3 + i] = type_of((Value *)PyTuple_GetItem(node->inputs, i)))) {
+            Py_DECREF(key);
+            return NULL;
+        }
+    return key;
+}
+
+PyObject *py_kinds(PyObject *self, PyObject *nodes)
+{
+    if (!PyList_Check(nodes)) {
+        PyErr_SetString(PyExc_TypeError, "kinds: needs a list of nodes");
+        return NULL;
+    }
+    Py_ssize_t n = PyList_Size(nodes);
+    PyObject *numbers = PyList_New(n), *first = PyList_New(0), *known = PyDict_New();
+    int status = numbers && first && known ? 0 : -1;
+    for (Py_ssize_t i = 0; status == 0 && i < n; i++) {
+        PyObject *node = PyList_GetItem(nodes, i), *key = kind_of((Node *)node);
+        PyObject *number = key ? PyDict_GetItemWithError(known, key) : NULL;
+        if (number) {
+            Py_INCREF(number);
+        } else if (key && !PyErr_Occurred() && (number = PyLong_FromSsize_t(PyList_Size(first))) &&
+                   (PyDict_SetItem(known, key, number) < 0 || PyList_Append(first, node) < 0)) {
+            Py_CLEAR(number);
+        }
+        Py_XDECREF(key);
+        status = number ? PyList_SetItem(numbers, i, number) : -1;
+    }
+    Py_XDECREF(known);
+    PyObject *made = status == 0 ? PyTuple_Pack(2, numbers, first) : NULL;
+    Py_XDECREF(numbers);
+    Py_XDECREF(first);
+    return made;
+}
+
+/* ---- numbers of values ------------------------------------------------------------------------------------ */
+
+enum { NOWHERE = -1 };
+
+/* last: the time at which it is read last, -1: never. n_last: steps that do so then. given: its number among the given
+ * values, or -1. place: PL_SLOT_..., or NOWHERE yet; at: the number of the input, output or buffer. */
+typedef struct { const void *node; Py_ssize_t index; int64_t last; int32_t n_last, given, place, at; } entry;
+
+typedef struct {
+    entry *values;
+    int32_t *table; /* numbers of values, -1: free; a power of two of them */
+    int32_t n, max;
+    size_t mask;
+} numbering;
+
+static int numbering_begin(numbering *m, Py_ssize_t max)
+{
+    size_t size = 64;
+    while (size < 2 * (size_t)max)
+        size *= 2;
+    if (max > INT32_MAX / 4)
+        return -1;
+    m->values = PyMem_Malloc((size_t)(max + 1) * sizeof *m->values);
+    m->table = PyMem_Malloc(size * sizeof *m->table);
+    m->mask = size - 1;
+    m->max = (int32_t)max;
+    if (m->table)
+        memset(m->table, 0xff, size * sizeof *m->table);
+    return m->values && m->table ? 0 : -1;
+}
+
+static int32_t number_of(numbering *m, const void *node, Py_ssize_t index)
+{
+    size_t at = hash_of(node, index) * 0x9E3779B97F4A7C15u >> 20 & m->mask;
+    for (int32_t k; (k = m->table[at]) >= 0; at = (at + 1) & m->mask)
+        if (m->values[k].node == node && m->values[k].index == index)
+            return k;
+    m->values[m->n] = (entry){node, index, -1, 0, -1, NOWHERE, 0};
+    return m->table[at] = m->n++;
+}
+
+static int32_t number_of_value(numbering *m, PyObject *value)
+{
+    return number_of(m, ((Value *)value)->node, ((Value *)value)->index);
+}
+
+/* ---- places ----------------------------------------------------------------------------------------------- */
+
+typedef struct { int64_t nbytes, first, last; } buffer;
+
+typedef struct {
+    PyObject *steps, *kinds, *times, *given, *owned, *bases, *sizes, *pairs; /* borrowed; see program.py */
+    Py_ssize_t n_steps, n_slots;
+    numbering m;
+    int32_t *slots; /* the number of each step's inputs, then outputs, step by step */
+    int64_t *time;
+    buffer *buffers;
+    int32_t n_buffers;
+    PyObject *first_write, *inplace;
+} layout;
+
+static Node *step_at(const layout *l, Py_ssize_t i)
+{
+    return (Node *)PyList_GetItem(l->steps, i);
+}
+
+/* Numbers every value, and finds when it is read last. */
+static int layout_number(layout *l)
+{
+    Py_ssize_t at = 0;
+    for (Py_ssize_t i = 0; i < PyList_Size(l->given); i++) {
+        entry *e = &l->m.values[number_of_value(&l->m, PyList_GetItem(l->given, i))];
+        e->given = (int32_t)i;
+        e->place = PL_SLOT_INPUT;
+        e->at = (int32_t)i;
+    }
+    for (Py_ssize_t i = 0; i < l->n_steps; i++) {
+        Node *node = step_at(l, i);
+        Py_ssize_t n_in = PyTuple_Size(node->inputs), n_out = PyTuple_Size(node->types);
+        PyObject *time = PyList_GetItem(l->times, i);
+        l->time[i] = time ? PyLong_AsLongLong(time) : -1;
+        for (Py_ssize_t k = 0; k < n_out; k++)
+            l->m.values[l->slots[at + n_in + k] = number_of(&l->m, node, k)].last = l->time[i];
+        for (Py_ssize_t k = 0; k < n_in; k++) {
+            PyObject *value = PyTuple_GetItem(node->inputs, k), *base = PyDict_GetItemWithError(l->bases, value);
+            int32_t v = l->slots[at + k] = number_of_value(&l->m, base ? base : value);
+            entry *e = &l->m.values[v];
+            int again = e->last == l->time[i] && e->n_last;
+            for (Py_ssize_t j = 0; again && j < k; j++)
+                again = l->slots[at + j] != v;
+            e->n_last = e->last != l->time[i] || !e->n_last ? 1 : e->n_last + again;
+            e->last = l->time[i];
+        }
+        at += n_in + n_out;
+    }
+    for (Py_ssize_t j = 0; j < PyList_Size(l->owned); j++) {
+        PyObject *value = PyList_GetItem(l->owned, j), *base = PyDict_GetItemWithError(l->bases, value);
+        entry *e = &l->m.values[number_of_value(&l->m, base ? base : value)];
+        e->place = PL_SLOT_OUTPUT;
+        e->at = (int32_t)j;
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* May output k of a step be written over its input a, element by element? Not where another input is the same. */
+static int overwritable(const layout *l, const int32_t *ins, Py_ssize_t n_in, Py_ssize_t a)
+{
+    if (l->m.values[ins[a]].n_last > 1)
+        return 0;
+    for (Py_ssize_t j = 0; j < n_in; j++)
+        if (j != a && ins[j] == ins[a])
+            return 0;
+    return 1;
+}
+
+/* Gives output k of step i its place. pairs: (input, output) that may share memory and are of one size. taken: a buffer
+ * that an output of this step has taken over is taken once. */
+static int layout_place(layout *l, Py_ssize_t i, Py_ssize_t k, const int32_t *ins, const int32_t *outs, PyObject *pairs,
+                        PyObject *nbytes)
+{
+    entry *e = &l->m.values[outs[k]];
+    Py_ssize_t n_in = outs - ins;
+    int32_t reuse = -1;
+    int64_t now = l->time[i];
+    int status = 0;
+    if (e->place == PL_SLOT_OUTPUT) {
+        PyObject *time = PyLong_FromLongLong(now);
+        status = time ? PyList_SetItem(l->first_write, e->at, time) : -1;
+    }
+    for (Py_ssize_t p = 0; status == 0 && reuse < 0 && p < PyTuple_Size(pairs); p++) {
+        PyObject *pair = PyTuple_GetItem(pairs, p);
+        Py_ssize_t a = PyLong_AsSsize_t(PyTuple_GetItem(pair, 0));
+        if (PyLong_AsSsize_t(PyTuple_GetItem(pair, 1)) != k || !overwritable(l, ins, n_in, a))
+            continue;
+        entry *x = &l->m.values[ins[a]];
+        if (e->place == PL_SLOT_OUTPUT && x->given >= 0) {
+            PyObject *both = Py_BuildValue("(ii)", x->given, e->at);
+            status = both ? PyList_Append(l->inplace, both) : -1;
+            Py_XDECREF(both);
+        } else if (e->place == NOWHERE && x->place == PL_SLOT_ARENA && x->last == now) {
+            reuse = x->at;
+            for (Py_ssize_t j = 0; j < k; j++)
+                if (l->m.values[outs[j]].place == PL_SLOT_ARENA && l->m.values[outs[j]].at == reuse)
+                    reuse = -1;
+            if (reuse < 0)
+                continue;
+        }
+    }
+    if (e->place != NOWHERE)
+        return status;
+    e->place = PL_SLOT_ARENA;
+    e->at = reuse >= 0 ? reuse : l->n_buffers;
+    if (reuse < 0)
+        l->buffers[l->n_buffers++] = (buffer){PyLong_AsLongLong(PyTuple_GetItem(nbytes, k)), now, 0};
+    l->buffers[e->at].last = e->last;
+    return status;
+}
+
+static int layout_places(layout *l)
+{
+    const int32_t *at = l->slots;
+    for (Py_ssize_t i = 0; i < l->n_steps; i++) {
+        Node *node = step_at(l, i);
+        Py_ssize_t n_in = PyTuple_Size(node->inputs), n_out = PyTuple_Size(node->types);
+        Py_ssize_t kind = PyLong_AsSsize_t(PyList_GetItem(l->kinds, i));
+        PyObject *pairs = PyList_GetItem(l->pairs, kind), *sizes = PyList_GetItem(l->sizes, kind);
+        for (Py_ssize_t k = 0; pairs && sizes && k < n_out; k++)
+            if (layout_place(l, i, k, at, at + n_in, pairs, sizes) < 0)
+                return -1;
+        if (PyErr_Occurred())
+            return -1;
+        at += n_in + n_out;
+    }
+    return 0;
+}
+
+/* The results: see program.py. */
+static PyObject *layout_results(layout *l)
+{
+    PyObject *slots = PyBytes_FromStringAndSize(NULL, l->n_slots * (Py_ssize_t)sizeof(pl_slot));
+    PyObject *buffers = PyList_New(l->n_buffers), *last_read = PyList_New(PyList_Size(l->given)), *made = NULL;
+    if (slots && buffers && last_read) {
+        pl_slot *to = (pl_slot *)PyBytes_AsString(slots);
+        for (Py_ssize_t s = 0; s < l->n_slots; s++) {
+            const entry *e = &l->m.values[l->slots[s]];
+            if (e->place == NOWHERE) {
+                PyErr_SetString(PyExc_ValueError, "place: a step reads what no step before it makes");
+                break;
+            }
+            to[s] = (pl_slot){e->place, e->at, 0};
+        }
+        for (int32_t b = 0; b < l->n_buffers; b++)
+            PyList_SetItem(buffers, b, Py_BuildValue("(LLL)", (long long)l->buffers[b].nbytes,
+                                                     (long long)l->buffers[b].first, (long long)l->buffers[b].last));
+        for (Py_ssize_t i = 0; i < PyList_Size(l->given); i++)
+            PyList_SetItem(last_read, i, PyLong_FromLongLong(
+                l->m.values[number_of_value(&l->m, PyList_GetItem(l->given, i))].last));
+        made = PyErr_Occurred() ? NULL : PyTuple_Pack(5, slots, buffers, last_read, l->first_write, l->inplace);
+    }
+    Py_XDECREF(slots);
+    Py_XDECREF(buffers);
+    Py_XDECREF(last_read);
+    return made;
+}
+
+/* Counts slots, outputs and numbers, and takes the memory for them. */
+static int layout_begin(layout *l)
+{
+    Py_ssize_t n_made = 0;
+    l->n_steps = PyList_Size(l->steps);
+    for (Py_ssize_t i = 0; i < l->n_steps; i++) {
+        n_made += PyTuple_Size(step_at(l, i)->types);
+        l->n_slots += PyTuple_Size(step_at(l, i)->inputs) + PyTuple_Size(step_at(l, i)->types);
+    }
+    Py_ssize_t n_outputs = PyList_Size(l->owned);
+    if (PyErr_Occurred())
+        return -1;
+    l->slots = PyMem_Malloc((size_t)(l->n_slots + 1) * sizeof *l->slots);
+    l->time = PyMem_Malloc((size_t)(l->n_steps + 1) * sizeof *l->time);
+    l->buffers = PyMem_Malloc((size_t)(n_made + 1) * sizeof *l->buffers);
+    l->first_write = PyList_New(n_outputs);
+    l->inplace = PyList_New(0);
+    if (!l->slots || !l->time || !l->buffers || !l->first_write || !l->inplace ||
+        numbering_begin(&l->m, l->n_slots + PyList_Size(l->given) + n_outputs) < 0) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t j = 0; j < n_outputs; j++)
+        PyList_SetItem(l->first_write, j, PyLong_FromLong(0));
+    return 0;
+}
+
+PyObject *py_place(PyObject *self, PyObject *args)
+{
+    layout l = {0};
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!", &PyList_Type, &l.steps, &PyList_Type, &l.kinds, &PyList_Type,
+                          &l.times, &PyList_Type, &l.given, &PyList_Type, &l.owned, &PyDict_Type, &l.bases,
+                          &PyList_Type, &l.sizes, &PyList_Type, &l.pairs))
+        return NULL;
+    PyObject *made = NULL;
+    if (layout_begin(&l) == 0 && layout_number(&l) == 0 && layout_places(&l) == 0)
+        made = layout_results(&l);
+    PyMem_Free(l.slots);
+    PyMem_Free(l.time);
+    PyMem_Free(l.buffers);
+    PyMem_Free(l.m.values);
+    PyMem_Free(l.m.table);
+    Py_XDECREF(l.first_write);
+    Py_XDECREF(l.inplace);
+    return made;
+}
