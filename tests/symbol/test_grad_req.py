@@ -1,6 +1,6 @@
-"""grad_req "add" of every operator record, on the tape and in an executor: a gradient is what it was
-before plus all that "write" gives, summed here in float64. (MXNet's own sums are wrong for many
-operators, so that it cannot be asked.)"""
+"""grad_req "add" of every operator record, on the tape and in an executor: a gradient is what it
+was before plus all that "write" gives, summed here in float64. (MXNet adds up wrongly in many
+operators: it cannot be asked.)"""
 
 import numpy as np
 import plait as mx
