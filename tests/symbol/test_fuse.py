@@ -299,9 +299,9 @@ def test_long_graphs_take_linear_time():
     v = x = x_(4)
     for i in range(10_000):
         v = F.relu(v * 1.01 + 0.1) if i % 3 else F.tanh(v + x)
-    start = time.process_time()
+    start = time.thread_time()
     made = fuse([v])
-    assert time.process_time() - start < 20  # quadratic: many minutes
+    assert time.thread_time() - start < 20  # quadratic: many minutes
     assert len(topological(made)) < 700
     assert isinstance(made[0], Value)
 
