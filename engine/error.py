@@ -14,10 +14,18 @@ def compose(rule: str, at: str | None = None, fix: str | None = None) -> str:
 
 
 def close_matches(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
-    """At most n of the known names that `name` may be a typing error of, the likeliest first."""
+    """At most n of the known names that `name` may be a typing error of, in whatever case, the
+    likeliest first."""
     import difflib  # late: only errors need it
 
-    return difflib.get_close_matches(name, list(known), n, cutoff)
+    by_lower = {k.lower(): k for k in sorted(known)}  # of relu and ReLU: relu
+    return [by_lower[k] for k in difflib.get_close_matches(name.lower(), by_lower, n, cutoff)]
+
+
+def did_you_mean(name: str, known: Iterable[str], n: int = 1) -> str | None:
+    """The text of a `fix:` that names at most n names like `name`; None where there is none."""
+    near = [repr(k) for k in close_matches(name, known, n)]
+    return f"did you mean {' or '.join(near)}?" if near else None
 
 
 class InvalidValue(MXNetError, ValueError):
@@ -55,7 +63,13 @@ class OperatorError(MXNetError, ValueError):
 
     def __init__(self, operator: str, rule: str, fix: str | None = None, at: str | None = None):
         super().__init__(compose(f"{operator}: {rule}", at, fix))
-        self.operator, self.rule, self.fix = operator, rule, fix
+        self.operator, self.rule, self.fix, self.at = operator, rule, fix, at
+
+    def locate(self, at: str) -> None:
+        """Says where it happened, unless it is known already."""
+        if self.at is None:
+            self.at = at
+            self.args = (compose(f"{self.operator}: {self.rule}", at, self.fix),)
 
 
 class ShapeError(OperatorError):

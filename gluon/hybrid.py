@@ -8,7 +8,7 @@ import warnings
 from .. import ndarray as nd
 from ..engine import log
 from ..engine.collector import resting
-from ..engine.error import DynamicShape, MissingMethod, MXNetError
+from ..engine.error import DynamicShape, MissingMethod, MXNetError, OperatorError
 from ..kernels import precision
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
@@ -176,15 +176,19 @@ class HybridBlock(Block):
             x_first = x
         if self._active and tracing_state.tracer is None and not tracing_state.eager:
             return self._call_graph((x, *args))
-        if not self._reg_params:
-            return self.hybrid_forward(nd, x, *args)
-        ctx = x_first._spec.device
         try:
-            params = {name: p._data_on(ctx) for name, p in self._reg_params.items()}
-        except DeferredInitializationError:
-            Trace.complete(self, (x, *args), state.training)
-            params = {name: p._data_on(ctx) for name, p in self._reg_params.items()}
-        return self.hybrid_forward(nd, x, *args, **params)
+            if not self._reg_params:
+                return self.hybrid_forward(nd, x, *args)
+            ctx = x_first._spec.device
+            try:
+                params = {name: p._data_on(ctx) for name, p in self._reg_params.items()}
+            except DeferredInitializationError:
+                Trace.complete(self, (x, *args), state.training)
+                params = {name: p._data_on(ctx) for name, p in self._reg_params.items()}
+            return self.hybrid_forward(nd, x, *args, **params)
+        except OperatorError as error:
+            error.locate(f'{type(self).__name__} "{self.name}"')
+            raise
 
     @staticmethod
     def _kind(x, args):

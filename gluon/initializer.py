@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..engine.error import InvalidType, MissingMethod, MXNetError, close_matches
+from ..engine.error import InvalidType, MissingMethod, MXNetError, compose, did_you_mean
 from ..ndarray import NDArray, functions, random, serialization
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
@@ -71,11 +71,8 @@ def create(*args, **kwargs):
         init, kwargs = json.loads(init)
     klass = _registry.get(init.lower())
     if klass is None:
-        near = close_matches(init.lower(), _registry, 1)
-        raise InitializerError(
-            f"{init} is not registered. Please register with initializer.register first"
-            + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
-        )
+        rule = f"{init} is not registered. Please register with initializer.register first"
+        raise InitializerError(compose(rule, fix=did_you_mean(init, _registry)))
     return klass(*args, **kwargs)
 
 

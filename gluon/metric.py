@@ -8,7 +8,14 @@ from collections.abc import Callable
 
 import numpy
 
-from ..engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
+from ..engine.error import (
+    InvalidType,
+    InvalidValue,
+    MissingMethod,
+    MXNetError,
+    compose,
+    did_you_mean,
+)
 from ..ndarray import functions
 from ..ndarray.ndarray import NDArray
 from .registry import get_alias_func, get_register_func, table
@@ -29,9 +36,8 @@ def create(metric, *args, **kwargs) -> EvalMetric:
         return CompositeEvalMetric([create(m, *args, **kwargs) for m in metric])
     if isinstance(metric, str):
         if metric.lower() not in REGISTRY:
-            raise UnknownMetric(
-                f"metric {metric!r} is unknown, expected one of {', '.join(sorted(REGISTRY))}"
-            )
+            rule = f"metric {metric!r} is unknown, expected one of {', '.join(sorted(REGISTRY))}"
+            raise UnknownMetric(compose(rule, fix=did_you_mean(metric, REGISTRY)))
         return REGISTRY[metric.lower()](*args, **kwargs)
     if callable(metric):
         return CustomMetric(metric, *args, **kwargs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from ..engine.error import InvalidType, InvalidValue, MissingKey, close_matches
+from ..engine.error import InvalidType, InvalidValue, MissingKey, compose, did_you_mean
 
 _tables: dict[type, dict[str, type]] = {}
 
@@ -74,11 +74,8 @@ def get_create_func(base_class: type, nickname: str):
         known = table(base_class)
         klass = known.get(name.lower())
         if klass is None:
-            near = close_matches(name.lower(), known, 1)
-            raise MissingKey(
-                f"{nickname}: {name!r} is not registered"
-                + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
-            )
+            rule = f"{nickname}: {name!r} is not registered"
+            raise MissingKey(compose(rule, fix=did_you_mean(name, known)))
         return klass(*args, **kwargs)
 
     create.__doc__ = (

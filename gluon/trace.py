@@ -10,6 +10,7 @@ from ..engine.error import DynamicShape, MXNetError
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
+from ..ndarray.stepwise import run_nodes, run_plan
 from .parameter import Parameter, shape_is_known, tracing_state
 
 
@@ -58,6 +59,7 @@ def flatten(value, leaf: type, what: str, flat: list):
     raise StructureError(
         f"In HybridBlock, {what} must be (nested) list of Symbol or NDArray, but got "
         f"{value!r} of type {type(value).__name__}"
+        + ("\n  fix: nd.array(x)" if hasattr(value, "__array__") else "")
     )
 
 
@@ -374,29 +376,19 @@ def _leaves(value):
 
 def monitored(trace: Trace, arrays, hooks) -> list[NDArray]:
     """Runs a graph operator by operator, telling each hook: (callback, also inputs)."""
-    from ..kernels.plan import make_plan, scalars_of
-    from ..ndarray.invoke import run_all
     from ..symbol.graph import Value
     from ..symbol.names import output_name
 
-    found = dict(zip([*trace.data_values, *trace.param_values], arrays))
-    for node in nodes_of(trace.symbol._outputs):
-        if node.op is None:
-            continue
-        ins = [found[v] for v in node.inputs]
-        names = node.op.names_in({k: v for k, v in node.attrs.items() if k != "train"}, len(ins))
+    def compute(node, inputs):
+        names = node.op.names_in(node.attrs, len(inputs))
         for callback, with_inputs in hooks:
-            for n, a in zip(names, ins) if with_inputs else ():
-                callback(f"{node.name}_{n}", node.op.name, a)
-        plan = make_plan(
-            node.op,
-            node.attrs,
-            [a._spec for a in ins],
-            ins[0]._spec.device if ins else arrays[0].context,
-        )
-        made = run_all(plan, ins, scalars_of(node.op, node.attrs))
-        for i, array in enumerate(made):
-            found[Value(node, i)] = array
-            for callback, _ in hooks if i < plan.n_visible else ():
-                callback(output_name(Value(node, i)), node.op.name, array)
-    return [found[v] for v in trace.symbol._outputs]
+            for name, a in zip(names, inputs) if with_inputs else ():
+                callback(f"{node.name}_{name}", node.op.name, a)
+        made = run_plan(node, inputs, inputs[0]._spec.device if inputs else arrays[0].context)
+        for i, a in enumerate(made[: node.n_visible]):
+            for callback, _ in hooks:
+                callback(output_name(Value(node, i)), node.op.name, a)
+        return made
+
+    known = dict(zip([*trace.data_values, *trace.param_values], arrays))
+    return run_nodes(trace.symbol._outputs, known, compute)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..engine.error import InvalidType, InvalidValue, close_matches
+from ..engine.error import InvalidType, InvalidValue, compose, did_you_mean
 from .record import REGISTRY, Operator, dtype_name
 
 TARGETS = ("float16", "bfloat16")
@@ -138,11 +138,8 @@ def _records(what: str, names: Iterable[str]) -> frozenset[str]:
     found = set()
     for name in names:
         if name not in REGISTRY:
-            near = close_matches(str(name), REGISTRY, 1)
-            raise InvalidValue(
-                f"amp: {what}: there is no operator {name!r}"
-                + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
-            )
+            rule = f"amp: {what}: there is no operator {name!r}"
+            raise InvalidValue(compose(rule, fix=did_you_mean(str(name), REGISTRY)))
         found.add(REGISTRY[name].name)
     return frozenset(found)
 

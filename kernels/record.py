@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from ..engine.error import InvalidType, MXNetError, OperatorError, close_matches
+from ..engine.error import InvalidType, MXNetError, OperatorError, compose, did_you_mean
 from .number import UnknownNumber, as_float
 
 MAX_KEPT = 4096  # what a record remembers of one kind before it starts anew
@@ -141,11 +141,8 @@ def dtype_name(value) -> str:
     except (TypeError, ValueError, SyntaxError):
         name = ""
     if name not in DTYPES:
-        near = close_matches(str(value), DTYPES, 1)
-        raise InvalidType(
-            f"dtype: {value!r} is not supported, expected one of {', '.join(DTYPES)}"
-            + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
-        )
+        rule = f"dtype: {value!r} is not supported, expected one of {', '.join(DTYPES)}"
+        raise InvalidType(compose(rule, fix=did_you_mean(str(value), DTYPES)))
     return name
 
 
@@ -162,6 +159,8 @@ PARSERS: dict[str, Callable] = {
     "dtype": dtype_name,
     "floats": lambda v: tuple(as_float(x) for x in _literal(v)),
 }
+# what a wrong value is told, where the name of the kind does not say it
+KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a tuple of floats"}
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 
 
@@ -264,12 +263,11 @@ class Operator:
             return {}
         for key in attrs:
             if key not in self.param_index:
-                near = close_matches(key, self.param_index, 1)
                 raise OperatorError(
                     self.name,
                     f"has no parameter {key!r}, its parameters are "
                     f"{', '.join(self.param_index) or 'none'}",
-                    fix=f"did you mean {near[0]!r}?" if near else None,
+                    fix=did_you_mean(key, self.param_index),
                 )
         full = {}
         for p in self.params:
@@ -307,11 +305,10 @@ class Operator:
                 value = dtype_name(value)
             value = "None" if value is None else str(value)
             if value not in p.kind:
-                near = close_matches(value, p.kind, 1)
                 raise OperatorError(
                     self.name,
                     f"{p.name} must be one of {', '.join(p.kind)}, got {value!r}",
-                    fix=f"did you mean {near[0]!r}?" if near else None,
+                    fix=did_you_mean(value, p.kind),
                 )
             return None if value == "None" else value
         try:
@@ -319,7 +316,9 @@ class Operator:
         except (MXNetError, UnknownNumber):
             raise
         except Exception:
-            raise OperatorError(self.name, f"{p.name} must be {p.kind}, got {value!r}") from None
+            kind = KIND_TEXT.get(p.kind.rstrip("?"), p.kind.rstrip("?"))
+            kind += " or None" * p.kind.endswith("?")
+            raise OperatorError(self.name, f"{p.name} must be {kind}, got {value!r}") from None
 
     def names_in(self, attrs: dict[str, Any], n_given: int | None = None) -> tuple[str, ...]:
         """Names of the inputs this call uses."""
@@ -362,11 +361,8 @@ def lookup(name: str) -> Operator:
     try:
         return REGISTRY[name]
     except KeyError:
-        near = close_matches(name, REGISTRY, 3)
-        raise MXNetError(
-            f"operator {name!r} is unknown"
-            + (f"\n  fix: did you mean {', '.join(near)}?" if near else "")
-        ) from None
+        rule = f"operator {name!r} is unknown"
+        raise MXNetError(compose(rule, fix=did_you_mean(name, REGISTRY, 3))) from None
 
 
 def same_type(ins: Sequence[Type], **_) -> list[Type]:

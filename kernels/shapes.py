@@ -44,10 +44,11 @@ def same_dtype(op: str, ins: Sequence, names: Sequence[str]) -> str:
     first = ins[0].dtype
     for t, n in zip(ins, names):
         if t.dtype != first:
+            keep = t.dtype if n == "weight" or "float" not in first else first
             raise DTypeError(
                 op,
                 f"dtypes must be equal, got {names[0]} {first} and {n} {t.dtype}",
-                fix=f"convert one: x.astype('{first}')",
+                fix=f"convert one: x.astype('{keep}')",
             )
     return first
 

@@ -224,15 +224,12 @@ def interpret(
 
     sums: dict = {}
 
-    def key_of(entry):
-        return (entry[0], entry[1]) if entry.__class__ is tuple else entry
-
     def add(entry, g):
         if entry is not None and g is not None:
-            before = sums.get(key_of(entry))
-            sums[key_of(entry)] = g if before is None else before + g
+            before = sums.get(entry)
+            sums[entry] = g if before is None else before + g
 
-    keep = {key_of(w) for w in wanted if w is not None}
+    keep = {w for w in wanted if w is not None}
     with _Scope(create_graph, None):
         for h, g in zip(heads, head_grads):
             add(h._tape, F.ones_like(h.detach()) if g is None else g)
@@ -250,7 +247,7 @@ def interpret(
                 ]
             for e, g in zip(node.entries, _node_grads(F, node, dys, create_graph)):
                 add(e, g)
-    return [None if w is None else sums.get(key_of(w)) for w in wanted]
+    return [None if w is None else sums.get(w) for w in wanted]
 
 
 def with_entry(array: NDArray, entry) -> NDArray:
@@ -313,15 +310,30 @@ def grad(
             )
     _check_heads(heads)
     found = interpret(heads, head_grads, [v._tape for v in variables], create_graph)
+    nodes = reachable([h._tape for h in heads])
+    if any([g is None for g in found]):
+        found = _with_zeros(variables, found, nodes, create_graph)
+    if not (create_graph if retain_graph is None else retain_graph):
+        _free(nodes)
+    return found
+
+
+def _with_zeros(variables, found, nodes, create_graph: bool) -> list[NDArray]:
+    """The gradients found, with zeros for variables from which only operators without a gradient
+    lead to the heads. Raises MXNetError for one from which nothing leads there."""
+    from . import functions as F
+
+    read = {e for node in nodes for e in node.entries}
+    full = []
     for v, g in zip(variables, found):
-        if g is None:
+        if g is None and v._tape not in read:
             raise MXNetError(
                 "grad: the heads do not depend on one of the variables (shape "
                 f"{v.shape})\n  fix: leave it out, or use it inside autograd.record()"
             )
-    if not (create_graph if retain_graph is None else retain_graph):
-        _free(reachable([h._tape for h in heads]))
-    return found
+        with _Scope(create_graph, None):
+            full.append(F.zeros_like(v) if g is None else g)
+    return full
 
 
 def get_symbol(x: NDArray):

@@ -14,17 +14,17 @@ from ..engine import cpu, current_context, location, log
 from ..engine.collector import resting
 from ..engine.error import DeviceError, DynamicShape
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..symbol.graph import Value, rewrite, topological
+from ..symbol.graph import Node, Value, rewrite, values_of
 from ..symbol.inference import typed_graph
 from ..symbol.passes import before_gradient
 from ..symbol.program import lower
 from ..symbol.tiers import submit
 from . import autograd, functions
 from .backward import told
-from .invoke import run_all
 from .ndarray import NDArray, state
 from .residuals import free, residuals
-from .sparse.graphs import has_sparse, run_nodes
+from .sparse.graphs import has_sparse
+from .stepwise import call, run_nodes, run_plan
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
 MAX_ENTRIES = 256
@@ -82,28 +82,24 @@ class GraphPlan:
 
     def _replay(self, inputs, saved) -> list[NDArray]:
         fixed = {v: saved[i] for i, v in enumerate([*self.outputs, *self.kept]) if i in saved}
-        arrays: dict[Value, NDArray] = dict(zip(self.variables, inputs))
         device = inputs[0]._spec.device
-        for node in topological(self.outputs):
-            if node.op is None:
-                continue
-            values = [Value(node, i) for i in range(len(node.types))]
-            ins = [arrays[v] for v in node.inputs]
+
+        def compute(node: Node, ins: list[NDArray]) -> list[NDArray]:
+            values = values_of(node)
             for i in mutated_inputs(node.op, node.attrs, len(ins)):
                 ins[i] = ins[i].copy()
-            plan = make_plan(node.op, node.attrs, [a._spec for a in ins], device)
-            scalars = scalars_of(node.op, node.attrs)
             if node.op.is_random(node.attrs) and all(v in fixed for v in values):
                 # not drawn again, but on the tape as if they were
                 outs = [shadow(fixed[v]) for v in values]
-                record(plan, ins, scalars, outs)
-            elif node.op.is_random(node.attrs) and all(v in fixed for v in values[1:]):
+                plan = make_plan(node.op, node.attrs, [a._spec for a in ins], device)
+                record(plan, ins, scalars_of(node.op, node.attrs), outs)
+                return outs
+            if node.op.is_random(node.attrs) and all(v in fixed for v in values[1:]):
                 ys = [None, *(shadow(fixed[v]) for v in values[1:])]
-                outs = [node.op.again(functions, ins, ys, **node.attrs), *ys[1:]]
-            else:
-                outs = run_all(plan, ins, scalars)
-            arrays.update(zip(values, outs))
-        return [arrays[v] for v in self.outputs]
+                return [node.op.again(functions, ins, ys, **node.attrs), *ys[1:]]
+            return run_plan(node, ins, device)
+
+        return run_nodes(self.outputs, dict(zip(self.variables, inputs)), compute)
 
 
 class _Entry:
@@ -195,7 +191,7 @@ class CachedGraph:
         key = (state.training, wanted, *[a._spec for a in arrays])
         entry = self.entries.get(key)
         if entry is None and has_sparse(arrays):
-            return run_nodes(self.outputs, dict(zip(self.inputs, arrays)), arrays[0].context)
+            return self._eager(arrays)
         if entry is None:
             try:
                 with resting():
@@ -229,7 +225,11 @@ class CachedGraph:
 
     def _eager(self, arrays) -> list[NDArray]:
         device = arrays[0]._spec.device if arrays else current_context()
-        return run_nodes(self.outputs, dict(zip(self.inputs, arrays)), device)
+        return run_nodes(
+            self.outputs,
+            dict(zip(self.inputs, arrays)),
+            lambda node, inputs: call(node, inputs, device),
+        )
 
     def entry(self, arrays, wanted: tuple[bool, ...]) -> _Entry:
         """A new entry for such arrays in the current mode. wanted: whose gradients will be."""

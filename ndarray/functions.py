@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from ..engine.error import MissingName, close_matches
+from ..engine.error import MissingName, compose, did_you_mean
 from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
@@ -104,11 +104,9 @@ def list_to_tuple(value):
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        near = [] if name.startswith("_") else close_matches(name, REGISTRY, 1)
-        raise MissingName(
-            f"module 'nd' has no function {name!r}"
-            + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
-        )
+        public = [n for n in REGISTRY if not n.startswith("_")]
+        rule = f"module 'nd' has no function {name!r}"
+        raise MissingName(compose(rule, fix=did_you_mean(name, public)))
     function = operator_function(op, name if name.isidentifier() else op.name)
     setattr(sys.modules[__name__], name, function)
     return function

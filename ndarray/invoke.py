@@ -128,7 +128,10 @@ def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
     if not inputs:
         device = current_context() if ctx is None else ctx
         if not isinstance(device, Context):
-            raise InvalidType(f"{op.name}: ctx must be a Context, got {ctx!r}\n  fix: mx.cpu()")
+            raise InvalidType(
+                f"{op.name}: ctx must be a Context, got {ctx!r}\n"
+                "  fix: ctx=mx.cpu() or mx.gpu(0); a shape of several axes is one tuple, (2, 3)"
+            )
         device.check()
         return device
     for a in inputs:

@@ -1,6 +1,5 @@
 """Executor: a graph bound to arrays. It runs programs: one to predict, one forward that keeps what
-backward reads, one
-backward. A monitor makes it run operator by operator."""
+backward reads, one backward. A monitor makes it run operator by operator."""
 
 from __future__ import annotations
 
@@ -23,9 +22,10 @@ from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
 from ..ndarray.sparse.graphs import infer_storage
+from ..ndarray.stepwise import call
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
-from .monitored import run_backward, run_forward, show_inputs
+from .monitored import run_backward, run_forward, watched
 from .names import output_name, output_names
 from .passes import before_gradient
 from .passes.gradient import gradient
@@ -237,14 +237,14 @@ class Executor:
             typed = self._typed(False)
         except DynamicShape:
             self._dynamic, self._result = True, []
-            self._storage = StorageRun(self._values, self._nodes, ctx)
+            self._storage = StorageRun(self._values, self._nodes)
             return
         placement = self._placed(typed)
         arrays = self.arg_arrays + self.aux_arrays
         stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
         stypes = {g.stype for g in self.grad_arrays or () if g is not None}
         sparse = "csr" in stypes or any(s != "default" for s in stored.values())
-        self._storage = StorageRun(self._values, self._nodes, ctx) if sparse else None
+        self._storage = StorageRun(self._values, self._nodes) if sparse else None
         devices = [placement.of(v.node) if placement else ctx for v in typed]
         self._result = [
             empty_like_spec(spec(v.shape, v.dtype, device))
@@ -331,17 +331,14 @@ class Executor:
         return self.outputs
 
     def _run_storage(self, train: bool):
-        arrays, told = self.arg_arrays + self.aux_arrays, None
+        def compute(node, inputs):
+            return call(node, inputs, self._ctx)
+
         if self._monitor is not None:
-
-            def told(node, inputs, outputs):
-                if self._monitor_all:
-                    show_inputs(node, inputs, self._monitor)
-                for i, a in enumerate(outputs):
-                    self._monitor(output_name(Value(node, i)), a)
-
+            compute = watched(compute, self._monitor, self._monitor_all)
+        arrays = self.arg_arrays + self.aux_arrays
         grads = self.grad_arrays or [None] * len(self.arg_arrays)
-        made = self._storage.forward(arrays, grads, self._requests, train, told)
+        made = self._storage.forward(arrays, grads, self._requests, train, compute)
         if self._dynamic:
             self._result = made
         else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from numbers import Number
 
-from ..engine.error import MissingName, OperatorError, close_matches
+from ..engine.error import MissingName, OperatorError, compose, did_you_mean
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from .symbol import (  # noqa: F401
     Executor,
@@ -170,11 +170,14 @@ def custom_symbol(op, hint: str, data, given: dict, kwargs: dict) -> Symbol:
 def __getattr__(name: str):
     op = REGISTRY.get(name)
     if op is None:
-        near = close_matches(name, REGISTRY, 1) if not name.startswith("_") else ()
-        raise MissingName(
-            f"module 'sym' has no function {name!r}"
-            + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
+        public = [n for n in REGISTRY if not n.startswith("_")]
+        rule = f"module 'sym' has no function {name!r}"
+        fix = (
+            "only nd makes arrays: give it as an input, or keep it with self.params.get_constant()"
+            if name in ("array", "from_numpy", "from_dlpack")
+            else did_you_mean(name, public)
         )
+        raise MissingName(compose(rule, fix=fix))
     function = symbol_function(op, name)
     setattr(sys.modules[__name__], name, function)
     return function

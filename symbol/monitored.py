@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ..kernels.plan import make_plan, mutated_inputs, scalars_of
+from ..kernels.plan import mutated_inputs
 from ..kernels.record import FLOATS, lookup
 from ..ndarray.autograd import pause
-from ..ndarray.invoke import run_all
 from ..ndarray.ndarray import NDArray
+from ..ndarray.stepwise import Compute, run_nodes, run_plan
 from .graph import Node, Value, topological, typed_node, values_of, variable, with_inputs
 from .names import output_name
 from .passes.gradient import gradient
@@ -19,31 +19,36 @@ See = Callable[[str, NDArray], None]
 Known = dict[Value, NDArray]
 
 
+def watched(compute: Compute, see: See, inputs_too: bool) -> Compute:
+    """`compute` of a node, with what it computes shown: see(name, array)."""
+
+    def shown(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
+        if inputs_too:  # variables under their names, others as fc1_data
+            names = node.op.names_in(node.attrs, len(inputs))
+            for name, v, a in zip(names, node.inputs, inputs):
+                see(v.node.name if v.node.op is None else f"{node.name}_{name}", a)
+        outputs = compute(node, inputs)
+        # also mean and var of BatchNorm, which are hidden
+        named = max(node.n_visible, len(node.op.output_names))
+        for i, a in enumerate(outputs[:named]):
+            see(output_name(Value(node, i)), a)
+        return outputs
+
+    return shown
+
+
 def run_forward(
     values: Sequence[Value], known: Known, device_of: Callable, see: See, inputs_too: bool
 ) -> None:
     """Computes every node below values on its device. known: arrays of the variables; those of all
     other values are added."""
-    for node in topological(values):
-        if node.op is None:
-            continue
+
+    def compute(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
         device = device_of(node)
-        inputs = [known[v].as_in_context(device) for v in node.inputs]
-        if inputs_too:
-            show_inputs(node, inputs, see)
-        plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], device)
         with pause(bool(node.attrs.get("train"))):
-            outputs = run_all(plan, inputs, scalars_of(node.op, node.attrs))
-        known.update((Value(node, i), a) for i, a in enumerate(outputs))
-        named = max(node.n_visible, min(len(node.op.output_names), len(outputs)))
-        for i in range(named):  # also mean and var of BatchNorm, which are hidden
-            see(output_name(Value(node, i)), outputs[i])
+            return run_plan(node, [a.as_in_context(device) for a in inputs], device)
 
-
-def show_inputs(node: Node, inputs: Sequence[NDArray], see: See) -> None:
-    """Shows a node's inputs: variables under their names, others as fc1_data."""
-    for name, v, a in zip(node.op.names_in(node.attrs, len(inputs)), node.inputs, inputs):
-        see(v.node.name if v.node.op is None else f"{node.name}_{name}", a)
+    run_nodes(values, known, watched(compute, see, inputs_too))
 
 
 def run_backward(

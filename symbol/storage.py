@@ -9,8 +9,8 @@ from ..kernels.spec import STYPES
 from ..ndarray import autograd
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray
-from ..ndarray.sparse.graphs import run_nodes
 from ..ndarray.sparse.storage import DENSE
+from ..ndarray.stepwise import Compute, run_nodes
 from ..ndarray.tape import Variable, shadow
 from .graph import Node, Value, topological
 
@@ -54,12 +54,13 @@ def _makes_rows(node: Node, i: int, stypes: dict[Value, str]) -> bool:
 class StorageRun:
     """How an executor runs whose arguments or gradients are sparse."""
 
-    def __init__(self, outputs: Sequence[Value], nodes: Sequence[Node], device):
-        self._outputs, self._nodes, self._device = list(outputs), list(nodes), device
+    def __init__(self, outputs: Sequence[Value], nodes: Sequence[Node]):
+        self._outputs, self._nodes = list(outputs), list(nodes)
         self._heads: list[NDArray] = []
 
-    def forward(self, arrays, grads, requests, train: bool, told=None) -> list[NDArray]:
-        """The outputs for arrays of the variables; grads, requests: of the first of them."""
+    def forward(self, arrays, grads, requests, train: bool, compute: Compute) -> list[NDArray]:
+        """The outputs for arrays of the variables; grads, requests: of the first of them; compute:
+        of a node."""
         known = {Value(n): a for n, a in zip(self._nodes, arrays)}
         wants = train and any(r != "null" for r in requests)
         if wants:
@@ -68,7 +69,7 @@ class StorageRun:
                     x = known[Value(n)] = shadow(a)
                     x._tape = Variable(x, g, r)
         with autograd.record(train) if wants else autograd.pause(train):
-            self._heads = run_nodes(self._outputs, known, self._device, told)
+            self._heads = run_nodes(self._outputs, known, compute)
         return [h.detach() for h in self._heads]
 
     def backward(self, head_grads: Sequence[NDArray | None]) -> None:

@@ -73,12 +73,10 @@ class Symbol:
         return nodes.pop().name if len(nodes) == 1 else None
 
     def __repr__(self):
-        name = self.name
-        if name is None or len(self._outputs) > 1 and len({v.node for v in self._outputs}) > 1:
-            return (
-                f"<Symbol group [{', '.join(dict.fromkeys(v.node.name for v in self._outputs))}]>"
-            )
-        return f"<Symbol {name}>"
+        if self.name is None:
+            names = dict.fromkeys(v.node.name for v in self._outputs)
+            return f"<Symbol group [{', '.join(names)}]>"
+        return f"<Symbol {self.name}>"
 
     def _type(self, what: str) -> Type:
         if len(self._outputs) != 1:
@@ -204,8 +202,8 @@ class Symbol:
     # ---- attributes ------------------------------------------------------------------------------
 
     def attr(self, key: str) -> str | None:
-        """One attribute or parameter of its node, as text."""
-        return self.list_attr().get(key)
+        """One attribute or parameter of its node, as text; `name` is the node's name."""
+        return self.name if key == "name" else self.list_attr().get(key)
 
     def list_attr(self, recursive: bool = False) -> dict[str, str]:
         """Attributes and parameters of its node, as text."""
@@ -890,9 +888,8 @@ def load(fname: str) -> Symbol:
         with open(fname, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise MXNetError(
-            f"load: cannot read the symbol file {os.fspath(fname)!r}: {error}"
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise MXNetError(f"load: cannot read the symbol file {os.fspath(fname)!r}: {why}") from None
     return Symbol(from_json(text, os.fspath(fname)))
 
 

@@ -8,17 +8,27 @@ def kind_of(given) -> str:
     return given[0] if given and isinstance(given[0], str) else "normal"
 
 
-def draw(rng, given):
-    """(float64 array, the dtype that it must have or None) of one input."""
+def shape_of(given) -> tuple[int, ...]:
     kind = kind_of(given)
+    return (
+        tuple(given) if kind == "normal" else np.shape(given[1]) if kind == "values" else given[1]
+    )
+
+
+def draw(rng, given, shape=None):
+    """(float64 array, the dtype that it must have or None) of one input. shape: another than the
+    sample's, for which a draw may be impossible (ValueError)."""
+    kind, shape = kind_of(given), shape_of(given) if shape is None else shape
     if kind == "values":
-        return np.asarray(given[1], np.float64), given[2] if given[2] != "float32" else None
-    shape = given if kind == "normal" else given[1]
+        x = np.asarray(given[1], np.float64)
+        if x.shape != shape:
+            x = rng.choice(x.reshape(-1), shape) if x.size else np.zeros(shape)
+        return x, given[2] if given[2] != "float32" else None
     if kind == "ints":
         return np.asarray(rng.integers(given[2], given[3], shape), np.float64), None
     if kind == "uniform":
         return np.asarray(rng.uniform(given[2], given[3], shape)), None
     x = np.asarray(rng.normal(size=shape))
-    if kind == "definite":
-        x = x @ np.swapaxes(x, -1, -2) + np.eye(x.shape[-1])
+    if kind == "definite" and len(shape) > 1 and shape[-1] == shape[-2]:
+        x = x @ np.swapaxes(x, -1, -2) + np.eye(shape[-1])
     return x, None

@@ -69,6 +69,30 @@ CALLS = [
         r"dot: lhs.shape\[-1\] must equal rhs.shape\[0\], got lhs \(2, 3\) and rhs \(4, 5\)",
     ),
     (
+        "integers and weights",
+        lambda: nd.FullyConnected(x().astype("uint8"), y()[:, :3], num_hidden=4, no_bias=True),
+        DTypeError,
+        r"got data uint8 and weight float32\n  fix: convert one: x.astype\('float32'\)",
+    ),
+    (
+        "a shape as two numbers",
+        lambda: nd.zeros(2, 3),
+        TypeError,
+        r"ctx must be a Context, got 3\n  fix: .* a shape of several axes is one tuple",
+    ),
+    (
+        "a shape that is none",
+        lambda: nd.random.uniform(0, 1, 4.5),
+        OperatorError,
+        "shape must be an int or a tuple of ints or None, got 4.5",
+    ),
+    (
+        "another case",
+        lambda: nd.convolution,
+        AttributeError,
+        r"no function 'convolution'\n  fix: did you mean 'Convolution'",
+    ),
+    (
         "typo in a parameter",
         lambda: nd.dot(x(), y(), transpose_aa=True),
         OperatorError,
@@ -286,7 +310,7 @@ CALLS = [
         "a device's name",
         lambda: nd.zeros((2,), ctx="cpu"),
         TypeError,
-        r"ctx must be a Context, got 'cpu'\n  fix: mx.cpu\(\)",
+        r"ctx must be a Context, got 'cpu'\n  fix: ctx=mx.cpu\(\)",
     ),
     (
         "a ragged list",
@@ -730,7 +754,13 @@ def no_super(self):
         (lambda: gluon.utils.split_and_load(x(), []), "num_slice must be at least 1"),
         (lambda: gluon.data.DataLoader([1, 2], batch_size=0), "batch_size must be positive"),
         (lambda: gluon.data.ArrayDataset([1, 2], [1]), "must have the same length, got 2, 1"),
-        (lambda: mx.metric.create("acuracy"), "metric 'acuracy' is unknown"),
+        (lambda: mx.metric.create("acuracy"), r"'acuracy' is unknown.*\n  fix: .* 'accuracy'"),
+        (
+            lambda: initialized(nn.Dense(3, in_units=2, prefix="last_"))(x()),
+            r"got data \(2, 3\) and weight \(3, 2\)\n  at: Dense \"last\"",
+        ),
+        (lambda: initialized(nn.Dense(3))(np.ones((2, 3))), r"(?s)but got.*\n  fix: nd.array"),
+        (lambda: sym.array([1]), r"no function 'array'\n  fix: .*get_constant"),
         (lambda: gluon.model_zoo.vision.get_model("resnet19_v1"), "resnet19_v1 is not supported"),
         (
             lambda: sym.dot(sym.var("a"), sym.var("b")).infer_shape(a=(2, 3), b=(4, 5)),
@@ -748,7 +778,7 @@ def no_super(self):
             lambda: sym.load_json(
                 '{"nodes":[{"op":"reluu","name":"r","inputs":[]}],"arg_nodes":[],"heads":[[0,0,0]]}'
             ),
-            r"operator 'reluu' is unknown\n  fix: did you mean relu",
+            r"operator 'reluu' is unknown\n  fix: did you mean 'relu'",
         ),
         (
             lambda: sym.load_json(

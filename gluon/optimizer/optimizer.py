@@ -8,7 +8,7 @@ import warnings
 from typing import ClassVar
 
 from ...engine import location
-from ...engine.error import MissingMethod, MXNetError, close_matches
+from ...engine.error import MissingMethod, MXNetError, compose, did_you_mean
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
@@ -103,24 +103,17 @@ class Optimizer:
         """An optimizer by name. Raises OptimizerError."""
         klass = Optimizer.opt_registry.get(name.lower())
         if klass is None:
-            near = close_matches(name.lower(), Optimizer.opt_registry, 1)
-            raise OptimizerError(
-                f"Cannot find optimizer {name}"
-                + (
-                    f"\n  fix: did you mean {near[0]!r}?"
-                    if near
-                    else f"\n  fix: one of {', '.join(sorted(Optimizer.opt_registry))}"
-                )
-            )
+            known = Optimizer.opt_registry
+            fix = did_you_mean(name, known) or f"one of {', '.join(sorted(known))}"
+            raise OptimizerError(compose(f"Cannot find optimizer {name}", fix=fix))
         allowed = _parameters_of(klass)
         unknown = [k for k in kwargs if k not in allowed]
         if unknown and allowed:
-            near = close_matches(unknown[0], allowed, 1)
-            raise UnknownOption(
+            rule = (
                 f"{klass.__name__} has no parameter {unknown[0]!r}, its parameters are "
                 f"{', '.join(sorted(allowed))}"
-                + (f"\n  fix: did you mean {near[0]!r}?" if near else "")
             )
+            raise UnknownOption(compose(rule, fix=did_you_mean(unknown[0], allowed)))
         return klass(**kwargs)
 
     # ---- to be defined by subclasses -------------------------------------------------------------

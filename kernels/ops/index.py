@@ -126,61 +126,43 @@ def _embedding_fill(ins, input_dim, output_dim, dtype, sparse_grad):
     return [ins[0], ins[1] or Type((input_dim, output_dim), dtype)]
 
 
-operator(
-    "Embedding",
-    aliases=("_npx_embedding", "_sparse_Embedding"),
-    inputs=("data", "weight"),
-    params=(
-        Param("input_dim", "int"),
-        Param("output_dim", "int"),
-        Param("dtype", "dtype", "float32"),
-        Param("sparse_grad", "bool", False),
-    ),
-    infer=_embedding_infer,
-    fill=_embedding_fill,
-    ref=lambda xp, data, weight, input_dim, output_dim, dtype, sparse_grad: _take_ref(
-        xp, weight, data, 0, "clip"
-    ),
-    grad=lambda F, dys, xs, ys, **_: [
-        None,
-        F._take_grad(dys[0], xs[0], axis=0, mode="clip", shape=xs[1].shape),
-    ],
-    samples=(
-        sample(INDICES, (3, 4), input_dim=3, output_dim=4),
-        sample(values([1, 1]), (2, 1), input_dim=2, output_dim=1),
-    ),
-    doc=(
+for _name, _aliases, _doc in (
+    (
+        "Embedding",
+        ("_npx_embedding", "_sparse_Embedding"),
         "Rows of weight (input_dim, output_dim) at data's indices, clipped: (*data.shape,"
-        " output_dim)."
+        " output_dim).",
     ),
-)
-
-
-operator(
-    "_contrib_SparseEmbedding",
-    inputs=("data", "weight"),
-    params=(
-        Param("input_dim", "int"),
-        Param("output_dim", "int"),
-        Param("dtype", "dtype", "float32"),
-        Param("sparse_grad", "bool", False),
-    ),
-    infer=_embedding_infer,
-    fill=_embedding_fill,
-    ref=lambda xp, data, weight, **_: _take_ref(xp, weight, data, 0, "clip"),
-    grad=lambda F, dys, xs, ys, **_: [
-        None,
-        F._take_grad(dys[0], xs[0], axis=0, mode="clip", shape=xs[1].shape),
-    ],
-    samples=(
-        sample(INDICES, (3, 4), input_dim=3, output_dim=4),
-        sample(values([1, 1]), (2, 1), input_dim=2, output_dim=1),
-    ),
-    doc=(
+    (
+        "_contrib_SparseEmbedding",
+        (),
         "Embedding with a row_sparse gradient, in its older form: Embedding(sparse_grad=True) is"
-        " the newer one. Source: MXNet 1.9.1 indexing_op.cc."
+        " the newer one. Source: MXNet 1.9.1 indexing_op.cc.",
     ),
-)
+):
+    operator(
+        _name,
+        aliases=_aliases,
+        inputs=("data", "weight"),
+        params=(
+            Param("input_dim", "int"),
+            Param("output_dim", "int"),
+            Param("dtype", "dtype", "float32"),
+            Param("sparse_grad", "bool", False),
+        ),
+        infer=_embedding_infer,
+        fill=_embedding_fill,
+        ref=lambda xp, data, weight, **_: _take_ref(xp, weight, data, 0, "clip"),
+        grad=lambda F, dys, xs, ys, **_: [
+            None,
+            F._take_grad(dys[0], xs[0], axis=0, mode="clip", shape=xs[1].shape),
+        ],
+        samples=(
+            sample(INDICES, (3, 4), input_dim=3, output_dim=4),
+            sample(values([1, 1]), (2, 1), input_dim=2, output_dim=1),
+        ),
+        doc=_doc,
+    )
 
 
 # ---- pick ----------------------------------------------------------------------------------------

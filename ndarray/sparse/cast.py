@@ -18,8 +18,10 @@ from .structure import (
     index_array,
     keys_of,
     place,
+    places_of,
     pointers,
     rows_of,
+    sorted_keys,
     values_of,
     whole,
 )
@@ -98,8 +100,7 @@ def _retain(attrs, x, indices):
 
 def of_rows(x, wanted: np.ndarray):
     """The rows (ascending numbers) of a row_sparse array, zeros where it has none."""
-    values, rows = x._parts
-    stored = values_of(rows)
+    stored, values = sorted_keys(x)
     if not len(stored) or not len(wanted):
         found = place(values, stored[:0], len(wanted)) if not len(stored) else gather(values, ())
         return arrays.row_sparse(x.shape, found, index_array(wanted, x))
@@ -187,7 +188,7 @@ def _getnnz(attrs, x):
         return index_array([indptr[-1]], x)
     if axis == 1:
         return index_array(np.diff(indptr), x)
-    return index_array(np.bincount(values_of(x._parts[2]), minlength=x.shape[1]), x)
+    return index_array(np.bincount(places_of(x), minlength=x.shape[1]), x)
 
 
 @kernel("_contrib_edge_id", rule=lambda stypes, attrs: DENSE if stypes[0] == "csr" else None)

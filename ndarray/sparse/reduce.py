@@ -9,7 +9,7 @@ from ...kernels.shapes import many_axes
 from ..invoke import invoke
 from . import sparse_array as arrays
 from .storage import DENSE, gradient_of, kernel
-from .structure import keys_of, rows_of, scatter, values_of
+from .structure import places_of, rows_of, scatter
 
 
 def _axes(x, axis, exclude=False) -> tuple[int, ...]:
@@ -19,17 +19,18 @@ def _axes(x, axis, exclude=False) -> tuple[int, ...]:
 def _sum(x, values, axes, keepdims):
     """The sum along axes of the array that has `values` where x stores some."""
     shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    places = places_of(x)
     kept = shape if keepdims else tuple(n for i, n in enumerate(x.shape) if i not in axes) or (1,)
     if len(axes) == len(x.shape):
         found = invoke(lookup("sum"), (values,), {})
     elif x.stype == "csr":
-        at = rows_of(x) if axes == (1,) else values_of(x._parts[2])
+        at = rows_of(x) if axes == (1,) else places
         found = scatter(values, at, prod(kept))
     elif 0 in axes:
         found = invoke(lookup("sum"), (values,), {"axis": axes})
     else:
         rows = invoke(lookup("sum"), (values,), {"axis": axes, "keepdims": True})
-        found = scatter(rows, keys_of(x), x.shape[0])
+        found = scatter(rows, places, x.shape[0])
     return invoke(lookup("reshape_to"), (found,), {"shape": kept})
 
 

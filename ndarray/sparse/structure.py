@@ -43,9 +43,9 @@ def rows_of(x) -> np.ndarray:
     return np.repeat(np.arange(x.shape[0]), counts_of(values_of(x._parts[1])))
 
 
-def keys_of(x) -> np.ndarray:
-    """Where each value is: its number in the matrix (csr) or its row; ascending for valid arrays.
-    Raises InvalidIndex for places outside the array."""
+def places_of(x) -> np.ndarray:
+    """The column of each value (csr) or the stored rows. Raises InvalidIndex for places outside the
+    array."""
     indices, n = values_of(x._parts[-1]), x.shape[1 if x.stype == "csr" else 0]
     if indices.size and not 0 <= indices.min() <= indices.max() < n:
         what = "column" if x.stype == "csr" else "row"
@@ -53,7 +53,14 @@ def keys_of(x) -> np.ndarray:
             f"{x.stype} array of shape {x.shape}: {what} indices must be in [0, {n}), got"
             f" {indices.min()} to {indices.max()}"
         )
-    return rows_of(x) * n + indices if x.stype == "csr" else indices
+    return indices
+
+
+def keys_of(x) -> np.ndarray:
+    """Where each value is: its number in the matrix (csr) or its row; ascending for valid arrays.
+    Raises InvalidIndex for places outside the array."""
+    places = places_of(x)
+    return rows_of(x) * x.shape[1] + places if x.stype == "csr" else places
 
 
 def sorted_keys(x) -> tuple[np.ndarray, NDArray]:

@@ -386,12 +386,14 @@ class _Fusion:
         return wanted
 
     def _reads(self, node: Node):
-        """(value, its shape in the space) of a node's inputs."""
-        member = self._members[node]
-        own = node.inputs[0].shape if member.form is None else node.types[0].shape
-        shapes = member.form.shapes if member.form else None
+        """(value, its shape in the space) of a node's inputs; of a view or reduction the first one:
+        another only lends its shape."""
+        form = self._members[node].form
+        if form is None:
+            first = node.inputs[0]
+            return [(first, self._seen(first.shape, first.shape))]
         return [
-            (v, self._seen(shapes[i] if shapes else v.shape, own))
+            (v, self._seen(form.shapes[i] if form.shapes else v.shape, node.types[0].shape))
             for i, v in enumerate(node.inputs)
         ]
 

@@ -93,7 +93,7 @@ def test_missing_file_and_wrong_names(tmp_path):
     ):
         vision.get_model("resnet18_v1", pretrained=True, root=str(tmp_path))
     with pytest.raises(
-        ValueError, match="(?s)Model resnet17_v1 is not supported.*did you mean resnet1"
+        ValueError, match="(?s)Model resnet17_v1 is not supported.*did you mean 'resnet1"
     ) as caught:
         vision.get_model("resnet17_v1")
     assert isinstance(caught.value, mx.MXNetError)

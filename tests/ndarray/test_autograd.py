@@ -243,6 +243,13 @@ def test_grad_of_what_does_not_matter():
         autograd.grad(y, [z], retain_graph=True)
     with pytest.raises(mx.MXNetError, match="attach_grad"):
         autograd.grad(y, [nd.ones((2,))], retain_graph=True)
+    for flat in (nd.sign, nd.topk, nd.BlockGrad):  # MXNet's gradient of these is zero, too
+        with autograd.record():
+            (dx,) = autograd.grad(flat(x), [x], create_graph=True)
+            z = (dx * x).sum()
+        assert dx.asnumpy().tolist() == [0, 0]
+        z.backward()
+        assert x.grad.asnumpy().tolist() == [0, 0]
     with autograd.record():
         m = x * 2
         y = m * m

@@ -239,6 +239,28 @@ def test_unsorted_columns_are_understood():
     assert np.allclose(nd.dot(x, nd.array(dense.T)).asnumpy(), dense @ dense.T)
 
 
+def test_unsorted_rows_are_understood():
+    x = nd.sparse.row_sparse_array(([[3, 3], [1, 1]], [2, 0]), shape=(4, 2))
+    dense = np.array([[1, 1], [0, 0], [3, 3], [0, 0]], np.float32)
+    assert np.array_equal(x.asnumpy(), dense)
+    for wanted in ([0], [2], [2, 0, 3]):
+        kept = np.where(np.isin(np.arange(4), wanted)[:, None], dense, 0)
+        assert np.array_equal(nd.sparse.retain(x, nd.array(wanted)).asnumpy(), kept)
+    assert np.array_equal(x.sum(axis=1).asnumpy(), dense.sum(1))
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+def test_places_outside_an_array_are_told(axis):
+    matrix = nd.sparse.csr_matrix(([1, 2], [0, 3], [0, 1, 2]), shape=(2, 3))
+    rows = nd.sparse.row_sparse_array(([[1], [2]], [0, 2]), shape=(2, 1))
+    for x in (matrix, rows):
+        for call in (x.sum, x.mean, x.norm):
+            with pytest.raises(IndexError, match=r"indices must be in \[0, [23]\), got 0 to [23]"):
+                call(axis=axis)
+    with pytest.raises(IndexError, match="row indices must be in"):
+        rows.retain(nd.array([0]))
+
+
 def test_large_products_use_every_thread_alike():
     rng = np.random.default_rng(0)
     dense = rng.random((300, 200), np.float32) * (rng.random((300, 200)) < 0.2)

@@ -8,6 +8,7 @@ import zlib
 from typing import Any
 
 import numpy as np
+import samples
 from plait.kernels import cpu, ops  # noqa: F401  (fill the registry)
 from plait.kernels.record import REGISTRY, Operator, sample
 
@@ -35,31 +36,15 @@ MORE = {
 }
 
 
-def shape_of(given) -> tuple[int, ...]:
-    if not given or not isinstance(given[0], str):
-        return tuple(given)
-    return np.shape(given[1]) if given[0] == "values" else tuple(given[1])
-
-
 def draw(rng, given, shape, dtype, edges=False) -> np.ndarray:
     """An array like a sample's input, of another shape and dtype; edges: strange values too."""
-    kind = given[0] if given and isinstance(given[0], str) else "normal"
+    x, own = samples.draw(rng, given, shape)
+    kind, dtype = samples.kind_of(given), own or dtype
     if kind == "values":
-        own = given[2] if given[2] != "float32" else dtype
-        x = np.asarray(given[1], np.float64)
-        if x.shape != shape:
-            x = rng.choice(x.reshape(-1), shape) if x.size else np.zeros(shape)
         with np.errstate(invalid="ignore"):  # infinities as whole numbers: any will do
-            return (x if own.startswith("float") else np.nan_to_num(x)).astype(own)
+            return (x if dtype.startswith("float") else np.nan_to_num(x)).astype(dtype)
     if kind == "ints":
-        return rng.integers(given[2], given[3], shape).astype(dtype)
-    if kind == "definite" and len(shape) > 1 and shape[-1] == shape[-2]:
-        x = rng.normal(size=shape)
-        x = x @ np.swapaxes(x, -1, -2) + np.eye(shape[-1])
-    elif kind == "uniform":
-        x = rng.uniform(given[2], given[3], shape)
-    else:
-        x = rng.normal(size=shape)
+        return x.astype(dtype)
     if not dtype.startswith("float"):
         x = np.trunc(3 * x)
         return (np.abs(x) if dtype.startswith("u") else x).astype(dtype)
@@ -84,7 +69,7 @@ def vary(rng: random.Random, op: Operator, s):
     def size(n):
         return n if keep else sizes.setdefault(n, n if rng.random() < 0.5 else rng.choice(SIZES))
 
-    shapes = [tuple(size(n) for n in shape_of(given)) for given in s.inputs]
+    shapes = [tuple(size(n) for n in samples.shape_of(given)) for given in s.inputs]
     attrs = dict(s.attrs)
     for p in op.params:
         value = attrs.get(p.name, p.default)
@@ -128,8 +113,8 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
     start = zlib.crc32(op.name.encode()) + seed
     chance, rng = random.Random(start), np.random.default_rng(start)
     cases: list[dict[str, Any]] = []
-    samples = MORE.get(op.name) or op.samples
-    if not samples:  # operators made of graphs: tests/symbol compares them
+    own = MORE.get(op.name) or op.samples
+    if not own:  # operators made of graphs: tests/symbol compares them
         return []
 
     def add(s, shapes, dtype, attrs, edges=False):
@@ -173,17 +158,17 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
                 "out": [i for i, _ in op.inplace][: op.visible(full)] if writes(op) else None,
                 "first": names[0] if names and not op.variadic else None,
                 "random": bool(op.is_random(full | {"train": True})),
-                "twice": len(cases) < len(samples) and len(cases) % 4 == 0,
+                "twice": len(cases) < len(own) and len(cases) % 4 == 0,
             }
         )
 
-    for s in samples:
-        add(s, [shape_of(given) for given in s.inputs], "float32", s.attrs)
+    for s in own:
+        add(s, [samples.shape_of(given) for given in s.inputs], "float32", s.attrs)
     for dtype in DTYPES:
-        s = chance.choice(samples)
-        add(s, [shape_of(given) for given in s.inputs], dtype, s.attrs)
+        s = chance.choice(own)
+        add(s, [samples.shape_of(given) for given in s.inputs], dtype, s.attrs)
     for _ in range(count):
-        s = chance.choice(samples)
+        s = chance.choice(own)
         shapes, attrs = vary(chance, op, s)
         try:
             op.parse(given_attrs(op, attrs))
@@ -192,8 +177,8 @@ def cases_of(op: Operator, name: str, seed: int, count: int) -> list[dict[str, A
         dtype = "float32" if chance.random() < 0.8 else chance.choice(DTYPES)
         add(s, shapes, dtype, attrs, edges=chance.random() < 0.3)
     if op.random and any(p.name == "shape" for p in op.params):
-        s = samples[0]
-        shapes = [shape_of(given) for given in s.inputs]
+        s = own[0]
+        shapes = [samples.shape_of(given) for given in s.inputs]
         add(s, shapes, "float32", {**s.attrs, "shape": (MANY,)})
     return cases
 

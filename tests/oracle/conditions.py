@@ -1,5 +1,5 @@
 """What may be said of a call, and of where its results differ: the conditions of the table in
-differences.py. Those of `when` take the call, those of `where` the call and the difference."""
+known/. Those of `when` take the call, those of `where` the call and the difference."""
 
 from __future__ import annotations
 

@@ -3,9 +3,8 @@ by node."""
 
 from hypothesis import strategies as st
 from plait import cpu, nd
-from plait.kernels.plan import make_plan, scalars_of
-from plait.ndarray.invoke import run_all
-from plait.symbol.graph import Builder, Value, topological, variable
+from plait.ndarray.stepwise import run_nodes, run_plan
+from plait.symbol.graph import Builder, variable
 
 SHAPES = ((2, 3), (3, 2), (6,), (1, 3), (2, 1), (1,))
 SCALARS = (0.0, -0.0, 1.0, -1.0, 2.5)
@@ -127,13 +126,7 @@ def evaluate(outputs, variables, arrays):
     """The outputs, each operator called by itself: what every pass and every program must give, bit
     for bit."""
     known = dict(zip(variables, arrays))
-    for node in topological(outputs):
-        if node.op is not None:
-            inputs = [known[v] for v in node.inputs]
-            plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], cpu())
-            made = run_all(plan, inputs, scalars_of(node.op, node.attrs))
-            known.update((Value(node, i), a) for i, a in enumerate(made))
-    return [known[v] for v in outputs]
+    return run_nodes(outputs, known, lambda node, inputs: run_plan(node, inputs, cpu()))
 
 
 def bits(array):

@@ -49,7 +49,7 @@ def test_a_hundred_thousand_buffers_take_seconds():
     """Lives of very different length leave thousands of holes, which a scan of all holes would not
     survive."""
     plan = [Buffer(64 * (1 + i * 7919 % 500), i, i + 1 + i * 104729 % 2000) for i in range(100_000)]
-    start = time.process_time()
+    start = time.thread_time()
     offsets, size = plan_memory(plan)
-    assert time.process_time() - start < 20
+    assert time.thread_time() - start < 20
     assert len(offsets) == len(plan) and size < sum(b.nbytes for b in plan) / 10

@@ -159,15 +159,16 @@ def test_a_graph_20000_deep():
 
 def lowering_time(n):
     x, y = chain(n)
-    start = time.process_time()
+    start = time.thread_time()
     lower([y], [x], cpu())
-    return time.process_time() - start
+    return time.thread_time() - start
 
 
 def test_lowering_takes_linear_time():
     lowering_time(200)
+    short = min(lowering_time(1_000) for _ in range(3))
     # 8 times the nodes; 64 if quadratic
-    assert lowering_time(8_000) < 25 * max(lowering_time(1_000), 1e-3)
+    assert min(lowering_time(8_000) for _ in range(3)) < 25 * max(short, 1e-3)
 
 
 def test_a_wide_graph_lowers_in_linear_time():

@@ -133,7 +133,7 @@ def test_attributes():
     assert (
         s.attr_dict()["fc_weight"]["ctx_group"] == "a" and s.attr_dict()["fc_bias"]["__y__"] == "2"
     )
-    assert sym.var("w").list_attr() == {}
+    assert sym.var("w").list_attr() == {} and s.attr("name") == "fc"
     s._set_attr(mood="good", force_mirroring="True")
     assert s.attr("mood") == "good" and s.attr("__force_mirroring__") == "True"
     for bad in (lambda: sym.var("v", foo="1"), lambda: mx.AttrScope(a=1), lambda: s._set_attr(a=1)):

@@ -347,18 +347,19 @@ entered.wait()
 
 def run(tail):
     env = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", SCRIPT + tail], env=env, capture_output=True, text=True, timeout=300
     )
+    said = [line for line in done.stderr.splitlines() if "no C compiler found" not in line]
+    return done.returncode, done.stdout, "\n".join(said)
 
 
 def test_the_process_ends_while_programs_are_compiled():
-    done = run("print('end')")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "end\n", "")
+    assert run("print('end')") == (0, "end\n", "")
 
 
 def test_a_fork_while_programs_are_compiled():
-    done = run("""
+    assert run("""
 child = os.fork()
 g = CachedGraph([F.exp(x)], [x])
 g([nd.ones((3,))]), g([nd.ones((3,))])
@@ -368,5 +369,4 @@ assert entry.plan.tier == 1
 if child == 0:
     os._exit(0)
 print(os.waitpid(child, 0)[1])
-""")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
+""") == (0, "0\n", "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....engine.error import MXNetError, close_matches
+from ....engine.error import MXNetError, compose, did_you_mean
 from . import classic, densenet, inception, mobilenet, resnet, squeezenet
 from .classic import *
 from .densenet import *
@@ -50,10 +50,7 @@ def get_model(name: str, **kwargs):
     """
     name = name.lower()
     if name not in MODELS:
-        near = close_matches(name, MODELS, 3)
-        raise UnknownModelError(
-            f"Model {name} is not supported. Available options are\n\t"
-            + "\n\t".join(sorted(MODELS))
-            + (f"\n  fix: did you mean {', '.join(near)}?" if near else "")
-        )
+        options = "\n\t".join(sorted(MODELS))
+        rule = f"Model {name} is not supported. Available options are\n\t{options}"
+        raise UnknownModelError(compose(rule, fix=did_you_mean(name, MODELS, 3)))
     return MODELS[name](**kwargs)

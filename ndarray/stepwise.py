@@ -1,0 +1,39 @@
+"""A graph run node by node, for all that needs more than its results: monitors, sparse arrays,
+shapes that only values tell, gradients of gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..kernels.plan import make_plan, scalars_of
+from ..symbol.graph import Node, Value, topological
+from .invoke import invoke, run_all
+from .ndarray import NDArray
+
+Compute = Callable[[Node, list[NDArray]], Sequence[NDArray]]
+
+
+def run_nodes(
+    outputs: Sequence[Value], known: dict[Value, NDArray], compute: Compute
+) -> list[NDArray]:
+    """The outputs of a graph. known: arrays of the variables; those of all other values are added.
+    compute: (node, inputs) -> its outputs, as many as are read."""
+    for node in topological(outputs):
+        if node.op is not None:
+            made = compute(node, [known[v] for v in node.inputs])
+            known.update((Value(node, i), a) for i, a in enumerate(made))
+    return [known[v] for v in outputs]
+
+
+def run_plan(node: Node, inputs: Sequence[NDArray], device) -> list[NDArray]:
+    """All outputs of a node, hidden ones too, from dense inputs on its device."""
+    plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], device)
+    return run_all(plan, inputs, scalars_of(node.op, node.attrs))
+
+
+def call(node: Node, inputs: Sequence[NDArray], device) -> list[NDArray]:
+    """The visible outputs of a node, by calling its operator as the user would: inputs of any
+    storage type. device: for a node without inputs."""
+    attrs = {k: x for k, x in node.attrs.items() if k != "train"}
+    made = invoke(node.op, inputs, attrs, None, None if inputs else device)
+    return made if isinstance(made, list) else [made]

@@ -1,0 +1,201 @@
+"""Known differences of images, boxes and regions."""
+
+from .. import conditions as c
+from . import REFUSED, VALUES, Known, every_call
+
+KNOWN = [
+    Known(
+        "BilinearSampler|SpatialTransformer",
+        "gradient",
+        "a coordinate that float16 rounds to a pixel, where the derivative jumps",
+        "BilinearSampler(x, grid) of float16",
+        c.of_type("float16"),
+        where=c.few,
+    ),
+    Known(
+        "_image_(flip_.*|to_tensor|normalize)",
+        "gradient",
+        "MXNet passes dy on unchanged",
+        "_image_normalize(x, std=2)",
+        every_call,
+        where=c.passed_on,
+    ),
+    Known(
+        "_image_flip_.*",
+        "values",
+        "MXNet loses the middle one of an odd number of rows",
+        "_image_flip_top_bottom of (3, 2, 1)",
+        lambda call: any(n % 2 for n in call.arrays[0].shape),
+        where=c.in_the_middle,
+    ),
+    Known(
+        "_image_resize",
+        "values",
+        "MXNet resizes float64 with OpenCV's float32 tables",
+        "_image_resize of float64",
+        c.of_type("float64"),
+        where=c.close(1e-4),
+    ),
+    Known(
+        "_image_resize",
+        VALUES,
+        "inf and NaN beside a weight of 0",
+        "_image_resize with inf",
+        c.strange,
+        where=c.not_finite,
+    ),
+    Known(
+        "BilinearSampler|SpatialTransformer",
+        VALUES,
+        "NaN coordinates are outside: 0 here",
+        "SpatialTransformer(x, [[1, 0, 0, 0, 1, nan]])",
+        c.strange,
+        where=c.not_finite,
+    ),
+    Known(".*ROI.*", VALUES, "NaN: maxima skip it in MXNet", "ROIPooling with NaN", c.strange),
+    Known(
+        "_contrib_(MultiBox.*|box_.*|bipartite_matching|MultiProposal)",
+        "values",
+        "NaN in boxes and scores: comparisons",
+        "_contrib_bipartite_matching([[nan, 1]], threshold=0.5)",
+        c.strange,
+    ),
+    Known(
+        "_contrib_box_iou",
+        "values",
+        "0 / 0 of areas that overflow float16",
+        "_contrib_box_iou of float16",
+        c.of_type("float16"),
+        text="nan",
+    ),
+    Known(
+        "_contrib_box_encode",
+        VALUES,
+        "a match with a reference box that is not there: MXNet reads foreign memory",
+        "_contrib_box_encode(samples=[[1]], matches=[[1]], anchors (1, 1, 4), refs (1, 1, 4), ...)",
+        lambda call: call.arrays[1].max() >= call.arrays[3].shape[1] or call.arrays[1].min() < 0,
+    ),
+    Known(
+        "_contrib_MultiProposal",
+        "values",
+        "fewer proposals than asked for before the choice: MXNet reads beyond them",
+        "_contrib_MultiProposal(..., rpn_pre_nms_top_n=2, rpn_post_nms_top_n=6)",
+        lambda call: (
+            0
+            < call.attrs.get("rpn_pre_nms_top_n", 6000)
+            < call.attrs.get("rpn_post_nms_top_n", 300)
+        ),
+    ),
+    Known(
+        "_image_resize|_cvimresize",
+        "values",
+        "OpenCV's rounding; whole types but uint8 are garbage there",
+        "_image_resize of int32",
+        c.whole,
+    ),
+    Known(
+        "_image_adjust_lighting",
+        "values",
+        "one channel: MXNet writes three",
+        "_image_adjust_lighting of (2, 2, 1)",
+        lambda call: call.arrays[0].shape[-1] != 3,
+    ),
+    Known(
+        "_contrib_DeformablePSROIPooling",
+        REFUSED,
+        "trans of another part_size: MXNet reads beyond it",
+        "_contrib_DeformablePSROIPooling(x, rois, trans (4, 4, 2, 2), part_size=1)",
+        lambda call: (
+            call.arrays[2].shape[2] != (call.attrs.get("part_size") or call.attrs["pooled_size"])
+        ),
+    ),
+    Known(
+        "_contrib_PSROIPooling",
+        REFUSED,
+        "channels that are not output_dim * group_size^2: MXNet reads beyond them",
+        "_contrib_PSROIPooling(x (2, 2, 5, 2), output_dim=1, group_size=2)",
+        c.uneven_psroi,
+    ),
+    Known(
+        ".*ROI.*",
+        VALUES,
+        "boxes of images that are not there: zeros here, any memory in MXNet, which writes its zero"
+        " at the place in the result that has the number of the box",
+        "ROIPooling with batch index 5",
+        c.no_such_image,
+        where=c.of_missing_images,
+    ),
+    Known(
+        "_contrib_DeformablePSROIPooling",
+        "gradient",
+        "MXNet rounds coordinates to float32",
+        "_contrib_DeformablePSROIPooling of float64",
+        c.of_type("float64"),
+    ),
+    Known(
+        ".*ROI.*|.*Proposal.*|Correlation",
+        REFUSED,
+        "sizes and strides below 1",
+        "_contrib_PSROIPooling(..., group_size=-2)",
+        c.below(
+            1,
+            "pooled_size",
+            "group_size",
+            "output_dim",
+            "part_size",
+            "sample_per_part",
+            "kernel_size",
+            "stride1",
+            "stride2",
+            "max_displacement",
+            "feature_stride",
+            "sample_ratio",
+            "rpn_min_size",
+        ),
+    ),
+    Known(
+        "_contrib_Proposal|_contrib_MultiProposal",
+        REFUSED,
+        "more or fewer proposals than there are",
+        "_contrib_Proposal(..., rpn_post_nms_top_n=-1)",
+        c.below(1, "rpn_post_nms_top_n", "rpn_pre_nms_top_n"),
+    ),
+    Known(
+        "_contrib_box_nms",
+        REFUSED,
+        "an index below -1, which MXNet takes for -1",
+        "_contrib_box_nms(x, id_index=-2)",
+        c.below(-1, "id_index", "background_id"),
+    ),
+    Known(
+        "_contrib_bipartite_matching",
+        "values",
+        "topk=0: all",
+        "_contrib_bipartite_matching([[0.5, 0.6], [0.1, 0.2]], threshold=1e-12, topk=0)",
+        c.has(topk=0),
+    ),
+    Known(
+        "_image_random_.*",
+        REFUSED,
+        "factors from a lower to a higher bound",
+        "_image_random_hue(x, min_factor=0.5, max_factor=0.0)",
+        c.either(
+            lambda call: call.attrs.get("min_factor", 0) > call.attrs.get("max_factor", 1),
+            c.below(0, "alpha_std"),
+        ),
+    ),
+    Known(
+        "_image_crop",
+        REFUSED,
+        "a part outside the image: MXNet reads there",
+        "_image_crop(x, x=0, y=-1, width=4, height=3)",
+        c.below(0, "x", "y"),
+    ),
+    Known(
+        "_contrib_BilinearResize2D",
+        REFUSED,
+        "nothing left of the image",
+        "_contrib_BilinearResize2D(x, scale_height=1, scale_width=0)",
+        c.either(c.below(0.3, "scale_height", "scale_width"), c.below(1, "height", "width")),
+    ),
+]
