@@ -22,7 +22,7 @@ static uint64_t mixed(uint64_t a, uint64_t b) { return (a ^ b) * 0x9E3779B97F4A7
 
 /* ---- rules ------------------------------------------------------------------------------------------------ */
 
-static atomic_int gates[2];
+static atomic_int gates[2], reached;
 
 static int copy_run(const void *params, void *const *bufs, const double *scalars)
 {
@@ -30,6 +30,8 @@ static int copy_run(const void *params, void *const *bufs, const double *scalars
     (void)scalars;
     if (*gate == FAILS)
         return pl_fail(PL_FAILED, "the middle fails");
+    if (*gate >= 0)
+        atomic_store(&reached, 1 + *gate);
     while (*gate >= 0 && !atomic_load(&gates[*gate]))
         sched_yield();
     *(uint64_t *)bufs[1] = *(uint64_t *)bufs[0] + 1;
@@ -88,13 +90,15 @@ static void rule_before_the_end(bool waits_first)
     uintptr_t p = two_copies(0, 1), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0}, stored = in[0];
     atomic_store(&gates[0], !waits_first);
     atomic_store(&gates[1], 0);
+    atomic_store(&reached, 0);
     CHECK(pl_program_run(p, in, out, NULL, -1) == PL_OK);
-    if (!waits_first)
-        CHECK(soon(out[0]) && *(uint64_t *)pl_array_data(out[0]) == 2);
+    while (atomic_load(&reached) != (waits_first ? 1 : 2))
+        sched_yield();
     CHECK(pl_push(store_run, pl_array_data(stored), NULL, &out[0], 1, &stored, 1, PL_LANE_IO, 0, 0, "store", 1) == PL_OK);
     CHECK(!waits_first || pl_wait_read(stored, 0) == PL_AGAIN);
     atomic_store(&gates[0], 1);
     CHECK(written(stored) && *(uint64_t *)pl_array_data(stored) == 100 && pl_array_version(out[0]) == 1);
+    CHECK(soon(out[0]) && *(uint64_t *)pl_array_data(out[0]) == 2);
     CHECK(pl_wait_read(out[1], 0) == PL_AGAIN && pl_wait_write(in[1], 0) == PL_AGAIN && pl_array_version(out[1]) == 0);
     pl_array_free(out[0]);                    /* its memory is another array's while the program runs on */
     uintptr_t other = array_of(7);
