@@ -25,6 +25,15 @@ pthread_mutex_t pl_lock = PTHREAD_MUTEX_INITIALIZER;
 struct pl_engine_state pl_engine;
 _Thread_local pl_op *pl_running;
 
+static _Thread_local int own_priority;
+
+int pl_engine_set_priority(int priority)
+{
+    int before = own_priority;
+    own_priority = priority;
+    return before;
+}
+
 static int64_t next_seq = 1;
 static int64_t max_queued = 4096;
 /* New outputs get their memory when they are pushed: a training loop that runs five steps ahead holds five times what
@@ -182,7 +191,8 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
     op->seq = next_seq++;
     op->block_bytes = bytes;
     op->held_bytes = 0;
-    op->n_requests = op->priority = 0;
+    op->n_requests = 0;
+    op->priority = own_priority;
     op->location = -1;
     op->payload = (char *)op->requests + requests_bytes;
     return op;
