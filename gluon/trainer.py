@@ -258,10 +258,14 @@ class Trainer:
             return
         wanted = [(i, p) for i, p in enumerate(self._params) if p.grad_req != "null"]
         if isinstance(store, KVStore):  # in one call, so that updates are made together
-            dense = [(i, p) for i, p in wanted if p.list_grad()[0].stype == "default"]
+            # the last parameters first, as backward makes their gradients
+            dense = [(i, p) for i, p in wanted[::-1] if p.list_grad()[0].stype == "default"]
             wanted = [(i, p) for i, p in wanted if p.list_grad()[0].stype != "default"]
             targets = [p.list_data() for _, p in dense] if self._update_on_kvstore else None
-            store.pushpull([i for i, _ in dense], [p.list_grad() for _, p in dense], out=targets)
+            keys = [i for i, _ in dense]
+            store.pushpull(
+                keys, [p.list_grad() for _, p in dense], out=targets, priority=[-i for i in keys]
+            )
         for i, p in wanted:
             grads = p.list_grad()
             if grads[0].stype != "default":

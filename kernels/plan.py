@@ -184,7 +184,13 @@ def _given(ins: Sequence[Type], names: Sequence[str], attrs: dict[str, Any]) -> 
 
 
 def _build(
-    op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device, outs, way: str = ""
+    op: Operator,
+    attrs: dict[str, Any],
+    in_specs: Sequence[Spec],
+    device,
+    outs,
+    way: str = "",
+    comm: bool = False,
 ) -> Plan:
     ins = [s.type for s in in_specs]
     outs = infer(op, attrs, ins) if outs is None else outs
@@ -208,6 +214,10 @@ def _build(
         lane, number, place = _way(in_specs[0].device, device)
     else:
         found, params, launched = _native(op, ins, outs, attrs, device)
+        if comm and device.device_typeid == 2:
+            lane = lib.PL_LANE_GPU_COMM
+        elif comm:
+            lane, number = lib.PL_LANE_COMM, 0
     plan.openmp = found is not None and found.openmp
     if found is not None:
         plan.cost_us = found.cost_us
@@ -219,7 +229,7 @@ def _build(
     else:
         owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated)
         kernel, flags = ffi.addressof(lib, "plpy_kernel"), 0
-        if lane == lib.PL_LANE_GPU_COMPUTE:
+        if device.device_typeid == 2:
             from .cuda import fallback
 
             kernel, flags = ffi.addressof(lib, fallback.KERNEL), lib.PL_PLAN_PYTHON
@@ -256,6 +266,22 @@ def _build(
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     if kept:
         lib.pl_plan_own(plan.handle, lib.plpy_release, callback.pointer_to(kept))
+    return plan
+
+
+_comm: dict[tuple, Plan] = {}
+
+
+def comm_plan(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
+    """As make_plan, of a call that runs on the lane for communication. The inputs may be of other
+    devices that share the device's memory."""
+    key = (op, tuple(attrs.values()), device, *in_specs)
+    plan = _comm.get(key)
+    if plan is None:
+        plan = _build(op, attrs, in_specs, device, None, comm=True)
+        if len(_comm) >= MAX_PLANS:
+            _comm.clear()
+        _comm[key] = plan
     return plan
 
 

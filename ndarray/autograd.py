@@ -111,6 +111,29 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
     not recorded. The tape is freed unless retain_graph.
     """
     heads, head_grads = _lists(heads, head_grads)
+    if len(heads) > 1 and (parts := _by_device(heads)):
+        for part in parts:
+            _backward([heads[i] for i in part], [head_grads[i] for i in part], retain_graph)
+    else:
+        _backward(heads, head_grads, retain_graph)
+
+
+def _by_device(heads) -> list[list[int]] | None:
+    """The numbers of the heads of each device; None where it is one device, or their graphs or
+    variables are not apart."""
+    parts: dict = {}
+    for i, h in enumerate(heads):
+        parts.setdefault(h._spec.device, []).append(i)
+    if len(parts) == 1:
+        return None
+    _check_heads(heads)
+    tapes = [TapeGraph([heads[i]._tape for i in part]) for part in parts.values()]
+    below = [{*t.nodes, *t.variables} for t in tapes]
+    apart = len(set().union(*below)) == sum(len(b) for b in below)
+    return list(parts.values()) if apart else None
+
+
+def _backward(heads, head_grads, retain_graph: bool) -> None:
     tape = TapeGraph([h._tape for h in heads])
     _check_heads(heads)
     order = list(tape.variables)

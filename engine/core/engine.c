@@ -25,6 +25,15 @@ pthread_mutex_t pl_lock = PTHREAD_MUTEX_INITIALIZER;
 struct pl_engine_state pl_engine;
 _Thread_local pl_op *pl_running;
 
+static _Thread_local int own_priority;
+
+int pl_engine_set_priority(int priority)
+{
+    int before = own_priority;
+    own_priority = priority;
+    return before;
+}
+
 static int64_t next_seq = 1;
 static int64_t max_queued = 4096;
 /* New outputs get their memory when they are pushed: a training loop that runs five steps ahead holds five times what
@@ -107,6 +116,7 @@ static bool request_append(pl_request *r)
         request_grant(r);
         return true;
     }
+    atomic_fetch_add(&pl_engine.n_held_up, 1);
     r->next = NULL;
     if (v->head)
         v->tail->next = r;
@@ -133,6 +143,7 @@ static void request_finish(pl_request *r)
     while (v->head && !v->writing && (v->head->mode == PL_READ || !v->n_readers)) {
         pl_request *granted = v->head;
         v->head = granted->next;
+        atomic_fetch_sub(&pl_engine.n_held_up, 1);
         request_grant(granted);
         if (--granted->op->n_missing == 0)
             pl_lane_put(granted->op);         /* STATE: waiting -> ready */
@@ -173,13 +184,15 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
     op->stream = NULL;
     op->arena = NULL;
     op->on_blocks = false;
+    op->early = NULL;
     op->shared = NULL;
     op->name = op->label = NULL;
     op->finished = NULL;
     op->seq = next_seq++;
     op->block_bytes = bytes;
     op->held_bytes = 0;
-    op->n_requests = op->priority = 0;
+    op->n_requests = 0;
+    op->priority = own_priority;
     op->location = -1;
     op->payload = (char *)op->requests + requests_bytes;
     return op;
@@ -214,21 +227,75 @@ static pl_error *op_inherited(const pl_op *op)
     return NULL;
 }
 
+static void request_outcome(pl_request *r, pl_error *error)
+{
+    pl_error *old = r->var->error;
+    if (r->mode == PL_READ || old == error)
+        return;
+    if (error)
+        error->object.refs++;
+    r->var->error = error;                    /* STATE: valid -> poisoned, or poisoned -> overwritten */
+    if (old)
+        pl_object_unref(&old->object);
+}
+
+/* ---- requests that end before their op ---------------------------------------------------------------------
+ *
+ * No wake-up is lost: the runner tells how far it is and then looks whether anybody is held up; who is held up says so
+ * and then looks how far the runner is.  Both are sequentially consistent. */
+
+static void early_end(pl_op *op)
+{
+    pl_early *e = op->early;
+    int n_done = atomic_load(&e->n_done);
+    for (; e->n_ended < e->n && e->last[e->order[e->n_ended]] < n_done; e->n_ended++) {
+        pl_request *r = &op->requests[e->request_of[e->order[e->n_ended]]];
+        if (--r->n_claims > 0)
+            continue;
+        if (op->stream)
+            pl_request_stamp(op, r);
+        request_outcome(r, NULL);
+        request_finish(r);                    /* STATE: granted -> ended, of an op that runs on */
+        r->var = NULL;
+    }
+}
+
+void pl_early_end_all(void)
+{
+    for (pl_op *op = pl_engine.early; op; op = op->early->next)
+        early_end(op);
+}
+
+void pl_early_tell(pl_op *op, int n_done)
+{
+    atomic_store(&op->early->n_done, n_done);
+    if (atomic_load(&pl_engine.n_held_up) == 0)
+        return;
+    pl_enter();
+    early_end(op);
+    pl_leave();
+}
+
+static void early_leave(pl_op *op)
+{
+    pl_op **at = &pl_engine.early;
+    while (*at != op)
+        at = &(*at)->early->next;
+    *at = op->early->next;
+}
+
 static void op_complete(pl_op *op, pl_error *error)
 {
-    for (int i = 0; i < op->n_requests; i++) {
-        pl_request *r = &op->requests[i];
-        pl_error *old = r->var->error;
-        if (r->mode == PL_READ || old == error)
-            continue;
-        if (error)
-            error->object.refs++;
-        r->var->error = error;                /* STATE: valid -> poisoned, or poisoned -> overwritten */
-        if (old)
-            pl_object_unref(&old->object);
-    }
+    if (op->early && op->early->awaited)
+        early_leave(op);
+    if (op->early && error)
+        early_end(op);                        /* what was final before the failure stays valid */
     for (int i = 0; i < op->n_requests; i++)
-        request_finish(&op->requests[i]);
+        if (op->requests[i].var)
+            request_outcome(&op->requests[i], error);
+    for (int i = 0; i < op->n_requests; i++)
+        if (op->requests[i].var)
+            request_finish(&op->requests[i]);
     pl_engine.n_pending--;
     if (op->lane) {
         pl_engine.n_queued--;
@@ -248,6 +315,10 @@ void pl_op_execute(pl_op *op)
     pl_error *error = op_inherited(op);
     if (error)
         error->object.refs++;
+    if (op->early && op->early->awaited) {
+        op->early->next = pl_engine.early;
+        pl_engine.early = op;
+    }
     op->outer = pl_running;
     op->depth = op->outer ? op->outer->depth + 1 : 1;
     pl_engine.n_active += op->depth == 1;
@@ -315,6 +386,8 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         pl_engine.n_queued++;
         pl_engine.held_bytes += op->held_bytes;
     }
+    if (op->early)
+        op->early->awaited = !inline_now && !synchronous;
     pl_engine.n_pending++;
     op->push_ns = pl_profiler_clock();
     op->n_missing = 1;                        /* held until every request stands in its queue */
@@ -326,6 +399,8 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
             pl_op_execute(op);                /* STATE: new -> running, on the caller */
         else
             pl_lane_put(op);                  /* STATE: new -> ready */
+    } else {
+        pl_early_end_all();
     }
     if (synchronous)
         run_on_caller(sleep_on);

@@ -31,7 +31,13 @@ typedef struct pl_error {
 } pl_error;
 
 /* One op's claim on one var. */
-typedef struct pl_request { pl_op *op; pl_var *var; struct pl_request *next; uint8_t mode; } pl_request;
+typedef struct pl_request {
+    pl_op *op;
+    pl_var *var;                /* NULL: it ended before its op */
+    struct pl_request *next;
+    int32_t n_claims;           /* arrays of the op that share the var */
+    uint8_t mode;
+} pl_request;
 
 typedef struct pl_array { pl_var *var; char *data; } pl_array;
 
@@ -56,6 +62,18 @@ struct pl_var {
     pl_array first;             /* the array that pl_array_new returned */
 };
 
+/* What of an op may end before it: a program is done with an array after the last instruction that uses it. The thread
+ * that runs the op tells how far it is; it ends requests itself only when somebody is held up, and who is held up
+ * later ends them for it. */
+typedef struct pl_early {
+    const int32_t *order, *last;    /* n arrays in the order of their last use; by array: that instruction */
+    int32_t *request_of;        /* by array */
+    int n, n_ended;             /* n_ended: of `order`; under pl_lock */
+    bool awaited;               /* others may be held up while it runs: it stands in the list */
+    atomic_int n_done;          /* instructions, all before and none behind */
+    struct pl_op *next;         /* in the list of running ones */
+} pl_early;
+
 struct pl_op {
     int (*run)(pl_op *op);      /* returns a status; called without the lock */
     void (*dispose)(pl_op *op); /* or NULL; called without the lock */
@@ -65,6 +83,7 @@ struct pl_op {
     pl_stream *stream;          /* of a GPU, or NULL */
     bool on_blocks;             /* it claims memory of a GPU, or page-locked memory */
     pl_block *arena;            /* or NULL: freed when the op is stamped */
+    pl_early *early;            /* or NULL; in the payload */
     pl_object *shared;          /* or NULL: plan or program that must outlive the op; one reference */
     const char *name, *label;
     bool *finished;             /* or NULL: set at the end, for a caller that sleeps on it */
@@ -88,6 +107,8 @@ extern struct pl_engine_state {
     size_t held_bytes;                        /* new outputs of queued ops */
     int32_t n_idle_waiters, n_producers;      /* threads asleep until nothing is pending; until there is room */
     int32_t synchronous;                      /* > 0: every op runs on its caller */
+    pl_op *early;                             /* running ops some of whose requests may end before they do */
+    atomic_int n_held_up;                     /* requests that are not granted, and threads that wait for an array */
     bool lost;                                /* forked while ops were running: they will never finish here */
 } pl_engine;
 void pl_enter(void);                                             /* takes the lock */
@@ -100,12 +121,15 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline);   /* PL_OK: 
 void pl_op_abandon(pl_op *op);                                   /* not submitted; leaves the lock */
 void pl_op_execute(pl_op *op);                                   /* runs (unlocked) and completes */
 uint64_t pl_random_claim(int n, uint64_t *seed);                 /* first of n counters */
+void pl_early_tell(pl_op *op, int n_done);                       /* by the thread that runs it, without the lock */
+void pl_early_end_all(void);                                     /* with the lock: what running ops are done with */
 
 /* A var claimed twice is merged. */
 static inline void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
 {
     if (var->claim_seq == op->seq) {
         pl_request *r = &op->requests[var->claim_index];
+        r->n_claims++;
         if (r->mode != mode)
             r->mode = PL_READWRITE;
         return;
@@ -116,6 +140,7 @@ static inline void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
     op->on_blocks |= var->block != NULL;
     r->op = op;
     r->var = var;
+    r->n_claims = 1;
     r->mode = mode;
 }
 
@@ -201,6 +226,7 @@ int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *s
 int pl_gpu_copy(void *to, const void *from, size_t bytes);       /* inside a kernel, on its stream */
 int pl_gpu_zero(void *to, size_t bytes);
 int pl_kernel_run_timed(const pl_plan *plan, void *const *bufs, const double *scalars);
+void pl_request_stamp(pl_op *op, pl_request *request);           /* before it ends early; with pl_lock */
 int pl_op_run_on_gpu(pl_op *op);                                 /* op->run, in the order of streams; without the lock */
 int pl_block_wait(pl_block *block, bool for_write, int timeout_ms);   /* on the host, without the lock: PL_OK, PL_AGAIN,
                                                                          PL_FAILED */

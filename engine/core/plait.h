@@ -36,6 +36,7 @@ const char *pl_name(const char *text);        /* the one copy of a name, valid f
 
 /* ---- engine ----------------------------------------------------------------------------------------------- */
 void pl_engine_set_naive(int naive);          /* 1: every op runs on its caller, in order */
+int pl_engine_set_priority(int priority);     /* of what this thread pushes without one.  Returns the value before */
 int pl_engine_set_inline(int on);             /* 1: this thread runs its ops itself where their arrays are free, dear
                                                  ones too.  Returns the value before */
 void pl_engine_set_limits(int64_t n_ops, size_t held_bytes);  /* beyond either a push waits; 0 keeps a limit */

@@ -92,6 +92,8 @@ static void fork_child(void)
     pl_engine.n_idle_waiters = pl_engine.n_producers = 0;
     pl_engine.n_active = pl_engine.n_asleep = pl_engine.n_ready = pl_engine.n_queued = pl_engine.n_pending = 0;
     pl_engine.held_bytes = 0;
+    pl_engine.early = NULL;
+    atomic_store(&pl_engine.n_held_up, 0);
     conditions_init();
     pl_gpu_forget();
     pl_lane_forget_all();

@@ -18,6 +18,8 @@ static void program_destroy(pl_object *object)
     free(p->slots);
     free(p->scalars);
     free(p->given);
+    free(p->order);
+    free(p->last);
     free(p->ends);
     free(p->sections);
     if (p->replays)
@@ -49,6 +51,36 @@ static size_t instructions_init(pl_program *p, int n_instr, const uintptr_t *pla
     return (size_t)n_scalars;
 }
 
+/* When the last use of each input and output is; false: no memory. A program that is short, or whose arrays are all
+ * used by its last instruction, ends as a whole. */
+static bool early_init(pl_program *p)
+{
+    int n = p->n_in + p->n_out;
+    p->n_early = 0;
+    p->last = malloc(((size_t)n + 1) * sizeof *p->last);
+    p->order = malloc(((size_t)n + 1) * sizeof *p->order);
+    int *begins = calloc((size_t)p->n_instr + 1, sizeof *begins);
+    if (p->last && p->order && begins) {
+        for (int i = 0; i < n; i++)           /* of those that no instruction uses */
+            p->last[i] = i < p->n_in ? 0 : p->n_instr - 1;
+        for (int i = 0; i < p->n_instr; i++)
+            for (int k = p->instr[i].first_slot; k < p->instr[i].first_slot + p->instr[i].n_bufs; k++)
+                if (p->slots[k].kind != PL_SLOT_ARENA)
+                    p->last[p->slots[k].index + (p->slots[k].kind == PL_SLOT_OUTPUT ? p->n_in : 0)] = i;
+        for (int i = 0; i < n; i++)
+            begins[p->last[i] + 1] += p->last[i] + 1 < p->n_instr;
+        for (int i = 1; i <= p->n_instr; i++)
+            begins[i] += begins[i - 1];
+        for (int i = 0; i < n; i++)
+            if (p->last[i] + 1 < p->n_instr) {
+                p->order[begins[p->last[i]]++] = i;
+                p->n_early++;
+            }
+    }
+    free(begins);
+    return p->last && p->order && begins;
+}
+
 uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const size_t *out_bytes, int n_instr,
                          const uintptr_t *plans, const pl_slot *slots, const double *scalars, size_t arena_bytes,
                          int flags, int lane, int device, const char *name)
@@ -65,7 +97,7 @@ uintptr_t pl_program_new(int n_in, const uint8_t *in_modes, int n_out, const siz
             p->out_bytes = pl_copied(out_bytes, (size_t)n_out, sizeof *out_bytes);
             p->slots = pl_copied(slots, (size_t)p->n_slots, sizeof *slots);
             p->scalars = pl_copied(scalars, n_scalars, sizeof *scalars);
-            if (p->in_modes && p->out_bytes && p->slots && p->scalars)
+            if (p->in_modes && p->out_bytes && p->slots && p->scalars && early_init(p))
                 return (uintptr_t)p;
         }
         program_destroy(&p->object);
@@ -118,6 +150,32 @@ static int range_run(pl_program_args *call, void **bufs, int *at, int end)
     return status;
 }
 
+/* As range_run; tells the engine where arrays have had their last use. */
+static int range_run_telling(pl_program_args *call, int *at, int end)
+{
+    const pl_program *p = call->program;
+    int status = PL_OK;
+    while (*at < end && status == PL_OK) {
+        int stop = call->op && call->n_told < p->n_early ? p->last[p->order[call->n_told]] + 1 : end;
+        status = range_run(call, call->bufs, at, stop < end ? stop : end);
+        if (status == PL_OK)
+            pl_program_tell(call, *at);
+    }
+    return status;
+}
+
+void pl_program_tell(pl_program_args *call, int n_done)
+{
+    const pl_program *p = call->program;
+    int before = call->n_told;
+    if (!call->op)
+        return;
+    while (call->n_told < p->n_early && p->last[p->order[call->n_told]] < n_done)
+        call->n_told++;
+    if (call->n_told > before)
+        pl_early_tell(call->op, n_done);
+}
+
 static int branch_begin(const pl_program *p, int branch) { return branch ? p->ends[branch - 1] : 0; }
 
 #ifdef _OPENMP
@@ -157,10 +215,12 @@ static int branches_run(pl_program_args *call, int *at)
 #ifdef _OPENMP
         if (end - b > 1 && p->threads > 1 && pl_lane_has_team()) {
             status = section_run(call, b, end, at);
+            if (status == PL_OK)
+                pl_program_tell(call, p->ends[end - 1]);
             continue;
         }
 #endif
-        status = range_run(call, call->bufs, at, p->ends[end - 1]);
+        status = range_run_telling(call, at, p->ends[end - 1]);
     }
     return status;
 }
@@ -169,7 +229,7 @@ int pl_instructions_run(pl_program_args *call, int *at)
 {
     const pl_program *p = call->program;
     *at = 0;
-    return p->n_branches ? branches_run(call, at) : range_run(call, call->bufs, at, p->n_instr);
+    return p->n_branches ? branches_run(call, at) : range_run_telling(call, at, p->n_instr);
 }
 
 static int run_on_host(pl_program_args *call, int *at)
@@ -190,9 +250,13 @@ static int run_on_host(pl_program_args *call, int *at)
 static int program_run(pl_op *op)
 {
     pl_program_args *call = op->payload;
+    call->op = op->early && op->early->awaited ? op : NULL;
     int at = -1, status = op->stream ? pl_program_run_on_gpu(op, call, &at) : run_on_host(call, &at);
-    if (status != PL_OK && at >= 0)
+    if (status != PL_OK && at >= 0) {
         op->name = call->program->instr[at].plan->name;
+        if (op->early)
+            atomic_store(&op->early->n_done, at);
+    }
     return status;
 }
 
@@ -221,6 +285,8 @@ int pl_program_call(uintptr_t program, char *const *data, void *room, void *aren
     call->bufs = (void **)(call->scalars + p->max_scalars + 2);
     call->seed = seed;
     call->counter = *counter;
+    call->op = NULL;
+    call->n_told = 0;
     memcpy(call->data, data, n * sizeof *data);
     int at;
     call->arena = arena;
@@ -267,13 +333,25 @@ static const double *scalars_given(const pl_program *p, const double *numbers, d
     return room;
 }
 
+/* With the lock, after an op has claimed the arrays. */
+static pl_early *early_fill(pl_early *e, const pl_program *p, const uintptr_t *in, const uintptr_t *out)
+{
+    *e = (pl_early){.order = p->order, .last = p->last, .n = p->n_early, .request_of = (int32_t *)(e + 1)};
+    for (int i = 0; i < p->n_in; i++)
+        e->request_of[i] = ((pl_array *)in[i])->var->claim_index;
+    for (int i = 0; i < p->n_out; i++)
+        e->request_of[p->n_in + i] = ((pl_array *)out[i])->var->claim_index;
+    return e;
+}
+
 static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location)
 {
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
     size_t n_all = p->n_given ? (size_t)p->n_scalars : 0;
+    size_t early_bytes = p->n_early ? (sizeof(pl_early) + n * sizeof(int32_t) + 7) & ~(size_t)7 : 0;
     pl_op *op = pl_op_begin((int)n, sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
-                            (n_scalars + n_all) * sizeof(double) + (size_t)p->n_out);
+                            (n_scalars + n_all) * sizeof(double) + early_bytes + (size_t)p->n_out);
     if (!op)
         return PL_ENOMEM;
     pl_program_args *call = op->payload;
@@ -281,7 +359,9 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     call->scalars = (double *)(call->data + n);
     call->all = scalars_given(p, numbers, call->scalars + n_scalars);
     call->bufs = (void **)(call->scalars + n_scalars + n_all);
-    uint8_t *fresh = (uint8_t *)(call->bufs + p->max_bufs);
+    call->n_told = 0;
+    pl_early *early = (pl_early *)(call->bufs + p->max_bufs);
+    uint8_t *fresh = (uint8_t *)early + early_bytes;
     if (p->n_random)
         call->counter = pl_random_claim(p->n_random, &call->seed);
     op->run = program_run;
@@ -297,6 +377,8 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     int status = pl_outputs_claim(op, p->n_out, out, p->out_bytes, pl_memory_of(p->lane, p->device, p->flags),
                                   call->data + p->n_in, fresh);
     if (status == PL_OK) {
+        if (p->n_early)
+            op->early = early_fill(early, p, in, out);
         status = pl_op_submit(op, p->lane, p->device, (p->flags & PL_PLAN_INLINE) != 0);
         if (status == PL_OK)
             return PL_OK;

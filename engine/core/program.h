@@ -16,6 +16,8 @@ typedef struct pl_program {
     double *scalars;
     int64_t n_scalars;
     int32_t *given;      /* where in `scalars` the numbers of a run go */
+    int32_t *order, *last;      /* of inputs, then outputs: see pl_early; n_early of them */
+    int n_early;
     int n_branches, threads;
     int32_t *ends, *sections;   /* of branches: see pl_program_split */
     const char *name;
@@ -26,6 +28,8 @@ typedef struct pl_program {
  * scalars and buffers, a byte for each output, and all scalars where a run gives some of them. */
 typedef struct {
     const pl_program *program;
+    pl_op *op;               /* or NULL: nothing of it ends early */
+    int n_told;              /* of the program's `order` */
     double *scalars;         /* of one instruction that draws random numbers */
     const double *all;       /* of all instructions */
     void **bufs;
@@ -36,6 +40,7 @@ typedef struct {
 
 /* Fills in the buffers of an instruction; returns its scalars. Random instructions move the counter on. */
 const double *pl_instruction_args(const pl_instruction *in, pl_program_args *call, void **bufs);
+void pl_program_tell(pl_program_args *call, int n_done);   /* the first n_done instructions have ended */
 /* Runs all instructions on this thread; leaves *at on the one that failed. */
 int pl_instructions_run(pl_program_args *call, int *at);
 

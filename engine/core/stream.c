@@ -244,12 +244,19 @@ static void block_stamp(pl_block *block, pl_stream *s, uint64_t number, bool wro
     }
 }
 
+void pl_request_stamp(pl_op *op, pl_request *r)
+{
+    pl_stream *s = op->stream;                /* what used the array is launched: the number covers it */
+    if (r->var->block && r->var->block->gpu)
+        block_stamp(r->var->block, s, atomic_fetch_add(&s->last, 1) + 1, r->mode != PL_READ);
+}
+
 /* Page-locked memory has stamps only where a copy from it is not waited for. */
 static void op_stamp(pl_op *op, pl_stream *s, uint64_t number, bool staged)
 {
     pl_enter();
     for (int i = 0; i < op->n_requests; i++) {
-        pl_block *block = op->requests[i].var->block;
+        pl_block *block = op->requests[i].var ? op->requests[i].var->block : NULL;
         if (block && (block->gpu || staged))
             block_stamp(block, s, number, op->requests[i].mode != PL_READ);
     }

@@ -139,6 +139,8 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
     }
     var->object.refs++;
     if (!var_done(&w)) {
+        atomic_fetch_add(&pl_engine.n_held_up, 1);
+        pl_early_end_all();
         pl_lane_wake_held();
         if (timeout_ms > 0 && !pl_lane_own()) {
             pl_leave();
@@ -150,6 +152,7 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
         while (!var_done(&w) && status == PL_OK)
             status = block(&end);
         var->n_sleepers--;
+        atomic_fetch_sub(&pl_engine.n_held_up, 1);
         if (var_done(&w))
             status = PL_OK;
     }

@@ -10,8 +10,8 @@ from ...engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
 from ...engine.profiler import set_kvstore_handle
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
-from ...ndarray.functions import add_n
 from ...ndarray.invoke import copy_into
+from .comm import copy_back, total
 
 
 class StoreError(MXNetError, ValueError, AssertionError):
@@ -33,7 +33,10 @@ class KVStoreBase:
 
     def pushpull(self, key, value, out=None, priority=0) -> None:
         """Sums value's arrays, over all workers, and writes the sum into out (default: into
-        value)."""
+        value).
+
+        priority: of the work that is ready, higher ones come first; one for all keys, or one each.
+        """
         raise self._missing("pushpull")
 
     def set_optimizer(self, optimizer) -> None:
@@ -96,13 +99,6 @@ def arrays_of(value) -> list[NDArray]:
     return arrays
 
 
-def total(arrays: list[NDArray], context) -> NDArray:
-    """The sum of arrays of any devices on one of them; a single array that is there already comes
-    back as it is."""
-    here = [a.as_in_context(context) for a in arrays]
-    return here[0] if len(here) == 1 else add_n(*here)
-
-
 @KVStoreBase.register
 class TestStore(KVStoreBase):
     """A store that only sums: for tests of what uses stores."""
@@ -121,7 +117,7 @@ class TestStore(KVStoreBase):
         with pause():
             summed = total(arrays, arrays[0].context)
             for o in arrays if out is None else arrays_of(out):
-                copy_into(summed, o)
+                copy_back(summed, o)
 
     @staticmethod
     def is_capable(capability) -> bool:

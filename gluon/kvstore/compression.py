@@ -63,7 +63,7 @@ class GradientCompression:
             raise InvalidValue(f"threshold must be greater than 0, got {self.threshold}")
         self._residuals: dict[tuple, NDArray] = {}
 
-    def through(self, key, number: int, gradient: NDArray) -> NDArray:
+    def through(self, key, number: int, gradient: NDArray, priority: int = 0) -> NDArray:
         """What arrives of device `number`'s gradient at the other end; an operation on the engine.
 
         Raises DTypeError (MXNetError) unless it is float32.
@@ -75,7 +75,7 @@ class GradientCompression:
                 f" {key!r}",
             )
         if gradient.context.device_type == "gpu":  # on the host, where the bits are packed
-            arrived = self.through(key, number, gradient.as_in_context(cpu()))
+            arrived = self.through(key, number, gradient.as_in_context(cpu()), priority)
             return arrived.as_in_context(gradient.context)
         residual = self._residuals.get((key, number))
         if residual is None or residual.shape != gradient.shape:
@@ -88,6 +88,5 @@ class GradientCompression:
             result = dequantize(packed, gradient.size, threshold)
             arrived._memory()[...] = result.reshape(gradient.shape)
 
-        device = gradient.context.device_id
-        push(compress, [gradient, residual], [residual, arrived], device=device)
+        push(compress, [gradient, residual], [residual, arrived], lane="comm", priority=priority)
         return arrived

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Sequence
 
 from ...engine import cpu, waitall
 from ...engine.error import InvalidValue, MissingKey, MXNetError
@@ -10,8 +11,12 @@ from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
 from .. import optimizer as opt
-from .base import KVStoreBase, StoreError, arrays_of, total
+from .base import KVStoreBase, StoreError, arrays_of
+from .comm import copy_back, priority_of, total
 from .compression import GradientCompression
+
+
+BUCKET_BYTES = 1 << 22  # of weights that are summed or updated in one operation
 
 
 class CompressionNotSupported(MXNetError):
@@ -105,38 +110,54 @@ class KVStore(KVStoreBase):
     def push(self, key, value, priority=0) -> None:
         """Sums each key's arrays and stores the sum, or updates the stored value by it.
 
-        priority: accepted; a key's operations run in the order they are pushed.
+        priority: of the sums that can be made, those with a higher one come first; a number, or
+            one for each key. A key's operations run in the order they are pushed.
         """
-        self._push(self._pairs(key, value))
+        for sums in self._sums(self._pairs(key, value), priority):
+            self._apply(sums)
 
-    def _push(self, pairs) -> None:
+    def _sums(self, pairs, priority) -> list[list[tuple]]:
+        """Consecutive (key, sum), some megabytes at a time: what updates the first weights does
+        not wait for the last gradients. Each sum begins when its arrays are there; nothing else
+        of a step stands before it in the order of a device."""
         for k, _ in pairs:
             self._value(k)
         with pause():
-            sums = [(k, self._sum(k, arrays)) for k, arrays in pairs]
-            if self._updater is None:
-                for k, merged in sums:
-                    self._assign(k, merged)
-                return
-            for k, merged in sums:
-                if self._stored[k].context != merged.context:
-                    self._stored[k] = self._stored[k].as_in_context(merged.context)
-            if isinstance(self._updater, opt.Updater):  # many weights in one call
-                keys = [k for k, _ in sums]
-                self._updater(keys, [g for _, g in sums], [self._stored[k] for k in keys])
-            else:
-                for k, merged in sums:
-                    self._updater(k, merged, self._stored[k])
+            sums = []
+            for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
+                with priority_of(first):
+                    sums.append((k, self._sum(k, arrays, first)))
+        return list(buckets(sums, [merged._spec.nbytes for _, merged in sums]))
 
-    def _sum(self, key, arrays) -> NDArray:
+    def _apply(self, sums) -> None:
+        """Makes the stored values of sums."""
+        with pause():
+            self._update(sums)
+
+    def _update(self, sums) -> None:
+        if self._updater is None:
+            for k, merged in sums:
+                self._assign(k, merged)
+            return
+        for k, merged in sums:
+            if self._stored[k].context != merged.context:
+                self._stored[k] = self._stored[k].as_in_context(merged.context)
+        if isinstance(self._updater, opt.Updater):  # many weights in one call
+            keys = [k for k, _ in sums]
+            self._updater(keys, [g for _, g in sums], [self._stored[k] for k in keys])
+        else:
+            for k, merged in sums:
+                self._updater(k, merged, self._stored[k])
+
+    def _sum(self, key, arrays, priority: int) -> NDArray:
         if self._compression is not None:
-            arrays = [self._compression.through(key, i, a) for i, a in enumerate(arrays)]
+            arrays = [self._compression.through(key, i, a, priority) for i, a in enumerate(arrays)]
         return total(arrays, cpu() if "local" in self._type else arrays[0].context)
 
     def _assign(self, key, merged: NDArray) -> None:
         stored = self._stored[key]
         if stored._spec is merged._spec:
-            copy_into(merged, stored)
+            copy_back(merged, stored)
         else:
             self._stored[key] = merged.copy()
 
@@ -161,6 +182,7 @@ class KVStore(KVStoreBase):
         self._pull(pairs)
 
     def _pull(self, pairs) -> None:
+        write = copy_back if self._updater is None else copy_into
         for k, outs in pairs:
             stored = self._value(k)
             for o in outs:
@@ -172,14 +194,16 @@ class KVStore(KVStoreBase):
         with pause():
             for k, outs in pairs:
                 for o in outs:
-                    copy_into(self._stored[k], o)
+                    write(self._stored[k], o)
 
     def pushpull(self, key, value, out=None, priority=0) -> None:
         """push and pull: without an updater, out (default: value itself) becomes the sum."""
         pairs = self._pairs(key, value)
-        targets = pairs if out is None else self._pairs(key, out)
-        self._push(pairs)
-        self._pull(targets)
+        targets = dict(pairs if out is None else self._pairs(key, out))
+        for sums in self._sums(pairs, priority):
+            self._apply(sums)
+            self._pull([(k, targets.pop(k)) for k, _ in sums if k in targets])
+        self._pull(list(targets.items()))
 
     def broadcast(self, key, value, out, priority=0) -> None:
         """init and pull."""
@@ -272,3 +296,25 @@ class KVStore(KVStoreBase):
 
     def _barrier(self) -> None:
         waitall()
+
+
+def priorities(priority, n: int) -> Sequence[int]:
+    """One for each of n keys."""
+    if isinstance(priority, (list, tuple)):
+        if len(priority) != n:
+            raise StoreError(f"kvstore: needs a priority for each of {n} keys, got {len(priority)}")
+        return priority
+    return [priority] * n
+
+
+def buckets(items: Sequence, n_bytes: Sequence[int]) -> Iterator[list]:
+    """Items in their order, in lists of BUCKET_BYTES or a little more."""
+    some, total_bytes = [], 0
+    for item, more in zip(items, n_bytes):
+        some.append(item)
+        total_bytes += more
+        if total_bytes >= BUCKET_BYTES:
+            yield some
+            some, total_bytes = [], 0
+    if some:
+        yield some

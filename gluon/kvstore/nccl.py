@@ -7,7 +7,7 @@ from ...engine.error import MXNetError
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
 from .base import StoreError, arrays_of
-from .kvstore import KVStore
+from .kvstore import KVStore, buckets, priorities
 
 
 class Nccl:
@@ -46,7 +46,7 @@ class Nccl:
             )
         return cls.made.get(devices) or cls.made.setdefault(devices, cls(devices))
 
-    def all_reduce(self, keys: list[list[NDArray]]) -> None:
+    def all_reduce(self, keys: list[list[NDArray]], priority: int = 0) -> None:
         """Makes all arrays of each key their sum, as one operation of the engine's lane for
         communication: what else runs goes on."""
         arrays = [a for key in keys for a in key]
@@ -58,6 +58,7 @@ class Nccl:
             reads=arrays,
             writes=arrays,
             lane="comm",
+            priority=priority,
             name="nccl_all_reduce",
         )
 
@@ -120,14 +121,16 @@ class NcclStore(KVStore):
         for k, _ in pairs:
             self._value(k)
         with pause():
-            if summed:
-                Nccl.of(summed[0]).all_reduce(summed)
+            firsts = priorities(priority, len(pairs))
+            jobs = [(arrays, first) for (_, arrays), first in zip(pairs, firsts) if len(arrays) > 1]
+            for some in buckets(jobs, [arrays[0]._spec.nbytes for arrays, _ in jobs]):
+                Nccl.of(some[0][0]).all_reduce([a for a, _ in some], max(f for _, f in some))
             for k, arrays in pairs:
                 self._assign(k, arrays[0])
 
-    def _sum(self, key, arrays) -> NDArray:
+    def _sum(self, key, arrays, priority: int) -> NDArray:
         if len(arrays) == 1 or any(a.stype != "default" for a in arrays) or self._compression:
-            return super()._sum(key, arrays)
+            return super()._sum(key, arrays, priority)
         copies = [a.copy() for a in arrays_of(arrays)]
-        Nccl.of(copies).all_reduce([copies])
+        Nccl.of(copies).all_reduce([copies], priority)
         return copies[0]

@@ -1,6 +1,6 @@
 /* The engine without Python: random programs against a sequential oracle, every path of failure, fork, speed.
  *
- *   driver [random|control|rules|memory|bench|all] [number of random programs] [first seed]
+ *   driver [random|control|early|rules|memory|bench|all] [number of random programs] [first seed]
  * Built and run by sanitize.sh beside this file, under each sanitizer; exits with 1 at the first surprise. */
 #include "driver.h"
 
@@ -683,8 +683,10 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "all";
     int n_programs = argc > 2 ? atoi(argv[2]) : 10000, seed = argc > 3 ? atoi(argv[3]) : 1;
     bool all = strcmp(what, "all") == 0;
-    if (all || strcmp(what, "rules") == 0)
+    if (all || strcmp(what, "rules") == 0) {
         rules();
+        early_rules();
+    }
     if (all || strcmp(what, "memory") == 0)
         memory_failures();
     if (all || strcmp(what, "random") == 0) {
@@ -696,6 +698,11 @@ int main(int argc, char **argv)
         for (int i = 0; i < n_programs; i++)
             random_control((uint64_t)(seed + i));
         printf("control: %d programs equal the oracle\n", n_programs);
+    }
+    if (all || strcmp(what, "early") == 0) {
+        for (int i = 0; i < n_programs; i++)
+            random_early((uint64_t)(seed + i));
+        printf("early: %d programs equal the oracle\n", n_programs);
     }
     if (all || strcmp(what, "bench") == 0)
         bench();

@@ -11,4 +11,8 @@ void tell_all(void);                          /* waits until nothing is pending 
 
 /* programs.c */
 void random_control(uint64_t seed);
+
+/* early.c */
+void early_rules(void);
+void random_early(uint64_t seed);
 #endif

@@ -1,0 +1,281 @@
+/* Programs end with each array after its last use: who waits for one array does not wait for the rest. */
+#include "driver.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_ARRAYS = 8, MAX_INSTR = 9, MAX_ARRAYS_EACH = 7, N_OPS = 14, FAILS = 7 };
+
+static uint64_t state;
+
+static int below(int n)                       /* xorshift64* */
+{
+    state ^= state >> 12;
+    state ^= state << 25;
+    state ^= state >> 27;
+    return (int)((state * 2685821657736338717u >> 33) % (uint64_t)n);
+}
+
+static uint64_t mixed(uint64_t a, uint64_t b) { return (a ^ b) * 0x9E3779B97F4A7C15u + (a << 7) + (b >> 29); }
+
+/* ---- rules ------------------------------------------------------------------------------------------------ */
+
+static atomic_int gates[2], reached;
+
+static int copy_run(const void *params, void *const *bufs, const double *scalars)
+{
+    const int *gate = params;                 /* -1: none; FAILS: it fails */
+    (void)scalars;
+    if (*gate == FAILS)
+        return pl_fail(PL_FAILED, "the middle fails");
+    if (*gate >= 0)
+        atomic_store(&reached, 1 + *gate);
+    while (*gate >= 0 && !atomic_load(&gates[*gate]))
+        sched_yield();
+    *(uint64_t *)bufs[1] = *(uint64_t *)bufs[0] + 1;
+    return PL_OK;
+}
+
+static int store_run(void *arg)
+{
+    *(uint64_t *)arg = 100;
+    return PL_OK;
+}
+
+static const size_t word[] = {sizeof(uint64_t)}, words[] = {sizeof(uint64_t), sizeof(uint64_t)};
+
+static uintptr_t copy_plan(int gate)
+{
+    return pl_plan_new(copy_run, &gate, sizeof gate, 1, 1, word, NULL, 0, 0, PL_LANE_CPU, 0, "copy");
+}
+
+/* in0 -> out0, then behind a gate (or a failure) in1 -> out1; before: a gate in front of the first */
+static uintptr_t two_copies(int before, int between)
+{
+    uintptr_t plans[] = {copy_plan(before), copy_plan(between), copy_plan(-1)};
+    const pl_slot slots[] = {{PL_SLOT_INPUT, 0, 0}, {PL_SLOT_OUTPUT, 0, 0}, {PL_SLOT_INPUT, 1, 0}, {PL_SLOT_ARENA, 0, 0},
+                             {PL_SLOT_ARENA, 0, 0}, {PL_SLOT_OUTPUT, 1, 0}};
+    const uint8_t modes[] = {PL_READ, PL_READ};
+    uintptr_t p = pl_program_new(2, modes, 2, words, 3, plans, slots, NULL, 64, 0, PL_LANE_CPU, 0, "two");
+    for (int i = 0; i < 3; i++)
+        pl_plan_free(plans[i]);
+    CHECK(p);
+    return p;
+}
+
+static uintptr_t array_of(uint64_t value)
+{
+    uintptr_t a = pl_array_new(sizeof value);
+    CHECK(a);
+    *(uint64_t *)pl_array_data(a) = value;
+    return a;
+}
+
+static bool soon(uintptr_t array) { return pl_wait_read(array, 20000) == PL_OK; }
+
+/* Without a wait, which would end requests itself. */
+static bool written(uintptr_t array)
+{
+    for (int64_t start_ns = pl_profiler_now(); pl_array_version(array) == 0; sched_yield())
+        if (pl_profiler_now() - start_ns > (int64_t)20e9)
+            return false;
+    return true;
+}
+
+/* waits_first: what depends on the first copy is pushed while that has not begun. */
+static void rule_before_the_end(bool waits_first)
+{
+    uintptr_t p = two_copies(0, 1), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0}, stored = in[0];
+    atomic_store(&gates[0], !waits_first);
+    atomic_store(&gates[1], 0);
+    atomic_store(&reached, 0);
+    CHECK(pl_program_run(p, in, out, NULL, -1) == PL_OK);
+    while (atomic_load(&reached) != (waits_first ? 1 : 2))
+        sched_yield();
+    CHECK(pl_push(store_run, pl_array_data(stored), NULL, &out[0], 1, &stored, 1, PL_LANE_IO, 0, 0, "store", 1) == PL_OK);
+    CHECK(!waits_first || pl_wait_read(stored, 0) == PL_AGAIN);
+    atomic_store(&gates[0], 1);
+    CHECK(written(stored) && *(uint64_t *)pl_array_data(stored) == 100 && pl_array_version(out[0]) == 1);
+    CHECK(soon(out[0]) && *(uint64_t *)pl_array_data(out[0]) == 2);
+    CHECK(pl_wait_read(out[1], 0) == PL_AGAIN && pl_wait_write(in[1], 0) == PL_AGAIN && pl_array_version(out[1]) == 0);
+    pl_array_free(out[0]);                    /* its memory is another array's while the program runs on */
+    uintptr_t other = array_of(7);
+    atomic_store(&gates[1], 1);
+    CHECK(soon(out[1]) && *(uint64_t *)pl_array_data(out[1]) == 4 && *(uint64_t *)pl_array_data(other) == 7);
+    uintptr_t all[] = {in[0], in[1], out[1], other};
+    for (int i = 0; i < 4; i++)
+        pl_array_free(all[i]);
+    pl_program_free(p);
+    tell_all();
+    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_held_up) == 0 && !pl_engine.early);
+}
+
+static void rule_failure(bool naive)
+{
+    uintptr_t p = two_copies(-1, FAILS), in[] = {array_of(1), array_of(2)}, out[2] = {0, 0};
+    pl_engine_set_naive(naive);
+    CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
+    CHECK(wait_read(out[0]) == PL_OK && *(uint64_t *)pl_array_data(out[0]) == 2);
+    CHECK(wait_read(out[1]) == PL_FAILED && strcmp(pl_error_last(), "the middle fails") == 0 && pl_error_location() == 5);
+    CHECK(wait_read(in[0]) == PL_OK && wait_read(in[1]) == PL_OK);
+    for (int i = 0; i < 2; i++) {
+        pl_array_free(in[i]);
+        pl_array_free(out[i]);
+    }
+    pl_program_free(p);
+    pl_engine_set_naive(0);
+    tell_all();
+}
+
+void early_rules(void)
+{
+    rule_before_the_end(false);
+    rule_before_the_end(true);
+    rule_failure(false);
+    rule_failure(true);
+}
+
+/* ---- random programs over few arrays, against the same steps one after the other ---------------------------- */
+
+typedef struct { uint64_t salt; bool fails; int spin; } mix_params;
+typedef struct { mix_params p; int a, b, out; } instruction;     /* numbers of the program's arrays; inputs first */
+typedef struct { uint64_t value; int error; } cell;              /* error: of which op, or -1 */
+
+static uint64_t mix(const mix_params *p, uint64_t a, uint64_t b) { return mixed(mixed(p->salt, a), b); }
+
+static int mix_run(const void *params, void *const *bufs, const double *scalars)
+{
+    const mix_params *p = params;
+    (void)scalars;
+    for (volatile int i = p->spin; i > 0; i--) {}
+    if (p->spin % 5 == 0)
+        sched_yield();
+    if (p->fails) {
+        char text[32];
+        snprintf(text, sizeof text, "op %d", (int)(p->salt >> 8));
+        return pl_fail(PL_FAILED, text);
+    }
+    *(uint64_t *)bufs[2] = mix(p, *(uint64_t *)bufs[0], *(uint64_t *)bufs[1]);
+    return PL_OK;
+}
+
+/* What has to come out.  use: the array behind each of the program's. */
+static void oracle(int number, cell *cells, const int *use, int n_in, int n_arrays, const instruction *steps, int n)
+{
+    int failed = n, error = -1;
+    for (int i = 0; i < n_in && error < 0; i++)
+        error = cells[use[i]].error;
+    bool inherits = error >= 0;
+    for (int k = 0; k < n && !inherits; k++) {
+        if (steps[k].p.fails) {
+            failed = k;
+            error = number;
+            break;
+        }
+        cells[use[steps[k].out]].value = mix(&steps[k].p, cells[use[steps[k].a]].value, cells[use[steps[k].b]].value);
+    }
+    for (int i = n_in; i < n_arrays; i++) {   /* written ones: valid if nothing behind the failure uses them */
+        int last = 0;
+        for (int k = 0; k < n; k++)
+            if (use[steps[k].a] == use[i] || use[steps[k].b] == use[i] || use[steps[k].out] == use[i])
+                last = k;
+        cells[use[i]].error = error < 0 || (!inherits && last < failed) ? -1 : error;
+    }
+}
+
+static void random_op(int number, uintptr_t *arrays, cell *cells, uint64_t *version)
+{
+    int n_in = 1 + below(4), n_out = 1 + below(3), n = n_out + below(MAX_INSTR - n_out + 1), use[MAX_ARRAYS_EACH];
+    bool written[N_ARRAYS] = {false};
+    instruction steps[MAX_INSTR];
+    for (int i = 0; i < n_in; i++)
+        use[i] = below(N_ARRAYS);
+    for (int i = n_in; i < n_in + n_out; i++) {          /* outputs differ from each other; they may be inputs */
+        do
+            use[i] = below(N_ARRAYS);
+        while (written[use[i]]);
+        written[use[i]] = true;
+        version[use[i]]++;
+    }
+    int n_ready = 0, fails_at = below(5) ? -1 : below(n);
+    uintptr_t plans[MAX_INSTR];
+    pl_slot slots[3 * MAX_INSTR];
+    for (int k = 0; k < n; k++) {
+        int left = n - k, out = n_ready < n_out && (left == n_out - n_ready || below(2)) ? n_ready++ : -1;
+        if (out < 0 && n_ready == 0)
+            out = n_ready++;
+        instruction *s = &steps[k];
+        s->out = n_in + (out >= 0 ? out : below(n_ready));
+        int readable = n_in + n_ready - (out >= 0);      /* outputs that are there already */
+        s->a = below(readable);
+        s->b = below(readable);
+        s->p = (mix_params){.salt = (uint64_t)number << 8 | (uint64_t)k, .fails = k == fails_at, .spin = below(4) ? 0 : below(3000)};
+        plans[k] = pl_plan_new(mix_run, &s->p, sizeof s->p, 2, 1, word, NULL, 0, 0, PL_LANE_CPU, 0, "mix");
+        const int of[] = {s->a, s->b, s->out};
+        for (int i = 0; i < 3; i++)
+            slots[3 * k + i] = of[i] < n_in ? (pl_slot){PL_SLOT_INPUT, of[i], 0} : (pl_slot){PL_SLOT_OUTPUT, of[i] - n_in, 0};
+    }
+    uint8_t modes[4] = {PL_READ, PL_READ, PL_READ, PL_READ};
+    const size_t out_bytes[] = {sizeof(uint64_t), sizeof(uint64_t), sizeof(uint64_t)};
+    uintptr_t in[4], out[3];
+    uintptr_t p = pl_program_new(n_in, modes, n_out, out_bytes, n, plans, slots, NULL, 0, below(4) ? 0 : PL_PLAN_INLINE,
+                                 below(3), below(2), "mixes");
+    CHECK(p);
+    if (below(3) == 0) {                      /* its steps in two branches, one after the other */
+        int32_t ends[] = {(int32_t)(n - n / 2), (int32_t)n}, sections[] = {0, 1};
+        CHECK(pl_program_split(p, 2, 2, ends, sections) == PL_OK);
+    }
+    for (int i = 0; i < n_in; i++)
+        in[i] = arrays[use[i]];
+    for (int i = 0; i < n_out; i++)
+        out[i] = arrays[use[n_in + i]];
+    CHECK(pl_program_run(p, in, out, NULL, number) == PL_OK);
+    oracle(number, cells, use, n_in, n_in + n_out, steps, n);
+    pl_program_free(p);
+    for (int k = 0; k < n; k++)
+        pl_plan_free(plans[k]);
+}
+
+void random_early(uint64_t seed)
+{
+    state = seed * 0x9E3779B97F4A7C15u + 1;
+    cell cells[N_ARRAYS];
+    uintptr_t arrays[N_ARRAYS];
+    uint64_t version[N_ARRAYS] = {0};
+    for (int i = 0; i < N_ARRAYS; i++) {
+        arrays[i] = array_of((uint64_t)i);
+        cells[i] = (cell){(uint64_t)i, -1};
+    }
+    pl_engine_set_naive(below(8) == 0);
+    for (int number = 0, n = 1 + below(N_OPS); number < n; number++) {
+        random_op(number, arrays, cells, version);
+        if (below(6) == 0) {                  /* another user of a memory that is free already, perhaps */
+            int i = below(N_ARRAYS);
+            int status = wait_read(arrays[i]);
+            CHECK(status == (cells[i].error < 0 ? PL_OK : PL_FAILED));
+        }
+        if (below(8) == 0) {                  /* its last users may run still */
+            int i = below(N_ARRAYS);
+            pl_array_free(arrays[i]);
+            arrays[i] = array_of((uint64_t)number);
+            cells[i] = (cell){(uint64_t)number, -1};
+            version[i] = 0;
+        }
+    }
+    for (int i = 0; i < N_ARRAYS; i++) {
+        int status = wait_read(arrays[i]);
+        char text[32];
+        snprintf(text, sizeof text, "op %d", cells[i].error);
+        CHECK(status == (cells[i].error < 0 ? PL_OK : PL_FAILED));
+        if (status == PL_FAILED)
+            CHECK(strcmp(pl_error_last(), text) == 0 && pl_error_location() == cells[i].error);
+        else
+            CHECK(*(uint64_t *)pl_array_data(arrays[i]) == cells[i].value);
+        CHECK(pl_array_version(arrays[i]) == version[i]);
+        pl_array_free(arrays[i]);
+    }
+    tell_all();
+    CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_held_up) == 0 && !pl_engine.early);
+}

@@ -1,0 +1,181 @@
+"""Gradients are summed over devices while backward still runs."""
+
+import threading
+
+import numpy as np
+import plait as mx
+import pytest
+from plait import autograd, engine, gluon, nd
+from plait.gluon import nn
+
+BOTH = [mx.cpu(0), mx.cpu(1)]
+SECONDS = 60  # before what never comes is a failure
+gate = threading.Event()
+
+
+class Gate(mx.operator.CustomOp):
+    """The identity, whose backward waits for the gate."""
+
+    fails = False
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0])
+
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+        if not gate.wait(SECONDS):
+            raise RuntimeError("the gate stays closed")
+        if Gate.fails:
+            raise RuntimeError("backward fails in the middle")
+        self.assign(in_grad[0], req[0], out_grad[0])
+
+
+@mx.operator.register("overlap_gate")
+class GateProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        return Gate()
+
+
+class Net(gluon.HybridBlock):
+    def __init__(self, gated):
+        super().__init__(prefix="net_")
+        self.gated = gated
+        with self.name_scope():
+            self.low, self.high = nn.Dense(4, in_units=3), nn.Dense(2, in_units=4)
+
+    def hybrid_forward(self, F, x):
+        x = self.low(x)
+        if self.gated:
+            x = F.Custom(x, op_type="overlap_gate")
+        return self.high(x)
+
+
+def network(gated=True, hybridize=False):
+    net = Net(gated)
+    net.initialize(mx.init.Xavier(), ctx=BOTH)
+    values = np.random.RandomState(1)
+    for p in net.collect_params().values():
+        p.set_data(nd.array(values.randn(*p.shape)))
+    if hybridize:
+        net.hybridize()
+    return net
+
+
+def backward(net, at_once=True):
+    x = np.random.RandomState(0).randn(8, 3).astype(np.float32)
+    with autograd.record():
+        losses = [(net(a) ** 2).sum() for a in gluon.utils.split_and_load(x, BOTH)]
+    if at_once:
+        autograd.backward(losses)
+    else:
+        for loss in losses:
+            loss.backward()
+
+
+def trainer_of(net, **arguments):
+    return gluon.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9}, **arguments
+    )
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    gate.clear()
+    Gate.fails = False
+    yield
+    gate.set()
+    while True:
+        try:
+            engine.waitall()
+            return
+        except mx.MXNetError:
+            pass
+
+
+def within(seconds, fn):
+    """Runs fn on a thread; False if it takes longer."""
+    thread = threading.Thread(target=fn, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_sum_is_made_while_backward_runs(at_once, hybridize):
+    net = network(hybridize=hybridize)
+    trainer = trainer_of(net, update_on_kvstore=False)
+    backward(net, at_once)
+    trainer.allreduce_grads()
+    assert within(SECONDS / 2, net.high.weight.list_grad()[0].wait_to_read)
+    assert engine.lib.pl_engine_pending() > 0 and not gate.is_set()
+    top = [g.asnumpy() for g in net.high.weight.list_grad()]
+    np.testing.assert_array_equal(*top)
+    gate.set()
+    np.testing.assert_array_equal(*(g.asnumpy() for g in net.low.weight.list_grad()))
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"update_on_kvstore": False}, {"kvstore": "local"}, {"kvstore": "teststore"}]
+)
+def test_the_results_are_those_of_waiting_between(arguments, monkeypatch):
+    monkeypatch.setenv("PLAIT_TIER", "0")  # compiled programs round differently
+    gate.set()
+    found = []
+    for waits in (False, True):
+        net = network()
+        trainer = trainer_of(net, **arguments)
+        for _ in range(3):
+            backward(net)
+            if waits:
+                engine.waitall()
+            trainer.step(8)
+            if waits:
+                engine.waitall()
+        found.append([p.data(c).asnumpy() for p in net.collect_params().values() for c in BOTH])
+    for a, b in zip(*found):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_failure_in_the_middle_poisons_what_was_not_made():
+    Gate.fails = True
+    net = network()
+    trainer = trainer_of(net, update_on_kvstore=False)
+    backward(net)
+    trainer.allreduce_grads()
+    top = net.high.weight.list_grad()[0].asnumpy()
+    gate.set()
+    for ctx in BOTH:
+        with pytest.raises(RuntimeError, match="fails in the middle"):
+            net.low.weight.grad(ctx).asnumpy()
+    assert np.isfinite(top).all()
+    Gate.fails = False
+    backward(net)
+    trainer.allreduce_grads()
+    np.testing.assert_array_equal(*(g.asnumpy() for g in net.low.weight.list_grad()))
+
+
+def test_heads_of_two_devices_that_share_a_variable_are_one_graph():
+    w = nd.ones((2,))
+    w.attach_grad()
+    with autograd.record():
+        a, b = (w * 2).sum(), (w.as_in_context(mx.cpu(1)) * 3).sum()
+    autograd.backward([a, b])
+    assert w.grad.asnumpy().tolist() == [5.0, 5.0]
+
+
+def test_of_sums_that_can_be_made_the_one_with_the_highest_priority_comes_first():
+    kv = mx.kv.create("device")
+    kv.init([0, 1, 2], [nd.zeros((2, 5000))] * 3)
+    arrays = [[nd.ones((2, 5000), c) for c in BOTH] for _ in range(3)]
+    engine.waitall()
+    order, held = [], threading.Event()
+    engine.push(lambda: held.wait(SECONDS), lane="comm")
+    kv.push([0, 1, 2], arrays, priority=[-2, 5, 0])
+    for k in range(3):
+        read = [kv._stored[k]]
+        engine.push(lambda k=k: order.append(k), reads=read, lane="comm", priority=9)
+    held.set()
+    engine.waitall()
+    assert order == [1, 2, 0]
+    with pytest.raises(mx.MXNetError, match="a priority for each of 3 keys"):
+        kv.push([0, 1, 2], arrays, priority=[1])
