@@ -9,12 +9,13 @@ round as single operators do; files say fmaf where they want it, or leave it to 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import re
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,8 @@ _lock = threading.Lock()
 _key_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
 _functions: dict[tuple[int, str], int] = {}  # (device, key) -> handle; modules stay loaded
 _failed: dict[str, str] = {}  # key -> why it does not compile
+_queue: deque[tuple[str, Kernel, str]] = deque()  # to compile: key, kernel, architecture
+_n_workers = 0  # threads that do
 
 
 class CompileError(MXNetError):
@@ -87,38 +90,59 @@ def ready(
     return (device, key) in _functions or cache.read(_file(key)) is not None
 
 
-def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
-    """Compiles those kernels that are neither loaded nor on disk, as many at a time as there are
-    processors. Never raises for one that fails: `function` does, for it."""
-    from .. import jit  # late: it brings much of the standard library
-
+def start(device: int, wanted: Iterable[Kernel]) -> list[Kernel]:
+    """Begins to compile, on other threads, as many as there are processors, those kernels that are
+    neither loaded nor on disk nor known to fail; returns them. Raises DeviceError as `function`."""
+    global _n_workers
     architecture = _architecture(device)
     missing = {}
     for kernel in wanted:
         key = _key(kernel, architecture)
-        if (device, key) not in _functions and key not in _failed:
+        known = key in missing or key in _failed or (device, key) in _functions
+        if not known and cache.read(_file(key)) is None:
             missing[key] = kernel
-    left = iter([(k, v) for k, v in missing.items() if cache.read(_file(k)) is None])
+    with _lock:
+        queued = {key for key, _, _ in _queue}
+        _queue.extend((k, v, architecture) for k, v in missing.items() if k not in queued)
+        n_new = max(0, min(len(_queue), (os.cpu_count() or 1) - _n_workers))
+        _n_workers += n_new
+    for _ in range(n_new):
+        threading.Thread(target=_work, daemon=True, name="plait-nvrtc").start()
+    return list(missing.values())
 
-    def work() -> None:
-        while not jit.stopped():
-            with _lock:
-                key, kernel = next(left, ("", None))
-            if kernel is None:
-                return
-            try:
-                with _key_locks[key]:
-                    _image(kernel, architecture, key)
-            except MXNetError:
-                pass  # noted in _failed
 
-    n = min(len(missing), os.cpu_count() or 1)
-    threads = [threading.Thread(target=work, daemon=True, name="plait-nvrtc") for _ in range(n)]
-    for thread in threads:
-        thread.start()
+def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
+    """Compiles those kernels that are neither loaded nor on disk, side by side. Never raises for
+    one that fails: `function` does, for it."""
+    from .. import jit  # late: it brings much of the standard library
+
+    architecture = _architecture(device)
+    missing = start(device, wanted)
     with jit.waiting():
-        for thread in threads:
-            thread.join()
+        for kernel in missing:
+            if jit.stopped():
+                return
+            _compile_one(_key(kernel, architecture), kernel, architecture)
+
+
+def _compile_one(key: str, kernel: Kernel, architecture: str) -> None:
+    """Compiles a kernel, or waits for who does; what is wrong is noted in _failed."""
+    with contextlib.suppress(MXNetError), _key_locks[key]:
+        _image(kernel, architecture, key)
+
+
+def _work() -> None:
+    """A thread that compiles what is queued, then ends."""
+    global _n_workers
+    from .. import jit
+
+    while True:
+        with _lock:
+            if not _queue or jit.stopped():
+                _n_workers -= 1
+                return
+            job = _queue.popleft()
+        _compile_one(*job)
 
 
 def compile_image(
