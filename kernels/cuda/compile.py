@@ -29,10 +29,12 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # NVRTC refuses functions without __device__, constexpr ones too, unless told that they have it
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 GENERATED = ("--fmad=false",)  # of text
+EXTERN = 'extern "C" __global__'
 
 _lock = threading.Lock()
 _key_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
-_functions: dict[tuple[int, str], int] = {}  # (device, key) -> handle; modules stay loaded
+_modules: dict[tuple[int, str], int] = {}  # (device, key) -> handle; they stay loaded
+_functions: dict[tuple[int, str, str], int] = {}  # (device, key, name) -> handle
 _failed: dict[str, str] = {}  # key -> why it does not compile
 _queue: deque[tuple[str, Kernel, str]] = deque()  # to compile: key, kernel, architecture
 _n_workers = 0  # threads that do
@@ -45,12 +47,20 @@ class CompileError(MXNetError):
 class Kernel(NamedTuple):
     """A __global__ function to compile. source: a file of kernels/cuda/, or text. name: as C++
     names it, a template instance too. defines: (name, value) pairs for the preprocessor. options:
-    of the compiler, instead of our own for text."""
+    of the compiler, instead of our own for text.
+
+    The functions of a text that are `extern "C"` are one module, compiled once."""
 
     source: str
     name: str
     defines: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] | None = None
+
+    @property
+    def instance(self) -> str:
+        """The name that the compiler is asked for, "" where the module has all of them anyway."""
+        plain = self.options is None and self.name.isidentifier() and EXTERN in self.source
+        return "" if plain else self.name
 
 
 def function(
@@ -68,13 +78,13 @@ def function(
     kernel = Kernel(source, name, tuple(defines), options)
     architecture = _architecture(device)
     key = _key(kernel, architecture)
-    handle = _functions.get((device, key))
+    handle = _functions.get((device, key, name))
     if handle is None:
         with _key_locks[key]:
-            handle = _functions.get((device, key))
+            handle = _functions.get((device, key, name))
             if handle is None:
-                handle = _load(device, kernel, _image(kernel, architecture, key))
-                _functions[device, key] = handle
+                handle = _load(device, kernel, architecture, key)
+                _functions[device, key, name] = handle
     return handle
 
 
@@ -87,7 +97,7 @@ def ready(
 ) -> bool:
     """Is the kernel at hand without compiling?"""
     key = _key(Kernel(source, name, tuple(defines), options), _architecture(device))
-    return (device, key) in _functions or cache.read(_file(key)) is not None
+    return (device, key) in _modules or cache.read(_file(key)) is not None
 
 
 def start(device: int, wanted: Iterable[Kernel]) -> list[Kernel]:
@@ -98,7 +108,7 @@ def start(device: int, wanted: Iterable[Kernel]) -> list[Kernel]:
     missing = {}
     for kernel in wanted:
         key = _key(kernel, architecture)
-        known = key in missing or key in _failed or (device, key) in _functions
+        known = key in missing or key in _failed or (device, key) in _modules
         if not known and cache.read(_file(key)) is None:
             missing[key] = kernel
     with _lock:
@@ -183,7 +193,7 @@ def _key(kernel: Kernel, architecture: str) -> str:
     """The name of a kernel's file."""
     text = _header(kernel.source) if _is_file(kernel.source) else kernel.source
     headers = [part.encode() for item in _headers(text).items() for part in item]
-    about = (kernel.name, kernel.defines, _options(kernel, architecture), _nvrtc().identity)
+    about = (kernel.instance, kernel.defines, _options(kernel, architecture), _nvrtc().identity)
     return cache.digest([text.encode(), repr(about).encode(), *headers])
 
 
@@ -296,7 +306,8 @@ def _compile(kernel: Kernel, architecture: str) -> bytes:
         strings(list(headers)),
     )
     try:
-        code = code or call.nvrtcAddNameExpression(program, kernel.name.encode())
+        if kernel.instance:
+            code = code or call.nvrtcAddNameExpression(program, kernel.instance.encode())
         code = code or call.nvrtcCompileProgram(program, len(options), strings(options))
         if code:
             log = nvrtc.text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")
@@ -307,7 +318,8 @@ def _compile(kernel: Kernel, architecture: str) -> bytes:
                 f"({call.nvrtcGetErrorString(code).decode()})\n{why[-4000:]}"
             )
         lowered = ctypes.c_char_p()
-        call.nvrtcGetLoweredName(program, kernel.name.encode(), ctypes.byref(lowered))
+        if kernel.instance:
+            call.nvrtcGetLoweredName(program, kernel.instance.encode(), ctypes.byref(lowered))
         kind = "CUBIN" if architecture.startswith("sm_") else "PTX"
         image = nvrtc.text(program, f"nvrtcGet{kind}Size", f"nvrtcGet{kind}")
         return (lowered.value or b"") + b"\0" + image
@@ -315,11 +327,12 @@ def _compile(kernel: Kernel, architecture: str) -> bytes:
         call.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _load(device: int, kernel: Kernel, image: bytes) -> int:
-    name, _, code = image.partition(b"\0")
-    module = lib.pl_gpu_module(device, ffi.from_buffer(code))
-    handle = module and lib.pl_gpu_function(device, module, name)
+def _load(device: int, kernel: Kernel, architecture: str, key: str) -> int:
+    name, _, code = _image(kernel, architecture, key).partition(b"\0")
+    module = _modules.get((device, key)) or lib.pl_gpu_module(device, ffi.from_buffer(code))
+    handle = module and lib.pl_gpu_function(device, module, name or kernel.name.encode())
     if not handle:
         why = ffi.string(lib.pl_error_last()).decode(errors="replace")
         raise MXNetError(f"gpu({device}): {kernel.name}: {why}")
+    _modules[device, key] = module
     return handle

@@ -218,7 +218,9 @@ def take_grad_entry(op, ins, outs, attrs):
     if prod(dy.shape):
         given = Struct(Buffer(1), Int64(n), Int32(attrs["mode"] == "wrap"))
         source = f"TakenRows<{TYPES[indices.dtype]}>"
-        more, scratch = scatter(source, given, count, outer, n, inner, dy.dtype, True, Buffer(0), Buffer(2))
+        more, scratch = scatter(
+            source, given, count, outer, n, inner, dy.dtype, True, Buffer(0), Buffer(2)
+        )
         steps += more
     return launches(*steps, scratch_bytes=scratch)
 
@@ -241,7 +243,8 @@ def scatter_nd_entry(op, ins, outs, attrs):
     # what is only stored moves as words
     dtype = y.dtype if add else f"uint{8 * ITEM_BYTES[y.dtype]}"
     source, at = f"PointRows<{TYPES[indices.dtype]}>", Struct(Buffer(1 + given), points)
-    steps, scratch = scatter(source, at, count, 1, n_rows, inner, dtype, add, Buffer(int(given)), Buffer(to))
+    ends = Buffer(int(given)), Buffer(to)
+    steps, scratch = scatter(source, at, count, 1, n_rows, inner, dtype, add, *ends)
     return launches(first, *steps, scratch_bytes=scratch)
 
 

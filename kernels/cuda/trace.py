@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,12 +22,12 @@ from .launch import Buffer, Copy, Int32, Int64, Launch, Scalar, Scratch, Struct,
 from .layout import THREADS, TYPES, blocks_for, ceil_div, contiguous, index_of
 from .trace_functions import FUNCTIONS, UFUNCS
 from .trace_source import (
-    FUNCTION,
     JOINS,
     Assigned,
     Gather,
     Leaf,
     Map,
+    Module,
     Node,
     Number,
     Place,
@@ -34,7 +35,6 @@ from .trace_source import (
     Text,
     Untraceable,
     View,
-    kernel,
 )
 
 MAX_LAUNCHES = 40
@@ -45,6 +45,13 @@ ALIGNMENT = 256
 LAUNCH_US = 2.5
 
 
+class Strided(NamedTuple):
+    """Which elements of an array a view has: in flat places."""
+
+    strides: Sequence[int]
+    offset: int
+
+
 class Array(np.lib.mixins.NDArrayOperatorsMixin):
     """What a reference gets in place of an array."""
 
@@ -52,7 +59,7 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __init__(self, tracer: Tracer, node: Node, weak: bool = False, part_of=None):
         self.tracer, self.node, self.weak = tracer, node, weak
-        self._part_of = part_of  # (array, key): what was looked at through a slice
+        self._part_of = part_of  # (array, key): what is looked at through a slice, or Strided
 
     shape = property(lambda self: self.node.shape)
     dtype = property(lambda self: self.node.dtype)
@@ -122,8 +129,18 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
     def replace(self, node: Node) -> None:
         """Writes all of the array."""
         self.node = node
-        if self._part_of is not None:
-            whole, key = self._part_of
+        if self._part_of is None:
+            return
+        whole, key = self._part_of
+        if isinstance(key, Strided):
+            flat = [np.arange(n) * s for n, s in zip(node.shape, key.strides)]
+            places = sum(np.ix_(*flat), np.asarray(key.offset))
+            t, shape = self.tracer, whole.shape
+            made = t.scatter(
+                t.flat(whole.node), (np.broadcast_to(places, node.shape),), node, False
+            )
+            whole.replace(t.strided(made, shape, contiguous(shape), 0))
+        else:
             whole[key] = Array(self.tracer, node)
 
 
@@ -150,7 +167,9 @@ class Namespace:
         return self._new(shape, 1, dtype)
 
     def full(self, shape, fill_value, dtype=None):
-        return self._new(shape, fill_value, dtype or np.asarray(self._tracer.like(fill_value)).dtype)
+        return self._new(
+            shape, fill_value, dtype or np.asarray(self._tracer.like(fill_value)).dtype
+        )
 
     def asarray(self, x, dtype=None):
         x = self._tracer.joined(x)
@@ -178,14 +197,13 @@ class Tracer:
     def __init__(self):
         self.steps: list[Step] = []
         self.scratch_bytes = 0
+        self.module = Module()
 
     # ---- nodes -----------------------------------------------------------------------------------
 
     def joined(self, x):
         """Lists in which arrays stand, as arrays."""
-        if isinstance(x, (list, tuple)) and any(
-            isinstance(v, (Array, list, tuple)) for v in x
-        ):
+        if isinstance(x, (list, tuple)) and any(isinstance(v, (Array, list, tuple)) for v in x):
             parts = [self.joined(v) for v in x]
             if any(isinstance(v, Array) for v in parts):
                 return FUNCTIONS["stack"](self, parts)
@@ -254,6 +272,9 @@ class Tracer:
             return Leaf(x.place, shape, x.stored, strides, x.offset + offset)
         return View(self.light(x), shape, strides, offset)
 
+    def flat(self, x: Node) -> Node:
+        return self.strided(x, (prod(x.shape),), (1,), 0)
+
     def light(self, x: Node) -> Node:
         """The node, or what it gives in memory, where that is much to compute more than once."""
         return self.stored(x) if x.weight > HEAVY else x
@@ -276,9 +297,10 @@ class Tracer:
         types = [np.dtype(bool) if t is bool else t for t in types]
         if all(t in (int, float) for t in types):
             types[0] = np.dtype("float64" if float in types else "int64")
-        want = (None,) * len(types) + (None,) * ufunc.nout
-        signature = None if dtype is None else (*want[: len(types)], np.dtype(dtype))
-        loop = ufunc.resolve_dtypes((*types, *[None] * ufunc.nout), signature=signature)
+        more = {}
+        if dtype is not None:
+            more["signature"] = (*[None] * len(types), np.dtype(dtype))
+        loop = ufunc.resolve_dtypes((*types, *[None] * ufunc.nout), **more)
         if any(t.name not in TYPES or t == np.float16 for t in loop) or ufunc.nout != 1:
             raise Untraceable(f"{name} of {loop}")
         nodes = [self.cast(self.node(x), t) for x, t in zip(given, loop)]
@@ -366,10 +388,14 @@ class Tracer:
                 if value.shape != () or mask.shape != x.shape[: mask.ndim]:
                     raise Untraceable("a mask chooses")
                 m = self.node(mask)
-                m = self.strided(m, (*m.shape, *[1] * (len(x.shape) - mask.ndim)),
-                                 [*contiguous(m.shape), *[0] * (len(x.shape) - mask.ndim)], 0)
+                m = self.strided(
+                    m,
+                    (*m.shape, *[1] * (len(x.shape) - mask.ndim)),
+                    [*contiguous(m.shape), *[0] * (len(x.shape) - mask.ndim)],
+                    0,
+                )
                 return Map("{0} ? {1} : {2}", [m, value, x], x.dtype)
-            return self._scatter(x, keys, value, False)
+            return self.scatter(x, keys, value, False)
         keys = tuple(None if k is None else k for k in keys if k is not None)
         region, shape = [], []
         for n, k in zip(x.shape, self._expanded(x, keys)):
@@ -424,7 +450,7 @@ class Tracer:
         """One kernel that stores nodes of one shape. to: place and dtype in memory of each."""
         shape = nodes[0].shape
         kind = index_of(prod(shape), *self._sizes(nodes))
-        k, n = Text(kind), prod(shape)
+        k, n = Text(kind, self.module.tables), prod(shape)
         at = k.split("e", shape)
         after = []
         members = ["const I n", *(f"{TYPES[d]} *out_{i}" for i, (_, d) in enumerate(to))]
@@ -443,8 +469,8 @@ class Tracer:
         if len(k.lines) > MAX_LINES:
             raise Untraceable("too long a kernel")
         reads = {a for a in k.arguments if isinstance(a, (Scratch, Buffer))}
-        source = kernel(k, members, before, after)
-        self.add(Launch(source, FUNCTION, grid, (THREADS,), arguments), reads, {p for p, _ in to})
+        name = self.module.add(k, members, before, after)
+        self.add(Launch("", name, grid, (THREADS,), arguments), reads, {p for p, _ in to})
 
     def reduce(self, method: str, x, axis=None, dtype=None, out=None, keepdims=False, **more):
         """sum, prod, max, min, any, all, argmax, argmin along axes."""
@@ -479,7 +505,7 @@ class Tracer:
         shape = [x.shape[a] for a in axes]
         n, m = prod(kept), prod(shape)
         kind = index_of(prod(x.shape), 1 << 20)
-        k = Text(kind)
+        k = Text(kind, self.module.tables)
         outer = k.split("o", kept)
         n_before = len(k.lines)
         inner = dict(zip(axes, k.split("r", shape)))
@@ -532,26 +558,38 @@ class Tracer:
         grid = blocks_for(n, THREADS // threads)
         self._launch(k, members, before, after, grid, arguments, to)
 
-    # ---- kernels of files ------------------------------------------------------------------------
-
-    def scan(self, x: Node, axis: int, dtype) -> Leaf:
-        """Cumulative sums."""
-        x = self.stored(self.cast(x, dtype))
-        made = self.new(x.shape, dtype)
+    def scan(self, method: str, x: Node, axis: int) -> Leaf:
+        """Cumulative sums or products: a thread for each line."""
+        made = self.new(x.shape, x.dtype)
         outer, n, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
         if not prod(x.shape):
             return made
-        wide = "double" if x.dtype.kind == "f" else "int64_t"
-        types = f"{TYPES[x.stored]}, {TYPES[made.stored]}, {wide}"
-        sizes = [Int64(outer * inner), Int64(n), Int64(inner)]
-        launch = Launch(
-            "scan.cu",
-            f"scan_columns<{types}>",
-            blocks_for(outer * inner, THREADS),
-            (THREADS,),
-            [*sizes, x.place, made.place],
-        )
-        self.add(launch, {x.place}, {made.place})
+        kind = index_of(prod(x.shape), 1 << 20)
+        k = Text(kind, self.module.tables)
+        at = k.split("e", [*x.shape[:axis], *x.shape[axis + 1 :]])
+        at.insert(axis, "r")
+        e = k.element(x, tuple(at))
+        wide = "double" if x.dtype.kind == "f" else x.kind
+        start, join = JOINS[method]
+        before = [
+            "const I e = (I)blockIdx.x * 256 + (I)threadIdx.x;",
+            "if (e >= n)",
+            "    return;",
+            f"{wide} total = {start};",
+            "for (I r = 0; r < m; r++) {",
+        ]
+        after = [
+            f"    total = {join.format('total', f'({wide}){e}')};",
+            "    const I at = (e / inner * m + r) * inner + e % inner;",
+            f"    out_0[at] = as<{TYPES[made.stored]}>(total);",
+            "}",
+        ]
+        size = Int32 if kind == "int32_t" else Int64
+        members = ["const I n", "const I m", "const I inner", f"{TYPES[made.stored]} *out_0"]
+        sizes = [size(outer * inner), size(n), size(inner)]
+        arguments = [*sizes, made.place, *k.arguments]
+        to = [(made.place, made.stored)]
+        self._launch(k, members, before, after, blocks_for(outer * inner, THREADS), arguments, to)
         return made
 
     def add_at(self, ufunc, target, keys, value) -> None:
@@ -560,9 +598,9 @@ class Tracer:
             raise Untraceable(f"{ufunc.__name__}.at")
         keys = keys if isinstance(keys, tuple) else (keys,)
         value = self.cast(self.node(value), target.dtype)
-        target.replace(self._scatter(target.node, keys, value, True))
+        target.replace(self.scatter(target.node, keys, value, True))
 
-    def _scatter(self, x: Node, keys, value: Node, add: bool) -> Leaf:
+    def scatter(self, x: Node, keys, value: Node, add: bool) -> Leaf:
         from .index_table import ADDED, scatter
 
         keys = self._expanded(x, keys)
@@ -672,7 +710,11 @@ def trace(op, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native:
         groups.setdefault(node.shape, []).append((node, (place, target.dtype)))
     for group in groups.values():
         t.write([x for x, _ in group], [to for _, to in group])
-    steps = _needed([*t.steps, *copies])
+    source = t.module.text()
+    steps = [
+        s if isinstance(s, Copy) or s.source else s._replace(source=source)
+        for s in _needed([*t.steps, *copies])
+    ]
     return launches(*steps, scratch_bytes=t.scratch_bytes, cost_us=LAUNCH_US * max(len(steps), 1))
 
 

@@ -21,22 +21,60 @@ def _in_c(*names: str) -> dict[str, str]:
 
 # {0}, {1}: operands of type {T}; {s}: the suffix of math.cuh's functions, where floats are meant
 UFUNCS: dict[str, str | Callable] = {
-    **{n: f"{{0}} {s} {{1}}" for n, s in {
-        "add": "+", "subtract": "-", "multiply": "*", "greater": ">", "greater_equal": ">=",
-        "less": "<", "less_equal": "<=", "equal": "==", "not_equal": "!=", "logical_and": "&&",
-        "logical_or": "||", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^",
-        "left_shift": "<<", "right_shift": ">>",
-    }.items()},
+    **{
+        n: f"{{0}} {s} {{1}}"
+        for n, s in {
+            "add": "+",
+            "subtract": "-",
+            "multiply": "*",
+            "greater": ">",
+            "greater_equal": ">=",
+            "less": "<",
+            "less_equal": "<=",
+            "equal": "==",
+            "not_equal": "!=",
+            "logical_and": "&&",
+            "logical_or": "||",
+            "bitwise_and": "&",
+            "bitwise_or": "|",
+            "bitwise_xor": "^",
+            "left_shift": "<<",
+            "right_shift": ">>",
+        }.items()
+    },
     **{n: _by_kind(text, "{0}") for n, text in _in_c("floor", "ceil", "trunc", "rint").items()},
     **_in_c(
-        "exp", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan",
-        "arcsin:asin", "arccos:acos", "arctan:atan", "sinh", "cosh", "tanh", "arcsinh:asinh",
-        "arccosh:acosh", "arctanh:atanh",
+        "exp",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sqrt",
+        "cbrt",
+        "sin",
+        "cos",
+        "tan",
+        "arcsin:asin",
+        "arccos:acos",
+        "arctan:atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "arcsinh:asinh",
+        "arccosh:acosh",
+        "arctanh:atanh",
     ),
-    **{n: f"plk_{c}_{{s}}({{0}}, {{1}})" for n, c in (
-        ("hypot", "hypot"), ("arctan2", "atan2"), ("fmod", "fmod"), ("remainder", "mod"),
-        ("power", "pow"),
-    )},
+    **{
+        n: f"plk_{c}_{{s}}({{0}}, {{1}})"
+        for n, c in (
+            ("hypot", "hypot"),
+            ("arctan2", "atan2"),
+            ("fmod", "fmod"),
+            ("remainder", "mod"),
+            ("power", "pow"),
+        )
+    },
     "divide": "{0} / {1}",
     "true_divide": "{0} / {1}",
     "floor_divide": _by_kind("plk_floor_{s}({0} / {1})", "plk_floordiv_int({0}, {1})"),
@@ -50,9 +88,7 @@ UFUNCS: dict[str, str | Callable] = {
     "fabs": "plk_abs_{s}({0})",
     "square": "{0} * {0}",
     "reciprocal": "({T})1 / {0}",
-    "sign": _by_kind(
-        "{0} != {0} ? {0} : ({T})(({0} > 0) - ({0} < 0))", "({0} > 0) - ({0} < 0)"
-    ),
+    "sign": _by_kind("{0} != {0} ? {0} : ({T})(({0} > 0) - ({0} < 0))", "({0} > 0) - ({0} < 0)"),
     "signbit": "{0} < 0 || ({0} == 0 && ({T})1 / {0} < 0)",
     "copysign": "copysign({0}, {1})",
     "maximum": "{0} != {0} || {0} > {1} ? {0} : {1}",
@@ -96,29 +132,38 @@ def _axis(axis: int, n_dims: int) -> int:
 # ---- functions that move elements ----------------------------------------------------------------
 
 
-def _view(name: str):
+def _view(name: str, module=np):
     """A function whose result is a view of its argument."""
 
     def apply(t, x, *args, **kwargs):
-        from .trace import _address, _probe
+        from .trace import Array, Strided, _address, _probe
 
         kwargs.pop("order", None)
         node = t.node(x)
         probe = _probe(node.shape)
-        part = getattr(np, name)(probe, *args, **kwargs)
+        part = getattr(module, name)(probe, *args, **kwargs)
         if part.size and not np.may_share_memory(part, probe):
             raise Untraceable(f"{name} copies")
         offset = _address(part) - _address(probe) if part.size else 0
-        return _array(t, t.strided(node, part.shape, part.strides, offset))
+        made = t.strided(node, part.shape, part.strides, offset)
+        return Array(t, made, part_of=(x, Strided(part.strides, offset)))
 
     return apply
 
 
 for _name in (
-    *("moveaxis", "swapaxes", "transpose", "expand_dims", "squeeze", "broadcast_to", "flip"),
+    *("moveaxis", "swapaxes", "expand_dims", "squeeze", "broadcast_to", "flip"),
     *("diagonal", "atleast_1d", "atleast_2d", "rot90", "rollaxis", "fliplr", "flipud"),
 ):
     FUNCTIONS[_name] = _view(_name)
+
+
+FUNCTIONS["sliding_window_view"] = _view("sliding_window_view", np.lib.stride_tricks)
+
+
+@function("transpose")
+def _transpose(t, x, *axes):
+    return _view("transpose")(t, x, axes if len(axes) > 1 else axes[0] if axes else None)
 
 
 @function("reshape")
@@ -173,8 +218,9 @@ def _stack(t, xs, axis=0, **_):
 def _split(t, x, parts, axis=0):
     n = x.shape[axis]
     cuts = np.array_split(np.arange(n), parts)
-    key = lambda c: (slice(None),) * _axis(axis, x.ndim) + (
-        slice(int(c[0]), int(c[-1]) + 1) if len(c) else slice(0, 0),
+    key = lambda c: (
+        (slice(None),) * _axis(axis, x.ndim)
+        + (slice(int(c[0]), int(c[-1]) + 1) if len(c) else slice(0, 0),)
     )
     return [x[key(c)] for c in cuts]
 
@@ -256,8 +302,6 @@ def _places_along(t, x, indices, axis) -> tuple:
     axis = _axis(axis, len(shape))
     keys: list = [
         np.arange(n).reshape([-1 if i == d else 1 for i in range(len(shape))])
-        if n == indices.shape[d] or d == axis
-        else np.zeros([1] * len(shape), int)
         for d, n in enumerate(shape)
     ]
     keys[axis] = indices
@@ -405,12 +449,27 @@ def _count_nonzero(t, x, axis=None, keepdims=False):
     return t.reduce("sum", x != 0, axis, np.int64, None, keepdims)
 
 
-@function("cumsum")
-def _cumsum(t, x, axis=None, dtype=None, out=None):
-    if axis is None:
-        x, axis = _reshape(t, x, -1), 0
-    dtype = dtype or np.cumsum(np.empty(0, x.dtype)).dtype
-    return _array(t, t.scan(t.node(x), _axis(axis, x.ndim), np.dtype(dtype)))
+def _scan(method: str):
+    def apply(t, x, axis=None, dtype=None, out=None):
+        if axis is None:
+            x, axis = _reshape(t, x, -1), 0
+        dtype = np.dtype(dtype or getattr(np, f"cum{method}")(np.empty(0, x.dtype)).dtype)
+        return _array(t, t.scan(method, t.cast(t.node(x), dtype), _axis(axis, x.ndim)))
+
+    return apply
+
+
+FUNCTIONS["cumsum"], FUNCTIONS["cumprod"] = _scan("sum"), _scan("prod")
+
+
+@function("diag")
+def _diag(t, x, k=0):
+    if x.ndim != 1:
+        return FUNCTIONS["diagonal"](t, x, k)
+    n = x.size + abs(k)
+    at = np.arange(n)
+    own = np.clip(at - max(-k, 0), 0, max(x.size - 1, 0))
+    return _where(t, at - at[:, None] == k, x[own][:, None], np.zeros((), x.dtype))
 
 
 @function("diff")
@@ -464,7 +523,6 @@ def _matmul(t, a, b, **_):
     return t.reduce("sum", made, -2, made.dtype)
 
 
-
 @function("tensordot")
 def _tensordot(t, a, b, axes=2):
     names = iter("abcdefghijklmnopqrstuvwxyz")
@@ -507,4 +565,3 @@ def _result_type(t, *xs):
 @function("can_cast", "may_share_memory", "shares_memory")
 def _no(t, *_, **__):
     return False
-

@@ -7,6 +7,7 @@ slices, transposes, gathers and broadcasting is never stored.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import prod
 
@@ -15,7 +16,6 @@ import numpy as np
 from .launch import Buffer, Float64, Int32, Int64, Scalar, Scratch
 from .layout import TYPES
 
-FUNCTION = "plk_traced"
 MAX_ARGUMENTS = 200
 MAX_TABLE = 1 << 14  # elements of a constant array that stands in the text
 
@@ -27,8 +27,10 @@ class Untraceable(Exception):
 class Text:
     """The statements of one kernel, and its arguments."""
 
-    def __init__(self, kind: str):
-        self.kind, self.lines, self.tables = kind, [], []
+    def __init__(self, kind: str, tables: list[str]):
+        """kind: the type of indices. tables: those of the module, to which ours are added."""
+        self.kind, self.tables = kind, tables
+        self.lines: list[str] = []
         self.arguments: dict = {}  # argument -> (type, name)
         self._named: dict = {}
         self._elements: dict = {}
@@ -103,15 +105,6 @@ class Text:
             return "0"
         last = self.size(n - 1)
         return self.place(f"{i} < 0 ? 0 : {i} < {last} ? {i} : {last}")
-
-    def head(self) -> list[str]:
-        return [
-            '#include "math.cuh"',
-            '#include "reduce.cuh"',
-            f"typedef {self.kind} I;",
-            *(f"__device__ const {t.replace('NAME', f't{i}')}" for i, t in enumerate(self.tables)),
-            "",
-        ]
 
 
 def literal(value) -> str:
@@ -289,9 +282,7 @@ class Join(Node):
                 own = list(at)
                 own[self._axis] = k.within(k.place(f"{i} - {k.size(start)}") if start else i, n)
                 e = k.element(part, tuple(own))
-                found = (
-                    k.value(self.kind, f"{i} < {k.size(start)} ? {found} : {e}") if found else e
-                )
+                found = k.value(self.kind, f"{i} < {k.size(start)} ? {found} : {e}") if found else e
             start += n
         return found
 
@@ -329,22 +320,42 @@ class Assigned(Node):
 # ---- kernels -------------------------------------------------------------------------------------
 
 
-def kernel(k: Text, members: Sequence[str], before: Sequence[str], after: Sequence[str]) -> str:
-    """The source. members: declarations of arguments before those that `k` asked for."""
-    own = [f"const {kind} {name}" for kind, name in k.arguments.values()]
-    own = [a.replace("const const", "const") for a in own]
-    return "\n".join(
-        [
-            *k.head(),
-            f'extern "C" __global__ void __launch_bounds__(256) {FUNCTION}({", ".join([*members, *own])})',
-            "{",
-            *(f"    {line}" for line in [*before, *k.lines, *after]),
-            "}",
-            "",
+class Module:
+    """The kernels of a call: one text, of which equal ones are one function."""
+
+    def __init__(self):
+        self.tables: list[str] = []
+        self._names: dict[str, str] = {}
+
+    def add(self, k: Text, members: Sequence[str], before, after) -> str:
+        """The name of a function. members: declarations of its arguments before those that `k`
+        asked for."""
+        own = [
+            kind + name if kind.endswith("*") else f"{kind} {name}"
+            for kind, name in k.arguments.values()
         ]
-    )
+        lines = [f"({', '.join([*members, *own])})", "{"]
+        lines += [f"    {line}" for line in [*before, *k.lines, *after]]
+        text = INDEX.sub(k.kind, "\n".join([*lines, "}", ""]))
+        return self._names.setdefault(text, f"plk_traced_{len(self._names)}")
+
+    def text(self) -> str:
+        tables = [
+            f"__device__ const {t.replace('NAME', f't{i}')}" for i, t in enumerate(self.tables)
+        ]
+        start = 'extern "C" __global__ void __launch_bounds__(256) '
+        return "\n".join(
+            [
+                '#include "math.cuh"',
+                '#include "reduce.cuh"',
+                *tables,
+                "",
+                *(f"{start}{name}{text}" for text, name in self._names.items()),
+            ]
+        )
 
 
+INDEX = re.compile(r"\bI\b")  # stands for the type of indices
 JOINS = {
     "sum": ("0", "{0} + {1}"),
     "prod": ("1", "{0} * {1}"),

@@ -31,7 +31,7 @@ _COMMON = (_WD, _RESCALE, _CLIP)
 
 
 def clip(xp, g, limit):
-    return xp.clip(g, -limit, limit) if limit >= 0 else g
+    return xp.where(limit >= 0, xp.clip(g, -limit, limit), g)
 
 
 def _gradient(xp, grad, rescale_grad, clip_gradient):

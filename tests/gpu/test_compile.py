@@ -31,6 +31,7 @@ def fresh(tmp_path, monkeypatch):
 
     def use():
         monkeypatch.setattr(compiler, "_functions", {})
+        monkeypatch.setattr(compiler, "_modules", {})
         monkeypatch.setattr(compiler, "_failed", {})
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -160,7 +161,7 @@ class Held:
         inner = compiler._compile
 
         def slow(kernel, architecture):
-            self.calls.append(kernel.name)
+            self.calls.append(kernel)
             assert self.go.wait(60)
             return inner(kernel, architecture)
 
@@ -186,7 +187,7 @@ def test_calls_go_on_while_kernels_are_compiled(held):
     want = np.sin(x.asnumpy()) * 2 + 15
     e = np.exp(want - want.max(1, keepdims=True))
     np.testing.assert_allclose(y.asnumpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
-    assert sorted(held.calls) == sorted(set(held.calls))  # each once
+    assert len(held.calls) == len(set(held.calls)) >= 4  # each once
     plan = make_plan(REGISTRY["sin"], {}, [x._spec], gpu(0))
     assert plan.late is None  # made anew
 
