@@ -38,7 +38,7 @@ from .trace_source import (
 )
 
 MAX_LAUNCHES = 40
-MAX_LINES = 1500  # of one kernel
+MAX_LINES = 400  # of one kernel: compilers take long for more
 HEAVY = 30  # operations from which on an element is computed once and stored
 MAX_SCRATCH = 1 << 30  # bytes
 ALIGNMENT = 256

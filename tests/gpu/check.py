@@ -84,6 +84,7 @@ def representative(found: Iterable[tuple]) -> set[tuple]:
             templates[k[0], k[1].partition("<")[0], k[2]].append(k)
         else:
             generated.append(k)
+    generated = [k for i, k in enumerate(generated) if k[0] not in {g[0] for g in generated[:i]}]
     kept = set(generated[::GENERATED_STEP])
     for instances in templates.values():
         step = max(1, -(-len(instances) // INSTANCES))
@@ -98,7 +99,7 @@ def units(found: Iterable[tuple]) -> dict[str, str]:
     for source, name, defines in sorted(found):
         if is_file(source):
             by_source[source, defines].append(name)
-        else:
+        elif source not in generated:
             generated.append(source)
     files = {}
     for (source, defines), names in by_source.items():
