@@ -336,13 +336,14 @@ multi(
 
 
 def adamw(xp, w, g, mean, var, rescale, *, lr, beta1, beta2, epsilon, wd, eta, clip_gradient):
-    scale = float(rescale.reshape(-1)[0])
-    if scale == 0 or not math.isfinite(scale):
-        return w, mean, var  # the gradient overflowed: no update
-    g = clip(xp, scale * g, clip_gradient)
-    mean = beta1 * mean + (1 - beta1) * g
-    var = beta2 * var + (1 - beta2) * g * g
-    return w - eta * (lr * mean / (xp.sqrt(var) + epsilon) + wd * w), mean, var
+    scale = rescale.reshape(-1)[0]
+    usable = xp.isfinite(scale) & (scale != 0)  # else the gradient overflowed: no update
+    g = clip(xp, xp.where(usable, scale, 0) * g, clip_gradient)
+    new_mean = beta1 * mean + (1 - beta1) * g
+    new_var = beta2 * var + (1 - beta2) * g * g
+    new = w - eta * (lr * new_mean / (xp.sqrt(new_var) + epsilon) + wd * w)
+    pairs = ((new, w), (new_mean, mean), (new_var, var))
+    return tuple(xp.where(usable, after, before) for after, before in pairs)
 
 
 def mp_adamw(xp, w, g, mean, var, w32, rescale, **attrs):
@@ -568,10 +569,10 @@ def lamb_direction(
 
 def lamb_step(xp, w, g, r1, r2, *, lr, lower_bound, upper_bound):
     r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
-    r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
-    r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
-    ratio = 1.0 if r1 == 0 or r2 == 0 else r1 / r2
-    return w - lr * ratio * g
+    r1 = xp.where(lower_bound >= 0, xp.maximum(r1, lower_bound), r1)
+    r1 = xp.where(upper_bound >= 0, xp.minimum(r1, upper_bound), r1)
+    none = (r1 == 0) | (r2 == 0)
+    return w - lr * xp.where(none, 1.0, r1 / xp.where(none, 1.0, r2)) * g
 
 
 def _mp_lamb_step(xp, w, g, r1, r2, w32, **attrs):
