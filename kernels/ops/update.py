@@ -7,8 +7,6 @@ clipping.
 
 from __future__ import annotations
 
-import math
-
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
 from ..shapes import must_be
