@@ -200,7 +200,7 @@ def lowered(group: Group, in_dtypes: Sequence[str]) -> Lowered:
         made = statement(names[n_in + k], e, native(dtype), read, [s.name for s in own])
         text = _converted(made.text, {dtypes[i] for i in step.inputs}, dtype)
         statements.append(made._replace(text=text))
-    if group.rows and set(dtypes) != {"float32"}:
+    if group.rows and {native(d) for d in dtypes} != {"float32"}:
         raise ValueError("row programs compute in float32")
     inputs = [Name(n, native(d)) for n, d in zip(names, in_dtypes)]
     return Lowered(names, statements, inputs, scalars)
@@ -209,6 +209,8 @@ def lowered(group: Group, in_dtypes: Sequence[str]) -> Lowered:
 def _made(group: Group, in_dtypes: Sequence[str], name: str) -> tuple[str, int]:
     found = lowered(group, in_dtypes)
     if group.rows:
+        if {*in_dtypes, *(s.dtype for s in group.steps)} - {"", "float32"}:
+            raise ValueError("on a CPU the arrays of row programs are of float32")
         rows = RowSource(group, found.names, found.statements)
         text = rows.text(name, [s.name for s in found.scalars])
         return f'#include "{ROW_HEADER}"\n{text}', rows.n_scratch

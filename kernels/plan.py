@@ -50,6 +50,7 @@ class Plan:
         "unread",
         "views",
         "mutated",
+        "late",
     )
 
     def __repr__(self):
@@ -112,12 +113,24 @@ def make_plan(
     if outs is not None and any([t.layout for t in outs]):
         key += tuple(outs)
     plan = op.plans.get(key)
-    if plan is None:
+    if plan is None or plan.late is not None and plan.late.ready():
         plan = _build(op, attrs, in_specs, device, outs)
         if len(op.plans) >= MAX_KEPT:
             op.plans.clear()
         op.plans[key] = plan
     return plan
+
+
+def make_plans(calls: Sequence[tuple], wait: bool) -> list[Plan]:
+    """Plans of several calls, of each the arguments of make_plan. wait: for the compiler of a GPU's
+    kernels, which works on all of them at once; else those plans are `late`."""
+    plans = [make_plan(*call) for call in calls]
+    waiting = [p.late for p in plans if p.late is not None]
+    if not wait or not waiting:
+        return plans
+    for late in waiting:
+        late.wait()
+    return [make_plan(*call) for call in calls]
 
 
 def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Type, ...]:
@@ -219,6 +232,7 @@ def _build(
         elif comm:
             lane, number = lib.PL_LANE_COMM, 0
     plan.openmp = found is not None and found.openmp
+    plan.late = launched if found is None else None
     if found is not None:
         plan.cost_us = found.cost_us
         kernel = ffi.addressof(lib, found.function)
@@ -227,7 +241,7 @@ def _build(
         flags |= lib.PL_PLAN_PYTHON if found.python else 0
         plan.can_fail = found.can_fail
     else:
-        owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated)
+        owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated, plan.late)
         kernel, flags = ffi.addressof(lib, "plpy_kernel"), 0
         if device.device_typeid == 2:
             from .cuda import fallback
@@ -235,7 +249,8 @@ def _build(
             kernel, flags = ffi.addressof(lib, fallback.KERNEL), lib.PL_PLAN_PYTHON
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
-        if op.run is not None:  # the user's code: never on the thread of the caller
+        # the user's code, and what waits for a compiler: never on the thread of the caller
+        if op.run is not None or plan.late is not None:
             plan.cost_us += INLINE_US
         plan.can_fail = True
     kept = callback.keep(owner) if owner is not None else 0
@@ -357,18 +372,21 @@ def _native(op: Operator, ins, outs, attrs, device):
 
 
 def _launched(op: Operator, found: Native, device):
-    """As _native, for launches: the reference where the compiler refuses a source."""
+    """As _native, for launches: the reference where the compiler refuses a source; (None, None,
+    cuda.late.Late) where there is something to compile first."""
     from . import cuda
-    from .cuda.compile import CompileError
+    from .cuda import fallback
+    from .cuda.late import CompileError, late
 
     try:
+        waits = None if cuda.checking else late(found, device.device_id)
+        if waits is not None:
+            return None, None, waits
         return found, *found.params.on(device.device_id)
     except CompileError as error:
         if cuda.checking:
             raise
-        import logging
-
-        logging.getLogger(__name__).warning("%s: its reference runs instead: %s", op.name, error)
+        fallback.warn(op, error)
         return None, None, None
 
 
@@ -438,6 +456,7 @@ class Call(NamedTuple):
     in_specs: Sequence[Spec]
     out_specs: Sequence[Spec]
     mutated: Sequence[int]
+    late: Any = None  # cuda.late.Late
 
     @property
     def target_specs(self) -> list[Spec]:
@@ -482,10 +501,10 @@ class Call(NamedTuple):
 
 def call_of(params, scalars) -> Call:
     """The call for which the core runs a kernel in Python."""
-    op, attrs, in_specs, out_specs, mutated = callback.kept(ffi.cast("void **", params)[0])
+    op, attrs, *rest = callback.kept(ffi.cast("void **", params)[0])
     call, at = dict(attrs), 0
     if op.run is not None:
-        return Call(op, call, None, in_specs, out_specs, mutated)
+        return Call(op, call, None, *rest)
     for p in op.params:
         if p.dynamic:
             count = len(call[p.name]) if isinstance(call[p.name], tuple) else None
@@ -497,7 +516,7 @@ def call_of(params, scalars) -> Call:
                 call[p.name] = tuple(scalars[at + i] for i in range(count))
             at += 1 if count is None else count
     rng = generator(scalars[at], scalars[at + 1]) if op.is_random(call) else None
-    return Call(op, call, rng, in_specs, out_specs, mutated)
+    return Call(op, call, rng, *rest)
 
 
 def run_python(call: Call, bufs) -> None:

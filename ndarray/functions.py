@@ -59,7 +59,8 @@ def operator_function(op: Operator, name: str):
         if makes_sparse(full) or any([hasattr(a, "_call_operator") for a in inputs]):
             return None
         plan = make_plan(op, full, [a._spec for a in inputs], _device_of(op, inputs, None))
-        _remember(plans, key, plan)
+        if plan.late is None:
+            _remember(plans, key, plan)
         return plan
 
     def slow(inputs, static, dynamic, out, kwargs):

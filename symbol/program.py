@@ -11,7 +11,15 @@ from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
 from ..kernels.number import Number
-from ..kernels.plan import INLINE_US, Plan, make_plan, numbers_of, place_flag, scalars_of
+from ..kernels.plan import (
+    INLINE_US,
+    Plan,
+    make_plan,
+    make_plans,
+    numbers_of,
+    place_flag,
+    scalars_of,
+)
 from ..kernels.record import Type, lookup
 from ..kernels.spec import Spec, spec
 from ._graph import kinds, place
@@ -152,13 +160,14 @@ def lower(
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
             first = _assemble(
-                fused(wanted, device), [*kept, *constants], device, name + ".prologue"
+                fused(wanted, device), [*kept, *constants], device, name + ".prologue", tier
             )
             first.constants = tuple(constants.values())
             prologue = Prologue(first, places)
             given += results
         outputs = fused(outputs, device)
-    program = _assemble(outputs, given, device, name, team_threads() if tier and not on_gpu else 1)
+    threads = team_threads() if tier and not on_gpu else 1
+    program = _assemble(outputs, given, device, name, tier, threads)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prologue = tuple(constants.values()), prologue
     return program
@@ -179,10 +188,11 @@ def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Seque
 
 
 def _assemble(
-    outputs: Sequence[Value], given: Sequence[Value], device, name: str, threads: int = 1
+    outputs: Sequence[Value], given: Sequence[Value], device, name: str, tier: int, threads: int = 1
 ) -> Program:
-    """A program of the graph as it is. threads: that its branches may use."""
-    layout = _Layout(outputs, given, device, threads)
+    """A program of the graph as it is. tier: from 1 on it waits for compilers. threads: that its
+    branches may use."""
+    layout = _Layout(outputs, given, device, threads, tier)
     specs, plans = layout.specs, layout.plans
     scalars: list[float] = []
     numbers: dict[int, Number] = {}  # by their place among the scalars
@@ -268,7 +278,9 @@ class _Layout:
         other.
     """
 
-    def __init__(self, outputs: Sequence[Value], given: Sequence[Value], device, threads: int):
+    def __init__(
+        self, outputs: Sequence[Value], given: Sequence[Value], device, threads: int, tier: int
+    ):
         self.given = {v: i for i, v in enumerate(given)}
         specs = self.specs = _Specs(device)
         order = live(outputs, given)
@@ -280,10 +292,13 @@ class _Layout:
         viewing = {v.node for v in self._bases}
         self.steps = [n for n in order if n not in viewing] if viewing else order
         self.kinds, self.alike = kinds(self.steps)
-        made = [
-            make_plan(n.op, n.attrs, [specs[v.type] for v in n.inputs], device, n.types)
-            for n in self.alike
-        ]
+        made = make_plans(
+            [
+                (n.op, n.attrs, [specs[v.type] for v in n.inputs], device, n.types)
+                for n in self.alike
+            ],
+            tier > 0,
+        )
         self.plans = [made[k] for k in self.kinds]
         times = list(range(len(self.steps)))
         self.ends: list[int] = []

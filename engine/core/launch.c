@@ -73,13 +73,18 @@ static bool has_scalar(const pl_launches *p, const pl_launch *launch)
 
 int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars)
 {
+    if (pl_gpu_now.stream && plan->flags & PL_PLAN_PYTHON)    /* it waits for the GIL, whose owner may wait for the stream */
+        return plan->kernel(plan->params, bufs, scalars);
+    return pl_kernel_run_locked(plan->kernel, plan->params, bufs, scalars);
+}
+
+int pl_kernel_run_locked(pl_kernel kernel, const void *params, void *const *bufs, const double *scalars)
+{
     pl_stream *stream = pl_gpu_now.stream;
     if (!stream)
         return pl_fail(PL_EINVAL, "gpu: a kernel of a GPU runs on a lane of a GPU only");
-    if (plan->flags & PL_PLAN_PYTHON)         /* it waits for the GIL, whose owner may wait for the stream */
-        return plan->kernel(plan->params, bufs, scalars);
     pl_stream_lock(stream);
-    int status = plan->kernel(plan->params, bufs, scalars);
+    int status = kernel(params, bufs, scalars);
     pl_stream_unlock(stream);
     return status;
 }

@@ -223,6 +223,8 @@ typedef struct {
     const char *data;                         /* constant arguments; FILL: (to, value, bytes), COPY: (to, from, bytes) */
 } pl_launches;
 int pl_kernel_launch(const void *params, void *const *bufs, const double *scalars);
+/* Inside a kernel with PL_PLAN_PYTHON: runs another kernel of its GPU, which may use scratch memory. */
+int pl_kernel_run_locked(pl_kernel kernel, const void *params, void *const *bufs, const double *scalars);
 
 /* The kernel of copies between memories; params: pl_transfer.  On the lanes GPU_H2D and GPU_D2H it is finished when the
  * copy is there.  staged: the page-locked source is used by nobody else, so nobody need wait. */

@@ -20,6 +20,8 @@ from .layout import MAX_DIMS, code, collapse, contiguous, cost
 from .pointwise_table import broadcast_fields
 from .reduce_table import method, reduce_entry
 
+ROW_DTYPES = ("float32",)  # of row programs
+
 
 def is_reduction(op) -> bool:
     """Can a group end in this operator?"""

@@ -207,6 +207,17 @@ template<class M, int KIND> struct Masked {
         }
         return KIND == MASK_LENGTH ? follows : true;
     }
+    /* May p of (i, j) be more than 0? base: what its row's scores reach elsewhere. exp(-104) is 0 in float32. */
+    DEVICE bool counts(int i, int j, float base) const
+    {
+        if (i >= n_q || j >= n_k)
+            return false;
+        if (KIND == MASK_ADD)
+            return (float)value_of(p[i * query + j * key]) != -INFINITY;
+        if (KIND == MASK_WHERE)
+            return value_of(p[i * query + j * key]) != 0 || !(base - value > 104);
+        return KIND == MASK_LENGTH ? j < (int64_t)value_of(p[i * query]) : true;
+    }
 };
 
 /* Grid: (query tiles x heads x batches). Dynamic shared memory: tiles of ROWS + 2 COLUMNS rows. */
@@ -228,9 +239,23 @@ __global__ void __launch_bounds__(2 * ROWS) attention(View<const T> q, View<cons
         for (int u = 0; u < 4; u++)
             out[j][u] = 0;
     fetch<T, DIM, ROWS, threads>(qs, q.at(b, h), q.row, first, l.n_q, l.dim);
-    fetch<T, DIM, COLUMNS, threads>(ks, from_k, k.row, 0, l.n_k, l.dim);
+    /* the first tile from `key` on of which anything counts: half of them do not where a mask is causal */
+    auto next = [&](int key) {
+        for (; KIND != MASK_NONE && key < l.n_k; key += COLUMNS) {
+            int any = 0;
+            for (int j = 0; j < N; j++)
+                for (int u = 0; u < 4; u++)
+                    any |= masked.counts(i0 + u / 2 * 8, key + 8 * j + t + u % 2, top[u / 2]);
+            if (__syncthreads_or(any))
+                break;
+        }
+        return key;
+    };
+    int key = next(0);
+    if (key < l.n_k)
+        fetch<T, DIM, COLUMNS, threads>(ks, from_k, k.row, key, l.n_k, l.dim);
 #pragma unroll 1
-    for (int key = 0; key < l.n_k; key += COLUMNS) {
+    while (key < l.n_k) {
         fetch<T, DIM, COLUMNS, threads>(vs, from_v, v.row, key, l.n_k, l.dim_v);
         copy_async_wait<1>();
         __syncthreads();    /* keys are there, values on their way */
@@ -269,11 +294,13 @@ __global__ void __launch_bounds__(2 * ROWS) attention(View<const T> q, View<cons
             }
         copy_async_wait<0>();
         __syncthreads();    /* values are there, keys are used */
-        if (key + COLUMNS < l.n_k)
-            fetch<T, DIM, COLUMNS, threads>(ks, from_k, k.row, key + COLUMNS, l.n_k, l.dim);
+        key = next(key + COLUMNS);
+        if (key < l.n_k)
+            fetch<T, DIM, COLUMNS, threads>(ks, from_k, k.row, key, l.n_k, l.dim);
         gather<T, DIM, N>(out, s, vs);
         __syncthreads();    /* values are used */
     }
+    copy_async_wait<0>();
     T *to = y.at(b, h);
 #pragma unroll
     for (int u = 0; u < 2; u++) {
@@ -345,8 +372,22 @@ __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, 
     }
     fetch<T, DIM, ROWS, threads>(xs, x.at(b, h), x.row, first, n_rows, l.dim);
     fetch<T, DIM, ROWS, threads>(xs2, x2.at(b, h), x2.row, first, n_rows, l.dim_v);
+    auto next = [&](int c) {    /* as forward */
+        for (; KIND != MASK_NONE && c < n_columns; c += COLUMNS) {
+            int any = 0;
+            for (int j = 0; j < N; j++)
+                for (int u = 0; u < 4; u++) {
+                    int row = i0 + u / 2 * 8, column = c + 8 * j + t + u % 2;
+                    int query = queries ? row : column, key = queries ? column : row;
+                    any |= masked.counts(query, key, query < l.n_q ? lse[query] : 0);
+                }
+            if (__syncthreads_or(any))
+                break;
+        }
+        return c;
+    };
 #pragma unroll 1
-    for (int c = 0; c < n_columns; c += COLUMNS) {
+    for (int c = next(0); c < n_columns; c = next(c + COLUMNS)) {
         fetch<T, DIM, COLUMNS, threads>(ys, y.at(b, h), y.row, c, n_columns, l.dim);
         fetch<T, DIM, COLUMNS, threads>(ys2, y2.at(b, h), y2.row, c, n_columns, l.dim_v);
         copy_async_wait<1>();
@@ -372,6 +413,7 @@ __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, 
             gather<T, DIM, N>(out2, s, ys2);
         __syncthreads();
     }
+    copy_async_wait<0>();
 #pragma unroll
     for (int u = 0; u < 2; u++) {
         int i = i0 + 8 * u;

@@ -9,12 +9,13 @@ round as single operators do; files say fmaf where they want it, or leave it to 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import re
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -28,11 +29,15 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 # NVRTC refuses functions without __device__, constexpr ones too, unless told that they have it
 OPTIONS = ("--std=c++17", "--device-as-default-execution-space")
 GENERATED = ("--fmad=false",)  # of text
+EXTERN = 'extern "C" __global__'
 
 _lock = threading.Lock()
 _key_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
-_functions: dict[tuple[int, str], int] = {}  # (device, key) -> handle; modules stay loaded
+_modules: dict[tuple[int, str], int] = {}  # (device, key) -> handle; they stay loaded
+_functions: dict[tuple[int, str, str], int] = {}  # (device, key, name) -> handle
 _failed: dict[str, str] = {}  # key -> why it does not compile
+_queue: deque[tuple[str, Kernel, str]] = deque()  # to compile: key, kernel, architecture
+_n_workers = 0  # threads that do
 
 
 class CompileError(MXNetError):
@@ -42,12 +47,20 @@ class CompileError(MXNetError):
 class Kernel(NamedTuple):
     """A __global__ function to compile. source: a file of kernels/cuda/, or text. name: as C++
     names it, a template instance too. defines: (name, value) pairs for the preprocessor. options:
-    of the compiler, instead of our own for text."""
+    of the compiler, instead of our own for text.
+
+    The functions of a text that are `extern "C"` are one module, compiled once."""
 
     source: str
     name: str
     defines: tuple[tuple[str, str], ...] = ()
     options: tuple[str, ...] | None = None
+
+    @property
+    def instance(self) -> str:
+        """The name that the compiler is asked for, "" where the module has all of them anyway."""
+        plain = self.options is None and self.name.isidentifier() and EXTERN in self.source
+        return "" if plain else self.name
 
 
 def function(
@@ -65,13 +78,13 @@ def function(
     kernel = Kernel(source, name, tuple(defines), options)
     architecture = _architecture(device)
     key = _key(kernel, architecture)
-    handle = _functions.get((device, key))
+    handle = _functions.get((device, key, name))
     if handle is None:
         with _key_locks[key]:
-            handle = _functions.get((device, key))
+            handle = _functions.get((device, key, name))
             if handle is None:
-                handle = _load(device, kernel, _image(kernel, architecture, key))
-                _functions[device, key] = handle
+                handle = _load(device, kernel, architecture, key)
+                _functions[device, key, name] = handle
     return handle
 
 
@@ -84,41 +97,62 @@ def ready(
 ) -> bool:
     """Is the kernel at hand without compiling?"""
     key = _key(Kernel(source, name, tuple(defines), options), _architecture(device))
-    return (device, key) in _functions or cache.read(_file(key)) is not None
+    return (device, key) in _modules or cache.read(_file(key)) is not None
 
 
-def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
-    """Compiles those kernels that are neither loaded nor on disk, as many at a time as there are
-    processors. Never raises for one that fails: `function` does, for it."""
-    from .. import jit  # late: it brings much of the standard library
-
+def start(device: int, wanted: Iterable[Kernel]) -> list[Kernel]:
+    """Begins to compile, on other threads, as many as there are processors, those kernels that are
+    neither loaded nor on disk nor known to fail; returns them. Raises DeviceError as `function`."""
+    global _n_workers
     architecture = _architecture(device)
     missing = {}
     for kernel in wanted:
         key = _key(kernel, architecture)
-        if (device, key) not in _functions and key not in _failed:
+        known = key in missing or key in _failed or (device, key) in _modules
+        if not known and cache.read(_file(key)) is None:
             missing[key] = kernel
-    left = iter([(k, v) for k, v in missing.items() if cache.read(_file(k)) is None])
+    with _lock:
+        queued = {key for key, _, _ in _queue}
+        _queue.extend((k, v, architecture) for k, v in missing.items() if k not in queued)
+        n_new = max(0, min(len(_queue), (os.cpu_count() or 1) - _n_workers))
+        _n_workers += n_new
+    for _ in range(n_new):
+        threading.Thread(target=_work, daemon=True, name="plait-nvrtc").start()
+    return list(missing.values())
 
-    def work() -> None:
-        while not jit.stopped():
-            with _lock:
-                key, kernel = next(left, ("", None))
-            if kernel is None:
-                return
-            try:
-                with _key_locks[key]:
-                    _image(kernel, architecture, key)
-            except MXNetError:
-                pass  # noted in _failed
 
-    n = min(len(missing), os.cpu_count() or 1)
-    threads = [threading.Thread(target=work, daemon=True, name="plait-nvrtc") for _ in range(n)]
-    for thread in threads:
-        thread.start()
+def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
+    """Compiles those kernels that are neither loaded nor on disk, side by side. Never raises for
+    one that fails: `function` does, for it."""
+    from .. import jit  # late: it brings much of the standard library
+
+    architecture = _architecture(device)
+    missing = start(device, wanted)
     with jit.waiting():
-        for thread in threads:
-            thread.join()
+        for kernel in missing:
+            if jit.stopped():
+                return
+            _compile_one(_key(kernel, architecture), kernel, architecture)
+
+
+def _compile_one(key: str, kernel: Kernel, architecture: str) -> None:
+    """Compiles a kernel, or waits for who does; what is wrong is noted in _failed."""
+    with contextlib.suppress(MXNetError), _key_locks[key]:
+        _image(kernel, architecture, key)
+
+
+def _work() -> None:
+    """A thread that compiles what is queued, then ends."""
+    global _n_workers
+    from .. import jit
+
+    while True:
+        with _lock:
+            if not _queue or jit.stopped():
+                _n_workers -= 1
+                return
+            job = _queue.popleft()
+        _compile_one(*job)
 
 
 def compile_image(
@@ -159,7 +193,7 @@ def _key(kernel: Kernel, architecture: str) -> str:
     """The name of a kernel's file."""
     text = _header(kernel.source) if _is_file(kernel.source) else kernel.source
     headers = [part.encode() for item in _headers(text).items() for part in item]
-    about = (kernel.name, kernel.defines, _options(kernel, architecture), _nvrtc().identity)
+    about = (kernel.instance, kernel.defines, _options(kernel, architecture), _nvrtc().identity)
     return cache.digest([text.encode(), repr(about).encode(), *headers])
 
 
@@ -272,7 +306,8 @@ def _compile(kernel: Kernel, architecture: str) -> bytes:
         strings(list(headers)),
     )
     try:
-        code = code or call.nvrtcAddNameExpression(program, kernel.name.encode())
+        if kernel.instance:
+            code = code or call.nvrtcAddNameExpression(program, kernel.instance.encode())
         code = code or call.nvrtcCompileProgram(program, len(options), strings(options))
         if code:
             log = nvrtc.text(program, "nvrtcGetProgramLogSize", "nvrtcGetProgramLog")
@@ -283,7 +318,8 @@ def _compile(kernel: Kernel, architecture: str) -> bytes:
                 f"({call.nvrtcGetErrorString(code).decode()})\n{why[-4000:]}"
             )
         lowered = ctypes.c_char_p()
-        call.nvrtcGetLoweredName(program, kernel.name.encode(), ctypes.byref(lowered))
+        if kernel.instance:
+            call.nvrtcGetLoweredName(program, kernel.instance.encode(), ctypes.byref(lowered))
         kind = "CUBIN" if architecture.startswith("sm_") else "PTX"
         image = nvrtc.text(program, f"nvrtcGet{kind}Size", f"nvrtcGet{kind}")
         return (lowered.value or b"") + b"\0" + image
@@ -291,11 +327,12 @@ def _compile(kernel: Kernel, architecture: str) -> bytes:
         call.nvrtcDestroyProgram(ctypes.byref(program))
 
 
-def _load(device: int, kernel: Kernel, image: bytes) -> int:
-    name, _, code = image.partition(b"\0")
-    module = lib.pl_gpu_module(device, ffi.from_buffer(code))
-    handle = module and lib.pl_gpu_function(device, module, name)
+def _load(device: int, kernel: Kernel, architecture: str, key: str) -> int:
+    name, _, code = _image(kernel, architecture, key).partition(b"\0")
+    module = _modules.get((device, key)) or lib.pl_gpu_module(device, ffi.from_buffer(code))
+    handle = module and lib.pl_gpu_function(device, module, name or kernel.name.encode())
     if not handle:
         why = ffi.string(lib.pl_error_last()).decode(errors="replace")
         raise MXNetError(f"gpu({device}): {kernel.name}: {why}")
+    _modules[device, key] = module
     return handle

@@ -1,9 +1,10 @@
 """Operators that have no kernel on GPUs: their reference, on CuPy over the device's memory, or on
-NumPy through copies on the host."""
+NumPy through copies on the host. Also where calls wait for their kernels (late.py)."""
 
 from __future__ import annotations
 
 import functools
+import logging
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ..layouts import physical_shape
 from ..plan import Call, call_of, run_python
 from ..record import Operator
 from ..spec import NUMPY_DTYPES, Spec
+from .compile import CompileError
 
 KERNEL = "plpy_kernel_gpu"
 # what CuPy raises where it lacks a function or an argument of NumPy's
@@ -26,6 +28,9 @@ _told: set[tuple[str, str]] = set()
 def _run(params, bufs, scalars):
     call = call_of(params, scalars)
     try:
+        status = _run_late(call, bufs, scalars)
+        if status is not None:
+            return status
         if call.op.run is not None:
             run_python(call, bufs)
         elif cupy() is None or call.rng is not None or call.op in _on_numpy:
@@ -35,6 +40,22 @@ def _run(params, bufs, scalars):
         return lib.PL_OK
     except Exception as error:
         return call.failed(error)
+
+
+def _run_late(call: Call, bufs, scalars) -> int | None:
+    """Runs the kernels of the call that were being compiled; None where there are none."""
+    if call.late is None:
+        return None
+    try:
+        return call.late.run(bufs, scalars)
+    except CompileError as error:
+        warn(call.op, error)
+        return None
+
+
+def warn(op: Operator, error: CompileError) -> None:
+    """Says that an operator's source does not compile."""
+    logging.getLogger(__name__).warning("%s: its reference runs instead: %s", op.name, error)
 
 
 def _tell(op: Operator, where: str) -> None:

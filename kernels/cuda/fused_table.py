@@ -30,6 +30,7 @@ from .row_shape import row_launch, row_shape
 from .row_source import FUNCTION as ROWS_FUNCTION
 from .row_source import Rows
 
+ROW_DTYPES = ("float32", "float16", "bfloat16")  # of row programs, which compute in float32
 MAX_MAP_VECTORS = 4  # arrays of which a map of a reduction loads whole vectors
 
 
@@ -81,7 +82,7 @@ def make(group: Group, ins: Sequence[Type], outs: Sequence[Type]) -> Made | None
 
 
 def _rows(group: Group, found: Lowered, ins, outs) -> Made | None:
-    if any(t.dtype != "float32" for t in (*ins, *outs)):
+    if any(t.dtype not in ROW_DTYPES for t in (*ins, *outs)):
         return None
     *lead, n = group.shape
     n_rows = prod(lead)
@@ -103,7 +104,9 @@ def _rows(group: Group, found: Lowered, ins, outs) -> Made | None:
     kind = index_of(prod(group.shape))
     held = sum(_is_full(s) for s in group.in_shapes)
     whole = sum(prod(t.shape) == prod(group.shape) for t in outs)
-    threads, items, vector = row_shape(n, 4, 2 * max(1, held + whole))
+    threads, items, vector = row_shape(
+        n, 4 if "float32" in [t.dtype for t in (*ins, *outs)] else 8, 2 * max(1, held + whole)
+    )
     pattern = Pattern(
         tuple(t.dtype for t in ins),
         tuple(t.dtype for t in outs),

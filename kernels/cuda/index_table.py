@@ -173,10 +173,10 @@ def gather_nd_entry(op, ins, outs, attrs):
 # ---- scatters ------------------------------------------------------------------------------------
 
 
-def _scatter(source_type, source, n_places, outer, n_rows, inner, dtype, add, rows, table):
-    """Launches that sort places by row and sum (or set) rows; (steps, scratch bytes). rows, table:
-    numbers of buffers."""
-    sorting = Sorting("index.cu", source_type, source, "uint64_t", 1, n_places, n_places)
+def scatter(source_type, source, n_places, outer, n_rows, inner, dtype, add, rows, table, base=0):
+    """Launches that sort places by row and sum (or set) rows; (steps, end of their scratch memory,
+    which begins at `base`). rows, table: Buffer or Scratch."""
+    sorting = Sorting("index.cu", source_type, source, "uint64_t", 1, n_places, n_places, base)
     vector = vector_of(dtype)
     vector = vector if inner % vector == 0 else 1
     threads = THREADS
@@ -193,8 +193,8 @@ def _scatter(source_type, source, n_places, outer, n_rows, inner, dtype, add, ro
             *map(Int64, (n_places, n_rows, inner, column_blocks)),
             sorting.keys,
             sorting.places,
-            Buffer(rows),
-            Buffer(table),
+            rows,
+            table,
         ],
     )
     return [*sorting.steps, scatter], sorting.end
@@ -218,7 +218,9 @@ def take_grad_entry(op, ins, outs, attrs):
     if prod(dy.shape):
         given = Struct(Buffer(1), Int64(n), Int32(attrs["mode"] == "wrap"))
         source = f"TakenRows<{TYPES[indices.dtype]}>"
-        more, scratch = _scatter(source, given, count, outer, n, inner, dy.dtype, True, 0, 2)
+        more, scratch = scatter(
+            source, given, count, outer, n, inner, dy.dtype, True, Buffer(0), Buffer(2)
+        )
         steps += more
     return launches(*steps, scratch_bytes=scratch)
 
@@ -241,7 +243,8 @@ def scatter_nd_entry(op, ins, outs, attrs):
     # what is only stored moves as words
     dtype = y.dtype if add else f"uint{8 * ITEM_BYTES[y.dtype]}"
     source, at = f"PointRows<{TYPES[indices.dtype]}>", Struct(Buffer(1 + given), points)
-    steps, scratch = _scatter(source, at, count, 1, n_rows, inner, dtype, add, given, to)
+    ends = Buffer(int(given)), Buffer(to)
+    steps, scratch = scatter(source, at, count, 1, n_rows, inner, dtype, add, *ends)
     return launches(first, *steps, scratch_bytes=scratch)
 
 

@@ -254,8 +254,6 @@ def _kernel(step: Launch, device: int) -> tuple[dict, Block]:
     from .compile import function
 
     grid, block = _three(step.grid), _three(step.block)
-    if any(n > most for n, most in zip(grid, MAX_GRID)):
-        raise ValueError(f"{step.function}: the grid {step.grid} is larger than {MAX_GRID}")
     handle = function(device, step.source, step.function, step.defines, step.options)
     if step.shared_bytes > STATIC_SHARED_BYTES:
         if lib.pl_gpu_function_shared(device, handle, step.shared_bytes):
@@ -263,6 +261,12 @@ def _kernel(step: Launch, device: int) -> tuple[dict, Block]:
     kind = lib.PL_LAUNCH_TOGETHER if step.together else lib.PL_LAUNCH_KERNEL
     fields = {"kind": kind, "function": handle, "grid": grid, "block": block}
     return fields | {"shared_bytes": step.shared_bytes}, Block(step.arguments)
+
+
+def check_grid(step: Launch) -> None:
+    """Raises ValueError for a grid that no launch can have."""
+    if any(n > most for n, most in zip(_three(step.grid), MAX_GRID)):
+        raise ValueError(f"{step.function}: the grid {step.grid} is larger than {MAX_GRID}")
 
 
 def _transfer(step: Fill | Copy) -> tuple[dict, Block]:

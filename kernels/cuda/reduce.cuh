@@ -14,7 +14,7 @@ template<int THREADS, class A, class Join> DEVICE A joined(A a, A *room, Join jo
         a = join(a, a.shuffled(step));
     if (THREADS <= WARP)
         return a;
-    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, n_warps = THREADS / WARP;
+    const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP, n_warps = THREADS < WARP ? 1 : THREADS / WARP;
     __syncthreads();
     if (lane == 0)
         room[warp] = a;

@@ -66,7 +66,8 @@ class Rows:
         for k, r in enumerate(self._group.results):
             if k not in whole:
                 name = self._names[r.value]
-                lines.append(f"    if (own >= 0 && t == 0) out_{k}[at] = {name};")
+                kind = TYPES[self._pattern.out_dtypes[k]]
+                lines.append(f"    if (own >= 0 && t == 0) out_{k}[at] = as<{kind}>({name});")
         return "\n".join([*lines, "}", ""])
 
     def _pointers(self, full, whole) -> list[str]:

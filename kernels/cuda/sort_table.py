@@ -21,16 +21,24 @@ class Sorting:
     """Launches that sort lines of n items, of which the first k are wanted.
 
     steps: the launches; keys, places: where the items then are in scratch memory, n_items for each
-    line; end: bytes of scratch memory in use.
+    line; end: where what they use of scratch memory ends; it begins at `base`.
     """
 
     def __init__(
-        self, source: str, source_type: str, given: Argument, key: str, lines: int, n: int, k: int
+        self,
+        source: str,
+        source_type: str,
+        given: Argument,
+        key: str,
+        lines: int,
+        n: int,
+        k: int,
+        base: int = 0,
     ):
         self.steps: list[Launch] = []
         self._source, self._key, self._lines = source, key, lines
         self._key_bytes = 8 if key == "uint64_t" else 4
-        self.end = 0
+        self.end = base
         self._tiles(source_type, given, n, k)
         while k * 4 <= MAX_TILE and self.n_items > min(k, n) and self._n_tiles > 1:
             items = Struct(self.keys, self.places, Int64(self.n_items))

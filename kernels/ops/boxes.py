@@ -243,9 +243,10 @@ def _nms_back_ref(xp, dy, index):
     n, width = dy.shape[-2:]
     batch = prod(dy.shape[:-2])
     flat, rows = dy.reshape(batch, n, width), index.reshape(batch, n).astype("int64")
-    dx = xp.zeros(flat.shape, dy.dtype)
-    b, i = xp.nonzero((rows >= 0) & (rows < n))
-    dx[b, rows[b, i]] = flat[b, i]
+    dx = xp.zeros((batch, n + 1, width), dy.dtype)  # the last row: of what came from nowhere
+    at = xp.where((rows >= 0) & (rows < n), rows, n)
+    dx[xp.arange(batch)[:, None], at] = flat
+    dx = dx[:, :-1]
     return dx.reshape(dy.shape)
 
 

@@ -467,13 +467,15 @@ def _pool_back_infer(ins, data_shape):
 
 def _pool_back_ref(xp, dy, rois, index, *, data_shape):
     n, channels, height, width = data_shape
-    dx = xp.zeros((n * channels, height * width), dy.dtype)
+    # what lies nowhere goes to a plane of its own
+    dx = xp.zeros((n * channels + 1, height * width), dy.dtype)
     image = xp.where((rois[:, 0] >= 0) & (rois[:, 0] < n), rois[:, 0], -1).astype("int64")
     planes = image[:, None, None, None] * channels + xp.arange(channels)[:, None, None]
     index = index.astype("int64")
     there = (index >= 0) & (index < height * width) & (planes >= 0)
-    planes = xp.broadcast_to(planes, index.shape)
-    xp.add.at(dx, (planes[there], index[there]), dy[there])
+    at = xp.where(there, planes, n * channels), xp.where(there, index, 0)
+    xp.add.at(dx, at, dy)
+    dx = dx[:-1]
     return dx.reshape(data_shape)
 
 

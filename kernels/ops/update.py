@@ -7,8 +7,6 @@ clipping.
 
 from __future__ import annotations
 
-import math
-
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, operator, sample, uniform
 from ..shapes import must_be
@@ -353,10 +351,11 @@ def _adamw_step(
 
 
 def adamw(xp, w, g, mean, var, rescale, **numbers):
-    scale = float(rescale.reshape(-1)[0])
-    if scale == 0 or not math.isfinite(scale):
-        return w, mean, var  # the gradient overflowed: no update
-    return _adamw_step(xp, w, g, mean, var, rescale_grad=scale, **numbers)
+    scale = rescale.reshape(-1)[0]
+    usable = xp.isfinite(scale) & (scale != 0)  # else the gradient overflowed: no update
+    scale = xp.where(usable, scale, 0)
+    new = _adamw_step(xp, w, g, mean, var, rescale_grad=scale, **numbers)
+    return tuple(xp.where(usable, now, old) for now, old in zip(new, (w, mean, var)))
 
 
 def mp_adamw(xp, w, g, mean, var, w32, rescale, **attrs):
@@ -672,10 +671,10 @@ def _lamb_again(xp, w, g, mean, var, *, rate, beta1, beta2, epsilon, t, bias_cor
 
 def lamb_step(xp, w, g, r1, r2, *, lr, lower_bound, upper_bound):
     r1, r2 = r1.reshape(-1)[0], r2.reshape(-1)[0]
-    r1 = xp.maximum(r1, lower_bound) if lower_bound >= 0 else r1
-    r1 = xp.minimum(r1, upper_bound) if upper_bound >= 0 else r1
-    ratio = 1.0 if r1 == 0 or r2 == 0 else r1 / r2
-    return w - lr * ratio * g
+    r1 = xp.where(lower_bound >= 0, xp.maximum(r1, lower_bound), r1)
+    r1 = xp.where(upper_bound >= 0, xp.minimum(r1, upper_bound), r1)
+    none = (r1 == 0) | (r2 == 0)
+    return w - lr * xp.where(none, 1.0, r1 / xp.where(none, 1.0, r2)) * g
 
 
 def _mp_lamb_step(xp, w, g, r1, r2, w32, **attrs):

@@ -14,7 +14,7 @@ proportion to the graph.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import inf, prod
 from typing import NamedTuple
 
@@ -44,14 +44,14 @@ def fuse(outputs: Sequence[Value], device=None) -> list[Value]:
     prepare = lambda groups: table.prepare(groups, device)
     skip: set[Node] = set()
     for _ in range(MAX_TRIALS):
-        spread, became = expanded(outputs, skip)
-        made, whole = _fused(spread, prepare)
+        spread, became = expanded(outputs, skip, table.ROW_DTYPES)
+        made, whole = _fused(spread, prepare, table.ROW_DTYPES)
         # what was spelled out and is not one group is better off as it was
         apart = {n for n, parts in became.items() if not whole(parts)}
         if not apart:
             return made
         skip |= apart
-    return _fused(outputs, prepare)[0]
+    return _fused(outputs, prepare, table.ROW_DTYPES)[0]
 
 
 def _table(device):
@@ -63,12 +63,13 @@ def _table(device):
     return on_cpu
 
 
-def _fused(outputs: Sequence[Value], prepare):
+def _fused(outputs: Sequence[Value], prepare, row_dtypes: Collection[str]):
     """(the graph with its groups fused, a function: are those of some nodes that are used in one
     group?)"""
     order = topological(outputs)
     effects = Effects(order)
-    found = [f for f in _Grouping(order, outputs, effects.held).fusions() if f.pays]
+    grouping = _Grouping(order, outputs, effects.held, row_dtypes)
+    found = [f for f in grouping.fusions() if f.pays]
     usable = prepare([(f.group, [v.dtype for v, _ in f.inputs]) for f in found])
     found = [f for f, ok in zip(found, usable) if ok]
     made, origin = _rebuild(outputs, found)
@@ -88,7 +89,7 @@ def _fused(outputs: Sequence[Value], prepare):
 class _Space(NamedTuple):
     """The index space of a group's values. rigid: the shape matters, as something broadcasts along
     it; else only the number of elements does. axes: of the reductions, if any. rows: these may be
-    read inside the group, which is a row program then; such compute in float32 alone."""
+    read inside the group, which is a row program then. single: all dtypes suit row programs."""
 
     shape: tuple[int, ...]
     rigid: bool = False
@@ -127,10 +128,10 @@ class _Member(NamedTuple):
     reduces: bool = False
 
 
-def _member(node: Node, row: tuple[int, ...] | None = None) -> _Member | None:
+def _member(node: Node, row: tuple[int, ...] | None, row_dtypes: Collection[str]) -> _Member | None:
     """row: the shape of which the node has a number for each row, if it has."""
     out = node.types[0]
-    single = all(t.dtype == "float32" for t in (*node.types, *(v.type for v in node.inputs)))
+    single = all(t.dtype in row_dtypes for t in (*node.types, *(v.type for v in node.inputs)))
     if row is not None:
         space = _Space(row, True, (len(row) - 1,), True, single)
         plain = node.op.view or is_reduction(node.op)
@@ -213,7 +214,9 @@ class _Grouping:
     """Walks the graph from its outputs to its inputs. Groups are numbered; a number that joined
     another points to it."""
 
-    def __init__(self, order: Sequence[Node], outputs: Sequence[Value], held):
+    def __init__(
+        self, order: Sequence[Node], outputs: Sequence[Value], held, row_dtypes: Collection[str]
+    ):
         self._order = order
         self._readers: dict[Node, dict[Node, None]] = {}
         for node in order:
@@ -225,11 +228,11 @@ class _Grouping:
         self._into: list[int] = []
         self._groups: list[_Group] = []
         self._levels: dict[Node, int] = {}  # of nodes that are in no group
-        rows = row_values(order, self._readers, held)
+        rows = row_values(order, self._readers, held, row_dtypes)
         for node in reversed(order):
             if node.op is None or _constant(Value(node)):
                 continue
-            member = None if node in held else _member(node, rows.get(node))
+            member = None if node in held else _member(node, rows.get(node), row_dtypes)
             readers = self._readers.get(node, ())
             if member is None:
                 self._levels[node] = max(map(self._level, readers), default=-1) + 1

@@ -28,13 +28,14 @@ def _suits(shape: Sequence[int]) -> bool:
     return len(shape) > 1 and SHORTEST <= shape[-1] <= LONGEST and prod(shape[:-1]) > 1
 
 
-def _float32(node: Node) -> bool:
+def served(node: Node, dtypes: Collection[str]) -> bool:
+    """Are all arrays of a node row-major and of dtypes in which row programs compute?"""
     values = (*node.types, *(v.type for v in node.inputs))
-    return all(t.dtype == "float32" and not t.layout for t in values)
+    return all(t.dtype in dtypes and not t.layout for t in values)
 
 
-def _is_pointwise(node: Node) -> bool:
-    if node.op is None or len(node.types) != 1 or not _float32(node):
+def _is_pointwise(node: Node, dtypes: Collection[str]) -> bool:
+    if node.op is None or len(node.types) != 1 or not served(node, dtypes):
         return False
     if node.op.is_random(node.attrs) or node.op.mutates or not node.inputs:
         return False
@@ -42,14 +43,19 @@ def _is_pointwise(node: Node) -> bool:
 
 
 def row_values(
-    order: Sequence[Node], readers: Mapping[Node, Collection[Node]], held: Collection[Node]
+    order: Sequence[Node],
+    readers: Mapping[Node, Collection[Node]],
+    held: Collection[Node],
+    dtypes: Collection[str],
 ) -> dict[Node, tuple[int, ...]]:
     """Nodes whose result is a number for each row of a shape, and read by what has that shape:
     reductions over the last axis and what is computed from these alone. The shape of each."""
     spaces: dict[Node, tuple[int, ...]] = {}
     for node in order:
         reduces = node.op is not None and node.op.name in REDUCTIONS and is_reduction(node.op)
-        if node.op is None or not (reduces or spaces) or node in held or not _float32(node):
+        if node.op is None or not (reduces or spaces) or node in held:
+            continue
+        if not served(node, dtypes):
             continue
         if reduces:
             shape = node.inputs[0].shape
@@ -58,21 +64,21 @@ def row_values(
                 spaces[node] = shape
             continue
         found = {spaces[v.node] for v in node.inputs if v.node in spaces}
-        if len(found) == len(node.types) == 1 and (node.op.view or _is_pointwise(node)):
+        if len(found) == len(node.types) == 1 and (node.op.view or _is_pointwise(node, dtypes)):
             (shape,) = found
             sizes = {prod(v.shape) for v in (*node.inputs, Value(node))}
             if sizes <= {1, prod(shape[:-1])} and prod(node.types[0].shape) > 1:
                 spaces[node] = shape
     useful: dict[Node, tuple[int, ...]] = {}
     for node, shape in reversed(spaces.items()):
-        around = [r for r in readers.get(node, ()) if r in useful or _joins(r, shape)]
+        around = [r for r in readers.get(node, ()) if r in useful or _joins(r, shape, dtypes)]
         if around and all(r in useful or _spreads(r, node, shape) for r in around):
             useful[node] = shape
     return useful
 
 
-def _joins(reader: Node, shape: tuple[int, ...]) -> bool:
-    return _is_pointwise(reader) and prod(reader.types[0].shape) == prod(shape)
+def _joins(reader: Node, shape: tuple[int, ...], dtypes: Collection[str]) -> bool:
+    return _is_pointwise(reader, dtypes) and prod(reader.types[0].shape) == prod(shape)
 
 
 def _spreads(reader: Node, node: Node, shape: tuple[int, ...]) -> bool:
@@ -129,10 +135,10 @@ RULES = {
 
 
 def expanded(
-    outputs: Sequence[Value], skip: Collection[Node]
+    outputs: Sequence[Value], skip: Collection[Node], dtypes: Collection[str]
 ) -> tuple[list[Value], dict[Node, set[Node]]]:
     """The graph with operators spelled out that have a pointwise neighbour, and what each of them
-    became. skip: nodes that stay."""
+    became. skip: nodes that stay. dtypes: of row programs."""
     order = topological(outputs)
     if not any(n.op is not None and n.op.name in RULES for n in order):
         return list(outputs), {}
@@ -146,9 +152,11 @@ def expanded(
     def replace(node: Node, inputs: Sequence[Value]):
         if node.op is None or node.op.name not in RULES or node in skip or node in held:
             return None
-        if not _plain(node) or not _has_neighbour(node, readers.get(node, ())):
+        if not _plain(node, dtypes) or not _has_neighbour(node, readers.get(node, ()), dtypes):
             return None
         made = RULES[node.op.name](node, *inputs)
+        if any(v.dtype != t.dtype for v, t in zip(made, node.types)):
+            return None
         became[node] = _above(made, {v.node for v in inputs})
         return made
 
@@ -167,10 +175,10 @@ def _above(values: Sequence[Value], given: set[Node]) -> set[Node]:
     return found
 
 
-def _plain(node: Node) -> bool:
-    """Is it over the last axis, of float32, without temperature and lengths?"""
+def _plain(node: Node, dtypes: Collection[str]) -> bool:
+    """Is it over the last axis, of these dtypes, without temperature and lengths?"""
     shape, attrs = node.types[0].shape, node.attrs
-    if not _float32(node) or not _suits(shape) or shape[-1] < SHORTEST_WHOLE:
+    if not served(node, dtypes) or not _suits(shape) or shape[-1] < SHORTEST_WHOLE:
         return False
     if prod(shape) < LARGE.get(node.op.name, 0):
         return False
@@ -179,7 +187,7 @@ def _plain(node: Node) -> bool:
     return one_axis(node.op.name, attrs["axis"], len(shape)) == len(shape) - 1
 
 
-def _has_neighbour(node: Node, readers: Sequence[Node]) -> bool:
+def _has_neighbour(node: Node, readers: Sequence[Node], dtypes: Collection[str]) -> bool:
     shape = node.types[0].shape
     around = [*readers, *(v.node for v in node.inputs if v.shape == shape)]
-    return any(n.op is not None and _is_pointwise(n) and n.types[0].shape == shape for n in around)
+    return any(_is_pointwise(n, dtypes) and n.types[0].shape == shape for n in around)

@@ -1,6 +1,6 @@
 """make gpu-check: the CUDA compiler takes kernels/cuda/ and what the generator writes.
 
-    python tests/gpu/check.py [--all] [--nvrtc] [--step N]
+    python tests/gpu/check.py [--all] [--nvrtc] [--step N] [--without]
 
 The kernels are those that the table chooses for the samples of the operator records: of each
 template a few instances, of the generated sources a few; --all: all of them. nvcc compiles them for
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -31,6 +31,7 @@ TARGETS = [
     "-gencode=arch=compute_90,code=[sm_90,compute_90]",
 ]
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "uint8")
+MIXED = "mixed"
 INSTANCES = 3  # of a template
 GENERATED_STEP = 24  # one generated source of so many
 IN_A_FILE = 24  # instances that nvcc compiles in one go
@@ -43,33 +44,74 @@ def load(name: str, path: Path):
     return module
 
 
-def kernels() -> set[tuple]:
-    """(source, name, defines) of every launch that the table makes for samples of the records."""
+def calls() -> Iterator[tuple]:
+    """(operator, how its arrays are typed, native.Native or None) of the samples of the records."""
     import numpy as np
     import samples
     from plait import MXNetError
     from plait.kernels import cuda  # noqa: F401  (fills the table)
-    from plait.kernels.cuda.launch import Launch
     from plait.kernels.native import choose
     from plait.kernels.plan import infer
     from plait.kernels.record import REGISTRY, Type
 
-    found = set()
     for op in {op.name: op for op in REGISTRY.values()}.values():
         for case in op.samples:
-            for dtype in DTYPES:
+            for dtype in (*DTYPES, MIXED):
                 rng = np.random.default_rng(0)
                 ins = [(np.shape(x), own) for x, own in (samples.draw(rng, g) for g in case.inputs)]
-                types = [Type(shape, own or dtype) for shape, own in ins]
                 try:
                     attrs = op.parse(case.attrs) | ({"train": True} if op.train_aware else {})
-                    native = choose(op, types, infer(op, attrs, types), attrs, "gpu")
+                    types = typed(op.names_in(attrs, len(ins)), ins, dtype)
+                    native = choose(
+                        op,
+                        [Type(*t) for t in types],
+                        infer(op, attrs, [Type(*t) for t in types]),
+                        attrs,
+                        "gpu",
+                    )
                 except MXNetError:  # not of these dtypes
                     continue
-                for step in getattr(native and native.params, "steps", ()):
-                    if isinstance(step, Launch):
-                        found.add((step.source, step.function, tuple(step.defines)))
+                yield op, dtype, native
+
+
+def typed(names, ins, dtype: str) -> list[tuple]:
+    """Shapes and dtypes of inputs. MIXED: as an optimizer has them, 16 bits and states of 32."""
+    if dtype != MIXED:
+        return [(shape, own or dtype) for shape, own in ins]
+    n = len(names)
+    many = names[:1] in (("arg0",), ["arg0"])
+    each = next((k for k in (3, 4, 5) if n % k == 0), n)
+    low = lambda i, name: i % each < 2 if many else name in ("weight", "grad")
+    return [
+        (shape, own or ("float16" if low(i, name) else "float32"))
+        for i, (name, (shape, own)) in enumerate(zip(names, ins))
+    ]
+
+
+def kernels() -> set[tuple]:
+    """(source, name, defines) of every launch that the table makes for samples of the records."""
+    from plait.kernels.cuda.launch import Launch
+
+    found = set()
+    for _, _, native in calls():
+        for step in getattr(native and native.params, "steps", ()):
+            if isinstance(step, Launch):
+                found.add((step.source, step.function, tuple(step.defines)))
     return found
+
+
+def without_kernels() -> dict[str, tuple[int, int]]:
+    """Of each operator with a sample that has no kernel: samples that have one, samples."""
+    from plait.kernels.record import FLOATS
+
+    found: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for op, dtype, native in calls():
+        if dtype in FLOATS:
+            found[op.name][0] += native is not None
+            found[op.name][1] += 1
+        elif dtype == MIXED and native is not None and found[op.name][0] == 0:
+            found[op.name] = [1, 1]
+    return {name: (have, n) for name, (have, n) in found.items() if have < n}
 
 
 def is_file(source: str) -> bool:
@@ -84,6 +126,7 @@ def representative(found: Iterable[tuple]) -> set[tuple]:
             templates[k[0], k[1].partition("<")[0], k[2]].append(k)
         else:
             generated.append(k)
+    generated = [k for i, k in enumerate(generated) if k[0] not in {g[0] for g in generated[:i]}]
     kept = set(generated[::GENERATED_STEP])
     for instances in templates.values():
         step = max(1, -(-len(instances) // INSTANCES))
@@ -98,7 +141,7 @@ def units(found: Iterable[tuple]) -> dict[str, str]:
     for source, name, defines in sorted(found):
         if is_file(source):
             by_source[source, defines].append(name)
-        else:
+        elif source not in generated:
             generated.append(source)
     files = {}
     for (source, defines), names in by_source.items():
@@ -179,8 +222,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--nvrtc", action="store_true", help="compile with NVRTC, not with nvcc")
     parser.add_argument("--step", type=int, default=1, help="one of so many")
     parser.add_argument("--list", action="store_true", help="print the kernels as JSON")
+    parser.add_argument(
+        "--without", action="store_true", help="print operators that run their reference"
+    )
     args = parser.parse_args(argv)
     sys.path.insert(0, str(HERE.parent))
+    if args.without:
+        for name, (have, n) in sorted(without_kernels().items()):
+            print(name, "" if have == 0 else f"({have} of {n} samples have a kernel)")
+        return 0
     if args.list:
         print(json.dumps(sorted(kernels())))
         return 0

@@ -88,3 +88,36 @@ def test_a_query_that_no_key_answers():
     attrs |= {"mask": "length", "mask_view": (0, 2, 0, 1, 0)}
     y = back(call("_attention", *arrays, lengths, **attrs)[0])
     assert (y[0, 0] == 0).all() and np.isfinite(y).all()
+
+
+@pytest.mark.parametrize("kind", ("add", "where", "length"))
+@pytest.mark.parametrize("dtype", ("float32", "bfloat16"))
+def test_tiles_without_a_score_are_left_out(kind, dtype):
+    """Causal, and rows of which no key counts; what lies in such tiles is not read: NaN there."""
+    n, rng = 150, np.random.default_rng(1)
+    sizes = (1, 2, n, n, 16, 16)
+    arrays, attrs = operands(rng, sizes, dtype)
+    keys = np.arange(n)
+    upto = np.maximum(keys - 70, 0 if kind == "length" else 1)
+    seen = keys < upto[:, None]
+    if kind == "length":
+        mask = nd.array(upto[None], ctx=on_gpu(0.0).context, dtype="int32")
+        view = {"mask": kind, "mask_view": (0, n, 0, 1, 0)}
+    else:
+        values = np.where(seen, 0.0, -np.inf) if kind == "add" else seen.astype(float)
+        mask = on_gpu(values[None], dtype)
+        view = {"mask": kind, "mask_view": (0, n * n, 0, n, 1), "mask_value": -1e18}
+    arrays, attrs = [*arrays, mask], attrs | view
+    y, lse = call("_attention", *arrays, **attrs)
+    want, _ = reference("_attention", *arrays, **attrs)
+    close(y, want, dtype)
+    dy = on_gpu(rng.standard_normal(y.shape), dtype)
+    given = [dy, y, lse, *arrays]
+    wanted = reference("_attention_grad", *given, **attrs)
+    for g, w in zip(call("_attention_grad", *given, **attrs), wanted, strict=True):
+        close(g, w, dtype)
+    k = back(arrays[1])
+    k[:, :, 128:] = np.nan  # a tile that nobody looks at
+    arrays[1] = on_gpu(k, dtype)
+    again = call("_attention", *arrays, **attrs)[0]
+    assert np.array_equal(back(again), back(y))

@@ -1,18 +1,26 @@
 """The compiler of CUDA sources: its cache, its messages, what tells kernels apart."""
 
+import logging
 import os
 import stat
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
-from plait import MXNetError
+from plait import MXNetError, gpu, nd
 from plait.engine import cuda
 from plait.engine.error import DeviceError
 from plait.kernels import cache
+from plait.kernels import cuda as kernels_of_gpus
 from plait.kernels.cuda import compile as compiler
 from plait.kernels.cuda.compile import Kernel, compile_all, function, ready
+from plait.kernels.plan import make_plan
+from plait.kernels.record import REGISTRY, Type, lookup
+from plait.symbol.graph import Value, typed_node, variable
+from plait.symbol.program import lower
 
 SOURCE = "template<class T> __global__ void k(T *x) {\n x[0] = VALUE; }"
 
@@ -23,6 +31,7 @@ def fresh(tmp_path, monkeypatch):
 
     def use():
         monkeypatch.setattr(compiler, "_functions", {})
+        monkeypatch.setattr(compiler, "_modules", {})
         monkeypatch.setattr(compiler, "_failed", {})
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -139,3 +148,71 @@ def test_nvidias_compiler_takes_our_sources():
     if "skipped" in done.stdout:
         pytest.skip("no NVRTC of NVIDIA: pip install nvidia-cuda-nvrtc")
     assert "kernels ok" in done.stdout
+
+
+# ---- nobody waits --------------------------------------------------------------------------------
+
+
+class Held:
+    """A compiler that works only when told to, and counts."""
+
+    def __init__(self, monkeypatch):
+        self.go, self.calls = threading.Event(), []
+        inner = compiler._compile
+
+        def slow(kernel, architecture):
+            self.calls.append(kernel)
+            assert self.go.wait(60)
+            return inner(kernel, architecture)
+
+        monkeypatch.setattr(compiler, "_compile", slow)
+        monkeypatch.setattr(kernels_of_gpus, "checking", False)
+
+
+@pytest.fixture
+def held(fresh, monkeypatch):
+    for op in REGISTRY.values():
+        op.plans.clear()
+    found = Held(monkeypatch)
+    yield found
+    found.go.set()
+    nd.waitall()
+
+
+def test_calls_go_on_while_kernels_are_compiled(held):
+    x = nd.array(np.arange(6.0).reshape(2, 3), ctx=gpu(0))
+    y = nd.softmax(nd.sin(x) * 2 + nd.sum(x))  # nothing is compiled yet, nothing waits
+    assert not compiler._functions
+    held.go.set()
+    want = np.sin(x.asnumpy()) * 2 + 15
+    e = np.exp(want - want.max(1, keepdims=True))
+    np.testing.assert_allclose(y.asnumpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
+    assert len(held.calls) == len(set(held.calls)) >= 4  # each once
+    plan = make_plan(REGISTRY["sin"], {}, [x._spec], gpu(0))
+    assert plan.late is None  # made anew
+
+
+def test_the_reference_runs_where_a_late_kernel_does_not_compile(held, monkeypatch, caplog):
+    def refuse(kernel, architecture):
+        raise compiler.CompileError("refused")
+
+    monkeypatch.setattr(compiler, "_compile", refuse)
+    x = nd.array([0.25, 4.0], ctx=gpu(0))
+    with caplog.at_level(logging.WARNING):
+        np.testing.assert_allclose(nd.sqrt(x).asnumpy(), [0.5, 2.0])
+    assert "sqrt: its reference runs instead: refused" in caplog.text
+
+
+def test_a_program_that_is_compiled_waits_for_its_kernels_at_once(held):
+    """All of a graph's kernels are with the compiler before one of them is there."""
+    x = variable("x", Type((4, 5), "float32"))
+    y = Value(typed_node(lookup("softmax"), lookup("softmax").parse({}), [x]))
+    y = Value(typed_node(lookup("_np_cumsum"), lookup("_np_cumsum").parse({"axis": 1}), [y]))
+    early = lower([y], [x], gpu(0))
+    assert all(p.late is not None for p in early.plans)
+    held.go.set()
+    program = lower([y], [x], gpu(0), tier=1)
+    assert all(p.late is None for p in program.plans)
+    given = nd.ones((4, 5), ctx=gpu(0))
+    for p in (early, program):
+        np.testing.assert_allclose(p.run([given])[0].asnumpy()[:, -1], 1, rtol=1e-5)

@@ -68,6 +68,16 @@ def test_fused_equals_plain(function, shape):
         np.testing.assert_allclose(got, want, rtol=3e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("function", [rows, norms])
+def test_row_programs_of_16_bits(function, dtype):
+    """One kernel that computes in float32 and rounds what it stores."""
+    x, b = (RNG.standard_normal(s, "float32") for s in ((5, 136), (136,)))
+    low = lambda F, x, b: F.cast(function(F, F.cast(x, dtype), F.cast(b, dtype)), "float32")
+    for got, want in zip(fused(low, x, b), plain(function, x, b), strict=True):
+        np.testing.assert_allclose(got, want, rtol=3e-2, atol=3e-2)
+
+
 def test_casts_stay_inside_a_group():
     def function(F, x):
         return F.cast(F.cast(x, "float16") * 3, "float32") + 1

@@ -1,0 +1,53 @@
+"""Calls whose kernels are still being compiled: nobody who calls waits, the lane does.
+
+A plan whose kernels are not at hand has the kernel in Python (fallback.py), which waits for the
+compiler when the call's turn comes and then launches. Meanwhile the caller goes on: what it calls
+next is compiled beside. The plan is made anew once its kernels are there.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ...engine import ffi, lib
+from ..native import Native
+from .compile import CompileError, Kernel, compile_all, start
+from .launch import Launch, check_grid
+
+
+class Late:
+    """A native kernel of a GPU and what it waits for."""
+
+    def __init__(self, found: Native, device: int, kernels: list[Kernel]):
+        self._found, self._device, self._kernels = found, device, kernels
+        self._lock = threading.Lock()
+        self._made: tuple | None = None
+
+    def ready(self) -> bool:
+        """Is everything compiled, or known not to compile?"""
+        return self._made is not None or not start(self._device, self._kernels)
+
+    def wait(self) -> None:
+        """Until it is ready."""
+        compile_all(self._device, self._kernels)
+
+    def run(self, bufs, scalars) -> int:
+        """Waits and runs the kernel on a lane of its GPU. Raises CompileError, MXNetError."""
+        with self._lock:
+            if self._made is None:
+                self._made = self._found.params.on(self._device)
+        kernel = ffi.addressof(lib, self._found.function)
+        return lib.pl_kernel_run_locked(kernel, self._made[0], bufs, scalars)
+
+
+def late(found: Native, device: int) -> Late | None:
+    """What waits for a kernel's launches; None where all of them are at hand. Raises ValueError for
+    sizes that no launch can have."""
+    steps = [s for s in found.params.steps if isinstance(s, Launch)]
+    for step in steps:
+        check_grid(step)
+    missing = start(device, [Kernel(s.source, s.function, s.defines, s.options) for s in steps])
+    return Late(found, device, missing) if missing else None
+
+
+__all__ = ["CompileError", "Late", "late"]
