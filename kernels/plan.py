@@ -294,7 +294,7 @@ def comm_plan(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], dev
     plan = _comm.get(key)
     if plan is None:
         plan = _build(op, attrs, in_specs, device, None, comm=True)
-        if len(_comm) >= MAX_PLANS:
+        if len(_comm) >= MAX_KEPT:
             _comm.clear()
         _comm[key] = plan
     return plan
