@@ -60,7 +60,7 @@ typedef struct {
 METHODS(float, f32)
 METHODS(double, f64)
 
-static int64_t offset_of(int64_t at, int n, const int64_t *shape, const int64_t *strides)
+static inline int64_t offset_of(int64_t at, int n, const int64_t *shape, const int64_t *strides)
 {
     int64_t offset = 0;
     for (int d = n - 1; d >= 0; d--) {
