@@ -16,10 +16,10 @@ import numpy as np
 
 from ..engine import lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
-from ..kernels.plan import make_plan
+from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
-from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, spec
-from .invoke import copy_into, invoke, launch
+from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
+from .invoke import _remember, copy_into, invoke, launch, run
 from .ndarray import NDArray, from_memory, make, state
 from .tape import record, spent
 
@@ -201,11 +201,27 @@ def view(array: NDArray, name: str, attrs: dict, offset: int = 0) -> NDArray:
 
     offset: of its first element, in elements.
     """
-    op = lookup(name)
-    plan = make_plan(op, op.parse(attrs), [array._spec], array._spec.device)
-    out = make(
-        lib.pl_array_view(array._handle, offset * ITEM_BYTES[array._spec.dtype]), plan.out_spec
-    )
+    return seen(array, view_plan(array._spec, name, attrs), offset)
+
+
+_view_plans: dict = {}
+
+
+def view_plan(s: Spec, name: str, attrs: dict) -> Plan:
+    """The plan of a shape operator or slice of an array of a spec. attrs: hashable values."""
+    key = (s, name, *attrs.values())
+    plan = _view_plans.get(key)
+    if plan is None:
+        op = lookup(name)
+        plan = make_plan(op, op.parse(attrs), [s], s.device)
+        _remember(_view_plans, key, plan)
+    return plan
+
+
+def seen(array: NDArray, plan: Plan, offset: int = 0) -> NDArray:
+    """The output of such a plan without a copy, recorded. offset: as of `view`."""
+    at = offset * ITEM_BYTES[array._spec.dtype] if offset else 0
+    out = make(lib.pl_array_view(array._handle, at), plan.out_spec)
     if state.recording:
         record(plan, (array,), (), (out,))
     return out
@@ -226,7 +242,8 @@ def _memory(self, offset: int, shape) -> NDArray:
 
 def _basic_get(self, part: Part) -> NDArray:
     if part.offset is None:
-        return _reshaped(invoke(lookup("slice"), (self,), part.attrs()), part.result)
+        sliced = run(view_plan(self._spec, "slice", part.attrs()), (self,))
+        return _reshaped(sliced, part.result)
     if state.recording and self._tape is not None:
         sliced = self if part.whole else view(self, "slice", part.attrs(), part.offset)
         return view(sliced, "reshape_to", {"shape": part.result})

@@ -57,7 +57,9 @@ def loss_entry(op, ins, outs, attrs):
 @native("_slice_assign_scalar")
 def slice_assign_scalar_entry(op, ins, outs, attrs):
     y = outs[0]
-    shape, strides, offset = strided_slice(op.name, y, {k: attrs[k] for k in ("begin", "end", "step")})
+    shape, strides, offset = strided_slice(
+        op.name, y, {k: attrs[k] for k in ("begin", "end", "step")}
+    )
     found = Move(shape, [0] * len(shape), strides, 0, offset, FIRST)
     return copy_native("plk_number_into_base", found, y, (y, y))
 

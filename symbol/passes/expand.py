@@ -44,7 +44,8 @@ def body_of(
     if made is None:
         return None
     made = [
-        F.Cast(v, dtype=t.dtype) if v.dtype != t.dtype else v for v, t in zip(made, outs, strict=True)
+        F.Cast(v, dtype=t.dtype) if v.dtype != t.dtype else v
+        for v, t in zip(made, outs, strict=True)
     ]
     assert [v.shape for v in made] == [t.shape for t in outs], f"{op.name}: its body gives {made}"
     given = set(inputs)
