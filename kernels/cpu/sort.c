@@ -88,6 +88,11 @@ static void select_few(const plk_sort *p, const void *x, int64_t first, item *be
         }
         if (i == p->n)
             break;
+        if (blocks && held == p->k) {
+            float v = line[i], worst = line[best[held - 1].at];
+            if (worst == worst && !(p->ascend ? v < worst : v > worst))
+                continue;
+        }
         item it = {key_of(x, p->dtype, first + i * p->inner, p->ascend), i};
         if (held == p->k && it.key >= best[held - 1].key)
             continue;
