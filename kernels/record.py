@@ -186,8 +186,8 @@ class Operator:
            as `_strided`, whose plan serves every place. Raises ShapeError.
     again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
            writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
-    body:  (F, *inputs, **attrs) -> list of all outputs, or None: what runs where there is no kernel
-           for the operator but for those that it is made of. In float32 for 16-bit floats.
+    body:  (F, *inputs, **attrs) -> list of all outputs, or None: the same in other operators, which
+           run where these have kernels and it has none. Inputs of 16 bits arrive as float32.
     run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address,
            Spec), auxiliary inputs are written in place.
     native: (ins, outs, attrs) -> native.Native: the kernel of a record of one use, which no table

@@ -10,9 +10,10 @@ import numpy as np
 
 from ..engine import Context, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
+from ..kernels.plan import make_plan
 from ..kernels.record import dtype_name, lookup
 from ..kernels.spec import spec
-from .invoke import invoke
+from .invoke import _remember, invoke, run
 from .ndarray import NDArray, empty_like_spec, from_memory
 
 __all__ = [
@@ -102,28 +103,41 @@ def empty(shape, ctx=None, dtype=None, stype=None) -> NDArray:
     return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), _device(ctx)))
 
 
+_plans: dict = {}  # by operator, shape, dtype and device
+
+
+def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
+    """A new array, or `out`, by an operator; value: the number that fills it, if it takes one."""
+    scalars = () if value is None else (value,)
+    try:
+        key = (name, shape, dtype, current_context() if ctx is None else ctx)
+        plan = _plans.get(key) if out is None else None
+    except TypeError:  # a list
+        key, plan = None, None
+    if plan is not None:
+        return run(plan, (), scalars)
+    attrs = {"shape": _shape(shape), "dtype": dtype_name(dtype or "float32")}
+    if value is not None:
+        attrs["value"] = value
+    op = lookup(name)
+    if out is not None or key is None or shape != attrs["shape"]:
+        return invoke(op, (), attrs, out, ctx)
+    plan = make_plan(op, op.parse(attrs), (), _device(ctx))
+    if all([type(n) is int for n in shape]):
+        _remember(_plans, key, plan)
+    return run(plan, (), scalars)
+
+
 def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **_) -> NDArray:
     """Zeros of a shape. stype: storage type, default dense."""
     if stype not in (None, "default"):
         return _sparse("zeros", stype, shape, ctx, dtype)
-    return invoke(
-        lookup("_zeros"),
-        (),
-        {"shape": _shape(shape), "dtype": dtype_name(dtype or "float32")},
-        out,
-        ctx,
-    )
+    return _create("_zeros", shape, ctx, dtype, out)
 
 
 def ones(shape, ctx=None, dtype=None, out=None, **_) -> NDArray:
     """Ones of a shape."""
-    return invoke(
-        lookup("_ones"),
-        (),
-        {"shape": _shape(shape), "dtype": dtype_name(dtype or "float32")},
-        out,
-        ctx,
-    )
+    return _create("_ones", shape, ctx, dtype, out)
 
 
 def full(shape, val, ctx=None, dtype="float32", out=None) -> NDArray:
@@ -132,13 +146,7 @@ def full(shape, val, ctx=None, dtype="float32", out=None) -> NDArray:
         val = float(val)
     except (TypeError, ValueError):
         raise InvalidType(f"full: val must be a number, got {val!r}") from None
-    return invoke(
-        lookup("_full"),
-        (),
-        {"shape": _shape(shape), "value": val, "dtype": dtype_name(dtype or "float32")},
-        out,
-        ctx,
-    )
+    return _create("_full", shape, ctx, dtype, out, val)
 
 
 def arange(

@@ -21,7 +21,7 @@ from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
 from ..kernels.shapes import contiguous
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
-from .invoke import copy_into, invoke, launch, part_plan, read_part, write_part
+from .invoke import _remember, copy_into, invoke, launch, part_plan, read_part, write_part
 from .ndarray import NDArray, from_memory, make, state
 from .tape import record, spent
 
@@ -200,9 +200,27 @@ def _plain(item):
 
 
 def view(array: NDArray, name: str, attrs: dict) -> NDArray:
-    """The output of a shape operator without a copy: shares memory, and is recorded."""
-    op = lookup(name)
-    plan = make_plan(op, op.parse(attrs), [array._spec], array._spec.device)
+    """The output of a shape operator without a copy: shares memory, and is recorded. attrs:
+    hashable values."""
+    return seen(array, view_plan(array._spec, name, attrs))
+
+
+_view_plans: dict = {}
+
+
+def view_plan(s: Spec, name: str, attrs: dict) -> Plan:
+    """The plan of a shape operator on an array of a spec."""
+    key = (s, name, *attrs.values())
+    plan = _view_plans.get(key)
+    if plan is None:
+        op = lookup(name)
+        plan = make_plan(op, op.parse(attrs), [s], s.device)
+        _remember(_view_plans, key, plan)
+    return plan
+
+
+def seen(array: NDArray, plan: Plan) -> NDArray:
+    """The output of such a plan without a copy, recorded."""
     out = make(lib.pl_array_view(array._handle, 0), plan.out_spec)
     if state.recording:
         record(plan, (array,), (), (out,))

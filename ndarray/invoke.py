@@ -21,6 +21,7 @@ from .ndarray import NDArray, check_nd, state
 from .tape import record, spent
 
 MAX_KEYS = 8192
+NUMBERS = (float, int)
 
 
 def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None):
@@ -302,15 +303,27 @@ def binary_method(both: str, right: str):
 def scalar_method(left: str):
     """The reflected method: number <op> array."""
     op = lookup(left)
+    plans: dict = {}
 
     def method(self, other):
+        plan = plans.get(self._spec)
+        if plan is not None and other.__class__ in NUMBERS and not precision.used:
+            out = invoke1(plan.handle, plan.out_spec, self, other)
+            if state.recording:
+                record(plan, (self,), (other,), (out,))
+            return out
         try:
             value = as_number(other)
         except TypeError as error:
             if isinstance(error, MXNetError):
                 raise
             return not_a_number(self, other, op)
-        return invoke(op, (self,), {"scalar": value})
+        if self.__class__ is not NDArray or precision.used:
+            return invoke(op, (self,), {"scalar": value})
+        plan = make_plan(op, op.parse({"scalar": value}), (self._spec,), self._spec.device)
+        if not plan.can_fail:
+            _remember(plans, self._spec, plan)
+        return run(plan, (self,), (value,))
 
     return method
 

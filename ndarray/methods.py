@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
+from ..kernels import precision
+from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from ..kernels.spec import from_bfloat16
 from ..symbol.operators import BINARY, add_operators
 from . import autograd, functions
-from .indexing import refuse_recorded, view
-from .invoke import as_number, binary_method, copy_into, invoke, not_a_number, scalar_method
+from .indexing import refuse_recorded, seen, view_plan
+from .invoke import (
+    _device_of,
+    _remember,
+    as_number,
+    binary_method,
+    copy_into,
+    invoke,
+    not_a_number,
+    run,
+    scalar_method,
+)
 from .ndarray import NDArray, make
 from .tape import Variable
 
@@ -24,17 +36,29 @@ def method(function):
 
 def _in_place(both: str, right: str):
     array_op, number_op = lookup(both), lookup(right)
+    plans: dict = {}  # by the specs of both, or of the array
 
     def assign(self, other):
         if isinstance(other, NDArray):
             refuse_recorded(self, other)
-            return invoke(array_op, (self, other), {}, self)
+            return apply(array_op, (self, other), (self._spec, other._spec), {}, ())
         try:
             value = as_number(other)
         except TypeError:
             return not_a_number(self, other, array_op)
         refuse_recorded(self)
-        return invoke(number_op, (self,), {"scalar": value}, self)
+        return apply(number_op, (self,), self._spec, {"scalar": value}, (value,))
+
+    def apply(op, inputs, key, attrs, scalars):
+        plan = plans.get(key)
+        if plan is None or precision.used:
+            if precision.used or any([a.__class__ is not NDArray for a in inputs]):
+                return invoke(op, inputs, attrs, inputs[0])
+            plan = make_plan(
+                op, op.parse(attrs), [a._spec for a in inputs], _device_of(op, inputs, None)
+            )
+            _remember(plans, key, plan)
+        return run(plan, inputs, scalars, inputs[0])
 
     return assign
 
@@ -162,19 +186,33 @@ def _sizes(shape) -> tuple[int, ...]:
         raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
 
 
+_reshapes: dict = {}  # plans by the array's spec and the arguments
+
+
 @method
 def reshape(self, *shape, **kwargs) -> NDArray:
     """The same memory under another shape; see nd.Reshape for the codes 0, -1, -2, -3, -4."""
+    try:
+        plan = None if kwargs else _reshapes.get((self._spec, shape))
+    except TypeError:  # a list
+        plan = None
+    if plan is not None:
+        return seen(self, plan)
+    key, given = (self._spec, shape), shape
     if len(shape) == 1 and not hasattr(shape[0], "__index__"):
-        shape = _sizes(shape[0])
+        given = shape[0]
     elif not shape:
         if "shape" not in kwargs:
             raise MXNetError(
                 "reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)"
             )
-        shape = kwargs["shape"]
-        shape = (shape,) if hasattr(shape, "__index__") else _sizes(shape)
-    return view(self, "Reshape", {"shape": _sizes(shape), "reverse": kwargs.get("reverse", False)})
+        given = kwargs["shape"]
+        given = (given,) if hasattr(given, "__index__") else given
+    attrs = {"shape": _sizes(given), "reverse": kwargs.get("reverse", False)}
+    plan = view_plan(self._spec, "Reshape", attrs)
+    if not kwargs and given.__class__ is tuple and all([n.__class__ is int for n in given]):
+        _remember(_reshapes, key, plan)
+    return seen(self, plan)
 
 
 def _transposed(self):

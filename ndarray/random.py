@@ -6,10 +6,11 @@ parameters. The stream depends on the seed alone, not on the number of threads.
 
 from __future__ import annotations
 
-from ..engine import lib
+from ..engine import current_context, lib
 from ..engine.error import InvalidValue, MissingName, compose
+from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup
-from .invoke import invoke
+from .invoke import _device_of, _remember, invoke, run
 from .ndarray import NDArray
 
 __all__ = [
@@ -28,9 +29,19 @@ __all__ = [
 ]
 
 
+_plans: dict = {}  # by distribution, its numbers, shape, dtype and device
+
+
 def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
     """Samples of a distribution: the operator `_random_<name>` for numbers, `_sample_<name>` for
     NDArrays."""
+    key = (name, *params.values(), shape, dtype, ctx or current_context())
+    try:
+        plan = None if kwargs or out is not None else _plans.get(key)
+    except TypeError:  # a list
+        plan = None
+    if plan is not None:
+        return run(plan, (), ())
     attrs = {k: v for k, v in kwargs.items() if v is not None}
     if shape is not None:
         attrs["shape"] = shape
@@ -51,7 +62,15 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
             attrs["shape"] = out.shape
         if dtype is None and out is not None:
             attrs["dtype"] = out._spec.dtype
-        return invoke(lookup(f"_random_{name}"), (), attrs, out, ctx)
+        op = lookup(f"_random_{name}")
+        plain = all([type(k) in (int, float) for k in params.values()]) and type(shape) is tuple
+        if out is None and not kwargs and plain and all([type(n) is int for n in shape]):
+            device = _device_of(op, (), ctx)
+            plan = make_plan(op, op.parse(attrs), (), device)
+            if not plan.scalars:
+                _remember(_plans, key, plan)
+                return run(plan, (), ())
+        return invoke(op, (), attrs, out, ctx)
     if len(arrays) < len(params):
         kinds = ", ".join(f"{k} {type(v).__name__}" for k, v in params.items())
         raise InvalidValue(

@@ -102,6 +102,52 @@ PLK_KERNEL(plk_pick_backward)
     return PL_OK;
 }
 
+/* Index i as a place in [0, n), or -1; a negative one counts from the end. */
+static inline int64_t wrapped(const plk_take *p, const void *indices, int64_t i)
+{
+    int64_t k = plk_index_at(indices, p->index_dtype, i);
+    k = k < 0 ? k + p->n : k;
+    return k < p->n ? k : -1;
+}
+
+/* bufs: x, index (outer, n_indices, inner), y like it */
+PLK_KERNEL(plk_take_along)
+{
+    const plk_take *p = params;
+    int64_t lowest = 0;
+    (void)scalars;
+    for (int64_t o = 0; o < p->outer; o++)
+        for (int64_t k = 0; k < p->n_indices; k++)
+            for (int64_t i = 0; i < p->inner; i++) {
+                int64_t at = (o * p->n_indices + k) * p->inner + i, from = wrapped(p, bufs[1], at);
+                lowest = from < lowest ? from : lowest;
+                from = (o * p->n + (from < 0 ? 0 : from)) * p->inner + i;
+                copy_one((char *)bufs[2] + at * p->size, (const char *)bufs[0] + from * p->size, p->size);
+            }
+    return lowest < 0 ? pl_fail(PL_EINVAL, "_take_along_axis: indices must be inside data") : PL_OK;
+}
+
+/* bufs: x, index like it (outer, n_indices, inner), y (outer, n, inner): zeros to which x is added; float32 or float64 */
+PLK_KERNEL(plk_put_along)
+{
+    const plk_take *p = params;
+    (void)scalars;
+    memset(bufs[2], 0, (size_t)(p->outer * p->n * p->inner * p->size));
+    for (int64_t o = 0; o < p->outer; o++)
+        for (int64_t k = 0; k < p->n_indices; k++)
+            for (int64_t i = 0; i < p->inner; i++) {
+                int64_t at = (o * p->n_indices + k) * p->inner + i, to = wrapped(p, bufs[1], at);
+                if (to < 0)
+                    return pl_fail(PL_EINVAL, "_put_along_axis: indices must be inside the result");
+                to = (o * p->n + to) * p->inner + i;
+                if (p->size == 4)
+                    ((float *)bufs[2])[to] += ((const float *)bufs[0])[at];
+                else
+                    ((double *)bufs[2])[to] += ((const double *)bufs[0])[at];
+            }
+    return PL_OK;
+}
+
 static void as_dtype(double value, int dtype, void *out)
 {
     plk_cast cast = {1, PLK_F64, dtype};

@@ -197,3 +197,23 @@ def sequence_end_entry(op, ins, outs, attrs):
     }
     name = "plk_sequence_last_run" if last else "plk_sequence_reverse_run"
     return Native(name, ("plk_sequence_mask", fields), cost(*outs, *outs), can_fail=last and given)
+
+
+@native("_take_along_axis", "_put_along_axis")
+def along_axis_entry(op, ins, outs, attrs):
+    put, (data, indices) = op.name == "_put_along_axis", ins
+    shape = outs[0].shape if put else data.shape
+    axis = one_axis(op.name, attrs["axis"], len(shape))
+    if indices.dtype not in INDEX_DTYPES or shape[axis] == 0 or put and data.dtype not in FLOATS:
+        return None
+    fields = {
+        "outer": prod(shape[:axis]),
+        "n": shape[axis],
+        "n_indices": indices.shape[axis],
+        "inner": prod(shape[axis + 1 :]),
+        "size": ITEM_BYTES[data.dtype],
+        "index_dtype": code(indices.dtype),
+    }
+    us = cost(*ins, *outs, steps=2 * prod(indices.shape))
+    name = "plk_put_along" if put else "plk_take_along"
+    return Native(name, ("plk_take", fields), us, can_fail=True)

@@ -17,19 +17,26 @@ static inline int64_t source(const plk_pad *p, int d, int64_t i)
     return at < 0 ? -at : 2 * (n - 1) - at;
 }
 
-/* The number of the row of x that row r of y shows, or -1. */
-static int64_t row_source(const plk_pad *p, int64_t r)
+/* Where the rows of x lie that a plane of y shows, a plane being what the last two axes span; or -1. */
+static int64_t plane_source(const plk_pad *p, int64_t plane)
 {
-    int64_t row = 0, step = 1;
-    for (int d = p->ndim - 2; d >= 0; d--) {
-        int64_t at = source(p, d, r % p->out[d]);
+    int64_t row = 0, step = p->ndim > 1 ? p->shape[p->ndim - 2] : 1;
+    for (int d = p->ndim - 3; d >= 0; d--) {
+        int64_t at = source(p, d, plane % p->out[d]);
         if (at < 0)
             return -1;
         row += at * step;
         step *= p->shape[d];
-        r /= p->out[d];
+        plane /= p->out[d];
     }
     return row;
+}
+
+/* The number of the row of x that row i of such a plane shows, or -1. */
+static inline int64_t row_source(const plk_pad *p, int64_t first, int64_t i)
+{
+    int64_t at = first < 0 || p->ndim < 2 ? first : source(p, p->ndim - 2, i);
+    return at < 0 || p->ndim < 2 ? at : first + at;
 }
 
 static void fill(char *y, uint64_t value, int64_t n, int size)
@@ -47,16 +54,18 @@ PLK_KERNEL(plk_pad_run)
     const plk_pad *p = params;
     int last = p->ndim - 1;
     int64_t n = p->shape[last], width = p->out[last], before = p->before[last], unit = p->inner * p->size;
-    int64_t rows = width * p->inner > 0 ? p->n_out / (width * p->inner) : 0;
+    int64_t height = p->ndim > 1 ? p->out[last - 1] : 1, size = height * width * p->inner;
+    int64_t planes = size > 0 ? p->n_out / size : 0;
     double value = scalars[0];
     uint64_t number = 0;
     plk_cast one = {1, PLK_F64, p->dtype};
     plk_cast_run(&one, (void *[]){&value, &number}, NULL);
     int n_threads = pl_threads(p->n_out / 2);
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < rows; r++) {
-        char *y = (char *)bufs[1] + r * width * unit;
-        int64_t row = row_source(p, r);
+    for (int64_t plane = 0; plane < planes; plane++)
+    for (int64_t first = plane_source(p, plane), i = 0; i < height; i++) {
+        char *y = (char *)bufs[1] + (plane * height + i) * width * unit;
+        int64_t row = row_source(p, first, i);
         if (row < 0) {
             fill(y, number, width * p->inner, p->size);
             continue;
@@ -68,23 +77,24 @@ PLK_KERNEL(plk_pad_run)
             fill(y + (before + n) * unit, number, (width - before - n) * p->inner, p->size);
             continue;
         }
-        for (int64_t i = 0; i < width; i = i + 1 == before ? before + n : i + 1)
-            if (i < before || i >= before + n)
-                memcpy(y + i * unit, x + source(p, last, i) * unit, (size_t)unit);
+        for (int64_t j = 0; j < width; j++)
+            if (j < before || j >= before + n)
+                memcpy(y + j * unit, x + source(p, last, j) * unit, (size_t)unit);
     }
     return PL_OK;
 }
 
 #define ADD_ROWS(T) \
-    for (int64_t r = 0; r < rows; r++) { \
-        const T *dy = (const T *)bufs[0] + r * width * p->inner; \
-        T *dx = (T *)bufs[1] + row_source(p, r) * n * p->inner; \
-        for (int64_t i = 0; i < width; i++) { \
-            int64_t at = source(p, last, i) * p->inner; \
-            for (int64_t c = 0; c < p->inner; c++) \
-                dx[at + c] += dy[i * p->inner + c]; \
-        } \
-    }
+    for (int64_t plane = 0; plane < planes; plane++) \
+        for (int64_t first = plane_source(p, plane), i = 0; i < height; i++) { \
+            const T *dy = (const T *)bufs[0] + (plane * height + i) * width * p->inner; \
+            T *dx = (T *)bufs[1] + row_source(p, first, i) * n * p->inner; \
+            for (int64_t j = 0; j < width; j++) { \
+                int64_t at = source(p, last, j) * p->inner; \
+                for (int64_t c = 0; c < p->inner; c++) \
+                    dx[at + c] += dy[j * p->inner + c]; \
+            } \
+        }
 
 /* bufs: dy, dx; float32 or float64; not of a constant border */
 PLK_KERNEL(plk_pad_backward)
@@ -92,7 +102,8 @@ PLK_KERNEL(plk_pad_backward)
     const plk_pad *p = params;
     int last = p->ndim - 1;
     int64_t n = p->shape[last], width = p->out[last];
-    int64_t rows = width * p->inner > 0 ? p->n_out / (width * p->inner) : 0;
+    int64_t height = p->ndim > 1 ? p->out[last - 1] : 1, size = height * width * p->inner;
+    int64_t planes = size > 0 ? p->n_out / size : 0;
     (void)scalars;
     memset(bufs[1], 0, (size_t)(p->n_in * p->size));
     if (p->n_in == 0)

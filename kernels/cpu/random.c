@@ -115,34 +115,34 @@ static int run(const plk_random *p, void *y, const double *scalars, fill_fn fill
     return PL_OK;
 }
 
-/* bufs: y.  scalars: seed, call */
+/* bufs: y, maybe after another.  scalars: seed, call */
 PLK_KERNEL(plk_random_uniform)
 {
     const plk_random *p = params;
-    return p->dtype == PLK_F32 ? run(p, bufs[0], scalars, uniform32, 1) : run(p, bufs[0], scalars, uniform64, 2);
+    return p->dtype == PLK_F32 ? run(p, bufs[p->out_at], scalars, uniform32, 1) : run(p, bufs[p->out_at], scalars, uniform64, 2);
 }
 
-/* bufs: y.  scalars: seed, call */
+/* bufs: y, maybe after another.  scalars: seed, call */
 PLK_KERNEL(plk_random_normal)
 {
     const plk_random *p = params;
-    return p->dtype == PLK_F32 ? run(p, bufs[0], scalars, normal32, 1) : run(p, bufs[0], scalars, normal64, 2);
+    return p->dtype == PLK_F32 ? run(p, bufs[p->out_at], scalars, normal32, 1) : run(p, bufs[p->out_at], scalars, normal64, 2);
 }
 
-/* bufs: y.  scalars: seed, call */
+/* bufs: y, maybe after another.  scalars: seed, call */
 PLK_KERNEL(plk_random_exponential)
 {
     const plk_random *p = params;
-    return p->dtype == PLK_F32 ? run(p, bufs[0], scalars, exponential32, 1) : run(p, bufs[0], scalars, exponential64, 2);
+    return p->dtype == PLK_F32 ? run(p, bufs[p->out_at], scalars, exponential32, 1) : run(p, bufs[p->out_at], scalars, exponential64, 2);
 }
 
-/* bufs: y.  scalars: seed, call */
+/* bufs: y, maybe after another.  scalars: seed, call */
 PLK_KERNEL(plk_random_whole)
 {
     const plk_random *p = params;
     if (p->dtype == PLK_I32 && p->high - p->low <= 1 << 16)
-        return run(p, bufs[0], scalars, narrow32, 1);
-    return run(p, bufs[0], scalars, p->dtype == PLK_I32 ? whole32 : whole64, 2);
+        return run(p, bufs[p->out_at], scalars, narrow32, 1);
+    return run(p, bufs[p->out_at], scalars, p->dtype == PLK_I32 ? whole32 : whole64, 2);
 }
 
 /* bufs: x, y, mask.  scalars: seed, call; none where it is not active */

@@ -3,8 +3,9 @@
 #define PLK_RANDOM_H
 #include "kernel.h"
 /* cffi reads from here on: */
-/* uniform [a, b); normal: mean a, deviation b; exponential: rate a; whole numbers: [low, high) */
-typedef struct { int64_t n; int32_t dtype; double a, b; int64_t low, high; } plk_random;
+/* uniform [a, b); normal: mean a, deviation b; exponential: rate a; whole numbers: [low, high). out_at: 1 after an
+ * array that only tells a shape */
+typedef struct { int64_t n; int32_t dtype; double a, b; int64_t low, high; int32_t out_at; } plk_random;
 /* The mask has n_mask elements; x (n) repeats it by the strides of the collapsed shape (0: shared along that axis). */
 typedef struct {
     int64_t n, n_mask, shape[PLK_MAX_DIMS], strides[PLK_MAX_DIMS];

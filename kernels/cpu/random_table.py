@@ -8,30 +8,33 @@ from ..native import Native, native
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
 
 
-def _random(function, y, a, b):
+def _random(function, op, y, a, b):
     if y.dtype not in ("float32", "float64"):
         return None
     n = prod(y.shape)
     return Native(
         function,
-        ("plk_random", {"n": n, "dtype": code(y.dtype), "a": a, "b": b}),
+        (
+            "plk_random",
+            {"n": n, "dtype": code(y.dtype), "a": a, "b": b, "out_at": len(op.inputs)},
+        ),
         cost(y, steps=4 * n),
     )
 
 
-@native("_random_uniform")
+@native("_random_uniform", "_random_uniform_like")
 def uniform_entry(op, ins, outs, attrs):
-    return _random("plk_random_uniform", outs[0], attrs["low"], attrs["high"])
+    return _random("plk_random_uniform", op, outs[0], attrs["low"], attrs["high"])
 
 
-@native("_random_normal")
+@native("_random_normal", "_random_normal_like")
 def normal_entry(op, ins, outs, attrs):
-    return _random("plk_random_normal", outs[0], attrs["loc"], attrs["scale"])
+    return _random("plk_random_normal", op, outs[0], attrs["loc"], attrs["scale"])
 
 
-@native("_random_exponential")
+@native("_random_exponential", "_random_exponential_like")
 def exponential_entry(op, ins, outs, attrs):
-    return _random("plk_random_exponential", outs[0], attrs["lam"], 0.0)
+    return _random("plk_random_exponential", op, outs[0], attrs["lam"], 0.0)
 
 
 @native("_random_randint")

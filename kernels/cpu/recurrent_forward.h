@@ -209,7 +209,7 @@ static const real *forward_steps(const forward_pass *a, int n_threads)
 /* The float32 numbers are drawn into the upper part of the mask. */
 static void draw_mask(const sizes *s, int64_t layer, real *mask, const double *scalars)
 {
-    plk_random uniform = {s->mask, PLK_F32, 0, 1};
+    plk_random uniform = {.n = s->mask, .dtype = PLK_F32, .b = 1};
     double stream[2] = {scalars[0], scalars[1] + 0x1p40 * (double)(layer + 1)};     /* a stream of its own for each layer */
     char *drawn = (char *)(mask + s->mask) - s->mask * 4;
     void *bufs[1] = {drawn};

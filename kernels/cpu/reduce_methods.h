@@ -5,7 +5,7 @@
 #include "simd.h"
 #include "reduce.h"
 
-enum { LANES = 16, EXTREME_LANES = 32 };
+enum { LANES = 16 };
 
 typedef struct {
     double start;
@@ -23,17 +23,18 @@ typedef struct {
 #define LARGER(a, v) (((v) > (a)) | ((v) != (v)) ? (v) : (a))
 #define SMALLER(a, v) (((v) < (a)) | ((v) != (v)) ? (v) : (a))
 
-#define RUN(name, T, ACC, N_LANES, START, STEP, MERGE) \
+#define RUN(name, T, ACC, START, STEP, MERGE) \
     static double name##_run(const void *data, int64_t n) \
     { \
         const T *x = data; \
-        ACC acc[N_LANES], total; \
+        ACC acc[LANES], total; \
         int64_t i = 0; \
-        for (int l = 0; l < N_LANES; l++) acc[l] = START; \
-        for (; i + N_LANES <= n; i += N_LANES) \
-            PLK_LANES for (int l = 0; l < N_LANES; l++) { ACC v = (ACC)x[i + l]; acc[l] = STEP(acc[l], v); } \
-        total = START; \
-        for (int l = 0; l < N_LANES; l++) total = MERGE(total, acc[l]); \
+        for (int l = 0; l < LANES; l++) acc[l] = START; \
+        for (; i + LANES <= n; i += LANES) \
+            PLK_LANES for (int l = 0; l < LANES; l++) { ACC v = (ACC)x[i + l]; acc[l] = STEP(acc[l], v); } \
+        for (int w = LANES / 2; w; w /= 2) \
+            for (int l = 0; l < w; l++) acc[l] = MERGE(acc[l], acc[l + w]); \
+        total = acc[0]; \
         for (; i < n; i++) { ACC v = (ACC)x[i]; total = STEP(total, v); } \
         return (double)total; \
     }
@@ -45,8 +46,8 @@ typedef struct {
     } \
     static double name##_merge(double a, double b) { return MERGE(a, b); }
 #define METHOD(name, T, START, STEP, MERGE) \
-    RUN(name, T, double, LANES, START, STEP, MERGE) ROWS(name, T, STEP, MERGE)
-#define EXTREME(name, T, START, STEP) RUN(name, T, T, EXTREME_LANES, START, STEP, STEP) ROWS(name, T, STEP, STEP)
+    RUN(name, T, double, START, STEP, MERGE) ROWS(name, T, STEP, MERGE)
+#define EXTREME(name, T, START, STEP) RUN(name, T, T, START, STEP, STEP) ROWS(name, T, STEP, STEP)
 #define METHODS(T, s) \
     METHOD(sum_##s, T, 0, ADD, ADD) METHOD(nansum_##s, T, 0, ADD_NUMBER, ADD) METHOD(square_##s, T, 0, ADD_SQUARE, ADD) \
     METHOD(abs_##s, T, 0, ADD_ABS, ADD) METHOD(prod_##s, T, 1, TIMES, TIMES) METHOD(nanprod_##s, T, 1, TIMES_NUMBER, TIMES) \

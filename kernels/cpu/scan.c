@@ -1,24 +1,29 @@
-/* Cumulative sums: floats in double, whole numbers in int64. Where the axis is the last one, several lines go side by
- * side, because each sum waits for the one before. */
+/* Cumulative sums: floats in double, whole numbers in int64. Along a line the sums of a block do not wait for what came
+ * before it, which is added to them at the end. */
 #include "scan.h"
 #include "generated/kernels.h"
 
-enum { COLUMNS = 256, TOGETHER = 8 };
+enum { COLUMNS = 256, BLOCK = 8 };
 
-#define LINES(T, ACC, WIDTH) { \
-    ACC total[WIDTH] = {0}; \
-    for (int64_t k = 0; k < n; k++) \
-        for (int l = 0; l < WIDTH; l++) { \
-            total[l] += (ACC)x[l * n + k]; \
-            y[l * n + k] = (T)total[l]; \
-        } }
 #define SCAN(T, s, ACC) \
-    static void lines_##s(const T *x, T *y, int64_t n, int64_t n_lines) \
+    static void line_##s(const T *x, T *y, int64_t n) \
     { \
-        for (; n_lines >= TOGETHER; n_lines -= TOGETHER, x += TOGETHER * n, y += TOGETHER * n) \
-            LINES(T, ACC, TOGETHER) \
-        for (; n_lines > 0; n_lines--, x += n, y += n) \
-            LINES(T, ACC, 1) \
+        ACC before = 0; \
+        int64_t k = 0; \
+        for (; k + BLOCK <= n; k += BLOCK) { \
+            ACC own[BLOCK], sum = 0; \
+            for (int l = 0; l < BLOCK; l++) { \
+                sum += (ACC)x[k + l]; \
+                own[l] = sum; \
+            } \
+            for (int l = 0; l < BLOCK; l++) \
+                y[k + l] = (T)(before + own[l]); \
+            before += sum; \
+        } \
+        for (; k < n; k++) { \
+            before += (ACC)x[k]; \
+            y[k] = (T)before; \
+        } \
     } \
     static void columns_##s(const T *x, T *y, int64_t n, int64_t inner, int64_t width) \
     { \
@@ -36,11 +41,11 @@ enum { COLUMNS = 256, TOGETHER = 8 };
         _Pragma("omp parallel for num_threads(n_threads) if (n_threads > 1)") \
         for (int t = 0; t < n_threads; t++) { \
             int64_t begin, end; \
-            plk_share(units, p->inner == 1 ? TOGETHER : 1, t, n_threads, &begin, &end); \
-            if (p->inner == 1) \
-                lines_##s(x + begin * p->n, y + begin * p->n, p->n, end - begin); \
-            else \
-                for (int64_t u = begin; u < end; u++) { \
+            plk_share(units, 1, t, n_threads, &begin, &end); \
+            for (int64_t u = begin; u < end; u++) \
+                if (p->inner == 1) { \
+                    line_##s(x + u * p->n, y + u * p->n, p->n); \
+                } else { \
                     int64_t j = u % tiles * COLUMNS, at = u / tiles * p->n * p->inner + j; \
                     columns_##s(x + at, y + at, p->n, p->inner, p->inner - j < COLUMNS ? p->inner - j : COLUMNS); \
                 } \

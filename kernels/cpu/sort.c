@@ -5,7 +5,7 @@
 #include "cast.h"
 #include "generated/kernels.h"
 
-enum { RUN = 16, FEW = 64, BLOCK = 32 };
+enum { RUN = 16, FEW = 64, BLOCK = 16 };
 typedef struct { uint64_t key; int64_t at; } item;
 
 static uint64_t key_of(const void *x, int dtype, int64_t i, int ascend)
@@ -77,13 +77,22 @@ static int any_before(const float *x, float worst, int ascend)
 /* The k first of n items in order, at the front of `best`. */
 static void select_few(const plk_sort *p, const void *x, int64_t first, item *best)
 {
-    int64_t held = 0, blocks = p->dtype == PLK_F32 && p->inner == 1;
+    int64_t held = 0, seen = 0, blocks = p->dtype == PLK_F32 && p->inner == 1;
     for (int64_t i = 0; i < p->n; i++) {
         const float *line = (const float *)x + first;
-        while (blocks && held == p->k && i + BLOCK <= p->n && !any_before(line + i, line[best[held - 1].at], p->ascend))
-            i += BLOCK;
+        while (blocks && held == p->k && i >= seen && i + BLOCK <= p->n) {
+            if (any_before(line + i, line[best[held - 1].at], p->ascend))
+                seen = i + BLOCK;
+            else
+                i += BLOCK;
+        }
         if (i == p->n)
             break;
+        if (blocks && held == p->k) {
+            float v = line[i], worst = line[best[held - 1].at];
+            if (worst == worst && !(p->ascend ? v < worst : v > worst))
+                continue;
+        }
         item it = {key_of(x, p->dtype, first + i * p->inner, p->ascend), i};
         if (held == p->k && it.key >= best[held - 1].key)
             continue;

@@ -344,6 +344,26 @@ def _decode_ref(xp, data, anchors, *, std0, std1, std2, std3, clip, format):
     return to_corner(xp, xp.concatenate([centre, xp.exp(grown) * anchor[..., 2:]], axis=-1))
 
 
+def _decode_body(F, data, anchors, *, std0, std1, std2, std3, clip, format):
+    if 0 in data.shape or data.dtype != anchors.dtype:
+        return None
+
+    def half(boxes, i):
+        return F.slice_axis(boxes, axis=-1, begin=2 * i, end=2 * i + 2)
+
+    stds = [F._full(shape=(1, 1, 1), value=s, dtype=data.dtype) for s in (std0, std1, std2, std3)]
+    scaled = F.broadcast_mul(data, F.Concat(*stds, dim=2))
+    centre, size = half(anchors, 0), half(anchors, 1)
+    if format == "corner":
+        size = F.elemwise_sub(size, centre)
+        centre = F.elemwise_add(centre, F._mul_scalar(size, scalar=0.5))
+    centre = F.broadcast_add(F.broadcast_mul(half(scaled, 0), size), centre)
+    grown = half(scaled, 1)
+    grown = F._minimum_scalar(grown, scalar=clip) if clip > 0 else grown
+    reach = F._mul_scalar(F.broadcast_mul(F.exp(grown), size), scalar=0.5)
+    return [F.Concat(F.elemwise_sub(centre, reach), F.elemwise_add(centre, reach), dim=2)]
+
+
 operator(
     _DECODE,
     inputs=("data", "anchors"),
@@ -354,6 +374,7 @@ operator(
     ),
     infer=_decode_infer,
     ref=_decode_ref,
+    body=_decode_body,
     samples=(
         sample((2, 3, 4), _BOXES, std0=0.1, std1=0.1, std2=0.2, std3=0.2),
         sample((1, 3, 4), _BOXES, clip=0.3, format="corner"),

@@ -407,12 +407,24 @@ operator(
     doc="The position of the first maximum along axis 1.",
 )
 
+
+def _finite_body(F, *xs, **_):
+    """The sum of zero times each element is NaN where one is infinite or NaN."""
+    if any(x.dtype not in ("float32", "float64", "float16") or 0 in x.shape for x in xs):
+        return None
+    sums = [F.sum(F._mul_scalar(x, scalar=0.0)) for x in xs]
+    sums = [F.Cast(F.reshape_to(s, shape=(1,)), dtype="float32") for s in sums]
+    total = F.sum(F.Concat(*sums, dim=0), axis=0, keepdims=True) if len(sums) > 1 else sums[0]
+    return [F._equal_scalar(total, scalar=0.0)]
+
+
 # ---- checks --------------------------------------------------------------------------------------
 operator(
     "all_finite",
     params=(Param("init_output", "bool", True),),
     infer=lambda ins, init_output: [Type((1,), "float32")],
     ref=lambda xp, x, init_output: xp.all(xp.isfinite(x)).reshape(1),
+    body=_finite_body,
     samples=(sample((3, 4)), sample(values([1, float("inf")]))),
     doc="1 if every element is finite, else 0; shape (1,).",
 )
@@ -425,6 +437,7 @@ operator(
     ref=lambda xp, *xs, num_arrays, init_output: xp.asarray(
         [all(bool(xp.all(xp.isfinite(x))) for x in xs)]
     ),
+    body=_finite_body,
     samples=(
         sample((3, 4), (2,), num_arrays=2),
         sample((2,), values([1, float("nan")]), num_arrays=2),
