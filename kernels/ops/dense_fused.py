@@ -110,7 +110,8 @@ operator(
     ),
     doc=(
         "act(scale lhs . rhs + bias) + residual of matrices; keep: what act is applied to is the"
-        " second output; slope: not + residual, but times the slope of an activation there. Only passes make it: gradients are taken before."
+        " second output; slope: not + residual, but times the slope of an activation there. Only"
+        " passes make it: gradients are taken before."
     ),
 )
 
