@@ -25,4 +25,17 @@ static inline void plk_activate(int act, float *v, int64_t n)
     }
 }
 #undef EACH
+
+/* v *= the slope of an activation at x */
+static inline void plk_slope(int act, const float *at, float *v, int64_t n)
+{
+    if (act == PLK_ACT_RELU)
+        for (int64_t i = 0; i < n; i++)
+            v[i] *= at[i] > 0 ? 1.0f : 0.0f;
+    else
+        for (int64_t i = 0; i < n; i++) {
+            float x = at[i];
+            v[i] *= plk_erf_f32(x * 0.70710678f) * 0.5f + 0.5f + x * plk_exp_f32(x * x * -0.5f) * 0.39894228f;
+        }
+}
 #endif

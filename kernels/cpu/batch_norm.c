@@ -64,24 +64,24 @@ static moments channel_moments(const float *x, int64_t n, int64_t length, int64_
 }
 
 /* As the operators' own loops. */
-PLK_INLINE float activated(float v, const plk_batch_norm *p, const int act)
+PLK_INLINE float activated(float v, const int act, float low, float high)
 {
     switch (act) {
     case PLK_NORM_ACT_RELU: return v <= 0 ? 0 : v;
-    case PLK_NORM_ACT_CLIP: return v > p->high ? p->high : v < p->low ? p->low : v;
-    case PLK_NORM_ACT_LEAKY: return v > 0 ? v : p->low * v;
+    case PLK_NORM_ACT_CLIP: return v > high ? high : v < low ? low : v;
+    case PLK_NORM_ACT_LEAKY: return v > 0 ? v : low * v;
     case PLK_NORM_ACT_SIGMOID: return plk_sigmoid_f32(v);
     case PLK_NORM_ACT_SILU: return v * plk_sigmoid_f32(v);
     }
     return v;
 }
 
-PLK_INLINE float slope(float v, const plk_batch_norm *p, const int act)
+PLK_INLINE float slope(float v, const int act, float low, float high)
 {
     float s;
     switch (act) {
-    case PLK_NORM_ACT_CLIP: return v >= p->low && v <= p->high ? 1 : 0;
-    case PLK_NORM_ACT_LEAKY: return v > 0 ? 1 : p->low;
+    case PLK_NORM_ACT_CLIP: return v >= low && v <= high ? 1 : 0;
+    case PLK_NORM_ACT_LEAKY: return v > 0 ? 1 : low;
     }
     s = plk_sigmoid_f32(v);
     return act == PLK_NORM_ACT_SIGMOID ? s * (1 - s) : s + v * s * (1 - s);
@@ -91,8 +91,25 @@ PLK_INLINE float slope(float v, const plk_batch_norm *p, const int act)
 PLK_INLINE void write_row(const plk_batch_norm *p, const float *x, const float *other, int64_t n, float mean, float scale,
                           float shift, float *y, const int add, const int act)
 {
+    const float low = p->low, high = p->high;
     ELEMENTWISE for (int64_t i = 0; i < n; i++)
-        y[i] = activated((x[i] - mean) * scale + shift + (add ? other[i] : 0), p, act);
+        y[i] = activated((x[i] - mean) * scale + shift + (add ? other[i] : 0), act, low, high);
+}
+
+/* A constant does not stay one through `omp parallel`: activations are chosen inside. */
+#define EACH_ACT(DO) \
+    switch (p->act) { \
+    case PLK_NORM_ACT_CLIP: DO(PLK_NORM_ACT_CLIP); break; \
+    case PLK_NORM_ACT_LEAKY: DO(PLK_NORM_ACT_LEAKY); break; \
+    case PLK_NORM_ACT_SIGMOID: DO(PLK_NORM_ACT_SIGMOID); break; \
+    case PLK_NORM_ACT_SILU: DO(PLK_NORM_ACT_SILU); break; \
+    }
+
+static void write_activated(const plk_batch_norm *p, const float *x, int64_t n, float mean, float scale, float shift, float *y)
+{
+#define WRITE(act) write_row(p, x, NULL, n, mean, scale, shift, y, 0, act)
+    EACH_ACT(WRITE)
+#undef WRITE
 }
 
 /* What relu leaves of a gradient, given its result; infinite and NaN gradients as in a product with 0 or 1. */
@@ -215,8 +232,9 @@ static void channel_stats(const plk_batch_norm *p, const forward_bufs *at, int64
     }
 }
 
-PLK_INLINE void forward(const plk_batch_norm *p, const forward_bufs *at, const int add, const int act)
+PLK_INLINE void forward(const plk_batch_norm *p, const forward_bufs *at, const int add, const int relu)
 {
+    const int act = relu ? PLK_NORM_ACT_RELU : p->act;
     int n_threads = pl_threads(p->n * p->channels * p->space * 2);
     int unit = p->space == 1 ? COLUMNS : 1;
 #pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
@@ -229,12 +247,16 @@ PLK_INLINE void forward(const plk_batch_norm *p, const forward_bufs *at, const i
         for (int64_t b = 0; b < p->n; b++) {
             int64_t i = (b * p->channels + c) * p->space;
             if (p->space > 1) {
-                write_row(p, at->x + i, at->other + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i, add, act);
+                if (relu || act == PLK_NORM_ACT_NONE)
+                    write_row(p, at->x + i, at->other + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i, add,
+                              relu ? PLK_NORM_ACT_RELU : PLK_NORM_ACT_NONE);
+                else
+                    write_activated(p, at->x + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i);
                 continue;
             }
             for (int j = 0; j < width; j++)
                 at->y[i + j] = activated((at->x[i + j] - at->means[c + j]) * scale[j] + at->beta[c + j]
-                                             + (add ? at->other[i + j] : 0), p, act);
+                                             + (add ? at->other[i + j] : 0), act, p->low, p->high);
         }
     }
 }
@@ -246,33 +268,45 @@ PLK_KERNEL(plk_batch_norm_run)
     forward_bufs at = {bufs[0], bufs[1], bufs[2], bufs[5], bufs[3], bufs[4],
                        bufs[5 + p->add], bufs[6 + p->add], bufs[7 + p->add]};
     (void)scalars;
-    switch (p->act) {
-    case PLK_NORM_ACT_NONE: p->add ? forward(p, &at, 1, 0) : forward(p, &at, 0, 0); break;
-    case PLK_NORM_ACT_RELU: p->add ? forward(p, &at, 1, PLK_NORM_ACT_RELU) : forward(p, &at, 0, PLK_NORM_ACT_RELU); break;
-    case PLK_NORM_ACT_CLIP: forward(p, &at, 0, PLK_NORM_ACT_CLIP); break;
-    case PLK_NORM_ACT_LEAKY: forward(p, &at, 0, PLK_NORM_ACT_LEAKY); break;
-    case PLK_NORM_ACT_SIGMOID: forward(p, &at, 0, PLK_NORM_ACT_SIGMOID); break;
-    case PLK_NORM_ACT_SILU: forward(p, &at, 0, PLK_NORM_ACT_SILU); break;
-    }
+    if (p->add && p->act)
+        forward(p, &at, 1, 1);
+    else if (p->add)
+        forward(p, &at, 1, 0);
+    else if (p->act == PLK_NORM_ACT_RELU)
+        forward(p, &at, 0, 1);
+    else
+        forward(p, &at, 0, 0);
     return PL_OK;
 }
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
 /* dz <- (dy [+ more]) * slope of what was activated, in channel c; the sums of dz and of dz * (x - mean) */
-PLK_INLINE void slope_channel(const plk_batch_norm *p, const backward_bufs *at, int64_t c, double *sum, double *along,
-                              const int two, const int act)
+PLK_INLINE void slope_row(const plk_batch_norm *p, const float *dy, const float *more, const float *x, int64_t n, float mean,
+                          float scale, float shift, float *dz, const int act)
+{
+    const float low = p->low, high = p->high;
+    if (more)
+        ELEMENTWISE for (int64_t i = 0; i < n; i++)
+            dz[i] = (dy[i] + more[i]) * slope((x[i] - mean) * scale + shift, act, low, high);
+    else
+        ELEMENTWISE for (int64_t i = 0; i < n; i++)
+            dz[i] = dy[i] * slope((x[i] - mean) * scale + shift, act, low, high);
+}
+
+static void slope_channel(const plk_batch_norm *p, const backward_bufs *at, int64_t c, double *sum, double *along)
 {
     const float mean = at->means[c], scale = at->rstds[c] * at->gamma[c], shift = at->beta[c];
-    const float *dy = at->dy, *more = at->more, *x = at->x;
+    const float *x = at->x;
     float *dz = at->dz;
     for (int64_t r = 0; r < p->n; r++)
         for (int64_t i = (r * p->channels + c) * p->space, stop = i + p->space, end; i < stop; i = end) {
             float a[SUMS] = {0}, b[SUMS] = {0};
             int64_t k = i;
             end = stop - i < BLOCK ? stop : i + BLOCK;
-            ELEMENTWISE for (int64_t e = i; e < end; e++)
-                dz[e] = (dy[e] + (two ? more[e] : 0)) * slope((x[e] - mean) * scale + shift, p, act);
+#define SLOPE(act) slope_row(p, at->dy + i, p->more ? at->more + i : NULL, x + i, end - i, mean, scale, shift, dz + i, act)
+            EACH_ACT(SLOPE)
+#undef SLOPE
             for (; k + SUMS <= end; k += SUMS)
                 PLK_LANES for (int l = 0; l < SUMS; l++) {
                     a[l] += dz[k + l];
@@ -289,9 +323,9 @@ PLK_INLINE void slope_channel(const plk_batch_norm *p, const backward_bufs *at, 
         }
 }
 
-PLK_INLINE void backward(const plk_batch_norm *p, const backward_bufs *at, const int two, const int act)
+PLK_INLINE void backward(const plk_batch_norm *p, const backward_bufs *at, const int two, const int relu)
 {
-    const int relu = act == PLK_NORM_ACT_RELU, sloped = act > PLK_NORM_ACT_RELU;
+    const int act = relu ? PLK_NORM_ACT_RELU : p->act, sloped = act > PLK_NORM_ACT_RELU;
     int n_threads = pl_threads(p->n * p->channels * p->space * 2);
     int unit = p->space == 1 ? COLUMNS : 1;
     double count = (double)p->n * (double)p->space;
@@ -302,7 +336,7 @@ PLK_INLINE void backward(const plk_batch_norm *p, const backward_bufs *at, const
         double sum[COLUMNS] = {0}, along[COLUMNS] = {0};
         float f[COLUMNS], m[COLUMNS], a[COLUMNS];
         if (p->space > 1 && sloped)
-            slope_channel(p, at, c, sum, along, two, act);
+            slope_channel(p, at, c, sum, along);
         else if (p->space > 1)
             mask_channel(at, c * p->space, p->n, p->space, p->channels * p->space, means[c], sum, along, two, relu);
         for (int64_t b = 0; b < p->n && p->space == 1; b++) {
@@ -310,7 +344,8 @@ PLK_INLINE void backward(const plk_batch_norm *p, const backward_bufs *at, const
             for (int j = 0; j < width; j++) {
                 float d = at->dy[i + j] + (two ? at->more[i + j] : 0);
                 if (sloped)
-                    d *= slope((x[i + j] - means[c + j]) * (at->rstds[c + j] * at->gamma[c + j]) + at->beta[c + j], p, act);
+                    d *= slope((x[i + j] - means[c + j]) * (at->rstds[c + j] * at->gamma[c + j]) + at->beta[c + j], act,
+                               p->low, p->high);
                 else
                     d = masked(d, at->y[i + j], relu);
                 if (two || act)
@@ -361,9 +396,9 @@ PLK_KERNEL(plk_batch_norm_relu_backward)
                         out[p->add ? 3 : 0], out[0], out[1], out[2]};
     (void)scalars;
     if (p->more)
-        backward(p, &at, 1, PLK_NORM_ACT_RELU);
+        backward(p, &at, 1, 1);
     else
-        backward(p, &at, 0, PLK_NORM_ACT_RELU);
+        backward(p, &at, 0, 1);
     return PL_OK;
 }
 
@@ -375,13 +410,9 @@ PLK_KERNEL(plk_batch_norm_act_backward)
     backward_bufs at = {bufs[0], bufs[p->more ? 6 : 0], bufs[0], bufs[1], bufs[2], bufs[3], bufs[4], bufs[5],
                         out[0], out[0], out[1], out[2]};
     (void)scalars;
-#define CASE(act) case act: p->more ? backward(p, &at, 1, act) : backward(p, &at, 0, act); break;
-    switch (p->act) {
-        CASE(PLK_NORM_ACT_CLIP)
-        CASE(PLK_NORM_ACT_LEAKY)
-        CASE(PLK_NORM_ACT_SIGMOID)
-        CASE(PLK_NORM_ACT_SILU)
-    }
-#undef CASE
+    if (p->more)
+        backward(p, &at, 1, 0);
+    else
+        backward(p, &at, 0, 0);
     return PL_OK;
 }

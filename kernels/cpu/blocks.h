@@ -6,6 +6,7 @@
  *     direct   the output's own layout: a pointer into the array
  *     fill     innermost stride 0: one value, filled again when the row changes
  *     tile     a short row used by every row: repeated over a block once
+ *     repeat   a short row used by many rows: filled again where another one begins
  *     gather   anything else: copied element by element
  */
 #ifndef PLK_BLOCKS_H
@@ -16,7 +17,7 @@
 #include "generated/kernels.h"
 
 enum { BLOCK = 1024, LONG_ROW = 128, PAD = 16 };     /* PAD: neighbouring buffers lie at different places of a page */
-enum { DIRECT, FILL, TILE, GATHER };
+enum { DIRECT, FILL, TILE, REPEAT, GATHER };
 
 typedef struct {
     const plk_pointwise *p;
@@ -118,6 +119,16 @@ static int64_t offset_at(const plk_pointwise *p, int in, int64_t at, int64_t *in
     return offset;
 }
 
+/* n rows like the first of them */
+static void repeat(char *rows, int64_t n, size_t row_bytes)
+{
+    size_t done = row_bytes, all = (size_t)n * row_bytes;
+    for (size_t some; done < all; done += some) {
+        some = done < all - done ? done : all - done;
+        memcpy(rows + done, rows, some);
+    }
+}
+
 /* Elements [at, at + n) of the output's index space, read from an input. */
 static void gather(const plk_job *j, int in, int64_t at, int64_t n, char *to)
 {
@@ -136,11 +147,21 @@ static void gather(const plk_job *j, int in, int64_t at, int64_t n, char *to)
                 ((uint32_t *)(void *)to)[i] = ((const uint32_t *)(const void *)from)[i];
         else
             memcpy(to, from, (size_t)run * size);
-        to += (size_t)run * size;
-        n -= run;
-        offset += run * step;
-        index[last] += run;
-        for (int d = last; d > 0 && index[d] == p->shape[d]; d--) {
+        int d = last;
+        if (last > 0 && run == p->shape[last] && p->strides[in][last - 1] == 0) {
+            int64_t rows = p->shape[last - 1] - index[last - 1];
+            rows = rows < n / run ? rows : n / run;
+            repeat(to, rows, (size_t)run * size);
+            to += (size_t)(rows * run) * size;
+            n -= rows * run;
+            index[--d] += rows;
+        } else {
+            to += (size_t)run * size;
+            n -= run;
+            offset += run * step;
+            index[last] += run;
+        }
+        for (; d > 0 && index[d] == p->shape[d]; d--) {
             index[d] = 0;
             offset += p->strides[in][d - 1] - p->shape[d] * p->strides[in][d];
             index[d - 1]++;
@@ -163,7 +184,9 @@ static int way(const plk_pointwise *p, int in, int64_t inner)
         return FILL;
     if (inner >= LONG_ROW)
         return p->strides[in][p->ndim - 1] ? DIRECT : FILL;
-    return p->in_n[in] == inner && p->strides[in][p->ndim - 1] ? TILE : GATHER;
+    if (p->in_n[in] == inner && p->strides[in][p->ndim - 1])
+        return TILE;
+    return p->ndim > 1 && p->strides[in][p->ndim - 2] == 0 && inner <= BLOCK / 8 ? REPEAT : GATHER;
 }
 
 static void blocks_begin(plk_blocks *b, const plk_job *j)
@@ -213,6 +236,21 @@ static void blocks_run(plk_blocks *b, int64_t at, int64_t n)
             if (fresh)
                 fill(arg, base + offset * (int64_t)size, n_wide, size);
             b->filled[k] = offset;
+        } else if (b->ways[k] == REPEAT) {
+            int64_t offset = offset_at(p, k, at, index), last = p->ndim - 1;
+            /* does the block end before another row begins? */
+            if (index[last] == 0 && n <= (p->shape[last - 1] - index[last - 1]) * b->inner) {
+                n_wide = b->step;
+                fresh = offset != b->filled[k];
+                if (fresh) {
+                    gather(j, k, at, b->inner, arg);
+                    repeat(arg, b->step / b->inner, (size_t)b->inner * size);
+                }
+                b->filled[k] = offset;
+            } else {
+                gather(j, k, at, n, arg);
+                b->filled[k] = -1;
+            }
         } else if (b->ways[k] == GATHER) {
             gather(j, k, at, n, arg);
         } else {

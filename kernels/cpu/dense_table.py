@@ -85,6 +85,7 @@ def fused_dense_entry(op, ins, outs, attrs):
         attrs["transpose_b"],
         attrs["scale"],
         act=ACTIVATIONS[attrs["act"]],
+        slope=ACTIVATIONS[attrs["slope"]],
         **{k: attrs[k] for k in ("bias", "residual", "keep")},
     )
 

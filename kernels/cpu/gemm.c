@@ -65,7 +65,8 @@ static int product(const plk_product *p, void *const *bufs)
 int plk_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
               int64_t ldb, float beta, float *c, int64_t ldc, int n_threads)
 {
-    plk_product p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, alpha, beta, PLK_ACT_NONE, n_threads};
+    plk_product p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, alpha, beta, PLK_ACT_NONE, n_threads,
+                     PLK_ACT_NONE};
     void *bufs[7] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, NULL, NULL, c, NULL, NULL};
     return product(&p, bufs);
 }
@@ -79,7 +80,7 @@ PLK_KERNEL(plk_gemm_run)
     void *pre = g->keep ? bufs[at++] : NULL, *sums = g->sums ? bufs[at++] : NULL;
     int64_t lda = g->transpose_a ? g->m : g->k, ldb = g->transpose_b ? g->k : g->n;
     plk_product p = {g->m, g->n, g->k, g->transpose_a ? 1 : lda, g->transpose_a ? lda : 1, g->transpose_b ? 1 : ldb,
-                     g->transpose_b ? ldb : 1, g->n, g->alpha, 0, g->act, many ? 1 : n_threads};
+                     g->transpose_b ? ldb : 1, g->n, g->alpha, 0, g->act, many ? 1 : n_threads, g->slope};
     (void)scalars;
     if (!many)    /* not through the loop below: a team inside a team of one has to be made anew each time */
         return product(&p, (void *[]){bufs[0], bufs[1], bias, residual, c, pre, sums});

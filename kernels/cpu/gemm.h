@@ -8,10 +8,11 @@
 enum { PLK_ACT_NONE = 0, PLK_ACT_RELU, PLK_ACT_SIGMOID, PLK_ACT_TANH, PLK_ACT_SOFTRELU, PLK_ACT_SOFTSIGN, PLK_ACT_GELU,
        PLK_ACT_SILU, PLK_ACT_COUNT };
 /* n_batch products; a batch of one operand repeats where its step is 0. bias, residual: 1, there is one. keep: 1, what
- * the activation is applied to is an output too. sums: 1, the sums of A over its contracted axis (m of them) too. */
+ * the activation is applied to is an output too. slope: an activation of whose slope at `residual` the result is multiplied,
+ * which is not added then (relu, gelu). sums: 1, the sums of A over its contracted axis (m of them) too. */
 typedef struct {
     int64_t n_batch, m, n, k, a_step, b_step;    /* steps between batches, in elements */
-    int32_t transpose_a, transpose_b, bias, act, residual, keep, sums;
+    int32_t transpose_a, transpose_b, bias, act, residual, keep, sums, slope;
     float alpha;
 } plk_gemm;
 /* cffi stops reading here */
@@ -21,7 +22,7 @@ typedef struct {
 typedef struct {
     int64_t m, n, k, a_row, a_depth, b_depth, b_column, c_row;
     float alpha, beta;
-    int32_t act, n_threads;
+    int32_t act, n_threads, slope;
 } plk_product;
 
 /* The one entry. lda, ldb, ldc: distances between rows. */

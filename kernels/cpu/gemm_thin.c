@@ -114,8 +114,10 @@ static void finish(const plk_product *p, const float *product, int64_t at, int64
     if (pre)
         memcpy(pre + at, v, (size_t)n * sizeof *v);
     plk_activate(p->act, v, WIDE);
+    if (p->slope)
+        plk_slope(p->slope, residual + at, v, n);
     for (int64_t q = 0; q < n; q++)
-        to[q] = v[q] + (residual ? residual[at + q] : 0);
+        to[q] = v[q] + (residual && !p->slope ? residual[at + q] : 0);
 }
 
 /* As plk_product_run, for few rows. */

@@ -41,7 +41,9 @@ static inline void finish(const plk_product *p, const ends *e, const operands *x
         multiply(p, x, rows, depth, beta, bias ? bias : no_bias, c, p->c_row);
         return;
     }
-    float v[ROWS * COLUMNS];
+    float v[ROWS * COLUMNS] = {0};
+    for (int64_t r = 0; r < rows && last && e->residual; r++)
+        __builtin_prefetch(e->residual + (i + r) * p->c_row + j);
     multiply(p, x, rows, depth, 0, no_bias, v, COLUMNS);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < columns; q++)
@@ -50,7 +52,13 @@ static inline void finish(const plk_product *p, const ends *e, const operands *x
         for (int64_t r = 0; r < rows && e->pre; r++)
             memcpy(e->pre + (i + r) * p->c_row + j, v + r * COLUMNS, (size_t)columns * sizeof *v);
         plk_activate(p->act, v, ROWS * COLUMNS);
-        for (int64_t r = 0; r < rows && e->residual; r++)
+        if (p->slope) {
+            float at[ROWS * COLUMNS] = {0};
+            for (int64_t r = 0; r < rows; r++)
+                memcpy(at + r * COLUMNS, e->residual + (i + r) * p->c_row + j, (size_t)columns * sizeof *at);
+            plk_slope(p->slope, at, v, ROWS * COLUMNS);
+        }
+        for (int64_t r = 0; r < rows && e->residual && !p->slope; r++)
             for (int64_t q = 0; q < columns; q++)
                 v[r * COLUMNS + q] += e->residual[(i + r) * p->c_row + j + q];
     }

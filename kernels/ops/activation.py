@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...engine.error import DTypeError, OperatorError, ShapeError
-from ..pointwise import sum_to
+from ..pointwise import pointwise, sum_to
 from ..record import FLOATS, Param, Type, dtype_name, operator, same_type, sample, uniform, values
 from ..shapes import one_axis
 from .norm import cast_to
@@ -153,9 +153,34 @@ def _leaky_grad(F, dys, xs, ys, act_type, slope, lower_bound, upper_bound, train
         up = x > 0
         steep = F.ones_like(y) * SELU_SCALE
         return [dy * F.where(up, steep, y + SELU_SCALE * SELU_ALPHA)]
-    x = xs[0]
+    return [F._gelu_grad(dy, xs[0])]
+
+
+def _gelu_slope(F, x):
     cdf = F.erf(x * (1 / math.sqrt(2))) * 0.5 + 0.5
-    return [dy * (cdf + x * F.exp(F.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi)))]
+    return cdf + x * _density(F, x)
+
+
+def _density(F, x):
+    return F.exp(F.square(x) * -0.5) * (1 / math.sqrt(2 * math.pi))
+
+
+def _gelu_grad_ref(xp, dy, x):
+    density = xp.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return dy * ((_erf(xp, x / math.sqrt(2)) * 0.5 + 0.5).astype(x.dtype) + x * density)
+
+
+pointwise(
+    "_gelu_grad",
+    "a * (erf(b * 0.7071067811865475) * 0.5 + 0.5 + b * exp(b * b * -0.5) * 0.3989422804014327)",
+    inputs=("dy", "data"),
+    ref=_gelu_grad_ref,
+    grad=lambda F, g, dy, x, y: (
+        g * _gelu_slope(F, x),
+        g * dy * _density(F, x) * (2.0 - F.square(x)),
+    ),
+    doc="dy times the slope of gelu, (1 + erf(x / sqrt 2)) / 2 + x e^(-x^2 / 2) / sqrt(2 pi).",
+)
 
 
 operator(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from ...engine.error import ShapeError
+from ...engine.error import OperatorError, ShapeError
 from ..record import Operator, Param, Type, operator, sample, uniform
 from ..shapes import same_dtype
-from .activation import _ACTIVATIONS, _erf
+from .activation import _ACTIVATIONS, _erf, _gelu_grad_ref
 
 # name -> function of (xp, x): what a product can apply to its result
 ACTIVATIONS = _ACTIVATIONS | {
     "gelu": lambda xp, x: x * 0.5 * (1 + _erf(xp, x * 0.5**0.5)).astype(x.dtype),
     "silu": lambda xp, x: x * _ACTIVATIONS["sigmoid"](xp, x),
+}
+
+
+SLOPES = {  # name -> function of (xp, what the activation was applied to; relu: or its result)
+    "relu": lambda xp, x: x > 0,
+    "gelu": lambda xp, x: _gelu_grad_ref(xp, xp.ones_like(x), x),
 }
 
 
@@ -32,10 +38,12 @@ def _sizes(op, a, b, transpose_a, transpose_b):
     return m, n, k
 
 
-def _infer(ins, transpose_a, transpose_b, scale, act, bias, residual, keep):
+def _infer(ins, transpose_a, transpose_b, scale, act, bias, residual, keep, slope):
     m, n, _ = _sizes("_dense", *ins[:2], transpose_a, transpose_b)
     if bias and ins[2].shape != (n,):
         raise ShapeError("_dense", f"bias must have shape ({n},), got {ins[2].shape}")
+    if slope and not residual:
+        raise OperatorError("_dense", f"slope {slope!r} needs a residual to be taken at")
     if residual and ins[-1].shape != (m, n):
         raise ShapeError("_dense", f"residual must have shape {(m, n)}, got {ins[-1].shape}")
     return [Type((m, n), same_dtype("_dense", ins, _names(bias, residual)))] * (1 + keep)
@@ -45,12 +53,14 @@ def _names(bias, residual, **_):
     return ("lhs", "rhs") + (("bias",) if bias else ()) + (("residual",) if residual else ())
 
 
-def _ref(xp, a, b, *more, transpose_a, transpose_b, scale, act, bias, residual, keep):
+def _ref(xp, a, b, *more, transpose_a, transpose_b, scale, act, bias, residual, keep, slope):
     pre = scale * ((a.T if transpose_a else a) @ (b.T if transpose_b else b))
     if bias:
         pre = pre + more[0]
     y = pre if act is None else ACTIVATIONS[act](xp, pre)
-    if residual:
+    if slope:
+        y = y * SLOPES[slope](xp, more[-1])
+    elif residual:
         y = y + more[-1]
     return (y, pre) if keep else y
 
@@ -68,6 +78,7 @@ operator(
         Param("bias", "bool", False),
         Param("residual", "bool", False),
         Param("keep", "bool", False),
+        Param("slope", ("None", *SLOPES), None),
     ),
     n_outputs=lambda keep, **_: 1 + keep,
     output_names=("output", "activated"),
@@ -79,6 +90,11 @@ operator(
             for a in ACTIVATIONS
         ),
         sample((5, 7), (5, 4), (7, 4), transpose_a=True, residual=True, scale=-0.5),
+        *(
+            sample((m, 5), (5, 18), uniform((m, 18), -3, 3), residual=True, slope=s)
+            for s in SLOPES
+            for m in (2, 13)
+        ),
         sample((6, 5), (5, 16), (16,), (6, 16), act="tanh", bias=True, residual=True, keep=True),
         sample(
             (2, 5),
@@ -94,7 +110,8 @@ operator(
     ),
     doc=(
         "act(scale lhs . rhs + bias) + residual of matrices; keep: what act is applied to is the"
-        " second output. Only passes make it: gradients are taken before."
+        " second output; slope: not + residual, but times the slope of an activation there. Only"
+        " passes make it: gradients are taken before."
     ),
 )
 

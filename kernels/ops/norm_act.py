@@ -3,6 +3,8 @@ passes make of training graphs before their gradient is taken."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...engine.error import ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, uniform
@@ -74,7 +76,7 @@ def _again(F, xs, ys, act, low, high, **attrs):
     return _activated(F, _bn_again(F, xs, ys, **attrs), act, low, high)
 
 
-_CASES = (
+_CASES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((4, 3, 2, 5), {"act": "clip", "low": -0.5, "high": 1.0}),
     ((5, 3), {"act": "leaky", "low": 0.2, "eps": 1e-5}),
     ((2, 3, 4), {"act": "sigmoid"}),

@@ -126,10 +126,13 @@ class _Chain:
         if node in self.held or not _plain(self.dtype, *node.inputs, Value(node)):
             return False
         act = activation_of(node.op, node.attrs)
+        slope = self._slope(node)
         name, end = node.op.name, self.end
         if node.op.view:
             if prod(node.types[0].shape[:-1]) != self.matrix[0]:
                 return False
+        elif slope is not None:
+            self.given |= {"slope": slope[0], "residual": F.reshape_to(slope[1], shape=self.matrix)}
         elif act is not None:
             if self.given.get("act") or not self._ends(act, keep, False):
                 return False
@@ -153,6 +156,25 @@ class _Chain:
             return False
         self.end = Value(node)
         return True
+
+    def _slope(self, node: Node) -> tuple[str, Value] | None:
+        """(activation, where its slope is taken) of a node that multiplies the end by one."""
+        if self.device != "cpu" or self.pre is not None or self.given.keys() & {"bias", "act"}:
+            return None
+        if node.op.name == "_gelu_grad" and node.inputs[0] == self.end:
+            found = "gelu", node.inputs[1]
+        elif multiplies(node.op, [v.type for v in node.inputs], node.types, node.attrs):
+            a, b = node.inputs
+            mask = (b if a == self.end else a).node
+            if mask.op is None or mask.op.name != "_greater_scalar" or mask.has_numbers:
+                return None
+            if mask.attrs["scalar"] != 0 or not _plain(self.dtype, *mask.inputs):
+                return None
+            found = "relu", mask.inputs[0]
+        else:
+            return None
+        x = found[1]
+        return found if x != self.end and x.shape == node.types[0].shape else None
 
 
 def _sums(order: Sequence[Node], users: dict, instead: dict[Value, Value], device: str) -> None:

@@ -143,8 +143,8 @@ def _is_batch_norm(node: Node) -> bool:
 
 
 def _alone(node: Node, uses: Counter, n_readers: int) -> bool:
-    """Do so many nodes read the result, nothing the statistics, nobody else the moving ones: then
-    the order of reads and writes stays what it was."""
+    """Do so many nodes read the result, nothing the statistics, and nobody else the moving ones?
+    Then the order of reads and writes stays what it was."""
     moving = node.inputs[3:]
     return (
         [uses[Value(node, i)] for i in range(3)] == [n_readers, 0, 0]

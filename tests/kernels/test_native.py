@@ -188,6 +188,10 @@ def test_table_names_are_operators():
         ((2, 1, 2, 1, 2, 1, 2), (1, 3, 1, 3, 1, 3, 1)),
         ((1025,), (1,)),
         ((2000, 5), (5,)),
+        ((3, 400, 8), (3, 1, 8)),  # a short row for many rows
+        ((70, 5, 3), (70, 1, 3)),
+        ((4, 200, 3), (4, 1, 3)),
+        ((2, 3, 150, 7), (1, 3, 1, 7)),
     ],
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "uint8"])
@@ -375,6 +379,17 @@ def test_philox_known_answer():
     (x,) = random_call("_random_uniform", 0.0, 0.0, shape=(4,), dtype="float32")
     words = np.array([0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8], np.uint32)
     np.testing.assert_array_equal(x, (words >> 8).astype(np.float32) * np.float32(2.0**-24))
+
+
+def test_random_numbers_are_those_of_every_machine():
+    found = []
+    for isa in range(lib.plk_isa_best() + 1):
+        lib.plk_isa_set(isa)
+        call = {"shape": (301,), "low": -1.0, "high": 3.0, "dtype": "float32"}
+        found.append(random_call("_random_uniform", 7.0, 2.0**33 + 5, **call)[0])
+    lib.plk_isa_set(lib.plk_isa_best())
+    for x in found:
+        np.testing.assert_array_equal(x, found[0])
 
 
 @pytest.mark.parametrize("axes", [(), (1,)])

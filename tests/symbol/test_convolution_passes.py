@@ -4,6 +4,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait import nd
+from plait.engine import ffi, lib
 from plait.kernels.cpu import conv_table, onednn
 from plait.kernels.layouts import parse
 from plait.kernels.ops.conv import conv_forward, geometry
@@ -253,6 +254,23 @@ def test_training_keeps_batch_statistics():
         out = program.run([arrays[k] for k in v])[0].asnumpy()
         results.append([out, arrays["mean"].asnumpy(), arrays["var"].asnumpy()])
     assert_same(*results)
+
+
+@pytest.mark.parametrize("channels, filters", [(37, 74), (64, 10), (100, 100), (5, 3), (20, 20)])
+@pytest.mark.parametrize("size", [1, 9])
+@pytest.mark.parametrize("add", [False, True])
+def test_odd_channels_have_compiled_kernels(channels, filters, size, add):
+    """Several tags name the weights of one element in one memory; a primitive knows one of them."""
+    v = given(x=(1, channels, size, size), w=(filters, channels, 1, 1), a=(1, filters, size, size))
+    outputs = [F.relu(conv(v) + v["a"] if add else conv(v))]
+    _, got, want = both(outputs, v, stable=("w",))
+    assert_same(got, want)
+    made = passes.compile_passes(outputs, stable=[v["w"]])
+    (node,) = [n for n in topological(made) if n.op and n.op.name == "_conv"]
+    fields = conv_table._fused_fields([x.type for x in node.inputs], node.types, node.attrs)
+    name = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
+    assert lib.plk_dnn_conv_layouts(ffi.new("plk_conv *", fields), name)
+    assert not ffi.string(name).startswith(b"ref")
 
 
 def test_layouts_have_tags():

@@ -49,7 +49,16 @@ CASES = {
         1,
     ),
     "gradients": (gradients, 2),
+    "slope of relu": (lambda x, w, b, r: [plain_product(x, w) * (r > 0)], 1),
+    "slope of gelu": (lambda x, w, b, r: [F._gelu_grad(plain_product(x, w), r) + r], 2),
+    "other masks": (lambda x, w, b, r: [plain_product(x, w) * (r > 0.5), (r >= 0) * r], 3),
+    "slope of itself": (lambda x, w, b, r: [(y := plain_product(x, w)) * (y > 0)], 2),
 }
+
+
+def plain_product(x, w):
+    y = F.dot(F.reshape_to(x, shape=(30, 8)), w, transpose_b=True)
+    return F.reshape_to(y, shape=(6, 5, 7))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -62,6 +71,46 @@ def test_fused(name):
     assert len(fused.plans) == n_left <= len(plain.plans)
     for a, b in zip(plain.run(arrays), fused.run(arrays)):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-5)
+
+
+class Layers(mx.gluon.nn.HybridBlock):
+    """Dense layers with activations whose slopes end the products of the gradient."""
+
+    def __init__(self, act):
+        super().__init__()
+        with self.name_scope():
+            layers = [
+                mx.gluon.nn.Dense(n, flatten=False, in_units=m) for m, n in ((9, 40), (40, 9))
+            ]
+            self.wide, self.narrow = layers
+            self.act = mx.gluon.nn.GELU() if act == "gelu" else mx.gluon.nn.Activation(act)
+
+    def hybrid_forward(self, F, x):
+        return x + self.narrow(self.act(self.wide(x)))
+
+
+@pytest.mark.parametrize("act", ["relu", "gelu", "tanh"])
+@pytest.mark.parametrize("rows", [2, 33])
+def test_training_equals_tier_0(act, rows):
+    net = Layers(act)
+    net.initialize(mx.init.Normal(0.5))
+    x = mx.nd.random.normal(shape=(rows, 2, 9))
+    x.attach_grad()
+
+    def step():
+        with mx.autograd.record():
+            y = net(x)
+        y.backward(y * 0.5)
+        return [y, x.grad.copy(), *(p.grad().copy() for p in net.collect_params().values())]
+
+    eager = step()
+    net.hybridize()
+    for _ in range(4):
+        step()
+    mx.wait_compiled()
+    for a, b in zip(step(), eager, strict=True):
+        scale = np.abs(b.asnumpy()).max()
+        np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=3e-6 * scale)
 
 
 def test_other_types_stay():
