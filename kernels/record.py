@@ -295,11 +295,13 @@ class Operator:
             found = self.attributes.setdefault(key, attrs)
         except TypeError:  # an attribute that is a list
             return attrs
-        if len(self.attributes) > MAX_KEPT:
+        if found is attrs and len(self.attributes) > MAX_KEPT:
             self.attributes.clear()
         return found
 
     def _parse_one(self, p: Param, value):
+        if type(value) is float and p.kind == "float":
+            return value
         if isinstance(p.kind, tuple):
             if p.name == "dtype" and value is not None and not isinstance(value, str):
                 value = dtype_name(value)

@@ -3,9 +3,11 @@ and the operands."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from ..engine.error import DTypeError, ShapeError
+from .record import MAX_KEPT
 
 
 def contiguous(shape: Sequence[int]) -> list[int]:
@@ -15,6 +17,12 @@ def contiguous(shape: Sequence[int]) -> list[int]:
         strides.append(n)
         n *= size
     return strides[::-1]
+
+
+@functools.lru_cache(MAX_KEPT)
+def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """As contiguous, found once for a shape."""
+    return tuple(contiguous(shape))
 
 
 def describe(ins: Sequence, names: Sequence[str]) -> str:

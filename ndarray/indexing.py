@@ -8,7 +8,6 @@ in MXNet.
 
 from __future__ import annotations
 
-import functools
 from math import prod
 from operator import index as as_int
 from typing import NamedTuple
@@ -19,7 +18,7 @@ from ..engine import lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
-from ..kernels.shapes import contiguous
+from ..kernels.shapes import strides
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
 from .invoke import _remember, copy_into, invoke, launch, part_plan, read_part, write_part
 from .ndarray import NDArray, from_memory, make, state
@@ -146,9 +145,6 @@ class Part(NamedTuple):
         return True
 
 
-_strides = functools.lru_cache(MAX_PARTS)(contiguous)
-
-
 def _part_of(key, shape: tuple[int, ...]) -> Part | None:
     """The Part of a key of ints, slices, None and ..., None for others and for wrong ones."""
     keys = key if key.__class__ is tuple else (key,)
@@ -160,7 +156,7 @@ def _part_of(key, shape: tuple[int, ...]) -> Part | None:
             return None
     if n_left < 0 or keys.count(Ellipsis) > 1:
         return None
-    strides = _strides(shape)
+    along = strides(shape)
     sizes: list[int] = []
     steps: list[int] = []
     at = axis = 0
@@ -168,24 +164,24 @@ def _part_of(key, shape: tuple[int, ...]) -> Part | None:
         if k.__class__ is slice:
             start, stop, step = k.indices(shape[axis])
             sizes.append(len(range(start, stop, step)))
-            steps.append(step * strides[axis])
-            at += start * strides[axis]
+            steps.append(step * along[axis])
+            at += start * along[axis]
             axis += 1
         elif k is None:
             sizes.append(1)
             steps.append(0)
         elif k is Ellipsis:
             sizes += shape[axis : axis + n_left]
-            steps += strides[axis : axis + n_left]
+            steps += along[axis : axis + n_left]
             axis += n_left
         else:
             n = shape[axis]
             if not -n <= k < n:
                 return None
-            at += k % n * strides[axis]
+            at += k % n * along[axis]
             axis += 1
     sizes += shape[axis:]
-    steps += strides[axis:]
+    steps += along[axis:]
     if not sizes and shape:  # an element
         return Part((1,), (0,), at)
     return Part(tuple(sizes), tuple(steps), 0 if 0 in sizes else at)

@@ -102,7 +102,7 @@ def compose(
         given = {k: v for k, v in given.items() if k not in user}
     if op.variadic_key:
         given = {**given, op.variadic_key: len(inputs)}
-    source = caller_line()
+    source = caller_line(3)
     try:
         full = op.parse(given)
     except OperatorError as error:

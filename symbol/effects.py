@@ -33,9 +33,10 @@ class Effects:
         self._order = order
         self.bases: dict[Value, Value] = {}
         self.written: set[Value] = set()
-        for node in order:
+        active = {op for op in {n.op for n in order} if op is not None and (op.mutates or op.view)}
+        for node in order if active else ():
             op = node.op
-            if op is None:
+            if op not in active:
                 continue
             if op.mutates:
                 for i in mutated(node):

@@ -220,9 +220,10 @@ _ROOT = __package__.split(".")[0]
 _of_package: dict[str, bool] = {}  # by module name
 
 
-def caller_line() -> str | None:
-    """ "file:line" of the first frame outside the package."""
-    frame = sys._getframe(2)  # the caller is inside, and so is its caller
+def caller_line(inside: int = 2) -> str | None:
+    """ "file:line" of the first frame outside the package. inside: how many of the callers are
+    known to be in it."""
+    frame = sys._getframe(inside)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         inside = _of_package.get(name)

@@ -7,7 +7,7 @@ from operator import index as as_int
 from ...engine.error import OperatorError, ShapeError
 from ..pointwise import sum_to
 from ..record import REQUIRED, Param, Type, operator, sample
-from ..shapes import contiguous, describe, one_axis, same_dtype
+from ..shapes import describe, one_axis, same_dtype, strides
 from .shape import mover
 
 
@@ -36,12 +36,16 @@ def sliced(op, shape, begin, end, step=()) -> tuple[int, ...]:
 
 def part(op, shape, begin, end, step=()):
     """What x[begin:end:step] is for `_strided`: (sizes, steps, at)."""
-    sizes, steps, at = [], [], 0
-    for s, n, stride in zip(slices(op, shape, begin, end, step), shape, contiguous(shape)):
-        first, last, k = s.indices(n)
-        sizes.append(len(range(first, last, k)))
-        steps.append(k * stride)
-        at += first * stride
+    n_axes = len(begin)
+    if n_axes != len(end) or n_axes > len(shape) or step and (len(step) != n_axes or 0 in step):
+        slices(op, shape, begin, end, step)  # says what is wrong
+    sizes, steps, at = list(shape), list(strides(shape)), 0
+    for axis in range(n_axes):
+        span = slice(begin[axis], end[axis], step[axis] if step else None)
+        first, last, k = span.indices(shape[axis])
+        sizes[axis] = len(range(first, last, k))
+        at += first * steps[axis]
+        steps[axis] *= k
     return tuple(sizes), tuple(steps), at if 0 not in sizes else 0
 
 
@@ -115,8 +119,8 @@ def _axis_part(shape, axis, begin, end):
     first, last = first + n if first < 0 else first, last + n if last < 0 else last
     if not 0 <= first < last <= n:
         return part("slice_axis", shape, **_axis_span("slice_axis", shape, axis, begin, end))
-    steps = contiguous(shape)
-    return (*shape[:axis], last - first, *shape[axis + 1 :]), tuple(steps), first * steps[axis]
+    steps = strides(shape)
+    return (*shape[:axis], last - first, *shape[axis + 1 :]), steps, first * steps[axis]
 
 
 mover(

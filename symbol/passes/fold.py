@@ -12,7 +12,7 @@ from ...engine._array import invoke
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.spec import spec
 from ..effects import Effects
-from ..graph import Node, Value, rewrite, topological, variable
+from ..graph import Node, Value, rewrite, topological, values_of, variable
 
 # a larger constant costs more memory, for good, than its computation costs time
 LIMIT_BYTES = 1 << 16
@@ -45,17 +45,14 @@ def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any
     arrays = _evaluate(list(wanted), device)
     constants: dict[Value, Any] = {}
 
-    def replace(node: Node, inputs: list[Value]):
-        if node not in fixed:
-            return None
-        made = [Value(node, i) for i in range(len(node.types))]
+    new: dict[Node, list[Value]] = {}
+    for node in [n for n in order if n in fixed]:
+        made = new[node] = values_of(node)
         for i, v in enumerate(made):
             if v in wanted:
                 made[i] = variable("constant", v.type)
                 constants[made[i]] = arrays[v]
-        return made
-
-    return rewrite(outputs, replace, order=order), constants
+    return rewrite(outputs, None, new, order), constants
 
 
 def _evaluate(wanted: Sequence[Value], device) -> dict[Value, Any]:

@@ -124,21 +124,16 @@ def _is_cheap(node: Node) -> bool:
 def mirrored(order: Sequence[Node], everything: bool = False) -> set[Node]:
     """Nodes that MXNet's mirroring computes again: those with the attribute force_mirroring, or
     all but the costly ones."""
-    may = repeatable(order)
-    costly = {
-        lookup(n) for n in ("Convolution", "FullyConnected", "Concat", "SoftmaxOutput", "RNN")
-    }
-    return {
-        n
-        for n in order
-        if n in may
-        and (
-            (n.extra or {}).get(MIRRORED, "").lower() in ("true", "1")
-            or everything
-            and n.op not in costly
-            and not n.op.random
-        )
-    }
+    if everything:
+        costly = {
+            lookup(n) for n in ("Convolution", "FullyConnected", "Concat", "SoftmaxOutput", "RNN")
+        }
+        found = {n for n in order if n.op is not None and n.op not in costly and not n.op.random}
+    else:
+        found = set()
+    asked = [n for n in order if n.extra and MIRRORED in n.extra]
+    found.update(n for n in asked if n.extra[MIRRORED].lower() in ("true", "1"))
+    return found & repeatable(order) if found else found
 
 
 def between(order: Sequence[Node], outputs: Sequence[Value], bounds: set[Value]) -> set[Node]:
