@@ -6,6 +6,8 @@ where.
 """
 
 import importlib
+import importlib.machinery
+import sys
 
 __version__ = "0.1.0"
 
@@ -103,3 +105,31 @@ def __getattr__(name):
 
 def __dir__():
     return sorted({*globals(), *MODULES, *NAMES})
+
+
+class _Finder:
+    """Finds `plait.io` and all below it where MODULES says: one module under both names."""
+
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        if not fullname.startswith(f"{__name__}."):
+            return None
+        first, *rest = fullname.split(".")[1:]
+        place = MODULES.get(first, first)
+        if place == first:
+            return None
+        real = ".".join([__name__, place, *rest])
+        return importlib.machinery.ModuleSpec(fullname, _Finder, loader_state=real)
+
+    @staticmethod
+    def create_module(spec):
+        module = importlib.import_module(spec.loader_state)
+        spec.loader_state = module.__spec__
+        return module
+
+    @staticmethod
+    def exec_module(module):
+        module.__spec__ = module.__spec__.loader_state  # the module keeps its own identity
+
+
+sys.meta_path.insert(0, _Finder)

@@ -10,6 +10,7 @@ class MXNetError(RuntimeError):
 
 
 def compose(rule: str, at: str | None = None, fix: str | None = None) -> str:
+    """The text of an error: the rule that is broken with its values, where, how to mend it."""
     return rule + (f"\n  at: {at}" if at else "") + (f"\n  fix: {fix}" if fix else "")
 
 

@@ -45,6 +45,7 @@ def read(path, what: str, fix: str | None = None) -> bytes:
 def replacing(path) -> Iterator[str]:
     """Gives the name of a new file, which takes the place of `path` in one step at the end; after
     an error everything is as before. What is no regular file (a pipe, /dev/null) is written itself.
+    Raises FileError where that file cannot be made.
     """
     path = os.path.realpath(path)  # a link stays, its target changes
     if os.path.exists(path) and not os.path.isfile(path):
@@ -54,12 +55,17 @@ def replacing(path) -> Iterator[str]:
     try:
         yield part
         os.replace(part, path)
+    except OSError as error:
+        if error.filename != part:
+            raise
+        kind = MissingFile if isinstance(error, FileNotFoundError) else FileError
+        raise kind(f"cannot write {path!r}: {error.strerror}") from None
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(part)
 
 
 def write(path, content: bytes) -> None:
-    """Makes a file of these bytes, whole or not at all. Raises OSError."""
+    """Makes a file of these bytes, whole or not at all. Raises FileError, OSError (a full disk)."""
     with replacing(path) as part, open(part, "wb") as file:
         file.write(content)

@@ -225,7 +225,7 @@ def _trace() -> list[dict[str, Any]]:
 def dump(finished: bool = True, profile_process: str = "worker") -> None:
     """Writes everything recorded so far to the configured file, a complete JSON each time.
 
-    finished: also stops recording. Raises OSError if the file cannot be written.
+    finished: also stops recording. Raises FileError if the file cannot be written.
     """
     with _lock:
         _collect()

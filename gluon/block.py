@@ -38,6 +38,11 @@ class Block:
     size_argument: str | None = None
 
     def __init__(self, prefix=None, params=None):
+        if prefix is not None and not isinstance(prefix, str):
+            raise InvalidType(
+                f"{type(self).__name__}: prefix must be a str, got {type(prefix).__name__}"
+                "\n  fix: give children to net.add(*blocks)"
+            )
         self._empty_prefix = prefix == ""
         self._prefix, self._params = BlockScope.create(prefix, params, self._alias())
         self._name = self._prefix.removesuffix("_")

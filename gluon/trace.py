@@ -11,6 +11,8 @@ from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.stepwise import run_nodes, run_plan
+from ..symbol.graph import Value, topological
+from ..symbol.names import output_name
 from .parameter import Parameter, shape_is_known, tracing_state
 
 
@@ -154,7 +156,7 @@ class Trace:
         check_typed(self.symbol._outputs)
         self._bounds = [v for v in tracer.bounds if v not in self.symbol._outputs]
         used = self.symbol._outputs
-        inputs = {n for n in nodes_of(used) if n.op is None}
+        inputs = {n for n in topological(used) if n.op is None}
         self.data_values = [s._outputs[0] for s in self.data]
         self.unused = [n for n, v in zip(names, self.data_values) if v.node not in inputs]
         self.params = [p for p, s in tracer.params.items() if s._outputs[0].node in inputs]
@@ -216,12 +218,6 @@ class Trace:
     def outputs(self, arrays: Sequence[NDArray]):
         """Arrays of the graph's outputs, nested as the block nests them."""
         return arrays[0] if self.structure == 0 else unflatten(self.structure, iter(arrays))
-
-
-def nodes_of(values):
-    from ..symbol.graph import topological
-
-    return topological(values)
 
 
 def flatten_symbols(value, symbol_class, block, flat: list):
@@ -376,8 +372,6 @@ def _leaves(value):
 
 def monitored(trace: Trace, arrays, hooks) -> list[NDArray]:
     """Runs a graph operator by operator, telling each hook: (callback, also inputs)."""
-    from ..symbol.graph import Value
-    from ..symbol.names import output_name
 
     def compute(node, inputs):
         names = node.op.names_in(node.attrs, len(inputs))

@@ -884,12 +884,8 @@ def load(fname: str) -> Symbol:
     """The Symbol of a -symbol.json file of any MXNet since 0.8. Raises MXNetError."""
     if not isinstance(fname, (str, os.PathLike)):
         raise InvalidType("fname need to be string")
-    try:
-        with open(fname, encoding="utf-8") as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise MXNetError(f"load: cannot read the symbol file {os.fspath(fname)!r}: {why}") from None
+    with files.reading(fname, "symbol file"), open(fname, encoding="utf-8") as file:
+        text = file.read()
     return Symbol(from_json(text, os.fspath(fname)))
 
 

@@ -1,5 +1,6 @@
 """The package as it is installed: what it imports, what it ships, which version it has."""
 
+import importlib
 import importlib.metadata
 import json
 import subprocess
@@ -51,6 +52,22 @@ def test_nd_needs_numpy_alone():
     loaded = modules_after("import plait; plait.nd.zeros((1,))")
     assert not HEAVY & {m.split(".")[0] for m in loaded}
     assert len([m for m in loaded if not m.startswith("plait")]) < 40
+
+
+def test_modules_are_found_under_both_names():
+    """`import plait.io` is what mx.io is, wherever it lives, and a module of its own for none."""
+    loaded = modules_after(
+        "import plait.io, plait.contrib.text.vocab, plait.autograd\n"
+        "from plait.contrib import amp\n"
+        "assert plait.io is sys.modules['plait.gluon.io'] and amp is plait.contrib.amp\n"
+        "assert plait.io.__spec__.name == plait.io.__name__ == 'plait.gluon.io'"
+    )
+    assert {"plait.io", "plait.gluon.mxcontrib.text.vocab"} <= set(loaded)
+    for name in plait.MODULES:
+        assert importlib.import_module(f"plait.{name}") is getattr(plait, name)
+    for name in ("plait.foo", "plait.io.foo"):
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(name)
 
 
 def test_no_second_copy():

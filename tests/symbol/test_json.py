@@ -143,10 +143,10 @@ def test_broken_text_tells_what_is_wrong(text, rule):
 
 
 def test_missing_file_and_wrong_types(tmp_path):
-    with pytest.raises(mx.MXNetError, match="cannot read the symbol file"):
+    with pytest.raises(mx.MXNetError, match="symbol file: cannot read|no utf-8 text"):
         mx.sym.load(str(tmp_path / "none.json"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(mx.MXNetError, match="cannot read the symbol file"):
+    with pytest.raises(mx.MXNetError, match="symbol file: cannot read|no utf-8 text"):
         mx.sym.load(str(tmp_path / "binary"))
     with pytest.raises(TypeError):
         mx.sym.load_json(3)
