@@ -28,7 +28,10 @@ SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.in
 
 
 class Program:
-    """A lowered graph. Inputs and outputs are array handles in the order given to `lower`."""
+    """A lowered graph. Inputs and outputs are array handles in the order given to `lower`.
+
+    finals: the time, in steps, from which each output stays as it is: others may have it then.
+    """
 
     __slots__ = (
         "_first_write",
@@ -38,6 +41,7 @@ class Program:
         "can_fail",
         "constants",
         "cost_us",
+        "finals",
         "handle",
         "in_modes",
         "mutated",
@@ -203,6 +207,7 @@ def _assemble(
     program.constants, program.prologue, program.tier = (), None, 0
     program._last_read = [layout.last.get(v, -1) for v in layout.given]
     program._first_write, program._inplace = layout.first_write, layout.inplace
+    program.finals = layout.finals
     program.n_in, program.n_out = len(given), len(outputs)
     program.out_specs = tuple(specs[v.type] for v in outputs)
     program.in_modes = bytes(in_modes)
@@ -254,7 +259,8 @@ class _Layout:
     """The steps of a program and where every value lives: in an input, an output, or a buffer of
     the arena.
 
-    made: the outputs of each step. ends, sections: as the core wants branches; empty where no steps
+    made: the outputs of each step. finals: the time from which each output of the program stays as
+    it is. ends, sections: as the core wants branches; empty where no steps
         run at once. Times are numbers of steps, or of sections. last: the last time at which a
         value is read. first_write: the time at which each output is written. inplace: pairs (input,
         output) that may be the same memory although the step that writes the one reads the other.
@@ -300,6 +306,7 @@ class _Layout:
         self._place.update((self.base(v), (lib.PL_SLOT_OUTPUT, j)) for j, v in enumerate(owned))
         self.buffers: list[Buffer] = []
         self.first_write, self.inplace = [0] * len(owned), set()
+        self.finals = [self.last[self.base(v)] for v in owned]
         for time, node, made in zip(times, self.steps, self.made):
             self._place_outputs(time, node, made)
         self._offsets, self.arena_bytes = plan_memory(self.buffers)

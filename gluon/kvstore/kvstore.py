@@ -200,9 +200,14 @@ class KVStore(KVStoreBase):
         """push and pull: without an updater, out (default: value itself) becomes the sum."""
         pairs = self._pairs(key, value)
         targets = dict(pairs if out is None else self._pairs(key, out))
-        for sums in self._sums(pairs, priority):
-            self._apply(sums)
-            self._pull([(k, targets.pop(k)) for k, _ in sums if k in targets])
+        firsts = priorities(priority, len(pairs))
+        jobs = [(pairs, firsts)]
+        if self._updater is None:  # what sends a sum back needs to wait for no other sum
+            jobs = [([pair], [first]) for pair, first in zip(pairs, firsts)]
+        for some, of_them in jobs:
+            for sums in self._sums(some, of_them):
+                self._apply(sums)
+                self._pull([(k, targets.pop(k)) for k, _ in sums if k in targets])
         self._pull(list(targets.items()))
 
     def broadcast(self, key, value, out, priority=0) -> None:
