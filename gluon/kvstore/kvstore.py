@@ -15,7 +15,6 @@ from .base import KVStoreBase, StoreError, arrays_of
 from .comm import copy_back, priority_of, total
 from .compression import GradientCompression
 
-
 BUCKET_BYTES = 1 << 22  # of weights that are summed or updated in one operation
 
 
