@@ -104,8 +104,8 @@ ranking = False
 
 
 def rank_gradients() -> None:
-    """From now on the variables of a backward program have a rank: gradients of lower ranks are there
-    before those of higher ones."""
+    """From now on the variables of a backward program have a rank: gradients of lower ranks are
+    there before those of higher ones."""
     global ranking
     ranking = True
 

@@ -12,7 +12,7 @@ from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
 from .. import optimizer as opt
 from .base import KVStoreBase, StoreError, arrays_of
-from .comm import copy_back, priority_of, total
+from .comm import copy_back, in_turn, priority_of, total
 from .compression import GradientCompression
 
 BUCKET_BYTES = 1 << 22  # of weights that are summed or updated in one operation
@@ -124,6 +124,7 @@ class KVStore(KVStoreBase):
         with pause():
             sums = []
             for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
+                first = in_turn(arrays, first)
                 with priority_of(first):
                     sums.append((k, self._sum(k, arrays, first)))
         return list(buckets(sums, [merged._spec.nbytes for _, merged in sums]))
