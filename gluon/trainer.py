@@ -6,6 +6,7 @@ import numbers
 
 from ..engine import files
 from ..engine.error import MXNetError
+from ..ndarray.autograd import rank_gradients
 from . import optimizer as opt
 from .kvstore import KVStore, KVStoreBase, create
 from .kvstore.choose import choose_sparse_store, choose_store
@@ -153,6 +154,7 @@ class Trainer:
         if on_store:
             store.set_optimizer(self._optimizer)
         self._kvstore, self._update_on_kvstore = store, on_store
+        rank_gradients()
 
     def _stored(self, p: Parameter) -> bool:
         """Gives a parameter to the store; False while its shape is not known."""
@@ -258,8 +260,8 @@ class Trainer:
             return
         wanted = [(i, p) for i, p in enumerate(self._params) if p.grad_req != "null"]
         if isinstance(store, KVStore):  # in one call, so that updates are made together
-            # the last parameters first, as backward makes their gradients
             dense = [(i, p) for i, p in wanted[::-1] if p.list_grad()[0].stype == "default"]
+            dense.sort(key=lambda item: item[1]._data[0]._tape.rank)  # as backward makes them
             wanted = [(i, p) for i, p in wanted if p.list_grad()[0].stype != "default"]
             targets = [p.list_data() for _, p in dense] if self._update_on_kvstore else None
             keys = [i for i, _ in dense]

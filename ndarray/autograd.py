@@ -99,6 +99,17 @@ def mark_variables(variables, gradients, grad_reqs="write") -> None:
         array._tape = None if req == "null" else Variable(array, grad, req)
 
 
+# Does anybody ask in which order backward makes gradients?
+ranking = False
+
+
+def rank_gradients() -> None:
+    """From now on the variables of a backward program have a rank: gradients of lower ranks are
+    there before those of higher ones."""
+    global ranking
+    ranking = True
+
+
 # ---- backward ------------------------------------------------------------------------------------
 
 
@@ -153,6 +164,9 @@ def _backward(heads, head_grads, retain_graph: bool) -> None:
         for i, parts in found.rows:
             with pause():
                 deliver_rows(order[i].grad, parts, made, order[i].req == "add")
+        if ranking:
+            for i, final in zip(found.written, found.program.finals):
+                order[i].rank = final
     for v in order:
         v.fresh = True
     if not retain_graph:

@@ -16,10 +16,11 @@ next_seq = itertools.count().__next__
 class Variable:
     """An array whose gradient is wanted: what attach_grad puts on its `_tape`."""
 
-    __slots__ = ("array", "fresh", "grad", "req")
+    __slots__ = ("array", "fresh", "grad", "rank", "req")
 
     def __init__(self, array: NDArray, grad: NDArray | None, req: str):
         self.array, self.grad, self.req, self.fresh = array._spec, grad, req, False
+        self.rank = 0  # see autograd.rank_gradients
 
 
 class TapeNode:

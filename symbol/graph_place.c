@@ -118,6 +118,13 @@ static Node *step_at(const layout *l, Py_ssize_t i)
     return (Node *)PyList_GetItem(l->steps, i);
 }
 
+/* What is known of the value that another is a view of, or of the value itself. */
+static entry *base_of(layout *l, PyObject *value)
+{
+    PyObject *base = PyDict_GetItemWithError(l->bases, value);
+    return &l->m.values[number_of_value(&l->m, base ? base : value)];
+}
+
 /* Numbers every value, and finds when it is read last. */
 static int layout_number(layout *l)
 {
@@ -148,8 +155,7 @@ static int layout_number(layout *l)
         at += n_in + n_out;
     }
     for (Py_ssize_t j = 0; j < PyList_Size(l->owned); j++) {
-        PyObject *value = PyList_GetItem(l->owned, j), *base = PyDict_GetItemWithError(l->bases, value);
-        entry *e = &l->m.values[number_of_value(&l->m, base ? base : value)];
+        entry *e = base_of(l, PyList_GetItem(l->owned, j));
         e->place = PL_SLOT_OUTPUT;
         e->at = (int32_t)j;
     }
@@ -228,12 +234,22 @@ static int layout_places(layout *l)
     return 0;
 }
 
+/* The last time of each value, or of what it is a view of: a new list. NULL with an exception set. */
+static PyObject *lasts(layout *l, PyObject *values)
+{
+    PyObject *times = PyList_New(PyList_Size(values));
+    for (Py_ssize_t i = 0; times && i < PyList_Size(values); i++)
+        PyList_SetItem(times, i, PyLong_FromLongLong(base_of(l, PyList_GetItem(values, i))->last));
+    return times;
+}
+
 /* The results: see program.py. */
 static PyObject *layout_results(layout *l)
 {
     PyObject *slots = PyBytes_FromStringAndSize(NULL, l->n_slots * (Py_ssize_t)sizeof(pl_slot));
-    PyObject *buffers = PyList_New(l->n_buffers), *last_read = PyList_New(PyList_Size(l->given)), *made = NULL;
-    if (slots && buffers && last_read) {
+    PyObject *buffers = PyList_New(l->n_buffers), *last_read = lasts(l, l->given), *finals = lasts(l, l->owned);
+    PyObject *made = NULL;
+    if (slots && buffers && last_read && finals) {
         pl_slot *to = (pl_slot *)PyBytes_AsString(slots);
         for (Py_ssize_t s = 0; s < l->n_slots; s++) {
             const entry *e = &l->m.values[l->slots[s]];
@@ -246,14 +262,13 @@ static PyObject *layout_results(layout *l)
         for (int32_t b = 0; b < l->n_buffers; b++)
             PyList_SetItem(buffers, b, Py_BuildValue("(LLL)", (long long)l->buffers[b].nbytes,
                                                      (long long)l->buffers[b].first, (long long)l->buffers[b].last));
-        for (Py_ssize_t i = 0; i < PyList_Size(l->given); i++)
-            PyList_SetItem(last_read, i, PyLong_FromLongLong(
-                l->m.values[number_of_value(&l->m, PyList_GetItem(l->given, i))].last));
-        made = PyErr_Occurred() ? NULL : PyTuple_Pack(5, slots, buffers, last_read, l->first_write, l->inplace);
+        made = PyErr_Occurred() ? NULL
+                                : PyTuple_Pack(6, slots, buffers, last_read, finals, l->first_write, l->inplace);
     }
     Py_XDECREF(slots);
     Py_XDECREF(buffers);
     Py_XDECREF(last_read);
+    Py_XDECREF(finals);
     return made;
 }
 

@@ -38,7 +38,10 @@ SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.in
 
 
 class Program:
-    """A lowered graph. Inputs and outputs are array handles in the order given to `lower`."""
+    """A lowered graph. Inputs and outputs are array handles in the order given to `lower`.
+
+    finals: the time, in steps, from which each output stays as it is: others may have it then.
+    """
 
     __slots__ = (
         "_first_write",
@@ -48,6 +51,7 @@ class Program:
         "can_fail",
         "constants",
         "cost_us",
+        "finals",
         "handle",
         "in_modes",
         "mutated",
@@ -218,7 +222,7 @@ def _assemble(
     program.naive_bytes = sum(rounded(b.nbytes) for b in layout.buffers)
     program.constants, program.prologue, program.tier = (), None, 0
     program._last_read, program._inplace = layout.last_read, layout.inplace
-    program._first_write = layout.first_write
+    program._first_write, program.finals = layout.first_write, layout.finals
     program.n_in, program.n_out = len(given), len(outputs)
     program.out_specs = tuple(specs[v.type] for v in outputs)
     program.in_modes = bytes(in_modes)
@@ -273,9 +277,9 @@ class _Layout:
     kinds: the number of each step's kind; alike: the first node of each, see _graph.kinds. ends,
         sections: as the core wants branches; empty where no steps run at once. Times are numbers of
         steps, or of sections. slots: as the core wants them. last_read: the last time at which each
-        given value is read. first_write: the time at which each output is written. inplace: pairs
-        (input, output) that may be the same memory although the step that writes the one reads the
-        other.
+        given value is read. finals: the time from which each output of the program stays as it is.
+        first_write: the time at which each output is written. inplace: pairs (input, output) that may
+        be the same memory although the step that writes the one reads the other.
     """
 
     def __init__(
@@ -307,7 +311,7 @@ class _Layout:
             times = self._branch(
                 find_sections(self.steps, self.plans, effects.held, self.base, threads)
             )
-        slots, buffers, self.last_read, self.first_write, inplace = place(
+        slots, buffers, self.last_read, self.finals, self.first_write, inplace = place(
             self.steps,
             self.kinds,
             times,

@@ -12,7 +12,7 @@ typedef void *cu_context, *cu_stream, *cu_event, *cu_module, *cu_function, *cu_g
 
 enum {
     CU_OUT_OF_MEMORY = 2, CU_NOT_READY = 600, CU_NO_DEVICE = 100,
-    CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_HOST_PORTABLE = 1, CU_CAPTURE_RELAXED = 2,
+    CU_STREAM_NON_BLOCKING = 1, CU_EVENT_DISABLE_TIMING = 2, CU_HOST_PORTABLE = 1, CU_CAPTURE_RELAXED = 2, CU_EVENT_EXTERNAL = 1,
     CU_ATTRIBUTE_MAX_BLOCK_THREADS = 1, CU_ATTRIBUTE_WARP = 10, CU_ATTRIBUTE_MULTIPROCESSORS = 16,
     CU_ATTRIBUTE_MAJOR = 75, CU_ATTRIBUTE_MINOR = 76, CU_ATTRIBUTE_SHARED_OPTIN = 97,
     CU_FUNCTION_MAX_DYNAMIC_SHARED = 8
@@ -54,6 +54,7 @@ typedef struct {                              /* CUDA_KERNEL_NODE_PARAMS_v1 */
     X(event_new, cuEventCreate, (cu_event *event, unsigned flags)) \
     X(event_free, cuEventDestroy_v2, (cu_event event)) \
     X(event_record, cuEventRecord, (cu_event event, cu_stream stream)) \
+    X(event_record_inside, cuEventRecordWithFlags, (cu_event event, cu_stream stream, unsigned flags)) \
     X(event_query, cuEventQuery, (cu_event event)) \
     X(event_sync, cuEventSynchronize, (cu_event event)) \
     X(event_elapsed, cuEventElapsedTime, (float *ms, cu_event start, cu_event end)) \

@@ -244,7 +244,7 @@ static void request_outcome(pl_request *r, pl_error *error)
  * No wake-up is lost: the runner tells how far it is and then looks whether anybody is held up; who is held up says so
  * and then looks how far the runner is.  Both are sequentially consistent. */
 
-static void early_end(pl_op *op)
+void pl_early_end(pl_op *op)
 {
     pl_early *e = op->early;
     int n_done = atomic_load(&e->n_done);
@@ -253,7 +253,7 @@ static void early_end(pl_op *op)
         if (--r->n_claims > 0)
             continue;
         if (op->stream)
-            pl_request_stamp(op, r);
+            pl_request_stamp(op, r, e->number_of ? e->number_of[e->order[e->n_ended]] : 0);
         request_outcome(r, NULL);
         request_finish(r);                    /* STATE: granted -> ended, of an op that runs on */
         r->var = NULL;
@@ -263,7 +263,7 @@ static void early_end(pl_op *op)
 void pl_early_end_all(void)
 {
     for (pl_op *op = pl_engine.early; op; op = op->early->next)
-        early_end(op);
+        pl_early_end(op);
 }
 
 void pl_early_tell(pl_op *op, int n_done)
@@ -272,7 +272,7 @@ void pl_early_tell(pl_op *op, int n_done)
     if (atomic_load(&pl_engine.n_held_up) == 0)
         return;
     pl_enter();
-    early_end(op);
+    pl_early_end(op);
     pl_leave();
 }
 
@@ -289,7 +289,7 @@ static void op_complete(pl_op *op, pl_error *error)
     if (op->early && op->early->awaited)
         early_leave(op);
     if (op->early && error)
-        early_end(op);                        /* what was final before the failure stays valid */
+        pl_early_end(op);                     /* what was final before the failure stays valid */
     for (int i = 0; i < op->n_requests; i++)
         if (op->requests[i].var)
             request_outcome(&op->requests[i], error);

@@ -4,7 +4,7 @@
 #include "cuda.h"
 #include "internal.h"
 
-enum { PL_MAX_GPUS = 32, PL_EVENTS = 4 };
+enum { PL_MAX_GPUS = 32, PL_EVENTS = 4, PL_MARKS = 64 };
 
 typedef struct pl_timing pl_timing;
 typedef struct { cu_event event; uint64_t number; } pl_mark;     /* "all up to that number" */
@@ -19,6 +19,9 @@ struct pl_stream {
     atomic_uint_fast64_t done;       /* all up to this one are known to be complete */
     pthread_mutex_t event_lock;      /* guards the events; held for a call of the driver at most */
     pl_mark events[PL_EVENTS];
+    pl_mark marks[PL_MARKS];         /* recorded inside programs; a ring */
+    pl_mark replayed[PL_MARKS];      /* the same, of recordings, whose events they are */
+    unsigned n_marks, n_replayed;
     pl_timing *pending, *pending_tail;      /* device times that are not read yet */
     int n_pending;
     cu_event clock;                  /* or NULL: an event that happened at clock_ns of the host */
@@ -34,6 +37,7 @@ struct pl_gpu {
     cu_device device;
     cu_context context;
     pl_stream streams[PL_LANE_COUNT - PL_LANE_GPU_COMPUTE];
+    pl_timing *spare_timing;         /* under pl_lock */
 };
 
 /* cuda.c */
@@ -53,6 +57,10 @@ extern _Thread_local struct pl_gpu_now {                         /* what this th
 int pl_stream_open(pl_stream *stream, pl_gpu *gpu, int kind);
 void pl_stream_lock(pl_stream *stream);
 void pl_stream_unlock(pl_stream *stream);
+uint64_t pl_stream_mark(pl_stream *stream);                      /* records an event now; the number that it covers */
+/* Launches a recording that records n events; number: of the first, the others follow. */
+int pl_stream_replay(pl_stream *stream, cu_exec exec, const cu_event *events, int n, uint64_t *number);
+void pl_stream_unmark(cu_event event);                           /* before it is destroyed */
 int pl_block_await(pl_stream *stream, pl_block *block, bool for_write);  /* work enqueued from now on waits on the GPU */
 
 /* timing.c: device times, while the profiler is on */

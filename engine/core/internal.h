@@ -71,6 +71,9 @@ typedef struct pl_early {
     int n, n_ended;             /* n_ended: of `order`; under pl_lock */
     bool awaited;               /* others may be held up while it runs: it stands in the list */
     atomic_int n_done;          /* instructions, all before and none behind */
+    uint64_t *number_of;        /* on a GPU, by array: what its stamp says; 0: a number of its own.  NULL on the host */
+    int32_t *marks;             /* on a GPU: n_marks instructions behind which the stream records an event */
+    int n_marks;
     struct pl_op *next;         /* in the list of running ones */
 } pl_early;
 
@@ -122,6 +125,7 @@ void pl_op_abandon(pl_op *op);                                   /* not submitte
 void pl_op_execute(pl_op *op);                                   /* runs (unlocked) and completes */
 uint64_t pl_random_claim(int n, uint64_t *seed);                 /* first of n counters */
 void pl_early_tell(pl_op *op, int n_done);                       /* by the thread that runs it, without the lock */
+void pl_early_end(pl_op *op);                                     /* with the lock: what it is done with */
 void pl_early_end_all(void);                                     /* with the lock: what running ops are done with */
 
 /* A var claimed twice is merged. */
@@ -208,6 +212,7 @@ struct pl_block {
     size_t class_bytes;
     int size_class;             /* -1: foreign memory, or nothing */
     int n_reads;
+    bool watched;               /* others have waited for a write of it: the next one tells when it is there */
     pl_use write, reads[PL_MAX_READS];   /* the stamps: last write, reads since then (one a stream); stream NULL: none */
     pl_block *next;             /* in its pool */
 };
@@ -220,13 +225,14 @@ void pl_block_free(pl_block *block);
 pl_use pl_block_stamp(pl_block *block, pl_stream *stream, uint64_t number, bool wrote);
 
 /* cuda.c, stream.c */
+extern atomic_bool pl_watching;                                  /* some block was watched */
 void pl_gpu_forget(void);                                        /* in a forked child: no GPU can be used there */
 int pl_stream_find(int lane, int device, pl_stream **stream);    /* of a lane PL_LANE_GPU_*; PL_OK, or with a text */
 int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars);
 int pl_gpu_copy(void *to, const void *from, size_t bytes);       /* inside a kernel, on its stream */
 int pl_gpu_zero(void *to, size_t bytes);
 int pl_kernel_run_timed(const pl_plan *plan, void *const *bufs, const double *scalars);
-void pl_request_stamp(pl_op *op, pl_request *request);           /* before it ends early; with pl_lock */
+void pl_request_stamp(pl_op *op, pl_request *request, uint64_t number);  /* before it ends early; with pl_lock */
 int pl_op_run_on_gpu(pl_op *op);                                 /* op->run, in the order of streams; without the lock */
 int pl_block_wait(pl_block *block, bool for_write, int timeout_ms);   /* on the host, without the lock: PL_OK, PL_AGAIN,
                                                                          PL_FAILED */

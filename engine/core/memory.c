@@ -211,6 +211,7 @@ void pl_block_free(pl_block *b)
     pl_memory *m = memory_of(memory_number(b));
     m->stats.used_bytes -= b->class_bytes;
     m->stats.pooled_bytes += b->class_bytes;
+    b->watched = false;
     b->next = m->pool[b->size_class];
     m->pool[b->size_class] = b;
 }

@@ -172,8 +172,11 @@ void pl_program_tell(pl_program_args *call, int n_done)
         return;
     while (call->n_told < p->n_early && p->last[p->order[call->n_told]] < n_done)
         call->n_told++;
-    if (call->n_told > before)
-        pl_early_tell(call->op, n_done);
+    if (call->n_told == before)
+        return;
+    if (call->op->early->n_marks)
+        pl_program_mark(call, before, n_done);
+    pl_early_tell(call->op, n_done);
 }
 
 static int branch_begin(const pl_program *p, int branch) { return branch ? p->ends[branch - 1] : 0; }
@@ -251,6 +254,8 @@ static int program_run(pl_op *op)
 {
     pl_program_args *call = op->payload;
     call->op = op->early && op->early->awaited ? op : NULL;
+    if (op->stream && op->early && pl_program_marks(op) > 0)
+        call->op = op;
     int at = -1, status = op->stream ? pl_program_run_on_gpu(op, call, &at) : run_on_host(call, &at);
     if (status != PL_OK && at >= 0) {
         op->name = call->program->instr[at].plan->name;
@@ -336,7 +341,14 @@ static const double *scalars_given(const pl_program *p, const double *numbers, d
 /* With the lock, after an op has claimed the arrays. */
 static pl_early *early_fill(pl_early *e, const pl_program *p, const uintptr_t *in, const uintptr_t *out)
 {
-    *e = (pl_early){.order = p->order, .last = p->last, .n = p->n_early, .request_of = (int32_t *)(e + 1)};
+    *e = (pl_early){.order = p->order, .last = p->last, .n = p->n_early, };
+    size_t n = (size_t)p->n_in + (size_t)p->n_out;
+    uint64_t *numbers = (uint64_t *)(e + 1);
+    e->request_of = (int32_t *)(numbers + n);
+    if (pl_lane_is_gpu(p->lane)) {
+        e->marks = e->request_of + n;
+        e->number_of = memset(numbers, 0, n * sizeof *numbers);
+    }
     for (int i = 0; i < p->n_in; i++)
         e->request_of[i] = ((pl_array *)in[i])->var->claim_index;
     for (int i = 0; i < p->n_out; i++)
@@ -349,7 +361,7 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     pl_program *p = (pl_program *)handle;
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
     size_t n_all = p->n_given ? (size_t)p->n_scalars : 0;
-    size_t early_bytes = p->n_early ? (sizeof(pl_early) + n * sizeof(int32_t) + 7) & ~(size_t)7 : 0;
+    size_t early_bytes = p->n_early ? sizeof(pl_early) + n * (sizeof(uint64_t) + 2 * sizeof(int32_t)) : 0;
     pl_op *op = pl_op_begin((int)n, sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
                             (n_scalars + n_all) * sizeof(double) + early_bytes + (size_t)p->n_out);
     if (!op)

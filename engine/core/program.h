@@ -45,6 +45,8 @@ void pl_program_tell(pl_program_args *call, int n_done);   /* the first n_done i
 int pl_instructions_run(pl_program_args *call, int *at);
 
 /* replay.c */
+int pl_program_marks(pl_op *op);                          /* finds where events are recorded; how many */
+void pl_program_mark(pl_program_args *call, int first_told, int n_done);
 int pl_program_run_on_gpu(pl_op *op, pl_program_args *call, int *at);
 void pl_replays_free(struct pl_replays *replays);
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEPT = 8, MIN_INSTRUCTIONS = 3 };
+enum { MAX_KEPT = 8, MIN_INSTRUCTIONS = 3, MAX_MARKS = 24 };
 
 /* A launch whose arguments change from run to run. */
 typedef struct { int instruction, launch; cu_node node; } changing;
@@ -21,7 +21,9 @@ typedef struct {
     cu_graph graph;              /* NULL: not recorded yet */
     cu_exec exec;
     changing *changes;
-    int n_changes;
+    int n_changes, n_marks;
+    int32_t *marks;              /* instructions behind which it records events */
+    cu_event *events;
 } replay;
 
 struct pl_replays {
@@ -36,8 +38,15 @@ static void replay_clear(replay *r)
         cu.exec_free(r->exec);
     if (r->graph)
         cu.graph_free(r->graph);
+    for (int i = 0; r->events && i < r->n_marks; i++)
+        if (r->events[i]) {
+            pl_stream_unmark(r->events[i]);
+            cu.event_free(r->events[i]);
+        }
     free(r->memory);
     free(r->changes);
+    free(r->marks);
+    free(r->events);
     *r = (replay){0};
 }
 
@@ -67,15 +76,67 @@ static bool can_record(const pl_program *p)
     return p->n_instr >= MIN_INSTRUCTIONS;
 }
 
+/* ---- events inside a run ------------------------------------------------------------------------------------
+ *
+ * Where an array has its last use that others have waited for before, when it was written: another stream, or the host. */
+
+int pl_program_marks(pl_op *op)
+{
+    pl_early *e = op->early;
+    int n = 0;
+    if (!pl_watching || pl_engine.synchronous > 0)
+        return 0;
+    pl_enter();
+    for (int k = 0; k < e->n; k++) {
+        const pl_request *r = &op->requests[e->request_of[e->order[k]]];
+        int last = e->last[e->order[k]];
+        if (r->mode != PL_READ && r->var && r->var->block && r->var->block->watched && (!n || e->marks[n - 1] != last))
+            e->marks[n++] = last;
+    }
+    pl_leave();
+    if (n > MAX_MARKS) {                      /* some wait a little longer */
+        for (int i = 0; i < MAX_MARKS; i++)
+            e->marks[i] = e->marks[(i + 1) * n / MAX_MARKS - 1];
+        n = MAX_MARKS;
+    }
+    return e->n_marks = n;
+}
+
+/* Launched one by one: arrays [first_told, n_told) of the order have had their last use. */
+void pl_program_mark(pl_program_args *call, int first_told, int n_done)
+{
+    pl_early *e = call->op->early;
+    int i = 0;
+    while (i < e->n_marks && e->marks[i] != n_done - 1)
+        i++;
+    if (i == e->n_marks)
+        return;
+    uint64_t number = pl_stream_mark(call->op->stream);
+    for (int k = first_told; k < call->n_told; k++)
+        e->number_of[e->order[k]] = number;
+}
+
 /* ---- the memory of a run ---------------------------------------------------------------------------------- */
 
 static size_t memory_count(const pl_program *p) { return (size_t)p->n_in + (size_t)p->n_out + 1; }
+
+static const pl_early *marked(const pl_program_args *call)    /* or NULL: nobody wants an event */
+{
+    return call->op && call->op->early->n_marks ? call->op->early : NULL;
+}
+
+static bool same_marks(const replay *r, const pl_program_args *call)
+{
+    const pl_early *e = marked(call);
+    return r->n_marks == (e ? e->n_marks : 0) &&
+           (!e || memcmp(r->marks, e->marks, (size_t)e->n_marks * sizeof *e->marks) == 0);
+}
 
 static bool same_memory(const replay *r, const pl_program_args *call, const pl_stream *s)
 {
     size_t n = memory_count(call->program) - 1;
     return r->memory && r->scratch_epoch == s->scratch_epoch && r->memory[n] == call->arena &&
-           memcmp(r->memory, call->data, n * sizeof *r->memory) == 0;
+           memcmp(r->memory, call->data, n * sizeof *r->memory) == 0 && same_marks(r, call);
 }
 
 /* The place of this run's memory; of a new one: free, or the one used longest ago. NULL: no host memory. */
@@ -94,6 +155,16 @@ static replay *replay_find(struct pl_replays *replays, const pl_program_args *ca
     if (!(oldest->memory = malloc(n * sizeof *oldest->memory)))
         return NULL;
     memcpy(oldest->memory, call->data, (n - 1) * sizeof *oldest->memory);
+    const pl_early *e = marked(call);
+    if (e) {
+        oldest->marks = pl_copied(e->marks, (size_t)e->n_marks, sizeof *e->marks);
+        oldest->events = calloc((size_t)e->n_marks, sizeof *oldest->events);
+        oldest->n_marks = oldest->marks && oldest->events ? e->n_marks : 0;
+    }
+    if (e && !oldest->n_marks) {
+        replay_clear(oldest);
+        return NULL;
+    }
     oldest->memory[n - 1] = call->arena;
     oldest->scratch_epoch = s->scratch_epoch;
     return oldest;
@@ -127,15 +198,21 @@ void pl_recorder_note(pl_recorder *recorder, int launch)
         ((changing *)recorder->changes)[recorder->n++] = (changing){recorder->instruction, launch, last[0]};
 }
 
-static int instructions_record(pl_program_args *call, pl_recorder *recorder, int *at)
+static int instructions_record(pl_program_args *call, pl_recorder *recorder, replay *r, int *at)
 {
     const pl_program *p = call->program;
-    int status = PL_OK;
+    int status = PL_OK, mark = 0;
     for (*at = 0; *at < p->n_instr && status == PL_OK; ++*at) {
         const pl_instruction *in = &p->instr[*at];
         recorder->instruction = *at;
         recorder->wanted = changes(p, in);
         status = pl_kernel_run(in->plan, call->bufs, pl_instruction_args(in, call, call->bufs));
+        if (status == PL_OK && mark < r->n_marks && r->marks[mark] == *at) {
+            int code = cu.event_new(&r->events[mark], CU_EVENT_DISABLE_TIMING);
+            if (code == 0)
+                code = cu.event_record_inside(r->events[mark++], pl_gpu_now.handle, CU_EVENT_EXTERNAL);
+            status = pl_gpu_fail(code, "gpu: an event cannot be recorded");
+        }
     }
     return status;
 }
@@ -152,7 +229,7 @@ static bool replay_record(replay *r, pl_program_args *call, pl_stream *s)
         return false;
     pl_gpu_now.handle = s->capture;           /* of its own: what others enqueue meanwhile is not recorded */
     pl_gpu_now.recorder = &recorder;
-    int status = instructions_record(call, &recorder, &at);
+    int status = instructions_record(call, &recorder, r, &at);
     pl_gpu_now.handle = s->handle;
     pl_gpu_now.recorder = NULL;
     call->counter = counter;
@@ -185,6 +262,20 @@ static int replay_update(replay *r, pl_program_args *call)
     return status;
 }
 
+/* Arrays get the number of the first event behind their last use; `first` and its successors. */
+static void numbers_give(pl_early *e, uint64_t first)
+{
+    int mark = 0;
+    for (int k = 0; k < e->n; k++) {
+        while (mark < e->n_marks && e->marks[mark] < e->last[e->order[k]])
+            mark++;
+        if (mark == e->n_marks)
+            break;
+        e->number_of[e->order[k]] = first + (uint64_t)mark;
+    }
+    atomic_store(&e->n_done, e->marks[e->n_marks - 1] + 1);
+}
+
 static int run_recorded(struct pl_replays *replays, pl_program_args *call, pl_stream *s, int *at)
 {
     replay *r = replay_find(replays, call, s);
@@ -196,8 +287,12 @@ static int run_recorded(struct pl_replays *replays, pl_program_args *call, pl_st
     if (!r || !r->exec)
         return pl_instructions_run(call, at);
     int status = replay_update(r, call);
-    return status == PL_OK ? pl_gpu_fail(cu.exec_launch(r->exec, s->handle), "gpu: a recorded program cannot be launched")
-                           : status;
+    uint64_t number;
+    if (status == PL_OK)
+        status = pl_stream_replay(s, r->exec, r->events, r->n_marks, &number);
+    if (status == PL_OK && r->n_marks)
+        numbers_give(call->op->early, number);
+    return status;
 }
 
 int pl_program_run_on_gpu(pl_op *op, pl_program_args *call, int *at)

@@ -15,6 +15,7 @@
 enum { N_STREAMS = PL_LANE_COUNT - PL_LANE_GPU_COMPUTE, MAX_USES = 32, SPIN_NS = 50000, MAX_NAP_NS = 100000, FOREVER_MS = 1 << 30 };
 
 _Thread_local struct pl_gpu_now pl_gpu_now;
+atomic_bool pl_watching;
 
 int pl_stream_open(pl_stream *s, pl_gpu *gpu, int kind)
 {
@@ -50,18 +51,25 @@ static void done_raise(pl_stream *s, uint64_t number)    /* with event_lock */
         atomic_store(&s->done, number);
 }
 
+/* The first event that covers a number. */
+static void marks_search(pl_mark *marks, int n, uint64_t number, pl_mark **found)
+{
+    for (int i = 0; i < n; i++)
+        if (marks[i].number >= number && (!*found || marks[i].number < (*found)->number))
+            *found = &marks[i];
+}
+
 /* An event of the stream that covers `number`; recorded now unless there is one. With event_lock. */
 static int event_covering(pl_stream *s, uint64_t number, pl_mark **mark)
 {
     pl_mark *oldest = &s->events[0];
     *mark = NULL;
-    for (int i = 0; i < PL_EVENTS; i++) {
-        pl_mark *m = &s->events[i];
-        if (m->number >= number && (!*mark || m->number < (*mark)->number))
-            *mark = m;
-        if (m->number < oldest->number)
-            oldest = m;
-    }
+    marks_search(s->events, PL_EVENTS, number, mark);
+    marks_search(s->marks, s->n_marks < PL_MARKS ? (int)s->n_marks : PL_MARKS, number, mark);
+    marks_search(s->replayed, s->n_replayed < PL_MARKS ? (int)s->n_replayed : PL_MARKS, number, mark);
+    for (int i = 1; i < PL_EVENTS; i++)
+        if (s->events[i].number < oldest->number)
+            oldest = &s->events[i];
     if (*mark)
         return PL_OK;
     uint64_t last = atomic_load(&s->last);    /* before recording: the event covers it */
@@ -78,6 +86,43 @@ static int event_covering(pl_stream *s, uint64_t number, pl_mark **mark)
     return status;
 }
 
+/* A number that is taken before its event is recorded: what others enqueue and number meanwhile is larger, or covered. */
+uint64_t pl_stream_mark(pl_stream *s)
+{
+    pthread_mutex_lock(&s->event_lock);
+    pl_mark *m = &s->marks[s->n_marks++ % PL_MARKS];
+    uint64_t number = atomic_fetch_add(&s->last, 1) + 1;
+    m->number = 0;
+    if (m->event || cu.event_new(&m->event, CU_EVENT_DISABLE_TIMING) == 0)
+        m->number = cu.event_record(m->event, s->handle) == 0 ? number : 0;
+    pthread_mutex_unlock(&s->event_lock);
+    return number;
+}
+
+int pl_stream_replay(pl_stream *s, cu_exec exec, const cu_event *events, int n, uint64_t *number)
+{
+    pthread_mutex_lock(&s->event_lock);
+    *number = atomic_fetch_add(&s->last, (uint64_t)n) + 1;
+    int code = cu.exec_launch(exec, s->handle);
+    for (int i = 0; i < n && code == 0; i++)
+        s->replayed[s->n_replayed++ % PL_MARKS] = (pl_mark){events[i], *number + (uint64_t)i};
+    pthread_mutex_unlock(&s->event_lock);
+    return pl_gpu_fail(code, "gpu: a recorded program cannot be launched");
+}
+
+void pl_stream_unmark(cu_event event)
+{
+    for (int g = 0; g < PL_MAX_GPUS; g++)
+        for (int i = 0; pl_gpu_open_at(g) && i < N_STREAMS; i++) {
+            pl_stream *s = &pl_gpu_open_at(g)->streams[i];
+            pthread_mutex_lock(&s->event_lock);
+            for (int k = 0; k < PL_MARKS; k++)
+                if (s->replayed[k].event == event)
+                    s->replayed[k].number = 0;
+            pthread_mutex_unlock(&s->event_lock);
+        }
+}
+
 /* What is enqueued on `stream` from now on waits for a use, on the GPU. */
 static int use_await(pl_stream *stream, const pl_use *use)
 {
@@ -87,8 +132,11 @@ static int use_await(pl_stream *stream, const pl_use *use)
         return PL_OK;
     pthread_mutex_lock(&other->event_lock);
     int status = event_covering(other, use->number, &mark);
-    if (status == PL_OK)
+    pl_gpu_scope scope;                       /* this thread may have none of a GPU */
+    if (status == PL_OK && (status = pl_gpu_begin(stream->gpu, &scope)) == PL_OK) {
         status = pl_gpu_fail(cu.stream_wait(stream->handle, mark->event, 0), "gpu: a stream cannot wait for another");
+        pl_gpu_end(&scope);
+    }
     pthread_mutex_unlock(&other->event_lock);
     return status;
 }
@@ -103,17 +151,13 @@ static void nap(int64_t waited_ns)
     nanosleep(&(struct timespec){0, (long)ns}, NULL);
 }
 
-/* The host waits for a use. */
-static int use_settle(const pl_use *use, int timeout_ms)
+static int number_settle(pl_stream *s, uint64_t number, int timeout_ms)
 {
-    pl_stream *s = use->stream;
-    int status = PL_OK;
-    if (!s || atomic_load(&s->done) >= use->number)
-        return PL_OK;
+    int status;
     for (int64_t start_ns = pl_profiler_now(), waited_ns = 0;; waited_ns = pl_profiler_now() - start_ns) {
         pl_mark *mark;
         pthread_mutex_lock(&s->event_lock);
-        status = event_covering(s, use->number, &mark);
+        status = event_covering(s, number, &mark);
         int code = status == PL_OK ? cu.event_query(mark->event) : 0;
         if (status == PL_OK && code == 0)
             done_raise(s, mark->number);
@@ -129,6 +173,21 @@ static int use_settle(const pl_use *use, int timeout_ms)
             return PL_AGAIN;
         nap(waited_ns);
     }
+}
+
+/* The host waits for a use. */
+static int use_settle(const pl_use *use, int timeout_ms)
+{
+    pl_stream *s = use->stream;
+    pl_gpu_scope scope;
+    if (!s || atomic_load(&s->done) >= use->number)
+        return PL_OK;
+    int status = pl_gpu_begin(s->gpu, &scope);
+    if (status != PL_OK)
+        return status;
+    status = number_settle(s, use->number, timeout_ms);
+    pl_gpu_end(&scope);
+    return status;
 }
 
 /* ---- blocks ----------------------------------------------------------------------------------------------- */
@@ -159,6 +218,18 @@ static void list_add_block(use_list *list, const pl_block *block, bool for_write
         list_add(list, &block->reads[i]);
 }
 
+/* With pl_lock: another stream, or the host (NULL), waits for what a stream has not made yet. Lanes of copies to and from
+ * the host wait themselves. */
+static void block_watch(pl_block *block, const pl_stream *by)
+{
+    const pl_use *made = &block->write;
+    if (made->stream && made->stream != by && made->stream->kind != PL_LANE_GPU_H2D && made->stream->kind != PL_LANE_GPU_D2H &&
+        atomic_load(&made->stream->done) < made->number) {
+        block->watched = true;
+        atomic_store(&pl_watching, true);
+    }
+}
+
 static int list_settle(const use_list *list, int timeout_ms)
 {
     int status = PL_OK;
@@ -171,6 +242,7 @@ int pl_block_wait(pl_block *block, bool for_write, int timeout_ms)
 {
     use_list list = {0};
     pl_enter();
+    block_watch(block, NULL);
     list_add_block(&list, block, for_write);
     pl_leave();
     return list_settle(&list, timeout_ms);
@@ -226,13 +298,19 @@ int pl_streams_wait(int timeout_ms)
 
 /* ---- ops -------------------------------------------------------------------------------------------------- */
 
-static void op_waits(const pl_op *op, use_list *list)
+/* Returns whether somebody will wait for what it writes. */
+static bool op_waits(const pl_op *op, use_list *list)
 {
+    bool watched = false;
     pl_enter();
     for (int i = 0; i < op->n_requests; i++)
-        if (op->requests[i].var->block)
+        if (op->requests[i].var->block) {
+            block_watch(op->requests[i].var->block, op->stream);
+            watched |= op->requests[i].mode != PL_READ && op->requests[i].var->block->watched;
             list_add_block(list, op->requests[i].var->block, op->requests[i].mode != PL_READ);
+        }
     pl_leave();
+    return watched;
 }
 
 static void block_stamp(pl_block *block, pl_stream *s, uint64_t number, bool wrote)
@@ -244,11 +322,11 @@ static void block_stamp(pl_block *block, pl_stream *s, uint64_t number, bool wro
     }
 }
 
-void pl_request_stamp(pl_op *op, pl_request *r)
+void pl_request_stamp(pl_op *op, pl_request *r, uint64_t number)
 {
     pl_stream *s = op->stream;                /* what used the array is launched: the number covers it */
     if (r->var->block && r->var->block->gpu)
-        block_stamp(r->var->block, s, atomic_fetch_add(&s->last, 1) + 1, r->mode != PL_READ);
+        block_stamp(r->var->block, s, number ? number : atomic_fetch_add(&s->last, 1) + 1, r->mode != PL_READ);
 }
 
 /* Page-locked memory has stamps only where a copy from it is not waited for. */
@@ -287,7 +365,7 @@ int pl_op_run_on_gpu(pl_op *op)
     int status = pl_gpu_begin(s->gpu, &scope);
     if (status != PL_OK)
         return status;
-    op_waits(op, &list);
+    bool watched = op_waits(op, &list);
     for (int i = 0; i < list.n && status == PL_OK; i++)
         status = use_await(s, &list.uses[i]);
     pl_gpu_now = (struct pl_gpu_now){.stream = s, .handle = s->handle};
@@ -299,7 +377,13 @@ int pl_op_run_on_gpu(pl_op *op)
         pl_timing_end(s, timing, PL_EVENT_OP, name, op->label, op->push_ns);
     bool staged = pl_gpu_now.staged;
     pl_gpu_now = outer;
-    pl_use own = {s, atomic_fetch_add(&s->last, 1) + 1};   /* after its launches: an event that covers it covers them */
+    if (status == PL_OK && op->early && op->early->n_marks) {     /* with the stamps of their events */
+        pl_enter();
+        pl_early_end(op);
+        pl_leave();
+    }
+    /* after its launches: an event that covers it covers them */
+    pl_use own = {s, watched && !op->early ? pl_stream_mark(s) : atomic_fetch_add(&s->last, 1) + 1};
     op_stamp(op, s, own.number, staged);
     bool copies = !staged && (s->kind == PL_LANE_GPU_H2D || s->kind == PL_LANE_GPU_D2H);
     if (status == PL_OK && (copies || pl_engine.synchronous > 0))

@@ -18,14 +18,13 @@ struct pl_timing {
     int kind;
 };
 
-static pl_timing *spare;                      /* under pl_lock */
-
-static pl_timing *timing_new(void)
+/* Events belong to their GPU. */
+static pl_timing *timing_new(pl_gpu *gpu)
 {
     pl_enter();
-    pl_timing *t = spare;
+    pl_timing *t = gpu->spare_timing;
     if (t)
-        spare = t->next;
+        gpu->spare_timing = t->next;
     pl_leave();
     if (t || !(t = calloc(1, sizeof *t)))
         return t;
@@ -38,11 +37,11 @@ static pl_timing *timing_new(void)
     return t;
 }
 
-static void timing_free(pl_timing *t)
+static void timing_free(pl_gpu *gpu, pl_timing *t)
 {
     pl_enter();
-    t->next = spare;
-    spare = t;
+    t->next = gpu->spare_timing;
+    gpu->spare_timing = t;
     pl_leave();
 }
 
@@ -67,9 +66,9 @@ pl_timing *pl_timing_begin(pl_stream *s)
     pthread_mutex_lock(&s->event_lock);
     bool ticking = s->n_pending < MAX_PENDING && clock_start(s);
     pthread_mutex_unlock(&s->event_lock);
-    pl_timing *t = ticking ? timing_new() : NULL;
+    pl_timing *t = ticking ? timing_new(s->gpu) : NULL;
     if (t && cu.event_record(t->start, s->handle) != 0) {
-        timing_free(t);
+        timing_free(s->gpu, t);
         t = NULL;
     }
     return t;
@@ -83,7 +82,7 @@ void pl_timing_end(pl_stream *s, pl_timing *t, int kind, const char *name, const
     t->push_ns = push_ns;
     t->next = NULL;
     if (cu.event_record(t->end, s->handle) != 0) {
-        timing_free(t);
+        timing_free(s->gpu, t);
         return;
     }
     pthread_mutex_lock(&s->event_lock);
@@ -127,13 +126,17 @@ static void stream_collect(pl_stream *s, bool all)
             return;
         if (timed)
             pl_profiler_add(row, t->kind, t->name, t->label, t->push_ns, (int64_t)start_ns, (int64_t)end_ns);
-        timing_free(t);
+        timing_free(s->gpu, t);
     }
 }
 
 void pl_timing_collect(bool all)
 {
+    pl_gpu_scope scope;
     for (int g = 0; g < PL_MAX_GPUS; g++)
         for (int i = 0; pl_gpu_open_at(g) && i < PL_LANE_COUNT - PL_LANE_GPU_COMPUTE; i++)
-            stream_collect(&pl_gpu_open_at(g)->streams[i], all);
+            if (pl_gpu_begin(pl_gpu_open_at(g), &scope) == PL_OK) {
+                stream_collect(&pl_gpu_open_at(g)->streams[i], all);
+                pl_gpu_end(&scope);
+            }
 }

@@ -12,7 +12,7 @@ from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
 from .. import optimizer as opt
 from .base import KVStoreBase, StoreError, arrays_of
-from .comm import copy_back, priority_of, total
+from .comm import copy_back, in_turn, priority_of, total
 from .compression import GradientCompression
 
 BUCKET_BYTES = 1 << 22  # of weights that are summed or updated in one operation
@@ -124,6 +124,7 @@ class KVStore(KVStoreBase):
         with pause():
             sums = []
             for (k, arrays), first in zip(pairs, priorities(priority, len(pairs))):
+                first = in_turn(arrays, first)
                 with priority_of(first):
                     sums.append((k, self._sum(k, arrays, first)))
         return list(buckets(sums, [merged._spec.nbytes for _, merged in sums]))
@@ -199,9 +200,14 @@ class KVStore(KVStoreBase):
         """push and pull: without an updater, out (default: value itself) becomes the sum."""
         pairs = self._pairs(key, value)
         targets = dict(pairs if out is None else self._pairs(key, out))
-        for sums in self._sums(pairs, priority):
-            self._apply(sums)
-            self._pull([(k, targets.pop(k)) for k, _ in sums if k in targets])
+        firsts = priorities(priority, len(pairs))
+        jobs = [(pairs, firsts)]
+        if self._updater is None:  # what sends a sum back needs to wait for no other sum
+            jobs = [([pair], [first]) for pair, first in zip(pairs, firsts)]
+        for some, of_them in jobs:
+            for sums in self._sums(some, of_them):
+                self._apply(sums)
+                self._pull([(k, targets.pop(k)) for k, _ in sums if k in targets])
         self._pull(list(targets.items()))
 
     def broadcast(self, key, value, out, priority=0) -> None:

@@ -7,7 +7,7 @@ from ...engine.error import MXNetError
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
 from .base import StoreError, arrays_of
-from .kvstore import KVStore, buckets, priorities
+from .kvstore import KVStore, buckets
 
 
 class Nccl:
@@ -46,7 +46,7 @@ class Nccl:
             )
         return cls.made.get(devices) or cls.made.setdefault(devices, cls(devices))
 
-    def all_reduce(self, keys: list[list[NDArray]], priority: int = 0) -> None:
+    def all_reduce(self, keys: list[list[NDArray]]) -> None:
         """Makes all arrays of each key their sum, as one operation of the engine's lane for
         communication: what else runs goes on."""
         arrays = [a for key in keys for a in key]
@@ -58,7 +58,6 @@ class Nccl:
             reads=arrays,
             writes=arrays,
             lane="comm",
-            priority=priority,
             name="nccl_all_reduce",
         )
 
@@ -121,10 +120,8 @@ class NcclStore(KVStore):
         for k, _ in pairs:
             self._value(k)
         with pause():
-            firsts = priorities(priority, len(pairs))
-            jobs = [(arrays, first) for (_, arrays), first in zip(pairs, firsts) if len(arrays) > 1]
-            for some in buckets(jobs, [arrays[0]._spec.nbytes for arrays, _ in jobs]):
-                Nccl.of(some[0][0]).all_reduce([a for a, _ in some], max(f for _, f in some))
+            for some in buckets(summed, [arrays[0]._spec.nbytes for arrays in summed]):
+                Nccl.of(some[0]).all_reduce(some)
             for k, arrays in pairs:
                 self._assign(k, arrays[0])
 
@@ -132,5 +129,5 @@ class NcclStore(KVStore):
         if len(arrays) == 1 or any(a.stype != "default" for a in arrays) or self._compression:
             return super()._sum(key, arrays, priority)
         copies = [a.copy() for a in arrays_of(arrays)]
-        Nccl.of(copies).all_reduce([copies], priority)
+        Nccl.of(copies).all_reduce([copies])
         return copies[0]

@@ -235,20 +235,21 @@ int plk_blas_run(const void *params, void *const *bufs, const double *scalars)
     void *y = plk_where_find(&p->y, bufs, scratch), *c = plk_where_find(&p->c, bufs, scratch);
     void *bias = plk_where_find(&p->bias, bufs, scratch), *aux = plk_where_find(&p->aux, bufs, scratch);
     uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)y | (uintptr_t)c | 256;
-    int i = choose(s, handle, (uint32_t)(bits & -bits));
-    if (i < 0)
-        return PL_FAILED;
-    lt_status status = 0;
+    lt_status status = 0;                     /* the pointers first: rules for some epilogues look at them */
     if (bias)
         status = lt.desc_set(s->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (aux && !status)
         status = lt.desc_set(s->desc, LT_DESC_AUX_POINTER, &aux, sizeof aux);
+    if (status)
+        return fail(status, "describe a product");
+    int i = choose(s, handle, (uint32_t)(bits & -bits));
+    if (i < 0)
+        return PL_FAILED;
     float alpha = (float)p->alpha, beta = c ? 1.0f : 0.0f;
     double wide_beta = beta;
     bool wide = p->dtype == PLK_F64;
-    if (!status)
-        status = lt.matmul(handle, s->desc, wide ? (const void *)&p->alpha : &alpha, b, s->a, a, s->b,
-                           wide ? (const void *)&wide_beta : &beta, c ? c : y, s->c, y, s->c, &s->choices[i].algorithm,
-                           scratch + p->room_at, s->choices[i].room_bytes, pl_gpu_stream());
+    status = lt.matmul(handle, s->desc, wide ? (const void *)&p->alpha : &alpha, b, s->a, a, s->b,
+                       wide ? (const void *)&wide_beta : &beta, c ? c : y, s->c, y, s->c, &s->choices[i].algorithm,
+                       scratch + p->room_at, s->choices[i].room_bytes, pl_gpu_stream());
     return status ? fail(status, "multiply matrices") : PL_OK;
 }

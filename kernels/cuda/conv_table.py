@@ -257,8 +257,9 @@ class Cudnn(NamedTuple):
         return ffi.new("plk_cudnn *", {**self.fields, **launched, "state": state}), owners
 
 
-def _free(state) -> None:
-    lib.plk_cudnn_free(int(ffi.cast("uintptr_t", state)))
+def _free(state, free=lib.plk_cudnn_free, cast=ffi.cast) -> None:
+    """At exit, too, when the names of this module are gone."""
+    free(int(cast("uintptr_t", state)))
 
 
 def _library(kind, c: Convolution, dtype, a, b, y, finish, own: Native) -> Native:

@@ -256,8 +256,7 @@ def _kernel(step: Launch, device: int) -> tuple[dict, Block]:
     grid, block = _three(step.grid), _three(step.block)
     handle = function(device, step.source, step.function, step.defines, step.options)
     if step.shared_bytes > STATIC_SHARED_BYTES:
-        if lib.pl_gpu_function_shared(device, handle, step.shared_bytes):
-            raise ValueError(f"{step.function}: {step.shared_bytes} bytes of shared memory")
+        _allow_shared(device, handle, step)
     kind = lib.PL_LAUNCH_TOGETHER if step.together else lib.PL_LAUNCH_KERNEL
     fields = {"kind": kind, "function": handle, "grid": grid, "block": block}
     return fields | {"shared_bytes": step.shared_bytes}, Block(step.arguments)
@@ -267,6 +266,18 @@ def check_grid(step: Launch) -> None:
     """Raises ValueError for a grid that no launch can have."""
     if any(n > most for n, most in zip(_three(step.grid), MAX_GRID)):
         raise ValueError(f"{step.function}: the grid {step.grid} is larger than {MAX_GRID}")
+
+
+_shared: dict[tuple[int, int], int] = {}  # (device, function) -> the most that a launch may have
+
+
+def _allow_shared(device: int, handle: int, step: Launch) -> None:
+    """Lets a function's launches have that much shared memory; never less than before, for plans
+    that have more. Raises ValueError."""
+    if step.shared_bytes > _shared.get((device, handle), 0):
+        if lib.pl_gpu_function_shared(device, handle, step.shared_bytes):
+            raise ValueError(f"{step.function}: {step.shared_bytes} bytes of shared memory")
+        _shared[device, handle] = step.shared_bytes
 
 
 def _transfer(step: Fill | Copy) -> tuple[dict, Block]:

@@ -85,10 +85,13 @@ class Matmul(NamedTuple):
         if not state:
             raise MemoryError
         places = {k: place(v) for k, v in self.fields.items() if k in PLACES}
-        owner = ffi.gc(
-            ffi.cast("void *", state), lambda p: lib.plk_blas_free(int(ffi.cast("uintptr_t", p)))
-        )
+        owner = ffi.gc(ffi.cast("void *", state), _free)
         return ffi.new("plk_blas *", {**self.fields, **places, "state": state}), owner
+
+
+def _free(state, free=lib.plk_blas_free, cast=ffi.cast) -> None:
+    """At exit, too, when the names of this module are gone."""
+    free(int(cast("uintptr_t", state)))
 
 
 PLACES = ("a", "b", "c", "bias", "y", "aux")

@@ -157,6 +157,11 @@ class Emulator:
     def reset(self) -> None:
         self._driver.emulatorReset()
 
+    def hold(self, on: bool) -> None:
+        """Graphs that are launched stop behind the first event that they record, until it is off
+        again."""
+        self._driver.emulatorHold(int(on))
+
     def count(self, kind: int) -> int:
         return self._driver.emulatorCount(kind)
 

@@ -100,8 +100,16 @@ EXPORT const char *emulatorFault(void)
 }
 
 /* Forgets all failures; devices that failed work again. */
+/* 1: a graph's launch stops behind the first event that it records, until 0 */
+EXPORT void emulatorHold(int hold)
+{
+    std::lock_guard<std::mutex> lock(state().hold_lock);
+    state().hold = hold;
+    state().hold_changed.notify_all();
+}
 EXPORT void emulatorReset(void)
 {
+    emulatorHold(0);
     std::lock_guard<std::mutex> hold(state().lock);
     state().fault.clear();
     for (auto &f : state().failures)
@@ -679,6 +687,16 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
     s->push([=] { mark->set(); }); /* of a failed device too: nobody waits for ever */
     return s->device->error;
 }
+EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+{
+    CHECK_CONTEXT();
+    emu_stream *s = emu_stream_of(stream);
+    if (!s->capture || !(flags & 1))
+        return flags & 1 ? CUDA_ERROR_INVALID_VALUE : cuEventRecord(event, stream);
+    emu_capture_node(s, [] { return static_cast<int>(CUDA_SUCCESS); }, nullptr);
+    s->last.back()->record = event;
+    return s->capture->status;
+}
 static std::shared_ptr<emu_mark> mark_of(CUevent event)
 {
     std::lock_guard<std::mutex> hold(event->lock);
@@ -710,6 +728,7 @@ static int any_error(void)
 }
 EXPORT CUresult cuEventQuery(CUevent event)
 {
+    CHECK_CONTEXT();
     auto mark = mark_of(event);
     if (any_error())
         return any_error();

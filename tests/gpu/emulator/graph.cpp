@@ -189,16 +189,36 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
     auto graph = exec->graph;
     auto kernels = exec->kernels;
     int asked = emu_asked_failure(1);
-    return emu_enqueue(s, [=] {
+    std::map<emu_node *, std::shared_ptr<emu_mark>> marks; /* of the events that this launch records */
+    for (auto &node : graph->nodes)
+        if (node->record) {
+            std::lock_guard<std::mutex> hold(node->record->lock);
+            node->record->capture = nullptr;
+            marks[node.get()] = node->record->mark = std::make_shared<emu_mark>();
+        }
+    int code = emu_enqueue(s, [=] {
+        bool held = false;
         if (asked)
             emu_device_failed(device, asked, "a failure that was asked for");
         for (auto &node : graph->nodes) {
             if (device->error)
                 break;
+            auto mark = marks.find(node.get());
+            if (mark != marks.end()) {
+                mark->second->set();
+                std::unique_lock<std::mutex> lock(state().hold_lock);
+                state().hold_changed.wait(lock, [&] { return held || !state().hold; });
+                held = true;
+            }
             auto k = kernels.find(node.get());
             if (int code = k == kernels.end() ? node->run() : k->second->run(device))
                 return code;
         }
         return static_cast<int>(CUDA_SUCCESS);
     });
+    s->push([=] {
+        for (auto &m : marks) /* of a failed device too: nobody waits for ever */
+            m.second->set();
+    });
+    return code;
 }

@@ -57,6 +57,9 @@ struct emu_state {
     std::string fault;
     std::atomic<long> counts[4] = {};
     bool started = false, forked = false;
+    std::mutex hold_lock; /* see emulatorHold */
+    std::condition_variable hold_changed;
+    bool hold = false;
 };
 
 emu_state &state();

@@ -25,6 +25,7 @@ struct emu_node { /* an operation of a graph */
     std::function<int()> run;
     struct emu_kernel_work *kernel = nullptr; /* where it is a launch */
     std::vector<emu_node *> after;
+    struct emu_event *record = nullptr; /* where each launch records an event */
 };
 
 struct emu_graph {
