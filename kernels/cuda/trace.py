@@ -600,7 +600,7 @@ class Tracer:
         value = self.cast(self.node(value), target.dtype)
         target.replace(self.scatter(target.node, keys, value, True))
 
-    def scatter(self, x: Node, keys, value: Node, add: bool) -> Leaf:
+    def scatter(self, x: Node, keys, value: Node, add: bool) -> Node:
         from .index_table import ADDED, scatter
 
         keys = self._expanded(x, keys)
@@ -626,7 +626,9 @@ class Tracer:
         rows = self.stored(self.broadcast(value, shape))
         if rows.stored != x.dtype.name:  # 16 bits
             rows = self.stored(rows, again=True)
-        made = self.stored(x, again=True)
+        # a scatter adds nothing to what was there
+        before = self.broadcast(Number(0, x.dtype), x.shape) if add else x
+        made = self.stored(before, again=True)
         n_places, dtype = prod(shape), made.stored
         if dtype not in ADDED or n_places >= 1 << 31:
             raise Untraceable(f"a scatter of {dtype}")
@@ -642,7 +644,8 @@ class Tracer:
                 last = i == len(steps) - 1
                 reads = {places.place, rows.place, made.place, ("sorted", base)}
                 self.add(step, reads, {made.place} if last else {("sorted", base)})
-        return Leaf(made.place, made.shape, dtype, made.strides)
+        made = Leaf(made.place, made.shape, dtype, made.strides)
+        return Map("{0} + {1}", [x, made], x.dtype) if add else made
 
 
 _WHOLE = ("plk_mod_", "plk_pow_", "plk_abs_", "plk_fmod_", "plk_floordiv_")
