@@ -41,6 +41,8 @@ MAX_LAUNCHES = 40
 MAX_LINES = 400  # of one kernel: compilers take long for more
 HEAVY = 30  # operations from which on an element is computed once and stored
 MAX_SCRATCH = 1 << 30  # bytes
+MANY, FEW = 1 << 15, 1 << 10  # reduced elements, results: from there on in two stages
+PARTS = (1024, 512, 256, 128, 64, 32, 1000, 500, 250, 125, 81, 49)  # of a whole array
 ALIGNMENT = 256
 LAUNCH_US = 2.5
 
@@ -496,10 +498,30 @@ class Tracer:
         if axis is None and index and n_dims > 1:
             x, axes = FUNCTIONS["reshape"](self, Array(self, x), -1).node, [0]
             kept = [1]
+        if not index and count > MANY and prod(kept) < FEW:
+            staged = self._in_stages(method, x, axes, result)
+            if staged is not None:
+                return FUNCTIONS["reshape"](self, staged, tuple(shape))
         made = self.new(shape, result)
         if prod(shape):
             self._reduce(method, x, axes, kept, made)
         return Array(self, made)
+
+    def _in_stages(self, method: str, x: Node, axes: list[int], result) -> Array | None:
+        """A reduction of much to little, part by part: one block for each result is too slow."""
+        more = {"dtype": result} if method in ("sum", "prod") else {}
+        if len(axes) == len(x.shape):
+            n = prod(x.shape)
+            parts = next((d for d in PARTS if n % d == 0), None)
+            if parts is None:
+                return None
+            rows = self.strided(self.flat(x), (parts, n // parts), (n // parts, 1), 0)
+            rows = self.reduce(method, Array(self, rows), 1, **more)
+            return self.reduce(method, rows, 0, **more)
+        if len(axes) == 1:
+            return None
+        rows = self.reduce(method, Array(self, x), axes[-1], keepdims=True, **more)
+        return self.reduce(method, rows, tuple(axes), **more)
 
     def _reduce(self, method, x: Node, axes, kept, made: Leaf) -> None:
         shape = [x.shape[a] for a in axes]

@@ -111,6 +111,12 @@ def test_reductions(on_gpu):
     same(on_gpu, ref, X, long)
 
 
+def test_long_reductions_go_in_stages(on_gpu):
+    x = np.random.default_rng(5).standard_normal((40, 32, 32)).astype("float32")
+    ref = lambda xp, x: ((x * 2).sum(), x.max(axis=(0, 1)))
+    assert len(same(on_gpu, ref, x)) == 5  # the sum in two, the maximum; a store of each
+
+
 def test_numbers_of_a_call_are_arguments(on_gpu):
     def ref(xp, x, limit):
         return xp.where(limit >= 0, xp.clip(x, -limit, limit), x)
