@@ -314,7 +314,7 @@ class Tracer:
             raise Untraceable(f"{name} of {t}")
         for mark, word in (("{s}", suffix), ("{T}", TYPES[t.name])):
             text = text.replace(mark, word)
-        made = Map(text, nodes, loop[-1])
+        made: Node = Map(text, nodes, loop[-1])
         weak = all(isinstance(x, (int, float)) or isinstance(x, Array) and x.weak for x in given)
         if made.weight > 20 * HEAVY:
             made = self.stored(made)
@@ -715,7 +715,9 @@ def trace(op, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native:
     results = list(results) if isinstance(results, (list, tuple)) else [results]
     mutated = mutated_inputs(op, attrs, len(ins))
     targets = [*outs, *(ins[i] for i in mutated)]
-    places = [Buffer(len(ins) + i) for i in range(len(outs))] + [Buffer(i) for i in mutated]
+    places: list[Buffer | Scratch] = [Buffer(len(ins) + i) for i in range(len(outs))] + [
+        Buffer(i) for i in mutated
+    ]
     if len(results) != len(targets):
         raise Untraceable("its reference gives another number of arrays")
     apart = bool(op.inplace or mutated)  # outputs may lie over what is still to be read
