@@ -715,7 +715,8 @@ def trace(op, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native:
     results = list(results) if isinstance(results, (list, tuple)) else [results]
     mutated = mutated_inputs(op, attrs, len(ins))
     targets = [*outs, *(ins[i] for i in mutated)]
-    places: list[Buffer | Scratch] = [Buffer(len(ins) + i) for i in range(len(outs))] + [
+    numbers = [*range(len(ins), len(ins) + len(outs)), *mutated]
+    places: list[Buffer | Scratch] = [Buffer(i) for i in numbers]
         Buffer(i) for i in mutated
     ]
     if len(results) != len(targets):
