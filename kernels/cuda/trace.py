@@ -717,8 +717,6 @@ def trace(op, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native:
     targets = [*outs, *(ins[i] for i in mutated)]
     numbers = [*range(len(ins), len(ins) + len(outs)), *mutated]
     places: list[Buffer | Scratch] = [Buffer(i) for i in numbers]
-        Buffer(i) for i in mutated
-    ]
     if len(results) != len(targets):
         raise Untraceable("its reference gives another number of arrays")
     apart = bool(op.inplace or mutated)  # outputs may lie over what is still to be read
