@@ -270,15 +270,15 @@ def _architecture(device: int) -> str:
 
 
 def _image(kernel: Kernel, architecture: str, key: str) -> bytes:
-    """A kernel's image from the disk or the compiler. Raises MXNetError."""
+    """A kernel's image from the disk or the compiler. Raises CompileError."""
     image = cache.read(_file(key))
     if image is not None:
         return image
     if key in _failed:
-        raise MXNetError(_failed[key])
+        raise CompileError(_failed[key])
     try:
         image = _compile(kernel, architecture)
-    except MXNetError as error:
+    except CompileError as error:
         _failed[key] = str(error)
         raise
     try:

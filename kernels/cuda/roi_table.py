@@ -47,10 +47,10 @@ def _by_bands(kind: str, ins, outs, bins, groups: int, back: bool, **more):
     size = prod(outs[0].shape)
     if room.nbytes >= LIMIT or max(size, prod(x.shape)) >= LIMIT:
         return None
-    sizes = [Int64(size), Int32(pooled.shape[1]), Int32(groups)]
+    counts = [Int64(size), Int32(pooled.shape[1]), Int32(groups)]
     parts = [place for parts in zip(*given) for place in parts]
     name = f"{'unpool' if back else 'pool'}<{t}, {TYPES[wide]}>"
-    found.append(_launch(name, size, [of, *sizes, Buffer(0), Buffer(1), *parts, Buffer(2)]))
+    found.append(_launch(name, size, [of, *counts, Buffer(0), Buffer(1), *parts, Buffer(2)]))
     return launches(*found, scratch_bytes=room.nbytes)
 
 

@@ -41,6 +41,8 @@ MAX_LAUNCHES = 40
 MAX_LINES = 400  # of one kernel: compilers take long for more
 HEAVY = 30  # operations from which on an element is computed once and stored
 MAX_SCRATCH = 1 << 30  # bytes
+MANY, FEW = 1 << 15, 1 << 10  # reduced elements, results: from there on in two stages
+PARTS = (1024, 512, 256, 128, 64, 32, 1000, 500, 250, 125, 81, 49)  # of a whole array
 ALIGNMENT = 256
 LAUNCH_US = 2.5
 
@@ -312,7 +314,7 @@ class Tracer:
             raise Untraceable(f"{name} of {t}")
         for mark, word in (("{s}", suffix), ("{T}", TYPES[t.name])):
             text = text.replace(mark, word)
-        made = Map(text, nodes, loop[-1])
+        made: Node = Map(text, nodes, loop[-1])
         weak = all(isinstance(x, (int, float)) or isinstance(x, Array) and x.weak for x in given)
         if made.weight > 20 * HEAVY:
             made = self.stored(made)
@@ -496,10 +498,30 @@ class Tracer:
         if axis is None and index and n_dims > 1:
             x, axes = FUNCTIONS["reshape"](self, Array(self, x), -1).node, [0]
             kept = [1]
+        if not index and count > MANY and prod(kept) < FEW:
+            staged = self._in_stages(method, x, axes, result)
+            if staged is not None:
+                return FUNCTIONS["reshape"](self, staged, tuple(shape))
         made = self.new(shape, result)
         if prod(shape):
             self._reduce(method, x, axes, kept, made)
         return Array(self, made)
+
+    def _in_stages(self, method: str, x: Node, axes: list[int], result) -> Array | None:
+        """A reduction of much to little, part by part: one block for each result is too slow."""
+        more = {"dtype": result} if method in ("sum", "prod") else {}
+        if len(axes) == len(x.shape):
+            n = prod(x.shape)
+            parts = next((d for d in PARTS if n % d == 0), None)
+            if parts is None:
+                return None
+            rows = self.strided(self.flat(x), (parts, n // parts), (n // parts, 1), 0)
+            rows = self.reduce(method, Array(self, rows), 1, **more)
+            return self.reduce(method, rows, 0, **more)
+        if len(axes) == 1:
+            return None
+        rows = self.reduce(method, Array(self, x), axes[-1], keepdims=True, **more)
+        return self.reduce(method, rows, tuple(axes), **more)
 
     def _reduce(self, method, x: Node, axes, kept, made: Leaf) -> None:
         shape = [x.shape[a] for a in axes]
@@ -600,7 +622,7 @@ class Tracer:
         value = self.cast(self.node(value), target.dtype)
         target.replace(self.scatter(target.node, keys, value, True))
 
-    def scatter(self, x: Node, keys, value: Node, add: bool) -> Leaf:
+    def scatter(self, x: Node, keys, value: Node, add: bool) -> Node:
         from .index_table import ADDED, scatter
 
         keys = self._expanded(x, keys)
@@ -626,7 +648,9 @@ class Tracer:
         rows = self.stored(self.broadcast(value, shape))
         if rows.stored != x.dtype.name:  # 16 bits
             rows = self.stored(rows, again=True)
-        made = self.stored(x, again=True)
+        # a scatter adds nothing to what was there
+        before = self.broadcast(Number(0, x.dtype), x.shape) if add else x
+        made = self.stored(before, again=True)
         n_places, dtype = prod(shape), made.stored
         if dtype not in ADDED or n_places >= 1 << 31:
             raise Untraceable(f"a scatter of {dtype}")
@@ -642,7 +666,8 @@ class Tracer:
                 last = i == len(steps) - 1
                 reads = {places.place, rows.place, made.place, ("sorted", base)}
                 self.add(step, reads, {made.place} if last else {("sorted", base)})
-        return Leaf(made.place, made.shape, dtype, made.strides)
+        made = Leaf(made.place, made.shape, dtype, made.strides)
+        return Map("{0} + {1}", [x, made], x.dtype) if add else made
 
 
 _WHOLE = ("plk_mod_", "plk_pow_", "plk_abs_", "plk_fmod_", "plk_floordiv_")
@@ -690,7 +715,8 @@ def trace(op, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native:
     results = list(results) if isinstance(results, (list, tuple)) else [results]
     mutated = mutated_inputs(op, attrs, len(ins))
     targets = [*outs, *(ins[i] for i in mutated)]
-    places = [Buffer(len(ins) + i) for i in range(len(outs))] + [Buffer(i) for i in mutated]
+    numbers = [*range(len(ins), len(ins) + len(outs)), *mutated]
+    places: list[Buffer | Scratch] = [Buffer(i) for i in numbers]
     if len(results) != len(targets):
         raise Untraceable("its reference gives another number of arrays")
     apart = bool(op.inplace or mutated)  # outputs may lie over what is still to be read

@@ -17,7 +17,7 @@ from .launch import Buffer, Float64, Int32, Int64, Scalar, Scratch
 from .layout import TYPES
 
 MAX_ARGUMENTS = 200
-MAX_TABLE = 1 << 14  # elements of a constant array that stands in the text
+MAX_TABLE = 1 << 12  # elements of a constant array that stands in the text
 
 
 class Untraceable(Exception):

@@ -19,7 +19,7 @@ import pytest
 
 HERE = Path(__file__).resolve().parent
 SECONDS = 400  # for a file
-PARTS = {"test_operators.py": 2}  # a file with many tests is several
+PARTS = {"test_operators.py": 4}  # a file with many tests is several
 
 _spec = importlib.util.spec_from_file_location("emulator_build", HERE / "emulator" / "build.py")
 build = importlib.util.module_from_spec(_spec)
