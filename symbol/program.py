@@ -278,8 +278,8 @@ class _Layout:
         sections: as the core wants branches; empty where no steps run at once. Times are numbers of
         steps, or of sections. slots: as the core wants them. last_read: the last time at which each
         given value is read. finals: the time from which each output of the program stays as it is.
-        first_write: the time at which each output is written. inplace: pairs (input, output) that may
-        be the same memory although the step that writes the one reads the other.
+        first_write: the time at which each output is written. inplace: pairs (input, output) that
+        may be the same memory although the step that writes the one reads the other.
     """
 
     def __init__(
