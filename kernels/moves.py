@@ -96,10 +96,14 @@ def _slice_grad(op, ins, outs, attrs):
 
 def _diag_grad(op, ins, outs, attrs):
     dy, dx = ins[0], outs[0]
-    if len(dx.shape) < 2:
+    n = len(dx.shape)
+    if n < 2:
+        return None
+    axes = [one_axis(op.name, attrs[a], n) for a in ("axis1", "axis2")]
+    if axes[0] == axes[1]:
         return None
     probe = _probe(dx)
-    diagonal = np.diagonal(probe, attrs["k"], attrs["axis1"], attrs["axis2"])
+    diagonal = np.diagonal(probe, attrs["k"], *axes)
     found = _strides(diagonal, probe, ITEM_BYTES[dx.dtype])
     if found is None or diagonal.shape != dy.shape:
         return None

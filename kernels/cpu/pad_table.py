@@ -18,7 +18,9 @@ MODES = {
 def _pad(function, mode, pad_width, x, y):
     """x: the smaller array."""
     pads = list(zip(pad_width[::2], pad_width[1::2]))
-    if not any(pad_width) or 0 in x.shape:
+    if not any(pad_width) or 0 in x.shape or len(pads) != len(x.shape):
+        return None
+    if y.shape != tuple(n + sum(p) for n, p in zip(x.shape, pads)):
         return None
     inner, dims = 1, []
     for n, (before, after) in zip(reversed(x.shape), reversed(pads)):

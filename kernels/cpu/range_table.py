@@ -14,7 +14,7 @@ EXACT = 2**53  # whole numbers up to here are doubles
 
 def _range(y, start, step, repeat=1, out_at=0, whole=None):
     n, whole = prod(y.shape), y.dtype not in FLOATS if whole is None else whole
-    if whole and max(abs(start), abs(step)) >= EXACT:
+    if repeat < 1 or whole and max(abs(start), abs(step)) >= EXACT:
         return None
     fields = {
         "n": n,

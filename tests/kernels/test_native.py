@@ -285,6 +285,45 @@ def test_transpose(shape, axes, dtype):
     check("transpose", [(normal(*shape) * 9).astype(np.int64).astype(dtype)], dtype, axes=axes)
 
 
+@pytest.mark.parametrize(
+    "shape, axis", [((3, 37), 1), ((2, 300, 5), 1), ((5, 300), 0), ((19,), None)]
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64"])
+def test_cumsum(shape, axis, dtype):
+    check("_np_cumsum", [(normal(*shape) * 9).astype(dtype)], dtype, axis=axis)
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])
+@pytest.mark.parametrize(
+    "shape, pads",
+    [
+        ((2, 3, 5, 6), (0, 0, 0, 0, 2, 1, 3, 0)),
+        ((2, 5, 4, 3), (0, 0, 1, 2, 0, 2, 0, 0)),
+        ((4, 3, 2), (1, 1, 0, 0, 1, 1)),
+        ((5,), (4, 0)),
+    ],
+)
+def test_pad(mode, shape, pads):
+    x = normal(*shape)
+    constant = {"constant_value": 2.5} if mode == "constant" else {}
+    check("Pad", [x], mode=mode, pad_width=pads, **constant)
+    check("Pad", [x.astype("uint8")], mode=mode, pad_width=pads, **constant)
+    if mode != "constant":
+        dy = normal(*[n + a + b for n, a, b in zip(shape, pads[::2], pads[1::2])])
+        check("_pad_grad", [dy], mode=mode, pad_width=pads, shape=shape)
+
+
+@pytest.mark.parametrize("is_ascend", [True, False])
+def test_topk_passes_blocks_over(is_ascend):
+    x = np.round(normal(6, 200) * 4)  # with ties
+    x[1, ::3] = np.nan
+    x[2, 1:] = np.nan
+    x[3, :] = np.inf
+    for k in (1, 5):
+        attrs = {"k": k, "ret_typ": "both", "is_ascend": is_ascend, "dtype": "int32"}
+        check("topk", [x], **attrs)
+
+
 CONVOLUTIONS = [
     {"x": (2, 3, 9, 8), "f": 5, "kernel": (3, 3), "stride": (2, 1), "pad": (1, 1)},
     {"x": (1, 4, 7, 7), "f": 6, "kernel": (3, 2), "num_group": 2},
@@ -324,7 +363,17 @@ def test_convolution(path, case):
 
 @pytest.mark.parametrize(
     "m, n, k",
-    [(1, 1, 1), (5, 7, 3), (6, 16, 8), (64, 10, 128), (97, 33, 300), (3, 0, 4), (2, 3, 0)],
+    [
+        (1, 1, 1),
+        (5, 1, 3),
+        (70, 1, 33),
+        (5, 7, 3),
+        (6, 16, 8),
+        (64, 10, 128),
+        (97, 33, 300),
+        (3, 0, 4),
+        (2, 3, 0),
+    ],
 )
 @pytest.mark.parametrize("ta", [False, True])
 @pytest.mark.parametrize("tb", [False, True])
@@ -372,6 +421,25 @@ def test_random_numbers(dtype):
     assert not np.array_equal(
         short, random_call("_random_uniform", 4.0, shape=(50,), low=-1.0, high=3.0, dtype=dtype)[0]
     )
+
+
+@pytest.mark.parametrize(
+    "low, high, dtype", [(-3, 7, "int32"), (0, 100_000, "int32"), (-(2**62), 2**62, "int64")]
+)
+def test_whole_numbers(low, high, dtype):
+    (x,) = random_call("_random_randint", shape=(20_000,), low=low, high=high, dtype=dtype)
+    x = (x.astype(np.float64) - low) / (high - low)
+    assert (
+        x.min() >= 0 and x.max() < 1 and abs(x.mean() - 0.5) < 0.06 and abs(x.std() - 0.289) < 0.01
+    )
+    if high - low == 10:
+        assert np.array_equal(np.unique(x), np.arange(10) / 10)
+
+
+def test_exponential():
+    for dtype in ("float32", "float64"):
+        (x,) = random_call("_random_exponential", shape=(20_000,), lam=2.0, dtype=dtype)
+        assert x.min() >= 0 and abs(x.mean() - 0.5) < 0.02 and abs(x.std() - 0.5) < 0.03
 
 
 def test_philox_known_answer():
