@@ -31,7 +31,7 @@ class Native(NamedTuple):
 TABLE: dict[str, list[Callable]] = {}  # operator name -> entries, first match wins
 TABLES: dict[str, dict[str, list[Callable]]] = {"cpu": TABLE, "gpu": {}}
 ANY_LAYOUT: set[Callable] = set()
-OF_BODIES: set[Callable] = set()  # entries that run the bodies of operators
+DERIVED: set[Callable] = set()  # entries that make kernels of bodies or references
 
 
 def native(*names: str, layouts: bool = False, device: str = "cpu"):
@@ -56,15 +56,15 @@ def choose(
     outs: Sequence[Type],
     attrs: dict,
     device: str = "cpu",
-    of_bodies: bool = True,
+    derived: bool = True,
 ) -> Native | None:
     """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware
-    operators. of_bodies: kernels that run an operator's body count."""
+    operators. derived: kernels made of an operator's body or reference count."""
     if op.native is not None:
         return op.native(ins, outs, attrs)
     plain = not any([t.layout for t in (*ins, *outs)])
     for entry in TABLES[device].get(op.name, ()):
-        if not of_bodies and entry in OF_BODIES:
+        if not derived and entry in DERIVED:
             continue
         found = entry(op, ins, outs, attrs) if plain or entry in ANY_LAYOUT else None
         if found is not None:

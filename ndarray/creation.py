@@ -91,7 +91,7 @@ def _device(ctx) -> Context:
     if ctx is None:
         return current_context()
     if not isinstance(ctx, Context):
-        raise InvalidType(f"creation: ctx must be a Context, got {ctx!r}\n  fix: mx.cpu()")
+        raise InvalidType(f"creation: ctx must be a Context, got {ctx!r}\n  fix: ctx=mx.cpu()")
     ctx.check()
     return ctx
 

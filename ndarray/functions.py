@@ -10,7 +10,7 @@ from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and 
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
-from ..symbol import bodies  # noqa: F401  (more kernels)
+from ..symbol.bodies import body_entry  # noqa: F401  (fills the rest of that table)
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
 from .invoke import _device_of, _remember, invoke, makes_sparse, read_part, run

@@ -68,7 +68,7 @@ def record(
         return
     saved = plan.saved
     if saved is None:
-        plan.unread, saved = unread_and_saved(plan)
+        plan.unread, saved = unread_and_saved(plan, scalars)
         plan.saved = saved
     node = TapeNode()
     node.plan, node.scalars = plan, tuple(scalars)
@@ -95,15 +95,15 @@ def shadow(array: NDArray) -> NDArray:
     return make(lib.pl_array_view(array._handle, 0), array._spec)
 
 
-def unread_and_saved(plan: Plan) -> tuple[tuple, tuple[int, ...]]:
-    """What the operator's gradient reads, found by writing it down once: indices of the inputs that
-    it does not read (Nones where it reads none at all, ready to stand for them) and of the outputs
-    that it reads."""
+def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple[int, ...]]:
+    """What the operator's gradient reads, found by writing it down once for a call with these
+    dynamic parameters: indices of the inputs that it does not read (Nones where it reads none at
+    all, ready to stand for them) and of the outputs that it reads."""
     nothing = (None,) * plan.n_in
     if plan.op.grad is None:
         return nothing, ()
     xs = [variable(f"x{i}", s.type) for i, s in enumerate(plan.in_specs)]
-    node = plan_node(plan, xs, plan.scalars)
+    node = plan_node(plan, xs, scalars)
     from ..symbol.graph import Builder, topological
 
     ys = [Value(node, i) for i in range(len(node.types))]

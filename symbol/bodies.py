@@ -4,7 +4,7 @@ Importing this module adds them to the CPU's table."""
 from __future__ import annotations
 
 from ..engine import cpu, ffi, lib
-from ..kernels.native import OF_BODIES, Native, native
+from ..kernels.native import DERIVED, Native, native
 from ..kernels.record import REGISTRY
 from .graph import variable
 from .passes.expand import body_of
@@ -53,5 +53,4 @@ def body_entry(op, ins, outs, attrs):
     )
 
 
-OF_BODIES.add(body_entry)
-native(*sorted({op.name for op in REGISTRY.values() if op.body}))(body_entry)
+DERIVED.add(native(*sorted({op.name for op in REGISTRY.values() if op.body}))(body_entry))

@@ -26,9 +26,11 @@ DEVICE double unit64(uint32_t a, uint32_t b)
     return (double)(((uint64_t)a << 32 | b) >> 11) * 1.1102230246251565e-16;                /* 2^-53 */
 }
 
-/* N numbers of a block, as they are computed in A. */
-template<class A, bool NORMAL> struct Draw;
-template<> struct Draw<float, false> {
+/* N numbers of a block, as they are computed in A: uniform in [a, b), normal with mean a and deviation b, exponential with
+ * rate a. */
+enum Kind { UNIFORM, NORMAL, EXPONENTIAL };
+template<class A, Kind K> struct Draw;
+template<> struct Draw<float, UNIFORM> {
     enum { N = 4 };
     static DEVICE void of(const Words &w, double a, double b, float *to)
     {
@@ -38,7 +40,7 @@ template<> struct Draw<float, false> {
             to[k] = low + width * unit(w.at[k]);
     }
 };
-template<> struct Draw<double, false> {
+template<> struct Draw<double, UNIFORM> {
     enum { N = 2 };
     static DEVICE void of(const Words &w, double a, double b, double *to)
     {
@@ -46,7 +48,7 @@ template<> struct Draw<double, false> {
         to[1] = a + (b - a) * unit64(w.at[2], w.at[3]);
     }
 };
-template<> struct Draw<float, true> {          /* by Box and Muller */
+template<> struct Draw<float, NORMAL> {          /* by Box and Muller */
     enum { N = 4 };
     static DEVICE void of(const Words &w, double mean, double deviation, float *to)
     {
@@ -59,7 +61,7 @@ template<> struct Draw<float, true> {          /* by Box and Muller */
         }
     }
 };
-template<> struct Draw<double, true> {
+template<> struct Draw<double, NORMAL> {
     enum { N = 2 };
     static DEVICE void of(const Words &w, double mean, double deviation, double *to)
     {
@@ -70,12 +72,31 @@ template<> struct Draw<double, true> {
     }
 };
 
-/* y: n numbers, uniform in [a, b) or normal with mean a and deviation b; a block of four words for each thread */
-template<class T, bool NORMAL>
+template<> struct Draw<float, EXPONENTIAL> {
+    enum { N = 4 };
+    static DEVICE void of(const Words &w, double rate, double, float *to)
+    {
+        const float scale = (float)(-1 / rate);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            to[k] = scale * logf((float)((w.at[k] >> 8) + 1) * 5.9604644775390625e-8f);
+    }
+};
+template<> struct Draw<double, EXPONENTIAL> {
+    enum { N = 2 };
+    static DEVICE void of(const Words &w, double rate, double, double *to)
+    {
+        to[0] = -log(1 - unit64(w.at[0], w.at[1])) / rate;
+        to[1] = -log(1 - unit64(w.at[2], w.at[3])) / rate;
+    }
+};
+
+/* y: n numbers; a block of four words for each thread */
+template<class T, Kind K>
 __global__ void __launch_bounds__(256) fill_random(int64_t n, T *y, double a, double b, uint64_t seed, uint64_t call)
 {
     typedef computed<T> A;
-    typedef Draw<A, NORMAL> D;
+    typedef Draw<A, K> D;
     const int64_t block = (int64_t)blockIdx.x * 256 + threadIdx.x, first = block * D::N;
     if (first >= n)
         return;
@@ -93,6 +114,22 @@ __global__ void __launch_bounds__(256) fill_random(int64_t n, T *y, double a, do
     for (int k = 0; k < D::N; k++)
         if (first + k < n)
             y[first + k] = as<T>(drawn[k]);
+}
+
+/* y: n whole numbers of [low, low + width). NARROW: a word serves for each, as widths up to 2^16 allow; else two do. */
+template<class T, bool NARROW>
+__global__ void __launch_bounds__(256) fill_whole(int64_t n, T *y, int64_t low, uint64_t width, uint64_t seed, uint64_t call)
+{
+    enum { N = NARROW ? 4 : 2 };
+    const int64_t block = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    const Words w = philox(seed, call, (uint64_t)block);
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const uint64_t at = NARROW ? w.at[k] * width >> 32
+                                   : __umul64hi((uint64_t)w.at[2 * k % 4] << 32 | w.at[(2 * k + 1) % 4], width);
+        if (block * N + k < n)
+            y[block * N + k] = (T)((uint64_t)low + at);
+    }
 }
 
 /* mask: keep ? scale : 0 for each of n elements, y = x mask (WITH: x has the mask's shape). Blocks are a warp's width apart,
@@ -153,7 +190,7 @@ __global__ void __launch_bounds__(256) draw_mask(T *mask, int64_t n, double p, u
     const int64_t step = (int64_t)gridDim.x * 256;
     for (int64_t block = (int64_t)blockIdx.x * 256 + threadIdx.x; block * 4 < n; block += step) {
         float drawn[4];
-        Draw<float, false>::of(philox(seed, call + ((uint64_t)(layer + 1) << 40), (uint64_t)block), 0, 1, drawn);
+        Draw<float, UNIFORM>::of(philox(seed, call + ((uint64_t)(layer + 1) << 40), (uint64_t)block), 0, 1, drawn);
         for (int k = 0; k < 4; k++)
             if (block * 4 + k < n)
                 mask[block * 4 + k] = as<T>(drawn[k] >= (float)p ? (float)(1 / (1 - p)) : 0.0f);

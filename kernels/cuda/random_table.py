@@ -23,23 +23,38 @@ from .layout import (
 STREAM = (Scalar(0, "uint64"), Scalar(1, "uint64"))
 
 
-def _random(op, y, a, b, normal: str):
+def _random(op, y, a, b, kind: str):
     if y.dtype not in FLOATS or any(p.dynamic for p in op.params):
         return None
     n, each = prod(y.shape), 2 if y.dtype == "float64" else 4
-    arguments: list[Argument] = [Int64(n), Buffer(0), Float64(a), Float64(b), *STREAM]
-    name = f"fill_random<{TYPES[y.dtype]}, {normal}>"
+    arguments: list[Argument] = [Int64(n), Buffer(len(op.inputs)), Float64(a), Float64(b), *STREAM]
+    name = f"fill_random<{TYPES[y.dtype]}, {kind}>"
     return launches(Launch("random.cu", name, blocks_for(n, THREADS * each), (THREADS,), arguments))
 
 
-@native("_random_uniform", device="gpu")
+@native("_random_uniform", "_random_uniform_like", device="gpu")
 def uniform_entry(op, ins, outs, attrs):
-    return _random(op, outs[0], attrs["low"], attrs["high"], "false")
+    return _random(op, outs[0], attrs["low"], attrs["high"], "UNIFORM")
 
 
-@native("_random_normal", device="gpu")
+@native("_random_normal", "_random_normal_like", device="gpu")
 def normal_entry(op, ins, outs, attrs):
-    return _random(op, outs[0], attrs["loc"], attrs["scale"], "true")
+    return _random(op, outs[0], attrs["loc"], attrs["scale"], "NORMAL")
+
+
+@native("_random_exponential", "_random_exponential_like", device="gpu")
+def exponential_entry(op, ins, outs, attrs):
+    return _random(op, outs[0], attrs["lam"], 0.0, "EXPONENTIAL")
+
+
+@native("_random_randint", device="gpu")
+def randint_entry(op, ins, outs, attrs):
+    y, width = outs[0], attrs["high"] - attrs["low"]
+    n, narrow = prod(y.shape), y.dtype == "int32" and width <= 1 << 16
+    name = f"fill_whole<{TYPES[y.dtype]}, {'true' if narrow else 'false'}>"
+    arguments = [Int64(n), Buffer(0), Int64(attrs["low"]), Int64(width), *STREAM]
+    grid = blocks_for(n, THREADS * (4 if narrow else 2))
+    return launches(Launch("random.cu", name, grid, (THREADS,), arguments))
 
 
 @native("Dropout", device="gpu")

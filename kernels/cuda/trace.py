@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..native import Native, native
+from ..native import DERIVED, Native, native
 from ..record import REGISTRY, Type
 from ..spec import ITEM_BYTES
 from .launch import Buffer, Copy, Int32, Int64, Launch, Scalar, Scratch, Struct, launches
@@ -772,4 +772,4 @@ def register() -> None:
         for op in REGISTRY.values()
         if not (op.random or op.run or op.eager or op.native) and op.ref is not None
     }
-    native(*sorted(names), device="gpu")(traced_entry)
+    DERIVED.add(native(*sorted(names), device="gpu")(traced_entry))

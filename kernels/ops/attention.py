@@ -159,7 +159,7 @@ def _ref(xp, *sources, factors=1, **attrs):
     total = e.sum(axis=-1, keepdims=True)
     none = (total == 0) & (attrs["mask"] == "length")
     y = xp.where(none, 0, (e / xp.where(none, 1, total) * factors) @ v)
-    lse = xp.where(none, 0, top + xp.log(total))[..., 0]
+    lse = xp.where(none, 0, top + xp.log(xp.where(none, 1, total)))[..., 0]
     return (y if attrs["heads_first"] else xp.swapaxes(y, 1, 2)), lse
 
 

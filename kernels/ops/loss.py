@@ -7,7 +7,7 @@ from math import prod
 
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
-from ..record import Param, Type, ints, operator, same_type, sample, uniform, values
+from ..record import FLOATS, Param, Type, ints, operator, same_type, sample, uniform, values
 from .activation import log_softmax, softmax
 
 _SCALE = Param("grad_scale", "float", 1.0)
@@ -173,7 +173,7 @@ def _softmax_output_grad_body(
     normalization,
     smooth_alpha,
 ):
-    if 0 in y.shape:
+    if 0 in y.shape or y.dtype not in FLOATS:
         return None
     if label.shape == y.shape:
         return [F._mul_scalar(F.elemwise_sub(y, label), scalar=grad_scale)]

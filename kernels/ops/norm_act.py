@@ -54,7 +54,7 @@ def _activated(F, z, act, low, high):
     if act == "clip":
         return F.clip(z, a_min=low, a_max=high)
     if act == "leaky":
-        return F.LeakyReLU(z, act_type="leaky", slope=low)
+        return F.where(z > 0, z, z * low)
     s = F.Activation(z, act_type="sigmoid")
     return s if act == "sigmoid" else z * s
 

@@ -402,6 +402,14 @@ def _adaptive_grad_body(F, dy, data_shape):
     return [F.reshape_to(F.broadcast_to(dy, shape=(n, c, h, kh, w, kw)), shape=data_shape)]
 
 
+def _adaptive_grad_infer(ins, data_shape):
+    dy, op = ins[0], "_adaptive_avg_pool_grad"
+    if len(data_shape) != 4:
+        raise ShapeError(op, f"data_shape must be (N, C, H, W), got {data_shape}")
+    must_be(op, "dy", dy, (*data_shape[:2], *dy.shape[2:4]))
+    return [Type(data_shape, dy.dtype)]
+
+
 def _adaptive_grad_ref(xp, dy, *, data_shape):
     h, w = data_shape[2:]
     return _averages(xp, h, dy.shape[2], dy.dtype).T @ dy @ _averages(xp, w, dy.shape[3], dy.dtype)
@@ -432,7 +440,7 @@ operator(
     "_adaptive_avg_pool_grad",
     inputs=("dy",),
     params=(Param("data_shape", "shape"),),
-    infer=lambda ins, data_shape: [Type(data_shape, ins[0].dtype)],
+    infer=_adaptive_grad_infer,
     ref=_adaptive_grad_ref,
     body=_adaptive_grad_body,
     grad=lambda F, dys, xs, ys, data_shape: [

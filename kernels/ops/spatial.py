@@ -143,6 +143,13 @@ operator(
 )
 
 
+def _grid_back_infer(ins, transform_type, target_shape):
+    shape = images("_grid_grad", "dy", ins[0])
+    if shape[1] != 2:
+        raise ShapeError("_grid_grad", f"dy must be (N, 2, H, W), got {shape}")
+    return [Type((shape[0], 6) if transform_type == "affine" else shape, ins[0].dtype)]
+
+
 def _grid_back_ref(xp, dy, transform_type, target_shape):
     if transform_type == "affine":
         h, w = dy.shape[2:]
@@ -162,14 +169,7 @@ operator(
     "_grid_grad",
     inputs=("dy",),
     params=(Param("transform_type", _KINDS), _TARGET),
-    infer=lambda ins, transform_type, target_shape: [
-        Type(
-            (ins[0].shape[0], 6)
-            if transform_type == "affine"
-            else images("_grid_grad", "dy", ins[0]),
-            ins[0].dtype,
-        )
-    ],
+    infer=_grid_back_infer,
     ref=_grid_back_ref,
     body=_grid_back_body,
     grad=_grid_back_grad,

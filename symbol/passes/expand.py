@@ -25,7 +25,7 @@ def expand(outputs: Sequence[Value]) -> list[Value]:
         if node.op is None or node.op.body is None:
             return None
         ins = [v.type for v in inputs]
-        if choose(node.op, ins, node.types, node.attrs, of_bodies=False) is not None:
+        if choose(node.op, ins, node.types, node.attrs, derived=False) is not None:
             return None
         return body_of(node.op, node.attrs, inputs, node.types)
 

@@ -14,10 +14,10 @@ FUSED_DTYPES = {"cpu": ("float32",), "gpu": ("float32", "float16", "bfloat16")}
 def has_kernel(
     op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict, device: str
 ) -> bool:
-    """Is there a kernel for this call on a device of the kind?"""
+    """Is there a kernel written for this call on a device of the kind?"""
     if device == "gpu":
         from ...kernels import cuda  # noqa: F401  (late: it fills the table)
-    return choose(op, ins, outs, attrs, device) is not None
+    return choose(op, ins, outs, attrs, device, derived=False) is not None
 
 
 def ends_product(dtype: str, act: str | None, kept: bool, residual: bool, device: str) -> bool:
