@@ -1,28 +1,43 @@
 """Branches: steps of a program that may run at once, found by what they read and what they cost.
 
 A section is a list of branches without a path between them; a branch is a list of steps. Large
-kernels split themselves among the threads and get nothing out of company. Many small ones, each on
-one thread, do: heads of attention, towers of small layers, updates of small arrays.
+kernels split themselves among the threads, or fill a GPU, and get nothing out of company. Many small
+ones do, each on one thread or on a few of a GPU's processors: heads of attention, towers of small
+layers, updates of small arrays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from ..engine import lib
+from ..engine import Context, lib
 from ..kernels.plan import Plan
 from .graph import Node, Value
 
 MAX_BUFS = 16  # BRANCH_BUFS of program.c
-# of one kernel's arrays: below it no kernel uses a second thread, so that the order of its sums
-# does not depend on where it runs
-SMALL_BYTES = 1 << 16
 MIN_BRANCH_US = 2.0  # a shorter branch may be joined to another one
-# of the estimates; measured on two cores: 0.06 ms of work loses by it, 0.34 ms gains a third
-MIN_GAIN_US = 100.0
 
 
-def small(plan: Plan) -> bool:
+class Limits(NamedTuple):
+    """What pays on a kind of device. small_bytes: of one kernel's arrays. gain_us: of estimates.
+    at_once: branches, None: as many as the team has threads."""
+
+    small_bytes: int
+    gain_us: float
+    at_once: int | None = None
+
+
+LIMITS = {
+    # below it no kernel uses a second thread, so that the order of its sums does not depend on where
+    # it runs. Measured on two cores: 0.06 ms of work loses by branches, 0.34 ms gains a third
+    "cpu": Limits(1 << 16, 100.0),
+    # two launches' time, for two events more; a kernel on more memory fills the GPU. Not measured
+    "gpu": Limits(8 << 20, 5.0, 4),
+}
+
+
+def small(plan: Plan, limit_bytes: int) -> bool:
     """May this call run beside others: on one thread, without drawing numbers or writing inputs?"""
     return (
         not plan.can_fail
@@ -30,7 +45,7 @@ def small(plan: Plan) -> bool:
         and not plan.mutated
         and len(plan.in_specs) + len(plan.out_specs) <= MAX_BUFS
         and not plan.op.is_random(plan.attrs)
-        and sum(s.nbytes for s in plan.in_specs + plan.out_specs) <= SMALL_BYTES
+        and sum(s.nbytes for s in plan.in_specs + plan.out_specs) <= limit_bytes
     )
 
 
@@ -40,11 +55,13 @@ def find_sections(
     alone: set[Node],
     base: Callable[[Value], Value],
     threads: int,
+    device: Context,
 ) -> list[list[list[int]]]:
     """Sections in the order in which they must run; together they hold every step once.
 
-    alone: nodes that must keep their place, because the graph writes memory that they use.
+    threads: how many branches run at once. alone: nodes that must keep their place, because the graph writes memory that they use.
     """
+    limits = _limits(device)
     sections: list[list[list[int]]] = []
     group: dict[int, list[int]] = {}  # of the section being made: its groups by their first step
     group_of: dict[int, int] = {}
@@ -53,7 +70,7 @@ def find_sections(
 
     def close() -> None:
         total = sum(cost.values())
-        if len(group) > 1 and total - max(total / threads, *cost.values()) >= MIN_GAIN_US:
+        if len(group) > 1 and total - max(total / threads, *cost.values()) >= limits.gain_us:
             sections.append(list(group.values()))
         else:
             sections.extend([[i]] for i in sorted(group_of))
@@ -61,7 +78,7 @@ def find_sections(
             at.clear()
 
     for i, (node, plan) in enumerate(zip(steps, plans)):
-        if node in alone or not small(plan):
+        if node in alone or not small(plan, limits.small_bytes):
             close()
             sections.append([[i]])
             continue
@@ -86,6 +103,10 @@ def find_sections(
     return sections
 
 
-def team_threads() -> int:
-    """How many threads a program's branches have."""
-    return lib.pl_team_threads()
+def at_once(device: Context) -> int:
+    """How many branches of a program may run at once."""
+    return _limits(device).at_once or lib.pl_team_threads()
+
+
+def _limits(device: Context) -> Limits:
+    return LIMITS["gpu" if device.device_typeid == 2 else "cpu"]

@@ -23,7 +23,7 @@ from ..kernels.plan import (
 from ..kernels.record import Type, lookup
 from ..kernels.spec import Spec, spec
 from ._graph import kinds, place
-from .branches import find_sections, team_threads
+from .branches import at_once, find_sections
 from .effects import Effects
 from .graph import Node, Value, rewrite, typed_node, variable
 from .passes import compile_passes, fused, optimize
@@ -170,7 +170,7 @@ def lower(
             prologue = Prologue(first, places)
             given += results
         outputs = fused(outputs, device)
-    threads = team_threads() if tier and not on_gpu else 1
+    threads = at_once(device) if tier else 1
     program = _assemble(outputs, given, device, name, tier, threads)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prologue = tuple(constants.values()), prologue
@@ -309,7 +309,7 @@ class _Layout:
         self.sections: list[int] = []
         if threads > 1:
             times = self._branch(
-                find_sections(self.steps, self.plans, effects.held, self.base, threads)
+                find_sections(self.steps, self.plans, effects.held, self.base, threads, device)
             )
         slots, buffers, self.last_read, self.finals, self.first_write, inplace = place(
             self.steps,

@@ -4,7 +4,7 @@
 #include "cuda.h"
 #include "internal.h"
 
-enum { PL_MAX_GPUS = 32, PL_EVENTS = 4, PL_MARKS = 64 };
+enum { PL_MAX_GPUS = 32, PL_EVENTS = 4, PL_MARKS = 64, PL_BRANCHES = 4 };
 
 typedef struct pl_timing pl_timing;
 typedef struct { cu_event event; uint64_t number; } pl_mark;     /* "all up to that number" */
@@ -26,10 +26,10 @@ struct pl_stream {
     int n_pending;
     cu_event clock;                  /* or NULL: an event that happened at clock_ns of the host */
     double clock_ns;
-    pl_block *scratch;               /* guarded by lock, as what follows */
-    size_t scratch_bytes;
+    struct { pl_block *block; size_t bytes; } scratch[PL_BRANCHES];     /* guarded by lock, as what follows */
     uint64_t scratch_epoch;          /* how often it changed */
-    cu_stream capture;               /* or NULL: where programs are recorded; nothing ever runs there */
+    cu_stream captures[PL_BRANCHES]; /* or NULL: where programs are recorded, branches beside each other; nothing runs there */
+    cu_event forks[PL_BRANCHES];     /* order these streams */
 };
 
 struct pl_gpu {
@@ -51,6 +51,7 @@ void pl_gpu_end(const pl_gpu_scope *scope);
 extern _Thread_local struct pl_gpu_now {                         /* what this thread's kernel runs on */
     pl_stream *stream;
     cu_stream handle;                                            /* of the stream, or the one that captures */
+    int branch;                                                  /* 0 unless it is recorded beside others */
     bool staged;                                                 /* it copies from memory that nobody else uses */
     struct pl_recorder *recorder;                                /* or NULL: launches are recorded, not run */
 } pl_gpu_now;

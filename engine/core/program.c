@@ -181,6 +181,14 @@ void pl_program_tell(pl_program_args *call, int n_done)
 
 static int branch_begin(const pl_program *p, int branch) { return branch ? p->ends[branch - 1] : 0; }
 
+int pl_section_end(const pl_program *p, int branch)
+{
+    int end = branch + 1;
+    while (end < p->n_branches && p->sections[end] == p->sections[branch])
+        end++;
+    return end;
+}
+
 #ifdef _OPENMP
 /* Runs branches [first, end) at once. Of those that fail the first one counts; its text moves to this thread. */
 static int section_run(pl_program_args *call, int first, int end, int *at)
@@ -211,9 +219,7 @@ static int branches_run(pl_program_args *call, int *at)
     const pl_program *p = call->program;
     int status = PL_OK;
     for (int b = 0, end; b < p->n_branches && status == PL_OK; b = end) {
-        end = b + 1;
-        while (end < p->n_branches && p->sections[end] == p->sections[b])
-            end++;
+        end = pl_section_end(p, b);
         *at = branch_begin(p, b);
 #ifdef _OPENMP
         if (end - b > 1 && p->threads > 1 && pl_lane_has_team()) {

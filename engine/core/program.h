@@ -41,6 +41,7 @@ typedef struct {
 /* Fills in the buffers of an instruction; returns its scalars. Random instructions move the counter on. */
 const double *pl_instruction_args(const pl_instruction *in, pl_program_args *call, void **bufs);
 void pl_program_tell(pl_program_args *call, int n_done);   /* the first n_done instructions have ended */
+int pl_section_end(const pl_program *p, int branch);      /* behind the last branch of its section */
 /* Runs all instructions on this thread; leaves *at on the one that failed. */
 int pl_instructions_run(pl_program_args *call, int *at);
 

@@ -1,7 +1,8 @@
 /* Programs on a GPU. When a program runs again on the same memory, its launches are recorded as a CUDA graph; later runs
  * on that memory replay it, which costs the host one call. Launches with dynamic parameters or random counters get
  * theirs before each replay. A program with a kernel in Python, or with numbers for a library's kernel, is never
- * recorded; nor is anything while the profiler asks for the time of each instruction.
+ * recorded; nor is anything while the profiler asks for the time of each instruction. Branches of a section are recorded
+ * on streams of their own, each with scratch memory of its own.
  */
 #include "gpu.h"
 #include "program.h"
@@ -9,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_KEPT = 8, MIN_INSTRUCTIONS = 3, MAX_MARKS = 24 };
+enum { MAX_KEPT = 8, MIN_INSTRUCTIONS = 3, MAX_MARKS = 24, ATTEMPTS = 2 };
 
 /* A launch whose arguments change from run to run. */
-typedef struct { int instruction, launch; cu_node node; } changing;
+typedef struct { int instruction, launch, branch; cu_node node; } changing;
 
 typedef struct {
     void **memory;               /* of inputs, outputs and arena; NULL: this place is free */
@@ -32,7 +33,7 @@ struct pl_replays {
     replay kept[MAX_KEPT];
 };
 
-static void replay_clear(replay *r)
+static void recording_drop(replay *r)
 {
     if (r->exec)
         cu.exec_free(r->exec);
@@ -42,9 +43,19 @@ static void replay_clear(replay *r)
         if (r->events[i]) {
             pl_stream_unmark(r->events[i]);
             cu.event_free(r->events[i]);
+            r->events[i] = NULL;
         }
-    free(r->memory);
     free(r->changes);
+    r->exec = NULL;
+    r->graph = NULL;
+    r->changes = NULL;
+    r->n_changes = 0;
+}
+
+static void replay_clear(replay *r)
+{
+    recording_drop(r);
+    free(r->memory);
     free(r->marks);
     free(r->events);
     *r = (replay){0};
@@ -195,53 +206,125 @@ void pl_recorder_note(pl_recorder *recorder, int launch)
     int code = cu.capture_info(pl_gpu_now.handle, &status, &id, &graph, &last, &n_last);
     recorder->failed = code != 0 || n_last != 1;
     if (!recorder->failed)
-        ((changing *)recorder->changes)[recorder->n++] = (changing){recorder->instruction, launch, last[0]};
+        ((changing *)recorder->changes)[recorder->n++] = (changing){recorder->instruction, launch, pl_gpu_now.branch, last[0]};
 }
 
-static int instructions_record(pl_program_args *call, pl_recorder *recorder, replay *r, int *at)
+static int range_record(pl_program_args *call, int *at, int end)
 {
     const pl_program *p = call->program;
-    int status = PL_OK, mark = 0;
-    for (*at = 0; *at < p->n_instr && status == PL_OK; ++*at) {
+    int status = PL_OK;
+    for (; *at < end && status == PL_OK; ++*at) {
         const pl_instruction *in = &p->instr[*at];
-        recorder->instruction = *at;
-        recorder->wanted = changes(p, in);
+        pl_gpu_now.recorder->instruction = *at;
+        pl_gpu_now.recorder->wanted = changes(p, in);
         status = pl_kernel_run(in->plan, call->bufs, pl_instruction_args(in, call, call->bufs));
-        if (status == PL_OK && mark < r->n_marks && r->marks[mark] == *at) {
-            int code = cu.event_new(&r->events[mark], CU_EVENT_DISABLE_TIMING);
-            if (code == 0)
-                code = cu.event_record_inside(r->events[mark++], pl_gpu_now.handle, CU_EVENT_EXTERNAL);
-            status = pl_gpu_fail(code, "gpu: an event cannot be recorded");
-        }
     }
     return status;
 }
 
+/* Events for the marks up to instruction n_done, beginning with `mark`, which moves on. */
+static int marks_record(replay *r, int *mark, int n_done)
+{
+    int code = 0;
+    for (; *mark < r->n_marks && r->marks[*mark] < n_done && code == 0; ++*mark) {
+        code = cu.event_new(&r->events[*mark], CU_EVENT_DISABLE_TIMING);
+        if (code == 0)
+            code = cu.event_record_inside(r->events[*mark], pl_gpu_now.handle, CU_EVENT_EXTERNAL);
+    }
+    return code ? pl_gpu_fail(code, "gpu: an event cannot be recorded") : PL_OK;
+}
+
+/* The stream that runs on waits for what another one has recorded so far. */
+static int streams_join(pl_stream *s, int from, int to)
+{
+    int code = cu.event_record(s->forks[from], s->captures[from]);
+    return code ? code : cu.stream_wait(s->captures[to], s->forks[from], 0);
+}
+
+/* Branches [first, end): the first on the stream that captures, the others beside it; beyond `threads` behind each other. */
+static int section_record(pl_program_args *call, pl_stream *s, int first, int end, int *at)
+{
+    int n = call->program->threads < PL_BRANCHES ? call->program->threads : PL_BRANCHES, code = 0, status = PL_OK;
+    n = n < end - first ? n : end - first;
+    for (int k = 1; k < n && code == 0; k++)
+        code = streams_join(s, 0, k);
+    for (int b = first; b < end && code == 0 && status == PL_OK; b++) {
+        pl_gpu_now.branch = (b - first) % n;
+        pl_gpu_now.handle = s->captures[pl_gpu_now.branch];
+        status = range_record(call, at, call->program->ends[b]);
+    }
+    pl_gpu_now.branch = 0;
+    pl_gpu_now.handle = s->captures[0];
+    for (int k = 1; k < n && code == 0; k++)
+        code = streams_join(s, k, 0);
+    return status != PL_OK || code == 0 ? status : pl_gpu_fail(code, "gpu: branches cannot be recorded");
+}
+
+static int program_record(pl_program_args *call, pl_stream *s, replay *r)
+{
+    const pl_program *p = call->program;
+    int status = PL_OK, mark = 0, at = 0;
+    for (int b = 0, end; b < p->n_branches && status == PL_OK; b = end) {
+        end = pl_section_end(p, b);
+        while (end - b == 1 && at < p->ends[b] && status == PL_OK) {
+            status = range_record(call, &at, at + 1);
+            if (status == PL_OK)
+                status = marks_record(r, &mark, at);
+        }
+        if (end - b > 1 && (status = section_record(call, s, b, end, &at)) == PL_OK)
+            status = marks_record(r, &mark, at);
+    }
+    while (!p->n_branches && at < p->n_instr && status == PL_OK) {
+        status = range_record(call, &at, at + 1);
+        if (status == PL_OK)
+            status = marks_record(r, &mark, at);
+    }
+    return status;
+}
+
+static bool captures_open(pl_stream *s)
+{
+    for (int k = 0; k < PL_BRANCHES; k++)
+        if ((!s->captures[k] && cu.stream_new(&s->captures[k], CU_STREAM_NON_BLOCKING, 0) != 0) ||
+            (!s->forks[k] && cu.event_new(&s->forks[k], CU_EVENT_DISABLE_TIMING) != 0))
+            return false;
+    return true;
+}
+
 /* Records a run, without running it. False: it cannot be done, and nothing is left of the attempt. */
-static bool replay_record(replay *r, pl_program_args *call, pl_stream *s)
+static bool recorded(replay *r, pl_program_args *call, pl_stream *s)
 {
     pl_recorder recorder = {0};
     uint64_t counter = call->counter;
-    int at;
-    if (!s->capture && cu.stream_new(&s->capture, CU_STREAM_NON_BLOCKING, 0) != 0)
+    r->scratch_epoch = s->scratch_epoch;
+    if (cu.capture_begin(s->captures[0], CU_CAPTURE_RELAXED) != 0)
         return false;
-    if (cu.capture_begin(s->capture, CU_CAPTURE_RELAXED) != 0)
-        return false;
-    pl_gpu_now.handle = s->capture;           /* of its own: what others enqueue meanwhile is not recorded */
+    pl_gpu_now.handle = s->captures[0];       /* of its own: what others enqueue meanwhile is not recorded */
     pl_gpu_now.recorder = &recorder;
-    int status = instructions_record(call, &recorder, r, &at);
+    int status = program_record(call, s, r);
     pl_gpu_now.handle = s->handle;
     pl_gpu_now.recorder = NULL;
     call->counter = counter;
-    bool good = cu.capture_end(s->capture, &r->graph) == 0 && status == PL_OK && !recorder.failed &&
+    bool good = cu.capture_end(s->captures[0], &r->graph) == 0 && status == PL_OK && !recorder.failed &&
                 r->scratch_epoch == s->scratch_epoch && cu.exec_new(&r->exec, r->graph, 0) == 0;
     r->changes = recorder.changes;
     r->n_changes = recorder.n;
     if (!good) {
-        replay_clear(r);
+        recording_drop(r);
         if (pl_failed)
             pl_fail_forget();
     }
+    return good;
+}
+
+/* In a first attempt branches may have grown their scratch memory. */
+static bool replay_record(replay *r, pl_program_args *call, pl_stream *s)
+{
+    bool good = false;
+    for (int i = 0; i < ATTEMPTS && !good && captures_open(s); i++)
+        good = recorded(r, call, s);
+    if (!good)
+        replay_clear(r);
     return good;
 }
 
@@ -255,10 +338,13 @@ static int replay_update(replay *r, pl_program_args *call)
         if (!in->random && r->changes[k].instruction != i)
             continue;
         const double *scalars = pl_instruction_args(in, call, call->bufs);
-        for (; k < r->n_changes && r->changes[k].instruction == i && status == PL_OK; k++)
+        for (; k < r->n_changes && r->changes[k].instruction == i && status == PL_OK; k++) {
+            pl_gpu_now.branch = r->changes[k].branch;
             status = pl_launch_update(in->plan->params, r->changes[k].launch, call->bufs, scalars, r->exec,
                                       r->changes[k].node);
+        }
     }
+    pl_gpu_now.branch = 0;
     return status;
 }
 

@@ -412,18 +412,20 @@ void *pl_gpu_scratch(size_t bytes)
         pl_fail(PL_EINVAL, "gpu: scratch memory was asked for outside a kernel");
         return NULL;
     }
-    if (bytes <= s->scratch_bytes)
-        return s->scratch->data;
-    size_t wanted = s->scratch_bytes + s->scratch_bytes / 2;
+    pl_block **block = &s->scratch[pl_gpu_now.branch].block;
+    size_t *room = &s->scratch[pl_gpu_now.branch].bytes;
+    if (bytes <= *room)
+        return (*block)->data;
+    size_t wanted = *room + *room / 2;
     pl_enter();
     pl_block *grown = pl_block_new(PL_MEMORY_GPU + s->gpu->number, bytes > wanted ? bytes : wanted);
-    if (grown && s->scratch)
-        pl_block_give(s->scratch);
+    if (grown && *block)
+        pl_block_give(*block);
     pl_leave();
     if (!grown || pl_block_await(s, grown, true) != PL_OK)
         return NULL;
-    s->scratch = grown;
-    s->scratch_bytes = grown->class_bytes;
+    *block = grown;
+    *room = grown->class_bytes;
     s->scratch_epoch++;
     return grown->data;
 }

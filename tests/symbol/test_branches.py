@@ -16,7 +16,7 @@ F = Builder(train=True)
 def eager_to_split():
     """Every section of two branches runs on two threads, whatever it gains."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(branches, "MIN_GAIN_US", -1e9)
+        patch.setitem(branches.LIMITS, "cpu", branches.LIMITS["cpu"]._replace(gain_us=-1e9))
         patch.setattr(branches, "MIN_BRANCH_US", 0.0)
         patch.setattr(program, "INLINE_US", 0.0)  # on a lane, which has a team
         yield

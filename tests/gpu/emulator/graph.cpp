@@ -1,4 +1,5 @@
-/* Stream capture and graphs of the emulated driver. The nodes of a graph run in the order in which they were captured. */
+/* Stream capture and graphs of the emulated driver. Of the nodes that wait for nothing the newest runs next in one launch, the
+ * oldest in the next one, so that a dependency that is missing is seen. */
 #include <algorithm>
 
 #include "state.h"
@@ -178,6 +179,29 @@ EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode 
     return cuGraphExecKernelNodeSetParams(exec, node, p);
 }
 
+static std::vector<emu_node *> order_of(const emu_graph &graph, bool newest_first)
+{
+    std::vector<emu_node *> order;
+    std::deque<emu_node *> ready;
+    std::map<emu_node *, size_t> missing;
+    std::map<emu_node *, std::vector<emu_node *>> behind;
+    for (auto &node : graph.nodes) {
+        missing[node.get()] = node->after.size();
+        for (emu_node *before : node->after)
+            behind[before].push_back(node.get());
+        if (node->after.empty())
+            ready.push_back(node.get());
+    }
+    while (!ready.empty()) {
+        order.push_back(newest_first ? ready.back() : ready.front());
+        newest_first ? ready.pop_back() : ready.pop_front();
+        for (emu_node *node : behind[order.back()])
+            if (--missing[node] == 0)
+                ready.push_back(node);
+    }
+    return order;
+}
+
 EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     CHECK_CONTEXT();
@@ -185,7 +209,7 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
         return code;
     emu_stream *s = emu_stream_of(stream);
     emu_device *device = s->device;
-    state().counts[1]++;
+    bool newest_first = state().counts[1]++ % 2 == 0;
     auto graph = exec->graph;
     auto kernels = exec->kernels;
     int asked = emu_asked_failure(1);
@@ -200,17 +224,17 @@ EXPORT CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
         bool held = false;
         if (asked)
             emu_device_failed(device, asked, "a failure that was asked for");
-        for (auto &node : graph->nodes) {
+        for (emu_node *node : order_of(*graph, newest_first)) {
             if (device->error)
                 break;
-            auto mark = marks.find(node.get());
+            auto mark = marks.find(node);
             if (mark != marks.end()) {
                 mark->second->set();
                 std::unique_lock<std::mutex> lock(state().hold_lock);
                 state().hold_changed.wait(lock, [&] { return held || !state().hold; });
                 held = true;
             }
-            auto k = kernels.find(node.get());
+            auto k = kernels.find(node);
             if (int code = k == kernels.end() ? node->run() : k->second->run(device))
                 return code;
         }
