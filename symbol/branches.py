@@ -1,9 +1,9 @@
 """Branches: steps of a program that may run at once, found by what they read and what they cost.
 
 A section is a list of branches without a path between them; a branch is a list of steps. Large
-kernels split themselves among the threads, or fill a GPU, and get nothing out of company. Many small
-ones do, each on one thread or on a few of a GPU's processors: heads of attention, towers of small
-layers, updates of small arrays.
+kernels split themselves among the threads, or fill a GPU, and get nothing out of company. Many
+small ones do, each on one thread or on a few of a GPU's processors: heads of attention, towers of
+small layers, updates of small arrays.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Limits(NamedTuple):
 
 
 LIMITS = {
-    # below it no kernel uses a second thread, so that the order of its sums does not depend on where
-    # it runs. Measured on two cores: 0.06 ms of work loses by branches, 0.34 ms gains a third
+    # below it no kernel uses a second thread, so that the order of its sums does not depend on
+    # where it runs. Measured on two cores: 0.06 ms of work loses by branches, 0.34 ms gains a third
     "cpu": Limits(1 << 16, 100.0),
     # two launches' time, for two events more; a kernel on more memory fills the GPU. Not measured
     "gpu": Limits(8 << 20, 5.0, 4),
@@ -59,7 +59,8 @@ def find_sections(
 ) -> list[list[list[int]]]:
     """Sections in the order in which they must run; together they hold every step once.
 
-    threads: how many branches run at once. alone: nodes that must keep their place, because the graph writes memory that they use.
+    threads: how many branches run at once. alone: nodes that must keep their place, because the
+    graph writes memory that they use.
     """
     limits = _limits(device)
     sections: list[list[list[int]]] = []
