@@ -6,6 +6,7 @@
  * by one warp in one order. Sources: Dao et al. 2022, arXiv:2205.14135; Markidis et al. 2018 (splitting TF32).
  */
 #include "array.cuh"
+#include "philox.cuh"
 
 enum { MASK_NONE, MASK_ADD, MASK_WHERE, MASK_LENGTH };
 
@@ -220,10 +221,51 @@ template<class M, int KIND> struct Masked {
     }
 };
 
+/* ---- dropout: a bit for each probability, drawn before the tiles ------------------------------------------------ */
+
+/* words: 32 keys of a row each. Element i of (batch, head, query, key) takes word i of the stream, as in Dropout. */
+__global__ void __launch_bounds__(256) draw_kept(uint32_t *kept, int64_t n_words, int n_k, double p, uint64_t seed, uint64_t call)
+{
+    const float keep = (float)(1 - p);
+    const int words = (n_k + 31) / 32;
+    const int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
+    if (i >= n_words)
+        return;
+    const int from = (int)(i % words) * 32, n = min(32, n_k - from);
+    const int64_t first = i / words * n_k + from;
+    uint32_t bits = 0;
+    for (int64_t block = first / 4; block * 4 < first + n; block++) {
+        const Words w = philox(seed, call, (uint64_t)block);
+#pragma unroll
+        for (int u = 0; u < 4; u++) {
+            const int64_t at = block * 4 + u - first;
+            if (at >= 0 && at < n && unit(w.at[u]) < keep)
+                bits |= 1u << at;
+        }
+    }
+    kept[i] = bits;
+}
+
+/* What the probability of (i, j) is multiplied by. */
+template<bool DROPS> struct Kept {
+    const uint32_t *bits;
+    int words, n_q;
+    float scale;
+    DEVICE Kept(const uint32_t *kept, float by, const Lengths &l, int b, int h)
+        : words((l.n_k + 31) / 32), n_q(l.n_q), scale(by)
+    {
+        bits = kept + ((int64_t)b * l.heads + h) * n_q * words;
+    }
+    DEVICE float operator()(int i, int j) const
+    {
+        return !DROPS ? 1 : bits[(int64_t)i * words + j / 32] >> j % 32 & 1 ? scale : 0;
+    }
+};
+
 /* Grid: (query tiles x heads x batches). Dynamic shared memory: tiles of ROWS + 2 COLUMNS rows. */
-template<class T, class M, int KIND, int DIM, int ROWS, int COLUMNS>
+template<class T, class M, int KIND, int DIM, bool DROPS, int ROWS, int COLUMNS>
 __global__ void __launch_bounds__(2 * ROWS) attention(View<const T> q, View<const T> k, View<const T> v, Mask mask,
-                                                      View<T> y, float *lse, Lengths l)
+                                                      const uint32_t *bits, float by_kept, View<T> y, float *lse, Lengths l)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     const int step = Row<T, DIM>::step, threads = 2 * ROWS, N = COLUMNS / 8;
@@ -232,6 +274,7 @@ __global__ void __launch_bounds__(2 * ROWS) attention(View<const T> q, View<cons
     int h = (int)blockIdx.x / tiles % l.heads, b = (int)blockIdx.x / tiles / l.heads;
     const T *from_k = k.at(b, h), *from_v = v.at(b, h);
     Masked<M, KIND> masked(mask, l, b, h);
+    Kept<DROPS> kept(bits, by_kept, l, b, h);
     int lane = threadIdx.x % 32, r = (int)threadIdx.x / 32 * 16, i0 = first + r + lane / 4, t = lane % 4 * 2;
     float out[DIM / 8][4], s[N][4], top[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};
 #pragma unroll
@@ -291,6 +334,9 @@ __global__ void __launch_bounds__(2 * ROWS) attention(View<const T> q, View<cons
             for (int u = 0; u < 4; u++) {
                 s[j][u] = exp(s[j][u] - shift[u / 2]);
                 total[u / 2] += s[j][u];
+                int i = i0 + u / 2 * 8, column = key + 8 * j + t + u % 2;
+                if (DROPS && i < l.n_q && column < l.n_k)
+                    s[j][u] *= kept(i, column);
             }
         copy_async_wait<0>();
         __syncthreads();    /* values are there, keys are used */
@@ -341,12 +387,13 @@ template<class T> __global__ void attention_dot(View<const T> dy, View<const T> 
 
 enum { WANT_QUERIES = 1, WANT_KEYS = 2, WANT_VALUES = 4 };
 
-/* Rows x (score operand) and x2 (value operand), columns y and y2: ds = p (x2 . y2 - dot) scale; out += ds . y, and for
- * values out2 += p . y2. WANT_QUERIES: x, x2, y, y2 = q, dy, k, v; else k, v, q, dy. Shared: 2 (ROWS + COLUMNS) rows. */
-template<class T, class M, int KIND, int DIM, int ROWS, int COLUMNS, int WANT>
+/* Rows x (score operand) and x2 (value operand), columns y and y2: ds = p (f x2 . y2 - dot) scale; out += ds . y, and for
+ * values out2 += f p . y2; f: what dropout multiplies p by. WANT_QUERIES: x, x2, y, y2 = q, dy, k, v; else k, v, q, dy. Shared: 2 (ROWS + COLUMNS) rows. */
+template<class T, class M, int KIND, int DIM, bool DROPS, int ROWS, int COLUMNS, int WANT>
 __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, View<const T> x2, View<const T> y,
-                                                               View<const T> y2, Mask mask, const float *lse,
-                                                               const float *dot, View<T> dx, View<T> dx2, Lengths l)
+                                                               View<const T> y2, Mask mask, const uint32_t *bits,
+                                                               float by_kept, const float *lse, const float *dot,
+                                                               View<T> dx, View<T> dx2, Lengths l)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     const bool queries = WANT == WANT_QUERIES;
@@ -356,6 +403,7 @@ __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, 
     int tiles = (n_rows + ROWS - 1) / ROWS, first = (int)blockIdx.x % tiles * ROWS;
     int h = (int)blockIdx.x / tiles % l.heads, b = (int)blockIdx.x / tiles / l.heads;
     Masked<M, KIND> masked(mask, l, b, h);
+    Kept<DROPS> kept(bits, by_kept, l, b, h);
     lse += ((int64_t)b * l.heads + h) * l.n_q;
     dot += ((int64_t)b * l.heads + h) * l.n_q;
     int lane = threadIdx.x % 32, r = (int)threadIdx.x / 32 * 16, i0 = first + r + lane / 4, t = lane % 4 * 2;
@@ -404,8 +452,9 @@ __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, 
                 int query = queries ? row : column, key = queries ? column : row;
                 bool follows, counts = masked(s[j][u], follows, query, key);
                 float p = counts ? exp(s[j][u] - lse[query]) : 0;
-                s[j][u] = p;
-                g[j][u] = follows ? p * (g[j][u] - dot[query]) * l.scale : 0;
+                float factor = counts ? kept(query, key) : 0;
+                s[j][u] = p * factor;
+                g[j][u] = follows ? p * (g[j][u] * factor - dot[query]) * l.scale : 0;
             }
         if constexpr (WANT & (WANT_QUERIES | WANT_KEYS))
             gather<T, DIM, N>(out, g, ys);

@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from ..native import native
-from ..ops.attention import LONGEST, apart, mask_sizes, operands
+from ..ops.attention import LONGEST, apart, kept_scale, mask_sizes, operands
 from ..spec import ITEM_BYTES
-from .launch import Buffer, Fill, Float32, Int32, Int64, Launch, Struct
-from .layout import TYPES, ceil_div
+from .launch import Argument, Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Struct
+from .layout import THREADS, TYPES, blocks_for, ceil_div
+from .random_table import STREAM
 from .steps import NOWHERE, Room, grid_of, steps
 
 MASKS = {None: "MASK_NONE", "add": "MASK_ADD", "where": "MASK_WHERE", "length": "MASK_LENGTH"}
@@ -28,6 +29,7 @@ class _Call:
         self.sources, self.attrs, self.at = sources, attrs, at
         batch, heads, n_q, n_k, dim, dim_v = attrs["sizes"]
         self.dtype, self.scale = sources[0].dtype, attrs["scale"]
+        self.p = attrs.get("p", 0.0)
         n, mask = attrs["n_sources"], attrs["mask"]
         self.mask_dtype = sources[n].dtype if mask else self.dtype
         same = all(t.dtype == self.dtype for t in sources[:n])
@@ -80,8 +82,13 @@ class _Call:
     def lengths(self) -> Struct:
         return Struct(*map(Int32, self.attrs["sizes"][1:]), Float32(self.scale))
 
+    def kept(self, buffer: Buffer) -> tuple[Argument, Float32]:
+        """The bits of what dropout keeps, in an array if there is one, and the scale."""
+        return buffer if self.p else NOWHERE, Float32(kept_scale(self.p))
+
     def types(self, *numbers: int) -> str:
-        names = (TYPES[self.dtype], TYPES[self.mask_dtype], MASKS[self.attrs["mask"]], self.width)
+        mask, drops = MASKS[self.attrs["mask"]], "true" if self.p else "false"
+        names = (TYPES[self.dtype], TYPES[self.mask_dtype], mask, self.width, drops)
         return ", ".join(map(str, (*names, *numbers)))
 
     def launch(self, function: str, n_rows: int, tile_rows: int, arguments) -> Launch:
@@ -91,24 +98,30 @@ class _Call:
         return Launch("attention.cu", function, grid, (2 * self.rows,), arguments, shared)
 
 
-@native("_attention", device="gpu")
+@native("_attention", "_attention_dropout", device="gpu")
 def attention_entry(op, ins, outs, attrs):
     call, n = _Call(ins, attrs, 0), len(ins)
     if not call.serves:
         return None
     columns = call.columns(False)
-    arguments = [*(call.operand(x) for x in "qkv"), call.mask(), call.result(n)]
+    bits = Buffer(n + 2)
+    arguments = [*(call.operand(x) for x in "qkv"), call.mask(), *call.kept(bits), call.result(n)]
     arguments += [Buffer(n + 1), call.lengths()]
     name = f"attention<{call.types(call.rows, columns)}>"
     rows = call.rows + 2 * columns
-    return steps([call.launch(name, attrs["sizes"][2], rows, arguments)], Room())
+    found = [call.launch(name, attrs["sizes"][2], rows, arguments)]
+    if call.p:
+        n_words, n_k = prod(outs[2].shape), Int32(attrs["sizes"][3])
+        arguments = [bits, Int64(n_words), n_k, Float64(call.p), *STREAM]
+        grid = blocks_for(n_words, THREADS)
+        found.insert(0, Launch("attention.cu", "draw_kept", grid, (THREADS,), arguments))
+    return steps(found, Room())
 
 
 @native("_attention_grad", device="gpu")
 def attention_grad_entry(op, ins, outs, attrs):
-    if attrs["p"]:
-        return None  # of dropout: no forward kernel here makes its bits
-    call, views, n = _Call(ins[3:], attrs, 3), operands(**attrs), attrs["n_sources"]
+    at = 4 if attrs["p"] else 3
+    call, views, n = _Call(ins[at:], attrs, at), operands(**attrs), attrs["n_sources"]
     if not call.serves or ins[2].dtype != "float32":
         return None
     if not all(apart([v[1:] for v in views if v[0] == i]) for i in range(n)):
@@ -133,7 +146,8 @@ def attention_grad_entry(op, ins, outs, attrs):
 
     def backward(want, n_rows, x, x2, y, y2, dx, dx2):
         name = f"attention_backward<{call.types(call.rows, columns)}, {want}>"
-        arguments = [x, x2, y, y2, call.mask(), lse, dot, dx, dx2, call.lengths()]
+        kept = call.kept(Buffer(3))
+        arguments = [x, x2, y, y2, call.mask(), *kept, lse, dot, dx, dx2, call.lengths()]
         found.append(call.launch(name, n_rows, rows, arguments))
 
     backward("WANT_QUERIES", n_q, q, dy, k, v, dq, dq)

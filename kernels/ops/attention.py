@@ -59,7 +59,7 @@ def _unpacked(xp, words, n):
     return (bits & 1).reshape(*words.shape[:-1], -1)[..., :n]
 
 
-def _kept_scale(p):
+def kept_scale(p):
     return 1 / (1 - p) if p < 1 else 0.0
 
 
@@ -68,7 +68,7 @@ operator(
     inputs=("kept",),
     params=(Param("n", "int"), Param("p", "float"), Param("dtype", "dtype", "float32")),
     infer=lambda ins, n, p, dtype: [Type((*ins[0].shape[:-1], n), dtype)],
-    ref=lambda xp, kept, *, n, p, dtype: (_unpacked(xp, kept, n) * _kept_scale(p)).astype(dtype),
+    ref=lambda xp, kept, *, n, p, dtype: (_unpacked(xp, kept, n) * kept_scale(p)).astype(dtype),
     samples=(sample(values([[5, 1], [-1, 0]], "int32"), n=40, p=0.5),),
     doc="What dropout multiplies by, 1 / (1 - p) where the bit of an element is set, else 0.",
 )
@@ -237,7 +237,7 @@ def _grad_ref(xp, *ins, **attrs):
     s, counts, q, k, v = _scores(xp, sources, attrs)
     factors = 1
     if kept is not None:
-        factors = (_unpacked(xp, kept, s.shape[-1]) * _kept_scale(attrs["p"])).astype(s.dtype)
+        factors = (_unpacked(xp, kept, s.shape[-1]) * kept_scale(attrs["p"])).astype(s.dtype)
     if attrs["mask"] == "where":
         at, *steps = attrs["mask_view"]
         scored = _take(xp, sources[-1], at, mask_sizes(**attrs), steps) != 0
@@ -331,7 +331,7 @@ def _dropout_infer(ins, p, **attrs):
 
 def _dropout_ref(xp, *sources, p, rng, **attrs):
     kept = rng.random(attrs["sizes"][:4], dtype="float32") < 1 - p
-    factors = (kept * _kept_scale(p)).astype(sources[0].dtype)
+    factors = (kept * kept_scale(p)).astype(sources[0].dtype)
     return *_ref(xp, *sources, factors=factors, **attrs), _packed(xp, kept)
 
 

@@ -59,7 +59,7 @@ def _joined(outputs: Sequence[Value], device: str) -> tuple[list[Value], int]:
         if node.op is None or node.op.name != "batch_dot" or node in held:
             continue
         if node.types[0].dtype in FUSED_DTYPES[device]:
-            found = _Match(users, held, device)
+            found = _Match(users, held)
             if found.match(node):
                 old, new = found.build()
                 instead[old] = new
@@ -90,8 +90,8 @@ def _plain(v: Value, dtype: str) -> bool:
 class _Match:
     """One attention, found from its second product downwards."""
 
-    def __init__(self, users: dict, held: set[Node], device: str):
-        self.users, self.held, self.device = users, held, device
+    def __init__(self, users: dict, held: set[Node]):
+        self.users, self.held = users, held
         self.dropped = 0.0  # probability
         self.scale, self.dtype = 1.0, ""
         self.kind: str | None = None
@@ -144,7 +144,7 @@ class _Match:
         if self.dropped or node.attrs["axes"] or self.users.get(Value(node, 1)):
             return False
         self.dropped = node.attrs["p"]
-        return self.device == "cpu"
+        return True
 
     def _softmax(self, node: Node) -> bool:
         x, attrs = node.inputs[0], node.attrs

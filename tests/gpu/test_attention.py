@@ -1,9 +1,11 @@
 """Attention on gpu(0) against NumPy, both ways: masks, lengths, strided operands, odd sizes."""
 
 import numpy as np
+import plait as mx
 import pytest
 from calls import TOLERANCE, back, call, close, on_gpu, reference
-from plait import nd
+from plait import autograd, nd
+from plait.kernels.record import REGISTRY
 
 SIZES = {
     "odd": (2, 3, 70, 37, 24, 17),
@@ -88,6 +90,36 @@ def test_a_query_that_no_key_answers():
     attrs |= {"mask": "length", "mask_view": (0, 2, 0, 1, 0)}
     y = back(call("_attention", *arrays, lengths, **attrs)[0])
     assert (y[0, 0] == 0).all() and np.isfinite(y).all()
+
+
+@pytest.mark.parametrize("kind", (None, "add", "length"))
+@pytest.mark.parametrize("dtype", ("float32", "float16"))
+@pytest.mark.parametrize("name", ("odd", "long"))
+def test_dropout(name, dtype, kind):
+    """Both ways, with the bits of the forward kernel; these are Dropout's of the same seed."""
+    rng, sizes = np.random.default_rng(4), SIZES[name]
+    arrays, attrs = operands(rng, sizes, dtype)
+    if kind:
+        mask, view = mask_of(rng, kind, sizes, dtype)
+        arrays, attrs = [*arrays, mask], attrs | view
+    mx.random.seed(9)
+    with autograd.train_mode():
+        factors = nd.Dropout(nd.ones(sizes[:4]), p=0.3).asnumpy()
+    mx.random.seed(9)
+    y, lse, kept = call("_attention_dropout", *arrays, p=0.3, **attrs)
+    n_k = sizes[3]
+    bits = back(kept).astype(np.int64)[..., None] >> np.arange(32) & 1
+    bits = bits.reshape(*sizes[:3], -1)
+    np.testing.assert_array_equal(bits[..., :n_k] > 0, factors > 0)
+    assert not bits[..., n_k:].any()
+    plain, whole = REGISTRY["_attention"], ("int32", "int64")
+    values = [a.asnumpy() if a._spec.dtype in whole else back(a) for a in arrays]
+    close(y, plain.ref(np, *values, factors=factors, **plain.parse(attrs))[0], dtype)
+    dy = on_gpu(rng.standard_normal(y.shape), dtype)
+    given = [dy, y, lse, kept, *arrays]
+    got = call("_attention_grad", *given, p=0.3, **attrs)
+    for g, w in zip(got, reference("_attention_grad", *given, p=0.3, **attrs), strict=True):
+        close(g, w, dtype)
 
 
 @pytest.mark.parametrize("kind", ("add", "where", "length"))

@@ -69,13 +69,7 @@ def test_graph(op, case):
     derived.test_graph_equals_nd(op, case)
 
 
-# only passes for the CPU make _attention_dropout
-DRAWN = [
-    c for c in derived.CASES if c.values[0].random and c.values[0].name != "_attention_dropout"
-]
-
-
-@pytest.mark.parametrize("op, case", DRAWN)
+@pytest.mark.parametrize("op, case", [c for c in derived.CASES if c.values[0].random])
 def test_random_numbers_are_those_of_the_cpu(op, case):
     """The same seed gives the same numbers on every device."""
     attrs = derived.complete(op, case.attrs, train=True)
