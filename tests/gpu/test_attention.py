@@ -4,7 +4,7 @@ import numpy as np
 import plait as mx
 import pytest
 from calls import TOLERANCE, back, call, close, on_gpu, reference
-from plait import autograd, nd
+from plait import autograd, gluon, gpu, nd
 from plait.kernels.record import REGISTRY
 
 SIZES = {
@@ -153,3 +153,31 @@ def test_tiles_without_a_score_are_left_out(kind, dtype):
     arrays[1] = on_gpu(k, dtype)
     again = call("_attention", *arrays, **attrs)[0]
     assert np.array_equal(back(again), back(y))
+
+
+class Dropping(gluon.HybridBlock):
+    def hybrid_forward(self, F, q, k, v):
+        p = F.softmax(F.batch_dot(q, k, transpose_b=True) * 0.3, axis=-1)
+        return F.batch_dot(F.Dropout(p, p=0.4), v)
+
+
+def trained(ctx, hybrid):
+    rng, net = np.random.default_rng(0), Dropping()
+    xs = [nd.array(rng.standard_normal((6, 20, 16)), ctx=ctx) for _ in "qkv"]
+    if hybrid:
+        net.hybridize()
+    for x in xs:
+        x.attach_grad()
+    for step in range(4):
+        if step == 2:
+            mx.wait_compiled()
+        mx.random.seed(5)
+        with autograd.record():
+            y = net(*xs)
+        y.backward()
+    return [a.asnumpy() for a in (y, *(x.grad for x in xs))]
+
+
+def test_a_hybridized_block_drops_what_eager_code_on_the_cpu_drops():
+    for got, want in zip(trained(gpu(0), True), trained(mx.cpu(), False), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5)
