@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 enum { SMALL_BLOCK = 448 };     /* an op with few requests; kept for re-use */
+enum { AHEAD_OPS = 16, HELP_NS = 20000, MAX_VAIN = 6 };
 
 #ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
 pthread_mutex_t pl_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
@@ -298,6 +299,23 @@ int pl_engine_set_inline(int on)
     return before;
 }
 
+static bool few_queued(const void *arg)
+{
+    (void)arg;
+    return atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) <= AHEAD_OPS / 2;
+}
+
+/* A producer that ran ahead works with the team, as long as there is something for it; if not it looks less often. */
+static void help(void)
+{
+    static _Thread_local struct { int vain, skip; } me;
+    pl_team_pushed();
+    if (atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) < AHEAD_OPS || me.skip-- > 0)
+        return;
+    me.vain = pl_spin(few_queued, NULL, HELP_NS) ? 0 : me.vain < MAX_VAIN ? me.vain + 1 : MAX_VAIN;
+    me.skip = (1 << me.vain) - 1;
+}
+
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
 {
     bool synchronous = pl_engine.synchronous > 0, finished = false;
@@ -329,7 +347,10 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
     }
     if (synchronous)
         run_on_caller(sleep_on);
+    bool produced = !inline_now && !synchronous && lane == PL_LANE_CPU && !pl_running && !pl_lane_own();
     pl_leave();
+    if (produced)
+        help();
     return PL_OK;
 }
 

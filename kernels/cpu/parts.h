@@ -9,6 +9,9 @@
  * layer finds what the last one left. */
 enum { PLK_SMALL_IMAGE = 512 };
 
+/* Pieces of a region that n_threads share: more than threads, since some come late. */
+static inline int plk_pieces(int n_threads) { return n_threads > 1 ? 4 * n_threads : 1; }
+
 typedef struct {
     _Alignas(64) atomic_llong next;
     int64_t end;

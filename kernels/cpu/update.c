@@ -2,6 +2,7 @@
 #include "simd.h"
 #include "update.h"
 #include "cast.h"
+#include "parts.h"
 
 enum { BLOCK = 1024 };
 
@@ -57,6 +58,16 @@ static void update(const plk_sgd *p, const rates *r, void *const *group, void *o
     }
 }
 
+typedef struct { const plk_sgd *p; const rates *r; void *const *group; void *out; int64_t n; int n_pieces; } sgd_weight;
+
+static void sgd_piece(void *arg, int64_t i)
+{
+    const sgd_weight *w = arg;
+    int64_t begin, end;
+    plk_share(w->n, BLOCK, (int)i, w->n_pieces, &begin, &end);
+    update(w->p, w->r, w->group, w->out, begin, end);
+}
+
 /* bufs: groups, lrs and wds if preloaded, new weights.  scalars: lrs, wds, momentum if any, rescale, clip */
 PLK_KERNEL(plk_sgd_run)
 {
@@ -76,16 +87,8 @@ PLK_KERNEL(plk_sgd_run)
                         (float)s[1]};
         }
         int n_threads = pl_threads(p->n[k]);
-        if (n_threads == 1) {
-            update(p, &r, bufs + size * k, outs[k], 0, p->n[k]);
-            continue;
-        }
-#pragma omp parallel for num_threads(n_threads)
-        for (int t = 0; t < n_threads; t++) {
-            int64_t begin, end;
-            plk_share(p->n[k], BLOCK, t, n_threads, &begin, &end);
-            update(p, &r, bufs + size * k, outs[k], begin, end);
-        }
+        sgd_weight w = {p, &r, bufs + size * k, outs[k], p->n[k], plk_pieces(n_threads)};
+        pl_team_run(n_threads, w.n_pieces, sgd_piece, &w);
     }
     return PL_OK;
 }
@@ -106,6 +109,17 @@ static void adam_step(const adam_rates *r, int64_t n, const float *w, const floa
     }
 }
 
+typedef struct { const adam_rates *r; void *const *group; float *out; int64_t n; int n_pieces; } adam_weight;
+
+static void adam_piece(void *arg, int64_t i)
+{
+    const adam_weight *w = arg;
+    int64_t begin, end;
+    plk_share(w->n, 64, (int)i, w->n_pieces, &begin, &end);
+    adam_step(w->r, end - begin, (const float *)w->group[0] + begin, (const float *)w->group[1] + begin,
+              (float *)w->group[2] + begin, (float *)w->group[3] + begin, w->out + begin);
+}
+
 /* bufs: groups, new weights.  scalars: lrs, wds, beta1, beta2, epsilon, rescale, clip; single: lr, beta1, beta2, epsilon,
  * wd, rescale, clip */
 PLK_KERNEL(plk_adam_run)
@@ -116,22 +130,11 @@ PLK_KERNEL(plk_adam_run)
     adam_rates r = {.beta1 = (float)s[0], .beta2 = (float)s[1], .new1 = (float)(1 - s[0]), .new2 = (float)(1 - s[1]),
                     .epsilon = (float)s[2], .rescale = (float)last[0], .clip = (float)last[1]};
     for (int k = 0; k < n; k++) {
-        void *const *group = bufs + 4 * k;
-        float *out = bufs[4 * n + k];
         r.lr = (float)scalars[p->single ? 0 : k];
         r.wd = (float)(p->single ? s[3] : scalars[n + k]);
         int n_threads = pl_threads(p->n[k] * 2);
-        if (n_threads == 1) {
-            adam_step(&r, p->n[k], group[0], group[1], group[2], group[3], out);
-            continue;
-        }
-#pragma omp parallel for num_threads(n_threads)
-        for (int t = 0; t < n_threads; t++) {
-            int64_t begin, end;
-            plk_share(p->n[k], 64, t, n_threads, &begin, &end);
-            adam_step(&r, end - begin, (const float *)group[0] + begin, (const float *)group[1] + begin,
-                      (float *)group[2] + begin, (float *)group[3] + begin, out + begin);
-        }
+        adam_weight w = {&r, bufs + 4 * k, bufs[4 * n + k], p->n[k], plk_pieces(n_threads)};
+        pl_team_run(n_threads, w.n_pieces, adam_piece, &w);
     }
     return PL_OK;
 }
