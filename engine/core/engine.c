@@ -16,7 +16,7 @@
 #include <stdlib.h>
 
 enum { SMALL_BLOCK = 448 };     /* an op with few requests; kept for re-use */
-enum { AHEAD_OPS = 16, HELP_NS = 20000, MAX_VAIN = 6 };
+enum { AHEAD_OPS = 16 };        /* a producer that is so far ahead has time to help */
 
 #ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
 pthread_mutex_t pl_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
@@ -305,17 +305,6 @@ static bool few_queued(const void *arg)
     return atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) <= AHEAD_OPS / 2;
 }
 
-/* A producer that ran ahead works with the team, as long as there is something for it; if not it looks less often. */
-static void help(void)
-{
-    static _Thread_local struct { int vain, skip; } me;
-    pl_team_pushed();
-    if (atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) < AHEAD_OPS || me.skip-- > 0)
-        return;
-    me.vain = pl_spin(few_queued, NULL, HELP_NS) ? 0 : me.vain < MAX_VAIN ? me.vain + 1 : MAX_VAIN;
-    me.skip = (1 << me.vain) - 1;
-}
-
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
 {
     bool synchronous = pl_engine.synchronous > 0, finished = false;
@@ -333,6 +322,9 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
         pl_engine.n_queued++;
         pl_engine.held_bytes += op->held_bytes;
     }
+    bool produced = !inline_now && !synchronous && lane == PL_LANE_CPU && !pl_running && !pl_lane_own();
+    if (produced)
+        pl_team_pushed();
     pl_engine.n_pending++;
     op->push_ns = pl_profiler_clock();
     op->n_missing = 1;                        /* held until every request stands in its queue */
@@ -347,10 +339,9 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
     }
     if (synchronous)
         run_on_caller(sleep_on);
-    bool produced = !inline_now && !synchronous && lane == PL_LANE_CPU && !pl_running && !pl_lane_own();
     pl_leave();
-    if (produced)
-        help();
+    if (produced && atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) >= AHEAD_OPS)
+        pl_team_help(few_queued, NULL);
     return PL_OK;
 }
 

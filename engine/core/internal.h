@@ -86,7 +86,7 @@ extern struct pl_engine_state {
                                                  lock by producers */
     int64_t n_ready;                          /* those of them that stand in a lane */
     int64_t n_active, n_asleep;               /* threads inside an op that go on; that sleep in a wait */
-    size_t held_bytes;                        /* new outputs of queued ops */
+    atomic_size_t held_bytes;                 /* new outputs of queued ops; read without the lock too */
     int32_t n_idle_waiters, n_producers;      /* threads asleep until nothing is pending; until there is room */
     int32_t synchronous;                      /* > 0: every op runs on its caller */
     bool lost;                                /* forked while ops were running: they will never finish here */
@@ -142,10 +142,10 @@ void pl_lane_forget_all(void);                                   /* in a forked 
 
 
 /* team.c (without the lock) */
-/* Waits until done(arg), and works with the team meanwhile: at most idle_ns without work for it; true: it had some.
- * PL_SPIN_NS: long enough for a hand-over, too short to burn. */
-enum { PL_SPIN_NS = 50000 };
-bool pl_spin(bool (*done)(const void *arg), const void *arg, int64_t idle_ns);
+/* Waits a moment until done(arg), working with the team meanwhile. */
+void pl_spin(bool (*done)(const void *arg), const void *arg);
+/* The same for a producer that ran ahead; if there is nothing for it to do it looks less often. */
+void pl_team_help(bool (*done)(const void *arg), const void *arg);
 bool pl_team_free(void);
 void pl_team_pushed(void);                                       /* a producer pushed an op; */
 void pl_team_sleeps(void);                                       /* and left its core */

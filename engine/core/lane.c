@@ -170,7 +170,7 @@ static void *lane_main(void *arg)
         if (lane->stop)
             break;
         pl_leave();                           /* prepare: look for work a little while, without the lock */
-        pl_spin(lane_has_work, lane, PL_SPIN_NS);
+        pl_spin(lane_has_work, lane);
         pl_enter();
         while (!lane_has_work(lane) && !lane->stop) {   /* recheck, then commit to sleep */
             lane->sleeping = true;

@@ -59,6 +59,7 @@ int pl_threads(int64_t work);                 /* how many threads `work` element
  * arg: borrowed.  Takes this thread alone where it is not the worker of cpu(0), or inside a piece. */
 typedef void (*pl_piece)(void *arg, int64_t i);
 void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg);
+int pl_team_place(void);                      /* inside a piece: which of the n_threads this one is */
 void pl_workspace_add(int64_t bytes);         /* counts scratch memory of threads in the statistics; negative: freed */
 void *pl_scratch(size_t bytes);               /* this thread's scratch memory, valid until the kernel returns; or NULL */
 void pl_seed(uint64_t seed);                  /* restarts the stream of random operators */

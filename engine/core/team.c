@@ -17,7 +17,8 @@
 #include <omp.h>
 #endif
 
-enum { MAX_PLACES = 64, PLACE_BITS = 8, PLACES = (1 << PLACE_BITS) - 1, IDLE_NS = 50000, CLOSE_NS = 100000, PRODUCING_NS = 500000 };
+enum { MAX_PLACES = 64, PLACE_BITS = 8, PLACES = (1 << PLACE_BITS) - 1, IDLE_NS = 5000000, CLOSE_NS = 200000,
+       SPIN_NS = 50000 /* long enough for a hand-over, too short to burn */, AHEAD_NS = 20000, MAX_VAIN = 6, PRODUCING_NS = 500000 };
 _Static_assert(MAX_PLACES <= PLACES, "places left fit into the gate");
 
 /* Pieces [next, end). */
@@ -38,9 +39,10 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INIT
 static pthread_t helpers[MAX_PLACES];
 static int n_helpers, n_called;               /* alive; asked to wake up */
 static bool stopping;
-static atomic_int n_asleep, n_watching;       /* read without the lock */
+static atomic_int n_asleep, n_watching, n_wanted;   /* read without the lock; places of the last region but the worker's */
 static atomic_ullong pushes, pushes_at_sleep; /* of producers; what it was when one went to sleep */
-static _Thread_local bool inside;             /* a region's piece is running on this thread */
+static _Thread_local bool inside;             /* a region's piece is running on this thread, */
+static _Thread_local int at_place;            /* with this number */
 
 /* May this thread open a region or a team of OpenMP's? One team only: two would compete for the same cores. */
 bool pl_team_free(void)
@@ -57,6 +59,7 @@ bool pl_team_free(void)
 static void take_pieces(int place)
 {
     inside = true;
+    at_place = place;
     for (int i = 0; i < region.n_places; i++) {
         part *p = &region.parts[place + i < region.n_places ? place + i : place + i - region.n_places];
         while (atomic_load_explicit(&p->next, memory_order_relaxed) < p->end) {
@@ -66,7 +69,10 @@ static void take_pieces(int place)
         }
     }
     inside = false;
+    at_place = 0;
 }
+
+int pl_team_place(void) { return at_place; }
 
 /* True if this thread has worked on a region. */
 static bool join(void)
@@ -122,32 +128,44 @@ static void wait_for_joined(int n_joined)
 
 /* ---- helpers ---------------------------------------------------------------------------------------------- */
 
-bool pl_spin(bool (*done)(const void *arg), const void *arg, int64_t idle_ns)
+/* How many more threads watch than a region has places for. */
+static int watchers_over(void)
+{
+    return atomic_load_explicit(&n_watching, memory_order_relaxed) - atomic_load_explicit(&n_wanted, memory_order_relaxed);
+}
+
+/* Joins regions until done(arg) or until there was none for idle_ns; true: there was one. A waiter gives its core to who
+ * wants it (the thread waited for, or one of its team); one that counts as watching has nothing else to do, and goes first. */
+static bool watch(bool (*done)(const void *arg), const void *arg, int64_t idle_ns, bool counts)
 {
     int64_t end = pl_profiler_now() + idle_ns;
     bool helped = false;
-    atomic_fetch_add_explicit(&n_watching, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&n_watching, counts, memory_order_relaxed);
     do {
         for (int i = 0; i < 16; i++) {
             if (done(arg))
                 goto end;
-            if (join()) {
+            if ((counts || watchers_over() < 0) && join()) {
                 end = pl_profiler_now() + idle_ns;
                 helped = true;
             }
             relax();
         }
-        sched_yield();                        /* the thread waited for, or one of its team, may want this core */
+        if (!counts)
+            sched_yield();
     } while (pl_profiler_now() < end);
 end:
-    atomic_fetch_sub_explicit(&n_watching, 1, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&n_watching, counts, memory_order_relaxed);
     return helped;
 }
 
-static bool never(const void *arg)
+void pl_spin(bool (*done)(const void *arg), const void *arg) { watch(done, arg, SPIN_NS, false); }
+
+/* Producers have come to watch: a helper would keep them from their core. */
+static bool surplus(const void *arg)
 {
     (void)arg;
-    return false;
+    return watchers_over() > 0;
 }
 
 static void *helper_main(void *arg)
@@ -156,7 +174,7 @@ static void *helper_main(void *arg)
     pl_profiler_name_thread("team");
     pl_team_limit(1);
     for (bool stop = false; !stop;) {
-        pl_spin(never, NULL, IDLE_NS);
+        watch(surplus, NULL, IDLE_NS, true);
         pthread_mutex_lock(&lock);
         atomic_fetch_add_explicit(&n_asleep, 1, memory_order_relaxed);
         while (!n_called && !stopping)
@@ -238,6 +256,7 @@ void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
     atomic_store_explicit(&region.n_left, 0, memory_order_relaxed);
     unsigned long long closed = atomic_load_explicit(&region.gate, memory_order_relaxed);
     atomic_store_explicit(&region.gate, closed + (1 << PLACE_BITS) + (unsigned)n_places - 1, memory_order_release);
+    atomic_store_explicit(&n_wanted, n_places - 1, memory_order_relaxed);
     fill(n_places);
     take_pieces(0);
     unsigned long long left = atomic_fetch_and_explicit(&region.gate, ~(unsigned long long)PLACES, memory_order_relaxed);
@@ -273,6 +292,16 @@ int pl_threads(int64_t work)
 }
 
 /* ---- producers, stopping ---------------------------------------------------------------------------------- */
+
+/* What a producer sees that ran ahead. */
+void pl_team_help(bool (*done)(const void *arg), const void *arg)
+{
+    static _Thread_local struct { int vain, skip; } me;
+    if (me.skip-- > 0)
+        return;
+    me.vain = watch(done, arg, AHEAD_NS, true) ? 0 : me.vain < MAX_VAIN ? me.vain + 1 : MAX_VAIN;
+    me.skip = (1 << me.vain) - 1;
+}
 
 void pl_team_pushed(void) { atomic_fetch_add_explicit(&pushes, 1, memory_order_relaxed); }
 

@@ -120,7 +120,7 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
         pl_lane_wake_held();
         if (timeout_ms > 0 && !pl_lane_own()) {
             pl_leave();
-            pl_spin(var_done, &w, PL_SPIN_NS);
+            pl_spin(var_done, &w);
             pl_enter();
         }
         struct timespec end = deadline_after(timeout_ms);
@@ -140,6 +140,8 @@ static int wait_var(pl_var *var, bool for_write, int timeout_ms)
     return status;
 }
 
+typedef struct { int64_t max_queued; size_t max_held_bytes; } room;
+
 void pl_wait_finished(const bool *finished)
 {
     int status = PL_OK;
@@ -149,9 +151,22 @@ void pl_wait_finished(const bool *finished)
     }
 }
 
+static bool has_room(const void *arg)
+{
+    const room *r = arg;
+    return atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) <= r->max_queued &&
+           atomic_load_explicit(&pl_engine.held_bytes, memory_order_relaxed) <= r->max_held_bytes;
+}
+
 void pl_wait_room(int64_t max_queued, size_t max_held_bytes)
 {
     int status = PL_OK;
+    if (!pl_lane_own()) {
+        pl_lane_wake_held();
+        pl_leave();
+        pl_team_help(has_room, &(room){max_queued, max_held_bytes});
+        pl_enter();
+    }
     pl_engine.n_producers++;
     while ((pl_engine.n_queued > max_queued || pl_engine.held_bytes > max_held_bytes) && status != PL_FAILED) {
         struct timespec end = deadline_after(1000);
@@ -192,7 +207,7 @@ int pl_wait_all(int timeout_ms)
     pl_lane_wake_held();
     if (timeout_ms > 0 && pl_engine.n_queued > 0 && !pl_lane_own()) {
         pl_leave();
-        pl_spin(none_queued, NULL, PL_SPIN_NS);
+        pl_spin(none_queued, NULL);
         pl_enter();
     }
     pl_engine.n_idle_waiters++;

@@ -135,7 +135,7 @@ PLK_KERNEL(plk_cast_run)
     const plk_cast *p = params;
     int n_threads = pl_threads(p->n);
     (void)scalars;
-    shared_cast s = {p, bufs, plk_pieces(n_threads)};
+    shared_cast s = {p, bufs, plk_pieces(n_threads, p->n)};
     pl_team_run(n_threads, s.n_pieces, cast_piece, &s);
     return PL_OK;
 }

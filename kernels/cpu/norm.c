@@ -97,7 +97,7 @@ PLK_KERNEL(plk_row_norm_run)
     const plk_row_norm *p = params;
     int n_threads = pl_threads(p->n_rows * p->n * 2);
     (void)scalars;
-    job j = {p, bufs, plk_pieces(n_threads), NULL};
+    job j = {p, bufs, plk_pieces(n_threads, p->n_rows * p->n * 2), NULL};
     pl_team_run(n_threads, j.n_pieces, forward_piece, &j);
     return PL_OK;
 }

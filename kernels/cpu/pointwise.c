@@ -66,7 +66,7 @@ PLK_KERNEL(plk_pointwise_run)
         run(&j, 0, p->n);
     } else {
         int64_t inner = p->ndim ? p->shape[p->ndim - 1] : 1, unit = inner < LONG_ROW ? BLOCK / inner * inner : BLOCK;
-        shared_job s = {&j, unit, plk_pieces(n_threads)};
+        shared_job s = {&j, unit, plk_pieces(n_threads, p->work)};
         pl_team_run(n_threads, s.n_pieces, run_piece, &s);
     }
     apart_end(&apart, p, bufs);

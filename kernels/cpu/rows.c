@@ -68,7 +68,7 @@ PLK_KERNEL(plk_rows_run)
         }
     job j = {p, own, scalars};
     size_t scratch_bytes = sizeof(float) * (size_t)(p->n_scratch * (p->n + 31) + 16);
-    shared_rows s = {&j, scratch_bytes, plk_pieces(n_threads), failed};
+    shared_rows s = {&j, scratch_bytes, plk_pieces(n_threads, p->work), failed};
     if (!failed)
         pl_team_run(n_threads, s.n_pieces, run_piece, &s);
     for (int k = 0; k < p->n_out; k++)

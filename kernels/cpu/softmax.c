@@ -177,7 +177,7 @@ static void run(const plk_softmax *p, const float *a, const float *b, float *out
 {
     int n_threads = pl_threads(p->outer * p->n * p->inner * 4);
     int64_t tiles = (p->inner + COLUMNS - 1) / COLUMNS, units = p->outer * (p->inner == 1 ? 1 : tiles);
-    job j = {p, a, b, out, lengths, backward, plk_pieces(n_threads), tiles, units};
+    job j = {p, a, b, out, lengths, backward, plk_pieces(n_threads, p->outer * p->n * p->inner * 4), tiles, units};
     pl_team_run(n_threads, j.n_pieces, run_piece, &j);
 }
 
@@ -233,7 +233,7 @@ PLK_KERNEL(plk_pick_log_softmax_backward)
     const plk_take *p = params;
     int n_threads = pl_threads(p->outer * p->n * 2);
     (void)scalars;
-    picked_rows s = {p, bufs, plk_pieces(n_threads)};
+    picked_rows s = {p, bufs, plk_pieces(n_threads, p->outer * p->n * 2)};
     pl_team_run(n_threads, s.n_pieces, picked_piece, &s);
     return PL_OK;
 }

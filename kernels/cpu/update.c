@@ -87,7 +87,7 @@ PLK_KERNEL(plk_sgd_run)
                         (float)s[1]};
         }
         int n_threads = pl_threads(p->n[k]);
-        sgd_weight w = {p, &r, bufs + size * k, outs[k], p->n[k], plk_pieces(n_threads)};
+        sgd_weight w = {p, &r, bufs + size * k, outs[k], p->n[k], plk_pieces(n_threads, p->n[k])};
         pl_team_run(n_threads, w.n_pieces, sgd_piece, &w);
     }
     return PL_OK;
@@ -133,7 +133,7 @@ PLK_KERNEL(plk_adam_run)
         r.lr = (float)scalars[p->single ? 0 : k];
         r.wd = (float)(p->single ? s[3] : scalars[n + k]);
         int n_threads = pl_threads(p->n[k] * 2);
-        adam_weight w = {&r, bufs + 4 * k, bufs[4 * n + k], p->n[k], plk_pieces(n_threads)};
+        adam_weight w = {&r, bufs + 4 * k, bufs[4 * n + k], p->n[k], plk_pieces(n_threads, p->n[k] * 2)};
         pl_team_run(n_threads, w.n_pieces, adam_piece, &w);
     }
     return PL_OK;
