@@ -11,4 +11,7 @@ void tell_all(void);                          /* waits until nothing is pending 
 
 /* programs.c */
 void random_control(uint64_t seed);
+
+/* regions.c */
+void regions(void);
 #endif
