@@ -10,7 +10,7 @@
  *
  * Pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t) are pointers
  * that Python holds as plain ints; 0 means failure, the text is pl_error_last(). Everything is thread-safe.
- * Read on in: internal.h, engine.c (dependencies), wait.c, lane.c, process.c, error.c, storage.c, array.c, plan.c,
+ * Read on in: internal.h, engine.c (dependencies), wait.c, lane.c, team.c, process.c, error.c, storage.c, array.c, plan.c,
  * program.c, profiler.c.
  */
 #ifndef PLAIT_H

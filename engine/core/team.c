@@ -38,7 +38,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;      /* of what follows
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
 static pthread_t helpers[MAX_PLACES];
 static int n_helpers, n_called;               /* alive; asked to wake up */
-static bool stopping;
+static atomic_bool stopping;                  /* read without the lock too */
 static atomic_int n_asleep, n_watching, n_wanted;   /* read without the lock; places of the last region but the worker's */
 static atomic_ullong pushes, pushes_at_sleep; /* of producers; what it was when one went to sleep */
 static _Thread_local bool inside;             /* a region's piece is running on this thread, */
@@ -161,11 +161,11 @@ end:
 
 void pl_spin(bool (*done)(const void *arg), const void *arg) { watch(done, arg, SPIN_NS, false); }
 
-/* Producers have come to watch: a helper would keep them from their core. */
+/* Producers have come to watch: a helper would keep them from their core. Or the end has come. */
 static bool surplus(const void *arg)
 {
     (void)arg;
-    return watchers_over() > 0;
+    return watchers_over() > 0 || atomic_load_explicit(&stopping, memory_order_relaxed);
 }
 
 static void *helper_main(void *arg)
@@ -236,12 +236,24 @@ static void fill(int n_places)
         call_helpers(n, n_places - 1);
 }
 
+/* Also inside a piece, whose place is not one of this region's. */
+static void run_alone(int64_t n_pieces, pl_piece run, void *arg)
+{
+    bool outer = inside;
+    int place = at_place;
+    inside = true;
+    at_place = 0;
+    for (int64_t i = 0; i < n_pieces; i++)
+        run(arg, i);
+    inside = outer;
+    at_place = place;
+}
+
 void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
 {
     int n_places = n_threads < n_pieces ? n_threads : (int)n_pieces;
     if (n_places < 2 || !pl_lane_has_team()) {
-        for (int64_t i = 0; i < n_pieces; i++)
-            run(arg, i);
+        run_alone(n_pieces, run, arg);
         return;
     }
     if (n_places > MAX_PLACES)

@@ -12,7 +12,8 @@ typedef struct { int n_pieces; int times[MAX_PIECES]; int64_t sums[THREADS], nes
 
 static void inner_piece(void *arg, int64_t i)
 {
-    *(int64_t *)arg += i;                     /* on one thread: inside a piece no other joins */
+    CHECK(pl_team_place() == 0);              /* on one thread: inside a piece no other joins */
+    *(int64_t *)arg += i;
 }
 
 static void piece(void *arg, int64_t i)
@@ -23,6 +24,7 @@ static void piece(void *arg, int64_t i)
     CHECK(pl_threads(1 << 30) == 1);
     pl_team_run(THREADS, 5, inner_piece, &inner);
     CHECK(inner == 10);
+    CHECK(pl_team_place() < THREADS);
     r->times[i]++;
     r->sums[pl_team_place()] += i;            /* a place is one thread */
 }
