@@ -48,7 +48,7 @@ def driver(tmp_path_factory):
 @pytest.mark.skipif(not compiler, reason="needs a C compiler")
 @pytest.mark.parametrize(
     "part",
-    [["rules"], ["memory"], ["random", "500", "20000"], ["control", "100", "20000"]],
+    [["rules"], ["memory"], ["regions"], ["random", "500", "20000"], ["control", "100", "20000"]],
     ids=lambda part: part[0],
 )
 def test_driver(driver, part):
