@@ -10,7 +10,7 @@
  *
  * Pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t) are pointers
  * that Python holds as plain ints; 0 means failure, the text is pl_error_last(). Everything is thread-safe.
- * Read on in: internal.h, engine.c (dependencies), wait.c, lane.c, process.c, error.c, storage.c, array.c, plan.c,
+ * Read on in: internal.h, engine.c (dependencies), wait.c, lane.c, team.c, process.c, error.c, storage.c, array.c, plan.c,
  * program.c, profiler.c.
  */
 #ifndef PLAIT_H
@@ -51,10 +51,16 @@ void pl_engine_fork_end(void);                /* after it, in parent and child *
  * the next one, until PL_OK.  Inside an op it fails at once. */
 int pl_wait_all(int timeout_ms);
 int pl_engine_is_lane(void);                  /* 1 on a worker thread */
-int pl_team_threads(void);                    /* how many OpenMP threads a lane's kernels have */
+int pl_team_threads(void);                    /* how many threads a lane's kernels have */
 void pl_team_limit(int n_threads);            /* what this thread's kernels may have, for processes that share cores */
 int64_t pl_engine_pending(void);              /* ops pushed and not finished */
-int pl_threads(int64_t work);                 /* how many OpenMP threads `work` elementary steps deserve here */
+int pl_threads(int64_t work);                 /* how many threads `work` elementary steps deserve here */
+/* Calls run(arg, i) for each piece i in [0, n_pieces), on this thread and up to n_threads - 1 that have nothing better to
+ * do, each beginning with neighbours; all are done on return. Pieces never wait for each other and enter no OpenMP region.
+ * arg: borrowed.  Takes this thread alone where it is not the worker of cpu(0), or inside a piece. */
+typedef void (*pl_piece)(void *arg, int64_t i);
+void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg);
+int pl_team_place(void);                      /* inside a piece: which of the n_threads this one is */
 void pl_workspace_add(int64_t bytes);         /* counts scratch memory of threads in the statistics; negative: freed */
 void *pl_scratch(size_t bytes);               /* this thread's scratch memory, valid until the kernel returns; or NULL */
 void pl_seed(uint64_t seed);                  /* restarts the stream of random operators */
