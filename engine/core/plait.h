@@ -53,6 +53,10 @@ int pl_wait_all(int timeout_ms);
 int pl_engine_is_lane(void);                  /* 1 on a worker thread */
 int pl_team_threads(void);                    /* how many threads a lane's kernels have */
 void pl_team_limit(int n_threads);            /* what this thread's kernels may have, for processes that share cores */
+/* Around a kernel that opens a team of OpenMP's (oneDNN) with n_threads: helpers leave their cores to it.
+ * Returns the usual number of threads, for the end. */
+int pl_team_lend(int n_threads);
+void pl_team_take_back(int n_threads, int usual);
 int64_t pl_engine_pending(void);              /* ops pushed and not finished */
 int pl_threads(int64_t work);                 /* how many threads `work` elementary steps deserve here */
 /* Calls run(arg, i) for each piece i in [0, n_pieces), on this thread and up to n_threads - 1 that have nothing better to

@@ -3,7 +3,8 @@
  * The worker of cpu(0) opens a region and works on it; whoever is free joins: callers that wait for a result, producers
  * that ran ahead, helpers of the team's own. Nobody waits for a thread that has not joined, so that a region takes no
  * longer than on its worker alone however busy the cores are; fork/join teams wait for a thread that Python keeps from
- * its core. A producer counts as one of the team: helpers are woken for the places that are left.
+ * its core. A producer counts as one of the team: helpers are woken for the places that are left. oneDNN brings
+ * OpenMP's team: helpers sleep while it works.
  *
  *   gate (region, places left)      --open-->  n places  --join, one each-->  0 places
  *                                      pieces: every place takes those of its own part first, then what others left
@@ -40,6 +41,7 @@ static pthread_t helpers[MAX_PLACES];
 static int n_helpers, n_called;               /* alive; asked to wake up */
 static atomic_bool stopping;                  /* read without the lock too */
 static atomic_int n_asleep, n_watching, n_wanted;   /* read without the lock; places of the last region but the worker's */
+static atomic_int n_lent;                     /* teams of OpenMP's that work now; read without the lock */
 static atomic_ullong pushes, pushes_at_sleep; /* of producers; what it was when one went to sleep */
 static _Thread_local bool inside;             /* a region's piece is running on this thread, */
 static _Thread_local int at_place;            /* with this number */
@@ -161,11 +163,12 @@ end:
 
 void pl_spin(bool (*done)(const void *arg), const void *arg) { watch(done, arg, SPIN_NS, false); }
 
-/* Producers have come to watch: a helper would keep them from their core. Or the end has come. */
+/* Producers have come to watch, or a team of OpenMP's works: a helper would keep them from their core. Or the end has come. */
 static bool surplus(const void *arg)
 {
     (void)arg;
-    return watchers_over() > 0 || atomic_load_explicit(&stopping, memory_order_relaxed);
+    return watchers_over() > 0 || atomic_load_explicit(&n_lent, memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&stopping, memory_order_relaxed);
 }
 
 static void *helper_main(void *arg)
@@ -294,6 +297,24 @@ void pl_team_limit(int n_threads)
     (void)n_threads;
 }
 
+int pl_team_lend(int n_threads)
+{
+    int usual = pl_team_threads();
+    if (n_threads > 1)
+        atomic_fetch_add_explicit(&n_lent, 1, memory_order_relaxed);
+    if (n_threads != usual)
+        pl_team_limit(n_threads);
+    return usual;
+}
+
+void pl_team_take_back(int n_threads, int usual)
+{
+    if (n_threads > 1)
+        atomic_fetch_sub_explicit(&n_lent, 1, memory_order_relaxed);
+    if (n_threads != usual)
+        pl_team_limit(usual);
+}
+
 int pl_threads(int64_t work)
 {
     enum { WORK_PER_THREAD = 16384 };
@@ -345,6 +366,7 @@ void pl_team_forget(void)
     stopping = false;
     atomic_store(&n_asleep, 0);
     atomic_store(&n_watching, 0);
+    atomic_store(&n_lent, 0);
     atomic_store(&region.gate, 0);
     atomic_store(&region.worker_sleeps, false);
 }

@@ -130,21 +130,22 @@ PLK_KERNEL(plk_reduce_run)
         ((T *)bufs[1])[u] = (T)at; \
     }
 
+static void argmax_part(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_argmax *p = call->params;
+    void *const *bufs = call->bufs;
+    if (p->dtype == PLK_F32)
+        ARGMAX(float)
+    else
+        ARGMAX(double)
+}
+
 /* bufs: x (outer, n, inner), y (outer, inner) in x's dtype: the first extreme, or the first NaN */
 PLK_KERNEL(plk_argmax_run)
 {
     const plk_argmax *p = params;
     int64_t units = p->outer * p->inner;
-    int n_threads = pl_threads(units * p->n);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int i = 0; i < n_threads; i++) {
-        int64_t begin, end;
-        plk_share(units, 1, i, n_threads, &begin, &end);
-        if (p->dtype == PLK_F32)
-            ARGMAX(float)
-        else
-            ARGMAX(double)
-    }
+    plk_run_parts(units * p->n, units, 1, argmax_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
