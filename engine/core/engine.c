@@ -138,7 +138,7 @@ static void request_finish(pl_request *r)
         assert(v->writing);
         v->writing = false;
         atomic_store_explicit(&v->version, atomic_load_explicit(&v->version, memory_order_relaxed) + 1,
-                              memory_order_relaxed);
+                              memory_order_release);
     }
     var_add_users(v, -1);
     while (v->head && !v->writing && (v->head->mode == PL_READ || !v->n_readers)) {

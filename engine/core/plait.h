@@ -92,7 +92,7 @@ uintptr_t pl_array_wrap_in(int memory, void *data, size_t bytes, pl_free_fn rele
 int pl_array_memory(uintptr_t array);                             /* PL_MEMORY_* */
 void pl_array_free(uintptr_t array);                              /* storage lives until pending ops are done */
 void *pl_array_data(uintptr_t array);                             /* wait first */
-uint64_t pl_array_version(uintptr_t array);                       /* finished writes of its var */
+uint64_t pl_array_version(uintptr_t array);        /* finished writes of its var: they can be seen */
 int pl_array_shares(uintptr_t a, uintptr_t b);                    /* 1: the same var */
 int pl_array_users(uintptr_t array);                              /* arrays that share its var, itself too, and its
                                                                      requests that are not finished */
