@@ -2,8 +2,8 @@
 
 import os
 
-# libgomp's threads spin for milliseconds after a region, on cores that our own team needs: a few hundred
-# microseconds are enough to the next kernel of oneDNN's. libgomp reads this when it is loaded.
+# libgomp's threads spin for milliseconds after a region, on cores that our own team needs; a few
+# hundred microseconds last to the next kernel of oneDNN's. libgomp reads this when it is loaded.
 _ours = not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
 if _ours:
     os.environ["GOMP_SPINCOUNT"] = "10000"

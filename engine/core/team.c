@@ -222,7 +222,7 @@ static void fill(int n_places)
     static int64_t seen_ns;
     static long n_cpus;
     int n = n_places - 1 - atomic_load_explicit(&n_watching, memory_order_relaxed);
-    if (n <= 0)
+    if (n <= 0 || atomic_load_explicit(&n_lent, memory_order_relaxed) > 0)
         return;
     unsigned long long now = atomic_load_explicit(&pushes, memory_order_relaxed);
     int64_t now_ns = pl_profiler_now();

@@ -96,7 +96,7 @@ PLK_INLINE void write_row(const plk_batch_norm *p, const float *x, const float *
         y[i] = activated((x[i] - mean) * scale + shift + (add ? other[i] : 0), act, low, high);
 }
 
-/* A constant does not stay one through `omp parallel`: activations are chosen inside. */
+/* The activation is a constant in the loop: it is chosen outside. */
 #define EACH_ACT(DO) \
     switch (p->act) { \
     case PLK_NORM_ACT_CLIP: DO(PLK_NORM_ACT_CLIP); break; \

@@ -33,6 +33,9 @@ static int run_region(void *arg)
 {
     region_op *r = arg;
     int64_t sum = 0;
+    int lent = 1 + r->n_pieces % THREADS, before = pl_team_threads(), usual = pl_team_lend(lent);
+    pl_team_take_back(lent, usual);
+    CHECK(usual == before && pl_team_threads() == before);
     pl_team_run(THREADS, r->n_pieces, piece, r);
     for (int i = 0; i < r->n_pieces; i++)
         CHECK(r->times[i] == 1);
