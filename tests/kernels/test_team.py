@@ -91,7 +91,7 @@ def test_any_team_gives_the_same_bits():
 @pytest.mark.skipif(sys.platform != "linux", reason="libgomp")
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
+    [({}, "3000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
 )
 def test_libgomp_spins_briefly(given, expected):
     """It reads the variable while the core is imported; the user's settings come first."""
