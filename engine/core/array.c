@@ -165,7 +165,7 @@ int pl_array_shares(uintptr_t a, uintptr_t b) { return ((pl_array *)a)->var == (
 
 uint64_t pl_array_version(uintptr_t array)
 {
-    return atomic_load_explicit(&((pl_array *)array)->var->version, memory_order_relaxed);
+    return atomic_load_explicit(&((pl_array *)array)->var->version, memory_order_acquire);
 }
 
 void pl_array_expose(uintptr_t array)

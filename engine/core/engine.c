@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 enum { SMALL_BLOCK = 448 };     /* an op with few requests; kept for re-use */
+enum { AHEAD_OPS = 16 };        /* a producer that is so far ahead has time to help */
 
 #ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
 pthread_mutex_t pl_lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP;
@@ -137,7 +138,7 @@ static void request_finish(pl_request *r)
         assert(v->writing);
         v->writing = false;
         atomic_store_explicit(&v->version, atomic_load_explicit(&v->version, memory_order_relaxed) + 1,
-                              memory_order_relaxed);
+                              memory_order_release);
     }
     var_add_users(v, -1);
     while (v->head && !v->writing && (v->head->mode == PL_READ || !v->n_readers)) {
@@ -369,6 +370,12 @@ int pl_engine_set_inline(int on)
     return before;
 }
 
+static bool few_queued(const void *arg)
+{
+    (void)arg;
+    return atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) <= AHEAD_OPS / 2;
+}
+
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
 {
     bool synchronous = pl_engine.synchronous > 0, finished = false;
@@ -388,6 +395,9 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
     }
     if (op->early)
         op->early->awaited = !inline_now && !synchronous;
+    bool produced = !inline_now && !synchronous && lane == PL_LANE_CPU && !pl_running && !pl_lane_own();
+    if (produced)
+        pl_team_pushed();
     pl_engine.n_pending++;
     op->push_ns = pl_profiler_clock();
     op->n_missing = 1;                        /* held until every request stands in its queue */
@@ -405,6 +415,8 @@ int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
     if (synchronous)
         run_on_caller(sleep_on);
     pl_leave();
+    if (produced && atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) >= AHEAD_OPS)
+        pl_team_help(few_queued, NULL);
     return PL_OK;
 }
 

@@ -104,10 +104,11 @@ extern pthread_cond_t pl_done;                /* sleeping waiters; woken by pl_a
 extern _Thread_local pl_op *pl_running;           /* the innermost op that this thread runs */
 extern struct pl_engine_state {
     int64_t n_pending;                        /* ops submitted and not finished */
-    int64_t n_queued;                         /* those of them that did not run at once on their caller */
+    atomic_int_fast64_t n_queued;             /* those of them that did not run at once on their caller; read without the
+                                                 lock by producers */
     int64_t n_ready;                          /* those of them that stand in a lane */
     int64_t n_active, n_asleep;               /* threads inside an op that go on; that sleep in a wait */
-    size_t held_bytes;                        /* new outputs of queued ops */
+    atomic_size_t held_bytes;                 /* new outputs of queued ops; read without the lock too */
     int32_t n_idle_waiters, n_producers;      /* threads asleep until nothing is pending; until there is room */
     int32_t synchronous;                      /* > 0: every op runs on its caller */
     pl_op *early;                             /* running ops some of whose requests may end before they do */
@@ -168,8 +169,16 @@ bool pl_lane_has_team(void);                                     /* this thread'
 void pl_lane_stop_all(void);                                     /* without the lock, nothing queued */
 void pl_lane_forget_all(void);                                   /* in a forked child */
 
-/* Waits a moment, without the lock, until done(arg): long enough for a hand-over, too short to burn. */
+/* team.c (without the lock) */
+/* Waits a moment until done(arg), working with the team meanwhile. */
 void pl_spin(bool (*done)(const void *arg), const void *arg);
+/* The same for a producer that ran ahead; if there is nothing for it to do it looks less often. */
+void pl_team_help(bool (*done)(const void *arg), const void *arg);
+bool pl_team_free(void);
+void pl_team_pushed(void);                                       /* a producer pushed an op; */
+void pl_team_sleeps(void);                                       /* and left its core */
+void pl_team_stop(void);                                         /* no region is open */
+void pl_team_forget(void);                                       /* in a forked child */
 
 /* array.c */
 /* Claims outputs; out[i] == 0 makes one, in that memory, and sets fresh[i].  Failure: made ones are freed, out is as

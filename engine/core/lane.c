@@ -3,9 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 enum { MAX_DEVICES = 64, STACK_BYTES = 16 << 20 };
 
@@ -149,8 +146,10 @@ static bool lane_has_work(const void *arg)
     return atomic_load_explicit(&((const pl_lane *)arg)->n_ready, memory_order_relaxed) > 0;
 }
 
-/* One team only: two would compete for the same cores. */
-bool pl_lane_has_team(void) { return current && current->kind == PL_LANE_CPU && current->device == 0; }
+bool pl_lane_has_team(void)
+{
+    return current && current->kind == PL_LANE_CPU && current->device == 0 && pl_team_free();
+}
 
 static void *lane_main(void *arg)
 {
@@ -159,10 +158,8 @@ static void *lane_main(void *arg)
     current = lane;
     snprintf(name, sizeof name, "%s(%d)", kind_names[lane->kind], lane->device);
     pl_profiler_name_thread(name);
-#ifdef _OPENMP
     if (!pl_lane_has_team())
-        omp_set_num_threads(1);
-#endif
+        pl_team_limit(1);
     pl_enter();
     for (;;) {
         pl_op *op = pl_lane_pop(lane);
@@ -182,8 +179,6 @@ static void *lane_main(void *arg)
         }
     }
     pl_leave();
-    free(scratch.data);
-    pl_workspace_add(-(int64_t)scratch.bytes);
     return NULL;
 }
 
@@ -245,6 +240,8 @@ void pl_lane_stop_all(void)
             pl_leave();
         }
     }
+    if (!current)
+        pl_team_stop();
 }
 
 void pl_lane_forget_all(void)
@@ -254,41 +251,26 @@ void pl_lane_forget_all(void)
     pl_lane_caller = (pl_lane){0};
     n_held = 0;
     current = NULL;
+    pl_team_forget();
 }
 
 /* ---- what kernels ask ------------------------------------------------------------------------------------- */
 
 int pl_engine_is_lane(void) { return current != NULL; }
 
-int pl_team_threads(void)
+static pthread_key_t scratch_key;
+static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
+
+static void scratch_free(void *arg)
 {
-#ifdef _OPENMP
-    return omp_get_max_threads();
-#else
-    return 1;
-#endif
+    (void)arg;
+    free(scratch.data);
+    pl_workspace_add(-(int64_t)scratch.bytes);
+    scratch.data = NULL;
+    scratch.bytes = 0;
 }
 
-void pl_team_limit(int n_threads)
-{
-#ifdef _OPENMP
-    omp_set_num_threads(n_threads);
-#endif
-    (void)n_threads;
-}
-
-int pl_threads(int64_t work)
-{
-#ifdef _OPENMP
-    enum { WORK_PER_THREAD = 16384 };
-    if (work >= 2 * WORK_PER_THREAD && pl_lane_has_team() && !omp_in_parallel()) {
-        int64_t n = work / WORK_PER_THREAD, max = omp_get_max_threads();
-        return (int)(n < max ? n : max);
-    }
-#endif
-    (void)work;
-    return 1;
-}
+static void scratch_key_new(void) { pthread_key_create(&scratch_key, scratch_free); }
 
 void *pl_scratch(size_t bytes)
 {
@@ -298,9 +280,9 @@ void *pl_scratch(size_t bytes)
     bool fits = bytes <= scratch.bytes;
 #endif
     if (!fits) {
-        free(scratch.data);
-        pl_workspace_add(-(int64_t)scratch.bytes);
-        scratch.bytes = 0;
+        scratch_free(NULL);
+        pthread_once(&scratch_once, scratch_key_new);
+        pthread_setspecific(scratch_key, &scratch);       /* freed when the thread ends */
         if (posix_memalign(&scratch.data, 64, bytes) != 0) {
             scratch.data = NULL;
             return NULL;

@@ -10,7 +10,7 @@
  *
  * Pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t) are pointers
  * that Python holds as plain ints; 0 means failure, the text is pl_error_last(). Everything is thread-safe.
- * Read on in: internal.h, engine.c (dependencies), wait.c, lane.c, process.c, error.c, storage.c, array.c, plan.c,
+ * Read on in: internal.h, engine.c (dependencies), wait.c, lane.c, team.c, process.c, error.c, storage.c, array.c, plan.c,
  * program.c, profiler.c.
  */
 #ifndef PLAIT_H
@@ -51,10 +51,20 @@ void pl_engine_fork_end(void);                /* after it, in parent and child *
  * the next one, until PL_OK.  Inside an op it fails at once. */
 int pl_wait_all(int timeout_ms);
 int pl_engine_is_lane(void);                  /* 1 on a worker thread */
-int pl_team_threads(void);                    /* how many OpenMP threads a lane's kernels have */
+int pl_team_threads(void);                    /* how many threads a lane's kernels have */
 void pl_team_limit(int n_threads);            /* what this thread's kernels may have, for processes that share cores */
+/* Around a kernel that opens a team of OpenMP's (oneDNN) with n_threads: helpers leave their cores to it.
+ * Returns the usual number of threads, for the end. */
+int pl_team_lend(int n_threads);
+void pl_team_take_back(int n_threads, int usual);
 int64_t pl_engine_pending(void);              /* ops pushed and not finished */
-int pl_threads(int64_t work);                 /* how many OpenMP threads `work` elementary steps deserve here */
+int pl_threads(int64_t work);                 /* how many threads `work` elementary steps deserve here */
+/* Calls run(arg, i) for each piece i in [0, n_pieces), on this thread and up to n_threads - 1 that have nothing better to
+ * do, each beginning with neighbours; all are done on return. Pieces never wait for each other and enter no OpenMP region.
+ * arg: borrowed.  Takes this thread alone where it is not the worker of cpu(0), or inside a piece. */
+typedef void (*pl_piece)(void *arg, int64_t i);
+void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg);
+int pl_team_place(void);                      /* inside a piece: which of the n_threads this one is */
 void pl_workspace_add(int64_t bytes);         /* counts scratch memory of threads in the statistics; negative: freed */
 void *pl_scratch(size_t bytes);               /* this thread's scratch memory, valid until the kernel returns; or NULL */
 void pl_seed(uint64_t seed);                  /* restarts the stream of random operators */
@@ -82,7 +92,7 @@ uintptr_t pl_array_wrap_in(int memory, void *data, size_t bytes, pl_free_fn rele
 int pl_array_memory(uintptr_t array);                             /* PL_MEMORY_* */
 void pl_array_free(uintptr_t array);                              /* storage lives until pending ops are done */
 void *pl_array_data(uintptr_t array);                             /* wait first */
-uint64_t pl_array_version(uintptr_t array);                       /* finished writes of its var */
+uint64_t pl_array_version(uintptr_t array);        /* finished writes of its var: they can be seen */
 int pl_array_shares(uintptr_t a, uintptr_t b);                    /* 1: the same var */
 int pl_array_users(uintptr_t array);                              /* arrays that share its var, itself too, and its
                                                                      requests that are not finished */

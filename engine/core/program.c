@@ -189,30 +189,42 @@ int pl_section_end(const pl_program *p, int branch)
     return end;
 }
 
-#ifdef _OPENMP
-/* Runs branches [first, end) at once. Of those that fail the first one counts; its text moves to this thread. */
+/* Of the branches that fail the first one counts. */
+typedef struct {
+    pl_program_args *call;
+    int first, failed, status, at;
+    char text[256];
+    pthread_mutex_t lock;
+} section;
+
+static void branch_piece(void *arg, int64_t i)
+{
+    section *s = arg;
+    void *bufs[BRANCH_BUFS];
+    int b = s->first + (int)i, here = branch_begin(s->call->program, b);
+    int status = range_run(s->call, bufs, &here, s->call->program->ends[b]);
+    if (status == PL_OK)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (b < s->failed) {
+        s->failed = b;
+        s->status = status;
+        s->at = here;
+        snprintf(s->text, sizeof s->text, "%s", pl_error_last());
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Runs branches [first, end) at once. The text of what failed moves to this thread. */
 static int section_run(pl_program_args *call, int first, int end, int *at)
 {
-    const pl_program *p = call->program;
-    int failed = end, status = PL_OK;
-    char text[256] = "";
-#pragma omp parallel for num_threads(p->threads < end - first ? p->threads : end - first) schedule(dynamic, 1)
-    for (int b = first; b < end; b++) {
-        void *bufs[BRANCH_BUFS];
-        int here = branch_begin(p, b), mine = range_run(call, bufs, &here, p->ends[b]);
-        if (mine != PL_OK) {
-#pragma omp critical(plait_section)
-            if (b < failed) {
-                failed = b;
-                status = mine;
-                *at = here;
-                snprintf(text, sizeof text, "%s", pl_error_last());
-            }
-        }
-    }
-    return status == PL_OK ? PL_OK : pl_fail(status, text);
+    section s = {.call = call, .first = first, .failed = end, .lock = PTHREAD_MUTEX_INITIALIZER};
+    pl_team_run(call->program->threads, end - first, branch_piece, &s);
+    if (s.status == PL_OK)
+        return PL_OK;
+    *at = s.at;
+    return pl_fail(s.status, s.text);
 }
-#endif
 
 static int branches_run(pl_program_args *call, int *at)
 {
@@ -221,14 +233,12 @@ static int branches_run(pl_program_args *call, int *at)
     for (int b = 0, end; b < p->n_branches && status == PL_OK; b = end) {
         end = pl_section_end(p, b);
         *at = branch_begin(p, b);
-#ifdef _OPENMP
         if (end - b > 1 && p->threads > 1 && pl_lane_has_team()) {
             status = section_run(call, b, end, at);
             if (status == PL_OK)
                 pl_program_tell(call, p->ends[end - 1]);
             continue;
         }
-#endif
         status = range_run_telling(call, at, p->ends[end - 1]);
     }
     return status;

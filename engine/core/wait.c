@@ -1,12 +1,10 @@
 /* Waiting: a thread spins a moment, runs ready ops of its own lane if it is a worker, then sleeps until pl_done. */
 #include "internal.h"
 
-#include <sched.h>
-
 #include <errno.h>
 #include <time.h>
 
-enum { MAX_DEPTH = 64, SPIN_NS = 50000 };
+enum { MAX_DEPTH = 64 };
 
 static uint64_t announced;
 
@@ -21,28 +19,6 @@ static struct timespec deadline_after(int ms)
         t.tv_sec++;
     }
     return t;
-}
-
-static void relax(void)
-{
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause();
-#elif defined __aarch64__
-    __asm__ volatile("isb");
-#endif
-}
-
-void pl_spin(bool (*done)(const void *arg), const void *arg)
-{
-    int64_t end = pl_profiler_now() + SPIN_NS;
-    do {
-        for (int i = 0; i < 16; i++) {
-            if (done(arg))
-                return;
-            relax();
-        }
-        sched_yield();                        /* the thread waited for, or one of its team, may want this core */
-    } while (pl_profiler_now() < end);
 }
 
 /* Sleepers count as active from here, not from when they get the lock: see the test in block. */
@@ -79,6 +55,8 @@ static int block(const struct timespec *end)
     pl_lane_wake_held();
     if (own)
         pl_lane_block(own, 1);
+    else
+        pl_team_sleeps();
     int error = pthread_cond_timedwait(&pl_done, &pl_lock, end);
     if (own)
         pl_lane_block(own, -1);
@@ -174,9 +152,24 @@ void pl_wait_finished(const bool *finished)
     }
 }
 
+typedef struct { int64_t max_queued; size_t max_held_bytes; } room;
+
+static bool has_room(const void *arg)
+{
+    const room *r = arg;
+    return atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) <= r->max_queued &&
+           atomic_load_explicit(&pl_engine.held_bytes, memory_order_relaxed) <= r->max_held_bytes;
+}
+
 void pl_wait_room(int64_t max_queued, size_t max_held_bytes)
 {
     int status = PL_OK;
+    if (!pl_lane_own()) {
+        pl_lane_wake_held();
+        pl_leave();
+        pl_team_help(has_room, &(room){max_queued, max_held_bytes});
+        pl_enter();
+    }
     pl_engine.n_producers++;
     while ((pl_engine.n_queued > max_queued || pl_engine.held_bytes > max_held_bytes) && status != PL_FAILED) {
         struct timespec end = deadline_after(1000);
@@ -201,6 +194,12 @@ int pl_wait_queue(int patience_ms)
     return pl_engine.n_queued > 0 ? status : PL_OK;
 }
 
+static bool none_queued(const void *arg)
+{
+    (void)arg;
+    return atomic_load_explicit(&pl_engine.n_queued, memory_order_relaxed) == 0;
+}
+
 int pl_wait_all(int timeout_ms)
 {
     int status = PL_OK;
@@ -208,6 +207,12 @@ int pl_wait_all(int timeout_ms)
         return pl_fail(PL_EINVAL, "waitall: inside an operation it would wait for itself");
     struct timespec end = deadline_after(timeout_ms);
     pl_enter();
+    pl_lane_wake_held();
+    if (timeout_ms > 0 && pl_engine.n_queued > 0 && !pl_lane_own()) {
+        pl_leave();
+        pl_spin(none_queued, NULL);
+        pl_enter();
+    }
     pl_engine.n_idle_waiters++;
     while (pl_engine.n_queued > 0 && status == PL_OK)
         status = block(&end);

@@ -350,21 +350,28 @@ static int forward_tasks(work *w)
     return PL_OK;
 }
 
+typedef struct { work w; int (*tasks)(work *); int status; } thread_tasks;
+
+static void run_tasks(void *arg, int64_t thread)
+{
+    thread_tasks *all = arg;
+    int status = all->tasks(&all->w);
+    (void)thread;
+    if (status)
+        __atomic_store_n(&all->status, status, __ATOMIC_RELAXED);
+}
+
 static int run(const plk_attention *p, void *const *bufs, const double *scalars, int products, int split, int (*tasks)(work *))
 {
     int64_t multiplies = p->batch * p->heads * p->n_q * p->n_k * (p->dim + p->dim_v) * products / 2;
-    int n_threads = pl_threads(multiplies / 32), status = PL_OK;
-    work w = {p, bufs, scalars, 0, 1, 0};
+    int n_threads = pl_threads(multiplies / 32);
+    thread_tasks all = {{p, bufs, scalars, 0, 1, 0}, tasks, PL_OK};
+    work *w = &all.w;
     if (split && p->batch * p->heads < TASKS_PER_THREAD * n_threads)
-        w.q_tasks = up(p->n_q, block_rows(p->n_q));
-    w.n_tasks = p->batch * p->heads * w.q_tasks;
-#pragma omp parallel for num_threads(n_threads) schedule(static, 1) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int s = tasks(&w);
-        if (s)
-            status = s;
-    }
-    return status;
+        w->q_tasks = up(p->n_q, block_rows(p->n_q));
+    w->n_tasks = p->batch * p->heads * w->q_tasks;
+    pl_team_run(n_threads, n_threads, run_tasks, &all);
+    return all.status ? pl_fail(all.status, "out of memory for attention") : PL_OK;
 }
 
 /* bufs: sources, mask if any, y, log of the sum of e^score for each query, bits of what is kept where some are dropped.

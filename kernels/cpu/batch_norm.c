@@ -96,7 +96,7 @@ PLK_INLINE void write_row(const plk_batch_norm *p, const float *x, const float *
         y[i] = activated((x[i] - mean) * scale + shift + (add ? other[i] : 0), act, low, high);
 }
 
-/* A constant does not stay one through `omp parallel`: activations are chosen inside. */
+/* The activation is a constant in the loop: it is chosen outside. */
 #define EACH_ACT(DO) \
     switch (p->act) { \
     case PLK_NORM_ACT_CLIP: DO(PLK_NORM_ACT_CLIP); break; \
@@ -232,50 +232,57 @@ static void channel_stats(const plk_batch_norm *p, const forward_bufs *at, int64
     }
 }
 
-PLK_INLINE void forward(const plk_batch_norm *p, const forward_bufs *at, const int add, const int relu)
+/* The channels of one piece: one, or COLUMNS where they lie side by side. */
+static int unit_of(const plk_batch_norm *p) { return p->space == 1 ? COLUMNS : 1; }
+
+static void run_units(const plk_batch_norm *p, pl_piece piece, void *job)
 {
+    pl_team_run(pl_threads(p->n * p->channels * p->space * 2), (p->channels + unit_of(p) - 1) / unit_of(p), piece, job);
+}
+
+typedef struct { const plk_batch_norm *p; forward_bufs at; } forward_job;
+
+PLK_INLINE void forward(const forward_job *job, int64_t piece, const int add, const int relu)
+{
+    const plk_batch_norm *p = job->p;
+    const forward_bufs *at = &job->at;
     const int act = relu ? PLK_NORM_ACT_RELU : p->act;
-    int n_threads = pl_threads(p->n * p->channels * p->space * 2);
-    int unit = p->space == 1 ? COLUMNS : 1;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t c = 0; c < p->channels; c += unit) {
-        int width = (int)(p->channels - c < unit ? p->channels - c : unit);
-        float scale[COLUMNS];
-        channel_stats(p, at, c, width);
-        for (int j = 0; j < width; j++)
-            scale[j] = at->rstds[c + j] * (p->fix_gamma ? 1 : at->gamma[c + j]);
-        for (int64_t b = 0; b < p->n; b++) {
-            int64_t i = (b * p->channels + c) * p->space;
-            if (p->space > 1) {
-                if (relu || act == PLK_NORM_ACT_NONE)
-                    write_row(p, at->x + i, at->other + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i, add,
-                              relu ? PLK_NORM_ACT_RELU : PLK_NORM_ACT_NONE);
-                else
-                    write_activated(p, at->x + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i);
-                continue;
-            }
-            for (int j = 0; j < width; j++)
-                at->y[i + j] = activated((at->x[i + j] - at->means[c + j]) * scale[j] + at->beta[c + j]
-                                             + (add ? at->other[i + j] : 0), act, p->low, p->high);
+    int64_t c = piece * unit_of(p);
+    int width = (int)(p->channels - c < unit_of(p) ? p->channels - c : unit_of(p));
+    float scale[COLUMNS];
+    channel_stats(p, at, c, width);
+    for (int j = 0; j < width; j++)
+        scale[j] = at->rstds[c + j] * (p->fix_gamma ? 1 : at->gamma[c + j]);
+    for (int64_t b = 0; b < p->n; b++) {
+        int64_t i = (b * p->channels + c) * p->space;
+        if (p->space > 1) {
+            if (relu || act == PLK_NORM_ACT_NONE)
+                write_row(p, at->x + i, at->other + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i, add,
+                          relu ? PLK_NORM_ACT_RELU : PLK_NORM_ACT_NONE);
+            else
+                write_activated(p, at->x + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i);
+            continue;
         }
+        for (int j = 0; j < width; j++)
+            at->y[i + j] = activated((at->x[i + j] - at->means[c + j]) * scale[j] + at->beta[c + j]
+                                         + (add ? at->other[i + j] : 0), act, p->low, p->high);
     }
 }
+
+static void forward_plain(void *job, int64_t piece) { forward(job, piece, 0, 0); }
+static void forward_relu(void *job, int64_t piece) { forward(job, piece, 0, 1); }
+static void forward_add(void *job, int64_t piece) { forward(job, piece, 1, 0); }
+static void forward_add_relu(void *job, int64_t piece) { forward(job, piece, 1, 1); }
 
 /* bufs: x, gamma, beta, moving_mean, moving_var, [other,] y, mean, rstd */
 PLK_KERNEL(plk_batch_norm_run)
 {
     const plk_batch_norm *p = params;
-    forward_bufs at = {bufs[0], bufs[1], bufs[2], bufs[5], bufs[3], bufs[4],
-                       bufs[5 + p->add], bufs[6 + p->add], bufs[7 + p->add]};
+    forward_job job = {p, {bufs[0], bufs[1], bufs[2], bufs[5], bufs[3], bufs[4],
+                           bufs[5 + p->add], bufs[6 + p->add], bufs[7 + p->add]}};
+    int relu = p->act == PLK_NORM_ACT_RELU;
     (void)scalars;
-    if (p->add && p->act)
-        forward(p, &at, 1, 1);
-    else if (p->add)
-        forward(p, &at, 1, 0);
-    else if (p->act == PLK_NORM_ACT_RELU)
-        forward(p, &at, 0, 1);
-    else
-        forward(p, &at, 0, 0);
+    run_units(p, p->add ? p->act ? forward_add_relu : forward_add : relu ? forward_relu : forward_plain, &job);
     return PL_OK;
 }
 
@@ -323,67 +330,72 @@ static void slope_channel(const plk_batch_norm *p, const backward_bufs *at, int6
         }
 }
 
-PLK_INLINE void backward(const plk_batch_norm *p, const backward_bufs *at, const int two, const int relu)
+typedef struct { const plk_batch_norm *p; backward_bufs at; } backward_job;
+
+PLK_INLINE void backward(const backward_job *job, int64_t piece, const int two, const int relu)
 {
+    const plk_batch_norm *p = job->p;
+    const backward_bufs *at = &job->at;
     const int act = relu ? PLK_NORM_ACT_RELU : p->act, sloped = act > PLK_NORM_ACT_RELU;
-    int n_threads = pl_threads(p->n * p->channels * p->space * 2);
-    int unit = p->space == 1 ? COLUMNS : 1;
     double count = (double)p->n * (double)p->space;
     const float *x = at->x, *means = at->means, *dz = two || act ? at->dz : at->dy;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t c = 0; c < p->channels; c += unit) {
-        int width = (int)(p->channels - c < unit ? p->channels - c : unit);
-        double sum[COLUMNS] = {0}, along[COLUMNS] = {0};
-        float f[COLUMNS], m[COLUMNS], a[COLUMNS];
-        if (p->space > 1 && sloped)
-            slope_channel(p, at, c, sum, along);
-        else if (p->space > 1)
-            mask_channel(at, c * p->space, p->n, p->space, p->channels * p->space, means[c], sum, along, two, relu);
-        for (int64_t b = 0; b < p->n && p->space == 1; b++) {
-            int64_t i = b * p->channels + c;
-            for (int j = 0; j < width; j++) {
-                float d = at->dy[i + j] + (two ? at->more[i + j] : 0);
-                if (sloped)
-                    d *= slope((x[i + j] - means[c + j]) * (at->rstds[c + j] * at->gamma[c + j]) + at->beta[c + j], act,
-                               p->low, p->high);
-                else
-                    d = masked(d, at->y[i + j], relu);
-                if (two || act)
-                    at->dz[i + j] = d;
-                sum[j] += (double)d;
-                along[j] += (double)(d * (x[i + j] - means[c + j]));
-            }
-        }
+    int64_t c = piece * unit_of(p);
+    int width = (int)(p->channels - c < unit_of(p) ? p->channels - c : unit_of(p));
+    double sum[COLUMNS] = {0}, along[COLUMNS] = {0};
+    float f[COLUMNS], m[COLUMNS], a[COLUMNS];
+    if (p->space > 1 && sloped)
+        slope_channel(p, at, c, sum, along);
+    else if (p->space > 1)
+        mask_channel(at, c * p->space, p->n, p->space, p->channels * p->space, means[c], sum, along, two, relu);
+    for (int64_t b = 0; b < p->n && p->space == 1; b++) {
+        int64_t i = b * p->channels + c;
         for (int j = 0; j < width; j++) {
-            double rstd = (double)at->rstds[c + j];
-            at->dgamma[c + j] = (float)(along[j] * rstd);
-            at->dbeta[c + j] = (float)sum[j];
-            f[j] = at->gamma[c + j] * at->rstds[c + j];
-            m[j] = (float)(sum[j] / count);
-            a[j] = (float)(along[j] * rstd * rstd / count);
-        }
-        for (int64_t b = 0; b < p->n; b++) {
-            int64_t first = (b * p->channels + c) * p->space, end = first + p->space;
-            if (p->space > 1) {
-                float mean = means[c], f0 = f[0], m0 = m[0], a0 = a[0];
-                float *dx = at->dx;
-                ELEMENTWISE for (int64_t i = first; i < end; i++)
-                    dx[i] = f0 * (dz[i] - m0 - (x[i] - mean) * a0);
-                continue;
-            }
-            for (int j = 0; j < width; j++)
-                at->dx[first + j] = f[j] * (dz[first + j] - m[j] - (x[first + j] - means[c + j]) * a[j]);
+            float d = at->dy[i + j] + (two ? at->more[i + j] : 0);
+            if (sloped)
+                d *= slope((x[i + j] - means[c + j]) * (at->rstds[c + j] * at->gamma[c + j]) + at->beta[c + j], act,
+                           p->low, p->high);
+            else
+                d = masked(d, at->y[i + j], relu);
+            if (two || act)
+                at->dz[i + j] = d;
+            sum[j] += (double)d;
+            along[j] += (double)(d * (x[i + j] - means[c + j]));
         }
     }
+    for (int j = 0; j < width; j++) {
+        double rstd = (double)at->rstds[c + j];
+        at->dgamma[c + j] = (float)(along[j] * rstd);
+        at->dbeta[c + j] = (float)sum[j];
+        f[j] = at->gamma[c + j] * at->rstds[c + j];
+        m[j] = (float)(sum[j] / count);
+        a[j] = (float)(along[j] * rstd * rstd / count);
+    }
+    for (int64_t b = 0; b < p->n; b++) {
+        int64_t first = (b * p->channels + c) * p->space, end = first + p->space;
+        if (p->space > 1) {
+            float mean = means[c], f0 = f[0], m0 = m[0], a0 = a[0];
+            float *dx = at->dx;
+            ELEMENTWISE for (int64_t i = first; i < end; i++)
+                dx[i] = f0 * (dz[i] - m0 - (x[i] - mean) * a0);
+            continue;
+        }
+        for (int j = 0; j < width; j++)
+            at->dx[first + j] = f[j] * (dz[first + j] - m[j] - (x[first + j] - means[c + j]) * a[j]);
+    }
 }
+
+static void backward_plain(void *job, int64_t piece) { backward(job, piece, 0, 0); }
+static void backward_relu(void *job, int64_t piece) { backward(job, piece, 0, 1); }
+static void backward_two(void *job, int64_t piece) { backward(job, piece, 1, 0); }
+static void backward_two_relu(void *job, int64_t piece) { backward(job, piece, 1, 1); }
 
 /* bufs: dy, x, gamma, mean, rstd, dx, dgamma, dbeta */
 PLK_KERNEL(plk_batch_norm_backward)
 {
-    backward_bufs at = {bufs[0], bufs[0], bufs[0], bufs[1], bufs[2], NULL, bufs[3], bufs[4],
-                        bufs[5], bufs[5], bufs[6], bufs[7]};
+    backward_job job = {params, {bufs[0], bufs[0], bufs[0], bufs[1], bufs[2], NULL, bufs[3], bufs[4],
+                                 bufs[5], bufs[5], bufs[6], bufs[7]}};
     (void)scalars;
-    backward(params, &at, 0, 0);
+    run_units(params, backward_plain, &job);
     return PL_OK;
 }
 
@@ -392,13 +404,10 @@ PLK_KERNEL(plk_batch_norm_relu_backward)
 {
     const plk_batch_norm *p = params;
     void *const *out = bufs + 6 + p->more;
-    backward_bufs at = {bufs[0], bufs[p->more ? 6 : 0], bufs[1], bufs[2], bufs[3], NULL, bufs[4], bufs[5],
-                        out[p->add ? 3 : 0], out[0], out[1], out[2]};
+    backward_job job = {p, {bufs[0], bufs[p->more ? 6 : 0], bufs[1], bufs[2], bufs[3], NULL, bufs[4], bufs[5],
+                            out[p->add ? 3 : 0], out[0], out[1], out[2]}};
     (void)scalars;
-    if (p->more)
-        backward(p, &at, 1, 1);
-    else
-        backward(p, &at, 0, 1);
+    run_units(p, p->more ? backward_two_relu : backward_relu, &job);
     return PL_OK;
 }
 
@@ -407,12 +416,9 @@ PLK_KERNEL(plk_batch_norm_act_backward)
 {
     const plk_batch_norm *p = params;
     void *const *out = bufs + 6 + p->more;
-    backward_bufs at = {bufs[0], bufs[p->more ? 6 : 0], bufs[0], bufs[1], bufs[2], bufs[3], bufs[4], bufs[5],
-                        out[0], out[0], out[1], out[2]};
+    backward_job job = {p, {bufs[0], bufs[p->more ? 6 : 0], bufs[0], bufs[1], bufs[2], bufs[3], bufs[4], bufs[5],
+                            out[0], out[0], out[1], out[2]}};
     (void)scalars;
-    if (p->more)
-        backward(p, &at, 1, 0);
-    else
-        backward(p, &at, 0, 0);
+    run_units(p, p->more ? backward_two : backward_plain, &job);
     return PL_OK;
 }

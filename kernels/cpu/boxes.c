@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include "boxes.h"
 #include "generated/kernels.h"
+#include "parts.h"
 
 typedef struct { float x1, y1, x2, y2; } corners;
 typedef struct { float score; int32_t at; } candidate;
@@ -45,20 +46,24 @@ static int by_score(const void *left, const void *right)
     return a->at < b->at ? -1 : a->at > b->at;
 }
 
-/* bufs: lhs (n_left, 4), rhs (n_right, 4), y (n_left, n_right) */
-PLK_KERNEL(plk_box_iou_run)
+static void iou_rows(void *arg, int64_t begin, int64_t end)
 {
-    const plk_box_iou *p = params;
-    const float *lhs = bufs[0], *rhs = bufs[1];
-    float *y = bufs[2];
-    int n_threads = pl_threads(p->n_left * p->n_right * 4);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < p->n_left; i++) {
+    const plk_call *call = arg;
+    const plk_box_iou *p = call->params;
+    const float *lhs = call->bufs[0], *rhs = call->bufs[1];
+    float *y = call->bufs[2];
+    for (int64_t i = begin; i < end; i++) {
         corners a = corners_of(lhs + i * 4, p->center);
         for (int64_t j = 0; j < p->n_right; j++)
             y[i * p->n_right + j] = iou_of(a, corners_of(rhs + j * 4, p->center));
     }
+}
+
+/* bufs: lhs (n_left, 4), rhs (n_right, 4), y (n_left, n_right) */
+PLK_KERNEL(plk_box_iou_run)
+{
+    const plk_box_iou *p = params;
+    plk_run_parts(p->n_left * p->n_right * 4, p->n_left, 1, iou_rows, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
@@ -114,7 +119,10 @@ static void write_box(float *to, const float *from, int in_center, int out_cente
     }
 }
 
-/* One set of boxes; y and index are filled with -1. */
+/* What sets of boxes share: what is read, what is written, and whether there was memory. */
+typedef struct { const void *params; const float *x, *offsets, *anchors; float *y; int32_t *index; int failed; } box_sets;
+
+/* One set of boxes; y and index are filled with -1. Returns 0 without memory. */
 static int nms(const plk_box_nms *p, const float *x, float *y, int32_t *index)
 {
     candidate *all = malloc(sizeof *all * (size_t)(p->n_boxes + 1));
@@ -123,7 +131,7 @@ static int nms(const plk_box_nms *p, const float *x, float *y, int32_t *index)
     if (!rivals_new(&r, p->n_boxes) || !all) {
         free(all);
         free(r.x1);
-        return pl_fail(PL_ENOMEM, "out of memory for non-maximum suppression");
+        return 0;
     }
     for (int64_t i = 0; i < p->n_boxes; i++) {
         const float *row = x + i * p->width;
@@ -149,7 +157,16 @@ static int nms(const plk_box_nms *p, const float *x, float *y, int32_t *index)
         }
     free(all);
     free(r.x1);
-    return PL_OK;
+    return 1;
+}
+
+static void nms_piece(void *arg, int64_t b)
+{
+    box_sets *s = arg;
+    const plk_box_nms *p = s->params;
+    int64_t at = b * p->n_boxes;
+    if (!nms(p, s->x + at * p->width, s->y + at * p->width, s->index + at))
+        __atomic_store_n(&s->failed, 1, __ATOMIC_RELAXED);
 }
 
 /* bufs: x (n_batch, n_boxes, width), y like x, index int32 (n_batch, n_boxes) */
@@ -161,7 +178,6 @@ PLK_KERNEL(plk_box_nms_run)
     const float *x = bufs[0];
     float *y = bufs[1];
     int32_t *index = bufs[2];
-    int status = PL_OK, n_threads = p->n_batch > 1 ? pl_threads(rows * 100) : 1;
     (void)scalars;
     if (bufs[0] == bufs[1]) {
         copy = malloc(sizeof *copy * (size_t)(rows * p->width + 1));
@@ -174,15 +190,10 @@ PLK_KERNEL(plk_box_nms_run)
         y[i] = -1;
     for (int64_t i = 0; i < rows; i++)
         index[i] = -1;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1) schedule(dynamic)
-    for (int64_t b = 0; b < p->n_batch; b++) {
-        int64_t at = b * p->n_boxes;
-        int failed = nms(p, x + at * p->width, y + at * p->width, index + at);
-        if (failed)
-            status = failed;
-    }
+    box_sets sets = {.params = p, .x = x, .y = y, .index = index};
+    pl_team_run(pl_threads(rows * 100), p->n_batch, nms_piece, &sets);
     free(copy);
-    return status;
+    return sets.failed ? pl_fail(PL_ENOMEM, "out of memory for non-maximum suppression") : PL_OK;
 }
 
 /* bufs: dy (n_batch, n_boxes, width), index, dx */
@@ -368,7 +379,7 @@ static void decode(const plk_multibox_detection *p, const float *anchor, const f
     to[2] = clipped(x + w, p->clip), to[3] = clipped(y + h, p->clip);
 }
 
-/* One image; y (n_anchors, 6) is filled with -1. */
+/* One image; y (n_anchors, 6) is filled with -1. Returns 0 without memory. */
 static int detect(const plk_multibox_detection *p, const float *prob, const float *offsets, const float *anchors, float *y)
 {
     candidate *all = malloc(sizeof *all * (size_t)(p->n_anchors + 1));
@@ -379,7 +390,7 @@ static int detect(const plk_multibox_detection *p, const float *prob, const floa
         free(all);
         free(found);
         free(r.x1);
-        return pl_fail(PL_ENOMEM, "out of memory for MultiBoxDetection");
+        return 0;
     }
     float *top = r.area;                          /* of each anchor, and its class, before they hold rivals */
     int32_t *class = r.keep;
@@ -421,7 +432,16 @@ static int detect(const plk_multibox_detection *p, const float *prob, const floa
     free(all);
     free(found);
     free(r.x1);
-    return PL_OK;
+    return 1;
+}
+
+static void detect_piece(void *arg, int64_t b)
+{
+    box_sets *s = arg;
+    const plk_multibox_detection *p = s->params;
+    int64_t n = p->n_anchors;
+    if (!detect(p, s->x + b * p->n_classes * n, s->offsets + b * n * 4, s->anchors, s->y + b * n * 6))
+        __atomic_store_n(&s->failed, 1, __ATOMIC_RELAXED);
 }
 
 /* bufs: cls_prob (n_batch, n_classes, n_anchors), loc_pred (n_batch, n_anchors, 4), anchors (n_anchors, 4),
@@ -429,19 +449,12 @@ static int detect(const plk_multibox_detection *p, const float *prob, const floa
 PLK_KERNEL(plk_multibox_detection_run)
 {
     const plk_multibox_detection *p = params;
-    int64_t n = p->n_anchors;
-    int status = PL_OK, n_threads = p->n_batch > 1 ? pl_threads(p->n_batch * n * 100) : 1;
+    box_sets sets = {.params = p, .x = bufs[0], .offsets = bufs[1], .anchors = bufs[2], .y = bufs[3]};
     (void)scalars;
-    for (int64_t i = 0; i < p->n_batch * n * 6; i++)
-        ((float *)bufs[3])[i] = -1;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1) schedule(dynamic)
-    for (int64_t b = 0; b < p->n_batch; b++) {
-        int failed = detect(p, (const float *)bufs[0] + b * p->n_classes * n, (const float *)bufs[1] + b * n * 4, bufs[2],
-                            (float *)bufs[3] + b * n * 6);
-        if (failed)
-            status = failed;
-    }
-    return status;
+    for (int64_t i = 0; i < p->n_batch * p->n_anchors * 6; i++)
+        sets.y[i] = -1;
+    pl_team_run(pl_threads(p->n_batch * p->n_anchors * 100), p->n_batch, detect_piece, &sets);
+    return sets.failed ? pl_fail(PL_ENOMEM, "out of memory for MultiBoxDetection") : PL_OK;
 }
 
 /* ---- proposals of Faster R-CNN --------------------------------------------------------------------------------- */

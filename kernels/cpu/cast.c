@@ -2,6 +2,7 @@
 #include "simd.h"
 #include "cast.h"
 #include "half.h"
+#include "parts.h"
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
@@ -116,22 +117,25 @@ static void convert(int64_t n, int from, const void *in, int to, void *out)
     }
 }
 
+typedef struct { const plk_cast *p; void *const *bufs; int n_pieces; } shared_cast;
+
+static void cast_piece(void *arg, int64_t i)
+{
+    const shared_cast *s = arg;
+    const plk_cast *p = s->p;
+    int64_t begin, end;
+    plk_share(p->n, 64, (int)i, s->n_pieces, &begin, &end);
+    convert(end - begin, p->from, (const char *)s->bufs[0] + (size_t)begin * plk_dtype_bytes(p->from), p->to,
+            (char *)s->bufs[1] + (size_t)begin * plk_dtype_bytes(p->to));
+}
+
 /* bufs: x, y */
 PLK_KERNEL(plk_cast_run)
 {
     const plk_cast *p = params;
     int n_threads = pl_threads(p->n);
     (void)scalars;
-    if (n_threads == 1) {
-        convert(p->n, p->from, bufs[0], p->to, bufs[1]);
-        return PL_OK;
-    }
-#pragma omp parallel for num_threads(n_threads)
-    for (int i = 0; i < n_threads; i++) {
-        int64_t begin, end;
-        plk_share(p->n, 64, i, n_threads, &begin, &end);
-        convert(end - begin, p->from, (const char *)bufs[0] + (size_t)begin * plk_dtype_bytes(p->from), p->to,
-                (char *)bufs[1] + (size_t)begin * plk_dtype_bytes(p->to));
-    }
+    shared_cast s = {p, bufs, plk_pieces(n_threads, p->n)};
+    pl_team_run(n_threads, s.n_pieces, cast_piece, &s);
     return PL_OK;
 }

@@ -8,7 +8,6 @@
  * transforms fit the outer cache. Within a chunk: all threads transform tiles; then each takes blocks of products, whose
  * results stay in its inner cache until they are transformed back. Lanes are channels throughout.
  */
-#include <omp.h>
 #include "simd.h"
 #include "lanes.h"
 #include "onednn.h"
@@ -316,96 +315,134 @@ static void forward_block(const work *w, const points *v, const float *u, int64_
     output_block(w, m, BLOCK, m_point, bias, y, first, t, n, f, least(end, w->filters) - f);
 }
 
+/* What the pieces of one convolution share; a chunk of rows of tiles at a time. */
+typedef struct {
+    work w;
+    points v, d;                                 /* of the inputs; of the gradients */
+    const float *x, *weight, *bias, *dy;
+    float *y, *u, *sums, *own;
+    int64_t u_point, own_floats, n_parts, c_parts, m_point, first, rows, tiles, n_blocks;
+    int turned, by_part, one_chunk;
+} pass;
+
+static void chunk_begin(pass *a, int64_t first)
+{
+    a->first = first;
+    a->rows = least(a->w.chunk, a->w.rows - first);
+    a->tiles = a->rows * a->w.tiles_wide;
+    a->n_blocks = (a->tiles + a->w.block - 1) / a->w.block;
+}
+
+static vec *own_strip(const pass *a) { return (vec *)(a->own + pl_team_place() * a->own_floats); }
+
+static void weight_piece(void *arg, int64_t panel)
+{
+    const pass *a = arg;
+    int64_t f = panel * PANEL;
+    weight_panel(&a->w, a->weight, a->turned, f, a->u + f * a->w.channels, a->u_point);
+}
+
+static void forward_input(void *arg, int64_t unit)
+{
+    const pass *a = arg;
+    input_piece(&a->w, a->x, a->first, unit, &a->v, own_strip(a));
+}
+
+static void forward_piece(void *arg, int64_t item)
+{
+    const pass *a = arg;
+    const work *w = &a->w;
+    int64_t n_filters = up(w->filters, PANEL);
+    float *m = (float *)own_strip(a) + strip_floats(w), *part_u = m + POINTS * odd_lines(w->block * BLOCK);
+    if (!a->by_part) {
+        int64_t f = item / a->n_blocks * BLOCK, end = least(f + BLOCK, n_filters);
+        forward_block(w, &a->v, a->u + f * w->channels, a->u_point, m, a->bias, a->y, a->first, a->tiles, item % a->n_blocks, f,
+                      end);
+        return;
+    }
+    int64_t f = item * BLOCK, end = least(f + BLOCK, n_filters);
+    for (int64_t g = f; g < end; g += PANEL)
+        weight_panel(w, a->weight, a->turned, g, part_u + (g - f) * w->channels, a->u_point);
+    for (int64_t b = 0; b < a->n_blocks; b++)
+        forward_block(w, &a->v, part_u, a->u_point, m, a->bias, a->y, a->first, a->tiles, b, f, end);
+}
+
 static int forward(const plk_conv3x3 *p, const float *x, const float *weight, const float *bias, float *y)
 {
-    work w = work_of(p);
-    int64_t n_filters = up(w.filters, PANEL), n_parts = up(n_filters, BLOCK) / BLOCK, n_groups = up(w.channels, LANES) / LANES;
+    pass a = {.w = work_of(p), .x = x, .weight = weight, .bias = bias, .y = y, .turned = p->kind == PLK_CONV_DATA};
+    const work *w = &a.w;
+    int64_t n_filters = up(w->filters, PANEL), n_parts = up(n_filters, BLOCK) / BLOCK, n_groups = up(w->channels, LANES) / LANES;
     /* With one chunk each thread transforms the weights of its part as it comes to it: they stay in the cache. */
-    int by_part = w.chunk >= w.rows && n_parts >= 2 * w.n_threads, turned = p->kind == PLK_CONV_DATA;
-    int64_t u_point = odd_lines((by_part ? BLOCK : n_filters) * w.channels), u_floats = POINTS * u_point;
-    int64_t own = strip_floats(&w) + POINTS * odd_lines(w.block * BLOCK) + (by_part ? u_floats : 0);
-    points v = points_of(w.channels, w.channels, w.block);
-    float *u = pl_scratch(sizeof *u * (size_t)((by_part ? 0 : u_floats) + w.n_blocks * v.block + w.n_threads * own));
-    if (!u)
+    a.by_part = w->chunk >= w->rows && n_parts >= 2 * w->n_threads;
+    a.u_point = odd_lines((a.by_part ? BLOCK : n_filters) * w->channels);
+    int64_t u_floats = POINTS * a.u_point, shared_u = a.by_part ? 0 : u_floats;
+    a.own_floats = strip_floats(w) + POINTS * odd_lines(w->block * BLOCK) + (a.by_part ? u_floats : 0);
+    a.v = points_of(w->channels, w->channels, w->block);
+    a.u = pl_scratch(sizeof(float) * (size_t)(shared_u + w->n_blocks * a.v.block + w->n_threads * a.own_floats));
+    if (!a.u)
         return pl_fail(PL_ENOMEM, "out of memory for a convolution");
-    v.data = u + (by_part ? 0 : u_floats);
-    float *rooms = v.data + w.n_blocks * v.block;
-#pragma omp parallel num_threads(w.n_threads) if (w.n_threads > 1)
-    {
-        float *strip = rooms + omp_get_thread_num() * own, *m = strip + strip_floats(&w);
-        float *part_u = m + POINTS * odd_lines(w.block * BLOCK);
-        if (!by_part) {
-#pragma omp for schedule(dynamic) nowait
-            for (int64_t f = 0; f < n_filters; f += PANEL)
-                weight_panel(&w, weight, turned, f, u + f * w.channels, u_point);
-        }
-        for (int64_t first = 0; first < w.rows; first += w.chunk) {
-            int64_t rows = least(w.chunk, w.rows - first), tiles = rows * w.tiles_wide;
-            int64_t n_blocks = (tiles + w.block - 1) / w.block;
-#pragma omp for schedule(dynamic)
-            for (int64_t unit = 0; unit < rows * n_groups; unit++)
-                input_piece(&w, x, first, unit, &v, (vec *)strip);
-            if (by_part) {
-#pragma omp for schedule(dynamic)
-                for (int64_t f = 0; f < n_filters; f += BLOCK) {
-                    int64_t end = least(f + BLOCK, n_filters);
-                    for (int64_t g = f; g < end; g += PANEL)
-                        weight_panel(&w, weight, turned, g, part_u + (g - f) * w.channels, u_point);
-                    for (int64_t b = 0; b < n_blocks; b++)
-                        forward_block(&w, &v, part_u, u_point, m, bias, y, first, tiles, b, f, end);
-                }
-            } else {
-#pragma omp for schedule(dynamic)
-                for (int64_t item = 0; item < n_blocks * n_parts; item++) {
-                    int64_t f = item / n_blocks * BLOCK, end = least(f + BLOCK, n_filters);
-                    forward_block(&w, &v, u + f * w.channels, u_point, m, bias, y, first, tiles, item % n_blocks, f, end);
-                }
-            }
-        }
+    a.v.data = a.u + shared_u;
+    a.own = a.v.data + w->n_blocks * a.v.block;
+    if (!a.by_part)
+        pl_team_run(w->n_threads, n_filters / PANEL, weight_piece, &a);
+    for (int64_t first = 0; first < w->rows; first += w->chunk) {
+        chunk_begin(&a, first);
+        pl_team_run(w->n_threads, a.rows * n_groups, forward_input, &a);
+        pl_team_run(w->n_threads, a.by_part ? n_parts : a.n_blocks * n_parts, forward_piece, &a);
     }
     return PL_OK;
 }
 
+static void gradient_input(void *arg, int64_t unit)
+{
+    const pass *a = arg;
+    int64_t n_inputs = a->rows * (up(a->w.channels, LANES) / LANES);
+    if (unit < n_inputs)
+        input_piece(&a->w, a->x, a->first, unit, &a->v, own_strip(a));
+    else
+        gradient_piece(&a->w, a->dy, a->first, unit - n_inputs, &a->d, own_strip(a));
+}
+
+static void gradient_part(void *arg, int64_t part)
+{
+    const pass *a = arg;
+    const work *w = &a->w;
+    float *m = a->sums + (a->one_chunk ? pl_team_place() : part) * POINTS * a->m_point;
+    int64_t f = part / a->c_parts * FILTERS, c = part % a->c_parts * PANEL, n_filters = least(FILTERS, w->filters - f);
+    for (int64_t b = 0; b < a->n_blocks; b++)
+        for (int point = 0; point < POINTS; point++)
+            product(least(w->block, a->tiles - b * w->block), point_at(&a->d, b * w->block, f) + point * a->d.point, 1,
+                    a->d.row, n_filters, point_at(&a->v, b * w->block, c) + point * a->v.point, a->v.row,
+                    m + point * a->m_point, PANEL, b > 0 || a->first > 0);
+    if (a->first + a->rows == w->rows)
+        weight_store(w, m, PANEL, a->m_point, a->y, f, n_filters, c, least(PANEL, w->channels - c));
+}
+
 static int weight_gradient(const plk_conv3x3 *p, const float *dy, const float *x, float *dw)
 {
-    work w = work_of(p);
-    int64_t n_chunks = (w.rows + w.chunk - 1) / w.chunk;
-    int64_t f_parts = up(w.filters, FILTERS) / FILTERS, c_parts = up(w.channels, PANEL) / PANEL, n_parts = f_parts * c_parts;
-    int64_t m_point = odd_lines(FILTERS * PANEL), m_floats = POINTS * m_point;
-    points v = points_of(w.channels, PANEL, w.block), d = points_of(w.filters, FILTERS, w.block);
-    int64_t n_sums = n_chunks > 1 ? n_parts : w.n_threads, own = strip_floats(&w);
-    float *sums = pl_scratch(sizeof *sums * (size_t)(n_sums * m_floats + w.n_blocks * (v.block + d.block) + w.n_threads * own));
-    if (!sums)
+    pass a = {.w = work_of(p), .x = x, .dy = dy, .y = dw};
+    const work *w = &a.w;
+    int64_t f_parts = up(w->filters, FILTERS) / FILTERS;
+    a.c_parts = up(w->channels, PANEL) / PANEL;
+    a.n_parts = f_parts * a.c_parts;
+    a.m_point = odd_lines(FILTERS * PANEL);
+    a.one_chunk = w->chunk >= w->rows;
+    a.v = points_of(w->channels, PANEL, w->block);
+    a.d = points_of(w->filters, FILTERS, w->block);
+    a.own_floats = strip_floats(w);
+    int64_t sums_floats = (a.one_chunk ? w->n_threads : a.n_parts) * POINTS * a.m_point;
+    a.sums = pl_scratch(sizeof(float) * (size_t)(sums_floats + w->n_blocks * (a.v.block + a.d.block) +
+                                                 w->n_threads * a.own_floats));
+    if (!a.sums)
         return pl_fail(PL_ENOMEM, "out of memory for a convolution");
-    v.data = sums + n_sums * m_floats;
-    d.data = v.data + w.n_blocks * v.block;
-    float *rooms = d.data + w.n_blocks * d.block;
-    int64_t c_groups = up(w.channels, LANES) / LANES, f_groups = up(w.filters, LANES) / LANES;
-#pragma omp parallel num_threads(w.n_threads) if (w.n_threads > 1)
-    {
-        vec *strip = (vec *)(rooms + omp_get_thread_num() * own);
-        for (int64_t first = 0; first < w.rows; first += w.chunk) {
-            int64_t rows = least(w.chunk, w.rows - first), tiles = rows * w.tiles_wide;
-            int64_t n_blocks = (tiles + w.block - 1) / w.block;
-#pragma omp for schedule(dynamic) nowait
-            for (int64_t unit = 0; unit < rows * c_groups; unit++)
-                input_piece(&w, x, first, unit, &v, strip);
-#pragma omp for schedule(dynamic)
-            for (int64_t unit = 0; unit < rows * f_groups; unit++)
-                gradient_piece(&w, dy, first, unit, &d, strip);
-#pragma omp for schedule(dynamic)
-            for (int64_t part = 0; part < n_parts; part++) {
-                float *m = sums + (n_chunks > 1 ? part : omp_get_thread_num()) * m_floats;
-                int64_t f = part / c_parts * FILTERS, c = part % c_parts * PANEL, n_filters = least(FILTERS, w.filters - f);
-                for (int64_t b = 0; b < n_blocks; b++)
-                    for (int point = 0; point < POINTS; point++)
-                        product(least(w.block, tiles - b * w.block), point_at(&d, b * w.block, f) + point * d.point, 1,
-                                d.row, n_filters, point_at(&v, b * w.block, c) + point * v.point, v.row, m + point * m_point, PANEL,
-                                b > 0 || first > 0);
-                if (first + rows == w.rows)
-                    weight_store(&w, m, PANEL, m_point, dw, f, n_filters, c, least(PANEL, w.channels - c));
-            }
-        }
+    a.v.data = a.sums + sums_floats;
+    a.d.data = a.v.data + w->n_blocks * a.v.block;
+    a.own = a.d.data + w->n_blocks * a.d.block;
+    int64_t groups = up(w->channels, LANES) / LANES + up(w->filters, LANES) / LANES;
+    for (int64_t first = 0; first < w->rows; first += w->chunk) {
+        chunk_begin(&a, first);
+        pl_team_run(w->n_threads, a.rows * groups, gradient_input, &a);
+        pl_team_run(w->n_threads, a.n_parts, gradient_part, &a);
     }
     return PL_OK;
 }

@@ -1,6 +1,5 @@
 /* Depthwise convolutions on blocks of channels. Several columns of a row of outputs are summed in registers; what
  * follows the sums is applied to a row while it is in the cache. */
-#include <omp.h>
 #include "simd.h"
 #include "parts.h"
 #include "pointwise.h"
@@ -30,6 +29,22 @@ static int64_t over(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 #define NAME(name) name##_16
 #include "conv_depth_lanes.h"
 
+typedef struct { const plk_conv_depth *p; void *const *bufs; int64_t blocks, rows, bands, per, groups; } work;
+
+static void piece(void *arg, int64_t i)
+{
+    const work *w = arg;
+    const plk_conv_depth *p = w->p;
+    int64_t image = i / w->groups / w->bands, top = i / w->groups % w->bands * w->rows;
+    int64_t end = least(top + w->rows, p->out_height), last = least((i % w->groups + 1) * w->per, w->blocks);
+    for (int64_t b = i % w->groups * w->per; b < last; b++)
+        for (int64_t h = top; h < end; h++)
+            if (p->lanes == 8)
+                row_8(p, w->bufs, image, b, h);
+            else
+                row_16(p, w->bufs, image, b, h);
+}
+
 /* bufs: x, w, bias, addend if any, y (which may be the addend) */
 PLK_KERNEL(plk_conv_depth_run)
 {
@@ -39,18 +54,8 @@ PLK_KERNEL(plk_conv_depth_run)
     int64_t rows = out < PLK_SMALL_IMAGE ? p->out_height : over(p->out_height, least(p->out_height, BANDS * n_threads));
     int64_t bands = over(p->out_height, rows);
     int64_t per = most(1, blocks * bands * p->n / (PIECES * n_threads)), groups = over(blocks, per);
-    plk_part parts[n_threads];
     (void)scalars;
-    plk_parts_init(parts, p->n * bands * groups, n_threads);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i; (i = plk_parts_take(parts, omp_get_thread_num(), n_threads)) >= 0;) {
-        int64_t image = i / groups / bands, top = i / groups % bands * rows, end = least(top + rows, p->out_height);
-        for (int64_t b = i % groups * per; b < least((i % groups + 1) * per, blocks); b++)
-            for (int64_t h = top; h < end; h++)
-                if (p->lanes == 8)
-                    row_8(p, bufs, image, b, h);
-                else
-                    row_16(p, bufs, image, b, h);
-    }
+    work w = {p, bufs, blocks, rows, bands, per, groups};
+    pl_team_run(n_threads, p->n * bands * groups, piece, &w);
     return PL_OK;
 }

@@ -1,6 +1,5 @@
 /* Convolutions with a kernel of one element on blocks of channels. Outputs are taken in groups of pixels that stay in
  * cache while pairs of filter blocks pass over them; what follows the product is applied to a group when it is done. */
-#include <omp.h>
 #include "simd.h"
 #include "parts.h"
 #include "pointwise.h"
@@ -27,6 +26,27 @@ typedef float vec16 __attribute__((vector_size(64), aligned(4)));
 #define NAME(name) name##_16
 #include "conv_point_lanes.h"
 
+typedef struct {
+    const plk_conv_point *p;
+    void *const *bufs;
+    float *gathered;
+    int64_t parts, step, slices, per, room;
+} work;
+
+static void piece(void *arg, int64_t i)
+{
+    const work *w = arg;
+    const plk_conv_point *p = w->p;
+    int64_t out = p->out_height * p->out_width, blocks = p->filters / p->lanes;
+    int64_t part = i / w->slices % w->parts, begin = i % w->slices * w->per, first = part * w->step;
+    int64_t end = begin + w->per < blocks ? begin + w->per : blocks, pixels = out - first < w->step ? out - first : w->step;
+    float *to = w->gathered ? w->gathered + pl_team_place() * w->room : NULL;
+    if (p->lanes == 8)
+        item_8(p, w->bufs, i / w->slices / w->parts, first, pixels, begin, end, to);
+    else
+        item_16(p, w->bufs, i / w->slices / w->parts, first, pixels, begin, end, to);
+}
+
 /* bufs: x, w, bias, addend if any, y (which may be the addend) */
 PLK_KERNEL(plk_conv_point_run)
 {
@@ -43,17 +63,7 @@ PLK_KERNEL(plk_conv_point_run)
     if (strided && !gathered)
         return pl_fail(PL_ENOMEM, "out of memory for a convolution");
     slices = (blocks + per - 1) / per;
-    plk_part own[n_threads];
-    plk_parts_init(own, p->n * parts * slices, n_threads);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    for (int64_t thread = omp_get_thread_num(), i; (i = plk_parts_take(own, (int)thread, n_threads)) >= 0;) {
-        int64_t part = i / slices % parts, begin = i % slices * per, first = part * step;
-        int64_t end = begin + per < blocks ? begin + per : blocks, pixels = out - first < step ? out - first : step;
-        float *to = strided ? gathered + thread * room : NULL;
-        if (p->lanes == 8)
-            item_8(p, bufs, i / slices / parts, first, pixels, begin, end, to);
-        else
-            item_16(p, bufs, i / slices / parts, first, pixels, begin, end, to);
-    }
+    work w = {p, bufs, gathered, parts, step, slices, per, room};
+    pl_team_run(n_threads, p->n * parts * slices, piece, &w);
     return PL_OK;
 }

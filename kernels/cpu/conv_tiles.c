@@ -8,7 +8,6 @@
  * The operand of the rows needs no packing: it is read through tables of offsets into x with its padding. Serves few
  * channels and small images, where oneDNN's blocks of channels are mostly empty, and machines without oneDNN.
  */
-#include <omp.h>
 #include "simd.h"
 #include "lanes.h"
 #include "onednn.h"
@@ -133,190 +132,241 @@ static int no_memory(void) { return pl_fail(PL_ENOMEM, "out of memory for a conv
 
 /* ---- forward ------------------------------------------------------------------------------------------------------ */
 
+/* What the pieces of one convolution share; a chunk of images at a time. */
+typedef struct {
+    const plk_conv_tiles *p;
+    padded q;
+    panels s;
+    const float *x, *w, *bias, *dy, *from;       /* from: the images of the chunk */
+    float *y, *packed, *room, *own, *sums, *lanes;
+    int32_t *places, *corners;
+    int64_t depth, width, area, own_floats, sums_floats, first, images, outputs, n_blocks;
+} pass;
+
+static void pad_piece(void *arg, int64_t c)
+{
+    const pass *a = arg;
+    const plk_conv_tiles *p = a->p;
+    int64_t plane = p->size[0] * p->size[1];
+    pad_plane(p, &a->q, a->x + (a->first * p->channels + c) * plane, a->room + c * a->q.plane);
+}
+
+/* The images from `first` on, with their borders. */
+static void chunk_begin(pass *a, int64_t first, int64_t chunk, int n_threads)
+{
+    const plk_conv_tiles *p = a->p;
+    a->first = first;
+    a->images = least(chunk, p->n - first);
+    a->outputs = a->images * a->area;
+    a->from = a->x + first * p->channels * p->size[0] * p->size[1];
+    if (a->q.copied) {
+        pl_team_run(n_threads, a->images * p->channels, pad_piece, a);
+        a->from = a->room;
+    }
+}
+
+/* A vector of filters; behind the last one the places. */
+static void forward_prepare(void *arg, int64_t f)
+{
+    const pass *a = arg;
+    if (f == a->s.vectors) {
+        for (int64_t k = 0; k < a->depth; k++)
+            a->places[k] = place(a->p, &a->q, k);
+        return;
+    }
+    int64_t step;
+    float *to = packed_at(&a->s, a->packed, a->depth, f, &step);
+    to_lanes(a->w + f * LANES * a->depth, a->depth, least(LANES, a->p->filters - f * LANES), a->depth, to, step);
+}
+
+static void forward_piece(void *arg, int64_t piece)
+{
+    const pass *a = arg;
+    const plk_conv_tiles *p = a->p;
+    const panels *s = &a->s;
+    float *strip = a->own + pl_team_place() * a->own_floats;
+    int64_t o = piece * PIXELS, n = least(PIXELS, a->outputs - o);
+    int32_t corners[PIXELS];
+    for (int64_t i = 0; i < n; i++)
+        corners[i] = corner(p, &a->q, o + i);
+    for (int64_t k = 0; k < a->depth; k += DEPTH)
+        for (int64_t j = 0; j < s->n; j++) {
+            int v = panel_width(s, j), m = panel_rows(v);
+            int64_t start = panel_start(s, j) * LANES;
+            for (int64_t i = 0; i < n; i += m) {
+                const float *rows[MAX_ROWS];
+                float *to[MAX_ROWS];
+                for (int r = 0; r < m; r++) {
+                    int64_t row = least(i + r, n - 1);
+                    rows[r] = a->from + corners[row];
+                    to[r] = strip + row * a->width + start;
+                }
+                any_tile(v, least(DEPTH, a->depth - k), rows, 0, a->places + k, a->packed + start * a->depth + k * v * LANES,
+                         to, k > 0);
+            }
+        }
+    for (int64_t f = 0; f < p->filters; f += LANES)
+        store_strip(p, strip + f, a->width, n, least(LANES, p->filters - f), a->bias, a->y, f, a->first * a->area + o);
+}
+
 static int forward(const plk_conv_tiles *p, const float *x, const float *w, const float *bias, float *y)
 {
-    padded q = padded_of(p);
-    panels s = panels_of(p->filters);
-    int64_t depth = p->channels * p->kernel[0] * p->kernel[1], width = s.vectors * LANES, area = p->out[0] * p->out[1];
-    int64_t chunk = images_of(p, q.image), strip_floats = PIXELS * width;
+    pass a = {.p = p, .q = padded_of(p), .s = panels_of(p->filters), .x = x, .w = w, .bias = bias, .y = y};
+    a.depth = p->channels * p->kernel[0] * p->kernel[1];
+    a.width = a.s.vectors * LANES;
+    a.area = p->out[0] * p->out[1];
+    a.own_floats = PIXELS * a.width;
+    int64_t chunk = images_of(p, a.q.image), image_floats = a.q.copied ? up(chunk * a.q.image, 16) : 0;
     int n_threads = threads_of(p);
-    float *packed = pl_scratch(sizeof *packed * (size_t)(up(depth * width, 16) + up(depth, 16) +
-                                                         (q.copied ? up(chunk * q.image, 16) : 0) + n_threads * strip_floats));
-    if (!packed)
+    a.packed = pl_scratch(sizeof(float) * (size_t)(up(a.depth * a.width, 16) + up(a.depth, 16) + image_floats +
+                                                   n_threads * a.own_floats));
+    if (!a.packed)
         return no_memory();
-    int32_t *places = (int32_t *)(packed + up(depth * width, 16));
-    float *room = (float *)places + up(depth, 16), *strips = room + (q.copied ? up(chunk * q.image, 16) : 0);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-#pragma omp for nowait
-    for (int64_t f = 0; f < s.vectors; f++) {
-        int64_t step;
-        float *to = packed_at(&s, packed, depth, f, &step);
-        to_lanes(w + f * LANES * depth, depth, least(LANES, p->filters - f * LANES), depth, to, step);
-    }
-#pragma omp for
-    for (int64_t k = 0; k < depth; k++)
-        places[k] = place(p, &q, k);
+    a.places = (int32_t *)(a.packed + up(a.depth * a.width, 16));
+    a.room = (float *)a.places + up(a.depth, 16);
+    a.own = a.room + image_floats;
+    pl_team_run(n_threads, a.s.vectors + 1, forward_prepare, &a);
     for (int64_t first = 0; first < p->n; first += chunk) {
-        int64_t images = least(chunk, p->n - first), outputs = images * area;
-        const float *from = x + first * p->channels * p->size[0] * p->size[1];
-        float *strip = strips + omp_get_thread_num() * strip_floats;
-        if (q.copied) {
-#pragma omp for
-            for (int64_t c = 0; c < images * p->channels; c++)
-                pad_plane(p, &q, from + c * p->size[0] * p->size[1], room + c * q.plane);
-            from = room;
-        }
-#pragma omp for schedule(dynamic)
-        for (int64_t o = 0; o < outputs; o += PIXELS) {
-            int64_t n = least(PIXELS, outputs - o);
-            int32_t corners[PIXELS];
-            for (int64_t i = 0; i < n; i++)
-                corners[i] = corner(p, &q, o + i);
-            for (int64_t k = 0; k < depth; k += DEPTH)
-                for (int64_t j = 0; j < s.n; j++) {
-                    int v = panel_width(&s, j), m = panel_rows(v);
-                    int64_t start = panel_start(&s, j) * LANES;
-                    for (int64_t i = 0; i < n; i += m) {
-                        const float *rows[MAX_ROWS];
-                        float *to[MAX_ROWS];
-                        for (int r = 0; r < m; r++) {
-                            int64_t row = least(i + r, n - 1);
-                            rows[r] = from + corners[row];
-                            to[r] = strip + row * width + start;
-                        }
-                        any_tile(v, least(DEPTH, depth - k), rows, 0, places + k, packed + start * depth + k * v * LANES,
-                                 to, k > 0);
-                    }
-                }
-            for (int64_t f = 0; f < p->filters; f += LANES)
-                store_strip(p, strip + f, width, n, least(LANES, p->filters - f), bias, y, f, first * area + o);
-        }
-    }
+        chunk_begin(&a, first, chunk, n_threads);
+        pl_team_run(n_threads, count(a.outputs, PIXELS), forward_piece, &a);
     }
     return PL_OK;
 }
 
 /* ---- data gradient ------------------------------------------------------------------------------------------------ */
 
-static int data_gradient(const plk_conv_tiles *p, const float *dy, const float *w, float *dx)
+static void data_prepare(void *arg, int64_t f)                    /* (place, panel, filter, lane) */
 {
-    padded q = padded_of(p);
-    panels s = panels_of(p->channels);
-    int64_t window = p->kernel[0] * p->kernel[1], area = p->out[0] * p->out[1], width = s.vectors * LANES;
-    int64_t part = s.first * LANES > 2 * LANES ? 3 * LANES : 2 * LANES, sums_floats = q.plane * part;
-    int64_t own = up(sums_floats, 16) + p->filters * PIXELS;
-    int n_threads = threads_of(p);
-    float *packed = pl_scratch(sizeof *packed * (size_t)(up(window * p->filters * width, 16) + n_threads * own));
-    if (!packed)
-        return no_memory();
-    float *rooms = packed + up(window * p->filters * width, 16);
-    int64_t plane = p->size[0] * p->size[1];
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-#pragma omp for
-    for (int64_t f = 0; f < p->filters; f++)                      /* (place, panel, filter, lane) */
-        for (int64_t c = 0; c < s.vectors; c++) {
-            int64_t step;
-            float *to = packed_at(&s, packed, p->filters, c, &step);
-            to_lanes(w + (f * p->channels + c * LANES) * window, window, least(LANES, p->channels - c * LANES), window,
-                     to + f * step, p->filters * width);
-        }
-#pragma omp for schedule(dynamic)
-    for (int64_t item = 0; item < p->n * s.n; item++) {
-        float *sums = rooms + omp_get_thread_num() * own, *strip = sums + up(sums_floats, 16);
-        int64_t i = item / s.n, j = item % s.n, start = panel_start(&s, j) * LANES;
-        int v = panel_width(&s, j), m = panel_rows(v);
-        memset(sums, 0, (size_t)(q.plane * v * LANES) * sizeof *sums);
-        for (int64_t o = 0; o < area; o += PIXELS) {
-            int64_t n = least(PIXELS, area - o);
-            int32_t corners[PIXELS];
-            for (int64_t f = 0; f < p->filters; f++)
-                memcpy(strip + f * PIXELS, dy + (i * p->filters + f) * area + o, (size_t)n * sizeof *strip);
-            for (int64_t k = 0; k < n; k++)
-                corners[k] = corner(p, &q, o + k);
-            for (int64_t k = 0; k < window; k++) {
-                float *at = sums + (int64_t)place(p, &q, k) * v * LANES;
-                for (int64_t a = 0; a < n; a += m) {
-                    const float *rows[MAX_ROWS];
-                    float *to[MAX_ROWS];
-                    for (int r = 0; r < m; r++) {
-                        int64_t row = least(a + r, n - 1);
-                        rows[r] = strip + row;
-                        to[r] = at + (int64_t)corners[row] * v * LANES;
-                    }
-                    any_tile(v, p->filters, rows, PIXELS, NULL, packed + (k * width + start) * p->filters, to, 1);
+    const pass *a = arg;
+    const plk_conv_tiles *p = a->p;
+    int64_t window = p->kernel[0] * p->kernel[1];
+    for (int64_t c = 0; c < a->s.vectors; c++) {
+        int64_t step;
+        float *to = packed_at(&a->s, a->packed, p->filters, c, &step);
+        to_lanes(a->w + (f * p->channels + c * LANES) * window, window, least(LANES, p->channels - c * LANES), window,
+                 to + f * step, p->filters * a->width);
+    }
+}
+
+static void data_piece(void *arg, int64_t item)
+{
+    const pass *a = arg;
+    const plk_conv_tiles *p = a->p;
+    const panels *s = &a->s;
+    float *sums = a->own + pl_team_place() * a->own_floats, *strip = sums + up(a->sums_floats, 16);
+    int64_t i = item / s->n, j = item % s->n, start = panel_start(s, j) * LANES, plane = p->size[0] * p->size[1];
+    int64_t window = p->kernel[0] * p->kernel[1];
+    int v = panel_width(s, j), m = panel_rows(v);
+    memset(sums, 0, (size_t)(a->q.plane * v * LANES) * sizeof *sums);
+    for (int64_t o = 0; o < a->area; o += PIXELS) {
+        int64_t n = least(PIXELS, a->area - o);
+        int32_t corners[PIXELS];
+        for (int64_t f = 0; f < p->filters; f++)
+            memcpy(strip + f * PIXELS, a->dy + (i * p->filters + f) * a->area + o, (size_t)n * sizeof *strip);
+        for (int64_t k = 0; k < n; k++)
+            corners[k] = corner(p, &a->q, o + k);
+        for (int64_t k = 0; k < window; k++) {
+            float *at = sums + (int64_t)place(p, &a->q, k) * v * LANES;
+            for (int64_t b = 0; b < n; b += m) {
+                const float *rows[MAX_ROWS];
+                float *to[MAX_ROWS];
+                for (int r = 0; r < m; r++) {
+                    int64_t row = least(b + r, n - 1);
+                    rows[r] = strip + row;
+                    to[r] = at + (int64_t)corners[row] * v * LANES;
                 }
+                any_tile(v, p->filters, rows, PIXELS, NULL, a->packed + (k * a->width + start) * p->filters, to, 1);
             }
         }
-        for (int64_t c = 0; c < v * LANES && start + c < p->channels; c += LANES)
-            for (int64_t h = 0; h < p->size[0]; h++)
-                from_lanes(sums + ((h + p->pad[0]) * q.width + p->pad[1]) * v * LANES + c, v * LANES, p->size[1], (vec){0},
-                           dx + (i * p->channels + start + c) * plane + h * p->size[1], plane,
-                           least(LANES, p->channels - start - c));
     }
-    }
+    for (int64_t c = 0; c < v * LANES && start + c < p->channels; c += LANES)
+        for (int64_t h = 0; h < p->size[0]; h++)
+            from_lanes(sums + ((h + p->pad[0]) * a->q.width + p->pad[1]) * v * LANES + c, v * LANES, p->size[1], (vec){0},
+                       a->y + (i * p->channels + start + c) * plane + h * p->size[1], plane,
+                       least(LANES, p->channels - start - c));
+}
+
+static int data_gradient(const plk_conv_tiles *p, const float *dy, const float *w, float *dx)
+{
+    pass a = {.p = p, .q = padded_of(p), .s = panels_of(p->channels), .dy = dy, .w = w, .y = dx};
+    a.area = p->out[0] * p->out[1];
+    a.width = a.s.vectors * LANES;
+    a.sums_floats = a.q.plane * (a.s.first * LANES > 2 * LANES ? 3 * LANES : 2 * LANES);
+    a.own_floats = up(a.sums_floats, 16) + p->filters * PIXELS;
+    int n_threads = threads_of(p);
+    int64_t packed_floats = up(p->kernel[0] * p->kernel[1] * p->filters * a.width, 16);
+    a.packed = pl_scratch(sizeof(float) * (size_t)(packed_floats + n_threads * a.own_floats));
+    if (!a.packed)
+        return no_memory();
+    a.own = a.packed + packed_floats;
+    pl_team_run(n_threads, p->filters, data_prepare, &a);
+    pl_team_run(n_threads, p->n * a.s.n, data_piece, &a);
     return PL_OK;
 }
 
 /* ---- weight gradient ---------------------------------------------------------------------------------------------- */
 
+static void weight_prepare(void *arg, int64_t i)                  /* dy, turned: (panel, pixel, lane) */
+{
+    const pass *a = arg;
+    const plk_conv_tiles *p = a->p;
+    int64_t image = i / a->s.vectors, f = i % a->s.vectors, step;
+    float *to = packed_at(&a->s, a->lanes, a->outputs, f, &step);
+    to_lanes(a->dy + ((a->first + image) * p->filters + f * LANES) * a->area, a->area, least(LANES, p->filters - f * LANES),
+             a->area, to + image * a->area * step, step);
+    for (int64_t o = image * a->area; f == 0 && o < (image + 1) * a->area; o++)
+        a->corners[o] = corner(p, &a->q, o);
+}
+
+static void weight_piece(void *arg, int64_t item)
+{
+    const pass *a = arg;
+    const plk_conv_tiles *p = a->p;
+    int64_t j = item / a->n_blocks, row = item % a->n_blocks * ROWS_AT_ONCE, end = least(row + ROWS_AT_ONCE, a->depth);
+    int64_t start = panel_start(&a->s, j) * LANES;
+    int v = panel_width(&a->s, j), m = panel_rows(v);
+    for (int64_t o = 0; o < a->outputs; o += DEPTH)
+        for (int64_t b = row; b < end; b += m) {
+            const float *rows[MAX_ROWS];
+            float *to[MAX_ROWS];
+            for (int r = 0; r < m; r++) {
+                rows[r] = a->from + place(p, &a->q, least(b + r, end - 1));
+                to[r] = a->sums + least(b + r, end - 1) * a->width + start;
+            }
+            any_tile(v, least(DEPTH, a->outputs - o), rows, 0, a->corners + o, a->lanes + start * a->outputs + o * v * LANES,
+                     to, o > 0 || a->first > 0);
+        }
+}
+
+static void weight_store(void *arg, int64_t vector)
+{
+    const pass *a = arg;
+    int64_t f = vector * LANES;
+    from_lanes(a->sums + f, a->width, a->depth, (vec){0}, a->y + f * a->depth, a->depth, least(LANES, a->p->filters - f));
+}
+
 static int weight_gradient(const plk_conv_tiles *p, const float *dy, const float *x, float *dw)
 {
-    padded q = padded_of(p);
-    panels s = panels_of(p->filters);
-    int64_t depth = p->channels * p->kernel[0] * p->kernel[1], width = s.vectors * LANES, area = p->out[0] * p->out[1];
-    int64_t chunk = images_of(p, (q.copied ? q.image : 0) + area * width), n_blocks = count(depth, ROWS_AT_ONCE);
+    pass a = {.p = p, .q = padded_of(p), .s = panels_of(p->filters), .x = x, .dy = dy, .y = dw};
+    a.depth = p->channels * p->kernel[0] * p->kernel[1];
+    a.width = a.s.vectors * LANES;
+    a.area = p->out[0] * p->out[1];
+    a.n_blocks = count(a.depth, ROWS_AT_ONCE);
+    int64_t chunk = images_of(p, (a.q.copied ? a.q.image : 0) + a.area * a.width);
     int n_threads = threads_of(p);
-    int64_t sums_floats = up(depth * width, 16), image_floats = q.copied ? up(chunk * q.image, 16) : 0;
-    float *sums = pl_scratch(sizeof *sums * (size_t)(sums_floats + image_floats + chunk * area * (width + 1)));
-    if (!sums)
+    int64_t sums_floats = up(a.depth * a.width, 16), image_floats = a.q.copied ? up(chunk * a.q.image, 16) : 0;
+    a.sums = pl_scratch(sizeof(float) * (size_t)(sums_floats + image_floats + chunk * a.area * (a.width + 1)));
+    if (!a.sums)
         return no_memory();
-    float *room = sums + sums_floats, *lanes = room + image_floats;
-    int32_t *corners = (int32_t *)(lanes + chunk * area * width);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
+    a.room = a.sums + sums_floats;
+    a.lanes = a.room + image_floats;
+    a.corners = (int32_t *)(a.lanes + chunk * a.area * a.width);
     for (int64_t first = 0; first < p->n; first += chunk) {
-        int64_t images = least(chunk, p->n - first), outputs = images * area;
-        const float *from = x + first * p->channels * p->size[0] * p->size[1];
-        if (q.copied) {
-#pragma omp for nowait
-            for (int64_t c = 0; c < images * p->channels; c++)
-                pad_plane(p, &q, from + c * p->size[0] * p->size[1], room + c * q.plane);
-            from = room;
-        }
-#pragma omp for nowait
-        for (int64_t o = 0; o < outputs; o++)
-            corners[o] = corner(p, &q, o);
-#pragma omp for
-        for (int64_t i = 0; i < images * s.vectors; i++) {        /* dy, turned: (panel, pixel, lane) */
-            int64_t image = i / s.vectors, f = i % s.vectors, step;
-            float *to = packed_at(&s, lanes, outputs, f, &step);
-            to_lanes(dy + ((first + image) * p->filters + f * LANES) * area, area, least(LANES, p->filters - f * LANES), area,
-                     to + image * area * step, step);
-        }
-#pragma omp for schedule(dynamic)
-        for (int64_t item = 0; item < n_blocks * s.n; item++) {
-            int64_t j = item / n_blocks, row = item % n_blocks * ROWS_AT_ONCE, end = least(row + ROWS_AT_ONCE, depth);
-            int64_t start = panel_start(&s, j) * LANES;
-            int v = panel_width(&s, j), m = panel_rows(v);
-            for (int64_t o = 0; o < outputs; o += DEPTH)
-                for (int64_t a = row; a < end; a += m) {
-                    const float *rows[MAX_ROWS];
-                    float *to[MAX_ROWS];
-                    for (int r = 0; r < m; r++) {
-                        rows[r] = from + place(p, &q, least(a + r, end - 1));
-                        to[r] = sums + least(a + r, end - 1) * width + start;
-                    }
-                    any_tile(v, least(DEPTH, outputs - o), rows, 0, corners + o, lanes + start * outputs + o * v * LANES, to,
-                             o > 0 || first > 0);
-                }
-        }
+        chunk_begin(&a, first, chunk, n_threads);
+        pl_team_run(n_threads, a.images * a.s.vectors, weight_prepare, &a);
+        pl_team_run(n_threads, a.n_blocks * a.s.n, weight_piece, &a);
     }
-#pragma omp for
-    for (int64_t f = 0; f < p->filters; f += LANES)
-        from_lanes(sums + f, width, depth, (vec){0}, dw + f * depth, depth, least(LANES, p->filters - f));
-    }
+    pl_team_run(n_threads, count(p->filters, LANES), weight_store, &a);
     return PL_OK;
 }
 

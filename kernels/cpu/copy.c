@@ -3,6 +3,7 @@
 #include "copy.h"
 #include "cast.h"
 #include "generated/kernels.h"
+#include "parts.h"
 
 enum { TILE = 16, SQUARE = 32 };
 
@@ -93,6 +94,48 @@ static void transpose_run(char *out, int64_t out_row, const char *in, int64_t in
     }
 }
 
+typedef struct { const plk_copy *p; const char *in; char *out; int cross, split, n_pieces; int64_t runs; } shared_copy;
+
+static void copy_piece(void *arg, int64_t piece)
+{
+    const shared_copy *s = arg;
+    const plk_copy *p = s->p;
+    int last = p->ndim - 1, cross = s->cross;
+    int64_t size = p->size, begin, end, row = 0, row_end = cross >= 0 ? p->shape[cross] : 0;
+    plk_share(s->split ? row_end : s->runs, s->split ? TILE : 1, (int)piece, s->n_pieces, &begin, &end);
+    if (s->split) {
+        row = begin;
+        row_end = end;
+        begin = 0;
+        end = s->runs;
+    }
+    int64_t index[PLK_MAX_DIMS], x = 0, y = 0, at = begin;
+    for (int d = last - 1; d >= 0; d--) {
+        index[d] = d == cross ? 0 : at % p->shape[d];
+        at = d == cross ? at : at / p->shape[d];
+        x += index[d] * p->in_strides[d];
+        y += index[d] * p->out_strides[d];
+    }
+    for (int64_t r = begin; r < end; r++) {
+        if (cross >= 0)
+            transpose_run(s->out + (y + row * p->out_strides[cross]) * size, p->out_strides[cross],
+                          s->in + (x + row) * size, p->in_strides[last], row_end - row, p->shape[last], p->size);
+        else
+            copy_run(s->out + y * size, p->out_strides[last], s->in + x * size, p->in_strides[last], p->shape[last], p->size);
+        for (int d = last - 1; d >= 0; d--) {           /* the next run: the last of these counts first */
+            if (d == cross)
+                continue;
+            x += p->in_strides[d];
+            y += p->out_strides[d];
+            if (++index[d] < p->shape[d])
+                break;
+            x -= p->shape[d] * p->in_strides[d];
+            y -= p->shape[d] * p->out_strides[d];
+            index[d] = 0;
+        }
+    }
+}
+
 static void copy(const plk_copy *p, const char *in, char *out)
 {
     int last = p->ndim - 1, cross = -1;
@@ -110,42 +153,8 @@ static void copy(const plk_copy *p, const char *in, char *out)
     int64_t runs = p->n / p->shape[last] / (cross >= 0 ? p->shape[cross] : 1);
     int n_threads = pl_threads(p->n / 2);
     int split = n_threads > 1 && runs < n_threads && cross >= 0;       /* one big matrix: threads take its rows */
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int64_t begin, end, row = 0, row_end = cross >= 0 ? p->shape[cross] : 0;
-        plk_share(split ? row_end : runs, split ? TILE : 1, t, n_threads, &begin, &end);
-        if (split) {
-            row = begin;
-            row_end = end;
-            begin = 0;
-            end = runs;
-        }
-        int64_t index[PLK_MAX_DIMS], x = 0, y = 0, at = begin;
-        for (int d = last - 1; d >= 0; d--) {
-            index[d] = d == cross ? 0 : at % p->shape[d];
-            at = d == cross ? at : at / p->shape[d];
-            x += index[d] * p->in_strides[d];
-            y += index[d] * p->out_strides[d];
-        }
-        for (int64_t r = begin; r < end; r++) {
-            if (cross >= 0)
-                transpose_run(out + (y + row * p->out_strides[cross]) * size, p->out_strides[cross],
-                              in + (x + row) * size, p->in_strides[last], row_end - row, p->shape[last], p->size);
-            else
-                copy_run(out + y * size, p->out_strides[last], in + x * size, p->in_strides[last], p->shape[last], p->size);
-            for (int d = last - 1; d >= 0; d--) {       /* the next run: the last of these counts first */
-                if (d == cross)
-                    continue;
-                x += p->in_strides[d];
-                y += p->out_strides[d];
-                if (++index[d] < p->shape[d])
-                    break;
-                x -= p->shape[d] * p->in_strides[d];
-                y -= p->shape[d] * p->out_strides[d];
-                index[d] = 0;
-            }
-        }
-    }
+    shared_copy s = {p, in, out, cross, split, plk_pieces(n_threads, p->n / 2), runs};
+    pl_team_run(n_threads, s.n_pieces, copy_piece, &s);
 }
 
 /* Copies what is to be copied, with the call's number added to one of the offsets. */
@@ -212,21 +221,32 @@ PLK_KERNEL(plk_number_into_base)
     return PL_OK;
 }
 
-static void join(const plk_join *p, char *whole, char *const *parts, int split)
+typedef struct { const plk_join *p; char *whole, *const *parts; int split, n_pieces; } shared_join;
+
+static void join_piece(void *arg, int64_t piece)
 {
-    int n_threads = pl_threads(p->outer * p->total / 8);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t o = 0; o < p->outer; o++) {
-        char *at = whole + o * p->total;
+    const shared_join *s = arg;
+    const plk_join *p = s->p;
+    int64_t begin, end;
+    plk_share(p->outer, 1, (int)piece, s->n_pieces, &begin, &end);
+    for (int64_t o = begin; o < end; o++) {
+        char *at = s->whole + o * p->total;
         for (int k = 0; k < p->n_parts; k++) {
-            char *part = parts[k] + o * p->bytes[k];
-            if (split)
+            char *part = s->parts[k] + o * p->bytes[k];
+            if (s->split)
                 memcpy(part, at, (size_t)p->bytes[k]);
             else
                 memcpy(at, part, (size_t)p->bytes[k]);
             at += p->bytes[k];
         }
     }
+}
+
+static void join(const plk_join *p, char *whole, char *const *parts, int split)
+{
+    int n_threads = pl_threads(p->outer * p->total / 8);
+    shared_join s = {p, whole, parts, split, plk_pieces(n_threads, p->outer * p->total / 8)};
+    pl_team_run(n_threads, s.n_pieces, join_piece, &s);
 }
 
 /* bufs: parts, whole */
@@ -246,6 +266,20 @@ PLK_KERNEL(plk_join_split)
     return PL_OK;
 }
 
+typedef struct { char *y; int64_t n; int size, even, n_pieces; } shared_fill;
+
+static void fill_piece(void *arg, int64_t piece)
+{
+    const shared_fill *s = arg;
+    int64_t begin, end;
+    plk_share(s->n - 1, 64, (int)piece, s->n_pieces, &begin, &end);
+    char *to = s->y + (begin + 1) * s->size;
+    if (s->even)
+        memset(to, s->y[0], (size_t)((end - begin) * s->size));
+    else
+        copy_run(to, 1, s->y, 0, end - begin, s->size);
+}
+
 /* bufs: y.  scalars: the value, where params says so */
 PLK_KERNEL(plk_fill_run)
 {
@@ -259,15 +293,7 @@ PLK_KERNEL(plk_fill_run)
         return PL_OK;
     plk_cast_run(&one, ends, NULL);
     int n_threads = pl_threads(p->n / 2), even = memcmp(y, y + 1, size - 1) == 0;    /* of equal bytes, as 0 */
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int64_t begin, end;
-        plk_share(p->n - 1, 64, t, n_threads, &begin, &end);
-        char *to = y + (size_t)(begin + 1) * size;
-        if (even)
-            memset(to, y[0], (size_t)(end - begin) * size);
-        else
-            copy_run(to, 1, y, 0, end - begin, (int)size);
-    }
+    shared_fill s = {y, p->n, (int)size, even, plk_pieces(n_threads, p->n / 2)};
+    pl_team_run(n_threads, s.n_pieces, fill_piece, &s);
     return PL_OK;
 }

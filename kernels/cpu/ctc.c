@@ -129,25 +129,42 @@ static double forward(example *e)
     return top + log(sum);
 }
 
+/* The examples of a call; out: loss or dx. */
+typedef struct { const plk_ctc *p; void *const *bufs; float *out; int failed; } batch;
+
+static batch batch_of(const plk_ctc *p, void *const *bufs)
+{
+    return (batch){p, bufs, bufs[2 + (p->steps_dtype >= 0) + (p->count_dtype >= 0)], 0};
+}
+
+/* Room for an example, or NULL. */
+static void *room_for(batch *b)
+{
+    void *room = pl_scratch(example_bytes(b->p));
+    if (!room)
+        __atomic_store_n(&b->failed, 1, __ATOMIC_RELAXED);
+    return room;
+}
+
+static void forward_piece(void *arg, int64_t i)
+{
+    batch *b = arg;
+    example e;
+    void *room = room_for(b);
+    if (!room)
+        return;
+    example_begin(&e, b->p, b->bufs, i, room);
+    b->out[i] = (float)-forward(&e);
+}
+
 /* bufs: x, labels, lengths, loss (batch,) */
 PLK_KERNEL(plk_ctc_run)
 {
     const plk_ctc *p = params;
-    float *loss = bufs[2 + (p->steps_dtype >= 0) + (p->count_dtype >= 0)];
-    int n_threads = pl_threads(p->steps * p->batch * (p->classes + 20 * p->length)), failed = 0;
+    batch b = batch_of(p, bufs);
     (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < p->batch; i++) {
-        example e;
-        void *room = pl_scratch(example_bytes(p));
-        if (!room) {
-            failed = 1;
-            continue;
-        }
-        example_begin(&e, p, bufs, i, room);
-        loss[i] = (float)-forward(&e);
-    }
-    return failed ? pl_fail(PL_ENOMEM, "out of memory for CTC") : PL_OK;
+    pl_team_run(pl_threads(p->steps * p->batch * (p->classes + 20 * p->length)), p->batch, forward_piece, &b);
+    return b.failed ? pl_fail(PL_ENOMEM, "out of memory for CTC") : PL_OK;
 }
 
 static void gradient(example *e, float *dx, double *room)
@@ -181,25 +198,25 @@ static void gradient(example *e, float *dx, double *room)
     }
 }
 
+static void backward_piece(void *arg, int64_t i)
+{
+    batch *b = arg;
+    const plk_ctc *p = b->p;
+    example e;
+    double *rows = room_for(b);
+    if (!rows)
+        return;
+    double *own = rows + 2 * (2 * p->length + 1) + p->classes;            /* b, next, posterior; then the example's */
+    example_begin(&e, p, b->bufs, i, own);
+    gradient(&e, b->out + i * p->classes, rows);
+}
+
 /* bufs: x, labels, lengths, dx */
 PLK_KERNEL(plk_ctc_backward)
 {
     const plk_ctc *p = params;
-    float *dx = bufs[2 + (p->steps_dtype >= 0) + (p->count_dtype >= 0)];
-    int n_threads = pl_threads(p->steps * p->batch * (p->classes + 40 * p->length)), failed = 0;
+    batch b = batch_of(p, bufs);
     (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < p->batch; i++) {
-        example e;
-        char *room = pl_scratch(example_bytes(p));
-        if (!room) {
-            failed = 1;
-            continue;
-        }
-        int64_t most = 2 * p->length + 1;
-        double *rows = (double *)room, *own = rows + 2 * most + p->classes;   /* b, next, posterior; then the example's */
-        example_begin(&e, p, bufs, i, own);
-        gradient(&e, dx + i * p->classes, rows);
-    }
-    return failed ? pl_fail(PL_ENOMEM, "out of memory for CTC") : PL_OK;
+    pl_team_run(pl_threads(p->steps * p->batch * (p->classes + 40 * p->length)), p->batch, backward_piece, &b);
+    return b.failed ? pl_fail(PL_ENOMEM, "out of memory for CTC") : PL_OK;
 }

@@ -1,5 +1,4 @@
 /* The kernels of dot, batch_dot, linalg_gemm2 and FullyConnected, and what each thread packs operands into. */
-#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include "gemm.h"
@@ -39,7 +38,7 @@ void *plk_gemm_room(size_t bytes)
 
 int plk_gemm_threads(int64_t m, int64_t n, int64_t k)
 {
-    return omp_in_parallel() ? 1 : pl_threads(m * n * k / MULTIPLIES_PER_STEP);
+    return pl_threads(m * n * k / MULTIPLIES_PER_STEP);
 }
 
 /* Is packing B dearer than adding up, at the end, vectors that run along the depth? Where measured (see speed.md). */
@@ -71,26 +70,35 @@ int plk_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, cons
     return product(&p, bufs);
 }
 
+/* Many products of one shape. */
+typedef struct { const plk_gemm *g; const plk_product *p; void *const *bufs, *const *rest; int status; } batch;
+
+static void run_one(void *arg, int64_t i)
+{
+    batch *b = arg;
+    const plk_gemm *g = b->g;
+    void *const *rest = b->rest;
+    void *ends[7] = {(float *)b->bufs[0] + i * g->a_step, (float *)b->bufs[1] + i * g->b_step, rest[0], rest[1],
+                     (float *)rest[2] + i * g->m * g->n, rest[3], rest[4]};
+    int status = product(b->p, ends);
+    if (status)
+        __atomic_store_n(&b->status, status, __ATOMIC_RELAXED);
+}
+
 /* bufs: a, b, bias if any, residual if any, c, what was activated if kept, sums of A if any */
 PLK_KERNEL(plk_gemm_run)
 {
     const plk_gemm *g = params;
-    int n_threads = plk_gemm_threads(g->n_batch * g->m, g->n, g->k), many = g->n_batch != 1, status = PL_OK, at = 2;
+    int n_threads = plk_gemm_threads(g->n_batch * g->m, g->n, g->k), many = g->n_batch != 1, at = 2;
     void *bias = g->bias ? bufs[at++] : NULL, *residual = g->residual ? bufs[at++] : NULL, *c = bufs[at++];
     void *pre = g->keep ? bufs[at++] : NULL, *sums = g->sums ? bufs[at++] : NULL;
     int64_t lda = g->transpose_a ? g->m : g->k, ldb = g->transpose_b ? g->k : g->n;
     plk_product p = {g->m, g->n, g->k, g->transpose_a ? 1 : lda, g->transpose_a ? lda : 1, g->transpose_b ? 1 : ldb,
                      g->transpose_b ? ldb : 1, g->n, g->alpha, 0, g->act, many ? 1 : n_threads, g->slope};
     (void)scalars;
-    if (!many)    /* not through the loop below: a team inside a team of one has to be made anew each time */
+    if (!many)
         return product(&p, (void *[]){bufs[0], bufs[1], bias, residual, c, pre, sums});
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < g->n_batch; i++) {
-        void *ends[7] = {(float *)bufs[0] + i * g->a_step, (float *)bufs[1] + i * g->b_step, bias, residual,
-                         (float *)c + i * g->m * g->n, pre, sums};
-        int s = product(&p, ends);
-        if (s)
-            status = s;
-    }
-    return status;
+    batch b = {g, &p, bufs, (void *[]){bias, residual, c, pre, sums}, PL_OK};
+    pl_team_run(n_threads, g->n_batch, run_one, &b);
+    return b.status ? pl_fail(b.status, "out of memory for a matrix product") : PL_OK;
 }

@@ -120,25 +120,32 @@ static void finish(const plk_product *p, const float *product, int64_t at, int64
         to[q] = v[q] + (residual && !p->slope ? residual[at + q] : 0);
 }
 
+typedef struct { const plk_product *p; void *const *bufs; } thin;
+
+static void run_strip(void *arg, int64_t strip_at)
+{
+    const thin *t = arg;
+    const plk_product *p = t->p;
+    const float *a = t->bufs[0], *b = t->bufs[1], *bias = t->bufs[2], *residual = t->bufs[3];
+    float *c = t->bufs[4], *pre = t->bufs[5];
+    int64_t n_parts = (p->m + ROWS - 1) / ROWS, j = strip_at * WIDE, n = p->n - j < WIDE ? p->n - j : WIDE, i, end;
+    for (int64_t part = 0; part < n_parts; part++) {
+        plk_share(p->m, 1, (int)part, (int)n_parts, &i, &end);
+        float v[ROWS * WIDE] = {0};
+        strip(p, end - i, a + i * p->a_row, b, j, n, v);
+        for (const float *line = v; i < end; i++, line += WIDE)
+            finish(p, line, i * p->c_row + j, j, n, bias, residual, c, pre);
+    }
+}
+
 /* As plk_product_run, for few rows. */
 PLK_KERNEL(plk_product_thin)
 {
     const plk_product *p = params;
-    const float *a = bufs[0], *b = bufs[1], *bias = bufs[2], *residual = bufs[3];
-    float *c = bufs[4], *pre = bufs[5], *sums = bufs[6];
+    const float *a = bufs[0];
+    float *sums = bufs[6];
     (void)scalars;
-    int64_t n_parts = (p->m + ROWS - 1) / ROWS;
-#pragma omp parallel for num_threads(p->n_threads) if (p->n_threads > 1)
-    for (int64_t j = 0; j < p->n; j += WIDE) {
-        int64_t n = p->n - j < WIDE ? p->n - j : WIDE, i, end;
-        for (int64_t part = 0; part < n_parts; part++) {
-            plk_share(p->m, 1, (int)part, (int)n_parts, &i, &end);
-            float v[ROWS * WIDE] = {0};
-            strip(p, end - i, a + i * p->a_row, b, j, n, v);
-            for (const float *line = v; i < end; i++, line += WIDE)
-                finish(p, line, i * p->c_row + j, j, n, bias, residual, c, pre);
-        }
-    }
+    pl_team_run(p->n_threads, (p->n + WIDE - 1) / WIDE, run_strip, &(thin){p, bufs});
     for (int64_t i = 0; i < p->m && sums; i++) {
         sums[i] = 0;
         for (int64_t d = 0; d < p->k; d++)

@@ -172,6 +172,7 @@ static void block(const plk_product *p, const ends *e, const stripe *s, const fl
 typedef struct {
     const plk_product *p;
     void *const *bufs;
+    int status;
     int64_t k, k_end, depth, width, n_tiles, n_stripes, groups, next[MAX_GROUPS];
 } work;
 
@@ -182,7 +183,7 @@ static void plan_work(work *w, const plk_product *p, void *const *bufs, int64_t 
     while (groups < MAX_GROUPS && groups < p->n_threads && groups * groups * p->m < p->n_threads * p->n)
         groups *= 2;
     int64_t width = least(piece(p->n, groups, COLUMNS), PACKED_B / span / COLUMNS * COLUMNS);
-    *w = (work){p, bufs, k, k_end, piece(span, up(span, DEPTH), CHUNK), width, up(p->m, ROWS), up(p->n, width), groups, {0}};
+    *w = (work){p, bufs, PL_OK, k, k_end, piece(span, up(span, DEPTH), CHUNK), width, up(p->m, ROWS), up(p->n, width), groups, {0}};
 }
 
 /* The next task of a thread; 0, there is none. Tasks get smaller towards the end, so that threads end together. */
@@ -206,15 +207,19 @@ static int claim(work *w, int64_t thread, int64_t *other, task *t)
     return 0;
 }
 
-static int take_tasks(work *w, int64_t thread)
+/* As one of the threads. */
+static void take_tasks(void *arg, int64_t thread)
 {
+    work *w = arg;
     const plk_product *p = w->p;
     const float *a = w->bufs[0], *b = w->bufs[1];
     const ends e = {w->bufs[2], w->bufs[3], w->bufs[4], w->bufs[5], w->bufs[6]};
     int64_t panels = piece(w->width, 1, COLUMNS) * (w->k_end - w->k), packed = -1, other = 0;
     float *packed_a = plk_gemm_room(sizeof(float) * (size_t)(DEPTH * (TASK_ROWS + ROWS) + panels));
-    if (!packed_a)
-        return pl_fail(PL_ENOMEM, "out of memory for a matrix product");
+    if (!packed_a) {
+        __atomic_store_n(&w->status, PL_ENOMEM, __ATOMIC_RELAXED);
+        return;
+    }
     float *packed_b = packed_a + DEPTH * (TASK_ROWS + ROWS);
     task t, next;
     for (int more = claim(w, thread, &other, &t); more; t = next) {
@@ -224,27 +229,22 @@ static int take_tasks(work *w, int64_t thread)
         block(p, &e, &s, a, b, packed_b, packed_a, &t, more ? &next : NULL, t.stripe != packed);
         packed = t.stripe;
     }
-    return PL_OK;
 }
 
 /* params: plk_product.  bufs: a, b, bias, residual, c, pre, sums; all but a, b, c may be NULL */
 PLK_KERNEL(plk_product_run)
 {
     const plk_product *p = params;
-    int status = PL_OK;
     int64_t k = 0;
     (void)scalars;
     do {
         work w;
         plan_work(&w, p, bufs, k);
         int n_threads = (int)least(p->n_threads, up(w.n_tiles, LEAST_TILES) * w.n_stripes);
-#pragma omp parallel for num_threads(n_threads) schedule(static, 1) if (n_threads > 1)
-        for (int t = 0; t < n_threads; t++) {
-            int s = take_tasks(&w, t);
-            if (s)
-                status = s;
-        }
+        pl_team_run(n_threads, n_threads, take_tasks, &w);
+        if (w.status)
+            return pl_fail(w.status, "out of memory for a matrix product");
         k = w.k_end;
-    } while (k < p->k && status == PL_OK);
-    return status;
+    } while (k < p->k);
+    return PL_OK;
 }

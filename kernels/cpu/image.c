@@ -1,5 +1,6 @@
 /* Images into tensors: the channels of each image apart, and each channel normalised. */
 #include "image.h"
+#include "parts.h"
 
 /* A parameter of fixed value lets the compiler unroll the usual numbers of channels. */
 static inline void spread_bytes(const uint8_t *x, float *y, int64_t n_pixels, int64_t n_channels)
@@ -10,17 +11,14 @@ static inline void spread_bytes(const uint8_t *x, float *y, int64_t n_pixels, in
             y[c * n_pixels + i] = (float)x[i * n_channels + c] * unit;
 }
 
-/* bufs: x uint8 (n_images, n_pixels, n_channels), y float32 (n_images, n_channels, n_pixels) */
-PLK_KERNEL(plk_to_tensor_run)
+static void spread_images(void *arg, int64_t begin, int64_t end)
 {
-    const plk_image *p = params;
+    const plk_call *call = arg;
+    const plk_image *p = call->params;
     int64_t size = p->n_pixels * p->n_channels;
-    int n_threads = p->n_images > 1 ? pl_threads(p->n_images * size) : 1;
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < p->n_images; i++) {
-        const uint8_t *x = (const uint8_t *)bufs[0] + i * size;
-        float *y = (float *)bufs[1] + i * size;
+    for (int64_t i = begin; i < end; i++) {
+        const uint8_t *x = (const uint8_t *)call->bufs[0] + i * size;
+        float *y = (float *)call->bufs[1] + i * size;
         if (p->n_channels == 3)
             spread_bytes(x, y, p->n_pixels, 3);
         else if (p->n_channels == 1)
@@ -28,7 +26,27 @@ PLK_KERNEL(plk_to_tensor_run)
         else
             spread_bytes(x, y, p->n_pixels, p->n_channels);
     }
+}
+
+/* bufs: x uint8 (n_images, n_pixels, n_channels), y float32 (n_images, n_channels, n_pixels) */
+PLK_KERNEL(plk_to_tensor_run)
+{
+    const plk_image *p = params;
+    plk_run_parts(p->n_images * p->n_pixels * p->n_channels, p->n_images, 1, spread_images, &(plk_call){params, bufs, scalars});
     return PL_OK;
+}
+
+static void normalize_planes(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_image_normalize *p = call->params;
+    for (int64_t k = begin; k < end; k++) {
+        float mean = p->mean[k % p->n_channels], std = p->std[k % p->n_channels];
+        const float *x = (const float *)call->bufs[0] + k * p->n_pixels;
+        float *y = (float *)call->bufs[1] + k * p->n_pixels;
+        for (int64_t i = 0; i < p->n_pixels; i++)
+            y[i] = (x[i] - mean) / std;
+    }
 }
 
 /* bufs: x, y float32 (n_images, n_channels, n_pixels) */
@@ -36,15 +54,6 @@ PLK_KERNEL(plk_image_normalize_run)
 {
     const plk_image_normalize *p = params;
     int64_t n_planes = p->n_images * p->n_channels;
-    int n_threads = pl_threads(n_planes * p->n_pixels);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t k = 0; k < n_planes; k++) {
-        float mean = p->mean[k % p->n_channels], std = p->std[k % p->n_channels];
-        const float *x = (const float *)bufs[0] + k * p->n_pixels;
-        float *y = (float *)bufs[1] + k * p->n_pixels;
-        for (int64_t i = 0; i < p->n_pixels; i++)
-            y[i] = (x[i] - mean) / std;
-    }
+    plk_run_parts(n_planes * p->n_pixels, n_planes, 1, normalize_planes, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

@@ -4,6 +4,7 @@
 #include "index.h"
 #include "cast.h"
 #include "generated/kernels.h"
+#include "parts.h"
 
 int64_t plk_index_at(const void *indices, int dtype, int64_t i)
 {
@@ -39,15 +40,16 @@ static inline int64_t bounded(const plk_take *p, const void *indices, int64_t i)
 
 int64_t plk_take_place(const plk_take *p, const void *indices, int64_t i) { return bounded(p, indices, i); }
 
-/* bufs: a, indices, y */
-PLK_KERNEL(plk_take_run)
+typedef struct { const plk_take *p; void *const *bufs; int64_t rows; int n_pieces; } shared_take;
+
+static void take_piece(void *arg, int64_t piece)
 {
-    const plk_take *p = params;
-    int64_t row_bytes = p->inner * p->size, rows = p->outer * p->n_indices;
-    int n_threads = pl_threads(rows * row_bytes / 8);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < rows; r++) {
+    const shared_take *s = arg;
+    const plk_take *p = s->p;
+    void *const *bufs = s->bufs;
+    int64_t row_bytes = p->inner * p->size, begin, end;
+    plk_share(s->rows, 1, (int)piece, s->n_pieces, &begin, &end);
+    for (int64_t r = begin; r < end; r++) {
         int64_t from = r / p->n_indices * p->n + bounded(p, bufs[1], r % p->n_indices);
         const char *x = (const char *)bufs[0] + from * row_bytes;
         char *y = (char *)bufs[2] + r * row_bytes;
@@ -56,6 +58,17 @@ PLK_KERNEL(plk_take_run)
         else
             memcpy(y, x, (size_t)row_bytes);
     }
+}
+
+/* bufs: a, indices, y */
+PLK_KERNEL(plk_take_run)
+{
+    const plk_take *p = params;
+    int64_t row_bytes = p->inner * p->size, rows = p->outer * p->n_indices;
+    int n_threads = pl_threads(rows * row_bytes / 8);
+    (void)scalars;
+    shared_take s = {p, bufs, rows, plk_pieces(n_threads, rows * row_bytes / 8)};
+    pl_team_run(n_threads, s.n_pieces, take_piece, &s);
     return PL_OK;
 }
 
@@ -186,21 +199,28 @@ PLK_KERNEL(plk_one_hot_run)
     return PL_OK;
 }
 
-/* bufs: x, lengths if given, y: the steps of each sequence the other way round */
-PLK_KERNEL(plk_sequence_reverse_run)
+static void reverse_rows(void *arg, int64_t begin, int64_t end)
 {
-    const plk_sequence_mask *p = params;
-    int64_t row_bytes = p->inner * p->size, rows = p->steps * p->batch;
-    int given = p->length_dtype >= 0, n_threads = pl_threads(rows * row_bytes / 8);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < rows; r++) {
+    const plk_call *call = arg;
+    const plk_sequence_mask *p = call->params;
+    void *const *bufs = call->bufs;
+    int64_t row_bytes = p->inner * p->size;
+    int given = p->length_dtype >= 0;
+    for (int64_t r = begin; r < end; r++) {
         int64_t step = r / p->batch, b = r % p->batch;
         int64_t n = given ? plk_index_at(bufs[1], p->length_dtype, b) : p->steps;
         n = n < p->steps ? n : p->steps;
         int64_t from = (step < n ? n - 1 - step : step) * p->batch + b;
         memcpy((char *)bufs[1 + given] + r * row_bytes, (const char *)bufs[0] + from * row_bytes, (size_t)row_bytes);
     }
+}
+
+/* bufs: x, lengths if given, y: the steps of each sequence the other way round */
+PLK_KERNEL(plk_sequence_reverse_run)
+{
+    const plk_sequence_mask *p = params;
+    int64_t rows = p->steps * p->batch;
+    plk_run_parts(rows * p->inner * p->size / 8, rows, 1, reverse_rows, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
@@ -222,17 +242,15 @@ PLK_KERNEL(plk_sequence_last_run)
     return PL_OK;
 }
 
-/* bufs: x, lengths, y */
-PLK_KERNEL(plk_sequence_mask_run)
+static void mask_rows(void *arg, int64_t begin, int64_t end)
 {
-    const plk_sequence_mask *p = params;
-    int64_t row_bytes = p->inner * p->size, rows = p->steps * p->batch;
+    const plk_call *call = arg;
+    const plk_sequence_mask *p = call->params;
+    void *const *bufs = call->bufs;
+    int64_t row_bytes = p->inner * p->size;
     uint64_t value = 0;
-    int n_threads = pl_threads(rows * row_bytes / 8);
-    (void)scalars;
     as_dtype(p->value, p->dtype, &value);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = begin; r < end; r++) {
         int64_t step = p->batch_first ? r % p->steps : r / p->batch, b = p->batch_first ? r / p->steps : r % p->batch;
         const char *x = (const char *)bufs[0] + r * row_bytes;
         char *y = (char *)bufs[2] + r * row_bytes;
@@ -242,5 +260,13 @@ PLK_KERNEL(plk_sequence_mask_run)
         else if (x != y)
             memcpy(y, x, (size_t)row_bytes);
     }
+}
+
+/* bufs: x, lengths, y */
+PLK_KERNEL(plk_sequence_mask_run)
+{
+    const plk_sequence_mask *p = params;
+    int64_t rows = p->steps * p->batch;
+    plk_run_parts(rows * p->inner * p->size / 8, rows, 1, mask_rows, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

@@ -4,9 +4,6 @@
  *     rows     the innermost dimension is reduced: runs of a row go to one number
  *     columns  it is kept: rows are added to a tile of numbers
  */
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 #include "simd.h"
 #include "blocks.h"
 #include "reduce_methods.h"
@@ -36,21 +33,31 @@ static worker *scratch_begin(size_t parts_bytes, double **parts)
     return room ? (worker *)(void *)(room + parts_bytes) : NULL;
 }
 
-/* The caller is the first thread of its team. */
-static worker *scratch_of_thread(worker *first)
-{
-#ifdef _OPENMP
-    if (omp_get_thread_num() > 0)
-        return pl_scratch(sizeof(worker));
-#endif
-    return first;
-}
+/* What the pieces of one reduction share. workers: of each thread, NULL until it comes; the first one is the caller's. */
+typedef struct {
+    const plan *m;
+    const plk_job *j;
+    worker *first, **workers;
+    double *parts;
+    int64_t n_chunks, tile, tiles;
+    int failed;
+} reduction;
 
-static void worker_begin(worker *w, const plan *m, const plk_job *j)
+/* This thread's worker; NULL: no memory. */
+static worker *worker_of(reduction *r)
 {
-    blocks_begin(&w->b, j);
-    for (int k = 0; k < m->p->map.n_out; k++)
-        w->b.apart[k] = m->methods[k] ? w->values[k] : NULL;
+    int place = pl_team_place();
+    if (r->workers[place])
+        return r->workers[place];
+    worker *w = place ? pl_scratch(sizeof(worker)) : r->first;
+    if (!w) {
+        __atomic_store_n(&r->failed, 1, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    blocks_begin(&w->b, r->j);
+    for (int k = 0; k < r->m->p->map.n_out; k++)
+        w->b.apart[k] = r->m->methods[k] ? w->values[k] : NULL;
+    return r->workers[place] = w;
 }
 
 static void store(const plan *m, const plk_job *j, int k, int64_t at, double v)
@@ -117,6 +124,55 @@ static void short_rows(worker *w, const plan *m, const plk_job *j, int64_t begin
     }
 }
 
+static void short_piece(void *arg, int64_t part)
+{
+    reduction *r = arg;
+    int64_t begin, end;
+    worker *w = worker_of(r);
+    plk_share(r->m->p->n_results, 1, (int)part, MAX_CHUNKS, &begin, &end);
+    if (w)
+        short_rows(w, r->m, r->j, begin, end);
+}
+
+/* One chunk of a row. */
+static void row_piece(void *arg, int64_t u)
+{
+    reduction *r = arg;
+    const plan *m = r->m;
+    const plk_map_reduce *p = m->p;
+    worker *w = worker_of(r);
+    if (!w)
+        return;
+    int64_t base = base_of(m, u / r->n_chunks), begin, end;
+    int chunk = (int)(u % r->n_chunks), n_out = p->map.n_out;
+    start(w, m, 1);
+    if (m->n_reduced == 1) {
+        plk_share(p->run, w->b.step, chunk, (int)r->n_chunks, &begin, &end);
+        add_run(w, m, base + begin, end - begin);
+    } else {
+        plk_share(m->n_reduced, 1, chunk, (int)r->n_chunks, &begin, &end);
+        for (int64_t i = begin; i < end; i++)
+            add_run(w, m, base + reduced_offset(m, i), p->run);
+    }
+    for (int k = 0; k < n_out; k++)
+        r->parts[u * n_out + k] = w->acc[k][0];
+}
+
+static void merge_rows(const reduction *r)
+{
+    const plan *m = r->m;
+    int n_out = m->p->map.n_out;
+    for (int64_t o = 0; o < m->p->n_results; o++)
+        for (int k = 0; k < n_out; k++) {
+            if (!m->methods[k])
+                continue;
+            double v = r->parts[o * r->n_chunks * n_out + k];
+            for (int64_t c = 1; c < r->n_chunks; c++)
+                v = m->methods[k]->merge(v, r->parts[(o * r->n_chunks + c) * n_out + k]);
+            store(m, r->j, k, o, v);
+        }
+}
+
 static int run_rows(const plan *m, const plk_job *j, int n_threads)
 {
     const plk_map_reduce *p = m->p;
@@ -127,61 +183,20 @@ static int run_rows(const plan *m, const plk_job *j, int n_threads)
     n_chunks = n_chunks * p->n_results > 4 * MAX_CHUNKS ? 4 * MAX_CHUNKS / p->n_results : n_chunks;
     n_chunks = n_chunks < 1 ? 1 : n_chunks;
     int64_t units = p->n_results * n_chunks;
-    int n_out = p->map.n_out, failed = 0;
-    double *parts;
-    worker *first_worker = scratch_begin(sizeof(double) * (size_t)n_out * (size_t)units, &parts);
-    if (!first_worker)
+    worker *workers[n_threads];
+    memset(workers, 0, sizeof workers);
+    reduction r = {.m = m, .j = j, .workers = workers, .n_chunks = n_chunks};
+    r.first = scratch_begin(sizeof(double) * (size_t)p->map.n_out * (size_t)units, &r.parts);
+    if (!r.first)
         return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        worker *w = scratch_of_thread(first_worker);
-        if (!w) {
-#pragma omp atomic write
-            failed = 1;
-        } else {
-            worker_begin(w, m, j);
-        }
-        int ok = w != NULL;
-        if (side_by_side && n_chunks == 1) {
-#pragma omp for
-            for (int64_t part = 0; part < MAX_CHUNKS; part++) {
-                int64_t begin, end;
-                plk_share(p->n_results, 1, (int)part, MAX_CHUNKS, &begin, &end);
-                if (ok)
-                    short_rows(w, m, j, begin, end);
-            }
-        } else {
-#pragma omp for
-            for (int64_t u = 0; u < units; u++) {
-                if (!ok)
-                    continue;
-                int64_t base = base_of(m, u / n_chunks), begin, end;
-                int chunk = (int)(u % n_chunks);
-                start(w, m, 1);
-                if (m->n_reduced == 1) {
-                    plk_share(p->run, w->b.step, chunk, (int)n_chunks, &begin, &end);
-                    add_run(w, m, base + begin, end - begin);
-                } else {
-                    plk_share(m->n_reduced, 1, chunk, (int)n_chunks, &begin, &end);
-                    for (int64_t r = begin; r < end; r++)
-                        add_run(w, m, base + reduced_offset(m, r), p->run);
-                }
-                for (int k = 0; k < n_out; k++)
-                    parts[u * n_out + k] = w->acc[k][0];
-            }
-#pragma omp for
-            for (int64_t o = 0; o < p->n_results; o++)
-                for (int k = 0; k < n_out; k++) {
-                    if (!m->methods[k])
-                        continue;
-                    double v = parts[o * n_chunks * n_out + k];
-                    for (int64_t c = 1; c < n_chunks; c++)
-                        v = m->methods[k]->merge(v, parts[(o * n_chunks + c) * n_out + k]);
-                    store(m, j, k, o, v);
-                }
-        }
+    if (side_by_side && n_chunks == 1) {
+        pl_team_run(n_threads, MAX_CHUNKS, short_piece, &r);
+    } else {
+        pl_team_run(n_threads, units, row_piece, &r);
+        if (!r.failed)
+            merge_rows(&r);
     }
-    return failed ? pl_fail(PL_ENOMEM, "out of memory for the blocks of a reduction") : PL_OK;
+    return r.failed ? pl_fail(PL_ENOMEM, "out of memory for the blocks of a reduction") : PL_OK;
 }
 
 /* Rows [begin, end) of one tile of columns, added to acc. */
@@ -205,6 +220,33 @@ static void add_columns(worker *w, const plan *m, int64_t base, int64_t first, i
     }
 }
 
+/* One chunk of the rows of one tile of columns. */
+static void column_piece(void *arg, int64_t u)
+{
+    reduction *r = arg;
+    const plan *m = r->m;
+    const plk_map_reduce *p = m->p;
+    worker *w = worker_of(r);
+    if (!w)
+        return;
+    int64_t inner = p->map.ndim ? p->map.shape[p->map.ndim - 1] : 1, o = u / r->n_chunks / r->tiles, begin, end;
+    int64_t first = u / r->n_chunks % r->tiles * r->tile, chunk = u % r->n_chunks, at = o * inner + first;
+    int64_t width = inner - first < r->tile ? inner - first : r->tile;
+    int n_out = p->map.n_out;
+    plk_share(m->n_reduced, 1, (int)chunk, (int)r->n_chunks, &begin, &end);
+    start(w, m, width);
+    add_columns(w, m, base_of(m, o), first, width, begin, end);
+    for (int k = 0; k < n_out; k++) {
+        if (!m->methods[k])
+            continue;
+        if (r->parts)
+            memcpy(r->parts + ((chunk * n_out + k) * p->n_results + at), w->acc[k], (size_t)width * sizeof(double));
+        else
+            for (int64_t i = 0; i < width; i++)
+                store(m, r->j, k, at + i, w->acc[k][i]);
+    }
+}
+
 static int run_columns(const plan *m, const plk_job *j, int n_threads)
 {
     const plk_map_reduce *p = m->p;
@@ -213,50 +255,24 @@ static int run_columns(const plan *m, const plk_job *j, int n_threads)
     int64_t outer = p->n_results / inner, n_chunks = m->n_reduced / LEAST_ROWS, enough = 16 / (outer * tiles);
     n_chunks = n_chunks < enough ? n_chunks : enough;
     n_chunks = n_chunks < 1 ? 1 : n_chunks;
-    int n_out = p->map.n_out, failed = 0;
+    int n_out = p->map.n_out;
     size_t n_parts = n_chunks > 1 ? (size_t)(n_chunks * n_out * p->n_results) : 0;
-    double *parts;
-    worker *first_worker = scratch_begin(n_parts * sizeof(double), &parts);
-    parts = n_parts ? parts : NULL;
-    if (!first_worker)
+    worker *workers[n_threads];
+    memset(workers, 0, sizeof workers);
+    reduction r = {.m = m, .j = j, .workers = workers, .n_chunks = n_chunks, .tile = tile, .tiles = tiles};
+    r.first = scratch_begin(n_parts * sizeof(double), &r.parts);
+    double *parts = r.parts = n_parts ? r.parts : NULL;
+    if (!r.first)
         return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        worker *w = scratch_of_thread(first_worker);
-        if (!w) {
-#pragma omp atomic write
-            failed = 1;
-        } else {
-            worker_begin(w, m, j);
-        }
-#pragma omp for
-        for (int64_t u = 0; u < outer * tiles * n_chunks; u++) {
-            if (!w)
-                continue;
-            int64_t o = u / n_chunks / tiles, first = u / n_chunks % tiles * tile, begin, end, chunk = u % n_chunks;
-            int64_t width = inner - first < tile ? inner - first : tile, at = o * inner + first;
-            plk_share(m->n_reduced, 1, (int)chunk, (int)n_chunks, &begin, &end);
-            start(w, m, width);
-            add_columns(w, m, base_of(m, o), first, width, begin, end);
-            for (int k = 0; k < n_out; k++) {
-                if (!m->methods[k])
-                    continue;
-                if (parts)
-                    memcpy(parts + ((chunk * n_out + k) * p->n_results + at), w->acc[k], (size_t)width * sizeof(double));
-                else
-                    for (int64_t i = 0; i < width; i++)
-                        store(m, j, k, at + i, w->acc[k][i]);
-            }
-        }
-    }
-    for (int k = 0; parts && !failed && k < n_out; k++)
+    pl_team_run(n_threads, outer * tiles * n_chunks, column_piece, &r);
+    for (int k = 0; parts && !r.failed && k < n_out; k++)
         for (int64_t i = 0; m->methods[k] && i < p->n_results; i++) {
             double v = parts[k * p->n_results + i];
             for (int64_t c = 1; c < n_chunks; c++)
                 v = m->methods[k]->merge(v, parts[(c * n_out + k) * p->n_results + i]);
             store(m, j, k, i, v);
         }
-    return failed ? pl_fail(PL_ENOMEM, "out of memory for the blocks of a reduction") : PL_OK;
+    return r.failed ? pl_fail(PL_ENOMEM, "out of memory for the blocks of a reduction") : PL_OK;
 }
 
 /* bufs: inputs, outputs.  scalars: the expression's. */

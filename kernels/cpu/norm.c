@@ -1,6 +1,7 @@
 /* Normalisations of rows in float32; means and variances are taken in two passes and summed in double. */
 #include "simd.h"
 #include "norm.h"
+#include "parts.h"
 
 enum { LANES = 16 };
 
@@ -62,16 +63,18 @@ static void row_products(const float *g, const float *x, int64_t n, float mean, 
     *along += t;
 }
 
-/* bufs: x, gamma, beta, y, mean, std (of each row) */
-PLK_KERNEL(plk_row_norm_run)
+typedef struct { const plk_row_norm *p; void *const *bufs; int n_pieces; double *sums; } job;
+
+static void forward_piece(void *arg, int64_t piece)
 {
-    const plk_row_norm *p = params;
+    const job *j = arg;
+    const plk_row_norm *p = j->p;
+    void *const *bufs = j->bufs;
     const float *x = bufs[0], *gamma = bufs[1], *beta = bufs[2];
     float *y = bufs[3], *means = bufs[4], *stds = bufs[5];
-    int n_threads = pl_threads(p->n_rows * p->n * 2);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < p->n_rows; r++) {
+    int64_t begin, end;
+    plk_share(p->n_rows, 1, (int)piece, j->n_pieces, &begin, &end);
+    for (int64_t r = begin; r < end; r++) {
         const float *from = x + r * p->n;
         float *to = y + r * p->n, mean = (float)(row_sum(from, p->n) / (double)p->n);
         float std = (float)sqrt(row_square(from, p->n, mean) / (double)p->n + p->eps), scale = 1 / std;
@@ -86,57 +89,74 @@ PLK_KERNEL(plk_row_norm_run)
                 to[i] = (from[i] - mean) * f + b;
         }
     }
+}
+
+/* bufs: x, gamma, beta, y, mean, std (of each row) */
+PLK_KERNEL(plk_row_norm_run)
+{
+    const plk_row_norm *p = params;
+    int n_threads = pl_threads(p->n_rows * p->n * 2);
+    (void)scalars;
+    job j = {p, bufs, plk_pieces(n_threads, p->n_rows * p->n * 2), NULL};
+    pl_team_run(n_threads, j.n_pieces, forward_piece, &j);
     return PL_OK;
+}
+
+/* Each piece has sums of its own, and a row. */
+static void backward_piece(void *arg, int64_t piece)
+{
+    const job *j = arg;
+    const plk_row_norm *p = j->p;
+    void *const *bufs = j->bufs;
+    const float *dy = bufs[0], *x = bufs[1], *gamma = bufs[2], *means = bufs[3], *rstds = bufs[4];
+    float *dx = bufs[5];
+    int64_t n_params = p->by_column ? p->n : p->n_params, begin, end;
+    double *sum_gamma = j->sums + 2 * n_params * piece, *sum_beta = sum_gamma + n_params;
+    float *g = (float *)(j->sums + 2 * n_params * j->n_pieces) + p->n * piece;
+    plk_share(p->n_rows, 1, (int)piece, j->n_pieces, &begin, &end);
+    for (int64_t r = begin; r < end; r++) {
+        const float *from = dy + r * p->n, *in = x + r * p->n;
+        float *to = dx + r * p->n, mean = means[r], rstd = rstds[r];
+        double sum = 0, along = 0;
+        if (p->by_column) {
+            for (int64_t i = 0; i < p->n; i++) {
+                float d = from[i];
+                g[i] = d * gamma[i];
+                sum_gamma[i] += (double)(d * (in[i] - mean) * rstd);
+                sum_beta[i] += (double)d;
+            }
+            row_products(g, in, p->n, mean, &sum, &along);
+        } else {
+            row_products(from, in, p->n, mean, &sum, &along);
+            sum_gamma[r % n_params] += along * (double)rstd;
+            sum_beta[r % n_params] += sum;
+            float f = gamma[r % n_params];
+            sum *= (double)f;
+            along *= (double)f;
+            for (int64_t i = 0; i < p->n; i++)
+                g[i] = from[i] * f;
+        }
+        float m = (float)(sum / (double)p->n), a = (float)(along * (double)rstd / (double)p->n) * rstd;
+        for (int64_t i = 0; i < p->n; i++)
+            to[i] = rstd * (g[i] - m - (in[i] - mean) * a);
+    }
 }
 
 /* bufs: dy, x, gamma, mean, rstd, dx, dgamma, dbeta */
 PLK_KERNEL(plk_row_norm_backward)
 {
     const plk_row_norm *p = params;
-    const float *dy = bufs[0], *x = bufs[1], *gamma = bufs[2], *means = bufs[3], *rstds = bufs[4];
-    float *dx = bufs[5], *dgamma = bufs[6], *dbeta = bufs[7];
+    float *dgamma = bufs[6], *dbeta = bufs[7];
     int n_threads = pl_threads(p->n_rows * p->n * 2);
     int64_t n_params = p->by_column ? p->n : p->n_params;
     int64_t n_sums = 2 * n_params * n_threads;
     double *sums = pl_scratch((size_t)n_sums * sizeof *sums + (size_t)(p->n * n_threads + 1) * sizeof(float));
-    float *scaled = (float *)(sums + n_sums);
     (void)scalars;
     if (!sums)
         return pl_fail(PL_ENOMEM, "out of memory for the sums of a normalisation's gradient");
     memset(sums, 0, (size_t)n_sums * sizeof *sums);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        double *sum_gamma = sums + 2 * n_params * t, *sum_beta = sum_gamma + n_params;
-        float *g = scaled + p->n * t;
-        int64_t begin, end;
-        plk_share(p->n_rows, 1, t, n_threads, &begin, &end);
-        for (int64_t r = begin; r < end; r++) {
-            const float *from = dy + r * p->n, *in = x + r * p->n;
-            float *to = dx + r * p->n, mean = means[r], rstd = rstds[r];
-            double sum = 0, along = 0;
-            if (p->by_column) {
-                for (int64_t i = 0; i < p->n; i++) {
-                    float d = from[i];
-                    g[i] = d * gamma[i];
-                    sum_gamma[i] += (double)(d * (in[i] - mean) * rstd);
-                    sum_beta[i] += (double)d;
-                }
-                row_products(g, in, p->n, mean, &sum, &along);
-            } else {
-                row_products(from, in, p->n, mean, &sum, &along);
-                sum_gamma[r % n_params] += along * (double)rstd;
-                sum_beta[r % n_params] += sum;
-                float f = gamma[r % n_params];
-                sum *= (double)f;
-                along *= (double)f;
-                for (int64_t i = 0; i < p->n; i++)
-                    g[i] = from[i] * f;
-            }
-            float m = (float)(sum / (double)p->n), a = (float)(along * (double)rstd / (double)p->n) * rstd;
-            for (int64_t i = 0; i < p->n; i++)
-                to[i] = rstd * (g[i] - m - (in[i] - mean) * a);
-        }
-    }
+    job j = {p, bufs, n_threads, sums};
+    pl_team_run(n_threads, n_threads, backward_piece, &j);
     for (int64_t i = 0; i < n_params; i++) {
         double a = 0, b = 0;
         for (int t = 0; t < n_threads; t++) {

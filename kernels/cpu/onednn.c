@@ -204,7 +204,7 @@ static int execute(const plk_dnn_object *o, memories *m, void *const *bufs)
     return ok;
 }
 
-/* y = loop(y), on as many threads as the primitive had */
+/* y = loop(y), on the threads that the primitive had: they still spin */
 static void activate(const plk_dnn *p, float *y, int n_threads)
 {
     plk_loop loop = plk_pointwise_loop(p->act - 1, PLK_F32);
@@ -228,17 +228,13 @@ PLK_KERNEL(plk_dnn_run)
     memories *m = __atomic_exchange_n(&o->spare, NULL, __ATOMIC_ACQ_REL);
     if (!m && !(m = new_memories(o)))
         return pl_fail(PL_ENOMEM, "out of memory for a oneDNN primitive");
-    int usual = omp_get_max_threads();
-    if (usual != o->n_threads)
-        omp_set_num_threads(o->n_threads);
-    int ok = execute(o, m, bufs);
-    if (usual != o->n_threads)
-        omp_set_num_threads(usual);
+    int usual = pl_team_lend(o->n_threads), ok = execute(o, m, bufs);
+    if (ok && p->act)
+        activate(p, bufs[p->y], o->n_threads);
+    pl_team_take_back(o->n_threads, usual);
     m = __atomic_exchange_n(&o->spare, m, __ATOMIC_ACQ_REL);
     if (m)
         free_memories(m);
-    if (ok && p->act)
-        activate(p, bufs[p->y], o->n_threads);
     return ok ? PL_OK : pl_fail(PL_FAILED, "oneDNN could not run a primitive");
 }
 

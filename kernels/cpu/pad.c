@@ -3,6 +3,7 @@
 #include "pad.h"
 #include "cast.h"
 #include "generated/kernels.h"
+#include "parts.h"
 
 /* The place in [0, n) that a place i of a padded axis shows; -1: the constant. */
 static inline int64_t source(const plk_pad *p, int d, int64_t i)
@@ -48,21 +49,27 @@ static void fill(char *y, uint64_t value, int64_t n, int size)
             memcpy(y + i * size, &value, (size_t)size);
 }
 
-/* bufs: x, y.  scalars: the constant */
-PLK_KERNEL(plk_pad_run)
+static int64_t height_of(const plk_pad *p) { return p->ndim > 1 ? p->out[p->ndim - 2] : 1; }
+
+static int64_t planes_of(const plk_pad *p)
 {
-    const plk_pad *p = params;
+    int64_t size = height_of(p) * p->out[p->ndim - 1] * p->inner;
+    return size > 0 ? p->n_out / size : 0;
+}
+
+static void pad_planes(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_pad *p = call->params;
+    void *const *bufs = call->bufs;
     int last = p->ndim - 1;
     int64_t n = p->shape[last], width = p->out[last], before = p->before[last], unit = p->inner * p->size;
-    int64_t height = p->ndim > 1 ? p->out[last - 1] : 1, size = height * width * p->inner;
-    int64_t planes = size > 0 ? p->n_out / size : 0;
-    double value = scalars[0];
+    int64_t height = height_of(p);
+    double value = call->scalars[0];
     uint64_t number = 0;
     plk_cast one = {1, PLK_F64, p->dtype};
     plk_cast_run(&one, (void *[]){&value, &number}, NULL);
-    int n_threads = pl_threads(p->n_out / 2);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t plane = 0; plane < planes; plane++)
+    for (int64_t plane = begin; plane < end; plane++)
     for (int64_t first = plane_source(p, plane), i = 0; i < height; i++) {
         char *y = (char *)bufs[1] + (plane * height + i) * width * unit;
         int64_t row = row_source(p, first, i);
@@ -81,6 +88,13 @@ PLK_KERNEL(plk_pad_run)
             if (j < before || j >= before + n)
                 memcpy(y + j * unit, x + source(p, last, j) * unit, (size_t)unit);
     }
+}
+
+/* bufs: x, y.  scalars: the constant */
+PLK_KERNEL(plk_pad_run)
+{
+    const plk_pad *p = params;
+    plk_run_parts(p->n_out / 2, planes_of(p), 1, pad_planes, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
@@ -101,9 +115,7 @@ PLK_KERNEL(plk_pad_backward)
 {
     const plk_pad *p = params;
     int last = p->ndim - 1;
-    int64_t n = p->shape[last], width = p->out[last];
-    int64_t height = p->ndim > 1 ? p->out[last - 1] : 1, size = height * width * p->inner;
-    int64_t planes = size > 0 ? p->n_out / size : 0;
+    int64_t n = p->shape[last], width = p->out[last], height = height_of(p), planes = planes_of(p);
     (void)scalars;
     memset(bufs[1], 0, (size_t)(p->n_in * p->size));
     if (p->n_in == 0)

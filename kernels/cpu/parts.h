@@ -1,39 +1,43 @@
-/* Pieces of work for a team of threads: each takes those of its own part first, then what others have left. A thread
- * finds what it wrote a layer before in its own cache, and a slow one is helped. */
+/* How threads share what a kernel does. */
 #ifndef PLK_PARTS_H
 #define PLK_PARTS_H
-#include <stdatomic.h>
 #include "kernel.h"
 
 /* Pixels. Threads share larger images by rows and smaller ones by channels: then no cache line has two writers, and one
  * layer finds what the last one left. */
 enum { PLK_SMALL_IMAGE = 512 };
 
-typedef struct {
-    _Alignas(64) atomic_llong next;
-    int64_t end;
-} plk_part;
-
-static inline void plk_parts_init(plk_part *parts, int64_t n, int n_threads)
+/* Pieces of a region that n_threads share: more than threads, since some come late, and small beside all of it, so that
+ * they end together. work: as for pl_threads. */
+static inline int plk_pieces(int n_threads, int64_t work)
 {
-    for (int i = 0; i < n_threads; i++) {
-        int64_t begin;
-        plk_share(n, 1, i, n_threads, &begin, &parts[i].end);
-        atomic_init(&parts[i].next, begin);
-    }
+    enum { WORK_PER_PIECE = 32768, LEAST = 4, MOST = 32 };
+    int64_t n = work / WORK_PER_PIECE;
+    n = n < LEAST * n_threads ? LEAST * n_threads : n > MOST * n_threads ? MOST * n_threads : n;
+    return n_threads > 1 ? (int)n : 1;
 }
 
-/* The next piece for one thread of the team, or -1. */
-static inline int64_t plk_parts_take(plk_part *parts, int thread, int n_threads)
+/* What a kernel was called with, for its parts. */
+typedef struct { const void *params; void *const *bufs; const double *scalars; } plk_call;
+
+typedef void (*plk_part)(void *arg, int64_t begin, int64_t end);
+typedef struct { plk_part run; void *arg; int64_t n, unit; int n_pieces; } plk_parts;
+
+static inline void plk_run_part(void *arg, int64_t piece)
 {
-    for (int i = 0; i < n_threads; i++) {
-        plk_part *part = &parts[thread + i < n_threads ? thread + i : thread + i - n_threads];
-        if (atomic_load_explicit(&part->next, memory_order_relaxed) >= part->end)
-            continue;
-        int64_t taken = atomic_fetch_add_explicit(&part->next, 1, memory_order_relaxed);
-        if (taken < part->end)
-            return taken;
-    }
-    return -1;
+    const plk_parts *all = (const plk_parts *)arg;
+    int64_t begin, end;
+    plk_share(all->n, all->unit, (int)piece, all->n_pieces, &begin, &end);
+    all->run(all->arg, begin, end);
+}
+
+/* Calls run(arg, begin, end) for parts of [0, n) that begin at multiples of `unit`, in places of pl_threads(work). */
+static inline void plk_run_parts(int64_t work, int64_t n, int64_t unit, plk_part run, void *arg)
+{
+    int n_threads = pl_threads(work);
+    int64_t units = (n + unit - 1) / unit, n_pieces = plk_pieces(n_threads, work);
+    plk_parts all = {run, arg, n, unit, (int)(n_pieces < units ? n_pieces : units)};
+    if (units > 0)
+        pl_team_run(n_threads, all.n_pieces, plk_run_part, &all);
 }
 #endif

@@ -9,6 +9,7 @@
 #include "index.h"
 #include "place.h"
 #include "generated/kernels.h"
+#include "parts.h"
 
 enum { FEW_COLUMNS = 128, SHORT_BYTES = 256, STREAMED_BYTES = 4096 };
 
@@ -91,42 +92,50 @@ static void add_row(const char *from, char *row, int64_t n, int dtype)
     }
 }
 
+typedef struct { const places *p; const char *rows; char *table; int what, dtype, n_threads; int64_t size; } scattered;
+
+static void zero_piece(void *arg, int64_t t)
+{
+    const scattered *s = arg;
+    int64_t begin, end;
+    plk_share(s->p->n_rows, 1, (int)t, s->n_threads, &begin, &end);
+    zero_others(s->p, s->table, begin, end, (size_t)(s->p->inner * s->size));
+}
+
+/* A thread's columns of all rows, or all of its rows. */
+static void scatter_piece(void *arg, int64_t t)
+{
+    const scattered *s = arg;
+    const places *p = s->p;
+    size_t row_bytes = (size_t)(p->inner * s->size);
+    int zeroed = row_bytes < SHORT_BYTES;
+    int64_t low = 0, high = p->n_rows, begin = 0, end = p->inner;
+    if (p->inner >= FEW_COLUMNS)
+        plk_share(p->inner, 16, (int)t, s->n_threads, &begin, &end);
+    else
+        plk_share(p->n_rows, 1, (int)t, s->n_threads, &low, &high);
+    for (int64_t i = 0; i < p->n_places; i++) {
+        if (p->to[i] < low || p->to[i] >= high || begin == end)
+            continue;
+        const char *from = s->rows + (size_t)i * row_bytes + (size_t)(begin * s->size);
+        char *to = s->table + (size_t)p->to[i] * row_bytes + (size_t)(begin * s->size);
+        if (s->what == PLK_ADD && (zeroed || !p->first[i]))
+            add_row(from, to, end - begin, s->dtype);
+        else if ((end - begin) * s->size == 4)    /* a copy of known size is one instruction */
+            memcpy(to, from, 4);
+        else
+            memcpy(to, from, (size_t)((end - begin) * s->size));
+    }
+}
+
 /* table <- rows at their places. what: PLK_SET, PLK_SET_IN or PLK_ADD; dtype: of what is added. */
 static void scatter(const places *p, const char *rows, char *table, int what, int dtype, int64_t size)
 {
-    size_t row_bytes = (size_t)(p->inner * size);
-    int by_columns = p->inner >= FEW_COLUMNS, zeroed = row_bytes < SHORT_BYTES;
     int n_threads = pl_threads((p->n_places + (what == PLK_SET_IN ? 0 : p->n_rows / 4)) * p->inner);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-#pragma omp for
-        for (int t = 0; t < n_threads; t++) {
-            int64_t begin, end;
-            plk_share(p->n_rows, 1, t, n_threads, &begin, &end);
-            if (what != PLK_SET_IN)
-                zero_others(p, table, begin, end, row_bytes);
-        }
-#pragma omp for
-        for (int t = 0; t < n_threads; t++) {
-            int64_t low = 0, high = p->n_rows, begin = 0, end = p->inner;
-            if (by_columns)
-                plk_share(p->inner, 16, t, n_threads, &begin, &end);
-            else
-                plk_share(p->n_rows, 1, t, n_threads, &low, &high);
-            for (int64_t i = 0; i < p->n_places; i++) {
-                if (p->to[i] < low || p->to[i] >= high || begin == end)
-                    continue;
-                const char *from = rows + (size_t)i * row_bytes + (size_t)(begin * size);
-                char *to = table + (size_t)p->to[i] * row_bytes + (size_t)(begin * size);
-                if (what == PLK_ADD && (zeroed || !p->first[i]))
-                    add_row(from, to, end - begin, dtype);
-                else if ((end - begin) * size == 4)    /* a copy of known size is one instruction */
-                    memcpy(to, from, 4);
-                else
-                    memcpy(to, from, (size_t)((end - begin) * size));
-            }
-        }
-    }
+    scattered s = {p, rows, table, what, dtype, n_threads, size};
+    if (what != PLK_SET_IN)
+        pl_team_run(n_threads, n_threads, zero_piece, &s);
+    pl_team_run(n_threads, n_threads, scatter_piece, &s);
 }
 
 /* bufs: dy, indices, da; float32 or float64 by size */
@@ -169,6 +178,23 @@ static int find(const plk_points *p, const void *indices, places *at, const char
     return PL_OK;
 }
 
+typedef struct { const places *at; const char *table; char *rows; size_t row_bytes; int n_pieces; } gathered;
+
+static void gather_piece(void *arg, int64_t piece)
+{
+    const gathered *g = arg;
+    int64_t begin, end;
+    plk_share(g->at->n_places, 1, (int)piece, g->n_pieces, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        const char *from = g->table + (size_t)g->at->to[i] * g->row_bytes;
+        char *to = g->rows + (size_t)i * g->row_bytes;
+        if (g->row_bytes == 4)                     /* a copy of known size is one instruction */
+            memcpy(to, from, 4);
+        else
+            memcpy(to, from, g->row_bytes);
+    }
+}
+
 /* bufs: table, indices, rows */
 PLK_KERNEL(plk_gather_nd_run)
 {
@@ -181,15 +207,8 @@ PLK_KERNEL(plk_gather_nd_run)
     if (find(p, bufs[1], &at, "gather_nd") != PL_OK)
         return PL_EINVAL;
     int n_threads = pl_threads(p->n_places * (int64_t)row_bytes / 8);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < p->n_places; i++) {
-        const char *from = (const char *)bufs[0] + (size_t)at.to[i] * row_bytes;
-        char *to = (char *)bufs[2] + (size_t)i * row_bytes;
-        if (row_bytes == 4)                        /* a copy of known size is one instruction */
-            memcpy(to, from, 4);
-        else
-            memcpy(to, from, row_bytes);
-    }
+    gathered g = {&at, bufs[0], bufs[2], row_bytes, plk_pieces(n_threads, p->n_places * (int64_t)row_bytes / 8)};
+    pl_team_run(n_threads, g.n_pieces, gather_piece, &g);
     return PL_OK;
 }
 

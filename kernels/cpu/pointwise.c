@@ -1,6 +1,7 @@
 /* Runs a generated loop, of one operator or of a fused group, over arrays that broadcast. */
 #include "simd.h"
 #include "blocks.h"
+#include "parts.h"
 
 /* Apart, because its frame is large. */
 static __attribute__((noinline)) void run_blocks(const plk_job *j, int64_t begin, int64_t end)
@@ -38,6 +39,16 @@ static void run(const plk_job *j, int64_t begin, int64_t end)
     }
 }
 
+typedef struct { const plk_job *job; int64_t unit; int n_pieces; } shared_job;
+
+static void run_piece(void *arg, int64_t i)
+{
+    const shared_job *s = arg;
+    int64_t begin, end;
+    plk_share(s->job->p->n, s->unit, (int)i, s->n_pieces, &begin, &end);
+    run(s->job, begin, end);
+}
+
 /* bufs: inputs, outputs.  scalars: the expression's. */
 PLK_KERNEL(plk_pointwise_run)
 {
@@ -55,12 +66,8 @@ PLK_KERNEL(plk_pointwise_run)
         run(&j, 0, p->n);
     } else {
         int64_t inner = p->ndim ? p->shape[p->ndim - 1] : 1, unit = inner < LONG_ROW ? BLOCK / inner * inner : BLOCK;
-#pragma omp parallel for num_threads(n_threads)
-        for (int i = 0; i < n_threads; i++) {
-            int64_t begin, end;
-            plk_share(p->n, unit, i, n_threads, &begin, &end);
-            run(&j, begin, end);
-        }
+        shared_job s = {&j, unit, plk_pieces(n_threads, p->work)};
+        pl_team_run(n_threads, s.n_pieces, run_piece, &s);
     }
     apart_end(&apart, p, bufs);
     return PL_OK;

@@ -198,76 +198,94 @@ static int64_t unit_at(const plk_pool *p, int64_t unit, int64_t *n)
 
 static int no_memory(void) { return pl_fail(PL_ENOMEM, "out of memory for a pooling"); }
 
+typedef struct {
+    const plk_pool *p;
+    const float *x, *dy;
+    float *y;
+    reach *all;
+    int64_t step, room_floats;
+    int status;
+} job;
+
+static void whole_piece(void *arg, int64_t c)
+{
+    const job *j = arg;
+    j->y[c] = plane_reduce(j->p, j->x + c * elements(j->p));
+}
+
+static void forward_piece(void *arg, int64_t unit)
+{
+    job *j = arg;
+    const plk_pool *p = j->p;
+    int64_t n, first = unit_at(p, unit, &n);
+    vec *room = pl_scratch((size_t)j->room_floats * sizeof *room);
+    for (int64_t out = 0; room && out < p->out[1]; out += j->step) {
+        band b = below(p, out, least(out + j->step, p->out[1]));
+        int64_t count = floats(p, b.high - b.low), n_out = p->out[0] * (b.out_end - out) * p->out[2];
+        gather(p, j->x, elements(p), b.low * p->size[2], count, first, n, room);
+        forward(p, j->all, &b, room, room + count);
+        scatter(p, room + count, outputs(p), out * p->out[2], n_out, first, n, j->y);
+    }
+    if (!room)
+        __atomic_store_n(&j->status, PL_ENOMEM, __ATOMIC_RELAXED);
+}
+
 /* bufs: x, y */
 PLK_KERNEL(plk_pool_run)
 {
     const plk_pool *p = params;
-    int n_threads = pl_threads(p->planes * p->inner * elements(p) / 2), status = PL_OK;
+    int n_threads = pl_threads(p->planes * p->inner * elements(p) / 2);
     int whole = p->inner == 1 && outputs(p) == 1 && p->kernel[0] * p->kernel[1] * p->kernel[2] == elements(p) &&
                 !(p->pad[0] | p->pad[1] | p->pad[2]);
-    const float *x = bufs[0];
-    float *y = bufs[1];
+    job j = {.p = p, .x = bufs[0], .y = bufs[1]};
     (void)scalars;
     if (whole) {
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-        for (int64_t c = 0; c < p->planes; c++)
-            y[c] = plane_reduce(p, x + c * elements(p));
+        pl_team_run(n_threads, p->planes, whole_piece, &j);
         return PL_OK;
     }
-    int64_t step = band_rows(p) < p->size[1] ? most(band_rows(p) / p->stride[1], 1) : p->out[1];
-    reach *all = reaches_of(p);
-    int64_t room_floats = most(floats(p, p->size[1]), 1) + outputs(p);    /* of which a band uses a part */
-    if (!all)
+    j.step = band_rows(p) < p->size[1] ? most(band_rows(p) / p->stride[1], 1) : p->out[1];
+    j.all = reaches_of(p);
+    j.room_floats = most(floats(p, p->size[1]), 1) + outputs(p);    /* of which a band uses a part */
+    if (!j.all)
         return no_memory();
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t unit = 0; unit < units_of(p); unit++) {
-        int64_t n, first = unit_at(p, unit, &n);
-        vec *room = pl_scratch((size_t)room_floats * sizeof *room);
-        for (int64_t out = 0; room && out < p->out[1]; out += step) {
-            band b = below(p, out, least(out + step, p->out[1]));
-            int64_t count = floats(p, b.high - b.low), n_out = p->out[0] * (b.out_end - out) * p->out[2];
-            gather(p, x, elements(p), b.low * p->size[2], count, first, n, room);
-            forward(p, all, &b, room, room + count);
-            scatter(p, room + count, outputs(p), out * p->out[2], n_out, first, n, y);
-        }
-        if (!room)
-            status = PL_ENOMEM;
+    pl_team_run(n_threads, units_of(p), forward_piece, &j);
+    free(j.all);
+    return j.status ? no_memory() : PL_OK;
+}
+
+static void backward_piece(void *arg, int64_t unit)
+{
+    job *j = arg;
+    const plk_pool *p = j->p;
+    int64_t n, first = unit_at(p, unit, &n), rows = j->step;
+    vec *room = pl_scratch((size_t)j->room_floats * sizeof *room);
+    for (int64_t h = 0; room && h < p->size[1]; h += rows) {
+        int64_t end = least(h + rows, p->size[1]);
+        band b = reaching(p, h, end);
+        int64_t count = floats(p, b.high - b.low), n_out = most(p->out[0] * (b.out_end - b.out) * p->out[2], 0);
+        vec *in = room, *to = in + count, *from = to + count;
+        if (j->x)
+            gather(p, j->x, elements(p), b.low * p->size[2], count, first, n, in);
+        gather(p, j->dy, outputs(p), b.out * p->out[2], n_out, first, n, from);
+        backward(p, j->all, &b, from, j->x ? in : NULL, to);
+        scatter(p, to + floats(p, h - b.low), elements(p), h * p->size[2], floats(p, end - h), first, n, j->y);
     }
-    free(all);
-    return status ? no_memory() : PL_OK;
+    if (!room)
+        __atomic_store_n(&j->status, PL_ENOMEM, __ATOMIC_RELAXED);
 }
 
 /* bufs: dy, x for the maximum, dx */
 PLK_KERNEL(plk_pool_backward)
 {
     const plk_pool *p = params;
-    int is_max = p->kind == PLK_POOL_MAX, status = PL_OK;
+    int is_max = p->kind == PLK_POOL_MAX;
     int n_threads = pl_threads(p->planes * p->inner * elements(p));
-    int64_t rows = band_rows(p), room_floats = 2 * elements(p) + outputs(p);
-    const float *dy = bufs[0], *x = is_max ? bufs[1] : NULL;
-    float *dx = bufs[is_max ? 2 : 1];
-    reach *all = reaches_of(p);
+    job j = {.p = p, .x = is_max ? bufs[1] : NULL, .dy = bufs[0], .y = bufs[is_max ? 2 : 1], .all = reaches_of(p),
+             .step = band_rows(p), .room_floats = 2 * elements(p) + outputs(p)};
     (void)scalars;
-    if (!all)
+    if (!j.all)
         return no_memory();
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t unit = 0; unit < units_of(p); unit++) {
-        int64_t n, first = unit_at(p, unit, &n);
-        vec *room = pl_scratch((size_t)room_floats * sizeof *room);
-        for (int64_t h = 0; room && h < p->size[1]; h += rows) {
-            int64_t end = least(h + rows, p->size[1]);
-            band b = reaching(p, h, end);
-            int64_t count = floats(p, b.high - b.low), n_out = most(p->out[0] * (b.out_end - b.out) * p->out[2], 0);
-            vec *in = room, *to = in + count, *from = to + count;
-            if (x)
-                gather(p, x, elements(p), b.low * p->size[2], count, first, n, in);
-            gather(p, dy, outputs(p), b.out * p->out[2], n_out, first, n, from);
-            backward(p, all, &b, from, x ? in : NULL, to);
-            scatter(p, to + floats(p, h - b.low), elements(p), h * p->size[2], floats(p, end - h), first, n, dx);
-        }
-        if (!room)
-            status = PL_ENOMEM;
-    }
-    free(all);
-    return status ? no_memory() : PL_OK;
+    pl_team_run(n_threads, units_of(p), backward_piece, &j);
+    free(j.all);
+    return j.status ? no_memory() : PL_OK;
 }

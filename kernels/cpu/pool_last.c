@@ -57,25 +57,30 @@ static inline __attribute__((always_inline)) void take_row(const plk_pool *p, co
     }
 }
 
+typedef struct { const plk_pool *p; void *const *bufs; } job;
+
+static void row_piece(void *arg, int64_t r)
+{
+    const job *j = arg;
+    const plk_pool *p = j->p;
+    int64_t size = p->size[0] * p->size[1] * p->size[2], inner = p->inner, rows = p->out[0] * p->out[1];
+    const float *x = (const float *)j->bufs[0] + r / rows * size * inner;
+    float *y = (float *)j->bufs[1] + r * p->out[2] * inner;
+    int64_t begin[3], end[3], counted[3];
+    clip_window(p, 0, r % rows / p->out[1], &begin[0], &end[0], &counted[0]);
+    clip_window(p, 1, r % p->out[1], &begin[1], &end[1], &counted[1]);
+    if (p->kind == PLK_POOL_MAX)
+        take_row(p, x, y, begin, end, counted, 1);
+    else
+        take_row(p, x, y, begin, end, counted, 0);
+}
+
 /* bufs: x (planes, size, inner), y (planes, out, inner) */
 PLK_KERNEL(plk_pool_last)
 {
     const plk_pool *p = params;
-    int64_t size = p->size[0] * p->size[1] * p->size[2], inner = p->inner, rows = p->out[0] * p->out[1];
-    int64_t window = p->kernel[0] * p->kernel[1] * p->kernel[2];
-    int n_threads = pl_threads(p->planes * rows * p->out[2] * inner * window / 8);
+    int64_t rows = p->planes * p->out[0] * p->out[1], window = p->kernel[0] * p->kernel[1] * p->kernel[2];
     (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < p->planes * rows; r++) {
-        const float *x = (const float *)bufs[0] + r / rows * size * inner;
-        float *y = (float *)bufs[1] + r * p->out[2] * inner;
-        int64_t begin[3], end[3], counted[3];
-        clip_window(p, 0, r % rows / p->out[1], &begin[0], &end[0], &counted[0]);
-        clip_window(p, 1, r % p->out[1], &begin[1], &end[1], &counted[1]);
-        if (p->kind == PLK_POOL_MAX)
-            take_row(p, x, y, begin, end, counted, 1);
-        else
-            take_row(p, x, y, begin, end, counted, 0);
-    }
+    pl_team_run(pl_threads(rows * p->out[2] * p->inner * window / 8), rows, row_piece, &(job){p, bufs});
     return PL_OK;
 }

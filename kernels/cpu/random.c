@@ -3,6 +3,7 @@
 #include "simd.h"
 #include "philox.h"
 #include "random.h"
+#include "parts.h"
 
 enum { LANES = PHILOX_LANES, WORDS = PHILOX_WORDS };
 
@@ -99,19 +100,25 @@ static void whole64(const plk_random *p, const uint32_t *words, int64_t at, int6
         to[i] = (int64_t)((uint64_t)p->low + high64((uint64_t)words[2 * i] << 32 | words[2 * i + 1], width));
 }
 
+/* per_batch: elements that take one batch of words */
+typedef struct { const plk_random *p; void *y; stream s; fill_fn fill; int64_t per_batch; } sample;
+
+static void sample_batches(void *arg, int64_t begin, int64_t end)
+{
+    const sample *d = arg;
+    for (int64_t b = begin; b < end; b++) {
+        uint32_t words[WORDS];
+        int64_t at = b * d->per_batch, left = d->p->n - at;
+        philox(&d->s, (uint64_t)b * LANES, words);
+        d->fill(d->p, words, at, left < d->per_batch ? left : d->per_batch, d->y);
+    }
+}
+
 /* each: words that an element takes */
 static int run(const plk_random *p, void *y, const double *scalars, fill_fn fill, int each)
 {
-    stream s = stream_of(scalars);
-    int64_t per_batch = WORDS / each, batches = (p->n + per_batch - 1) / per_batch;
-    int n_threads = pl_threads(p->n * 4);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t b = 0; b < batches; b++) {
-        uint32_t words[WORDS];
-        int64_t at = b * per_batch;
-        philox(&s, (uint64_t)b * LANES, words);
-        fill(p, words, at, p->n - at < per_batch ? p->n - at : per_batch, y);
-    }
+    sample d = {p, y, stream_of(scalars), fill, WORDS / each};
+    plk_run_parts(p->n * 4, (p->n + d.per_batch - 1) / d.per_batch, 1, sample_batches, &d);
     return PL_OK;
 }
 
@@ -145,32 +152,38 @@ PLK_KERNEL(plk_random_whole)
     return run(p, bufs[p->out_at], scalars, p->dtype == PLK_I32 ? whole32 : whole64, 2);
 }
 
-/* bufs: x, y, mask.  scalars: seed, call; none where it is not active */
-PLK_KERNEL(plk_dropout_run)
+static void drop_batches(void *arg, int64_t begin, int64_t end)
 {
-    const plk_dropout *p = params;
-    const float *x = bufs[0];
-    float *y = bufs[1], *mask = bufs[2], keep = (float)(1 - p->p), scale = p->p < 1 ? (float)(1 / (1 - p->p)) : 0;
-    int same = p->n_mask == p->n, n_threads = pl_threads(p->n * 2);
-    int64_t batches = (p->n_mask + WORDS - 1) / WORDS;
-    if (!p->active) {
-        if (x != y)
-            memcpy(y, x, (size_t)p->n * sizeof *y);
-        return PL_OK;
-    }
-    stream s = stream_of(scalars);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t b = 0; b < batches; b++) {
+    const plk_call *call = arg;
+    const plk_dropout *p = call->params;
+    const float *x = call->bufs[0];
+    float *y = call->bufs[1], *mask = call->bufs[2], keep = (float)(1 - p->p), scale = p->p < 1 ? (float)(1 / (1 - p->p)) : 0;
+    stream s = stream_of(call->scalars);
+    for (int64_t b = begin; b < end; b++) {
         uint32_t words[WORDS];
         int64_t at = b * WORDS, n = p->n_mask - at < WORDS ? p->n_mask - at : WORDS;
         philox(&s, (uint64_t)b * LANES, words);
         for (int64_t i = 0; i < n; i++)
             mask[at + i] = unit(words[i]) < keep ? scale : 0;
-        if (same)
+        if (p->n_mask == p->n)
             for (int64_t i = at; i < at + n; i++)
                 y[i] = x[i] * mask[i];
     }
-    for (int64_t i = 0; i < p->n && !same; i++) {
+}
+
+/* bufs: x, y, mask.  scalars: seed, call; none where it is not active */
+PLK_KERNEL(plk_dropout_run)
+{
+    const plk_dropout *p = params;
+    const float *x = bufs[0], *mask = bufs[2];
+    float *y = bufs[1];
+    if (!p->active) {
+        if (x != y)
+            memcpy(y, x, (size_t)p->n * sizeof *y);
+        return PL_OK;
+    }
+    plk_run_parts(p->n * 2, (p->n_mask + WORDS - 1) / WORDS, 1, drop_batches, &(plk_call){params, bufs, scalars});
+    for (int64_t i = 0; i < p->n && p->n_mask != p->n; i++) {
         int64_t rest = i, offset = 0;
         for (int d = p->ndim - 1; d >= 0; d--) {
             offset += rest % p->shape[d] * p->strides[d];

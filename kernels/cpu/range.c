@@ -2,6 +2,7 @@
 #include "range.h"
 #include "cast.h"
 #include "generated/kernels.h"
+#include "parts.h"
 
 enum { BLOCK = 512 };
 
@@ -23,18 +24,20 @@ static void block_of(const plk_range *p, int64_t at, int64_t n, void *y)
     plk_cast_run(&cast, (void *[]){p->whole ? (void *)wholes : (void *)values, y}, NULL);
 }
 
+static void range_part(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_range *p = call->params;
+    char *y = call->bufs[p->out_at];
+    for (int64_t at = begin; at < end; at += BLOCK)
+        block_of(p, at, end - at < BLOCK ? end - at : BLOCK, y + (size_t)at * plk_dtype_bytes(p->dtype));
+}
+
 /* bufs: an array that only tells a shape, if out_at is 1; y */
 PLK_KERNEL(plk_range_run)
 {
     const plk_range *p = params;
-    char *y = bufs[p->out_at];
-    int n_threads = pl_threads(p->n);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t b = 0; b < (p->n + BLOCK - 1) / BLOCK; b++) {
-        int64_t at = b * BLOCK, n = p->n - at < BLOCK ? p->n - at : BLOCK;
-        block_of(p, at, n, y + (size_t)at * plk_dtype_bytes(p->dtype));
-    }
+    plk_run_parts(p->n, p->n, BLOCK, range_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 

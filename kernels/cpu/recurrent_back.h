@@ -17,7 +17,8 @@ typedef struct {
     real *packed_w, *packed_u, *packed_proj, *packed_x, *packed_h, *packed_wide;
     real *dz, *dh, *dc, *dout;                            /* dout: of all outputs, in panels, if projected */
     real *dx, *dw, *db;                                   /* results; dx is added to by the second direction */
-    int direction, by_rows;
+    int direction, by_rows, n_pieces;
+    int64_t step;                                         /* that the pieces work on */
 } back_pass;
 
 static inline int running(const back_pass *a, int64_t t, int64_t row) { return !a->lengths || t < a->lengths[row]; }
@@ -120,77 +121,121 @@ static void back_units(const back_pass *a, part q, int64_t t, int64_t before)
         }
 }
 
-/* Panels of weights (gates, hidden, n) whose depth runs through the padded gates, as dz does. Called by a whole team. */
-static void pack_gates(real *to, const real *from, int64_t hidden, int n_gates, int64_t n)
+typedef struct { real *to; const real *from; int64_t lines, n; int n_gates; } packing;
+
+static void gate_piece(void *arg, int64_t i)
 {
-    int64_t padded = plk_padded(hidden), depth = n_gates * padded;
-#pragma omp for
-    for (int64_t i = 0; i < plk_panels(n) * n_gates; i++) {
-        int64_t j = i / n_gates * PLK_PANEL, g = i % n_gates;
-        real *at = to + j * depth + g * padded * PLK_PANEL;
-        for (int64_t u = 0; u < hidden; u++)
-            plk_pack_line(at + u * PLK_PANEL, from + (g * hidden + u) * n + j, n - j);
-        memset(at + hidden * PLK_PANEL, 0, sizeof(real) * (size_t)((padded - hidden) * PLK_PANEL));
+    const packing *k = arg;
+    int64_t padded = plk_padded(k->lines), j = i / k->n_gates * PLK_PANEL, g = i % k->n_gates;
+    real *at = k->to + j * k->n_gates * padded + g * padded * PLK_PANEL;
+    for (int64_t u = 0; u < k->lines; u++)
+        plk_pack_line(at + u * PLK_PANEL, k->from + (g * k->lines + u) * k->n + j, k->n - j);
+    memset(at + k->lines * PLK_PANEL, 0, sizeof(real) * (size_t)((padded - k->lines) * PLK_PANEL));
+}
+
+/* Panels of weights (gates, hidden, n) whose depth runs through the padded gates, as dz does. */
+static void pack_gates(int n_threads, real *to, const real *from, int64_t hidden, int n_gates, int64_t n)
+{
+    pl_team_run(n_threads, plk_panels(n) * n_gates, gate_piece, &(packing){to, from, hidden, n, n_gates});
+}
+
+static void array_piece(void *arg, int64_t panel)
+{
+    const packing *k = arg;
+    int64_t j = panel * PLK_PANEL;
+    for (int64_t i = 0; i < k->lines; i++)
+        plk_pack_line(k->to + j * k->lines + i * PLK_PANEL, k->from + i * k->n + j, k->n - j);
+}
+
+/* Panels of an array (lines, n). */
+static void pack_array(int n_threads, real *to, const real *from, int64_t lines, int64_t n)
+{
+    pl_team_run(n_threads, plk_panels(n), array_piece, &(packing){to, from, lines, n, 0});
+}
+
+/* A panel of the states before every step. */
+static void states_piece(void *arg, int64_t panel)
+{
+    const back_pass *a = arg;
+    const plk_rnn *p = a->s->p;
+    int64_t n = p->out, j = panel * PLK_PANEL;
+    for (int64_t t = 0; t < p->steps; t++)
+        for (int64_t r = 0; r < p->batch; r++) {
+            int64_t before = a->direction ? t + 1 : t - 1;
+            int first = before < 0 || before == p->steps || !running(a, before, r);
+            const real *from = first ? a->h0 + r * n : a->of.out + (before * p->batch + r) * n;
+            plk_pack_line(a->packed_h + j * a->s->lines + (t * p->batch + r) * PLK_PANEL, from + j, n - j);
+        }
+}
+
+/* Gates whose inputs and states get the same gradient. */
+static int shared_gates(const sizes *s) { return s->gru ? 2 : s->n_gates; }
+
+/* Step i of the way forward. */
+static int64_t back_time(const back_pass *a, int64_t i) { return a->direction ? a->s->p->steps - 1 - i : i; }
+
+static void outputs_piece(void *arg, int64_t piece)
+{
+    const back_pass *a = arg;
+    if (a->s->projected)
+        back_outputs(a, part_of(a->s, a->s->p->out, a->by_rows, piece, a->n_pieces), back_time(a, a->step));
+}
+
+static void back_units_piece(void *arg, int64_t piece)
+{
+    const back_pass *a = arg;
+    int64_t t = back_time(a, a->step), before = !a->step ? -1 : a->direction ? t + 1 : t - 1;
+    back_units(a, part_of(a->s, a->s->p->hidden, a->by_rows, piece, a->n_pieces), t, before);
+}
+
+/* The states' gradients of the step before. */
+static void back_states_piece(void *arg, int64_t piece)
+{
+    const back_pass *a = arg;
+    const sizes *s = a->s;
+    int64_t n_out = s->p->out, padded = plk_padded(s->p->hidden), shared = shared_gates(s);
+    part out = part_of(s, n_out, a->by_rows, piece, a->n_pieces);
+    plk_left dz = plk_panelled(a->dz + (back_time(a, a->step) * s->p->batch + out.row) * PLK_PANEL, s->lines);
+    real *dh = a->dh + out.row * n_out + out.column, *packed_new = a->packed_u + plk_padded(n_out) * shared * padded;
+    int64_t n_rows = out.row_end - out.row, n_columns = out.column_end - out.column;
+    plk_product_rows(n_rows, n_columns, shared * padded, dz, a->packed_u + out.column * shared * padded, dh, n_out, 1);
+    if (s->gru) {
+        dz.at += 3 * a->part;
+        plk_product_rows(n_rows, n_columns, padded, dz, packed_new + out.column * padded, dh, n_out, 1);
     }
 }
 
-/* Panels of an array (lines, n), called by a whole team. */
-static void pack_array(real *to, const real *from, int64_t lines, int64_t n)
+/* All steps of some rows. */
+static void back_rows_piece(void *arg, int64_t piece)
 {
-#pragma omp for
-    for (int64_t j = 0; j < n; j += PLK_PANEL)
-        for (int64_t i = 0; i < lines; i++)
-            plk_pack_line(to + j * lines + i * PLK_PANEL, from + i * n + j, n - j);
+    back_pass mine = *(const back_pass *)arg;
+    for (mine.step = mine.s->p->steps - 1; mine.step >= 0; mine.step--) {
+        outputs_piece(&mine, piece);
+        back_units_piece(&mine, piece);
+        back_states_piece(&mine, piece);
+    }
 }
 
-/* Panels of the states before every step, called by a whole team. */
-static void pack_states(const back_pass *a)
-{
-    const plk_rnn *p = a->s->p;
-    int64_t n = p->out;
-#pragma omp for
-    for (int64_t j = 0; j < n; j += PLK_PANEL)
-        for (int64_t t = 0; t < p->steps; t++)
-            for (int64_t r = 0; r < p->batch; r++) {
-                int64_t before = a->direction ? t + 1 : t - 1;
-                int first = before < 0 || before == p->steps || !running(a, before, r);
-                const real *from = first ? a->h0 + r * n : a->of.out + (before * p->batch + r) * n;
-                plk_pack_line(a->packed_h + j * a->s->lines + (t * p->batch + r) * PLK_PANEL, from + j, n - j);
-            }
-}
-
-static void back_steps(const back_pass *a, int n_threads)
+static void back_steps(back_pass *a, int n_threads)
 {
     const sizes *s = a->s;
-    const plk_rnn *p = s->p;
-    int64_t n = p->hidden, n_out = p->out, lines = s->lines, padded = plk_padded(n);
-    int shared = s->gru ? 2 : s->n_gates;                /* gates whose inputs and states get the same gradient */
-    real *packed_new = a->packed_u + plk_padded(n_out) * shared * padded;
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        pack_gates(a->packed_u, a->u, n, shared, n_out);
-        if (s->gru)
-            pack_gates(packed_new, a->u + 2 * n * n_out, n, 1, n_out);
+    int64_t n = s->p->hidden, n_out = s->p->out, padded = plk_padded(n);
+    int shared = shared_gates(s);
+    pack_gates(n_threads, a->packed_u, a->u, n, shared, n_out);
+    if (s->gru)
+        pack_gates(n_threads, a->packed_u + plk_padded(n_out) * shared * padded, a->u + 2 * n * n_out, n, 1, n_out);
+    if (s->projected)
+        pack_array(n_threads, a->packed_proj, a->proj, n_out, n);
+    a->n_pieces = n_threads;
+    if (a->by_rows) {
+        pl_team_run(n_threads, n_threads, back_rows_piece, a);
+        return;
+    }
+    for (a->step = s->p->steps - 1; a->step >= 0; a->step--) {
         if (s->projected)
-            pack_array(a->packed_proj, a->proj, n_out, n);
-        part mine = part_of(s, n, a->by_rows), out = part_of(s, n_out, a->by_rows);
-        for (int64_t i = p->steps - 1; i >= 0; i--) {
-            int64_t t = a->direction ? p->steps - 1 - i : i, before = !i ? -1 : a->direction ? t + 1 : t - 1;
-            if (s->projected) {
-                back_outputs(a, out, t);
-                meet(a->by_rows);
-            }
-            back_units(a, mine, t, before);
-            meet(a->by_rows);
-            plk_left dz = plk_panelled(a->dz + (t * p->batch + out.row) * PLK_PANEL, lines);
-            real *dh = a->dh + out.row * n_out + out.column;
-            int64_t n_rows = out.row_end - out.row, n_columns = out.column_end - out.column;
-            plk_product_rows(n_rows, n_columns, shared * padded, dz, a->packed_u + out.column * shared * padded, dh, n_out, 1);
-            if (s->gru) {
-                dz.at += 3 * a->part;
-                plk_product_rows(n_rows, n_columns, padded, dz, packed_new + out.column * padded, dh, n_out, 1);
-            }
-        }
+            pl_team_run(n_threads, n_threads, outputs_piece, a);
+        pl_team_run(n_threads, n_threads, back_units_piece, a);
+        pl_team_run(n_threads, n_threads, back_states_piece, a);
     }
 }
 
@@ -205,38 +250,57 @@ static void back_bias(const back_pass *a, const real *dz, int64_t j, int64_t wid
         db[j + c] = sum[c];
 }
 
-/* The gradients of a cell's weights, biases and inputs from those of the pre-activations. */
-static void back_products(const back_pass *a)
+/* One panel of one gate. */
+static void back_gate(const back_pass *a, int64_t i)
 {
     const sizes *s = a->s;
     int64_t n = s->p->hidden, n_out = s->p->out, k = a->inputs, lines = s->lines, panels = plk_panels(n);
-    int n_threads = plk_gemm_threads(lines, s->rows, k + n_out);
-    real *du = a->dw + s->rows * k, *dproj = du + s->rows * n_out;
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-        pack_gates(a->packed_w, a->w, n, s->n_gates, k);
-        pack_array(a->packed_x, a->x, lines, k);
-        pack_states(a);
-        if (s->projected)
-            pack_array(a->packed_wide, a->of.wide, lines, n);
-#pragma omp for nowait
-        for (int64_t i = 0; i < s->n_gates * panels; i++) {
-            int64_t g = i / panels, j = i % panels * PLK_PANEL, width = n - j < PLK_PANEL ? n - j : PLK_PANEL, row = g * n + j;
-            const real *dz = a->dz + g * a->part + j * lines, *dzu = s->gru && g == 2 ? dz + a->part : dz;
-            plk_product_rows(width, k, lines, plk_transposed(dz), a->packed_x, a->dw + row * k, k, 0);
-            plk_product_rows(width, n_out, lines, plk_transposed(dzu), a->packed_h, du + row * n_out, n_out, 0);
-            back_bias(a, dz, row, width, a->db);
-            back_bias(a, dzu, row, width, a->db + s->rows);
-        }
-#pragma omp for nowait
-        for (int64_t j = 0; j < (s->projected ? n_out : 0); j += PLK_PANEL)
-            plk_product_rows(n_out - j < PLK_PANEL ? n_out - j : PLK_PANEL, n, lines, plk_transposed(a->dout + j * lines),
-                        a->packed_wide, dproj + j * n, n, 0);
-        int64_t begin, end;
-        plk_share(lines, PLK_TILE, omp_get_thread_num(), omp_get_num_threads(), &begin, &end);
-        plk_product_rows(end - begin, k, s->n_gates * plk_padded(n), plk_panelled(a->dz + begin * PLK_PANEL, lines), a->packed_w,
-                    a->dx + begin * k, k, a->direction);
+    int64_t g = i / panels, j = i % panels * PLK_PANEL, width = n - j < PLK_PANEL ? n - j : PLK_PANEL, row = g * n + j;
+    const real *dz = a->dz + g * a->part + j * lines, *dzu = s->gru && g == 2 ? dz + a->part : dz;
+    plk_product_rows(width, k, lines, plk_transposed(dz), a->packed_x, a->dw + row * k, k, 0);
+    plk_product_rows(width, n_out, lines, plk_transposed(dzu), a->packed_h, a->dw + s->rows * k + row * n_out, n_out, 0);
+    back_bias(a, dz, row, width, a->db);
+    back_bias(a, dzu, row, width, a->db + s->rows);
+}
+
+/* The panels of all gates, then of the projection, then shares of the lines of dx. */
+static void products_piece(void *arg, int64_t i)
+{
+    const back_pass *a = arg;
+    const sizes *s = a->s;
+    int64_t n = s->p->hidden, n_out = s->p->out, k = a->inputs, lines = s->lines, begin, end;
+    int64_t n_panels = s->n_gates * plk_panels(n), n_projected = s->projected ? plk_panels(n_out) : 0;
+    if (i < n_panels) {
+        back_gate(a, i);
+        return;
     }
+    i -= n_panels;
+    if (i < n_projected) {
+        int64_t j = i * PLK_PANEL;
+        real *dproj = a->dw + s->rows * (k + n_out);
+        plk_product_rows(n_out - j < PLK_PANEL ? n_out - j : PLK_PANEL, n, lines, plk_transposed(a->dout + j * lines),
+                         a->packed_wide, dproj + j * n, n, 0);
+        return;
+    }
+    plk_share(lines, PLK_TILE, (int)(i - n_projected), a->n_pieces, &begin, &end);
+    plk_product_rows(end - begin, k, s->n_gates * plk_padded(n), plk_panelled(a->dz + begin * PLK_PANEL, lines), a->packed_w,
+                     a->dx + begin * k, k, a->direction);
+}
+
+/* The gradients of a cell's weights, biases and inputs from those of the pre-activations. */
+static void back_products(back_pass *a)
+{
+    const sizes *s = a->s;
+    int64_t n = s->p->hidden, n_out = s->p->out, k = a->inputs, lines = s->lines;
+    int n_threads = plk_gemm_threads(lines, s->rows, k + n_out);
+    pack_gates(n_threads, a->packed_w, a->w, n, s->n_gates, k);
+    pack_array(n_threads, a->packed_x, a->x, lines, k);
+    pl_team_run(n_threads, plk_panels(n_out), states_piece, a);
+    if (s->projected)
+        pack_array(n_threads, a->packed_wide, a->of.wide, lines, n);
+    a->n_pieces = n_threads > 1 ? PIECES * n_threads : 1;
+    int64_t n_panels = s->n_gates * plk_panels(n) + (s->projected ? plk_panels(n_out) : 0);
+    pl_team_run(n_threads, n_panels + a->n_pieces, products_piece, a);
 }
 
 /* bufs: dy, dstate, dstate_cell of lstm, data, parameters, state, state_cell of lstm, sequence_length if used, reserve, dx,

@@ -1,19 +1,19 @@
 /* What both ways through an RNN share: sizes, where things lie, how a team shares a step.
  *
  * A cell is one layer in one direction. The inputs of all steps go through one product before the steps begin; then each
- * step multiplies the last state by packed weights and passes over the gates. The team stays together for all steps:
+ * step multiplies the last state by packed weights and passes over the gates. The team shares the steps:
  *
- *   by rows:   each thread walks through all steps with its rows of the batch; nobody waits. For weights that fit a cache.
- *   by units:  each thread computes its panels of hidden units, all gates of them, and meets the others once a step. */
+ *   by rows:   a piece walks through all steps with its rows of the batch; nobody waits. For weights that fit a cache.
+ *   by units:  a piece computes its panels of hidden units, all gates of them; each step is a region. */
 #ifndef PLK_RECURRENT_CELL_H
 #define PLK_RECURRENT_CELL_H
-#include <omp.h>
 #include "panel.h"
 #include "gemm.h"
 #include "random.h"
 #include "recurrent.h"
+#include "parts.h"
 
-enum { CHUNK = 4 * PLK_TILE, MAX_GATES = 4 };
+enum { CHUNK = 4 * PLK_TILE, MAX_GATES = 4, PIECES = 4 };    /* pieces of each thread */
 enum { CACHE_BYTES = 1 << 18 };              /* of packed weights that stay in a core's own cache */
 
 typedef struct {
@@ -127,40 +127,42 @@ static inline int team(const sizes *s, int64_t packed, int *by_rows)
 
 /* One thread's part of the batch and of n columns; columns are shared in panels. */
 typedef struct { int64_t row, row_end, column, column_end; } part;
-static inline part part_of(const sizes *s, int64_t n, int by_rows)
+static inline part part_of(const sizes *s, int64_t n, int by_rows, int64_t piece, int n_pieces)
 {
     part q = {0, s->p->batch, 0, n};
     if (by_rows)
-        plk_share(q.row_end, 1, omp_get_thread_num(), omp_get_num_threads(), &q.row, &q.row_end);
+        plk_share(q.row_end, 1, (int)piece, n_pieces, &q.row, &q.row_end);
     else
-        plk_share(n, PLK_PANEL, omp_get_thread_num(), omp_get_num_threads(), &q.column, &q.column_end);
+        plk_share(n, PLK_PANEL, (int)piece, n_pieces, &q.column, &q.column_end);
     return q;
 }
 
-/* The team meets, if it shares by units. */
-static inline void meet(int by_rows)
+typedef struct { const sizes *s; const blocks *of; const real *mask; real *to; int n_pieces; } joined_outputs;
+
+static void join_piece(void *arg, int64_t piece)
 {
-    if (!by_rows) {
-#pragma omp barrier
-    }
+    const joined_outputs *o = arg;
+    const plk_rnn *p = o->s->p;
+    int64_t n = p->out, begin, end;
+    plk_share(o->s->lines, 1, (int)piece, o->n_pieces, &begin, &end);
+    for (int64_t i = begin; i < end; i++)
+        for (int d = 0; d < p->directions; d++) {
+            int64_t at = (i * p->directions + d) * n;
+            const real *from = o->of[d].out + i * n;
+            if (!o->mask)
+                memcpy(o->to + at, from, sizeof(real) * (size_t)n);
+            else
+                for (int64_t j = 0; j < n; j++)
+                    o->to[at + j] = from[j] * o->mask[at + j];
+        }
 }
 
 /* The outputs of a layer's directions side by side, times a mask if there is one. */
 static inline void join(const sizes *s, const blocks *of, const real *mask, real *to)
 {
-    const plk_rnn *p = s->p;
-    int64_t n = p->out;
-    int n_threads = pl_threads(s->lines * n * p->directions / 4);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < s->lines; i++)
-        for (int d = 0; d < p->directions; d++) {
-            int64_t at = (i * p->directions + d) * n;
-            const real *from = of[d].out + i * n;
-            if (!mask)
-                memcpy(to + at, from, sizeof(real) * (size_t)n);
-            else
-                for (int64_t j = 0; j < n; j++)
-                    to[at + j] = from[j] * mask[at + j];
-        }
+    int64_t work = s->lines * s->p->out * s->p->directions / 4;
+    int n_threads = pl_threads(work);
+    joined_outputs o = {s, of, mask, to, plk_pieces(n_threads, work)};
+    pl_team_run(n_threads, o.n_pieces, join_piece, &o);
 }
 #endif

@@ -11,7 +11,8 @@ typedef struct {
     const int64_t *lengths;
     int64_t inputs;
     real *packed_w, *packed_u, *packed_proj, *bias, *states;
-    int reverse, by_rows;
+    int reverse, by_rows, n_pieces;
+    int64_t step;                                /* that the pieces work on */
 } forward_pass;
 
 /* Loops of one kind over a whole chunk: short ones, whose iterations the processor overlaps. */
@@ -145,65 +146,115 @@ static void hold_cells(const forward_pass *a, part q, int64_t t, const real *c)
                    sizeof(real) * (size_t)(q.column_end - q.column));
 }
 
-/* What the inputs of all steps give, without bias. */
-static void forward_inputs(const forward_pass *a)
+static void pack_w_piece(void *arg, int64_t panel)
 {
-    int64_t k = a->inputs, lines = a->s->lines, rows = a->s->rows;
-    int n_threads = plk_gemm_threads(lines, rows, k);
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-#pragma omp for
-        for (int64_t j = 0; j < rows; j += PLK_PANEL)
-            plk_pack_lines(a->packed_w + j * k, a->w + j * k, k, rows - j, k);
-        int64_t begin, end;
-        plk_share(lines, PLK_TILE, omp_get_thread_num(), omp_get_num_threads(), &begin, &end);
-        plk_product_rows(end - begin, rows, k, plk_rows(a->x + begin * k, k), a->packed_w, a->to.gates + begin * rows, rows, 0);
+    const forward_pass *a = arg;
+    int64_t j = panel * PLK_PANEL, k = a->inputs;
+    plk_pack_lines(a->packed_w + j * k, a->w + j * k, k, a->s->rows - j, k);
+}
+
+static void inputs_piece(void *arg, int64_t piece)
+{
+    const forward_pass *a = arg;
+    int64_t k = a->inputs, rows = a->s->rows, begin, end;
+    plk_share(a->s->lines, PLK_TILE, (int)piece, a->n_pieces, &begin, &end);
+    plk_product_rows(end - begin, rows, k, plk_rows(a->x + begin * k, k), a->packed_w, a->to.gates + begin * rows, rows, 0);
+}
+
+/* What the inputs of all steps give, without bias. */
+static void forward_inputs(forward_pass *a)
+{
+    int n_threads = plk_gemm_threads(a->s->lines, a->s->rows, a->inputs);
+    a->n_pieces = n_threads > 1 ? PIECES * n_threads : 1;
+    pl_team_run(n_threads, plk_panels(a->s->rows), pack_w_piece, a);
+    pl_team_run(n_threads, a->n_pieces, inputs_piece, a);
+}
+
+/* A panel of one gate of u; behind them those of the projection. */
+static void pack_u_piece(void *arg, int64_t i)
+{
+    const forward_pass *a = arg;
+    const sizes *s = a->s;
+    int64_t n = s->p->hidden, n_out = s->p->out, n_panels = plk_panels(n) * s->n_gates;
+    int64_t j = (i < n_panels ? i / s->n_gates : i - n_panels) * PLK_PANEL;
+    if (i < n_panels)
+        plk_pack_lines(a->packed_u + i * n_out * PLK_PANEL, a->u + (i % s->n_gates * n + j) * n_out, n_out, n - j, n_out);
+    else
+        plk_pack_lines(a->packed_proj + j * n, a->proj + j * n, n, n_out - j, n);
+}
+
+static int64_t time_of(const forward_pass *a, int64_t i) { return a->reverse ? a->s->p->steps - 1 - i : i; }
+
+/* The states after step i; -1: before the first one. */
+static real *states_after(const forward_pass *a, int64_t i)
+{
+    if (a->lengths)
+        return a->states + i % 2 * a->s->state;
+    return a->to.out + time_of(a, i) * a->s->state;
+}
+static const real *states_before(const forward_pass *a, int64_t i) { return i ? states_after(a, i - 1) : a->h0; }
+static const real *cells_before(const forward_pass *a, int64_t i)
+{
+    return !i ? a->c0 : a->s->lstm ? a->to.extra + time_of(a, i - 1) * a->s->cell : NULL;
+}
+
+static void units_piece(void *arg, int64_t piece)
+{
+    const forward_pass *a = arg;
+    part mine = part_of(a->s, a->s->p->hidden, a->by_rows, piece, a->n_pieces);
+    forward_units(a, mine, time_of(a, a->step), states_before(a, a->step), cells_before(a, a->step));
+}
+
+/* What follows the units: the projection, and rows that have ended. */
+static void end_step(const forward_pass *a, int64_t i, int64_t piece)
+{
+    const sizes *s = a->s;
+    part mine = part_of(s, s->p->hidden, a->by_rows, piece, a->n_pieces);
+    part mine_out = part_of(s, s->p->out, a->by_rows, piece, a->n_pieces);
+    if (s->projected)
+        project(a, mine_out, time_of(a, i));
+    if (a->lengths) {
+        hold(a, mine_out, time_of(a, i), states_before(a, i), states_after(a, i));
+        if (s->lstm)
+            hold_cells(a, mine, time_of(a, i), cells_before(a, i));
     }
 }
 
+static void end_piece(void *arg, int64_t piece)
+{
+    const forward_pass *a = arg;
+    end_step(a, a->step, piece);
+}
+
+static void step_piece(void *arg, int64_t piece)
+{
+    units_piece(arg, piece);
+    end_piece(arg, piece);
+}
+
+/* All steps of some rows. */
+static void rows_piece(void *arg, int64_t piece)
+{
+    forward_pass mine = *(const forward_pass *)arg;
+    for (mine.step = 0; mine.step < mine.s->p->steps; mine.step++)
+        step_piece(&mine, piece);
+}
+
 /* All steps. Returns the last states. */
-static const real *forward_steps(const forward_pass *a, int n_threads)
+static const real *forward_steps(forward_pass *a, int n_threads)
 {
     const sizes *s = a->s;
-    const plk_rnn *p = s->p;
-    const real *last = NULL;
-    int64_t n = p->hidden, n_out = p->out;
-#pragma omp parallel num_threads(n_threads) if (n_threads > 1)
-    {
-#pragma omp for
-        for (int64_t i = 0; i < plk_panels(n) * s->n_gates; i++) {
-            int64_t j = i / s->n_gates * PLK_PANEL;
-            plk_pack_lines(a->packed_u + i * n_out * PLK_PANEL, a->u + (i % s->n_gates * n + j) * n_out, n_out, n - j, n_out);
+    a->n_pieces = n_threads;
+    pl_team_run(n_threads, plk_panels(s->p->hidden) * s->n_gates + (s->projected ? plk_panels(s->p->out) : 0), pack_u_piece, a);
+    if (a->by_rows)
+        pl_team_run(n_threads, n_threads, rows_piece, a);
+    else
+        for (a->step = 0; a->step < s->p->steps; a->step++) {
+            pl_team_run(n_threads, n_threads, s->projected ? units_piece : step_piece, a);
+            if (s->projected)
+                pl_team_run(n_threads, n_threads, end_piece, a);
         }
-        if (s->projected) {
-#pragma omp for
-            for (int64_t j = 0; j < n_out; j += PLK_PANEL)
-                plk_pack_lines(a->packed_proj + j * n, a->proj + j * n, n, n_out - j, n);
-        }
-        part mine = part_of(s, n, a->by_rows), mine_out = part_of(s, n_out, a->by_rows);
-        const real *h = a->h0, *c = a->c0;
-        for (int64_t i = 0; i < p->steps; i++) {
-            int64_t t = a->reverse ? p->steps - 1 - i : i;
-            real *next = a->to.out + t * s->state;
-            forward_units(a, mine, t, h, c);
-            if (s->projected) {
-                meet(a->by_rows);
-                project(a, mine_out, t);
-            }
-            if (a->lengths) {
-                next = a->states + i % 2 * s->state;
-                hold(a, mine_out, t, h, next);
-                if (s->lstm)
-                    hold_cells(a, mine, t, c);
-            }
-            h = next;
-            c = s->lstm ? a->to.extra + t * s->cell : NULL;
-            meet(a->by_rows);
-        }
-        if (omp_get_thread_num() == 0)
-            last = h;
-    }
-    return last;
+    return states_before(a, s->p->steps);
 }
 
 /* The float32 numbers are drawn into the upper part of the mask. */

@@ -2,6 +2,7 @@
 #include "simd.h"
 #include "reduce.h"
 #include "reduce_methods.h"
+#include "parts.h"
 
 enum { TILE = 256, CHUNK = 32768, MAX_CHUNKS = 256 };
 
@@ -16,21 +17,77 @@ static void store(const plk_reduce *p, void *y, int64_t at, double v)
         ((double *)y)[at] = v;
 }
 
+typedef struct { const method *m; const char *x; int64_t n, chunk; size_t size; double parts[MAX_CHUNKS]; } chunks;
+
+static void chunk_piece(void *arg, int64_t c)
+{
+    chunks *s = arg;
+    int64_t begin = c * s->chunk, some = s->n - begin < s->chunk ? s->n - begin : s->chunk;
+    s->parts[c] = some > 0 ? s->m->run(s->x + (size_t)begin * s->size, some) : s->m->start;
+}
+
 /* One long run, in chunks whose number does not depend on the threads. */
 static double run_chunks(const method *m, const char *x, int64_t n, size_t size, int n_threads)
 {
-    double parts[MAX_CHUNKS], total = m->start;
+    double total = m->start;
     int64_t n_chunks = (n + CHUNK - 1) / CHUNK;
     n_chunks = n_chunks > MAX_CHUNKS ? MAX_CHUNKS : n_chunks;
     int64_t chunk = (n + n_chunks - 1) / n_chunks;
-#pragma omp parallel for num_threads(n_threads)
-    for (int64_t c = 0; c < n_chunks; c++) {
-        int64_t begin = c * chunk, some = n - begin < chunk ? n - begin : chunk;
-        parts[c] = some > 0 ? m->run(x + (size_t)begin * size, some) : m->start;
-    }
+    chunks s = {.m = m, .x = x, .n = n, .chunk = chunk, .size = size};
+    pl_team_run(n_threads, n_chunks, chunk_piece, &s);
     for (int64_t c = 0; c < n_chunks; c++)
-        total = m->merge(total, parts[c]);
+        total = m->merge(total, s.parts[c]);
     return total;
+}
+
+typedef struct {
+    const plk_reduce *p;
+    const method *m;
+    void *const *bufs;
+    int64_t n_reduced, tiles, units;
+    int n_pieces;
+} job;
+
+static void runs_piece(void *arg, int64_t piece)
+{
+    const job *j = arg;
+    const plk_reduce *p = j->p;
+    const method *m = j->m;
+    size_t size = plk_dtype_bytes(p->dtype);
+    int64_t begin, end;
+    plk_share(p->n_out, 1, (int)piece, j->n_pieces, &begin, &end);
+    for (int64_t o = begin; o < end; o++) {
+        int64_t base = offset_of(o, p->n_kept, p->kept_shape, p->kept_strides);
+        double acc = m->start;
+        for (int64_t r = 0; r < j->n_reduced; r++) {
+            int64_t at = base + offset_of(r, p->n_reduced, p->reduced_shape, p->reduced_strides);
+            acc = m->merge(acc, m->run((const char *)j->bufs[0] + at * (int64_t)size, p->inner));
+        }
+        store(p, j->bufs[1], o, acc);
+    }
+}
+
+static void tiles_piece(void *arg, int64_t piece)
+{
+    const job *j = arg;
+    const plk_reduce *p = j->p;
+    const method *m = j->m;
+    size_t size = plk_dtype_bytes(p->dtype);
+    int64_t tiles = j->tiles, u_begin, u_end;
+    plk_share(j->units, 1, (int)piece, j->n_pieces, &u_begin, &u_end);
+    for (int64_t u = u_begin; u < u_end; u++) {
+        double acc[TILE];
+        int64_t first = u % tiles * TILE, width = p->inner - first < TILE ? p->inner - first : TILE;
+        int64_t base = offset_of(u / tiles, p->n_kept, p->kept_shape, p->kept_strides) + first;
+        for (int64_t i = 0; i < width; i++)
+            acc[i] = m->start;
+        for (int64_t r = 0; r < j->n_reduced; r++) {
+            int64_t at = base + offset_of(r, p->n_reduced, p->reduced_shape, p->reduced_strides);
+            m->rows(acc, (const char *)j->bufs[0] + at * (int64_t)size, width);
+        }
+        for (int64_t i = 0; i < width; i++)
+            store(p, j->bufs[1], u / tiles * p->inner + first + i, acc[i]);
+    }
 }
 
 /* bufs: x, y */
@@ -55,34 +112,9 @@ PLK_KERNEL(plk_reduce_run)
         }
         return PL_OK;
     }
-    if (p->inner_reduced) {
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-        for (int64_t o = 0; o < p->n_out; o++) {
-            int64_t base = offset_of(o, p->n_kept, p->kept_shape, p->kept_strides);
-            double acc = m->start;
-            for (int64_t r = 0; r < n_reduced; r++) {
-                int64_t at = base + offset_of(r, p->n_reduced, p->reduced_shape, p->reduced_strides);
-                acc = m->merge(acc, m->run(x + at * (int64_t)size, p->inner));
-            }
-            store(p, y, o, acc);
-        }
-        return PL_OK;
-    }
-    int64_t units = p->n_out / p->inner * tiles;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t u = 0; u < units; u++) {
-        double acc[TILE];
-        int64_t first = u % tiles * TILE, width = p->inner - first < TILE ? p->inner - first : TILE;
-        int64_t base = offset_of(u / tiles, p->n_kept, p->kept_shape, p->kept_strides) + first;
-        for (int64_t j = 0; j < width; j++)
-            acc[j] = m->start;
-        for (int64_t r = 0; r < n_reduced; r++) {
-            int64_t at = base + offset_of(r, p->n_reduced, p->reduced_shape, p->reduced_strides);
-            m->rows(acc, x + at * (int64_t)size, width);
-        }
-        for (int64_t j = 0; j < width; j++)
-            store(p, y, u / tiles * p->inner + first + j, acc[j]);
-    }
+    int64_t units = p->inner_reduced ? 0 : p->n_out / p->inner * tiles;
+    job j = {p, m, bufs, n_reduced, tiles, units, plk_pieces(n_threads, p->n_in / 2)};
+    pl_team_run(n_threads, j.n_pieces, p->inner_reduced ? runs_piece : tiles_piece, &j);
     return PL_OK;
 }
 
@@ -98,21 +130,22 @@ PLK_KERNEL(plk_reduce_run)
         ((T *)bufs[1])[u] = (T)at; \
     }
 
+static void argmax_part(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_argmax *p = call->params;
+    void *const *bufs = call->bufs;
+    if (p->dtype == PLK_F32)
+        ARGMAX(float)
+    else
+        ARGMAX(double)
+}
+
 /* bufs: x (outer, n, inner), y (outer, inner) in x's dtype: the first extreme, or the first NaN */
 PLK_KERNEL(plk_argmax_run)
 {
     const plk_argmax *p = params;
     int64_t units = p->outer * p->inner;
-    int n_threads = pl_threads(units * p->n);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int i = 0; i < n_threads; i++) {
-        int64_t begin, end;
-        plk_share(units, 1, i, n_threads, &begin, &end);
-        if (p->dtype == PLK_F32)
-            ARGMAX(float)
-        else
-            ARGMAX(double)
-    }
+    plk_run_parts(units * p->n, units, 1, argmax_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

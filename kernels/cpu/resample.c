@@ -5,20 +5,18 @@
 #include "simd.h"
 #include "gemm.h"
 #include "resample.h"
+#include "parts.h"
 
 /* ---- repeated pixels ------------------------------------------------------------------------------------------- */
 
-/* bufs: x (n_planes, height, width), y (n_planes, height * scale, width * scale) */
-PLK_KERNEL(plk_upsample_run)
+static void repeat_rows(void *arg, int64_t begin, int64_t end)
 {
-    const plk_upsample *p = params;
-    int64_t rows = p->n_planes * p->height, wide = p->width * p->scale;
-    int n_threads = pl_threads(rows * wide * p->scale / 4);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < rows; r++) {
-        const float *x = (const float *)bufs[0] + r * p->width;
-        float *y = (float *)bufs[1] + r * p->scale * wide;
+    const plk_call *call = arg;
+    const plk_upsample *p = call->params;
+    int64_t wide = p->width * p->scale;
+    for (int64_t r = begin; r < end; r++) {
+        const float *x = (const float *)call->bufs[0] + r * p->width;
+        float *y = (float *)call->bufs[1] + r * p->scale * wide;
         if (p->scale == 2)
             for (int64_t i = 0; i < p->width; i++)
                 y[2 * i] = y[2 * i + 1] = x[i];
@@ -29,23 +27,33 @@ PLK_KERNEL(plk_upsample_run)
         for (int64_t k = 1; k < p->scale; k++)
             memcpy(y + k * wide, y, sizeof *y * (size_t)wide);
     }
+}
+
+static int upsample(const plk_upsample *p, void *const *bufs, plk_part part)
+{
+    int64_t rows = p->n_planes * p->height;
+    plk_run_parts(rows * p->width * p->scale * p->scale / 4, rows, 1, part, &(plk_call){p, bufs, NULL});
     return PL_OK;
 }
 
-/* bufs: dy, dx */
-PLK_KERNEL(plk_upsample_backward)
+/* bufs: x (n_planes, height, width), y (n_planes, height * scale, width * scale) */
+PLK_KERNEL(plk_upsample_run)
 {
-    const plk_upsample *p = params;
-    int64_t rows = p->n_planes * p->height, wide = p->width * p->scale;
-    int n_threads = pl_threads(rows * wide * p->scale / 4);
     (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < rows; r++) {
-        float *dx = (float *)bufs[1] + r * p->width;
+    return upsample(params, bufs, repeat_rows);
+}
+
+static void add_rows(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_upsample *p = call->params;
+    int64_t wide = p->width * p->scale;
+    for (int64_t r = begin; r < end; r++) {
+        float *dx = (float *)call->bufs[1] + r * p->width;
         for (int64_t i = 0; i < p->width; i++)
             dx[i] = 0;
         for (int64_t k = 0; k < p->scale; k++) {
-            const float *dy = (const float *)bufs[0] + (r * p->scale + k) * wide;
+            const float *dy = (const float *)call->bufs[0] + (r * p->scale + k) * wide;
             if (p->scale == 2)
                 for (int64_t i = 0; i < p->width; i++)
                     dx[i] += dy[2 * i] + dy[2 * i + 1];
@@ -55,7 +63,13 @@ PLK_KERNEL(plk_upsample_backward)
                         dx[i] += dy[i * p->scale + j];
         }
     }
-    return PL_OK;
+}
+
+/* bufs: dy, dx */
+PLK_KERNEL(plk_upsample_backward)
+{
+    (void)scalars;
+    return upsample(params, bufs, add_rows);
 }
 
 /* ---- bilinear resizing ----------------------------------------------------------------------------------------- */
@@ -123,25 +137,30 @@ static void resize_plane_back(const plk_resample *p, const tap *taps, const floa
     }
 }
 
+/* rows: one for each place of the team */
+typedef struct { const plk_resample *p; const tap *taps; const float *from; float *to, *rows; int back; } resize_job;
+
+static void resize_planes(void *arg, int64_t begin, int64_t end)
+{
+    const resize_job *j = arg;
+    const plk_resample *p = j->p;
+    int64_t in = p->in[0] * p->in[1], out = p->out[0] * p->out[1];
+    float *row = j->rows + pl_team_place() * (p->in[1] + 1);
+    for (int64_t k = begin; k < end; k++)
+        if (j->back)
+            resize_plane_back(p, j->taps, j->from + k * out, j->to + k * in, row);
+        else
+            resize_plane(p, j->taps, j->from + k * in, j->to + k * out, row);
+}
+
 static int resize(const plk_resample *p, const float *from, float *to, int back)
 {
-    int64_t in = p->in[0] * p->in[1], out = p->out[0] * p->out[1];
-    int n_threads = pl_threads(p->n_planes * (in + out));
+    int64_t work = p->n_planes * (p->in[0] * p->in[1] + p->out[0] * p->out[1]);
     float *rows;
-    tap *taps = resize_plan(p, n_threads, &rows);
+    tap *taps = resize_plan(p, pl_threads(work), &rows);
     if (!taps)
         return pl_fail(PL_ENOMEM, "out of memory for BilinearResize2D");
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int64_t begin, end;
-        float *row = rows + t * (p->in[1] + 1);
-        plk_share(p->n_planes, 1, t, n_threads, &begin, &end);
-        for (int64_t k = begin; k < end; k++)
-            if (back)
-                resize_plane_back(p, taps, from + k * out, to + k * in, row);
-            else
-                resize_plane(p, taps, from + k * in, to + k * out, row);
-    }
+    plk_run_parts(work, p->n_planes, 1, resize_planes, &(resize_job){p, taps, from, to, rows, back});
     free(taps);
     return PL_OK;
 }
@@ -235,36 +254,38 @@ static void sampler_places(const plk_sampler *p, places *c, const float *grid, i
     }
 }
 
+/* Each piece is a chunk of an image. */
+static void sampler_piece(void *arg, int64_t k)
+{
+    const plk_call *call = arg;
+    const plk_sampler *p = call->params;
+    void *const *bufs = call->bufs;
+    int64_t area = p->out[0] * p->out[1], space = p->height * p->width, chunks = (area + CHUNK - 1) / CHUNK;
+    int64_t image = k / chunks, begin = k % chunks * CHUNK, n = area - begin < CHUNK ? area - begin : CHUNK;
+    places c;
+    sampler_places(p, &c, (const float *)bufs[1] + image * 2 * area, begin, n);
+    for (int64_t ch = image * p->channels; ch < (image + 1) * p->channels; ch++)
+        gather(&c, (const float *)bufs[0] + ch * space, (float *)bufs[2] + ch * area + begin, n);
+}
+
 /* bufs: x (n, channels, height, width), grid (n, 2, out), y (n, channels, out) */
 PLK_KERNEL(plk_sampler_run)
 {
     const plk_sampler *p = params;
-    int64_t area = p->out[0] * p->out[1], space = p->height * p->width, chunks = (area + CHUNK - 1) / CHUNK;
-    int n_threads = pl_threads(p->n * area * (p->channels * 4 + 20));
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t k = 0; k < p->n * chunks; k++) {
-        places c;
-        int64_t image = k / chunks, begin = k % chunks * CHUNK, n = area - begin < CHUNK ? area - begin : CHUNK;
-        sampler_places(p, &c, (const float *)bufs[1] + image * 2 * area, begin, n);
-        for (int64_t ch = image * p->channels; ch < (image + 1) * p->channels; ch++)
-            gather(&c, (const float *)bufs[0] + ch * space, (float *)bufs[2] + ch * area + begin, n);
-    }
+    int64_t area = p->out[0] * p->out[1];
+    pl_team_run(pl_threads(p->n * area * (p->channels * 4 + 20)), p->n * ((area + CHUNK - 1) / CHUNK), sampler_piece,
+                &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
-/* bufs: dy, x, grid, dx, dgrid */
-PLK_KERNEL(plk_sampler_backward)
+static void sampler_back(void *arg, int64_t first_image, int64_t end_image)
 {
-    const plk_sampler *p = params;
+    const plk_call *call = arg;
+    const plk_sampler *p = call->params;
+    void *const *bufs = call->bufs;
     int64_t area = p->out[0] * p->out[1], space = p->height * p->width;
     float half_y = (float)(p->height - 1) / 2, half_x = (float)(p->width - 1) / 2;
-    int n_threads = p->n > 1 ? pl_threads(p->n * area * (p->channels * 8 + 20)) : 1;
-    (void)scalars;
-    memset(bufs[3], 0, sizeof(float) * (size_t)(p->n * p->channels * space));
-    memset(bufs[4], 0, sizeof(float) * (size_t)(p->n * 2 * area));
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t image = 0; image < p->n; image++) {
+    for (int64_t image = first_image; image < end_image; image++) {
         const float *grid = (const float *)bufs[2] + image * 2 * area;
         float *dgrid = (float *)bufs[4] + image * 2 * area;
         for (int64_t begin = 0; begin < area; begin += CHUNK) {
@@ -280,6 +301,16 @@ PLK_KERNEL(plk_sampler_backward)
             dgrid[area + i] *= half_y;
         }
     }
+}
+
+/* bufs: dy, x, grid, dx, dgrid */
+PLK_KERNEL(plk_sampler_backward)
+{
+    const plk_sampler *p = params;
+    int64_t area = p->out[0] * p->out[1];
+    memset(bufs[3], 0, sizeof(float) * (size_t)(p->n * p->channels * p->height * p->width));
+    memset(bufs[4], 0, sizeof(float) * (size_t)(p->n * 2 * area));
+    plk_run_parts(p->n * area * (p->channels * 8 + 20), p->n, 1, sampler_back, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
@@ -304,24 +335,33 @@ static void deformable_places(const plk_deformable *p, places *c, const float *o
     }
 }
 
+/* One image. */
+typedef struct { const plk_deformable *p; const float *x, *offset, *mask; float *columns; } column_job;
+
+/* Each piece is a chunk of a group. */
+static void column_piece(void *arg, int64_t k)
+{
+    const column_job *j = arg;
+    const plk_deformable *p = j->p;
+    int64_t points = taps_of(p) * windows_of(p), each = p->channels / p->groups, space = p->height * p->width;
+    int64_t chunks = (points + CHUNK - 1) / CHUNK, group = k / chunks, begin = k % chunks * CHUNK;
+    int64_t n = points - begin < CHUNK ? points - begin : CHUNK;
+    places c;
+    deformable_places(p, &c, j->offset + group * 2 * points, begin, n);
+    if (p->modulated)
+        for (int q = 0; q < 4; q++)
+            for (int64_t i = 0; i < n; i++)
+                c.weight[q][i] *= j->mask[group * points + begin + i];
+    for (int64_t ch = group * each; ch < (group + 1) * each; ch++)
+        gather(&c, j->x + ch * space, j->columns + ch * points + begin, n);
+}
+
 /* Columns of one image: (channels, taps, windows). */
 static void deformable_columns(const plk_deformable *p, const float *x, const float *offset, const float *mask, float *columns,
                                int n_threads)
 {
-    int64_t taps = taps_of(p), windows = windows_of(p), each = p->channels / p->groups, space = p->height * p->width;
-    int64_t points = taps * windows, chunks = (points + CHUNK - 1) / CHUNK;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t k = 0; k < p->groups * chunks; k++) {
-        places c;
-        int64_t group = k / chunks, begin = k % chunks * CHUNK, n = points - begin < CHUNK ? points - begin : CHUNK;
-        deformable_places(p, &c, offset + group * 2 * points, begin, n);
-        if (p->modulated)
-            for (int j = 0; j < 4; j++)
-                for (int64_t i = 0; i < n; i++)
-                    c.weight[j][i] *= mask[group * points + begin + i];
-        for (int64_t ch = group * each; ch < (group + 1) * each; ch++)
-            gather(&c, x + ch * space, columns + ch * points + begin, n);
-    }
+    column_job j = {p, x, offset, mask, columns};
+    pl_team_run(n_threads, p->groups * ((taps_of(p) * windows_of(p) + CHUNK - 1) / CHUNK), column_piece, &j);
 }
 
 /* bufs: x, offset, mask (modulated), columns */
@@ -370,24 +410,31 @@ static void columns_back(const plk_deformable *p, const float *x, const float *d
     }
 }
 
-/* bufs: dy (columns), x, offset, mask (modulated), dx, doffset, dmask (modulated) */
-PLK_KERNEL(plk_deformable_columns_backward)
+/* Groups [begin, end) of all images. */
+static void groups_back(void *arg, int64_t begin, int64_t end)
 {
-    const plk_deformable *p = params;
+    const plk_call *call = arg;
+    const plk_deformable *p = call->params;
+    void *const *bufs = call->bufs;
     int64_t points = taps_of(p) * windows_of(p), each = p->channels / p->groups, space = p->height * p->width;
-    int64_t n_groups = p->n * p->groups;
-    int n_threads = n_groups > 1 ? pl_threads(p->n * points * p->channels * 8) : 1;
     int m = p->modulated != 0;
-    (void)scalars;
-    memset(bufs[3 + m], 0, sizeof(float) * (size_t)(p->n * p->channels * space));
-    if (m)
-        memset(bufs[6], 0, sizeof(float) * (size_t)(n_groups * points));
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t k = 0; k < n_groups; k++)
+    for (int64_t k = begin; k < end; k++)
         columns_back(p, (const float *)bufs[1] + k * each * space, (const float *)bufs[0] + k * each * points,
                      (const float *)bufs[2] + k * 2 * points, m ? (const float *)bufs[3] + k * points : NULL,
                      (float *)bufs[3 + m] + k * each * space, (float *)bufs[4 + m] + k * 2 * points,
                      m ? (float *)bufs[6] + k * points : NULL);
+}
+
+/* bufs: dy (columns), x, offset, mask (modulated), dx, doffset, dmask (modulated) */
+PLK_KERNEL(plk_deformable_columns_backward)
+{
+    const plk_deformable *p = params;
+    int64_t points = taps_of(p) * windows_of(p), n_groups = p->n * p->groups;
+    int m = p->modulated != 0;
+    memset(bufs[3 + m], 0, sizeof(float) * (size_t)(p->n * p->channels * p->height * p->width));
+    if (m)
+        memset(bufs[6], 0, sizeof(float) * (size_t)(n_groups * points));
+    plk_run_parts(p->n * points * p->channels * 8, n_groups, 1, groups_back, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include "simd.h"
 #include "roi.h"
+#include "parts.h"
 
 /* Of one axis: bins x n weights, and the first and last pixel of each bin. */
 typedef struct { float *weight; int64_t *low, *high, n, bins; } band;
@@ -166,6 +167,19 @@ static void align(const plk_roi *p, plan *l, const float *rois, float *x, float 
     }
 }
 
+/* room: for the plan of each piece */
+typedef struct { const plk_roi *p; const float *rois; float *x, *y; char *room; int64_t channels; int back, n_pieces; } align_job;
+
+static void align_piece(void *arg, int64_t piece)
+{
+    const align_job *j = arg;
+    plan l = plan_in(j->p, j->room + plan_bytes(j->p) * (size_t)piece);
+    int64_t begin, end;
+    plk_share(j->channels, 1, (int)piece, j->n_pieces, &begin, &end);
+    if (begin < end)
+        align(j->p, &l, j->rois, j->x, j->y, begin, end, j->back);
+}
+
 static int align_all(const plk_roi *p, const float *rois, float *x, float *y, int back)
 {
     int64_t bins = p->bins[0] * p->bins[1], channels = p->by_position ? p->channels / bins : p->channels;
@@ -175,14 +189,9 @@ static int align_all(const plk_roi *p, const float *rois, float *x, float *y, in
         return pl_fail(PL_ENOMEM, "out of memory for ROIAlign");
     if (back)
         memset(x, 0, sizeof *x * (size_t)(p->n * p->channels * p->height * p->width));
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        plan l = plan_in(p, room + plan_bytes(p) * (size_t)t);
-        int64_t begin, end;
-        plk_share(channels, 1, t, n_threads, &begin, &end);
-        if (begin < end)
-            align(p, &l, rois, x, y, begin, end, back);
-    }
+    /* few pieces: each makes the weights of all regions */
+    align_job j = {p, rois, x, y, room, channels, back, n_threads};
+    pl_team_run(n_threads, n_threads, align_piece, &j);
     free(room);
     return PL_OK;
 }
@@ -217,20 +226,18 @@ static void bins_set(int64_t *ends, float low, float high, float scale, int64_t 
     }
 }
 
-/* bufs: x, rois, y (n_rois, channels, bins), index int32 like y */
-PLK_KERNEL(plk_roi_pool_run)
+/* ends: of the bins of all regions */
+typedef struct { const plk_roi *p; void *const *bufs; int64_t *ends; } pool_job;
+
+static void pool_regions(void *arg, int64_t begin, int64_t end)
 {
-    const plk_roi *p = params;
+    const pool_job *job = arg;
+    const plk_roi *p = job->p;
+    void *const *bufs = job->bufs;
     int64_t area = p->height * p->width, bins = p->bins[0] * p->bins[1];
-    int64_t *all = malloc(sizeof *all * 2 * (size_t)(p->bins[0] + p->bins[1] + 1) * (size_t)(p->n_rois + 1));
-    int n_threads = pl_threads(p->n_rois * p->channels * bins * 16);
-    (void)scalars;
-    if (!all)
-        return pl_fail(PL_ENOMEM, "out of memory for ROIPooling");
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < p->n_rois; r++) {
+    for (int64_t r = begin; r < end; r++) {
         const float *roi = (const float *)bufs[1] + r * 5;
-        int64_t image = image_of(p, roi), *rows = all + r * 2 * (p->bins[0] + p->bins[1]), *columns = rows + 2 * p->bins[0];
+        int64_t image = image_of(p, roi), *rows = job->ends + r * 2 * (p->bins[0] + p->bins[1]), *columns = rows + 2 * p->bins[0];
         bins_set(rows, roi[2], roi[4], p->scale, p->bins[0], p->height);
         bins_set(columns, roi[1], roi[3], p->scale, p->bins[1], p->width);
         for (int64_t k = 0; k < p->channels * bins; k++) {
@@ -247,6 +254,17 @@ PLK_KERNEL(plk_roi_pool_run)
             ((int32_t *)bufs[3])[r * p->channels * bins + k] = (int32_t)best;
         }
     }
+}
+
+/* bufs: x, rois, y (n_rois, channels, bins), index int32 like y */
+PLK_KERNEL(plk_roi_pool_run)
+{
+    const plk_roi *p = params;
+    int64_t *all = malloc(sizeof *all * 2 * (size_t)(p->bins[0] + p->bins[1] + 1) * (size_t)(p->n_rois + 1));
+    (void)scalars;
+    if (!all)
+        return pl_fail(PL_ENOMEM, "out of memory for ROIPooling");
+    plk_run_parts(p->n_rois * p->channels * p->bins[0] * p->bins[1] * 16, p->n_rois, 1, pool_regions, &(pool_job){p, bufs, all});
     free(all);
     return PL_OK;
 }

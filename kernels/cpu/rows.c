@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include "simd.h"
 #include "rows.h"
+#include "parts.h"
 
 typedef struct { const plk_rows *p; void *const *bufs; const double *scalars; } job;
 
@@ -39,6 +40,20 @@ static void run(const job *j, int64_t begin, int64_t end, float *scratch)
     }
 }
 
+typedef struct { const job *j; size_t scratch_bytes; int n_pieces, failed; } shared_rows;
+
+static void run_piece(void *arg, int64_t i)
+{
+    shared_rows *s = arg;
+    int64_t begin, end;
+    float *scratch = pl_scratch(s->scratch_bytes);
+    plk_share(s->j->p->n_rows, 1, (int)i, s->n_pieces, &begin, &end);
+    if (scratch)
+        run(s->j, begin, end, scratch);
+    else
+        __atomic_store_n(&s->failed, 1, __ATOMIC_RELAXED);
+}
+
 /* bufs: inputs, outputs.  scalars: the expressions'. */
 PLK_KERNEL(plk_rows_run)
 {
@@ -53,22 +68,13 @@ PLK_KERNEL(plk_rows_run)
         }
     job j = {p, own, scalars};
     size_t scratch_bytes = sizeof(float) * (size_t)(p->n_scratch * (p->n + 31) + 16);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int64_t begin, end;
-        float *scratch = failed ? NULL : pl_scratch(scratch_bytes);
-        plk_share(p->n_rows, 1, t, n_threads, &begin, &end);
-        if (scratch) {
-            run(&j, begin, end, scratch);
-        } else {
-#pragma omp atomic write
-            failed = 1;
-        }
-    }
+    shared_rows s = {&j, scratch_bytes, plk_pieces(n_threads, p->work), failed};
+    if (!failed)
+        pl_team_run(n_threads, s.n_pieces, run_piece, &s);
     for (int k = 0; k < p->n_out; k++)
         if (apart[k]) {
             memcpy(bufs[p->n_in + k], apart[k], sizeof(float) * (size_t)(p->n_rows * p->out_step[k]));
             free(apart[k]);
         }
-    return failed ? pl_fail(PL_ENOMEM, "out of memory for the rows of a fused kernel") : PL_OK;
+    return s.failed ? pl_fail(PL_ENOMEM, "out of memory for the rows of a fused kernel") : PL_OK;
 }

@@ -2,8 +2,11 @@
  * before it, which is added to them at the end. */
 #include "scan.h"
 #include "generated/kernels.h"
+#include "parts.h"
 
 enum { COLUMNS = 256, BLOCK = 8 };
+
+static int64_t tiles_of(const plk_scan *p) { return (p->inner + COLUMNS - 1) / COLUMNS; }
 
 #define SCAN(T, s, ACC) \
     static void line_##s(const T *x, T *y, int64_t n) \
@@ -34,22 +37,20 @@ enum { COLUMNS = 256, BLOCK = 8 };
                 y[k * inner + j] = (T)total[j]; \
             } \
     } \
-    static void scan_##s(const plk_scan *p, const T *x, T *y) \
+    static void scan_##s(void *arg, int64_t begin, int64_t end) \
     { \
-        int64_t tiles = (p->inner + COLUMNS - 1) / COLUMNS, units = p->inner == 1 ? p->outer : p->outer * tiles; \
-        int n_threads = pl_threads(p->outer * p->n * p->inner); \
-        _Pragma("omp parallel for num_threads(n_threads) if (n_threads > 1)") \
-        for (int t = 0; t < n_threads; t++) { \
-            int64_t begin, end; \
-            plk_share(units, 1, t, n_threads, &begin, &end); \
-            for (int64_t u = begin; u < end; u++) \
-                if (p->inner == 1) { \
-                    line_##s(x + u * p->n, y + u * p->n, p->n); \
-                } else { \
-                    int64_t j = u % tiles * COLUMNS, at = u / tiles * p->n * p->inner + j; \
-                    columns_##s(x + at, y + at, p->n, p->inner, p->inner - j < COLUMNS ? p->inner - j : COLUMNS); \
-                } \
-        } \
+        const plk_call *call = arg; \
+        const plk_scan *p = call->params; \
+        const T *x = call->bufs[0]; \
+        T *y = call->bufs[1]; \
+        int64_t tiles = tiles_of(p); \
+        for (int64_t u = begin; u < end; u++) \
+            if (p->inner == 1) { \
+                line_##s(x + u * p->n, y + u * p->n, p->n); \
+            } else { \
+                int64_t j = u % tiles * COLUMNS, at = u / tiles * p->n * p->inner + j; \
+                columns_##s(x + at, y + at, p->n, p->inner, p->inner - j < COLUMNS ? p->inner - j : COLUMNS); \
+            } \
     }
 SCAN(float, f32, double)
 SCAN(double, f64, double)
@@ -60,12 +61,7 @@ SCAN(int64_t, i64, int64_t)
 PLK_KERNEL(plk_scan_run)
 {
     const plk_scan *p = params;
-    (void)scalars;
-    switch (p->dtype) {
-    case PLK_F32: scan_f32(p, bufs[0], bufs[1]); break;
-    case PLK_F64: scan_f64(p, bufs[0], bufs[1]); break;
-    case PLK_I32: scan_i32(p, bufs[0], bufs[1]); break;
-    default: scan_i64(p, bufs[0], bufs[1]);
-    }
+    plk_part part = p->dtype == PLK_F32 ? scan_f32 : p->dtype == PLK_F64 ? scan_f64 : p->dtype == PLK_I32 ? scan_i32 : scan_i64;
+    plk_run_parts(p->outer * p->n * p->inner, p->outer * tiles_of(p), 1, part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

@@ -3,6 +3,7 @@
 #include "simd.h"
 #include "softmax.h"
 #include "index.h"
+#include "parts.h"
 
 enum { LANES = 16, COLUMNS = 64 };
 
@@ -144,12 +145,26 @@ static void columns_backward(const plk_softmax *p, const float *dy, const float 
         }
 }
 
-static void run(const plk_softmax *p, const float *a, const float *b, float *out, const void *lengths, int backward)
+typedef struct {
+    const plk_softmax *p;
+    const float *a, *b;
+    float *out;
+    const void *lengths;
+    int backward, n_pieces;
+    int64_t tiles, units;
+} job;
+
+static void run_piece(void *arg, int64_t piece)
 {
-    int n_threads = pl_threads(p->outer * p->n * p->inner * 4);
-    int64_t tiles = (p->inner + COLUMNS - 1) / COLUMNS, units = p->outer * (p->inner == 1 ? 1 : tiles);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t u = 0; u < units; u++) {
+    const job *j = arg;
+    const plk_softmax *p = j->p;
+    const float *a = j->a, *b = j->b;
+    float *out = j->out;
+    const void *lengths = j->lengths;
+    int backward = j->backward;
+    int64_t tiles = j->tiles, begin, end;
+    plk_share(j->units, 1, (int)piece, j->n_pieces, &begin, &end);
+    for (int64_t u = begin; u < end; u++) {
         if (p->inner == 1) {
             int64_t at = u * p->n;
             if (backward)
@@ -160,13 +175,21 @@ static void run(const plk_softmax *p, const float *a, const float *b, float *out
         }
         int64_t o = u / tiles, first = u % tiles * COLUMNS, at = o * p->n * p->inner + first, valid[COLUMNS];
         int width = (int)(p->inner - first < COLUMNS ? p->inner - first : COLUMNS);
-        for (int j = 0; j < width && lengths; j++)
-            valid[j] = length_at(p, lengths, o * p->inner + first + j);
+        for (int q = 0; q < width && lengths; q++)
+            valid[q] = length_at(p, lengths, o * p->inner + first + q);
         if (backward)
             columns_backward(p, a + at, b + at, out + at, width);
         else
             columns_forward(p, a + at, out + at, width, lengths ? valid : NULL);
     }
+}
+
+static void run(const plk_softmax *p, const float *a, const float *b, float *out, const void *lengths, int backward)
+{
+    int n_threads = pl_threads(p->outer * p->n * p->inner * 4);
+    int64_t tiles = (p->inner + COLUMNS - 1) / COLUMNS, units = p->outer * (p->inner == 1 ? 1 : tiles);
+    job j = {p, a, b, out, lengths, backward, plk_pieces(n_threads, p->outer * p->n * p->inner * 4), tiles, units};
+    pl_team_run(n_threads, j.n_pieces, run_piece, &j);
 }
 
 /* bufs: x, lengths if any, y */
@@ -194,22 +217,34 @@ PLK_KERNEL(plk_softmax_backward)
     return PL_OK;
 }
 
-/* bufs: dy (rows), index, y (rows, n), dx; plk_take's outer is the rows */
-PLK_KERNEL(plk_pick_log_softmax_backward)
+typedef struct { const plk_take *p; void *const *bufs; int n_pieces; } picked_rows;
+
+static void picked_piece(void *arg, int64_t i)
 {
-    const plk_take *p = params;
+    const picked_rows *s = arg;
+    const plk_take *p = s->p;
+    void *const *bufs = s->bufs;
     const float *dy = bufs[0];
-    int n_threads = pl_threads(p->outer * p->n * 2);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t r = 0; r < p->outer; r++) {
+    int64_t begin, end;
+    plk_share(p->outer, 1, (int)i, s->n_pieces, &begin, &end);
+    for (int64_t r = begin; r < end; r++) {
         const float *y = (const float *)bufs[2] + r * p->n;
         float *dx = (float *)bufs[3] + r * p->n, d = dy[r];
         int64_t at = plk_take_place(p, bufs[1], r);
         float picked = d - plk_exp_f32(y[at]) * d;        /* before dx is written: it may be y */
-        for (int64_t i = 0; i < p->n; i++)
-            dx[i] = 0 - plk_exp_f32(y[i]) * d;
+        for (int64_t k = 0; k < p->n; k++)
+            dx[k] = 0 - plk_exp_f32(y[k]) * d;
         dx[at] = picked;
     }
+}
+
+/* bufs: dy (rows), index, y (rows, n), dx; plk_take's outer is the rows */
+PLK_KERNEL(plk_pick_log_softmax_backward)
+{
+    const plk_take *p = params;
+    int n_threads = pl_threads(p->outer * p->n * 2);
+    (void)scalars;
+    picked_rows s = {p, bufs, plk_pieces(n_threads, p->outer * p->n * 2)};
+    pl_team_run(n_threads, s.n_pieces, picked_piece, &s);
     return PL_OK;
 }

@@ -4,6 +4,7 @@
 #include "sort.h"
 #include "cast.h"
 #include "generated/kernels.h"
+#include "parts.h"
 
 enum { RUN = 16, FEW = 64, BLOCK = 16 };
 typedef struct { uint64_t key; int64_t at; } item;
@@ -114,26 +115,26 @@ static void store_index(void *y, int dtype, int64_t i, int64_t value)
     }
 }
 
-/* bufs: x, values if given, indices if given | x, mask */
-PLK_KERNEL(plk_sort_run)
+typedef struct { const plk_sort *p; void *const *bufs; int failed; } job;
+
+static void sort_lines(void *arg, int64_t begin, int64_t end)
 {
-    const plk_sort *p = params;
+    job *j = arg;
+    const plk_sort *p = j->p;
+    void *const *bufs = j->bufs;
     const char *x = bufs[0];
     char *values = p->give & (PLK_SORT_VALUES | PLK_SORT_MASK) ? bufs[1] : NULL;
     void *indices = p->give & PLK_SORT_INDICES ? bufs[p->give & PLK_SORT_VALUES ? 2 : 1] : NULL;
-    int few = p->k <= FEW && p->k * 4 < p->n, failed = 0, n_threads = pl_threads(p->outer * p->inner * p->n * 8);
+    int few = p->k <= FEW && p->k * 4 < p->n;
     size_t size = plk_dtype_bytes(p->dtype);
-    (void)scalars;
-    if (p->give & PLK_SORT_MASK)
-        memset(values, 0, (size_t)(p->outer * p->n * p->inner) * size);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t line = 0; line < p->outer * p->inner; line++) {
+    item *room = pl_scratch(sizeof(item) * (size_t)(2 * p->n + FEW));
+    if (!room) {
+        __atomic_store_n(&j->failed, 1, __ATOMIC_RELAXED);
+        return;
+    }
+    for (int64_t line = begin; line < end; line++) {
         int64_t o = line / p->inner, c = line % p->inner, first = o * p->n * p->inner + c;
-        item *items = pl_scratch(sizeof(item) * (size_t)(2 * p->n + FEW));
-        if (!items) {
-            failed = 1;
-            continue;
-        }
+        item *items = room;
         if (few) {
             select_few(p, x, first, items);
         } else {
@@ -155,5 +156,16 @@ PLK_KERNEL(plk_sort_run)
                 store_index(indices, p->index_dtype, to, items[i].at);
         }
     }
-    return failed ? pl_fail(PL_ENOMEM, "out of memory for sorting") : PL_OK;
+}
+
+/* bufs: x, values if given, indices if given | x, mask */
+PLK_KERNEL(plk_sort_run)
+{
+    const plk_sort *p = params;
+    job j = {p, bufs, 0};
+    (void)scalars;
+    if (p->give & PLK_SORT_MASK)
+        memset(bufs[1], 0, (size_t)(p->outer * p->n * p->inner) * plk_dtype_bytes(p->dtype));
+    plk_run_parts(p->outer * p->inner * p->n * 8, p->outer * p->inner, 1, sort_lines, &j);
+    return j.failed ? pl_fail(PL_ENOMEM, "out of memory for sorting") : PL_OK;
 }

@@ -2,6 +2,7 @@
  * sums do not depend on the number of threads. */
 #include "sparse.h"
 #include "generated/kernels.h"
+#include "parts.h"
 
 /* Do the index arrays describe a csr matrix of this size? They come from users. */
 static int check(const plk_csr *p, const int64_t *indptr, const int64_t *indices)
@@ -28,6 +29,18 @@ static int check(const plk_csr *p, const int64_t *indptr, const int64_t *indices
         } \
     }
 
+static void dot_rows(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_csr *p = call->params;
+    void *const *bufs = call->bufs;
+    const int64_t *indptr = bufs[1], *indices = bufs[2];
+    if (p->size == 4)
+        DOT(float)
+    else
+        DOT(double)
+}
+
 /* bufs: data, indptr, indices, x (n_columns, inner), y (n_rows, inner) */
 PLK_KERNEL(plk_csr_dot_run)
 {
@@ -36,17 +49,7 @@ PLK_KERNEL(plk_csr_dot_run)
     int status = check(p, indptr, indices);
     if (status)
         return status;
-    int n_threads = pl_threads((indptr[p->n_rows] + p->n_rows) * p->inner);
-    (void)scalars;
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int64_t begin, end;
-        plk_share(p->n_rows, 1, t, n_threads, &begin, &end);
-        if (p->size == 4)
-            DOT(float)
-        else
-            DOT(double)
-    }
+    plk_run_parts((indptr[p->n_rows] + p->n_rows) * p->inner, p->n_rows, 1, dot_rows, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
@@ -60,6 +63,18 @@ PLK_KERNEL(plk_csr_dot_run)
         } \
     }
 
+static void dot_columns(void *arg, int64_t begin, int64_t end)
+{
+    const plk_call *call = arg;
+    const plk_csr *p = call->params;
+    void *const *bufs = call->bufs;
+    const int64_t *indptr = bufs[1], *indices = bufs[2];
+    if (p->size == 4)
+        DOT_TRANSPOSED(float)
+    else
+        DOT_TRANSPOSED(double)
+}
+
 /* bufs: data, indptr, indices, x (n_rows, inner), y (n_columns, inner) */
 PLK_KERNEL(plk_csr_dot_transposed)
 {
@@ -68,18 +83,10 @@ PLK_KERNEL(plk_csr_dot_transposed)
     int status = check(p, indptr, indices);
     if (status)
         return status;
-    int n_threads = p->inner >= 64 ? pl_threads(indptr[p->n_rows] * p->inner) : 1;
-    (void)scalars;
     memset(bufs[4], 0, (size_t)(p->n_columns * p->inner * p->size));
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int t = 0; t < n_threads; t++) {
-        int64_t begin, end;
-        plk_share(p->inner, 16, t, n_threads, &begin, &end);
-        if (p->size == 4)
-            DOT_TRANSPOSED(float)
-        else
-            DOT_TRANSPOSED(double)
-    }
+    int n_threads = p->inner >= 64 ? pl_threads(indptr[p->n_rows] * p->inner) : 1;
+    plk_parts parts = {dot_columns, &(plk_call){params, bufs, scalars}, p->inner, 16, n_threads};    /* each reads all elements */
+    pl_team_run(n_threads, n_threads, plk_run_part, &parts);
     return PL_OK;
 }
 

@@ -3,6 +3,7 @@
 #ifndef PLK_TRIANGULAR_BODY_H
 #define PLK_TRIANGULAR_BODY_H
 #include "triangular.h"
+#include "parts.h"
 #include <math.h>
 
 typedef PLK_REAL real;
@@ -77,38 +78,47 @@ static void multiply(const walk *w, const real *a, real *x, int64_t n, int64_t m
     }
 }
 
+typedef void (*walk_fn)(const walk *, const real *, real *, int64_t, int64_t);
+
+/* failed: 1 no memory, 2 not positive definite */
+typedef struct { const plk_triangular *p; void *const *bufs; walk_fn run; real factor; int failed; } batch;
+
+static void factors_part(void *arg, int64_t begin, int64_t end)
+{
+    batch *all = arg;
+    int64_t n = all->p->n;
+    const real *a = all->bufs[0];
+    real *l = all->bufs[1], *room = pl_scratch((size_t)(n * n) * sizeof *room);
+    for (int64_t b = begin; b < end; b++) {
+        int failed = !room ? 1 : cholesky(a + b * n * n, l + b * n * n, room, n) ? 0 : 2;
+        __atomic_fetch_or(&all->failed, failed, __ATOMIC_RELAXED);
+    }
+}
+
 /* bufs: A, L */
 static int factors(const plk_triangular *p, void *const *bufs)
 {
-    const real *a = bufs[0];
-    real *l = bufs[1];
-    int failed = 0, n_threads = p->n_batch > 1 ? pl_threads(p->n_batch * p->n * p->n * p->n / 3) : 1;
-#pragma omp parallel for num_threads(n_threads) reduction(| : failed) if (n_threads > 1)
-    for (int64_t b = 0; b < p->n_batch; b++) {
-        real *room = pl_scratch((size_t)(p->n * p->n) * sizeof *room);
-        failed |= !room ? 1 : cholesky(a + b * p->n * p->n, l + b * p->n * p->n, room, p->n) ? 0 : 2;
-    }
-    return failed & 1 ? pl_fail(PL_ENOMEM, "out of memory for linalg_potrf")
-           : failed   ? pl_fail(PL_EINVAL, "linalg_potrf: A must be symmetric and positive definite")
-                      : PL_OK;
+    batch all = {.p = p, .bufs = bufs};
+    plk_run_parts(p->n_batch * p->n * p->n * p->n / 3, p->n_batch, 1, factors_part, &all);
+    return all.failed & 1 ? pl_fail(PL_ENOMEM, "out of memory for linalg_potrf")
+           : all.failed   ? pl_fail(PL_EINVAL, "linalg_potrf: A must be symmetric and positive definite")
+                          : PL_OK;
 }
 
-/* bufs: A, B, result */
-static int apply(const plk_triangular *p, void *const *bufs, void (*run)(const walk *, const real *, real *, int64_t, int64_t),
-                 real factor)
+static void apply_part(void *arg, int64_t begin, int64_t end)
 {
-    const real *a = bufs[0], *given = bufs[1];
-    real *result = bufs[2];
+    batch *all = arg;
+    const plk_triangular *p = all->p;
+    const real *a = all->bufs[0], *given = all->bufs[1], factor = all->factor;
+    real *result = all->bufs[2];
     int64_t n = p->n, m = p->columns;
-    int failed = 0, n_threads = p->n_batch > 1 ? pl_threads(p->n_batch * n * n * m) : 1;
     walk w = walk_of(p);
-#pragma omp parallel for num_threads(n_threads) reduction(| : failed) if (n_threads > 1)
-    for (int64_t b = 0; b < p->n_batch; b++) {
+    for (int64_t b = begin; b < end; b++) {
         const real *from = given + b * n * m;
         real *to = result + b * n * m, *x = p->right ? pl_scratch((size_t)(n * m) * sizeof(real)) : to;
         if (!x) {
-            failed = 1;
-            continue;
+            __atomic_fetch_or(&all->failed, 1, __ATOMIC_RELAXED);
+            return;
         }
         if (p->right) {
             for (int64_t i = 0; i < m; i++)
@@ -118,11 +128,18 @@ static int apply(const plk_triangular *p, void *const *bufs, void (*run)(const w
             for (int64_t i = 0; i < n * m; i++)
                 x[i] = factor * from[i];
         }
-        run(&w, a + b * n * n, x, n, m);
+        all->run(&w, a + b * n * n, x, n, m);
         for (int64_t i = 0; p->right && i < m; i++)
             for (int64_t j = 0; j < n; j++)
                 to[i * n + j] = x[j * m + i];
     }
-    return failed ? pl_fail(PL_ENOMEM, "out of memory for a triangular matrix") : PL_OK;
+}
+
+/* bufs: A, B, result */
+static int apply(const plk_triangular *p, void *const *bufs, walk_fn run, real factor)
+{
+    batch all = {p, bufs, run, factor, 0};
+    plk_run_parts(p->n_batch * p->n * p->n * p->columns, p->n_batch, 1, apply_part, &all);
+    return all.failed ? pl_fail(PL_ENOMEM, "out of memory for a triangular matrix") : PL_OK;
 }
 #endif

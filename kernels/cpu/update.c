@@ -2,6 +2,7 @@
 #include "simd.h"
 #include "update.h"
 #include "cast.h"
+#include "parts.h"
 #include "pointwise.h"
 #include "reduce_methods.h"
 
@@ -76,18 +77,20 @@ static void update(const weight *w, int64_t begin, int64_t end)
     }
 }
 
-static void update_piece(const weight *w, int64_t i)
+static void update_piece(void *arg, int64_t i)
 {
+    const weight *w = arg;
     int64_t begin, end;
     plk_share(w->n, BLOCK, (int)i, w->n_pieces, &begin, &end);
     update(w, begin, end);
 }
 
-static void run_pieces(const weight *w, int n_threads, int64_t n_pieces, void (*piece)(const weight *, int64_t))
+/* work: as for pl_threads */
+static void update_shared(weight *w, int64_t work)
 {
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1)
-    for (int64_t i = 0; i < n_pieces; i++)
-        piece(w, i);
+    int n_threads = pl_threads(work);
+    w->n_pieces = plk_pieces(n_threads, work);
+    pl_team_run(n_threads, w->n_pieces, update_piece, w);
 }
 
 static void weight_begin(weight *w, const plk_update *p, int k, void *const *bufs, const double *scalars)
@@ -123,8 +126,7 @@ PLK_KERNEL(plk_update_run)
         weight w;
         weight_begin(&w, p, k, bufs, scalars);
         if (is_usable(p, &w)) {
-            w.n_pieces = pl_threads(w.n * (1 + p->n_states));
-            run_pieces(&w, w.n_pieces, w.n_pieces, update_piece);
+            update_shared(&w, w.n * (1 + p->n_states));
         } else if (p->wide) {
             convert(PLK_F32, w.group[2 + p->n_states], p->dtype, w.out, w.n);
         } else if (w.out != w.group[0]) {
@@ -136,8 +138,9 @@ PLK_KERNEL(plk_update_run)
 
 /* ---- LAMB --------------------------------------------------------------------------------------------------- */
 
-static void measure_piece(const weight *w, int64_t chunk)
+static void measure_piece(void *arg, int64_t chunk)
 {
+    const weight *w = arg;
     const plk_update *p = w->p;
     float gradient[BLOCK], direction[BLOCK], narrow[BLOCK];
     int64_t begin = chunk * CHUNK, end = w->n - begin < CHUNK ? w->n : begin + CHUNK;
@@ -174,20 +177,18 @@ PLK_KERNEL(plk_lamb_run)
         weight w;
         weight_begin(&w, d, k, bufs, scalars);
         int64_t n_chunks = (w.n + CHUNK - 1) / CHUNK;
-        int n_threads = pl_threads(w.n * 3);
         double weights = 0, directions = 0;
         w.squares = pl_scratch(sizeof(double) * 2 * (size_t)(n_chunks + 1));
         if (!w.squares)
             return pl_fail(PL_ENOMEM, "out of memory for LAMB");
-        run_pieces(&w, n_threads, n_chunks, measure_piece);
+        pl_team_run(pl_threads(w.n * 3), n_chunks, measure_piece, &w);
         for (int64_t c = 0; c < n_chunks; c++) {
             weights += w.squares[2 * c];
             directions += w.squares[2 * c + 1];
         }
         w.numbers[d->n_numbers] = lamb_rate(p, scalars, scalars[p->lr_at + k], sqrt(weights), sqrt(directions));
         w.loop = plk_pointwise_loop(p->step, d->wide ? PLK_F32 : d->dtype);
-        w.n_pieces = n_threads;
-        run_pieces(&w, n_threads, n_threads, update_piece);
+        update_shared(&w, w.n * 3);
     }
     return PL_OK;
 }
@@ -200,7 +201,7 @@ PLK_KERNEL(plk_lamb_step)
     void *group[3] = {bufs[0], bufs[1], bufs[4]};
     double rate = lamb_rate(p, scalars, scalars[p->lr_at], *(const float *)bufs[2], *(const float *)bufs[3]);
     weight w = {.p = d, .loop = plk_pointwise_loop(p->step, PLK_F32), .group = group, .out = bufs[4 + d->wide],
-                .n = d->n[0], .n_pieces = pl_threads(d->n[0]), .numbers = {rate}};
-    run_pieces(&w, w.n_pieces, w.n_pieces, update_piece);
+                .n = d->n[0], .numbers = {rate}};
+    update_shared(&w, d->n[0]);
     return PL_OK;
 }

@@ -10,7 +10,6 @@
  *
  * conv3x3.c is the one for row-major images and for gradients.
  */
-#include <omp.h>
 #include "simd.h"
 #include "parts.h"
 #include "pointwise.h"
@@ -85,6 +84,9 @@ static cut cut_of(const plk_winograd *p)
     return k;
 }
 
+/* room: of each thread; held: the range whose transforms it has there, or -1 */
+typedef struct { const plk_winograd *p; const cut *k; void *const *bufs; float *room; int64_t *held; } work;
+
 #define LOAD(p) (*(const VEC *)(p))
 #define STORE(p, v) (*(VEC *)(p) = (v))
 #define LANES 8
@@ -111,9 +113,10 @@ PLK_KERNEL(plk_winograd_run)
     if (!room)
         return pl_fail(PL_ENOMEM, "out of memory for a convolution");
     room = (float *)(((uintptr_t)room + 63) / 64 * 64);
-    if (p->lanes == 8)
-        run_8(p, &k, bufs, room);
-    else
-        run_16(p, &k, bufs, room);
+    int64_t held[k.n_threads];
+    for (int i = 0; i < k.n_threads; i++)
+        held[i] = -1;
+    work w = {p, &k, bufs, room, held};
+    pl_team_run(k.n_threads, k.ranges * k.groups, p->lanes == 8 ? piece_8 : piece_16, &w);
     return PL_OK;
 }

@@ -238,29 +238,23 @@ static void NAME(item)(const plk_winograd *p, const cut *k, void *const *bufs, c
     }
 }
 
-static void NAME(run)(const plk_winograd *p, const cut *k, void *const *bufs, float *room)
+static void NAME(piece)(void *arg, int64_t i)
 {
-    int64_t out_blocks = p->filters / LANES;
-    plk_part parts[k->n_threads];
-    plk_parts_init(parts, k->ranges * k->groups, k->n_threads);
-#pragma omp parallel num_threads(k->n_threads) if (k->n_threads > 1)
-    {
-        int thread = omp_get_thread_num();
-        float *v = room + thread * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
-        float *u = strip + k->strip, *m = u + k->u;
-        int64_t held = -1;                       /* the range that v holds */
-        for (int64_t i; (i = plk_parts_take(parts, thread, k->n_threads)) >= 0;) {
-            int64_t range = i / k->groups, first = range * k->range, n = least(k->range, k->tiles - first);
-            int64_t f = i % k->groups * k->group * 2 * PANELS, end = least(f + k->group * 2 * PANELS, out_blocks);
-            for (int64_t t = first, some; held != range && t < first + n; t += some) {
-                some = least(k->across - t % k->across, first + n - t);
-                for (int64_t b = 0; b < p->channels / LANES; b++)
-                    NAME(transform_in)(p, k, bufs[0], t / k->across, t % k->across, some, b,
-                                       v + (t - first) * p->channels, (VEC *)strip);
-            }
-            held = range;
-            for (; f < end; f += 2 * PANELS)
-                NAME(item)(p, k, bufs, v, u, m, f, least(2 * PANELS, end - f), first, n);
-        }
+    const work *w = arg;
+    const plk_winograd *p = w->p;
+    const cut *k = w->k;
+    float *v = w->room + pl_team_place() * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
+    float *u = strip + k->strip, *m = u + k->u;
+    int64_t out_blocks = p->filters / LANES, *held = &w->held[pl_team_place()];
+    int64_t range = i / k->groups, first = range * k->range, n = least(k->range, k->tiles - first);
+    int64_t f = i % k->groups * k->group * 2 * PANELS, end = least(f + k->group * 2 * PANELS, out_blocks);
+    for (int64_t t = first, some; *held != range && t < first + n; t += some) {
+        some = least(k->across - t % k->across, first + n - t);
+        for (int64_t b = 0; b < p->channels / LANES; b++)
+            NAME(transform_in)(p, k, w->bufs[0], t / k->across, t % k->across, some, b,
+                               v + (t - first) * p->channels, (VEC *)strip);
     }
+    *held = range;
+    for (; f < end; f += 2 * PANELS)
+        NAME(item)(p, k, w->bufs, v, u, m, f, least(2 * PANELS, end - f), first, n);
 }

@@ -15,4 +15,7 @@ void random_control(uint64_t seed);
 /* early.c */
 void early_rules(void);
 void random_early(uint64_t seed);
+
+/* regions.c */
+void regions(void);
 #endif

@@ -51,6 +51,7 @@ def driver(tmp_path_factory):
     [
         ["rules"],
         ["memory"],
+        ["regions"],
         ["random", "500", "20000"],
         ["control", "100", "20000"],
         ["early", "500", "20000"],

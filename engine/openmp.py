@@ -1,0 +1,13 @@
+"""Loads the core, and with it libgomp, on whose threads oneDNN runs."""
+
+import os
+
+# libgomp's threads spin for milliseconds after a region, on cores that our own team needs; less
+# than a hundred microseconds last to the next region of one primitive. libgomp reads this when it is loaded.
+_ours = not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
+if _ours:
+    os.environ["GOMP_SPINCOUNT"] = "3000"
+from . import _core  # noqa: E402, F401
+
+if _ours:
+    del os.environ["GOMP_SPINCOUNT"]
