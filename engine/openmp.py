@@ -2,12 +2,12 @@
 
 import os
 
-# libgomp's threads spin for milliseconds after a region, on cores that our own team needs; less
-# than a hundred microseconds last to the next region of one primitive. libgomp reads this when it is loaded.
+# libgomp's threads spin for milliseconds after a region, on cores that our own team needs. Less
+# than 100 us last to the next one of a primitive. libgomp reads this when it is loaded.
 _ours = not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys()
 if _ours:
     os.environ["GOMP_SPINCOUNT"] = "3000"
-from . import _core  # noqa: E402, F401
+from ._core import lib  # noqa: E402, F401
 
 if _ours:
     del os.environ["GOMP_SPINCOUNT"]
