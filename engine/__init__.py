@@ -17,9 +17,6 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from . import openmp  # before anything else imports the core
-
-# isort: split
 from . import _array, callback, location, settings
 from ._core import ffi, lib
 from .device import (

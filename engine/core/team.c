@@ -41,6 +41,7 @@ static pthread_t helpers[MAX_PLACES];
 static int n_helpers, n_called;               /* alive; asked to wake up */
 static atomic_bool stopping;                  /* read without the lock too */
 static atomic_int n_asleep, n_watching, n_wanted;   /* read without the lock; places of the last region but the worker's */
+static atomic_llong lent_ns;                  /* when the last of them ended */
 static atomic_int n_lent;                     /* teams of OpenMP's that work now; read without the lock */
 static atomic_ullong pushes, pushes_at_sleep; /* of producers; what it was when one went to sleep */
 static _Thread_local bool inside;             /* a region's piece is running on this thread, */
@@ -222,7 +223,7 @@ static void fill(int n_places)
     static int64_t seen_ns;
     static long n_cpus;
     int n = n_places - 1 - atomic_load_explicit(&n_watching, memory_order_relaxed);
-    if (n <= 0 || atomic_load_explicit(&n_lent, memory_order_relaxed) > 0)
+    if (n <= 0)
         return;
     unsigned long long now = atomic_load_explicit(&pushes, memory_order_relaxed);
     int64_t now_ns = pl_profiler_now();
@@ -252,6 +253,29 @@ static void run_alone(int64_t n_pieces, pl_piece run, void *arg)
     at_place = place;
 }
 
+/* libgomp's threads spin after a primitive, on the cores that helpers would need: a network with primitives runs on them alone. */
+static bool openmp_is_awake(void)
+{
+    enum { AWAKE_NS = 250000000 };
+    return atomic_load_explicit(&n_lent, memory_order_relaxed) > 0 ||
+           (atomic_load_explicit(&lent_ns, memory_order_relaxed) &&
+            pl_profiler_now() - atomic_load_explicit(&lent_ns, memory_order_relaxed) < AWAKE_NS);
+}
+
+#ifdef _OPENMP
+static void run_on_openmp(void)
+{
+#pragma omp parallel num_threads(region.n_places)
+    {
+        take_pieces(omp_get_thread_num());
+        if (omp_get_thread_num() && pl_failed)
+            pl_fail_forget();
+    }
+}
+#else
+static void run_on_openmp(void) { take_pieces(0); }
+#endif
+
 void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
 {
     int n_places = n_threads < n_pieces ? n_threads : (int)n_pieces;
@@ -267,6 +291,10 @@ void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
     for (int i = 0; i < n_places; i++) {
         atomic_store_explicit(&region.parts[i].next, i * n_pieces / n_places, memory_order_relaxed);
         region.parts[i].end = (i + 1) * n_pieces / n_places;
+    }
+    if (openmp_is_awake()) {
+        run_on_openmp();
+        return;
     }
     atomic_store_explicit(&region.n_left, 0, memory_order_relaxed);
     unsigned long long closed = atomic_load_explicit(&region.gate, memory_order_relaxed);
@@ -309,8 +337,10 @@ int pl_team_lend(int n_threads)
 
 void pl_team_take_back(int n_threads, int usual)
 {
-    if (n_threads > 1)
+    if (n_threads > 1) {
+        atomic_store_explicit(&lent_ns, pl_profiler_now(), memory_order_relaxed);
         atomic_fetch_sub_explicit(&n_lent, 1, memory_order_relaxed);
+    }
     if (n_threads != usual)
         pl_team_limit(usual);
 }
@@ -367,6 +397,7 @@ void pl_team_forget(void)
     atomic_store(&n_asleep, 0);
     atomic_store(&n_watching, 0);
     atomic_store(&n_lent, 0);
+    atomic_store(&lent_ns, 0);
     atomic_store(&region.gate, 0);
     atomic_store(&region.worker_sleeps, false);
 }

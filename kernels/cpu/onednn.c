@@ -204,17 +204,22 @@ static int execute(const plk_dnn_object *o, memories *m, void *const *bufs)
     return ok;
 }
 
-/* y = loop(y), on the threads that the primitive had: they still spin */
+typedef struct { const plk_dnn *p; float *y; plk_loop loop; int n_pieces; } activation;
+
+static void activate_piece(void *arg, int64_t i)
+{
+    const activation *a = arg;
+    int64_t begin, end;
+    plk_share(a->p->n, ALIGN / 4, (int)i, a->n_pieces, &begin, &end);
+    void *const both[2] = {a->y + begin, a->y + begin};
+    a->loop(end - begin, both, a->p->scalars);
+}
+
+/* y = loop(y) */
 static void activate(const plk_dnn *p, float *y, int n_threads)
 {
-    plk_loop loop = plk_pointwise_loop(p->act - 1, PLK_F32);
-#pragma omp parallel for num_threads(n_threads) if (n_threads > 1 && p->n > SERIAL_ELEMENTS) schedule(static, 1)
-    for (int i = 0; i < n_threads; i++) {
-        int64_t begin, end;
-        plk_share(p->n, ALIGN / 4, i, n_threads, &begin, &end);
-        void *const both[2] = {y + begin, y + begin};
-        loop(end - begin, both, p->scalars);
-    }
+    activation a = {p, y, plk_pointwise_loop(p->act - 1, PLK_F32), p->n > SERIAL_ELEMENTS ? n_threads : 1};
+    pl_team_run(n_threads, a.n_pieces, activate_piece, &a);
 }
 
 /* bufs: as the primitive's kind says: from, to | x, w, bias if any, addend if any, y | dy, w, dx | dy, x, dw */

@@ -4,8 +4,6 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 PROGRAM = """
 import hashlib, numpy as np
 from plait import autograd, nd
@@ -86,23 +84,3 @@ def test_any_team_gives_the_same_bits():
     assert len(one) > 20
     for n_threads in (2, 4):
         assert _run(n_threads) == one
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="libgomp")
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [({}, "3000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
-)
-def test_libgomp_spins_briefly(given, expected):
-    """It reads the variable while the core is imported; the user's settings come first."""
-    env = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
-    program = "import os, plait.engine; print(os.environ.get('GOMP_SPINCOUNT'))"
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**env, **given, "OMP_DISPLAY_ENV": "verbose"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert f"GOMP_SPINCOUNT = '{expected}'" in done.stderr
-    assert done.stdout.strip() == str(given.get("GOMP_SPINCOUNT"))
