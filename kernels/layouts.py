@@ -75,6 +75,36 @@ def to_plain(memory: np.ndarray, shape: Sequence[int], tag: str) -> np.ndarray:
     return np.ascontiguousarray(plain[tuple(slice(n) for n in shape)])
 
 
+def strides(
+    shape: Sequence[int], source: str, to: str
+) -> tuple[list[int], list[int], list[int]] | None:
+    """How a copy changes the layout: its shape, strides in the source and in the result, in
+    elements. None where a block is not full or the two cut an axis differently."""
+    tags = [parse(tag) if tag else Layout(tuple(range(len(shape))), ()) for tag in (source, to)]
+    cuts = []
+    for axis, n in enumerate(shape):
+        here, there = (tuple(s for s, a in tag.blocks if a == axis) for tag in tags)
+        if n % prod(here or there) or here and there and here != there:
+            return None
+        cuts.append(here or there)
+    sizes = {(axis, i): size for axis, cut in enumerate(cuts) for i, size in enumerate(cut, 1)}
+    sizes |= {(axis, 0): n // prod(cut) for axis, (n, cut) in enumerate(zip(shape, cuts))}
+
+    def steps(tag: Layout) -> dict[tuple[int, int], int]:
+        order = []
+        for axis in tag.order:
+            whole = tag.block_of(axis) == 1
+            order += [(axis, i) for i in range(1 + whole * len(cuts[axis]))]
+        seen = dict.fromkeys(tag.order, 0)
+        for _, axis in tag.blocks:
+            seen[axis] += 1
+            order.append((axis, seen[axis]))
+        return {piece: prod(map(sizes.get, order[i:])) for i, piece in enumerate(order, 1)}
+
+    there, here = map(steps, tags)
+    return [sizes[p] for p in here], [there[p] for p in here], list(here.values())
+
+
 def _split(padded: Sequence[int], layout: Layout) -> tuple[list[int], list[int]]:
     """A padded shape with every axis followed by its blocks, and the order of these in memory."""
     shape: list[int] = []

@@ -5,12 +5,14 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import ffi, lib
-from ..layouts import physical_shape
+from ..layouts import physical_shape, strides
+from ..moves import Move
 from ..native import Native, Wanted, native, wants
 from ..ops import conv, conv_fused
 from . import onednn
-from .convolve import own_convolution
-from .layout import FLOPS_PER_US, cost
+from .copy_table import copy_native
+from .convolve import MAX_IMAGE, own_convolution
+from .layout import FLOPS_PER_US, collapse, cost
 from .pointwise_table import loop_of
 
 FORCE_PLAIN = False  # tests: oneDNN does not serve
@@ -185,6 +187,12 @@ def conv_wants(op, ins, outs, attrs):
     if suits_winograd(ins, outs, attrs):
         data = blocked(4)
         return Wanted((data, _blocked_weights(), "", data)[: len(ins)], (data,))
+    if _suits_direct(ins, outs, attrs):
+        x, w = _direct_layouts(ins[0])
+        return Wanted((x, w, "", blocked(4))[: len(ins)], (blocked(4),))
+    if _suits_depth(ins, outs, attrs):
+        x, w = blocked(4), f"Abcde{block()}a"
+        return Wanted((x, w, "", x)[: len(ins)], (x,))
     if not _usable(ins):
         return None
     ndim = len(ins[0].shape)
@@ -209,18 +217,18 @@ def conv_wants(op, ins, outs, attrs):
     return None
 
 
-def _usable(types):
-    return (
-        onednn.load()
-        and not FORCE_PLAIN
-        and all(t.dtype == "float32" for t in types)
-        and all(0 not in t.shape for t in types)
-    )
+def _ours(types) -> bool:
+    """Are the types those of our kernels on blocks of channels?"""
+    return not FORCE_PLAIN and all(t.dtype == "float32" and 0 not in t.shape for t in types)
+
+
+def _usable(types) -> bool:
+    return _ours(types) and onednn.load()
 
 
 @native("_conv", layouts=True)
 def fused_conv_entry(op, ins, outs, attrs):
-    found = _winograd(ins, outs, attrs) or _point(ins, outs, attrs) or _depth(ins, outs, attrs)
+    found = _winograd(ins, outs, attrs) or _direct(ins, outs, attrs) or _depth(ins, outs, attrs)
     if found:
         return found
     if not _usable(ins) or ins[2].layout or attrs["add"] and ins[3].layout != outs[0].layout:
@@ -234,35 +242,72 @@ def fused_conv_entry(op, ins, outs, attrs):
     return _primitive(primitive, _us(fields, (*ins, *outs)), **after)
 
 
-def _point(ins, outs, attrs):
-    """A kernel of one element on blocks of channels: see conv_point.c."""
-    x, w, y = ins[0], ins[1], outs[0]
-    data, b = blocked(4), block()
+def _suits_direct(ins, outs, attrs) -> bool:
+    """Does conv_direct.c serve this `_conv`, in its layouts?"""
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
-    if g.kernel != (1, 1) or any(g.pad) or g.groups > 1 or (x.layout, y.layout) != (data, data):
+    x, y = ins[0], outs[0]
+    if len(g.kernel) != 2 or g.groups > 1 or g.channels_last or not _ours((*ins, *outs)):
+        return False
+    return y.shape[1] % block() == 0 and prod(x.shape[1:]) < MAX_IMAGE
+
+
+def _direct_layouts(x) -> tuple[str, str]:
+    """What conv_direct.c wants of data and weights."""
+    if x.shape[1] % block():
+        return "", f"Abcd{block()}a"
+    return blocked(4), _blocked_weights()
+
+
+def _direct(ins, outs, attrs):
+    x, w, y = ins[0], ins[1], outs[0]
+    data = blocked(4)
+    if not _suits_direct(ins, outs, attrs) or (x.layout, w.layout) != _direct_layouts(x):
         return None
-    if w.layout != _blocked_weights() or ins[2].layout or attrs["add"] and ins[3].layout != data:
+    if y.layout != data or ins[2].layout or attrs["add"] and ins[3].layout != data:
         return None
-    if FORCE_PLAIN or x.shape[1] % b or y.shape[1] % b or x.dtype != "float32":
-        return None
-    # measured: oneDNN's product is up to a tenth faster, but what follows it is a pass of its own
-    if y.shape[1] < 2 * x.shape[1] or not (attrs["act"] or attrs["add"]):
-        return None
-    fields = _blocked_fields(g, x, y, attrs)
-    us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] / FLOPS_PER_US
-    return Native("plk_conv_point_run", ("plk_conv_point", fields | {"stride": g.stride}), us)
+    g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
+    fields = {
+        "lanes": block(),
+        "x_lanes": block() if x.layout else 1,
+        "add": attrs["add"],
+        "n": x.shape[0],
+        "channels": x.shape[1],
+        "filters": y.shape[1],
+        "size": x.shape[2:],
+        "out": y.shape[2:],
+        **{k: getattr(g, k) for k in ("kernel", "stride", "dilate", "pad")},
+        **_act_fields(attrs),
+        "rectify": _rectify(attrs),
+    }
+    us = cost(*ins, *outs) + 2 * prod(y.shape) * x.shape[1] * prod(g.kernel) / FLOPS_PER_US
+    return Native("plk_conv_direct_run", ("plk_conv_direct", fields), us)
+
+
+def _rectify(attrs) -> int:
+    """The activation, where it is one that a tile does before it is stored."""
+    if attrs["act"] == "clip":
+        return lib.PLK_CLIP
+    found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
+    named = found and (attrs["act"], found[1].get("act_type"))
+    return lib.PLK_RELU if named in (("relu", None), ("Activation", "relu")) else 0
+
+
+def _suits_depth(ins, outs, attrs) -> bool:
+    """One window for each channel: does conv_depth.c serve, in its layouts?"""
+    g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
+    x, y = ins[0], outs[0]
+    if len(g.kernel) != 2 or g.channels_last or not _ours((*ins, *outs)):
+        return False
+    return g.groups == x.shape[1] == y.shape[1] and y.shape[1] % block() == 0
 
 
 def _depth(ins, outs, attrs):
-    """One window for each channel, on blocks of channels: see conv_depth.c."""
     x, w, y = ins[0], ins[1], outs[0]
     data, b = blocked(4), block()
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
     if (x.layout, w.layout, y.layout) != (data, f"Abcde{b}a", data) or ins[2].layout:
         return None
-    if not g.groups == x.shape[1] == y.shape[1] or y.shape[1] % b or x.dtype != "float32":
-        return None
-    if FORCE_PLAIN or attrs["add"] and ins[3].layout != data:
+    if not _suits_depth(ins, outs, attrs) or attrs["add"] and ins[3].layout != data:
         return None
     fields = _blocked_fields(g, x, y, attrs)
     fields |= {k: getattr(g, k) for k in ("kernel", "stride", "dilate", "pad")}
@@ -308,7 +353,7 @@ def suits_winograd(ins, outs, attrs) -> bool:
     n, channels, _ = g.split(ins[0].shape)
     _, filters, out = g.split(outs[0].shape)
     unit = g._replace(pad=()) == conv.Geometry((3, 3), (1, 1), (1, 1), (), 1, False)
-    if not unit or not _usable((*ins, *outs)):
+    if not unit or not _ours((*ins, *outs)):
         return False
     if channels % block() or filters % block():
         return False
@@ -335,8 +380,10 @@ def _winograd(ins, outs, attrs):
 
 @native("_reorder", layouts=True)
 def reorder_entry(op, ins, outs, attrs):
-    if not _usable(ins):
-        return None
-    dims = list(ins[0].shape)
-    tags = [t.layout.encode() for t in (ins[0], outs[0])]
-    return _primitive(lib.plk_dnn_reorder(len(dims), dims, *tags), cost(*ins, *outs) + 1)
+    x, y = ins[0], outs[0]
+    steps = strides(x.shape, x.layout, y.layout)
+    own = steps and copy_native("plk_copy_run", Move(*steps), y, (x, y))
+    if own and len(collapse(*steps)[0]) < 2 or not _usable(ins):
+        return own
+    tags = [t.layout.encode() for t in (x, y)]
+    return _primitive(lib.plk_dnn_reorder(len(x.shape), list(x.shape), *tags), cost(x, y) + 1)

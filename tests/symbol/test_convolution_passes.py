@@ -5,6 +5,7 @@ import plait as mx
 import pytest
 from plait import nd
 from plait.engine import ffi, lib
+from plait.kernels import native
 from plait.kernels.cpu import conv_table, onednn
 from plait.kernels.layouts import parse
 from plait.kernels.ops.conv import conv_forward, geometry
@@ -46,6 +47,14 @@ def both(outputs, variables, arrays=None, stable=()):
 
 def operators(program):
     return [p.op.name for p in program.plans]
+
+
+def kernel_of_conv(outputs, v):
+    """The C function that runs the one `_conv` of tier 1."""
+    made = passes.compile_passes(outputs, stable=[v["w"]])
+    (node,) = [n for n in topological(made) if n.op and n.op.name == "_conv"]
+    found = native.choose(node.op, [x.type for x in node.inputs], node.types, node.attrs)
+    return found.function
 
 
 def assert_same(got, want, tolerance=1e-5):
@@ -186,6 +195,38 @@ def test_one_element_kernel(shape, stride, channels, add):
     assert operators(program).count("_conv") == 1
 
 
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 5), (7, 2)])
+@pytest.mark.parametrize("stride", [(1, 1), (2, 2), (1, 3)])
+@pytest.mark.parametrize("pad, dilate", [((0, 0), (1, 1)), ((6, 4), (1, 1)), ((3, 9), (2, 3))])
+@pytest.mark.parametrize("channels", ["3", "5b"])
+@pytest.mark.parametrize("size", [(15, 20), (70, 33)])
+def test_direct_kernel(kernel, stride, pad, dilate, channels, size, monkeypatch):
+    """Our own kernel: images in parts, windows over every edge and wholly outside, sums in several
+    visits, 1 to 5 blocks of filters."""
+    choose(monkeypatch, False)
+    b = conv_table.block()
+    n, blocks = (3, (1, 2)) if channels == "3" else (5 * b, (3, 5))
+    for filters in blocks:
+        v = given(x=(2, n, *size), w=(filters * b, n, *kernel))
+        outputs = [ACTIVATIONS["relu6"](conv(v, stride=stride, pad=pad, dilate=dilate))]
+        _, got, want = both(outputs, v, stable=("w",))
+        assert_same(got, want)
+        assert kernel_of_conv(outputs, v) == "plk_conv_direct_run"
+
+
+@pytest.mark.parametrize("act", ["relu", "relu6"])
+def test_rectified_in_the_tile(act, monkeypatch):
+    """NaN stays NaN, and zeros have the sign that the operator gives them."""
+    choose(monkeypatch, False)
+    v = given(x=(1, 16, 5, 5), w=(16, 16, 1, 1), a=(1, 16, 5, 5))
+    arrays = {k: nd.zeros(t.shape) for k, t in v.items()}
+    values = np.array([np.nan, -0.0, 0.0, np.inf, -np.inf, 7, -7, 3], "f")
+    arrays["a"][:] = nd.array(np.resize(values, (1, 16, 5, 5)))
+    _, got, want = both([ACTIVATIONS[act](conv(v) + v["a"])], v, arrays, stable=("w",))
+    np.testing.assert_array_equal(np.signbit(got[0]), np.signbit(want[0]))
+    np.testing.assert_array_equal(got[0], want[0])
+
+
 def test_several_readers():
     """Nothing is fused that somebody else reads; values are stored once in each layout."""
     v = given(x=(1, 16, 8, 8), w=(16, 16, 1, 1))
@@ -280,6 +321,20 @@ def test_layouts_have_tags():
     for node in topological(passes.compile_passes([y], free=[0])):
         for t in node.types:
             assert t.layout == "" or len(parse(t.layout).order) == len(t.shape)
+
+
+def test_without_onednn(monkeypatch):
+    """Our own kernels serve blocks of channels alone."""
+    monkeypatch.setattr(onednn, "load", lambda: False)
+    b = conv_table.block()
+    v = given(x=(1, 3, 33, 33), w=(2 * b, 3, 3, 3), d=(2 * b, 1, 3, 3), p=(3 * b, 2 * b, 1, 1))
+    y = F.relu(conv(v, stride=(2, 2), pad=(1, 1)))
+    y = F.relu(conv({"x": y, "w": v["d"]}, num_group=2 * b, pad=(1, 1)))
+    y = F.relu(conv({"x": y, "w": v["p"]}))
+    program, got, want = both([y], v, stable=("w", "d", "p"))
+    assert_same(got, want)
+    assert operators(program).count("_conv") == 3
+    assert not any(plan.can_fail for plan in program.plans)
 
 
 NETWORKS = ("resnet18_v2", "squeezenet1.1", "mobilenetv2_0.25", "densenet121")

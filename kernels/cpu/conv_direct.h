@@ -1,0 +1,17 @@
+/* Convolutions by definition into blocks of channels: products of register tiles with an epilogue. */
+#ifndef PLK_CONV_DIRECT_H
+#define PLK_CONV_DIRECT_H
+#include "kernel.h"
+/* cffi reads from here on: */
+enum { PLK_RELU = 1, PLK_CLIP };
+/* y (n, filters / lanes, out, lanes), lanes 8 or 16, filters a multiple of them. Where channels are one too and x_lanes is
+ * `lanes`: x (n, channels / lanes, size, lanes), w (filters / lanes, channels / lanes, kernel, lanes of channels, lanes of
+ * filters). Where x_lanes is 1: x (n, channels, size), w (filters / lanes, channels, kernel, lanes). */
+typedef struct {
+    int32_t lanes, x_lanes, add, act, n_scalars; /* an addend comes after the bias; act: 1 + the number of a loop, or 0 */
+    int32_t rectify;                             /* PLK_RELU, PLK_CLIP (to scalars): done before storing, instead of act */
+    int64_t n, channels, filters, size[2], kernel[2], out[2], stride[2], dilate[2], pad[2];
+    double scalars[4];
+} plk_conv_direct;
+/* cffi stops reading here */
+#endif
