@@ -6,9 +6,9 @@
 /* x (n, channels / lanes, height, width, lanes), w (channels / lanes, kernel, lanes), y (n, channels / lanes,
  * out_height, out_width, lanes); channels is a multiple of lanes, which is 8 or 16; filters is channels. */
 typedef struct {
-    int32_t lanes, add, act, n_scalars;          /* an addend comes after the bias; act: 1 + the number of a loop, or 0 */
+    int32_t lanes, add;                          /* an addend comes after the bias */
+    plk_act act;
     int64_t n, channels, filters, height, width, out_height, out_width, kernel[2], stride[2], dilate[2], pad[2];
-    double scalars[4];
 } plk_conv_depth;
 /* cffi stops reading here */
 #endif

@@ -76,6 +76,5 @@ static void NAME(row)(const plk_conv_depth *p, void *const *bufs, int64_t image,
         NAME(sum_columns)(p, 2, first, last, x, w, rows, bias, addend, y);
     else
         NAME(sum_columns)(p, stride, first, last, x, w, rows, bias, addend, y);
-    if (p->act)
-        plk_pointwise_loop(p->act - 1, PLK_F32)(p->out_width * LANES, (void *const[]){y, y}, p->scalars);
+    plk_apply(&p->act, p->out_width * LANES, y);
 }

@@ -8,10 +8,10 @@ enum { PLK_RELU = 1, PLK_CLIP };
  * `lanes`: x (n, channels / lanes, size, lanes), w (filters / lanes, channels / lanes, kernel, lanes of channels, lanes of
  * filters). Where x_lanes is 1: x (n, channels, size), w (filters / lanes, channels, kernel, lanes). */
 typedef struct {
-    int32_t lanes, x_lanes, add, act, n_scalars; /* an addend comes after the bias; act: 1 + the number of a loop, or 0 */
-    int32_t rectify;                             /* PLK_RELU, PLK_CLIP (to scalars): done before storing, instead of act */
+    int32_t lanes, x_lanes, add;                 /* an addend comes after the bias */
+    int32_t rectify;                             /* PLK_RELU, PLK_CLIP (to act's scalars): done by tiles, instead of act's loop */
+    plk_act act;
     int64_t n, channels, filters, size[2], kernel[2], out[2], stride[2], dilate[2], pad[2];
-    double scalars[4];
 } plk_conv_direct;
 /* cffi stops reading here */
 #endif

@@ -123,7 +123,6 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
     const float *weights = w->bufs[1], *bias = w->bufs[2];
     const float *addend = p->add ? (const float *)w->bufs[3] + image * p->filters * out : NULL;
     float *y = (float *)w->bufs[3 + p->add] + image * p->filters * out;
-    plk_loop loop = p->act && !p->rectify ? plk_pointwise_loop(p->act - 1, PLK_F32) : NULL;
     if (!w->in_place && x_row != p->out[1] * p->x_lanes)
         run = p->out[1];                          /* rows of outputs whose inputs do not follow each other */
     for (int64_t t = 0; t < w->n_taps; t += at_once) {
@@ -133,7 +132,7 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
             NAME(sums) s = {
                 .taps = w->taps + t, .n_taps = least(at_once, w->n_taps - t), .w_step = w->n_taps * p->x_lanes * LANES,
                 .y_step = out * LANES, .shift = last && addend ? bias + f * LANES : NULL, .rectify = last ? p->rectify : 0,
-                .low = (float)p->scalars[0], .high = (float)p->scalars[1],
+                .low = (float)p->act.scalars[0], .high = (float)p->act.scalars[1],
             };
             s.w = weights + f * s.w_step + t * p->x_lanes * LANES;
             s.start_row = again || addend ? LANES : 0;
@@ -145,10 +144,8 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
                 s.start = again ? y + at : addend ? addend + at : bias + f * LANES;
                 NAME(pixels)(NAME(tiles)[p->x_lanes > 1][blocks - 1], blocks == 3 ? 4 : ROWS, &s, run);
             }
-            for (int64_t b = 0; b < blocks && last && loop; b++) {
-                float *to = y + ((f + b) * out + first) * LANES;
-                loop(pixels * LANES, (void *const[]){to, to}, p->scalars);
-            }
+            for (int64_t b = 0; b < blocks && last && !p->rectify; b++)
+                plk_apply(&p->act, pixels * LANES, y + ((f + b) * out + first) * LANES);
         }
     }
 }

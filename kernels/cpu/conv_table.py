@@ -10,12 +10,12 @@ from ..moves import Move
 from ..native import Native, Wanted, native, wants
 from ..ops import conv, conv_fused
 from . import onednn
-from .copy_table import copy_native
 from .convolve import MAX_IMAGE, own_convolution
+from .copy_table import copy_native
+from .fused_table import loop_of
 from .layout import FLOPS_PER_US, collapse, cost
-from .pointwise_table import loop_of
 
-FORCE_PLAIN = False  # tests: oneDNN does not serve
+FORCE_PLAIN = False  # tests: plain layouts, without oneDNN
 
 
 def _plain_float32(types):
@@ -335,8 +335,8 @@ def _act_fields(attrs):
     found = conv_fused.activation(attrs["act"], attrs["act_attrs"])
     if not found:
         return {}
-    number, scalars = loop_of(*found, "float32")
-    return {"act": number + 1, "n_scalars": len(scalars), "scalars": scalars}
+    loop, scalars = loop_of(*found)
+    return {"act": {"loop": loop, "scalars": scalars}}
 
 
 # ---- Winograd ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ...engine import ffi, lib
 from ..fused import (
     MAX_INPUTS,
     MAX_OUTPUTS,
@@ -14,8 +15,9 @@ from ..fused import (
     step_forms,
     value_dtypes,
 )
+from ..loops import form
 from ..native import TABLE, Native, native
-from ..record import FLOATS
+from ..record import FLOATS, Type
 from .layout import MAX_DIMS, code, collapse, contiguous, cost
 from .pointwise_table import broadcast_fields
 from .reduce_table import method, reduce_entry
@@ -126,6 +128,24 @@ def jit_function(group: Group, dtypes: Sequence[str]) -> int:
     from .. import jit
 
     return jit.function(source(group, dtypes, jit.FUNCTION))
+
+
+def loop_of(op, attrs) -> tuple[int, list[float]] | None:
+    """The generated loop of an operator of one float32 array, (address, scalars): what a kernel
+    can apply to its results. None where it is no such loop."""
+    if op.name == "_fused":
+        group, scalars = attrs["group"], attrs["scalars"]
+        address = jit_function(group, ["float32"])
+    else:
+        t = Type((1,), "float32")
+        found = form(op, [t], [t], attrs)
+        if found is None or found.expression.n_inputs != 1 or found.shapes:
+            return None
+        number = lib.plk_pointwise_find(found.name.encode())
+        loop = lib.plk_pointwise_loop(number, code("float32")) if number >= 0 else ffi.NULL
+        address = int(ffi.cast("uintptr_t", loop))
+        scalars = found.constants or [attrs[p.name] for p in op.params if p.dynamic]
+    return (address, list(scalars)) if address and len(scalars) <= lib.PLK_ACT_SCALARS else None
 
 
 def _reduction(group: Group, fields: dict, kept_strides: list[int]) -> dict:

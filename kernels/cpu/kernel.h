@@ -15,7 +15,18 @@ enum { PLK_BASELINE = 0, PLK_AVX2, PLK_AVX512, PLK_ISA_COUNT };
 int plk_isa_best(void);                          /* what this machine runs */
 int plk_isa_get(void);
 void plk_isa_set(int isa);                       /* for tests: at most plk_isa_best() */
+/* A generated loop over n elements; bufs are contiguous: inputs, then outputs (which may be one of the inputs). */
+typedef void (*plk_loop)(int64_t n, void *const *bufs, const double *scalars);
+enum { PLK_ACT_SCALARS = 8 };
+/* What is applied to each element of a result when it is done: a loop of one float32 input, or 0. */
+typedef struct { uintptr_t loop; double scalars[PLK_ACT_SCALARS]; } plk_act;
 /* cffi stops reading here */
+
+static inline void plk_apply(const plk_act *act, int64_t n, float *y)
+{
+    if (act->loop)
+        ((plk_loop)act->loop)(n, (void *const[]){y, y}, act->scalars);
+}
 
 static inline size_t plk_dtype_bytes(int dtype)
 {

@@ -204,21 +204,20 @@ static int execute(const plk_dnn_object *o, memories *m, void *const *bufs)
     return ok;
 }
 
-typedef struct { const plk_dnn *p; float *y; plk_loop loop; int n_pieces; } activation;
+typedef struct { const plk_dnn *p; float *y; int n_pieces; } activation;
 
 static void activate_piece(void *arg, int64_t i)
 {
     const activation *a = arg;
     int64_t begin, end;
     plk_share(a->p->n, ALIGN / 4, (int)i, a->n_pieces, &begin, &end);
-    void *const both[2] = {a->y + begin, a->y + begin};
-    a->loop(end - begin, both, a->p->scalars);
+    plk_apply(&a->p->act, end - begin, a->y + begin);
 }
 
-/* y = loop(y) */
+/* y = act(y) */
 static void activate(const plk_dnn *p, float *y, int n_threads)
 {
-    activation a = {p, y, plk_pointwise_loop(p->act - 1, PLK_F32), p->n > SERIAL_ELEMENTS ? n_threads : 1};
+    activation a = {p, y, p->n > SERIAL_ELEMENTS ? n_threads : 1};
     pl_team_run(n_threads, a.n_pieces, activate_piece, &a);
 }
 
@@ -234,7 +233,7 @@ PLK_KERNEL(plk_dnn_run)
     if (!m && !(m = new_memories(o)))
         return pl_fail(PL_ENOMEM, "out of memory for a oneDNN primitive");
     int usual = pl_team_lend(o->n_threads), ok = execute(o, m, bufs);
-    if (ok && p->act)
+    if (ok && p->act.loop)
         activate(p, bufs[p->y], o->n_threads);
     pl_team_take_back(o->n_threads, usual);
     m = __atomic_exchange_n(&o->spare, m, __ATOMIC_ACQ_REL);

@@ -4,7 +4,7 @@
 #include "kernel.h"
 /* cffi reads from here on: */
 enum { PLK_CONV_FORWARD = 0, PLK_CONV_DATA, PLK_CONV_WEIGHT };
-enum { PLK_LAYOUT_CHARS = 24, PLK_MAX_ACT_SCALARS = 4 };
+enum { PLK_LAYOUT_CHARS = 24 };
 /* One convolution. Arrays are described by their logical order: x (n, channels, space), w (filters, channels / groups,
  * kernel), y (n, filters, out); channels_last tells how all three lie in memory where their layout is "". dilate 1 is
  * dense. Other layouts are oneDNN's tags of the logical order; w's of (groups, filters / groups, channels / groups,
@@ -19,9 +19,8 @@ typedef struct {
 typedef struct {
     void *primitive;                             /* borrowed */
     int32_t addend, y;                           /* which buf; addend 0: none */
-    int32_t act, n_scalars;                      /* 1 + the number of a generated loop, or 0 */
     int64_t n;                                   /* elements of y, those of its padding too */
-    double scalars[4];                           /* PLK_MAX_ACT_SCALARS */
+    plk_act act;
 } plk_dnn;
 int plk_dnn_load(const char *path);              /* 1: found and usable */
 int plk_dnn_version(void);                       /* 10000 major + 100 minor + patch; 0: not loaded */

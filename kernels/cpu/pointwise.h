@@ -30,9 +30,6 @@ typedef struct {
     int64_t reduced_shape[PLK_MAX_DIMS], reduced_strides[PLK_MAX_DIMS];
 } plk_map_reduce;
 int plk_pointwise_find(const char *name);        /* -1: not generated */
-/* cffi stops reading here */
-
-/* A generated loop over n elements; bufs are contiguous: inputs, then outputs (which may be one of the inputs). */
-typedef void (*plk_loop)(int64_t n, void *const *bufs, const double *scalars);
 plk_loop plk_pointwise_loop(int op, int dtype);  /* generated; NULL: not for this dtype */
+/* cffi stops reading here */
 #endif

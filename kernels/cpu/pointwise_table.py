@@ -7,7 +7,7 @@ from math import prod
 from ...engine import lib
 from ..loops import LOOPS, form
 from ..native import TABLE, Native, native
-from ..record import REGISTRY, Type
+from ..record import REGISTRY
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
 
 
@@ -56,18 +56,6 @@ def pointwise_entry(op, ins, outs, attrs):
         ("plk_pointwise", fields),
         cost(*ins, y, steps=fields["n"] * weight / 8),
     )
-
-
-def loop_of(op, attrs, dtype: str) -> tuple[int, list[float]] | None:
-    """The generated loop of an operator of one input, (number, scalars); None where it is no
-    loop."""
-    t = Type((1,), dtype)
-    found = form(op, [t], [t], attrs)
-    if found is None or found.expression.n_inputs != 1 or found.shapes:
-        return None
-    number = lib.plk_pointwise_find(found.name.encode())
-    given = [attrs[p.name] for p in op.params if p.dynamic]
-    return None if number < 0 else (number, list(found.constants or given))
 
 
 for _op in set(REGISTRY.values()):

@@ -6,9 +6,9 @@
 /* x (n, channels / lanes, height, width, lanes), y likewise with `filters` and out_*;
  * w (filters / lanes, channels / lanes, 3, 3, lanes of channels, lanes of filters); lanes: 8 or 16. */
 typedef struct {
-    int32_t lanes, add, act, n_scalars;          /* an addend comes after the bias; act: 1 + the number of a loop, or 0 */
+    int32_t lanes, add;                          /* an addend comes after the bias */
+    plk_act act;
     int64_t n, channels, filters, height, width, out_height, out_width, pad[2];
-    double scalars[4];
 } plk_winograd;
 /* cffi stops reading here */
 #endif

@@ -154,7 +154,6 @@ static void NAME(transform_out)(const plk_winograd *p, const cut *k, const float
     const float *addend = p->add ? bufs[3] : NULL;
     float *y = bufs[3 + p->add];
     VEC b = LOAD((const float *)bufs[2] + block * LANES);
-    plk_loop loop = p->act ? plk_pointwise_loop(p->act - 1, PLK_F32) : NULL;
     for (int64_t t = first, stop; t < first + n; t = stop) {
         int64_t column = t % k->across, image = t / k->across / k->down;
         int64_t top = t / k->across % k->down * 4, high = least(4, p->out_height - top);
@@ -191,10 +190,8 @@ static void NAME(transform_out)(const plk_winograd *p, const cut *k, const float
             }
         }
         int64_t begin = column * 4, end = least(begin + (stop - t) * 4, p->out_width);
-        for (int64_t h = 0; loop && h < high; h++) {
-            float *row_of_y = y + (base + h * p->out_width + begin) * LANES;
-            loop((end - begin) * LANES, (void *const[]){row_of_y, row_of_y}, p->scalars);
-        }
+        for (int64_t h = 0; h < high; h++)
+            plk_apply(&p->act, (end - begin) * LANES, y + (base + h * p->out_width + begin) * LANES);
     }
 }
 

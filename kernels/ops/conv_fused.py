@@ -25,7 +25,16 @@ def parts(g, weight_shape):
 
 def activation(act, act_attrs):
     """(record, complete attributes) of the operator that attributes name, or None."""
-    return (REGISTRY[act], dict(ast.literal_eval(act_attrs))) if act else None
+    if not act:
+        return None
+    op, attrs = REGISTRY[act], dict(ast.literal_eval(act_attrs))
+    return op, attrs | op.parse({k: v for k, v in attrs.items() if k in op.param_index})
+
+
+def activated(op, attrs) -> dict:
+    """The attributes that name an operator of one input as activation."""
+    plain = lambda v: tuple(map(plain, v)) if isinstance(v, tuple) else v  # records become tuples
+    return {"act": op.name, "act_attrs": repr(plain(tuple(attrs.items())))}
 
 
 def _infer(ins, num_filter, add, act, act_attrs, **taps):
@@ -48,7 +57,10 @@ def _ref(xp, x, w, bias, addend=None, *, num_filter, add, act, act_attrs, **taps
     y = _plus_bias(g, y, bias)
     y = y if addend is None else y + addend
     found = activation(act, act_attrs)
-    return found[0].ref(xp, y, **found[1]) if found else y
+    if not found:
+        return y
+    done = found[0].ref(xp, y, **found[1])
+    return (done[0] if isinstance(done, tuple) else done).reshape(y.shape)
 
 
 operator(

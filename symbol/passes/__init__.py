@@ -9,7 +9,7 @@ from ..graph import Value, topological, verify
 from .algebra import algebra
 from .attention import attention
 from .common import common
-from .epilogue_conv import epilogue_conv
+from .epilogue_conv import epilogue_conv, epilogue_groups
 from .epilogue_dense import epilogue_dense
 from .fold import fold
 from .fuse import fuse
@@ -88,6 +88,8 @@ def fused(outputs: Sequence[Value], device=None) -> list[Value]:
     """The graph with its pointwise operators joined for a device: the last pass, over each part of
     a program."""
     outputs = fuse(outputs, device)
+    if device is None or device.device_type != "gpu":
+        outputs = epilogue_groups(outputs)
     if checking:
         verify(outputs)
     return outputs

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from math import prod
 
-from ...kernels.cpu.pointwise_table import loop_of
+from ...kernels.cpu.fused_table import loop_of
 from ...kernels.loops import adds
 from ...kernels.ops.conv import geometry
-from ...kernels.ops.conv_fused import parts
+from ...kernels.ops.conv_fused import activated, parts
 from ...kernels.record import Operator, lookup
-from ..graph import Builder, Node, Value, rewrite, topological, typed_node
+from ..graph import Builder, Node, Value, rewrite, topological, typed_node, with_inputs
 from .fusible import FUSED_DTYPES, has_kernel
 
 F = Builder()
@@ -67,16 +68,55 @@ def epilogue_conv(
             if adds(node.op, types, node.types, node.attrs):
                 return _with(conv, {"add": True}, [*conv.inputs, inputs[1 - i]])
         if len(inputs) == len(node.types) == 1 and _is_loop(node.op, node.attrs):
-            attrs = {"act": node.op.name, "act_attrs": repr(tuple(node.attrs.items()))}
-            made = _with(conv, attrs, conv.inputs)
+            made = _with(conv, activated(node.op, node.attrs), conv.inputs)
             return made if device == "cpu" or _serves(made.node, device) else None
         return None
 
     return rewrite(outputs, replace)
 
 
+def epilogue_groups(outputs: Sequence[Value]) -> list[Value]:
+    """The graph with fused groups of one array as activations of the convolutions that give it:
+    x sigmoid(x), x clip(x + 3, 0, 6) / 6, and whatever else users write. CPU; after fuse.py."""
+    order = topological(outputs)
+    uses = Counter(v for node in order for v in node.inputs)
+    uses.update(outputs)
+
+    def replace(node: Node, inputs: list[Value]):
+        if node.op is not lookup("_fused") or len(inputs) > 1 or not _elementwise(node):
+            return None
+        views, old, v = [], node.inputs[0], inputs[0]
+        while uses[old] == 1 and v.node.op is not None and v.node.op.view:
+            views.append(v.node)
+            old, v = old.node.inputs[0], v.node.inputs[0]
+        conv = v.node
+        if uses[old] > 1 or conv.op is not lookup("_conv") or conv.attrs["act"]:
+            return None
+        if loop_of(node.op, node.attrs) is None:
+            return None
+        attrs = {**conv.attrs, **activated(node.op, node.attrs)}
+        made = Value(
+            Node(conv.op, attrs, conv.inputs, conv.name, conv.types, conv.extra, conv.source)
+        )
+        for view in reversed(views):
+            made = Value(with_inputs(view, [made, *view.inputs[1:]]))
+        same = made.shape == node.types[0].shape
+        return [made if same else F.reshape_to(made, shape=node.types[0].shape)]
+
+    return rewrite(outputs, replace)
+
+
+def _elementwise(node: Node) -> bool:
+    """Is a group one result of its one input, float32, element by element?"""
+    group, (y, *more), x = node.attrs["group"], node.types, node.inputs[0]
+    whole = group.in_shapes == (group.shape,) and prod(y.shape) == prod(group.shape)
+    plain = not (group.axes or group.rows or more or any(r.reduce for r in group.results))
+    numbers = all(isinstance(s, float) for s in node.attrs["scalars"])
+    return whole and plain and numbers and x.dtype == y.dtype == "float32"
+
+
 def _is_loop(op: Operator, attrs: dict) -> bool:
-    return not op.view and not op.is_random(attrs) and loop_of(op, attrs, "float32") is not None
+    return not op.view and not op.is_random(attrs) and loop_of(op, attrs) is not None
 
 
 def _serves(node: Node, device: str) -> bool:

@@ -21,6 +21,7 @@ def layout(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[Value]:
     Where an operator may, it runs on views of the memory, which need no layout: see fuse.py.
     """
     stored: dict[tuple[Value, str], Value] = {}
+    memory: dict[tuple[Value, Type], Value] = {}
 
     def as_layout(v: Value, tag: str) -> Value:
         if v.type.layout == tag:
@@ -41,7 +42,10 @@ def layout(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[Value]:
         types = [t._replace(layout=tag) for t, tag in zip(node.types, found.outs)]
         if not found.memory:
             return _outputs(node, given, types)
-        given = [_as_memory(v, t) for v, t in zip(given, found.memory)]
+        for v, t in zip(given, found.memory):
+            if (v, t) not in memory:
+                memory[v, t] = _as_memory(v, t)
+        given = [memory[v, t] for v, t in zip(given, found.memory)]
         return [
             _node(FROM_MEMORY, {"shape": t.shape, "layout": t.layout}, v)
             for v, t in zip(_outputs(node, given, found.memory[len(given) :]), types)

@@ -265,6 +265,46 @@ def test_channels_are_scaled_in_blocks():
     assert_same(got, want)
 
 
+GROUPS = {
+    "swish": lambda y: y * F.sigmoid(y),
+    "hard swish": lambda y: y * F.clip(y + 3.0, a_min=0.0, a_max=6.0) / 6.0,
+    "mish": lambda y: y * F.tanh(F.log1p(F.exp(y))),
+}
+
+
+@pytest.mark.parametrize("act", GROUPS)
+@pytest.mark.parametrize("add", [False, True])
+@pytest.mark.parametrize(
+    "weight, attrs",
+    [
+        ((32, 16, 3, 3), {"pad": (1, 1)}),
+        ((32, 16, 1, 1), {}),
+        ((16, 1, 3, 3), {"num_group": 16}),
+        ((21, 16, 3, 3), {}),
+    ],
+)
+def test_groups_of_one_array_are_activations(act, add, weight, attrs):
+    v = given(x=(2, 16, 9, 7), w=weight, **statistics(weight[0]))
+    y = normalised(v, conv(v, **attrs))
+    v |= given(a=y.shape)
+    program, got, want = both([GROUPS[act](y + v["a"] if add else y)], v, stable=STABLE)
+    assert_same(got, want)
+    assert [n for n in operators(program) if n not in ("_reorder", "_zeros")] == ["_conv"]
+
+
+def test_groups_that_are_no_activations_stay():
+    """What else reads the convolution, other arrays, sums, and results of another shape."""
+    v = given(x=(2, 16, 9, 7), w=(16, 16, 3, 3), a=(2, 16, 7, 5))
+    y = conv(v)
+    swish = GROUPS["swish"](y)
+    for outputs in ([swish, y], [swish + v["a"] * y], [F.sum(swish, axis=(2, 3))]):
+        program, got, want = both(outputs, v, stable=("w",))
+        assert_same(got, want)
+    program, got, want = both([F.reshape_to(swish, shape=(2, -1))], v, stable=("w",))
+    assert_same(got, want)
+    assert operators(program).count("_conv") == 1 and "_fused" not in operators(program)
+
+
 def test_prologue_follows_its_inputs():
     """Weights and running statistics that change after compiling change the result."""
     v = given(x=(1, 16, 8, 8), w=(16, 16, 3, 3), **statistics(16))
