@@ -3,6 +3,7 @@ device. Their references give NumPy views: a view's strides *are* the copy."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
@@ -58,6 +59,18 @@ class Move(NamedTuple):
 def move(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Move | None:
     """What a call of an operator in MOVES copies, None where it is no such copy."""
     return MOVES[op.name](op, ins, outs, attrs)
+
+
+def join_offsets(op, ins: Sequence[Type], y: Type, attrs: dict) -> list[int] | None:
+    """Where the arrays that an operator joins lie in its result, in bytes, one after the other;
+    None where it joins none, or cuts them into pieces."""
+    if op.name not in ("Concat", "stack") or any(t.layout for t in (*ins, y)):
+        return None
+    axis = one_axis(op.name, attrs["axis" if op.name == "stack" else "dim"], len(y.shape))
+    if prod(y.shape[:axis]) != 1:
+        return None
+    ends = itertools.accumulate(prod(t.shape) * ITEM_BYTES[t.dtype] for t in ins)
+    return [0, *ends][:-1]
 
 
 def _strides(view, like, item_bytes):

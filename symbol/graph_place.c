@@ -57,8 +57,14 @@ PyObject *py_kinds(PyObject *self, PyObject *nodes)
 enum { NOWHERE = -1 };
 
 /* last: the time at which it is read last, -1: never. n_last: steps that do so then. given: its number among the given
- * values, or -1. place: PL_SLOT_..., or NOWHERE yet; at: the number of the input, output or buffer. */
-typedef struct { const void *node; Py_ssize_t index; int64_t last; int32_t n_last, given, place, at; } entry;
+ * values, or -1. place: PL_SLOT_..., or NOWHERE yet; at: the number of the input, output or buffer. whole: the number of
+ * the value of which it is a part, `offset` bytes from its beginning, or -1; nbytes: of a value that has parts. */
+typedef struct {
+    const void *node;
+    Py_ssize_t index;
+    int64_t last, offset, nbytes;
+    int32_t n_last, given, place, at, whole;
+} entry;
 
 typedef struct {
     entry *values;
@@ -89,7 +95,7 @@ static int32_t number_of(numbering *m, const void *node, Py_ssize_t index)
     for (int32_t k; (k = m->table[at]) >= 0; at = (at + 1) & m->mask)
         if (m->values[k].node == node && m->values[k].index == index)
             return k;
-    m->values[m->n] = (entry){node, index, -1, 0, -1, NOWHERE, 0};
+    m->values[m->n] = (entry){.node = node, .index = index, .last = -1, .given = -1, .place = NOWHERE, .whole = -1};
     return m->table[at] = m->n++;
 }
 
@@ -103,7 +109,7 @@ static int32_t number_of_value(numbering *m, PyObject *value)
 typedef struct { int64_t nbytes, first, last; } buffer;
 
 typedef struct {
-    PyObject *steps, *kinds, *times, *given, *owned, *bases, *sizes, *pairs; /* borrowed; see program.py */
+    PyObject *steps, *kinds, *times, *given, *owned, *bases, *joined, *sizes, *pairs; /* borrowed; see program.py */
     Py_ssize_t n_steps, n_slots;
     numbering m;
     int32_t *slots; /* the number of each step's inputs, then outputs, step by step */
@@ -118,11 +124,31 @@ static Node *step_at(const layout *l, Py_ssize_t i)
     return (Node *)PyList_GetItem(l->steps, i);
 }
 
+/* The number of the value in which another one lies: of what it is a part of, or its own. */
+static int32_t whole_of(const layout *l, int32_t value)
+{
+    int32_t whole = l->m.values[value].whole;
+    return whole < 0 ? value : whole;
+}
+
 /* What is known of the value that another is a view of, or of the value itself. */
 static entry *base_of(layout *l, PyObject *value)
 {
     PyObject *base = PyDict_GetItemWithError(l->bases, value);
-    return &l->m.values[number_of_value(&l->m, base ? base : value)];
+    return &l->m.values[whole_of(l, number_of_value(&l->m, base ? base : value))];
+}
+
+/* Notes which values are parts of others. */
+static int layout_join(layout *l)
+{
+    PyObject *part, *found;
+    for (Py_ssize_t at = 0; PyDict_Next(l->joined, &at, &part, &found);) {
+        int32_t p = number_of_value(&l->m, part), w = number_of_value(&l->m, PyTuple_GetItem(found, 0));
+        l->m.values[p].whole = w;
+        l->m.values[p].offset = PyLong_AsLongLong(PyTuple_GetItem(found, 1));
+        l->m.values[w].nbytes = PyLong_AsLongLong(PyTuple_GetItem(found, 2));
+    }
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 /* Numbers every value, and finds when it is read last. */
@@ -141,14 +167,14 @@ static int layout_number(layout *l)
         PyObject *time = PyList_GetItem(l->times, i);
         l->time[i] = time ? PyLong_AsLongLong(time) : -1;
         for (Py_ssize_t k = 0; k < n_out; k++)
-            l->m.values[l->slots[at + n_in + k] = number_of(&l->m, node, k)].last = l->time[i];
+            l->m.values[whole_of(l, l->slots[at + n_in + k] = number_of(&l->m, node, k))].last = l->time[i];
         for (Py_ssize_t k = 0; k < n_in; k++) {
             PyObject *value = PyTuple_GetItem(node->inputs, k), *base = PyDict_GetItemWithError(l->bases, value);
-            int32_t v = l->slots[at + k] = number_of_value(&l->m, base ? base : value);
+            int32_t v = whole_of(l, l->slots[at + k] = number_of_value(&l->m, base ? base : value));
             entry *e = &l->m.values[v];
             int again = e->last == l->time[i] && e->n_last;
             for (Py_ssize_t j = 0; again && j < k; j++)
-                again = l->slots[at + j] != v;
+                again = whole_of(l, l->slots[at + j]) != v;
             e->n_last = e->last != l->time[i] || !e->n_last ? 1 : e->n_last + again;
             e->last = l->time[i];
         }
@@ -162,13 +188,14 @@ static int layout_number(layout *l)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-/* May output k of a step be written over its input a, element by element? Not where another input is the same. */
+/* May output k of a step be written over its input a, element by element? Not where another input is the same, or where
+ * one of them is a part. */
 static int overwritable(const layout *l, const int32_t *ins, Py_ssize_t n_in, Py_ssize_t a)
 {
-    if (l->m.values[ins[a]].n_last > 1)
+    if (l->m.values[ins[a]].n_last > 1 || l->m.values[ins[a]].whole >= 0)
         return 0;
     for (Py_ssize_t j = 0; j < n_in; j++)
-        if (j != a && ins[j] == ins[a])
+        if (j != a && whole_of(l, ins[j]) == ins[a])
             return 0;
     return 1;
 }
@@ -178,7 +205,7 @@ static int overwritable(const layout *l, const int32_t *ins, Py_ssize_t n_in, Py
 static int layout_place(layout *l, Py_ssize_t i, Py_ssize_t k, const int32_t *ins, const int32_t *outs, PyObject *pairs,
                         PyObject *nbytes)
 {
-    entry *e = &l->m.values[outs[k]];
+    entry *e = &l->m.values[whole_of(l, outs[k])];
     Py_ssize_t n_in = outs - ins;
     int32_t reuse = -1;
     int64_t now = l->time[i];
@@ -187,7 +214,7 @@ static int layout_place(layout *l, Py_ssize_t i, Py_ssize_t k, const int32_t *in
         PyObject *time = PyLong_FromLongLong(now);
         status = time ? PyList_SetItem(l->first_write, e->at, time) : -1;
     }
-    for (Py_ssize_t p = 0; status == 0 && reuse < 0 && p < PyTuple_Size(pairs); p++) {
+    for (Py_ssize_t p = 0; status == 0 && reuse < 0 && !e->nbytes && p < PyTuple_Size(pairs); p++) {
         PyObject *pair = PyTuple_GetItem(pairs, p);
         Py_ssize_t a = PyLong_AsSsize_t(PyTuple_GetItem(pair, 0));
         if (PyLong_AsSsize_t(PyTuple_GetItem(pair, 1)) != k || !overwritable(l, ins, n_in, a))
@@ -200,7 +227,7 @@ static int layout_place(layout *l, Py_ssize_t i, Py_ssize_t k, const int32_t *in
         } else if (e->place == NOWHERE && x->place == PL_SLOT_ARENA && x->last == now) {
             reuse = x->at;
             for (Py_ssize_t j = 0; j < k; j++)
-                if (l->m.values[outs[j]].place == PL_SLOT_ARENA && l->m.values[outs[j]].at == reuse)
+                if (l->m.values[whole_of(l, outs[j])].place == PL_SLOT_ARENA && l->m.values[whole_of(l, outs[j])].at == reuse)
                     reuse = -1;
             if (reuse < 0)
                 continue;
@@ -211,7 +238,7 @@ static int layout_place(layout *l, Py_ssize_t i, Py_ssize_t k, const int32_t *in
     e->place = PL_SLOT_ARENA;
     e->at = reuse >= 0 ? reuse : l->n_buffers;
     if (reuse < 0)
-        l->buffers[l->n_buffers++] = (buffer){PyLong_AsLongLong(PyTuple_GetItem(nbytes, k)), now, 0};
+        l->buffers[l->n_buffers++] = (buffer){e->nbytes ? e->nbytes : PyLong_AsLongLong(PyTuple_GetItem(nbytes, k)), now, 0};
     l->buffers[e->at].last = e->last;
     return status;
 }
@@ -252,12 +279,12 @@ static PyObject *layout_results(layout *l)
     if (slots && buffers && last_read && finals) {
         pl_slot *to = (pl_slot *)PyBytes_AsString(slots);
         for (Py_ssize_t s = 0; s < l->n_slots; s++) {
-            const entry *e = &l->m.values[l->slots[s]];
+            const entry *e = &l->m.values[whole_of(l, l->slots[s])];
             if (e->place == NOWHERE) {
                 PyErr_SetString(PyExc_ValueError, "place: a step reads what no step before it makes");
                 break;
             }
-            to[s] = (pl_slot){e->place, e->at, 0};
+            to[s] = (pl_slot){e->place, e->at, l->m.values[l->slots[s]].offset};
         }
         for (int32_t b = 0; b < l->n_buffers; b++)
             PyList_SetItem(buffers, b, Py_BuildValue("(LLL)", (long long)l->buffers[b].nbytes,
@@ -302,12 +329,12 @@ static int layout_begin(layout *l)
 PyObject *py_place(PyObject *self, PyObject *args)
 {
     layout l = {0};
-    if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!", &PyList_Type, &l.steps, &PyList_Type, &l.kinds, &PyList_Type,
+    if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!O!", &PyList_Type, &l.steps, &PyList_Type, &l.kinds, &PyList_Type,
                           &l.times, &PyList_Type, &l.given, &PyList_Type, &l.owned, &PyDict_Type, &l.bases,
-                          &PyList_Type, &l.sizes, &PyList_Type, &l.pairs))
+                          &PyDict_Type, &l.joined, &PyList_Type, &l.sizes, &PyList_Type, &l.pairs))
         return NULL;
     PyObject *made = NULL;
-    if (layout_begin(&l) == 0 && layout_number(&l) == 0 && layout_places(&l) == 0)
+    if (layout_begin(&l) == 0 && layout_join(&l) == 0 && layout_number(&l) == 0 && layout_places(&l) == 0)
         made = layout_results(&l);
     PyMem_Free(l.slots);
     PyMem_Free(l.time);

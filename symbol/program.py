@@ -10,6 +10,7 @@ import numpy as np
 from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
+from ..kernels.moves import join_offsets
 from ..kernels.number import Number
 from ..kernels.plan import (
     INLINE_US,
@@ -30,10 +31,11 @@ from .passes import compile_passes, fused, optimize
 from .passes.control import control
 from .passes.dead_code import cut, live
 from .passes.expand import expand
-from .passes.memory import Buffer, plan_memory, rounded
+from .passes.memory import ALIGN_BYTES, Buffer, plan_memory, rounded
 from .passes.prologue import split_prologue
 
 READ, WRITE, READWRITE = 0, 1, 2
+MAX_JOINED_BYTES = 32 << 20  # of an array whose parts are made in place
 SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.int64)])  # pl_slot
 
 
@@ -318,6 +320,7 @@ class _Layout:
             list(self.given),
             owned,
             self._bases,
+            self._joined(owned, effects, device),
             [tuple([s.nbytes for s in plan.out_specs]) for plan in made],
             [_overwritable(plan) for plan in made],
         )
@@ -326,7 +329,7 @@ class _Layout:
         offsets, self.arena_bytes = plan_memory(self.buffers)
         self.slots = np.frombuffer(bytearray(slots), SLOT)
         arena = self.slots["kind"] == lib.PL_SLOT_ARENA
-        self.slots["offset_bytes"][arena] = np.array(offsets, int)[self.slots["index"][arena]]
+        self.slots["offset_bytes"][arena] += np.array(offsets, int)[self.slots["index"][arena]]
         self.slots["index"][arena] = 0
 
     def _branch(self, sections: list[list[list[int]]]) -> list[int]:
@@ -345,6 +348,34 @@ class _Layout:
         self.plans = [self.plans[i] for i in order]
         self.kinds = [self.kinds[i] for i in order]
         return times
+
+    def _joined(self, owned, effects: Effects, device) -> dict[Value, tuple[Value, int, int]]:
+        """Values that are made where a join wants them, so that it has nothing to copy: value ->
+        (the joined array, the offset in it and its size, in bytes). Larger joined arrays would take
+        their room too long before they are there."""
+        found: dict[Value, tuple[Value, int]] = {}
+        steps = set(self.steps)
+        kept = {self.base(v) for v in owned} | effects.written
+        nbytes = lambda v: self.specs[v.type].nbytes
+        for node in self.steps if device.device_type != "gpu" else ():
+            offsets = join_offsets(
+                node.op, [v.type for v in node.inputs], node.types[0], node.attrs
+            )
+            whole = Value(node)
+            if offsets is None or whole in kept or nbytes(whole) > MAX_JOINED_BYTES:
+                continue
+            for given, offset in zip(node.inputs, offsets):
+                v = self.base(given)
+                own = v.node in steps and v not in kept and nbytes(v) == nbytes(given)
+                if own and v not in found and offset % ALIGN_BYTES == 0:
+                    found[v] = (whole, offset)
+        joined = {}
+        for v, (whole, offset) in found.items():
+            while whole in found:
+                whole, more = found[whole]
+                offset += more
+            joined[v] = (whole, offset, nbytes(whole))
+        return joined
 
     def base(self, v: Value) -> Value:
         """The value in whose memory v lies."""

@@ -233,7 +233,9 @@ static void join_piece(void *arg, int64_t piece)
         char *at = s->whole + o * p->total;
         for (int k = 0; k < p->n_parts; k++) {
             char *part = s->parts[k] + o * p->bytes[k];
-            if (s->split)
+            if (part == at)
+                ;                         /* made in its place */
+            else if (s->split)
                 memcpy(part, at, (size_t)p->bytes[k]);
             else
                 memcpy(at, part, (size_t)p->bytes[k]);

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plait import MXNetError, cpu, nd
-from plait.kernels.record import REGISTRY, Operator, same_type
+from plait.kernels.record import REGISTRY, Operator, Type, same_type
 from plait.symbol.graph import Builder, Value, topological, typed_node, variable
 from plait.symbol.passes.dead_code import live
 from plait.symbol.passes.gradient import gradient
@@ -104,6 +104,59 @@ def test_memory_of_a_chain_is_reused_in_place():
         # nothing in place: two in turn
         z = F.sum(F.broadcast_to(F.expand_dims(z, axis=0), shape=(2, 2, 3)), axis=0)
     assert lower([z], [x], cpu()).arena_bytes == 128
+
+
+def join_of(*values, axis=0):
+    return F.Concat(*values, dim=axis, num_args=len(values))
+
+
+@settings(max_examples=200)
+@given(st.randoms(use_true_random=False))
+def test_joined_arrays_are_made_in_place(random):
+    """Joins of joins, of views, of one value twice, of what others read or would overwrite."""
+    x = variable("x", Type((2, 16)))
+    values = [F.tanh(x)]
+    for _ in range(random.randint(2, 25)):
+        pick = lambda: random.choice(values[-6:])
+        a = pick()
+        same = [v for v in values if v.shape == a.shape]
+        made = random.choice(
+            [
+                lambda: F.sigmoid(a),
+                lambda: F.elemwise_add(a, random.choice(same)),
+                lambda: F.Reshape(F.Reshape(a, shape=(-1,)), shape=(-1, 16)),
+                lambda: F.slice_axis(a, axis=0, begin=0, end=2),
+                lambda: join_of(a, pick()),
+                lambda: join_of(x, pick(), F.negative(pick())),
+            ]
+        )()
+        values.append(made if made.shape[0] <= 64 else F.tanh(x))
+    outputs = [values[-1], *random.sample(values, random.randint(0, 2))]
+    arrays = [nd.random.uniform(-1, 1, shape=x.shape)]
+    want = dags.evaluate(outputs, [x], arrays)
+    program = lower(outputs, [x], cpu())
+    for _ in range(2):
+        for a, b in zip(program.run(arrays), want, strict=True):
+            assert dags.bits(a) == dags.bits(b)
+
+
+def test_what_is_joined_needs_no_memory_of_its_own():
+    """naive_bytes counts every array that has its own; a row is 64 bytes."""
+    x = variable("x", Type((2, 16)))
+    bytes_of = lambda *outputs: lower(outputs, [x], cpu()).naive_bytes
+    row = 64
+    y = F.tanh(x)
+    for _ in range(3):
+        y = join_of(y, F.sigmoid(F.sum(y, axis=0, keepdims=True)))
+    assert bytes_of(F.exp(y)) == (5 + 3) * row  # the joined rows, and three sums
+    z = F.tanh(x)
+    assert bytes_of(F.exp(join_of(z, F.exp(z)))) == 4 * row
+    # not along another axis, nor what is given or given out, nor a second time
+    assert bytes_of(F.exp(join_of(z, F.exp(z), axis=1))) == (2 + 2 + 4) * row
+    assert bytes_of(F.exp(join_of(x, z))) == 4 * row
+    assert bytes_of(F.exp(join_of(z, F.exp(z))), z) == 4 * row
+    assert bytes_of(join_of(z, F.exp(z))) == 4 * row
+    assert bytes_of(F.exp(join_of(z, z))) == 4 * row
 
 
 def test_random_operators_draw_in_the_order_of_the_graph():
