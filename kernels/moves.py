@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .layouts import parse, physical_shape
 from .ops.slicing import slices
 from .ops.strided import distinct, reach
 from .record import Operator, Type
@@ -64,13 +65,18 @@ def move(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -
 def join_offsets(op, ins: Sequence[Type], y: Type, attrs: dict) -> list[int] | None:
     """Where the arrays that an operator joins lie in its result, in bytes, one after the other;
     None where it joins none, or cuts them into pieces."""
-    if op.name not in ("Concat", "stack") or any(t.layout for t in (*ins, y)):
+    if op.name not in ("Concat", "stack") or len({t.layout for t in (*ins, y)}) > 1:
         return None
-    axis = one_axis(op.name, attrs["axis" if op.name == "stack" else "dim"], len(y.shape))
-    if prod(y.shape[:axis]) != 1:
+    at = axis = one_axis(op.name, attrs["axis" if op.name == "stack" else "dim"], len(y.shape))
+    if y.layout:
+        stored = parse(y.layout)
+        at = stored.order.index(axis)
+        if op.name == "stack" or any(t.shape[axis] % stored.block_of(axis) for t in ins):
+            return None
+    if prod(physical_shape(y.shape, y.layout)[:at]) != 1:
         return None
-    ends = itertools.accumulate(prod(t.shape) * ITEM_BYTES[t.dtype] for t in ins)
-    return [0, *ends][:-1]
+    sizes = [prod(physical_shape(t.shape, t.layout)) * ITEM_BYTES[t.dtype] for t in ins]
+    return [0, *itertools.accumulate(sizes)][:-1]
 
 
 def _strides(view, like, item_bytes):

@@ -253,6 +253,23 @@ def test_pooling_concat_and_norm_keep_the_layout():
     assert operators(program).count("_reorder") <= 2
 
 
+def test_blocks_of_channels_are_joined_in_place():
+    """The blocks of one picture lie one after the other; those of several do not."""
+    b = conv_table.block()
+    each = {}
+    for n in (1, 2):
+        v = given(x=(n, b, 8, 8), w=(2 * b, b, 1, 1), p=(b, 3 * b, 1, 1))
+        first = conv(v)
+        y = F.Concat(first, F.relu(conv(v)), dim=1, num_args=2)
+        y = F.Concat(y, F.tanh(first), dim=1, num_args=2)
+        y = conv({"x": F.slice_axis(y, axis=1, begin=b, end=4 * b), "w": v["p"]})
+        program, got, want = both([y], v, stable=("w", "p"))
+        assert_same(got, want)
+        assert operators(program).count("Concat") == 2
+        each[n] = program.naive_bytes / n
+    assert each[1] < 0.8 * each[2]
+
+
 def test_channels_are_scaled_in_blocks():
     """Squeeze and excitation: an array of one number per channel is broadcast."""
     v = given(x=(2, 16, 5, 5), w=(32, 16, 1, 1))
