@@ -248,11 +248,13 @@ int plk_cudnn_rnn_run(const void *params, void *const *bufs, const double *scala
         s->found->who = CUDNN;
         return p->after ? pl_kernel_launch(p->after, bufs, scalars) : PL_OK;
     }
-    if (who == UNTRIED || p->kind == PLK_CUDNN_RNN_INFER) {
+    /* What cannot be recorded can run: that settles nothing. While training, reserves of cuDNN's exist from its first success
+     * on: ours cannot take its place any more. */
+    if (!pl_gpu_now.recorder && (who == UNTRIED || p->kind == PLK_CUDNN_RNN_INFER)) {
         s->found->who = OURS;
         return p->otherwise.run(p->otherwise.params, bufs, scalars);
     }
-    char text[160];                           /* reserves of cuDNN's exist: ours cannot take its place any more */
+    char text[160];
     snprintf(text, sizeof text, "gpu: cuDNN cannot run an RNN that it ran before (cudnnStatus_t %d)", failed);
     return pl_fail(scratch ? PL_FAILED : PL_ENOMEM, text);
 }
