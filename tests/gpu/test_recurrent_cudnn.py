@@ -1,4 +1,4 @@
-"""RNN on gpu(0) by cuDNN against NumPy: all cells, both ways; who runs which sizes, and what happens
+"""RNN on gpu(0) by cuDNN against NumPy: all cells, both ways; who runs which sizes; what happens
 where cuDNN is not as we want it."""
 
 import ctypes
@@ -140,6 +140,16 @@ def test_what_cudnn_does_otherwise_is_ours(what, mode, emulated):
     case.backward(outs)
     case.backward(case.forward())
     emulated.served(0)
+
+
+def test_a_reserve_of_ours_stays_ours(library, monkeypatch):
+    """As when the forward kernel does not compile: cuDNN would be free to take the gradient."""
+    case = Case((4, 7, 3), mode="lstm", state_size=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(recurrent_table, "LIBRARY", False)
+        outs = case.forward()
+    case.backward(outs)
+    library.served(0)
 
 
 def test_other_packing_is_seen_in_inference(emulated):
