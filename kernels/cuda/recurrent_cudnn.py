@@ -11,8 +11,10 @@ from math import prod
 from typing import NamedTuple
 
 from ...engine import cuda, ffi, lib
+from ...engine.error import DeviceError
 from ..cpu.layout import code
 from ..native import Native
+from .compile import CompileError
 from .conv_table import has_cudnn
 from .launch import Argument, Buffer, Copy, Fill, Int64, Launch, Launches, Scratch
 from .layout import THREADS, TYPES, blocks_for, ceil_div
@@ -51,9 +53,15 @@ class Rnn(NamedTuple):
             raise MemoryError
         owners, launched = [ffi.gc(ffi.cast("void *", state), _free)], {}
         parts = {"before": self.before, "after": self.after, "otherwise": self.own.params}
-        for name, part in parts.items():
-            launched[name], owner = part.on(device)
-            owners += [launched[name], owner]
+        try:
+            for name, part in parts.items():
+                launched[name], owner = part.on(device)
+                owners += [launched[name], owner]
+        except CompileError as error:
+            if self.fields["kind"] != lib.PLK_CUDNN_RNN_BACK:
+                raise
+            # the reference cannot stand in: it would take cuDNN's reserve for ours
+            raise DeviceError(f"RNN: its gradient's kernels do not compile ({error})") from error
         run = ffi.addressof(lib, self.own.function)
         launched["otherwise"] = {"run": run, "params": launched["otherwise"]}
         return ffi.new("plk_cudnn_rnn *", {**self.fields, **launched, "state": state}), owners

@@ -8,7 +8,8 @@ of gates: lstm input, forget, cell, output; gru reset, update, new.
 
 While training the operator has one more, hidden output: the *reserve*, a vector of what the
 backward operator needs (the dropout masks; gates, cells and outputs of every step);
-`Layout.reserve_shapes` says how it is laid out.
+`Layout.reserve_shapes` says how it is laid out. Without masks it may be a library's, which alone
+can read it (kernels/cuda/recurrent_cudnn.py).
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ import pytest
 from calls import TOLERANCE, call, close, on_gpu, reference
 from plait import MXNetError, autograd, cpu, gpu, nd
 from plait.engine import cuda
-from plait.kernels.cuda import recurrent_cudnn, recurrent_table
+from plait.engine.error import DeviceError
+from plait.kernels.cuda import compile, recurrent_cudnn, recurrent_table
 from plait.kernels.native import choose
 from plait.kernels.record import REGISTRY, Type
 from test_recurrent import MODES, arrays_of, reference_of
@@ -178,8 +179,12 @@ def test_a_failure_after_a_success(emulated):
 # ---- who runs what -------------------------------------------------------------------------------
 
 
-def chosen(state_size, train, batch=4, lengths=False, **given):
-    """The functions of forward and backward: are they cuDNN's?"""
+def chosen(*args, **given):
+    """Forward and backward: are they cuDNN's?"""
+    return {f.function == "plk_cudnn_rnn_run" for f in natives(*args, **given)}
+
+
+def natives(state_size, train, batch=4, lengths=False, **given):
     attrs = SIZES | {"mode": "lstm", "state_size": state_size, "use_sequence_length": lengths}
     attrs |= given
     op, shape = REGISTRY["RNN"], (3, batch, 8)
@@ -190,14 +195,14 @@ def chosen(state_size, train, batch=4, lengths=False, **given):
     ins += [Type((batch,), "int32")] * lengths
     full = op.parse(attrs) | {"train": train}
     outs = op.infer(ins, **full)
-    found = [choose(op, ins, outs, full, "gpu").function]
+    found = [choose(op, ins, outs, full, "gpu")]
     if train:
         grad = REGISTRY["_rnn_grad"]
         full = grad.parse(attrs)
         heads = [Type((3, batch, state_size * (1 + attrs["bidirectional"])), "float32")]
         ins = [*heads, *ins[2:4], *ins, outs[-1]]
-        found.append(choose(grad, ins, grad.infer(ins, **full), full, "gpu").function)
-    return {f == "plk_cudnn_rnn_run" for f in found}
+        found.append(choose(grad, ins, grad.infer(ins, **full), full, "gpu"))
+    return found
 
 
 def test_the_rule(library, monkeypatch):
@@ -217,6 +222,20 @@ def test_the_rule(library, monkeypatch):
 
 class H100:
     n_multiprocessors = 132
+
+
+def test_the_reference_never_reads_a_reserve_of_cudnn(library, monkeypatch):
+    """It runs where kernels do not compile, but not for a gradient that may be cuDNN's."""
+
+    def refuse(*_):
+        raise compile.CompileError("refused")
+
+    forward, backward = natives(600, train=True)
+    monkeypatch.setattr(compile, "function", refuse)
+    with pytest.raises(compile.CompileError, match="^refused"):
+        forward.params.on(0)
+    with pytest.raises(DeviceError, match="its gradient's kernels do not compile .refused"):
+        backward.params.on(0)
 
 
 # ---- recorded ------------------------------------------------------------------------------------
