@@ -18,7 +18,8 @@ enum {
     DNN_DEFAULT_MATH = 0, DNN_TENSOR_OP_MATH = 1, DNN_FMA_MATH = 3,                      /* cudnnMathType_t */
     DNN_ALGO_STANDARD = 0, DNN_DOUBLE_BIAS = 2, DNN_LINEAR_INPUT = 0,                    /* cudnnRNNAlgo_t, BiasMode, InputMode */
     DNN_LSTM = 2, DNN_GRU = 3,                                                           /* cudnnRNNMode_t; relu 0, tanh 1 */
-    DNN_PACKED = 1, DNN_INFERENCE = 0, DNN_TRAINING = 1, DNN_WGRAD_ADD = 0               /* cudnnRNNDataLayout_t, ForwardMode */
+    DNN_PACKED = 1, DNN_INFERENCE = 0, DNN_TRAINING = 1, DNN_WGRAD_ADD = 0,              /* cudnnRNNDataLayout_t, ForwardMode */
+    DNN_NOT_INITIALIZED = 1001                                                           /* cudnnStatus_t */
 };
 
 #define DNN_FUNCTIONS(X) \
@@ -129,7 +130,7 @@ static dnn_status state_make(const plk_cudnn_rnn *p, rnn_state *s)
     int n[3] = {p->layers * p->directions, p->batch, p->hidden}, steps[3] = {p->batch * p->hidden, p->hidden, 1};
     int *lengths = malloc((size_t)p->batch * sizeof *lengths);
     if (!lengths)
-        return PL_ENOMEM;
+        return DNN_NOT_INITIALIZED;
     for (int b = 0; b < p->batch; b++)
         lengths[b] = p->steps;
     dnn_status status = dnn.rnn_new(&s->rnn);
@@ -239,11 +240,12 @@ int plk_cudnn_rnn_run(const void *params, void *const *bufs, const double *scala
     bool back = p->kind == PLK_CUDNN_RNN_BACK;
     if (who == OURS || (back && who == UNTRIED))
         return p->otherwise.run(p->otherwise.params, bufs, scalars);
-    char *scratch = handle && s->described ? pl_gpu_scratch((size_t)p->room_at + s->found->room_bytes) : NULL;
+    handle = s->described ? handle : NULL;
+    char *scratch = handle ? pl_gpu_scratch((size_t)p->room_at + s->found->room_bytes) : NULL;
     int status = scratch && p->before ? pl_kernel_launch(p->before, bufs, scalars) : PL_OK;
     if (status != PL_OK)
         return status;
-    dnn_status failed = scratch ? compute(p, s, handle, bufs, scratch) : PL_ENOMEM;
+    dnn_status failed = scratch ? compute(p, s, handle, bufs, scratch) : DNN_NOT_INITIALIZED;
     if (!failed) {
         s->found->who = CUDNN;
         return p->after ? pl_kernel_launch(p->after, bufs, scalars) : PL_OK;
@@ -254,7 +256,9 @@ int plk_cudnn_rnn_run(const void *params, void *const *bufs, const double *scala
         s->found->who = OURS;
         return p->otherwise.run(p->otherwise.params, bufs, scalars);
     }
+    if (handle && !scratch)
+        return PL_ENOMEM;                     /* its text is there */
     char text[160];
     snprintf(text, sizeof text, "gpu: cuDNN cannot run an RNN that it ran before (cudnnStatus_t %d)", failed);
-    return pl_fail(scratch ? PL_FAILED : PL_ENOMEM, text);
+    return pl_fail(PL_FAILED, text);
 }
