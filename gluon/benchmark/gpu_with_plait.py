@@ -3,6 +3,7 @@
 usage: gpu_with_plait.py WORKLOAD SECONDS MODULE full|tiny
 """
 
+import importlib
 import os
 import sys
 
@@ -17,6 +18,7 @@ from with_mxnet_api import (  # noqa: E402
     LanguageModel,
     Transformer,
     add,
+    autograd,
     classes,
     forward,
     gluon,
@@ -74,6 +76,28 @@ def resnet50():
 def language_model():
     sizes = {"vocabulary": 20, "hidden": 16} if TINY else {"vocabulary": 10000, "hidden": 1024}
     return LanguageModel(gluon.rnn.LSTM, **sizes)
+
+
+def lstm(hidden, by_cudnn, train=True):
+    """Two layers alone, by cuDNN or by our kernel, whatever the rule says for their sizes."""
+
+    def make():
+        tables = importlib.import_module(f"{sys.argv[3]}.kernels.cuda.recurrent_table")
+        tables.LIBRARY = by_cudnn
+        width = size(hidden, 16)
+        net = ready(lambda: gluon.rnn.LSTM(width, 2, input_size=width))
+        x = nd.random.uniform(-0.5, 0.5, (*LSTM, width), ctx=gpu)
+        x.attach_grad()
+
+        def step():
+            with autograd.record() if train else autograd.pause():
+                y = net(x)
+            if train:
+                y.backward()
+
+        return step
+
+    return make
 
 
 def words(*shape):
@@ -189,6 +213,12 @@ WORKLOADS = {
     "resnet50_train": training(resnet50, images(BATCH, *IMAGE), classes(10, BATCH)),
     "resnet50_train_bf16": low(training(resnet50, images(BATCH, *IMAGE), classes(10, BATCH))),
     "lstm_train": training(language_model, words(*LSTM), words(*LSTM)),
+    "lstm_256_ours": lstm(256, by_cudnn=False),
+    "lstm_256_cudnn": lstm(256, by_cudnn=True),
+    "lstm_1024_ours": lstm(1024, by_cudnn=False),
+    "lstm_1024_cudnn": lstm(1024, by_cudnn=True),
+    "lstm_1024_infer_ours": lstm(1024, by_cudnn=False, train=False),
+    "lstm_1024_infer_cudnn": lstm(1024, by_cudnn=True, train=False),
     "transformer_infer_bf16": low_forward(network, words(*TOKENS)),
     "transformer_train_bf16": low(
         training(network, words(*TOKENS), words(*TOKENS), optimizer="adam")

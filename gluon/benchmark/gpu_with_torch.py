@@ -127,6 +127,26 @@ def training(make_net, x, y, optimizer=sgd, low=False):
     return make
 
 
+def lstm(hidden, train=True):
+    """Two layers alone; torch has cuDNN's only."""
+
+    def make():
+        width = size(hidden, 16)
+        net = tuned(nn.LSTM(width, width, 2))
+        x = (torch.rand(*LSTM, width) - 0.5).requires_grad_(train)
+        ones = torch.ones(*LSTM, width)
+
+        def step():
+            if not train:
+                with torch.inference_mode():
+                    return net(x)
+            net(x)[0].backward(ones)
+
+        return step
+
+    return make
+
+
 def adam(parameters):
     return torch.optim.Adam(parameters, lr=0.01, fused=True)
 
@@ -191,6 +211,12 @@ WORKLOADS = {
     "resnet50_train": training(resnet50, images(BATCH), LABELS),
     "resnet50_train_bf16": training(resnet50, images(BATCH), LABELS, low=True),
     "lstm_train": training(LargeModel, LSTM_WORDS, LSTM_WORDS),
+    "lstm_256_ours": lstm(256),
+    "lstm_256_cudnn": lstm(256),
+    "lstm_1024_ours": lstm(1024),
+    "lstm_1024_cudnn": lstm(1024),
+    "lstm_1024_infer_ours": lstm(1024, train=False),
+    "lstm_1024_infer_cudnn": lstm(1024, train=False),
     "transformer_infer_bf16": forward(network, WORDS, low=True),
     "transformer_train_bf16": training(network, WORDS, WORDS, adam, low=True),
     "stream_copy": stream(copies=True, computes=False),

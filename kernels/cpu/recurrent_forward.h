@@ -340,6 +340,8 @@ static int forward(const plk_rnn *p, void *const *bufs, const double *scalars)
         }
     }
     join(&s, below, NULL, y);
+    if (p->keep)
+        memset(reserve + (p->layers - 1) * s.mask + s.n_cells * s.per_cell, 0, sizeof(real) * (size_t)p->spare);
     return PL_OK;
 }
 #endif

@@ -6,7 +6,7 @@ from math import inf, nan, prod
 
 from ...engine import lib
 from ..native import Native, native
-from ..ops.recurrent import GATES, layout
+from ..ops.recurrent import GATES, SPARE, layout
 from .layout import FLOPS_PER_US, code, cost
 
 SUFFIXES = {"float32": "", "float64": "_f64"}
@@ -38,6 +38,7 @@ def _rnn(function, x, length, attrs, types, keep, p, passes):
         "inputs": lay.inputs,
         "hidden": lay.hidden,
         "out": lay.out,
+        "spare": SPARE,
         "mode": MODES[lay.mode],
         "layers": lay.layers,
         "directions": lay.directions,

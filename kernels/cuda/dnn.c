@@ -95,7 +95,7 @@ int plk_cudnn_load(const char *path)
     return found;
 }
 
-static dnn_handle handle_get(void)
+dnn_handle plk_cudnn_handle(void)
 {
     int device = pl_gpu_device();
     if (device < 0 || device >= PL_MAX_GPUS)
@@ -105,7 +105,7 @@ static dnn_handle handle_get(void)
         handles[device] = NULL;
     dnn_handle found = handles[device];
     pthread_mutex_unlock(&lock);
-    return found;
+    return found && !dnn.stream_set(found, pl_gpu_stream()) ? found : NULL;
 }
 
 uintptr_t plk_cudnn_new(void)
@@ -204,9 +204,7 @@ int plk_cudnn_run(const void *params, void *const *bufs, const double *scalars)
     plk_cudnn_state *s = (plk_cudnn_state *)p->state;
     if (s->refused)
         return pl_kernel_launch(p->otherwise, bufs, scalars);
-    dnn_handle handle = handle_get();
-    if (handle && dnn.stream_set(handle, pl_gpu_stream()))
-        handle = NULL;
+    dnn_handle handle = plk_cudnn_handle();
     if (handle && !s->ready)
         s->ready = !state_make(p, s) && choose(p, s, handle);
     char *scratch = handle && s->ready ? pl_gpu_scratch((size_t)p->room_at + s->choice.room_bytes + 1) : NULL;

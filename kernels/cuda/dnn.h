@@ -21,4 +21,6 @@ uintptr_t plk_cudnn_new(void);                /* new; 0 when out of memory */
 void plk_cudnn_free(uintptr_t state);
 int plk_cudnn_run(const void *params, void *const *bufs, const double *scalars);
 /* cffi stops reading here */
+
+void *plk_cudnn_handle(void);                 /* cudnnHandle_t of this thread's device, on its stream; NULL: there is none */
 #endif

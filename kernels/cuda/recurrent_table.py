@@ -1,5 +1,6 @@
 """Entries of the fused RNN and its gradient: all steps of a layer in one launch (recurrent.cu),
-between products over all steps at once. float32, float16, bfloat16."""
+between products over all steps at once; or all layers by cuDNN (dnn_rnn.c). float32, float16,
+bfloat16."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from math import inf, prod
 
 from ...engine import cuda
 from ..native import native
-from ..ops.recurrent import GATES, Layout, layout
+from ..ops.recurrent import GATES, SPARE, Layout, layout
 from ..spec import ITEM_BYTES
+from . import recurrent_cudnn
 from .dense_table import column_sums
 from .launch import Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Scalar, Scratch, Struct
 from .layout import THREADS, TYPES, ceil_div
@@ -19,6 +21,7 @@ MODES = {"rnn_relu": "RNN_RELU", "rnn_tanh": "RNN_TANH", "lstm": "LSTM", "gru": 
 LENGTHS = {"int32": 1, "int64": 2, "float32": 3, "float64": 4}
 WARPS, LINES, LANES = 8, 4, 32  # as recurrent.cu has them
 MOST_HELD = 32  # words of a line in a lane
+LIBRARY: bool | None = None  # benchmarks, tests: cuDNN where it can, or nowhere; None: by the rule
 
 
 def at(place, nbytes: int):
@@ -66,7 +69,7 @@ class _Call:
     def block(self, cell: int, which: str, number: int):
         """gates, extra or out of a cell, or mask of a layer, in the reserve."""
         lay = self.lay
-        shapes = lay.reserve_shapes(self.p)
+        *shapes, _ = lay.reserve_shapes(self.p)
         n_masks = lay.layers - 1 if self.p > 0 else 0
         per_cell = (len(shapes) - n_masks) // len(lay.cells)
         first = n_masks + cell * per_cell
@@ -74,6 +77,11 @@ class _Call:
         if which == "extra" and per_cell < 3:
             return NOWHERE
         return Buffer(number, sum(map(prod, shapes[: place[which]])) * self.item)
+
+    def spare(self, number: int) -> Buffer:
+        """The last block of the reserve."""
+        *shapes, _ = self.lay.reserve_shapes(self.p)
+        return Buffer(number, sum(map(prod, shapes)) * self.item)
 
     def pair(self, make) -> list:
         """Arrays of both directions; twice the first where there is one."""
@@ -107,17 +115,45 @@ class _Call:
             raise ValueError(f"a product of {m} x {k} x {n} is too large")
         return found
 
-    def stay(self, function: str, units: int, depth: int, struct, barrier) -> list:
-        """The launch whose blocks wait for each other. units: lines of `depth` of a warp."""
-        lay = self.lay
-        wanted = ceil_div(lay.hidden, WARPS * units)
-        most = max(1, cuda.properties(0).n_multiprocessors // lay.directions)
+    def held(self, units: int, depth: int) -> int:
+        """Words of each line of `depth` that a lane holds where a warp owns `units` of them for all
+        steps; 0: they do not stay on chip."""
         held = 1
         while held * LANES < depth:
             held *= 2
-        held = held if held <= MOST_HELD and wanted <= most else 0
+        return held if held <= MOST_HELD and self.blocks(units) <= self.most_blocks() else 0
+
+    def blocks(self, units: int) -> int:
+        return ceil_div(self.lay.hidden, WARPS * units)
+
+    def most_blocks(self) -> int:
+        """Of a direction, all on the device at once."""
+        return max(1, cuda.properties(0).n_multiprocessors // self.lay.directions)
+
+    def forward_lines(self) -> tuple[int, int]:
+        return 1 if GATES[self.lay.mode] > 1 else LINES, self.lay.hidden
+
+    def backward_lines(self) -> tuple[int, int]:
+        return LINES, self.lay.rows
+
+    def by_library(self, train: bool) -> bool:
+        """Does cuDNN run it, all layers and steps, where it is there? Forward and backward must
+        agree: a reserve is of the one who wrote it."""
+        lay, low, high = self.lay, *(self.attrs[f"lstm_state_clip_{k}"] for k in ("min", "max"))
+        plain = not self.length_kind and low is None and high is None
+        plain = plain and (self.p == 0 or lay.layers == 1) and recurrent_cudnn.is_there()
+        if not plain or LIBRARY is not None:
+            return plain and bool(LIBRARY)
+        stays = self.held(*self.forward_lines()) and (
+            not train or self.held(*self.backward_lines())
+        )
+        return not stays
+
+    def stay(self, function: str, lines: tuple[int, int], struct, barrier) -> list:
+        """The launch whose blocks wait for each other. lines: (units, depth), as held has them."""
+        lay, held = self.lay, self.held(*lines)
         name = f"{function}<{TYPES[self.dtype]}, {MODES[lay.mode]}, {held}>"
-        grid = (min(wanted, most), lay.directions)
+        grid = (min(self.blocks(lines[0]), self.most_blocks()), lay.directions)
         block = (WARPS * LANES,)
         together = prod(grid) > 1
         launch = Launch("recurrent.cu", name, grid, block, [struct], together=together)
@@ -183,10 +219,18 @@ def rnn_entry(op, ins, outs, attrs):
             *call.sizes(),
             *call.clip(True),
         )
-        units = 1 if GATES[lay.mode] > 1 else LINES
-        found += call.stay("recurrent", units, lay.hidden, struct, barrier)
+        found += call.stay("recurrent", call.forward_lines(), struct, barrier)
         x, k = out, width
-    return steps(found, call.room)
+    if train:
+        found.append(Fill(call.spare(reserve), SPARE * call.item))
+    own = steps(found, call.room)
+    if not call.by_library(train):
+        return own
+    arrays = {"x": Buffer(0), "parameters": Buffer(1), "h": Buffer(2), "y": y}
+    arrays |= {"c": Buffer(3)} if lstm else {}
+    arrays |= {"last_h": Buffer(first + 1)} if shows else {}
+    arrays |= {"last_c": Buffer(first + 2)} if shows and lstm else {}
+    return recurrent_cudnn.forward(call, own, arrays, reserve if train else None)
 
 
 @native("_rnn_grad", device="gpu")
@@ -244,7 +288,7 @@ def rnn_grad_entry(op, ins, outs, attrs):
             *call.sizes(),
             *call.clip(False),
         )
-        found += call.stay("recurrent_backward", LINES, lay.rows, struct, barrier)
+        found += call.stay("recurrent_backward", call.backward_lines(), struct, barrier)
         if layer:
             x, k = below, width
             for d in range(lay.directions):
@@ -269,4 +313,12 @@ def rnn_grad_entry(op, ins, outs, attrs):
         if mask:
             found.append(call.masked(dx, mask, dx, lines * width))
         dy = dx
-    return steps(found, call.room)
+    own = steps(found, call.room)
+    if not call.by_library(True):
+        return own
+    names = (("dy", "dlast_h", "dlast_c"), ("x", "parameters", "h", "c"))
+    names += (("dx", "dparameters", "dh", "dc"),)
+    arrays = {}
+    for those, number in zip(names, (0, at_x, first)):
+        arrays |= {k: Buffer(number + i) for i, k in enumerate(those[: None if lstm else -1])}
+    return recurrent_cudnn.backward(call, own, arrays, reserve)

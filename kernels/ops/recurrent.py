@@ -8,7 +8,8 @@ of gates: lstm input, forget, cell, output; gru reset, update, new.
 
 While training the operator has one more, hidden output: the *reserve*, a vector of what the
 backward operator needs (the dropout masks; gates, cells and outputs of every step);
-`Layout.reserve_shapes` says how it is laid out.
+`Layout.reserve_shapes` says how it is laid out. Without masks it may be a library's, which alone
+can read it (kernels/cuda/recurrent_cudnn.py).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ..record import Param, Type, operator, sample, values
 from ..shapes import must_be, same_dtype
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
+SPARE = 512  # elements at the reserve's end: room for the head and the gaps of a library's own
 
 
 class Layout(NamedTuple):
@@ -64,7 +66,7 @@ class Layout(NamedTuple):
 
     def reserve_shapes(self, p):
         """Shapes of the reserve's blocks: the masks, then per cell the gates, what the mode adds,
-        and the outputs."""
+        and the outputs; last the spare elements, zeros."""
         masks = [(self.steps, self.batch, self.directions * self.out)] * (
             self.layers - 1 if p > 0 else 0
         )
@@ -74,7 +76,7 @@ class Layout(NamedTuple):
             "lstm": [(*step, self.hidden)] * (2 if self.projected else 1),
             "gru": [(*step, self.hidden)],
         }.get(self.mode, [])
-        return masks + (per_cell + [(*step, self.out)]) * len(self.cells)
+        return masks + (per_cell + [(*step, self.out)]) * len(self.cells) + [(SPARE,)]
 
 
 def layout(data_shape, mode, state_size, num_layers, bidirectional, projection_size, **_):
@@ -361,6 +363,7 @@ def _forward(xp, x, params, state, cell, lay, running, clip, p, masks):
             cs.append(c)
             blocks += kept
         x = outs[0] if len(outs) == 1 else xp.concatenate(outs, axis=2)
+    blocks.append(xp.zeros((SPARE,), x.dtype))
     return x, xp.stack(hs), None if cell is None else xp.stack(cs), used + blocks
 
 
@@ -538,7 +541,7 @@ def _grad_ref(xp, *ins, mode, p, use_sequence_length, **attrs):
     else:
         blocks = _forward(xp, x, params, state, cell, lay, running, clip, 0.0, None)[3]
     n_masks = lay.layers - 1 if p > 0 else 0
-    masks, blocks = blocks[:n_masks], blocks[n_masks:]
+    masks, blocks = blocks[:n_masks], blocks[n_masks:-1]
     per_cell = len(blocks) // len(lay.cells)
     cells = _cells_of(_cut(params, lay.parameter_shapes()), lay)
     grads, dh0, dc0 = [None] * len(cells), [None] * len(cells), [None] * len(cells)

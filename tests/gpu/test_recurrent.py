@@ -1,4 +1,5 @@
-"""RNN on gpu(0) against NumPy, both ways: weights in registers and in the cache, several blocks."""
+"""RNN on gpu(0) by our own kernels against NumPy, both ways: weights in registers and in the cache,
+several blocks."""
 
 import numpy as np
 import plait as mx
@@ -9,6 +10,11 @@ from plait.kernels.cuda import recurrent_table, steps
 from plait.kernels.ops.recurrent import _total, layout
 
 MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+
+
+@pytest.fixture(autouse=True)
+def ours(monkeypatch):
+    monkeypatch.setattr(recurrent_table, "LIBRARY", False)
 
 
 def arrays_of(rng, shape, attrs, dtype, lengths=None):

@@ -18,7 +18,7 @@ LIBRARIES = {
     "libcuda.so.1": (("driver.cpp", "graph.cpp", "blocks.cpp", "stream.cpp"), ("libcuda.so",)),
     "libnvrtc.so.13": (("nvrtc.cpp",), ("libnvrtc.so",)),
     "libcublasLt.so.13": (("cublaslt.cpp",), ("libcublasLt.so",)),
-    "libcudnn.so.9": (("cudnn.cpp",), ("libcudnn.so",)),
+    "libcudnn.so.9": (("cudnn.cpp", "cudnn_rnn.cpp"), ("libcudnn.so",)),
 }
 KERNEL_FILES = ("prelude.h", "device.h", "intrinsics.cuh")  # what compiled kernels include
 FLAGS = ["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden", "-shared"]

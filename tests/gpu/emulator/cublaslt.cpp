@@ -1,10 +1,9 @@
 /* The matmul part of cuBLASLt on the host: float32 (TF32 is not rounded), float64, float16 and bfloat16, column-major,
  * strided batches, bias, relu, gelu, and gelu's auxiliary output. What plait never asks for is refused, as is what the
  * library itself would refuse: alignment that was promised and is not there, too small a workspace. */
+#include "numbers.h"
+
 #include <dlfcn.h>
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
 
 #include <deque>
 #include <mutex>
@@ -16,7 +15,7 @@
 namespace {
 
 enum { OK = 0, NOT_INITIALIZED = 1, INVALID = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15 };
-enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14 };
+enum { R_32F = 0, R_64F = 1 };
 enum { EPI_RELU = 2, EPI_BIAS = 4, EPI_GELU = 32, EPI_AUX = 128 };
 constexpr size_t WORKSPACE = 1 << 16;
 
@@ -55,69 +54,6 @@ struct call {
     char *py;
     char *workspace;
 };
-
-size_t bytes_of(int type) { return type == R_64F ? 8 : type == R_32F ? 4 : 2; }
-
-float from_half(uint16_t h)
-{
-    int exponent = h >> 10 & 31, mantissa = h & 1023;
-    float v = exponent == 31 ? (mantissa ? NAN : INFINITY)
-            : exponent ? ldexpf(static_cast<float>(mantissa | 1024), exponent - 25)
-                       : ldexpf(static_cast<float>(mantissa), -24);
-    return h & 0x8000 ? -v : v;
-}
-
-uint16_t to_half(float v)
-{
-    uint16_t sign = signbit(v) ? 0x8000 : 0;
-    double a = fabs(static_cast<double>(v));
-    if (isnan(v))
-        return 0x7fff;
-    if (a >= 65520)
-        return sign | 0x7c00;
-    int e;
-    frexp(a, &e);
-    int scale = e < -13 ? -24 : e - 11; /* the last bit's weight */
-    double units = nearbyint(ldexp(a, -scale));
-    if (units >= 2048) {
-        units /= 2;
-        scale++;
-    }
-    uint16_t n = static_cast<uint16_t>(units);
-    return sign | (n < 1024 ? n : static_cast<uint16_t>((scale + 25) << 10 | (n & 1023)));
-}
-
-double get(const char *p, int type, int64_t i)
-{
-    if (type == R_64F)
-        return reinterpret_cast<const double *>(p)[i];
-    if (type == R_32F)
-        return reinterpret_cast<const float *>(p)[i];
-    uint16_t bits = reinterpret_cast<const uint16_t *>(p)[i];
-    if (type == R_16F)
-        return from_half(bits);
-    uint32_t wide = static_cast<uint32_t>(bits) << 16;
-    float v;
-    memcpy(&v, &wide, 4);
-    return v;
-}
-
-void put(char *p, int type, int64_t i, double v)
-{
-    if (type == R_64F) {
-        reinterpret_cast<double *>(p)[i] = v;
-    } else if (type == R_32F) {
-        reinterpret_cast<float *>(p)[i] = static_cast<float>(v);
-    } else if (type == R_16F) {
-        reinterpret_cast<uint16_t *>(p)[i] = to_half(static_cast<float>(v));
-    } else {
-        float f = static_cast<float>(v);
-        uint32_t bits;
-        memcpy(&bits, &f, 4);
-        bits = isnan(f) ? 0x7fff0000 : bits + 0x7fff + (bits >> 16 & 1);
-        reinterpret_cast<uint16_t *>(p)[i] = static_cast<uint16_t>(bits >> 16);
-    }
-}
 
 double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 

@@ -1,23 +1,19 @@
 /* The convolutions of cuDNN 9's legacy functions on the host: float32, float64, two or three axes, groups, any strides of
  * data, filters of both formats; relu with bias and addend. 16-bit types are refused, as are sizes that do not fit, so
  * that what plait does then is seen too. */
+#include "cudnn.h"
+#include "numbers.h"
+
 #include <dlfcn.h>
-#include <stdint.h>
-#include <string.h>
 
 #include <deque>
 #include <mutex>
 #include <string>
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
-
 namespace {
 
-enum { OK = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000, EXECUTION_FAILED = 5000 };
 constexpr size_t WORKSPACE = 4096;
 
-struct handle { void *stream; };
-struct tensor { int type, n, size[5], step[5]; };
 struct filter { int type, format, n, size[5]; };
 struct conv { int n, pad[3], stride[3], dilate[3], mode, type, groups, math; };
 struct activation { int mode, nan; double coefficient; };
@@ -32,18 +28,6 @@ struct call {
     const char *bias, *z;
     bool relu;
 };
-
-double get(const char *p, int type, int64_t i)
-{
-    return type ? reinterpret_cast<const double *>(p)[i] : reinterpret_cast<const float *>(p)[i];
-}
-void put(char *p, int type, int64_t i, double v)
-{
-    if (type)
-        reinterpret_cast<double *>(p)[i] = v;
-    else
-        reinterpret_cast<float *>(p)[i] = static_cast<float>(v);
-}
 
 /* f(place in x, place in w, place in y, whether y's element is new) for every product */
 template <class F> void walk(const call &k, F f)
@@ -83,9 +67,8 @@ void zero(const tensor &t, char *p)
     memset(p, 0, n * (t.type ? 8 : 4)); /* packed, in some order */
 }
 
-void run(void *data)
+void run(const call &k)
 {
-    const call &k = *static_cast<call *>(data);
     int type = k.x.type;
     if (k.kind == 0) {
         walk(k, [&](int64_t x, int64_t w, int64_t y, int, bool first) {
@@ -143,7 +126,7 @@ int choices(const tensor *x, const filter *w, const conv *c, const tensor *y, in
 }
 
 std::mutex lock;
-std::deque<call> calls; /* a captured one runs again: they are kept */
+std::deque<std::function<void()>> calls; /* a captured one runs again: they are kept */
 
 typedef int (*enqueue)(void *stream, void (*)(void *), void *);
 enqueue launch_host()
@@ -157,20 +140,25 @@ enqueue launch_host()
 
 int start(handle *h, const call &made, int algo, void *room, size_t bytes)
 {
-    static enqueue host = launch_host();
-    if (algo != 1 || bytes < WORKSPACE || !room || !host)
+    if (algo != 1 || bytes < WORKSPACE || !room)
         return BAD_PARAM;
-    std::lock_guard<std::mutex> guard(lock);
-    calls.push_back(made);
-    return host(h->stream, run, &calls.back()) ? EXECUTION_FAILED : OK;
+    return emu_dnn_start(h, [made] { run(made); });
 }
 
 char *plain(const void *p) { return static_cast<char *>(const_cast<void *>(p)); }
 
-template <class T> int make(T **made) { return *made = new T(), OK; }
-template <class T> int drop(T *made) { return delete made, OK; }
-
 } // namespace
+
+int emu_dnn_start(handle *h, std::function<void()> f)
+{
+    static enqueue host = launch_host();
+    if (!host)
+        return EXECUTION_FAILED;
+    std::lock_guard<std::mutex> guard(lock);
+    calls.push_back(std::move(f));
+    auto run_it = [](void *data) { (*static_cast<std::function<void()> *>(data))(); };
+    return host(h->stream, run_it, &calls.back()) ? EXECUTION_FAILED : OK;
+}
 
 EXPORT int cudnnCreate(handle **h) { return make(h); }
 EXPORT int cudnnSetStream(handle *h, void *stream) { return h->stream = stream, OK; }
@@ -178,11 +166,19 @@ EXPORT int cudnnCreateTensorDescriptor(tensor **t) { return make(t); }
 EXPORT int cudnnDestroyTensorDescriptor(tensor *t) { return drop(t); }
 EXPORT int cudnnSetTensorNdDescriptor(tensor *t, int type, int n, const int *size, const int *step)
 {
-    if (n < 4 || n > 5)
+    if (n < 3 || n > 5)
         return BAD_PARAM;
     t->type = type, t->n = n;
     memcpy(t->size, size, n * sizeof *size);
     memcpy(t->step, step, n * sizeof *step);
+    return OK;
+}
+EXPORT int cudnnGetTensorNdDescriptor(tensor *t, int most, int *type, int *n, int *size, int *step)
+{
+    *type = t->type, *n = t->n;
+    int shown = most < t->n ? most : t->n;
+    memcpy(size, t->size, shown * sizeof *size);
+    memcpy(step, t->step, shown * sizeof *step);
     return OK;
 }
 EXPORT int cudnnCreateFilterDescriptor(filter **f) { return make(f); }
