@@ -99,10 +99,10 @@ def strides(
         for _, axis in tag.blocks:
             seen[axis] += 1
             order.append((axis, seen[axis]))
-        return {piece: prod(map(sizes.get, order[i:])) for i, piece in enumerate(order, 1)}
+        return {piece: prod(sizes[p] for p in order[i:]) for i, piece in enumerate(order, 1)}
 
-    there, here = map(steps, tags)
-    return [sizes[p] for p in here], [there[p] for p in here], list(here.values())
+    read, written = map(steps, tags)
+    return [sizes[p] for p in written], [read[p] for p in written], list(written.values())
 
 
 def _split(padded: Sequence[int], layout: Layout) -> tuple[list[int], list[int]]:

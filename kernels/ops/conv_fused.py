@@ -33,8 +33,12 @@ def activation(act, act_attrs):
 
 def activated(op, attrs) -> dict:
     """The attributes that name an operator of one input as activation."""
-    plain = lambda v: tuple(map(plain, v)) if isinstance(v, tuple) else v  # records become tuples
-    return {"act": op.name, "act_attrs": repr(plain(tuple(attrs.items())))}
+    return {"act": op.name, "act_attrs": repr(_plain(tuple(attrs.items())))}
+
+
+def _plain(value):
+    """Named tuples as tuples, all the way down."""
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
 
 
 def _infer(ins, num_filter, add, act, act_attrs, **taps):
