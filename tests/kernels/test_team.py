@@ -5,8 +5,9 @@ import subprocess
 import sys
 
 PROGRAM = """
-import hashlib, numpy as np
-from plait import autograd, nd
+import hashlib, numpy as np, plait
+from plait import autograd, init, nd
+from plait.gluon import nn
 rng = np.random.default_rng(0)
 x = nd.array(rng.normal(size=(6, 64, 64, 40)))
 wide = nd.array(rng.normal(size=(300, 2000)))
@@ -65,6 +66,19 @@ for name, f in F.items():
         for data in (x, wide, acts, grid, small):
             h.update(data.grad.asnumpy().tobytes())
     print(name, h.hexdigest())
+net = nn.HybridSequential()
+net.add(nn.Conv2D(32, 7, 2, 3, activation="relu"), nn.Conv2D(96, 1), nn.Swish(),
+        nn.Conv2D(96, 3, 1, 1, groups=96), nn.Conv2D(24, 1), nn.Conv2D(600, 3, 2, 1), nn.Conv2D(40, 1))
+net.initialize(init.Xavier())
+net.hybridize(static_alloc=True, static_shape=True)
+for shape in ((1, 3, 90, 70), (3, 3, 61, 33)):
+    image = nd.array(rng.normal(size=shape))
+    for _ in range(3):
+        net(image).wait_to_read()
+    for p in net.collect_params().values():
+        p.set_data(nd.array(rng.normal(size=p.shape)))
+    plait.wait_compiled()
+    print("convolutions", shape, hashlib.sha256(net(image).asnumpy().tobytes()).hexdigest())
 """
 
 
