@@ -68,7 +68,8 @@ for name, f in F.items():
     print(name, h.hexdigest())
 net = nn.HybridSequential()
 net.add(nn.Conv2D(32, 7, 2, 3, activation="relu"), nn.Conv2D(96, 1), nn.Swish(),
-        nn.Conv2D(96, 3, 1, 1, groups=96), nn.Conv2D(24, 1), nn.Conv2D(600, 3, 2, 1), nn.Conv2D(40, 1))
+        nn.Conv2D(96, 3, 1, 1, groups=96), nn.Conv2D(24, 1), nn.Conv2D(600, 3, 2, 1),
+        nn.Conv2D(40, 1))
 net.initialize(init.Xavier())
 net.hybridize(static_alloc=True, static_shape=True)
 for shape in ((1, 3, 90, 70), (3, 3, 61, 33)):
