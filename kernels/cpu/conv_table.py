@@ -13,7 +13,7 @@ from . import onednn
 from .convolve import MAX_IMAGE, own_convolution
 from .copy_table import copy_native
 from .fused_table import loop_of
-from .layout import FLOPS_PER_US, collapse, cost
+from .layout import FLOPS_PER_US, ITEM_BYTES, collapse, cost
 
 FORCE_PLAIN = False  # tests: plain layouts, without oneDNN
 
@@ -242,13 +242,22 @@ def fused_conv_entry(op, ins, outs, attrs):
     return _primitive(primitive, _us(fields, (*ins, *outs)), **after)
 
 
+MOST_COPIED_BYTES = 2 << 20  # measured: from there on oneDNN is faster, which skips the padding
+
+
 def _suits_direct(ins, outs, attrs) -> bool:
     """Does conv_direct.c serve this `_conv`, in its layouts?"""
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
     x, y = ins[0], outs[0]
     if len(g.kernel) != 2 or g.groups > 1 or g.channels_last or not _ours((*ins, *outs)):
         return False
-    return y.shape[1] % block() == 0 and prod(x.shape[1:]) < MAX_IMAGE
+    if y.shape[1] % block() or prod(x.shape[1:]) > MAX_IMAGE:
+        return False
+    # the rows of one window are copied, and their padding is multiplied
+    reach = [(k - 1) * d + 1 for k, d in zip(g.kernel, g.dilate)]
+    width = (y.shape[3] - 1) * g.stride[1] + reach[1]
+    copied = x.shape[1] * reach[0] * width * ITEM_BYTES["float32"]
+    return copied <= MOST_COPIED_BYTES or not any(g.pad) and g.kernel == g.stride == (1, 1)
 
 
 def _direct_layouts(x) -> tuple[str, str]:

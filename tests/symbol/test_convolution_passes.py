@@ -214,6 +214,16 @@ def test_direct_kernel(kernel, stride, pad, dilate, channels, size, monkeypatch)
         assert kernel_of_conv(outputs, v) == "plk_conv_direct_run"
 
 
+def test_padding_that_dwarfs_the_image_is_not_copied(monkeypatch):
+    choose(monkeypatch, False)
+    v = given(x=(1, 64, 9, 9), w=(16, 64, 3, 3))
+    for reach in (2, 60):
+        y = conv(v, pad=(reach, reach), dilate=(reach, reach))
+        _, got, want = both([y], v, stable=("w",))
+        assert_same(got, want)
+        assert (kernel_of_conv([y], v) == "plk_conv_direct_run") == (reach == 2)
+
+
 @pytest.mark.parametrize("act", ["relu", "relu6"])
 def test_rectified_in_the_tile(act, monkeypatch):
     """NaN stays NaN, and zeros have the sign that the operator gives them."""
