@@ -369,12 +369,10 @@ class _Layout:
                 own = v.node in steps and v not in kept and nbytes(v) == nbytes(given)
                 if own and v not in found and offset % ALIGN_BYTES == 0:
                     found[v] = (whole, offset)
-        joined = {}
-        for v, (whole, offset) in found.items():
-            while whole in found:
-                whole, more = found[whole]
-                offset += more
-            joined[v] = (whole, offset, nbytes(whole))
+        joined: dict[Value, tuple[Value, int, int]] = {}
+        for v, (whole, offset) in reversed(found.items()):  # what it is joined into comes first
+            root, more, size = joined.get(whole, (whole, 0, nbytes(whole)))
+            joined[v] = (root, offset + more, size)
         return joined
 
     def base(self, v: Value) -> Value:

@@ -234,7 +234,7 @@ static void join_piece(void *arg, int64_t piece)
         for (int k = 0; k < p->n_parts; k++) {
             char *part = s->parts[k] + o * p->bytes[k];
             if (part == at)
-                ;                         /* made in its place */
+                ;                         /* made in its place, where a branch beside this one may read it */
             else if (s->split)
                 memcpy(part, at, (size_t)p->bytes[k]);
             else

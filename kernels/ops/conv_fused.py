@@ -31,9 +31,15 @@ def activation(act, act_attrs):
     return op, attrs | op.parse({k: v for k, v in attrs.items() if k in op.param_index})
 
 
-def activated(op, attrs) -> dict:
-    """The attributes that name an operator of one input as activation."""
-    return {"act": op.name, "act_attrs": repr(_plain(tuple(attrs.items())))}
+def activated(op, attrs) -> dict | None:
+    """The attributes that name an operator of one input as activation; None where a text does not
+    hold its own: NaN, infinities."""
+    text = repr(_plain(tuple(attrs.items())))
+    try:
+        ast.literal_eval(text)
+    except ValueError:
+        return None
+    return {"act": op.name, "act_attrs": text}
 
 
 def _plain(value):

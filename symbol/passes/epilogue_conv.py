@@ -68,7 +68,10 @@ def epilogue_conv(
             if adds(node.op, types, node.types, node.attrs):
                 return _with(conv, {"add": True}, [*conv.inputs, inputs[1 - i]])
         if len(inputs) == len(node.types) == 1 and _is_loop(node.op, node.attrs):
-            made = _with(conv, activated(node.op, node.attrs), conv.inputs)
+            named = activated(node.op, node.attrs)
+            if named is None:
+                return None
+            made = _with(conv, named, conv.inputs)
             return made if device == "cpu" or _serves(made.node, device) else None
         return None
 
@@ -92,9 +95,10 @@ def epilogue_groups(outputs: Sequence[Value]) -> list[Value]:
         conv = v.node
         if uses[old] > 1 or conv.op is not lookup("_conv") or conv.attrs["act"]:
             return None
-        if loop_of(node.op, node.attrs) is None:
+        named = activated(node.op, node.attrs)
+        if named is None or loop_of(node.op, node.attrs) is None:
             return None
-        attrs = {**conv.attrs, **activated(node.op, node.attrs)}
+        attrs = {**conv.attrs, **named}
         made = Value(
             Node(conv.op, attrs, conv.inputs, conv.name, conv.types, conv.extra, conv.source)
         )

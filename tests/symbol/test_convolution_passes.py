@@ -319,6 +319,20 @@ def test_groups_of_one_array_are_activations(act, add, weight, attrs):
     assert [n for n in operators(program) if n not in ("_reorder", "_zeros")] == ["_conv"]
 
 
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda y: F.clip(y, a_min=0.0, a_max=np.inf),
+        lambda y: y * F.clip(y + 3.0, a_min=0.0, a_max=np.inf) / 6.0,
+        lambda y: y * F.sigmoid(y) * np.nan,
+    ],
+)
+def test_numbers_that_no_text_holds_stay_where_they_are(act):
+    v = given(x=(2, 16, 9, 7), w=(16, 16, 3, 3))
+    _, got, want = both([act(conv(v))], v, stable=("w",))
+    assert_same(got, want)
+
+
 def test_groups_that_are_no_activations_stay():
     """What else reads the convolution, other arrays, sums, and results of another shape."""
     v = given(x=(2, 16, 9, 7), w=(16, 16, 3, 3), a=(2, 16, 7, 5))
