@@ -82,15 +82,21 @@ int plk_steps_run(const void *params, void *const *bufs, const double *scalars)
     return status;
 }
 
+int plk_library_load(const char *path, int n, const char *const *names, void **functions)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    bool found = library != NULL;
+    for (int i = 0; i < n && found; i++)
+        found = (functions[i] = dlsym(library, names[i])) != NULL;
+    return found;
+}
+
 int plk_blas_load(const char *path)
 {
+#define LT_NAME(name, symbol, parameters) #symbol,
+    static const char *const names[] = {LT_FUNCTIONS(LT_NAME)};
     pthread_mutex_lock(&lock);
-    void *library = loaded ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library) {
-        loaded = true;
-#define LT_FIND(name, symbol, parameters) loaded = loaded && (*(void **)&lt.name = dlsym(library, #symbol));
-        LT_FUNCTIONS(LT_FIND)
-    }
+    loaded = loaded || plk_library_load(path, (int)(sizeof names / sizeof *names), names, (void **)&lt);
     bool found = loaded;
     pthread_mutex_unlock(&lock);
     return found;

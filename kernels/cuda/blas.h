@@ -30,5 +30,8 @@ void plk_blas_free(uintptr_t state);
 int plk_blas_run(const void *params, void *const *bufs, const double *scalars);
 /* cffi stops reading here */
 
+/* Opens a library and finds its functions, in the order of their names; 0: it or one of them is missing. */
+int plk_library_load(const char *path, int n, const char *const *names, void **functions);
+
 void *plk_where_find(const plk_where *place, void *const *bufs, char *scratch);
 #endif

@@ -5,7 +5,6 @@
 #include "kernel.h"
 #include "gpu.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,13 +83,10 @@ typedef struct {
 
 int plk_cudnn_rnn_load(const char *path)
 {
+#define DNN_NAME(name, symbol, parameters) #symbol,
+    static const char *const names[] = {DNN_FUNCTIONS(DNN_NAME)};
     pthread_mutex_lock(&lock);
-    void *library = loaded ? NULL : dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library) {
-        loaded = true;
-#define DNN_FIND(name, symbol, parameters) loaded = loaded && (*(void **)&dnn.name = dlsym(library, #symbol));
-        DNN_FUNCTIONS(DNN_FIND)
-    }
+    loaded = loaded || plk_library_load(path, (int)(sizeof names / sizeof *names), names, (void **)&dnn);
     bool found = loaded;
     pthread_mutex_unlock(&lock);
     return found;

@@ -341,6 +341,7 @@ def test_groups_that_are_no_activations_stay():
     for outputs in ([swish, y], [swish + v["a"] * y], [F.sum(swish, axis=(2, 3))]):
         program, got, want = both(outputs, v, stable=("w",))
         assert_same(got, want)
+        assert operators(program).count("_conv") == 1
     program, got, want = both([F.reshape_to(swish, shape=(2, -1))], v, stable=("w",))
     assert_same(got, want)
     assert operators(program).count("_conv") == 1 and "_fused" not in operators(program)
