@@ -145,7 +145,9 @@ def kill(worker: subprocess.Popen) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=2.0, help="wall time, all targets together")
+    parser.add_argument(
+        "--minutes", type=float, default=2.0, help="wall time, all targets together"
+    )
     parser.add_argument("--cases", type=int, default=sys.maxsize, help="at most, of each target")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", action="append", choices=TARGETS, help="may be repeated")

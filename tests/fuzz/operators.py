@@ -25,7 +25,21 @@ from plait.symbol.symbol import apply
 TOLERANCE = {"float64": 1e-9, "float32": 1e-3, "float16": 2e-2, "bfloat16": 6e-2}
 SIDES = {"after": lib.PL_GUARD_AFTER, "before": lib.PL_GUARD_BEFORE}
 LOW, TOP = 1e-45, 3.4e38
-FLOAT_EDGES = (0.0, -0.0, np.nan, np.inf, -np.inf, LOW, -LOW, TOP, -TOP, 1.0, -1.0, 65504.0, 2.0**31)
+FLOAT_EDGES = (
+    0.0,
+    -0.0,
+    np.nan,
+    np.inf,
+    -np.inf,
+    LOW,
+    -LOW,
+    TOP,
+    -TOP,
+    1.0,
+    -1.0,
+    65504.0,
+    2.0**31,
+)
 WHOLE_EDGES = (0, 1, -1, 2, 127, -128, 255, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 
 
@@ -195,7 +209,9 @@ def same(what: str, got, want, exact: bool) -> None:
         scale = finite.max() if finite.size and not exact else 0.0
         tolerance = 0.0 if exact else TOLERANCE[name]
         with np.errstate(all="ignore"):
-            near = np.isclose(g, w, rtol=tolerance, atol=tolerance * min(scale, 1e3), equal_nan=True)
+            near = np.isclose(
+                g, w, rtol=tolerance, atol=tolerance * min(scale, 1e3), equal_nan=True
+            )
         assert near.all(), f"{what} at {np.argwhere(~near)[:3].tolist()}:\n{g[~near]}\n{w[~near]}"
 
 
