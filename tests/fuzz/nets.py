@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 import plait as mx
-from plait.gluon import nn, rnn
+from plait.gluon import nn, rnn  # noqa: F401  (for scripts)
 
 # ---- what scripts call ---------------------------------------------------------------------------
 

@@ -71,7 +71,8 @@ IN_FLIGHT = (
     "for _ in range({m}): y = nd.dot(nd.ones(({n}, {n})), nd.ones(({n}, {n})))",
     "v = engine.Var(); [engine.push(lambda: time.sleep(0.001), writes=[v]) for _ in range({m})]",
     "v = engine.Var(); [engine.push(lambda: None, writes=[v], lane='io') for _ in range({m})]",
-    "net = nn.Dense({m}); net.initialize(); net.hybridize(); [net(nd.ones((4, {n}))) for _ in range(5)]",
+    "net = nn.Dense({m}); net.initialize(); net.hybridize()\n"
+    "for _ in range(5): net(nd.ones((4, {n})))",
     "z = nd.ones(({n},)).as_in_context(mx.cpu(1)) * 2",
     "w = nd.ones(({n},)); w.attach_grad()\nwith autograd.record(): l = (w * w).sum()\nl.backward()",
     "r = nd.random.uniform(shape=({n}, {n}))",
@@ -128,7 +129,8 @@ def interrupt(rng):
             "while time.monotonic() < end: nd.dot(x, x).wait_to_read()",
             "while time.monotonic() < end: x = x * 1.0001",
             "while time.monotonic() < end: net(x); nd.waitall()",
-            "v = engine.Var(); engine.push(lambda: time.sleep(1.5), writes=[v]); engine.wait_for_var(v)",
+            "v = engine.Var(); engine.push(lambda: time.sleep(1.5), writes=[v])\n"
+            "engine.wait_for_var(v)",
             "for batch in loader: time.sleep(0.05)",
         )
     )
@@ -196,7 +198,10 @@ def pool(rng):
     if context == "spawn":  # a program given by -c cannot be imported again
         work = "import functools, operator; work = functools.partial(operator.mul, 3)"
     else:
-        work = "def work(i): return int((net(nd.ones((2, 3)) * i) * 0 + 3 * i).asnumpy().reshape(-1)[0])"
+        work = (
+            "def work(i):\n"
+            "    return int((net(nd.ones((2, 3)) * i) * 0 + 3 * i).asnumpy().reshape(-1)[0])"
+        )
     return (
         "pool",
         [
