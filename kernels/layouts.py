@@ -51,6 +51,8 @@ def physical_shape(shape: Sequence[int], tag: str) -> tuple[int, ...]:
     if not tag:
         return tuple(shape)
     layout = parse(tag)
+    if len(layout.order) != len(shape):
+        raise InvalidValue(f"layout {tag!r}: must name the axes of shape {tuple(shape)}")
     outer = [-(-shape[a] // layout.block_of(a)) for a in layout.order]
     return (*outer, *(size for size, _ in layout.blocks))
 

@@ -176,12 +176,22 @@ def _infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Ty
                 f"the size of every axis must be at least 0, got the shape {tuple(t.shape)} for "
                 f"{_given(ins, names, attrs)}",
             )
-        if prod(t.shape) * ITEM_BYTES[t.dtype] > MAX_BYTES:
+        if _bytes_of(t) > MAX_BYTES:
             raise OutOfMemory(
                 f"{op.name}: no machine has the memory for shape {tuple(t.shape)} and dtype"
                 f" {t.dtype}"
             )
+    if op.view and _bytes_of(outs[0]) != _bytes_of(ins[0]):
+        raise ShapeError(
+            op.name,
+            f"its output is its input's memory, of {_bytes_of(ins[0])} bytes, not of "
+            f"{_bytes_of(outs[0])}: got {_given(ins, names, attrs)}",
+        )
     return outs
+
+
+def _bytes_of(t: Type) -> int:
+    return prod(physical_shape(t.shape, t.layout)) * ITEM_BYTES[t.dtype]
 
 
 def _given(ins: Sequence[Type], names: Sequence[str], attrs: dict[str, Any]) -> str:
