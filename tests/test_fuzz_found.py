@@ -9,7 +9,6 @@ from plait import nd
 from plait.kernels.record import REGISTRY, lookup
 from plait.ndarray.invoke import invoke
 
-
 COUNTED = sorted({op.name for op in REGISTRY.values() if op.variadic_key and op.samples})
 
 
