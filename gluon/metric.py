@@ -357,13 +357,13 @@ class _Confusion(EvalMetric):
     """Metrics of a confusion matrix (labels x predictions); macro: their mean over batches, micro:
     of all together."""
 
-    def __init__(self, name, average, output_names, label_names, **kwargs):
+    def __init__(self, name, average, output_names, label_names):
         if average not in ("macro", "micro"):
             raise InvalidValue(
                 f"{type(self).__name__}: average must be 'macro' or 'micro', got {average!r}"
             )
         self.average = average
-        super().__init__(name, output_names, label_names, has_global_stats=True, **kwargs)
+        super().__init__(name, output_names, label_names, has_global_stats=True)
 
     def reset(self):
         super().reset()
@@ -413,6 +413,9 @@ def _sum(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
 
 
 class _Binary(_Confusion):
+    def get_config(self):
+        return super().get_config() | {"average": self.average}
+
     def confusion(self, label, pred):
         if label.size and (label.min() < 0 or label.max() > 1):
             raise InvalidValue(
@@ -432,7 +435,7 @@ class F1(_Binary):
     """
 
     def __init__(self, name="f1", output_names=None, label_names=None, average="macro"):
-        super().__init__(name, average, output_names, label_names, average=average)
+        super().__init__(name, average, output_names, label_names)
 
     def score(self, matrix):
         hits = matrix[1, 1]
@@ -444,7 +447,7 @@ class MCC(_Binary):
     """Matthews correlation coefficient of two classes. average: as F1. Source: Matthews 1975."""
 
     def __init__(self, name="mcc", output_names=None, label_names=None, average="macro"):
-        super().__init__(name, average, output_names, label_names, average=average)
+        super().__init__(name, average, output_names, label_names)
 
     def score(self, matrix):
         margins = [m for m in (*matrix.sum(axis=0), *matrix.sum(axis=1)) if m]
