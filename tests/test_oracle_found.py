@@ -158,3 +158,19 @@ def test_gradients_with_nothing_to_move():
     y.backward()
     assert x.grad.asnumpy().tolist() == [[1, 1, 0.5]]
     assert gamma.grad.asnumpy().tolist() == [0, 0, -3]
+
+
+@pytest.mark.parametrize(
+    "n, scale, mode, size",
+    [
+        (10, 0.7, "size", 7),
+        (10, 0.3, "size", 3),
+        (20, 0.7, "size", 14),
+        (21, 0.7, "odd_scale", 15),
+        (7, 1.9, "size", 13),
+    ],
+)
+def test_scaled_sizes_are_products_in_float32(n, scale, mode, size):
+    x = nd.ones((1, 1, n, n))
+    y = nd.contrib.BilinearResize2D(x, scale_height=scale, scale_width=scale, mode=mode)
+    assert y.shape == (1, 1, size, size)
