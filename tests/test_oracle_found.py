@@ -174,3 +174,66 @@ def test_scaled_sizes_are_products_in_float32(n, scale, mode, size):
     x = nd.ones((1, 1, n, n))
     y = nd.contrib.BilinearResize2D(x, scale_height=scale, scale_width=scale, mode=mode)
     assert y.shape == (1, 1, size, size)
+
+
+def test_a_number_stands_for_a_tuple_of_floats():
+    x = nd.ones((1, 3, 2, 2))
+    for f in (
+        nd.contrib.MultiBoxPrior,
+        lambda x, **k: sym.contrib.MultiBoxPrior(sym.var("x"), **k).eval(x=x)[0],
+    ):
+        assert f(x, sizes=0.5, ratios=1).shape == (1, 4, 4)
+    y = nd.image.normalize(nd.ones((3, 2, 2)), mean=0.5, std=np.float64(2))
+    np.testing.assert_array_equal(y.asnumpy(), np.full((3, 2, 2), 0.25))
+    y = nd.image.normalize(nd.ones((3, 1, 1)), mean=np.array([0.5, 0, 1]), std=(1, 2, 4))
+    np.testing.assert_array_equal(y.asnumpy().ravel(), [0.5, 0.5, 0])
+
+
+def test_shapes_are_numbers_and_arrays_too():
+    for make in (nd.empty, nd.zeros, nd.ones, lambda s: nd.full(s, 2), nd.random.uniform):
+        call = make if make is not nd.random.uniform else lambda s: make(shape=s)
+        for shape, want in (
+            (np.array([2, 3]), (2, 3)),
+            (np.int64(3), (3,)),
+            ([2, np.int32(1)], (2, 1)),
+            (np.array([4]), (4,)),
+        ):
+            assert call(shape).shape == want
+    assert nd.ones((6,)).reshape(np.array([2, 3])).shape == (2, 3)
+    with pytest.raises(TypeError, match="shape must be an int or a tuple of ints"):
+        nd.zeros(np.array([2.5, 3]))
+
+
+def test_simple_bind_ignores_keywords_that_name_no_variable():
+    y = sym.var("a") * 2
+    executor = y.simple_bind(mx.cpu(), a=(2,), force_rebind=True, axis=-1, mode="clip")
+    assert executor.arg_dict["a"].shape == (2,)
+    with pytest.raises(mx.MXNetError, match="cannot be inferred: a"):
+        y.simple_bind(mx.cpu(), b=(2,))
+
+
+def test_prelu_takes_a_slope_for_each_row_and_channel():
+    slopes = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9]], "float32")
+    for shape in ((2, 3, 2), (3, 3, 3), (2, 3)):
+        n = slopes[: shape[0]]
+        want = np.broadcast_to(n.reshape(n.shape + (1,) * (len(shape) - 2)), shape)
+        y = nd.LeakyReLU(-nd.ones(shape), nd.array(n), act_type="prelu")
+        np.testing.assert_array_equal(y.asnumpy(), -want)
+    with pytest.raises(ValueError, match="gamma must have 1 element, one for each channel"):
+        nd.LeakyReLU(nd.ones((2, 3, 4)), nd.ones((3, 4)), act_type="prelu")
+
+
+def test_a_condition_of_one_axis_chooses_rows():
+    x, y = nd.array([[2, 3], [4, 5], [6, 7]]), nd.zeros((3, 2))
+    assert nd.where(nd.array([1, 0, 1]), x, y).asnumpy().tolist() == [[2, 3], [0, 0], [6, 7]]
+    for where in (nd.where, lambda *a: sym.where(*map(sym.var, "cxy")).eval(**dict(zip("cxy", a)))):
+        with pytest.raises(mx.MXNetError, match=r"must have x.shape\[0\] elements"):
+            where(nd.array([1, 0]), x, y)
+
+
+def test_row_ids_may_be_nested_as_the_arrays_are():
+    store = mx.kv.create("local")
+    store.init(["w"], [nd.ones((4, 2)).tostype("row_sparse")])
+    outs = [nd.zeros((4, 2)).tostype("row_sparse") for _ in range(2)]
+    store.row_sparse_pull(["w"], out=[outs], row_ids=[[nd.array([0, 1]), nd.array([3])]])
+    assert [o.indices.asnumpy().tolist() for o in outs] == [[0, 1], [3]]

@@ -195,7 +195,7 @@ _EVEN_ODD = {
 
 
 def _resized(n: int, size: int, scale: np.float32 | None, mode: str) -> int:
-    """The new extent of an axis of n. Products are rounded to float32 as in MXNet: 10 x 0.7 is 7."""
+    """The new extent of an axis of n. Products are float32's, as in MXNet: 10 x 0.7 is 7."""
     if mode in _EVEN_ODD:
         return _EVEN_ODD[mode](n)
     if mode == "odd_scale":
