@@ -181,7 +181,7 @@ def astype(self, dtype, copy: bool = True) -> NDArray:
 
 def _sizes(shape) -> tuple[int, ...]:
     try:
-        return tuple(n.__index__() for n in shape)
+        return tuple(n.__index__() for n in several(shape))
     except (TypeError, AttributeError):
         raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
 
@@ -200,13 +200,13 @@ def reshape(self, *shape, **kwargs) -> NDArray:
         return seen(self, plan)
     key, given = (self._spec, shape), shape
     if len(shape) == 1:
-        given = several(shape[0])
+        given = shape[0]
     elif not shape:
         if "shape" not in kwargs:
             raise MXNetError(
                 "reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)"
             )
-        given = several(kwargs["shape"])
+        given = kwargs["shape"]
     attrs = {"shape": _sizes(given), "reverse": kwargs.get("reverse", False)}
     plan = view_plan(self._spec, "Reshape", attrs)
     if not kwargs and given.__class__ is tuple and all([n.__class__ is int for n in given]):

@@ -209,11 +209,11 @@ operator(
     ),
     doc=(
         "x where x > 0, else: leaky slope x; prelu gamma x (gamma learned: one, one per channel, or"
-        " one per row and channel); elu slope (e^x - 1); selu the scaled elu; gelu x times the normal distribution function"
-        " (for all x); rrelu a random slope in [lower_bound, upper_bound) while training, their"
-        " mean otherwise, with the slopes as a second output. Sources: Maas et al. 2013, He et al."
-        " 2015, Clevert et al. 2015, Klambauer et al. 2017, Hendrycks and Gimpel 2016, Xu et al."
-        " 2015."
+        " one per row and channel); elu slope (e^x - 1); selu the scaled elu; gelu x times the"
+        " normal distribution function (for all x); rrelu a random slope in [lower_bound,"
+        " upper_bound) while training, their mean otherwise, with the slopes as a second output."
+        " Sources: Maas et al. 2013, He et al. 2015, Clevert et al. 2015, Klambauer et al. 2017,"
+        " Hendrycks and Gimpel 2016, Xu et al. 2015."
     ),
 )
 
