@@ -237,3 +237,60 @@ def test_row_ids_may_be_nested_as_the_arrays_are():
     outs = [nd.zeros((4, 2)).tostype("row_sparse") for _ in range(2)]
     store.row_sparse_pull(["w"], out=[outs], row_ids=[[nd.array([0, 1]), nd.array([3])]])
     assert [o.indices.asnumpy().tolist() for o in outs] == [[0, 1], [3]]
+
+
+def _second(f, x):
+    x = nd.array(x)
+    x.attach_grad()
+    with mx.autograd.record():
+        [g] = mx.autograd.grad(f(x), [x], create_graph=True, retain_graph=True)
+    g.backward()
+    return g.asnumpy(), x.grad.asnumpy()
+
+
+@pytest.mark.parametrize(
+    "f, slope",
+    [(nd.radians, np.pi / 180), (nd.identity, 1), (lambda x: 3 * x - 1, 3), (nd.floor, 0)],
+)
+def test_a_constant_gradient_has_gradient_zero(f, slope):
+    first, second = _second(f, [1.5, -2])
+    np.testing.assert_allclose(first, [slope, slope], rtol=1e-6)
+    assert second.tolist() == [0, 0]
+
+
+def test_second_derivatives_of_inverse_hyperbolic_functions():
+    """Where MXNet's are wrong: the sign of arcsinh's."""
+    x = np.array([1, -2, 0.3, 30])
+    want = -x / (1 + x * x) ** 1.5
+    np.testing.assert_allclose(_second(nd.arcsinh, x)[1], want, rtol=1e-5)
+
+
+def test_every_sampler_of_the_shape_of_an_array_has_a_symbol():
+    names = [n for n in dir(nd.random) if n.endswith("_like")]
+    assert len(names) == 7
+    for name in names:
+        given = {"k": 3, "p": 0.4} if name == "negative_binomial_like" else {}
+        y = getattr(sym.random, name)(sym.var("x"), **given)
+        assert y.list_arguments() == ["x"] and y.infer_shape(x=(2, 3))[1] == [(2, 3)]
+
+
+def test_a_row_sparse_parameter_has_one_trainer():
+    for stype in ("default", "row_sparse"):
+        p = mx.gluon.Parameter("x", shape=(10,), stype=stype)
+        p.initialize()
+        first = mx.gluon.Trainer([p], "sgd")
+        if stype == "default":
+            assert mx.gluon.Trainer([p], "sgd") is p._trainer
+        else:
+            with pytest.raises(RuntimeError, match="it was already set. More than one trainers"):
+                mx.gluon.Trainer([p], "sgd")
+            assert p._trainer is first
+
+
+def test_a_trainer_that_cannot_be_made_leaves_no_trace():
+    p = mx.gluon.Parameter("x", shape=(10,))
+    p.initialize()
+    for arguments in (("adan",), ("sgd", {"no_such": 1}), (mx.optimizer.SGD(), {"wd": 1})):
+        with pytest.raises((mx.MXNetError, TypeError)):
+            mx.gluon.Trainer([p], *arguments)
+        assert p._trainer is None
