@@ -125,14 +125,6 @@ class SymbolBlock(HybridBlock):
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *args):
-        for hook in list(self._forward_pre_hooks.values()):
-            hook(self, args)
-        out = self.forward(*args)
-        for hook in list(self._forward_hooks.values()):
-            hook(self, args, out)
-        return out
-
     def forward(self, x, *args):
         """Runs the graph on arrays, or composes it with Symbols."""
         flat: list = []
@@ -154,6 +146,8 @@ class SymbolBlock(HybridBlock):
             else graph(arrays)
         )
         return made[0] if self._out_structure == 0 else unflatten(self._out_structure, iter(made))
+
+    _run = forward
 
     def _variables(self):
         nodes = {}

@@ -144,7 +144,7 @@ class Trace:
                 s._outputs[0].node.types = (a._spec.type,)
             before = symbols_of(block, sym.Symbol)
             try:
-                out = block.forward(*unflatten(self.in_structure, iter(self.data)))
+                out = block._run(*unflatten(self.in_structure, iter(self.data)))
             except DynamicShape as error:
                 error.__dict__["seen"] = dict(tracer.params)
                 raise
@@ -291,7 +291,7 @@ for _name in (
     setattr(Leaked, f"__{_name}__", Leaked._fail)
 
 
-def _walk(block):
+def blocks_of(block):
     """A block and all below it, each once; blocks may lie deep."""
     seen, stack = {block}, [block]
     while stack:
@@ -316,7 +316,7 @@ def symbols_of(block, symbol_class) -> set[tuple]:
     """(block, attribute) pairs that hold Symbols."""
     return {
         (b, key)
-        for b in _walk(block)
+        for b in blocks_of(block)
         for key, value in b.__dict__.items()
         if value.__class__ not in _PLAIN
         and not key.startswith("__")
