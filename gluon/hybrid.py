@@ -212,9 +212,7 @@ class HybridBlock(Block):
     def hybrid_forward(self, F, x, *args, **kwargs):
         """The computation, to be defined by subclasses. F: nd or sym; kwargs: the parameters by
         attribute name."""
-        raise MissingMethod(
-            f"{type(self).__name__} must define hybrid_forward(self, F, x, ...)"
-        )
+        raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...)")
 
     def _why_no_graph(self) -> str:
         """What to do for a graph where forward is overridden: a line of text, or ""."""
