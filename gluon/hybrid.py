@@ -8,7 +8,7 @@ import warnings
 from .. import ndarray as nd
 from ..engine import log
 from ..engine.collector import resting
-from ..engine.error import DynamicShape, MissingMethod, MXNetError, OperatorError
+from ..engine.error import DynamicShape, InvalidValue, MissingMethod, MXNetError, OperatorError
 from ..kernels import precision
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
@@ -19,7 +19,7 @@ from .block import Block
 from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .report import HybridReport, MemoryReport
-from .trace import StructureError, Trace, arrays_only, compare, flatten, monitored
+from .trace import StructureError, Trace, arrays_only, compare, flatten, holds, monitored
 
 MAX_TRACES = 256
 FLAGS = (
@@ -179,6 +179,8 @@ class HybridBlock(Block):
                     return self.hybrid_forward(_sym(), x, *args, **params)
         else:
             x_first = x
+            if args and holds(args, object_with_data()[1:]):
+                raise MixedInputs
         try:
             if not self._reg_params:
                 return self.hybrid_forward(nd, x, *args)
@@ -199,9 +201,11 @@ class HybridBlock(Block):
         either."""
         flat: list = []
         flatten((x, *args), object_with_data(), "input", flat)
-        for leaf in flat:
-            if not isinstance(leaf, NDArray):
-                return True, None
+        symbols = [leaf for leaf in flat if not isinstance(leaf, NDArray)]
+        if symbols and len(symbols) < len(flat):
+            raise MixedInputs
+        if symbols:
+            return True, None
         if not flat:
             raise StructureError(
                 "In HybridBlock, there must be one NDArray or one Symbol in the input. Please"
@@ -413,7 +417,18 @@ def _given(structure: list) -> list:
     return structure[:n]
 
 
-class ChildError(MXNetError, ValueError):
+class MixedInputs(StructureError):
+    """NDArrays beside Symbols."""
+
+    def __str__(self):
+        return (
+            "In HybridBlock, we do not support mixed NDArrays and Symbols types for the input."
+            " Please check the type of the args.\n  fix: an array that a block needs is a Parameter"
+            " or Constant of it"
+        )
+
+
+class ChildError(InvalidValue):
     """A child that its parent cannot hold."""
 
 

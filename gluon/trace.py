@@ -6,7 +6,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
-from ..engine.error import DynamicShape, MXNetError
+from ..engine.error import DynamicShape, InvalidValue, MXNetError
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
@@ -16,7 +16,7 @@ from ..symbol.names import output_name
 from .parameter import Parameter, shape_is_known, tracing_state
 
 
-class StructureError(MXNetError, ValueError):
+class StructureError(InvalidValue):
     """Inputs of a block that are no arrays, or nested in another way than before."""
 
 
@@ -306,9 +306,10 @@ def blocks_of(block):
 _PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not looked into
 
 
-def _holds(value, symbol_class) -> bool:
+def holds(value, symbol_class) -> bool:
+    """Is value a Symbol, or a list (of lists) with one?"""
     if isinstance(value, (list, tuple)):
-        return any(_holds(v, symbol_class) for v in value)
+        return any(holds(v, symbol_class) for v in value)
     return isinstance(value, symbol_class)
 
 
@@ -318,9 +319,7 @@ def symbols_of(block, symbol_class) -> set[tuple]:
         (b, key)
         for b in blocks_of(block)
         for key, value in b.__dict__.items()
-        if value.__class__ not in _PLAIN
-        and not key.startswith("__")
-        and _holds(value, symbol_class)
+        if value.__class__ not in _PLAIN and not key.startswith("__") and holds(value, symbol_class)
     }
 
 
