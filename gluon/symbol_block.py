@@ -74,8 +74,9 @@ class SymbolBlock(HybridBlock):
             _in_structure=in_structure,
             _graph_cache=None,
         )
-        for name in self.params:
-            self._reg_params[name] = self.params[name]
+        # structural names, those of parameter files: without what all names begin with
+        start = len(os.path.commonprefix(list(self.params)))
+        self._reg_params.update((name[start:], p) for name, p in self.params.items())
 
     @staticmethod
     def imports(symbol_file, input_names, param_file=None, ctx=None) -> SymbolBlock:
