@@ -6,6 +6,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from numbers import Number
 from typing import Any
@@ -17,7 +18,7 @@ from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, lookup
 from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.spec import NUMPY_DTYPES
-from . import attribute
+from . import attribute, operators
 from . import executor as execution
 from .compose import (  # noqa: F401  (tracing is offered from here)
     active,
@@ -800,6 +801,7 @@ def _add_operators():
             setattr(Symbol, f"__r{name}__", reflected)
     Symbol.__div__, Symbol.__rdiv__ = Symbol.__truediv__, Symbol.__rtruediv__
     Symbol.__hash__ = object.__hash__
+    operators.add_composites(Symbol, lambda: sys.modules[__package__], lambda a, b: NotImplemented)
 
 
 _add_operators()
