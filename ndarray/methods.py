@@ -7,8 +7,7 @@ from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels import precision
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup, several
-from ..kernels.spec import from_bfloat16
-from ..symbol.operators import BINARY, add_operators
+from ..symbol.operators import BINARY, add_composites, add_operators
 from . import autograd, functions
 from .indexing import refuse_recorded, seen, view_plan
 from .invoke import (
@@ -23,9 +22,13 @@ from .invoke import (
     scalar_method,
 )
 from .ndarray import NDArray, make
+from .protocol import text
 from .tape import Variable
 
 add_operators(NDArray, binary_method, scalar_method, lambda self: functions.negative(self))
+add_composites(
+    NDArray, lambda: functions, lambda self, other: not_a_number(self, other, lookup("dot"))
+)
 NDArray.__hash__ = object.__hash__
 
 
@@ -82,7 +85,7 @@ class _OperatorMethod:
 
 
 # their first input has another name than `data`
-ALSO = ("broadcast_like", "one_hot", "reshape_like", "take")
+ALSO = ("batch_dot", "broadcast_like", "dot", "one_hot", "reshape_like", "take")
 # every public operator whose first input is `data` is a method
 for _name, _op in REGISTRY.items():
     if (
@@ -222,33 +225,9 @@ NDArray.T = property(_transposed)
 
 
 @method
-def __len__(self):
-    if not self.shape:
-        raise InvalidType("len() of a 0-d array")
-    return self.shape[0]
-
-
-@method
-def __bool__(self):
-    if self.size == 0:
-        return False
-    if self.size != 1:
-        raise InvalidValue(
-            "The truth value of an NDArray with multiple elements is ambiguous\n  fix: x.sum() > 0,"
-            " x.asnumpy().any()"
-        )
-    return bool(self.asscalar())
-
-
-def _text(self) -> str:
-    values = self.asnumpy()
-    return str(from_bfloat16(values) if self._spec.dtype == "bfloat16" else values)
-
-
-@method
 def __repr__(self):
     shape = "x".join(map(str, self.shape))
-    return f"\n{_text(self)}\n<NDArray {shape} @{self.context}>"
+    return f"\n{text(self)}\n<NDArray {shape} @{self.context}>"
 
 
 @method
@@ -258,39 +237,9 @@ def _repr_html_(self):
     """Jupyter's view: the values and what they are."""
     shape = " x ".join(map(str, self.shape)) or "0-d"
     return (
-        f"<pre>{html.escape(_text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
+        f"<pre>{html.escape(text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
         f"{html.escape(str(self.context))}</small>"
     )
-
-
-def _one(self, what: str):
-    if self.size != 1:
-        raise InvalidType(
-            f"{what}: only an array of one element can be converted, got shape {self.shape}"
-        )
-    value = self.asnumpy().reshape(-1)
-    return (from_bfloat16(value) if self._spec.dtype == "bfloat16" else value)[0]
-
-
-@method
-def __float__(self):
-    return float(_one(self, "float"))
-
-
-@method
-def __int__(self):
-    return int(_one(self, "int"))
-
-
-@method
-def __index__(self):
-    value = _one(self, "index")
-    if value.dtype.kind not in "iu":
-        raise InvalidType(
-            "index: only an integer array can be an index of Python sequences, got dtype "
-            f"{self._spec.dtype}"
-        )
-    return int(value)
 
 
 @method
