@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..engine import waitall
+from ..engine import files, waitall
 from ..engine.error import MXNetError
 from ..ndarray import autograd
 from ..ndarray import functions as nd
@@ -237,7 +237,7 @@ def main(argv: list[str] | None = None) -> list[dict]:
     net(nd.array(image[None]))
     net.export(str(name), epoch=args.epochs)
     written = [f"{name}-symbol.json", f"-{args.epochs:04d}.params", "-history.json"]
-    Path(f"{name}-history.json").write_text(json.dumps(history, indent=1))
+    files.write(f"{name}-history.json", json.dumps(history, indent=1).encode())
     try:
         viz.plot_network(f"{name}-symbol.json", shape={"data": (1, *image.shape)}).render(
             str(name), format="svg", cleanup=True
