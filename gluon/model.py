@@ -15,7 +15,7 @@ from ..symbol import Symbol
 from . import io, metric
 from . import optimizer as opt
 from .callback import BatchEndParam, LogValidationMetricsCallback, save_checkpoint
-from .checkpoint import load_checkpoint, load_params
+from .model_params import load_checkpoint, load_params
 from .executor_manager import DataParallelExecutorManager, _check_arguments, _load_data
 from .initializer import InitDesc, Uniform
 from .kvstore.choose import choose_sparse_store as _create_sparse_kvstore

@@ -15,7 +15,7 @@ from ...ndarray import NDArray, functions, serialization
 from ...symbol.symbol import Symbol
 from .. import metric
 from ..callback import BatchEndParam
-from ..checkpoint import split_names
+from ..model_params import split_names
 from ..initializer import Uniform
 from ..io import DataBatch, DataDesc, DataIter
 from ..io.desc import need_iterator

@@ -9,7 +9,7 @@ import warnings
 from ...engine import cpu
 from ...ndarray import functions, serialization
 from ...symbol.name import NameManager
-from ..checkpoint import load_params
+from ..model_params import load_params
 from ..initializer import Uniform
 from .base_module import BaseModule, ModuleError, _check_input_names
 from .module import Module

@@ -10,7 +10,7 @@ from ...ndarray import functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
 from .. import optimizer as opt
-from ..checkpoint import load_checkpoint
+from ..model_params import load_checkpoint
 from ..initializer import InitDesc, Uniform
 from ..io import DataDesc
 from ..kvstore import KVStore
