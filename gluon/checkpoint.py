@@ -7,8 +7,6 @@ import os
 
 from ..engine.error import InvalidType, InvalidValue, compose
 from ..ndarray import random
-from ..ndarray.invoke import copy_into
-from ..ndarray.ndarray import NDArray
 from . import state
 from .block import Block
 from .parameter import Parameter
@@ -54,6 +52,10 @@ class Checkpoint:
         self.path = os.fspath(path)
         self._parts: dict = {}
         self._values: list[str] = []
+        self.add(**parts)
+
+    def add(self, **parts) -> None:
+        """More parts."""
         for name, part in parts.items():
             if isinstance(part, Block) or state.has_state(part):
                 self._parts[name] = part
@@ -168,20 +170,10 @@ def _parameters(block: Block) -> dict:
     for name, parameter in _named(block).items():
         if parameter._data is None:
             raise parameter._not_initialized()
-        values[name] = _copies(parameter._data)
+        values[name] = state.device_copies(parameter._data)
         if parameter.grad_req == "add":  # a sum that may still grow
-            grads[name] = _copies(parameter._grad)
+            grads[name] = state.device_copies(parameter._grad)
     return {"values": values, "grads": grads}
-
-
-def _copies(arrays) -> list[NDArray]:
-    """The arrays of all devices; one where they are equal."""
-    first = arrays[0]
-    if len(arrays) > 1 and first.stype == "default":
-        bits = first.asnumpy().tobytes()
-        if all(a.asnumpy().tobytes() == bits for a in arrays[1:]):
-            return [first]
-    return list(arrays)
 
 
 def _set_parameters(block: Block, found: dict, where: str) -> None:
@@ -198,12 +190,6 @@ def _set_parameters(block: Block, found: dict, where: str) -> None:
     for name, parameter in wanted.items():
         parameter._load_init(values[name][0], None)
         if len(values[name]) > 1:
-            _spread(values[name], parameter._data)
+            state.spread(values[name], parameter._data)
         if name in found["grads"] and parameter.grad_req == "add":
-            _spread(found["grads"][name], parameter._grad)
-
-
-def _spread(sources, targets) -> None:
-    """Copies an array to each device: its own, or the one of all."""
-    for i, target in enumerate(targets):
-        copy_into(sources[i % len(sources)].as_in_context(target.context), target)
+            state.spread(found["grads"][name], parameter._grad)

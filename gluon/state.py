@@ -13,6 +13,7 @@ import numpy as np
 from ..engine import files
 from ..engine.error import MXNetError, compose
 from ..ndarray import NDArray, serialization
+from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
 
 META = "__meta__"  # the array whose bytes are the JSON text
@@ -166,6 +167,22 @@ def merged(now, state, where: str):
     if isinstance(state, NDArray) and isinstance(now, NDArray):
         return state.as_in_context(now.context)
     return state
+
+
+def device_copies(arrays) -> list[NDArray]:
+    """The arrays of all devices; one where they are equal."""
+    first = arrays[0]
+    if len(arrays) > 1 and first.stype == "default":
+        bits = first.asnumpy().tobytes()
+        if all(a.asnumpy().tobytes() == bits for a in arrays[1:]):
+            return [first]
+    return list(arrays)
+
+
+def spread(sources, targets) -> None:
+    """Copies an array to each device: its own, or the one of all."""
+    for i, target in enumerate(targets):
+        copy_into(sources[i % len(sources)].as_in_context(target.context), target)
 
 
 # ---- files ---------------------------------------------------------------------------------------

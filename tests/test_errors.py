@@ -725,7 +725,7 @@ def no_super(self):
         (lambda: nn.Sequential([nn.Dense(1)]), r"prefix must be a str, got list\n  fix: .*\.add"),
         (
             lambda: sym.var("x").save("/no/such/folder/x"),
-            "cannot write '/no/such/folder/x': the folder '/no/such' does not exist",
+            "cannot write '/no/such/folder/x': the folder '/no' does not exist",
         ),
         (lambda: nn.Dense(-1), "units must be an int of at least 0"),
         (
