@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from ..engine import files
 from ..engine.error import InvalidType, InvalidValue, compose
 from ..ndarray import random
 from . import state
@@ -15,8 +16,6 @@ from .state import StateError
 from .trainer import Trainer
 
 __all__ = ["Checkpoint", "StateError"]
-
-FORMAT = "plait-checkpoint-1"
 
 
 class Checkpoint:
@@ -75,7 +74,7 @@ class Checkpoint:
 
     def save(self) -> None:
         """Writes the file. Raises OSError where that cannot be done; the old file then stays."""
-        state.write(self.path, FORMAT, self.state_dict())
+        state.write(self.path, state.CHECKPOINT, self.state_dict())
 
     def restore(self) -> bool:
         """Goes on from the file. Returns False where there is none.
@@ -134,7 +133,13 @@ class Checkpoint:
 
 def load(path) -> dict:
     """The content of a checkpoint's file. Raises StateError for other files."""
-    return state.read(path, FORMAT, "checkpoint")
+    return state.read(path, state.CHECKPOINT, "checkpoint")
+
+
+def is_checkpoint(path) -> bool:
+    """Did a Checkpoint write this file?"""
+    content = files.read(path, "checkpoint")
+    return state.parse(content, state.CHECKPOINT, os.fspath(path))[0] == state.CHECKPOINT
 
 
 # ---- parts ---------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ and JSON. Reading such a file runs no code."""
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections import deque
 from typing import Any, ClassVar, NamedTuple
@@ -16,6 +17,7 @@ from ..ndarray import NDArray, serialization
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
 
+CHECKPOINT = "plait-checkpoint-1"  # the format of gluon.checkpoint
 META = "__meta__"  # the array whose bytes are the JSON text
 PLAIN = (type(None), bool, int, float, str)
 ARRAYS = (NDArray, np.ndarray, np.generic)
@@ -91,7 +93,7 @@ def has_state(value) -> bool:
 def copied(value):
     """Data that later changes of the value do not reach: objects become Saved."""
     if isinstance(value, Saved):
-        return value
+        return Saved(value.kind, copied(value.state))
     if isinstance(value, dict):
         return {k: copied(v) for k, v in value.items()}
     if isinstance(value, (list, deque)):
@@ -269,20 +271,35 @@ def write(path, format: str, state: dict) -> None:
 
 def read(path, format: str, what: str) -> dict:
     """The plain data of a file. what: who asks, for errors. Raises StateError for other files."""
-    return parse(files.read(path, what), format, f"{what}: {str(path)!r}")
-
-
-def parse(content: bytes, format: str, where: str) -> dict:
-    """The plain data of a file's bytes."""
-    arrays = serialization.load_frombuffer(content)
-    if not isinstance(arrays, dict) or META not in arrays:
-        raise StateError(f"{where} is no file of the format {format}")
-    try:
-        meta = json.loads(arrays.pop(META).asnumpy().tobytes())
-        told = meta["format"]
-        found = _decode(meta["state"], arrays) if told == format else None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise StateError(f"{where} is damaged: {type(error).__name__}: {error}") from None
+    where = f"{what}: {os.fspath(path)!r}"
+    told, found = parse(files.read(path, what), format, where)
     if told != format:
         raise StateError(f"{where}: the format must be {format}, got {told}")
     return found
+
+
+def parse(content: bytes, format: str, where: str) -> tuple[str | None, Any]:
+    """(the format that a file's bytes tell, None for arrays without; their data, if it is the
+    given format). Raises StateError where it is damaged."""
+    arrays = serialization.load_frombuffer(content)
+    if not isinstance(arrays, dict) or META not in arrays:
+        return None, None
+    try:
+        meta = json.loads(arrays.pop(META).asnumpy().tobytes())
+        if meta["format"] != format:
+            return meta["format"], None
+        return format, _decode(meta["state"], arrays)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise StateError(f"{where} is damaged: {type(error).__name__}: {error}") from None
+
+
+def states_of(kind: str, found) -> list[Saved]:
+    """The states of objects of a class, wherever they are in plain data."""
+    if isinstance(found, Saved):
+        return [found] if found.kind == kind else states_of(kind, found.state)
+    parts = found.values() if isinstance(found, dict) else found
+    return [s for v in parts for s in states_of(kind, v)] if _is_nest(found) else []
+
+
+def _is_nest(value) -> bool:
+    return isinstance(value, (dict, list)) or type(value) is tuple

@@ -12,7 +12,7 @@ from .kvstore import KVStore, KVStoreBase, create
 from .kvstore.choose import choose_sparse_store, choose_store
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
-from .state import StateError, copied, merged
+from .state import CHECKPOINT, StateError, copied, merged, parse, states_of
 
 
 class TrainerError(MXNetError, ValueError, AssertionError):
@@ -373,12 +373,19 @@ class Trainer:
         self._updaters[0].save(fname, dump_optimizer=True)
 
     def load_states(self, fname) -> None:
-        """Reads what save_states wrote. Raises MXNetError for pickles and foreign files."""
+        """Reads what save_states wrote, or takes the trainer's part of a Checkpoint's file. Raises
+        MXNetError for pickles and foreign files."""
         self._init_kvstore()
+        states = files.read(fname, "load_states")
+        if states[:1] != b"\x80":  # a pickle: the updater says so
+            _, found = parse(states, CHECKPOINT, f"load_states: {fname}")
+            kept = states_of(type(self).__name__, found)
+            if kept:
+                self.load_state_dict(kept[0].state)
+                return
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
             return
-        states = files.read(fname, "load_states")
         for updater in self._updaters:
             updater.set_states(states)
         self._optimizer.param_dict = dict(enumerate(self._params))

@@ -129,6 +129,14 @@ class DataLoader:
             self._next_epoch.close()
             self._next_epoch = None
 
+    @property
+    def given(self) -> int:
+        """How many batches of the pass going on, or of the one to be resumed, were given."""
+        going = None if self._pass is None else self._pass()
+        if self._resumed is not None:
+            return self._resumed["given"]
+        return 0 if going is None or going.ended else going.given
+
     def state_dict(self) -> dict:
         """Where the loader is: in the middle of a pass, if one is going on, or between two. The
         rest of a resumed pass has the same batches in the same order, with workers too."""
