@@ -18,6 +18,7 @@ from ..engine.error import (
 from ..ndarray import functions
 from ..ndarray.ndarray import NDArray
 from .registry import get_alias_func, get_create_func, get_register_func, table
+from .state import Stateful
 
 # batches whose sums have not been fetched; a longer queue is fetched, oldest first
 MAX_PENDING = 64
@@ -65,7 +66,7 @@ def check_label_shapes(labels, preds, wrap: bool = False, shape: bool = False):
     return labels, preds
 
 
-class EvalMetric:
+class EvalMetric(Stateful):
     """Base of all metrics: a sum over instances divided by their number.
 
     Two statistics run side by side: the local one, which `reset_local` clears, and the global one,
@@ -97,6 +98,13 @@ class EvalMetric:
             "output_names": self.output_names,
             "label_names": self.label_names,
         }
+
+    not_state = ("name", "output_names", "label_names", "_kwargs", "_has_global_stats")
+
+    def state_dict(self) -> dict:
+        """The statistics so far. Waits for the batches that are not counted yet."""
+        self._fetch()
+        return super().state_dict()
 
     # ---- statistics ------------------------------------------------------------------------------
 
@@ -591,7 +599,7 @@ class PearsonCorrelation(EvalMetric):
                 getattr(self, which)[:] = moments.correlation() * n, n
 
 
-class _Moments:
+class _Moments(Stateful):
     """Count, means and central second moments of pairs, batch by batch. Source: Chan et al.
     1979."""
 
