@@ -329,6 +329,17 @@ class Operator:
             kind += " or None" * p.kind.endswith("?")
             raise OperatorError(self.name, f"{p.name} must be {kind}, got {value!r}") from None
 
+    def counted(self, attrs: dict[str, Any], n_inputs: int) -> dict[str, Any]:
+        """attrs with the number of inputs, for an operator that takes any number. Raises
+        OperatorError where the caller gave another."""
+        key = self.variadic_key
+        if not key:
+            return attrs
+        given = attrs.get(key, n_inputs)
+        if given != n_inputs and self.parse({**attrs, key: given})[key] != n_inputs:
+            raise OperatorError(self.name, f"{key} is {given}, but {n_inputs} inputs are given")
+        return {**attrs, key: n_inputs}
+
     def names_in(self, attrs: dict[str, Any], n_given: int | None = None) -> tuple[str, ...]:
         """Names of the inputs this call uses."""
         if self.variadic and (self.variadic_key or not self.input_names):
@@ -344,7 +355,12 @@ class Operator:
         return bool(self.random(**attrs)) if callable(self.random) else self.random
 
     def outputs(self, attrs: dict[str, Any]) -> int:
-        return self.n_outputs(**attrs) if callable(self.n_outputs) else self.n_outputs
+        if not callable(self.n_outputs):
+            return self.n_outputs
+        n = self.n_outputs(**attrs)
+        if n < 1:
+            raise OperatorError(self.name, f"must have at least one output, got {n}")
+        return n
 
     def visible(self, attrs: dict[str, Any]) -> int:
         if self.n_visible is None:

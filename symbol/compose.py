@@ -101,7 +101,7 @@ def compose(
         attr = (attr or {}) | {k: str(given[k]) for k in user}
         given = {k: v for k, v in given.items() if k not in user}
     if op.variadic_key:
-        given = {**given, op.variadic_key: len(inputs)}
+        given = op.counted(given, len(inputs))
     source = caller_line(3)
     try:
         full = op.parse(given)
