@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from ..engine import current_context, lib
 from ..engine.error import InvalidValue, MissingName, compose
+from ..engine.recent import Recent
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup
-from .invoke import _device_of, _remember, invoke, run
+from .invoke import MAX_KEYS, _device_of, invoke, run
 from .ndarray import NDArray
 
 __all__ = [
@@ -29,7 +30,7 @@ __all__ = [
 ]
 
 
-_plans: dict = {}  # by distribution, its numbers, shape, dtype and device
+_plans = Recent(MAX_KEYS)  # by distribution, its numbers, shape, dtype and device
 
 
 def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
@@ -37,7 +38,7 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
     NDArrays."""
     key = (name, *params.values(), shape, dtype, ctx or current_context())
     try:
-        plan = None if kwargs or out is not None else _plans.get(key)
+        plan = None if kwargs or out is not None else _plans[key]
     except TypeError:  # a list
         plan = None
     if plan is not None:
@@ -68,7 +69,7 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
             device = _device_of(op, (), ctx)
             plan = make_plan(op, op.parse(attrs), (), device)
             if not plan.scalars:
-                _remember(_plans, key, plan)
+                _plans[key] = plan
                 return run(plan, (), ())
         return invoke(op, (), attrs, out, ctx)
     if len(arrays) < len(params):
