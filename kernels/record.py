@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import InvalidType, MXNetError, OperatorError, compose, did_you_mean
+from ..engine.recent import Recent
 from .number import UnknownNumber, as_float
 
-MAX_KEPT = 4096  # what a record remembers of one kind before it starts anew
+MAX_KEPT = 4096  # what a record remembers of one kind: of so many uses, the last
 REQUIRED = object()  # the default of a parameter that must be given
 
 DTYPES = (
@@ -171,6 +172,10 @@ KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a float or a tuple
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 
 
+def _kept() -> Recent:
+    return Recent(MAX_KEPT)
+
+
 @dataclasses.dataclass(eq=False, slots=True, kw_only=True)
 class Operator:
     """One operator. Its functions are called with the attributes as keywords.
@@ -242,11 +247,12 @@ class Operator:
     no_head_grad: Callable | bool = False  # a loss layer: gradient does not depend on dys
     samples: tuple[Sample, ...] = ()
     doc: str = ""
-    plans: dict = dataclasses.field(default_factory=dict, repr=False)
-    inferred: dict = dataclasses.field(default_factory=dict, repr=False)  # see plan.infer
-    attributes: dict = dataclasses.field(default_factory=dict, repr=False)  # see shared
+    graphs: Sequence = ()  # the bodies of control flow, as files hold them
+    plans: Recent = dataclasses.field(default_factory=_kept, repr=False)
+    inferred: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see plan.infer
+    attributes: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see shared
     no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
-    gradients: dict = dataclasses.field(default_factory=dict, repr=False)  # see the gradient pass
+    gradients: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see passes/gradient
     # found from the fields above
     param_index: dict = dataclasses.field(init=False, repr=False)
     variadic: bool = dataclasses.field(init=False, repr=False)
@@ -299,11 +305,11 @@ class Operator:
             return self.no_attrs
         key = tuple(self.attribute_key(attrs))
         try:
-            found = self.attributes.setdefault(key, attrs)
+            found = self.attributes[key]
         except TypeError:  # an attribute that is a list
             return attrs
-        if found is attrs and len(self.attributes) > MAX_KEPT:
-            self.attributes.clear()
+        if found is None:
+            found = self.attributes[key] = attrs
         return found
 
     def _parse_one(self, p: Param, value):

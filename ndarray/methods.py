@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
+from ..engine.recent import Recent
 from ..kernels import precision
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup, several
@@ -11,8 +12,8 @@ from ..symbol.operators import BINARY, add_composites, add_operators
 from . import autograd, functions
 from .indexing import refuse_recorded, seen, view_plan
 from .invoke import (
+    MAX_KEYS,
     _device_of,
-    _remember,
     as_number,
     binary_method,
     copy_into,
@@ -39,7 +40,7 @@ def method(function):
 
 def _in_place(both: str, right: str):
     array_op, number_op = lookup(both), lookup(right)
-    plans: dict = {}  # by the specs of both, or of the array
+    plans = Recent(MAX_KEYS)  # by the specs of both, or of the array
 
     def assign(self, other):
         if isinstance(other, NDArray):
@@ -53,14 +54,14 @@ def _in_place(both: str, right: str):
         return apply(number_op, (self,), self._spec, {"scalar": value}, (value,))
 
     def apply(op, inputs, key, attrs, scalars):
-        plan = plans.get(key)
+        plan = plans[key]
         if plan is None or precision.used:
             if precision.used or any([a.__class__ is not NDArray for a in inputs]):
                 return invoke(op, inputs, attrs, inputs[0])
             plan = make_plan(
                 op, op.parse(attrs), [a._spec for a in inputs], _device_of(op, inputs, None)
             )
-            _remember(plans, key, plan)
+            plans[key] = plan
         return run(plan, inputs, scalars, inputs[0])
 
     return assign
@@ -189,14 +190,14 @@ def _sizes(shape) -> tuple[int, ...]:
         raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
 
 
-_reshapes: dict = {}  # plans by the array's spec and the arguments
+_reshapes = Recent(MAX_KEYS)  # plans by the array's spec and the arguments
 
 
 @method
 def reshape(self, *shape, **kwargs) -> NDArray:
     """The same memory under another shape; see nd.Reshape for the codes 0, -1, -2, -3, -4."""
     try:
-        plan = None if kwargs else _reshapes.get((self._spec, shape))
+        plan = None if kwargs else _reshapes[self._spec, shape]
     except TypeError:  # a list
         plan = None
     if plan is not None:
@@ -213,7 +214,7 @@ def reshape(self, *shape, **kwargs) -> NDArray:
     attrs = {"shape": _sizes(given), "reverse": kwargs.get("reverse", False)}
     plan = view_plan(self._spec, "Reshape", attrs)
     if not kwargs and given.__class__ is tuple and all([n.__class__ is int for n in given]):
-        _remember(_reshapes, key, plan)
+        _reshapes[key] = plan
     return seen(self, plan)
 
 
