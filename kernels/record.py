@@ -237,6 +237,7 @@ class Operator:
     doc: str = ""
     plans: dict = dataclasses.field(default_factory=dict, repr=False)
     inferred: dict = dataclasses.field(default_factory=dict, repr=False)  # see plan.infer
+    completed: dict = dataclasses.field(default_factory=dict, repr=False)  # see partial.complete
     attributes: dict = dataclasses.field(default_factory=dict, repr=False)  # see shared
     no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
     gradients: dict = dataclasses.field(default_factory=dict, repr=False)  # see the gradient pass
