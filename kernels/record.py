@@ -250,6 +250,7 @@ class Operator:
     graphs: Sequence = ()  # the bodies of control flow, as files hold them
     plans: Recent = dataclasses.field(default_factory=_kept, repr=False)
     inferred: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see plan.infer
+    completed: Recent = dataclasses.field(default_factory=_kept, repr=False)  # partial.complete
     attributes: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see shared
     no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
     gradients: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see passes/gradient
