@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..engine import ffi, lib, profiler, push, wait
+from ..engine._array import exchange
 from ..engine.error import InvalidType, MissingMethod, MXNetError
 from ..engine.recent import Recent
 from ..kernels.ops.custom import (
@@ -180,10 +181,7 @@ class Borrowed:
             a = ref()
             if a is not None:
                 values = a._values().copy()
-                old, a._handle = a._handle, 0
-                lib.pl_array_free(old)
-                fresh = from_memory(values, a.context, a._spec.dtype)
-                a._handle, fresh._handle = fresh._handle, 0
+                exchange(a, from_memory(values, a.context, a._spec.dtype))
             if lib.pl_array_users(h._handle) > 1:  # a view of it: the memory is about to go
                 push(_gone, writes=[h], name="Custom")
                 try:

@@ -181,6 +181,7 @@ def launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
     """One call into the core, noted on the tape. Returns every output."""
     made = call(
         plan.handle,
+        plan.in_specs,
         plan.out_specs,
         inputs,
         targets,
