@@ -48,9 +48,8 @@ def _graph(outputs: Sequence[Value]) -> dict:
         for i in mutated:
             versions[node.inputs[i].node] = versions.get(node.inputs[i].node, 0) + 1
         entry["inputs"] = [[number[v.node], v.index, versions.get(v.node, 0)] for v in node.inputs]
-        graphs = node.op.plans.get("graphs") if node.op is not None else None
-        if graphs:
-            entry["subgraphs"] = [_graph(g) for g in graphs]
+        if node.op is not None and node.op.graphs:
+            entry["subgraphs"] = [_graph(g) for g in node.op.graphs]
         nodes.append(entry)
     ends = [0]
     for node in order:

@@ -68,6 +68,9 @@ int pl_team_place(void);                      /* inside a piece: which of the n_
 void pl_workspace_add(int64_t bytes);         /* counts scratch memory of threads in the statistics; negative: freed */
 void *pl_scratch(size_t bytes);               /* this thread's scratch memory, valid until the kernel returns; or NULL */
 void pl_seed(uint64_t seed);                  /* restarts the stream of random operators */
+/* Where that stream is, to be returned to: the seed and how many draws were claimed. */
+void pl_random_get(uint64_t *seed, uint64_t *counter);
+void pl_random_set(uint64_t seed, uint64_t counter);
 
 /* Queues fn(arg) after all earlier writers of `reads` and all earlier users of `writes` (array handles; one that is in
  * both is read and written).  arg: given, freed by free_arg (may be NULL) after fn or instead of it.  lane: PL_LANE_*;

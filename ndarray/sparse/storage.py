@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from ...engine.error import OperatorError
 from ...engine.location import PACKAGE
+from ...engine.recent import Recent
 from ...kernels.plan import infer, make_plan, mutated_inputs, scalars_of
-from ...kernels.record import Operator, lookup
+from ...kernels.record import MAX_KEPT, Operator, lookup
 from ...kernels.spec import spec
 from .. import autograd, functions
 from ..invoke import _device_of, copy_into, run_all
@@ -163,7 +164,7 @@ class _Call:
 
     python = True
     saved = unread = ()
-    made: dict[tuple, _Call] = {}  # noqa: RUF012
+    made = Recent(MAX_KEPT)
 
     def __init__(self, op, attrs, out_specs):
         self.op, self.attrs, self.out_specs = op, attrs, out_specs
@@ -201,10 +202,8 @@ def _record(op: Operator, attrs: dict, inputs, results, types) -> None:
         for i, (r, t) in enumerate(zip(results, types))
     )
     key = (op.name, *attrs.values(), "|", *out_specs, "|", *(a._spec for a in inputs))
-    found = _Call.made.get(key)
+    found = _Call.made[key]
     if found is None:
-        if len(_Call.made) > 4096:
-            _Call.made.clear()
         found = _Call.made[key] = _Call(op, attrs, out_specs)
     node = TapeNode()
     node.plan, node.inputs, node.entries, node.scalars = found, tuple(inputs), entries, ()
