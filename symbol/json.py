@@ -163,6 +163,8 @@ def _value(nodes: list[Node], at: Sequence[int], where: str, who: str) -> Value:
 
 def _node(entry: dict, nodes: list[Node], version: int, where: str) -> Node:
     name, op_name = entry["name"], entry["op"]
+    if not isinstance(name, str) or not isinstance(op_name, str):
+        raise TypeError("its name and op must be texts")
     raw = {**entry.get("param", {}), **entry.get("attr", {}), **entry.get("attrs", {})}
     extra = attribute.hide({k: str(v) for k, v in raw.items()})
     if op_name == "null":

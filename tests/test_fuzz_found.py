@@ -67,3 +67,19 @@ def test_an_operator_without_outputs_is_refused(name, count):
     for n in (0, -1, -(2**31)):
         with pytest.raises(mx.MXNetError, match="at least one output|at least 1|must be"):
             getattr(mx.sym, name)(mx.sym.var("x"), **{count: n}).list_outputs()
+
+
+@pytest.mark.parametrize("field", ["name", "op"])
+def test_names_in_symbol_files_are_texts(field):
+    graph = json.loads(mx.sym.relu(mx.sym.var("x")).tojson())
+    for value in (None, 3, [0], {}):
+        graph["nodes"][1][field] = value
+        with pytest.raises(mx.MXNetError, match="its name and op must be texts"):
+            mx.sym.load_json(json.dumps(graph))
+
+
+def test_the_vector_of_the_unknown_token_has_the_size_of_the_others(tmp_path):
+    path = tmp_path / "vectors.txt"
+    path.write_text("<unk> 0 0 0\nthe 1 2\n")
+    with pytest.raises(mx.MXNetError, match="line 1 of .*: the dimension of <unk> is 3 but that"):
+        mx.contrib.text.embedding.CustomEmbedding(str(path))

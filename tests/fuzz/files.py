@@ -72,6 +72,36 @@ def _states() -> bytes:
     return updater.get_states(dump_optimizer=True)
 
 
+def _checkpoint(path: str):
+    """A training run of two steps, and its Checkpoint."""
+    net = mx.gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    trainer = mx.gluon.Trainer(net.collect_params(), "adam")
+    data = mx.gluon.data.ArrayDataset(np.arange(12, dtype="float32").reshape(4, 3))
+    loader = mx.gluon.data.DataLoader(data, batch_size=2, shuffle=True)
+    metric = mx.metric.Accuracy()
+    parts = {"net": net, "trainer": trainer, "loader": loader, "metric": metric}
+    checkpoint = mx.checkpoint.Checkpoint(path, **parts, best=0.5, note=["a", 1, None])
+    return checkpoint, net, trainer, loader
+
+
+def _train(net, trainer, loader) -> None:
+    for batch in loader:
+        with mx.autograd.record():
+            loss = net(batch).sum()
+        loss.backward()
+        trainer.step(2)
+
+
+def _run() -> bytes:
+    mx.seed_all(1)
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint, *run = _checkpoint(os.path.join(folder, "run.ckpt"))
+        _train(*run)
+        checkpoint.save()
+        return Path(checkpoint.path).read_bytes()
+
+
 def _idx(axes: int) -> bytes:
     shape = (6, 4, 5)[:axes]
     head = bytes([0, 0, 8, axes]) + np.array(shape, ">u4").tobytes()
@@ -97,6 +127,7 @@ WHOLE = {
     "mnist": [functools.partial(_idx, 3)],
     "labels": [functools.partial(_idx, 1)],
     "states": [_states],
+    "checkpoint": [_run],
     "list": [lambda: b"0\t1.0\ta.png\n1\t2.0\t3.0\tb.png\n2\t0\tc d.png\n"],
     "embedding": [lambda: b"the 0.1 0.2 0.3\nof -1 2e3 0.5\n<unk> 0 0 0\n"],
     "kernel": [lambda: b"what was compiled" * 5],
@@ -136,7 +167,7 @@ def edit(data: bytes, place: int, value) -> bytes:
     """JSON with one value replaced: the one of that number, counted through the tree."""
     try:
         tree = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return data
     slots: list = []
 
@@ -249,6 +280,13 @@ def _read_states(path, folder):
     updater(0, mx.nd.ones((3,)), mx.nd.ones((3,)))
 
 
+def _read_checkpoint(path, folder):
+    checkpoint, *run = _checkpoint(path)
+    checkpoint.restore()
+    _train(*run)
+    checkpoint.save()
+
+
 def _read_list(path, folder):
     iterator = mx.image.ImageIter(
         batch_size=1, data_shape=(3, 8, 8), path_imglist=path, path_root=folder
@@ -295,6 +333,7 @@ READERS = {
     "mnist": _read_mnist,
     "labels": functools.partial(_read_mnist, images=False),
     "states": _read_states,
+    "checkpoint": _read_checkpoint,
     "list": _read_list,
     "embedding": _read_embedding,
     "kernel": _read_kernel,
@@ -302,7 +341,13 @@ READERS = {
 
 # ---- cases ---------------------------------------------------------------------------------------
 
-KINDS = ("arrays",) * 3 + ("symbol",) * 4 + ("records",) * 2 + ("states",) * 2 + tuple(READERS)
+KINDS = (
+    ("arrays",) * 3
+    + ("symbol",) * 4
+    + ("records",) * 2
+    + ("states", "checkpoint") * 2
+    + tuple(READERS)
+)
 NUMBERS = (0, 1, -1, 2**31 - 1, -(2**31), 2**32 - 1, 2**40, 2**63 - 1, -(2**63), 255, 64, 65)
 VALUES = (None, 0, -1, 1, 2**31, 2**63, 1e300, "", "x", "None", [], {}, [[]], [0, 0, 0], "[1, 2]")
 TEXTS = (b"\0", b"\xff\xfe", b"nan", b"1e999", b"-", b"9" * 30, b"\t", b"\n\n", b",")

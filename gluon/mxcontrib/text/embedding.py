@@ -117,7 +117,7 @@ class _TokenEmbedding(Vocabulary):
                 f" file, got {pretrained_file_path!r}"
             )
         logging.info("Loading pre-trained token embedding vectors from %s", path)
-        n, unknown, seen = None, None, set()
+        n, unknown, unknown_at, seen = None, None, 0, set()
         rows, waiting, first_waiting = bytearray(), [], 0
         with files.reading(path, "word vectors"), open(path, encoding=encoding) as f:
             for at, line in enumerate(f, 1):
@@ -126,7 +126,7 @@ class _TokenEmbedding(Vocabulary):
                     raise _line(at, path, "a token and its vector are expected")
                 size = rest.count(elem_delim) + 1
                 if token == self.unknown_token and unknown is None:
-                    unknown = _numbers([rest], size, elem_delim, at, path)
+                    unknown, unknown_at = _numbers([rest], size, elem_delim, at, path), at
                     seen.add(token)
                 elif token in seen:
                     warnings.warn(
@@ -161,6 +161,13 @@ class _TokenEmbedding(Vocabulary):
                         waiting, first_waiting = [], 0
         if n is None:
             raise VocabularyError(f"word vectors: {path} has no vectors")
+        if unknown is not None and unknown.size != n:
+            raise _line(
+                unknown_at,
+                path,
+                f"the dimension of {self.unknown_token} is {unknown.size} but that of other tokens"
+                f" is {n}",
+            )
         rows += _numbers(waiting, n, elem_delim, first_waiting, path).tobytes()
         first = np.zeros((len(self._idx_to_token) - len(rows) // (4 * n), n), np.float32)
         first[UNKNOWN_INDEX] = (
