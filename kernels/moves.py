@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..engine.error import OutOfMemory
 from .layouts import parse, physical_shape
 from .ops.slicing import slices
 from .ops.strided import distinct, reach
@@ -90,8 +91,12 @@ def _strides(view, like, item_bytes):
 
 
 def _probe(t: Type):
-    """An array of the type's shape and item size whose memory is never touched."""
-    return np.empty(t.shape, f"V{ITEM_BYTES[t.dtype]}")
+    """An array of the type's shape and item size whose memory is never touched. Raises OutOfMemory
+    where the system promises none."""
+    try:
+        return np.empty(t.shape, f"V{ITEM_BYTES[t.dtype]}")
+    except MemoryError as error:
+        raise OutOfMemory(f"array: {error}") from None
 
 
 def _view(op, ins, outs, attrs):

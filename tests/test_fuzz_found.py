@@ -83,3 +83,11 @@ def test_the_vector_of_the_unknown_token_has_the_size_of_the_others(tmp_path):
     path.write_text("<unk> 0 0 0\nthe 1 2\n")
     with pytest.raises(mx.MXNetError, match="line 1 of .*: the dimension of <unk> is 3 but that"):
         mx.contrib.text.embedding.CustomEmbedding(str(path))
+
+
+@pytest.mark.parametrize("name, attrs", [("_diag_grad", {}), ("broadcast_to", {})])
+def test_a_shape_that_no_machine_holds_is_out_of_memory(name, attrs):
+    """NumPy's own MemoryError came from the array whose strides tell how to copy."""
+    with pytest.raises(mx.MXNetError) as found:
+        call(name, np.ones((1, 1)), shape=(1 << 20, 1 << 19), **attrs)
+    assert isinstance(found.value, (MemoryError, ValueError))
