@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from ..engine import files
-from ..engine.error import InvalidType, InvalidValue, compose
+from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..ndarray import random
 from . import state
 from .block import Block
@@ -84,7 +84,14 @@ class Checkpoint:
         """
         if not os.path.exists(self.path):
             return False
-        self.load_state_dict(load(self.path))
+        try:
+            self.load_state_dict(load(self.path))
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, MXNetError):
+                raise
+            raise StateError(
+                f"{self.path}: the checkpoint is damaged: {type(error).__name__}: {error}"
+            ) from error
         return True
 
     def state_dict(self) -> dict:

@@ -91,3 +91,16 @@ def test_a_shape_that_no_machine_holds_is_out_of_memory(name, attrs):
     with pytest.raises(mx.MXNetError) as found:
         call(name, np.ones((1, 1)), shape=(1 << 20, 1 << 19), **attrs)
     assert isinstance(found.value, (MemoryError, ValueError))
+
+
+def test_a_checkpoint_whose_keys_are_damaged(tmp_path):
+    net = mx.gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    checkpoint = mx.checkpoint.Checkpoint(tmp_path / "run.ckpt", net=net)
+    checkpoint.save()
+    whole = (tmp_path / "run.ckpt").read_bytes()
+    for word in (b'"values"', b'"grads"', b'"streams"', b'"parts"', b'"state"'):
+        if word in whole:
+            (tmp_path / "run.ckpt").write_bytes(whole.replace(word, word[:2] + b"-" + word[3:]))
+            with pytest.raises(mx.checkpoint.StateError, match="damaged|holds"):
+                checkpoint.restore()
