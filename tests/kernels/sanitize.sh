@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds plait with AddressSanitizer and UndefinedBehaviorSanitizer into build/sanitize, and runs the CPU kernels there:
-# sh tests/kernels/sanitize.sh [variations of each operator]. The first build takes four minutes of a core; ccache helps.
+# sh tests/kernels/sanitize.sh [variations of each operator]. The first build takes four minutes of a core.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/sanitize
