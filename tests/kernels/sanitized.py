@@ -10,6 +10,7 @@ import sys
 import zlib
 
 import numpy as np
+import plait.ndarray  # noqa: F401  (bodies of operators run on its arrays)
 import test_native as native
 from plait.engine import lib
 from plait.engine.error import MXNetError
@@ -61,9 +62,9 @@ def main(n_variations: int, names: list[str]) -> None:
         lib.plk_isa_set(isa)
         n_calls = 0
         for name in names or native.NAMES:
-            print(name, end="\r", file=sys.stderr)
+            print(end=".", flush=True)
             n_calls += sum(run(name, *call) for call in calls(name, n_variations))
-        print(f"{ISAS[isa]}: {n_calls} calls of {len(names or native.NAMES)} kernels")
+        print(f"\n{ISAS[isa]}: {n_calls} calls of {len(names or native.NAMES)} kernels")
 
 
 if __name__ == "__main__":
