@@ -25,6 +25,13 @@ class NDArray(Array):
     __slots__ = ()
     __array_priority__ = 1000.0
 
+    def __init__(self, handle, writable=True):
+        if handle is not None:  # as pickles of MXNet make an array that __setstate__ fills
+            raise InvalidType(
+                f"NDArray: arrays are made by nd.array, nd.zeros and their kin, got {handle!r}\n"
+                "  fix: nd.array(x)"
+            )
+
     # ---- what it is ------------------------------------------------------------------------------
 
     @property
