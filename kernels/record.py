@@ -322,6 +322,19 @@ class Operator:
             kind += " or None" * p.kind.endswith("?")
             raise OperatorError(self.name, f"{p.name} must be {kind}, got {value!r}") from None
 
+    def gradients_of(self, F, dys, xs, ys, attrs: dict[str, Any]) -> list:
+        """What `grad` writes down. Raises OperatorError for inputs that the rule does not fit."""
+        try:
+            return self.grad(F, dys, xs, ys, **attrs)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, (MXNetError, UnknownNumber)):
+                raise
+            raise OperatorError(
+                self.name,
+                f"has no gradient for inputs of the shapes {', '.join(str(x.shape) for x in xs)} "
+                f"({type(error).__name__}: {error})",
+            ) from error
+
     def names_in(self, attrs: dict[str, Any], n_given: int | None = None) -> tuple[str, ...]:
         """Names of the inputs this call uses."""
         if self.variadic and (self.variadic_key or not self.input_names):
