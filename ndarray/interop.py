@@ -12,7 +12,7 @@ from ..engine.error import DeviceError, InvalidType, InvalidValue, MXNetError, O
 from ..kernels.record import dtype_name
 from ..kernels.spec import NUMPY_DTYPES, spec
 from . import dlpack as dlpack_
-from .ndarray import NDArray, from_memory, make
+from .ndarray import NDArray, ReadOnly, from_memory, make
 
 KDL_CPU = 1
 ENTERED_BY_US = (b"dltensor", b"dltensor_versioned")
@@ -175,7 +175,7 @@ def from_dlpack(dlpack) -> NDArray:
     name = dtype_name(values.dtype)
     if not _borrowable(values) or not (values.flags.writeable or writable):
         return from_memory(values, cpu(), name)
-    return _wrapped(values, cpu())
+    return _wrapped(values, cpu(), values)
 
 
 def _capsule_name(capsule) -> bytes | None:
@@ -208,10 +208,11 @@ def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
                 fix="zero_copy=False",
             )
         )
-    out = _wrapped(ndarray, current_context())
     if ndarray.flags.writeable:
+        out = _wrapped(ndarray, current_context(), ndarray)
         ndarray.flags.writeable = False
     else:
+        out = _wrapped(ndarray, current_context(), ReadOnly(ndarray))
         lib.pl_array_protect(out._handle)
     return out
 
@@ -222,10 +223,10 @@ def _borrowable(values: np.ndarray) -> bool:
     return f.c_contiguous and f.aligned and values.dtype == NUMPY_DTYPES[dtype_name(values.dtype)]
 
 
-def _wrapped(values: np.ndarray, device: Context) -> NDArray:
-    """An NDArray on `values`' memory; the core lets go of `values` when the last user of the memory
+def _wrapped(values: np.ndarray, device: Context, owner) -> NDArray:
+    """An NDArray on `values`' memory; the core lets go of `owner` when the last user of the memory
     is done."""
-    number = callback.keep(values)
+    number = callback.keep(owner)
     data = ffi.cast("void *", values.ctypes.data)
     handle = lib.pl_array_wrap(data, values.nbytes, callback.RELEASE, callback.pointer_to(number))
     if not handle:

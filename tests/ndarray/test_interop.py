@@ -209,6 +209,21 @@ def set_by_executor(x):
     executor.backward([nd.ones((6,))])
 
 
+class Writes(mx.operator.CustomOp):
+    def forward(self, is_train, req, in_data, out_data, aux):
+        in_data[0][:] = 7
+
+
+@mx.operator.register("writes_its_input")
+class WritesProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        return Writes()
+
+
+def set_by_custom_operator(x):
+    nd.Custom(x, op_type="writes_its_input").wait_to_read()
+
+
 def set_by_batch_norm(x):
     """As a moving mean, which a hybridized net writes in place."""
     net = mx.gluon.nn.BatchNorm(in_channels=6)
@@ -224,6 +239,7 @@ WRITERS = [
     set_by_optimizer,
     set_by_executor,
     set_by_batch_norm,
+    set_by_custom_operator,
     lambda x: x.__setitem__(slice(None), 7),
     lambda x: x.__setitem__(1, 7),
     lambda x: x.__setitem__(slice(1, 3), np.ones(2)),
