@@ -324,6 +324,7 @@ class Operator:
 
     def gradients_of(self, F, dys, xs, ys, attrs: dict[str, Any]) -> list:
         """What `grad` writes down. Raises OperatorError for inputs that the rule does not fit."""
+        assert self.grad is not None
         try:
             return self.grad(F, dys, xs, ys, **attrs)
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
