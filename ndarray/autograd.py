@@ -41,10 +41,10 @@ def set_training(train_mode: bool) -> bool:
 
 class _Scope:
     def __init__(self, recording: bool | None, training: bool | None):
-        self._wanted, self._previous = (recording, training), []
+        self._wanted = recording, training
 
     def __enter__(self):
-        self._previous.append((state.recording, state.training))
+        state.outer.append((state.recording, state.training))
         recording, training = self._wanted
         if recording is not None:
             state.recording = recording
@@ -52,7 +52,7 @@ class _Scope:
             state.training = training
 
     def __exit__(self, *error):
-        state.recording, state.training = self._previous.pop()
+        state.recording, state.training = state.outer.pop()
 
 
 def record(train_mode: bool = True) -> _Scope:
@@ -362,9 +362,22 @@ def grad(
     nodes = reachable([h._tape for h in heads])
     if any([g is None for g in found]):
         found = _with_zeros(variables, found, nodes, create_graph)
+    if create_graph:
+        found = [_recorded(g, v) for g, v in zip(found, variables)]
     if not (create_graph if retain_graph is None else retain_graph):
         _free(nodes)
     return found
+
+
+def _recorded(g: NDArray, variable: NDArray) -> NDArray:
+    """A gradient that can be differentiated again: one that does not depend on its variable, as
+    that of x * 2, has gradient 0."""
+    from . import functions as F
+
+    if g._tape is not None:
+        return g
+    with _Scope(True, None):
+        return F._identity_with_attr_like_rhs(g, variable)
 
 
 def _with_zeros(variables, found, nodes, create_graph: bool) -> list[NDArray]:

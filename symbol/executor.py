@@ -40,7 +40,7 @@ from .passes.recompute import replayed
 from .placement import Placement
 from .program import Program, lower
 from .storage import StorageRun, declared, gradient_stypes, keep
-from .tiers import submit
+from .tiers import NEVER, QUEUE_AT, Tiered
 
 REQUESTS = ("null", "write", "add")
 
@@ -107,13 +107,14 @@ class _Graph:
         return [self.forward, *(b.program for b in self._backward.values() if not b.missing)]
 
 
-class _Serving:
+class _Serving(Tiered):
     """The graph that serves now for a value of `train`, and how to make a better one."""
 
     def __init__(self, executor: Executor, train: bool, records: bool):
         self._executor, self._arguments = weakref.ref(executor), (train, records)
-        self._hits, self._due = 0, 0 if executor._placed(executor._values) else 2
+        self.due = NEVER if executor._placed(executor._values) else QUEUE_AT
         self._versions = executor._versions()
+        self._stable: list[int] = []  # numbers of the arrays that calls do not write
         with resting():
             self.graph = _Graph(executor, train, records, 0)
 
@@ -122,26 +123,31 @@ class _Serving:
 
     def use(self) -> _Graph:
         """The graph for one more forward."""
-        hits = self._hits = self._hits + 1
-        if hits == self._due:
-            self._due = 0 if submit(self) else 2 * hits
+        hits = self.hits = self.hits + 1
+        if hits >= self.due:
+            executor = self._executor()
+            if not self.queued and executor is not None and not self._arguments[0]:
+                pairs = zip(self._versions, executor._versions())
+                self._stable = [i for i, (before, now) in enumerate(pairs) if before == now]
+            self.reached(hits)
         return self.graph
 
-    def compile(self) -> Callable[[], None] | None:
-        """The graph at tier 1, with the backward programs in use; for the compiler's thread."""
+    def work(self) -> tuple[int, float]:
+        n_nodes = sum(n.op is not None for n in topological(self.graph.values))
+        return n_nodes, self.graph.forward.cost_us * (3 if self.graph.wanted else 1)
+
+    def compile(self) -> _Graph | None:
+        """The graph at tier 1, with the backward programs in use."""
         executor = self._executor()
         if executor is None:
             return None
-        pairs = zip(self._versions, executor._versions())
-        stable = [i for i, (before, now) in enumerate(pairs) if before == now]
-        made = _Graph(executor, *self._arguments, 1, () if self._arguments[0] else stable)
+        made = _Graph(executor, *self._arguments, 1, self._stable)
         for with_grad in list(self.graph._backward):
             made.backward(with_grad)
+        return made
 
-        def publish():
-            self.graph = made
-
-        return publish
+    def publish(self, made: _Graph) -> None:
+        self.graph = made
 
 
 class _Backward:
@@ -692,25 +698,34 @@ def simple_bind(
     stored = infer_storage(symbol._outputs, stypes)
     of_grads = gradient_stypes(symbol._outputs, stored, arguments)
 
-    def new(node: Node, what: str) -> NDArray:
+    def shared(of: str, name: str, t, stype: str) -> NDArray | None:
+        """shared_exec's array of a name, if it has the type."""
+        found = getattr(shared_exec, of).get(name) if shared_exec is not None else None
+        same = found is not None and (found.shape, found._spec.dtype) == (t.shape, t.dtype)
+        return found if same and found.stype == stype else None
+
+    def new(node: Node, of: str) -> NDArray:
         t: Type = types[node]
         stype = stypes.get(node, "default")
-        if shared_exec is not None:
-            known = shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict
-            shared = known.get(node.name)
-            if shared is not None and (shared.shape, shared._spec.dtype) == (t.shape, t.dtype):
-                if shared.stype == stype:
-                    return shared
         device = placement.of(node) if placement else ctx
-        return zeros(t.shape, device, t.dtype, stype=stype)
+        found = shared(of, node.name, t, stype)
+        return zeros(t.shape, device, t.dtype, stype=stype) if found is None else found
 
-    args = [new(n, "arg") for n in arguments]
+    def gradient(array: NDArray, name: str, stype: str) -> NDArray:
+        """The gradients of shared arguments are shared too: grad_req "add" sums over executors."""
+        if shared_exec is not None and shared_exec.arg_dict.get(name) is array:
+            found = shared("grad_dict", name, array._spec, stype)
+            if found is not None:
+                return found
+        return zeros(array.shape, array.context, array._spec.dtype, stype=stype)
+
+    args = [new(n, "arg_dict") for n in arguments]
     grads = [
-        None if r == "null" else zeros(a.shape, a.context, a._spec.dtype, stype=s)
-        for a, r, s in zip(args, requests, of_grads)
+        None if r == "null" else gradient(a, n, s)
+        for a, n, r, s in zip(args, names, requests, of_grads)
     ]
     return Executor(
-        symbol, ctx, args, grads, requests, [new(n, "aux") for n in auxiliary], group2ctx
+        symbol, ctx, args, grads, requests, [new(n, "aux_dict") for n in auxiliary], group2ctx
     )
 
 

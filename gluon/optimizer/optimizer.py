@@ -13,6 +13,7 @@ from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
 from ...ndarray.invoke import call, copy_into, invoke
+from ..state import Stateful
 
 MULTI_TENSOR = 64  # weights of one operator call
 
@@ -38,7 +39,7 @@ def _parameters_of(klass) -> set[str]:
     return names - {"self"}
 
 
-class Optimizer:
+class Optimizer(Stateful):
     """Base class of optimizers. Subclasses define `create_state(index, weight)` and `update(index,
     weight, grad, state)`.
 
@@ -246,6 +247,12 @@ class Optimizer:
         )
 
     # ---- state as plain data ---------------------------------------------------------------------
+
+    not_state = ("param_dict", "sym_info", "idx2name", "_index_update_count")
+
+    def load_state_dict(self, state: dict) -> None:
+        super().load_state_dict(state)
+        self._index_update_count = self._all_index_update_counts.setdefault(0, {})
 
     def __getstate__(self):
         return {

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...engine.error import ShapeError
-from ...kernels.record import MAX_KEPT
 from .._graph import depending, instantiate, kinds
 from ..graph import Builder, Node, Value, topological, values_of, variable
 
@@ -81,14 +80,11 @@ def _template(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool]) -
     op, ins = node.op, [v.type for v in node.inputs]
     key = (*op.attribute_key(node.attrs), "|", *ins, *wanted, *[d is None for d in dys])
     try:
-        found = op.gradients.get(key)
+        found = op.gradients[key]
     except TypeError:  # an attribute that is a list
         return _write_down(node, dys, wanted)
     if found is None:
-        found = _write_down(node, dys, wanted)
-        if len(op.gradients) >= MAX_KEPT:
-            op.gradients.clear()
-        op.gradients[key] = found
+        found = op.gradients[key] = _write_down(node, dys, wanted)
     return found
 
 
