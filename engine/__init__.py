@@ -90,6 +90,8 @@ LANES = {
 }
 _names: dict[str | None, Any] = {None: ffi.NULL}
 _AGAIN = lib.PL_AGAIN
+# what a status of the core is raised as
+_RAISED = {lib.PL_ENOMEM: OutOfMemory, lib.PL_EINVAL: InvalidValue}
 
 
 class Var:
@@ -188,7 +190,8 @@ def raise_last() -> None:
     if at:
         rule, fix, rest = text.partition("\n  fix:")
         text = f"{rule}\n  at: {at}{fix}{rest}"
-    kind = raisable(type(original)) if original is not None else DeferredError
+    known = _RAISED.get(lib.pl_error_status(), DeferredError)
+    kind = raisable(type(original) if original is not None else known)
     lib.pl_error_forget()
     error = kind(text)
     error.__dict__.update(getattr(original, "__dict__", {}))
@@ -294,14 +297,19 @@ def trim() -> None:
 
 
 def _close() -> None:
-    """At exit, while lanes may still run Python. Errors that nobody was told are told now."""
+    """At exit, while lanes may still run Python. Errors not yet reported are printed, and turn the
+    process's status from 0 to 1."""
     while lib.pl_engine_close(POLL_MS) == _AGAIN:
         pass
-    while lib.pl_wait_all(0) == lib.PL_FAILED:
+    status = lib.pl_wait_all(0)
+    if status not in (lib.PL_OK, _AGAIN):
+        lib.pl_engine_fail_at_exit()
+    while status not in (lib.PL_OK, _AGAIN):
         try:
             raise_last()
         except MXNetError as error:
             print(f"plait: an error that nothing waited for: {error}", file=sys.stderr)
+        status = lib.pl_wait_all(0)
     if settings.get("PLAIT_PROFILE"):
         from .profiler import dump
 

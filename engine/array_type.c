@@ -69,6 +69,18 @@ static void release(void *number)
     PyGILState_Release(state);
 }
 
+/* The head of DLPack's DLManagedTensor. context: the number under which `kept` has what the tensor needs. */
+typedef struct { char tensor[48]; void *context; void (*deleter)(void *tensor); } lent_tensor;
+
+static void lent_delete(void *tensor) { release(((lent_tensor *)tensor)->context); }
+
+/* A capsule that nobody used dies. */
+static void lent_capsule_dies(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, "dltensor"))
+        lent_delete(PyCapsule_GetPointer(capsule, "dltensor"));
+}
+
 /* ---- the type --------------------------------------------------------------------------------------------- */
 
 static int array_traverse(PyObject *self, visitproc visit, void *arg)
@@ -454,6 +466,15 @@ static PyObject *py_set_class(PyObject *self, PyObject *args)
 
 #define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
 
+static PyObject *py_lend(PyObject *self, PyObject *address)
+{
+    uintptr_t tensor;
+    if (address_of(address, &tensor) < 0)
+        return NULL;
+    ((lent_tensor *)tensor)->deleter = lent_delete;
+    return PyCapsule_New((void *)tensor, "dltensor", lent_capsule_dies);
+}
+
 static PyMethodDef functions[] = {
     {"bind", py_bind, METH_VARARGS, "bind(array_new, array_free, invoke, program_run, error_last, array_shares, "
      "array_data, arrays_stamp, kept, OutOfMemory, InvalidValue, InvalidType, MXNetError): addresses in the core, the "
@@ -463,6 +484,8 @@ static PyMethodDef functions[] = {
     {"make", FAST(py_make), "make(handle, spec) -> array that owns the handle; raises OutOfMemory for 0"},
     {"make_sparse", FAST(py_make_sparse), "make_sparse(class, spec) -> array without a handle"},
     {"exchange", FAST(py_exchange), "exchange(a, b): each gets the other's handle and spec"},
+    {"lend", (PyCFunction)py_lend, METH_O, "lend(address) -> capsule of a DLManagedTensor, whose manager_ctx is a number "
+     "of `kept`; its deleter drops that"},
     {"invoke", FAST(py_invoke),
      "invoke(plan, in_specs, out_specs, inputs, outputs, scalars, location) -> list of all outputs"},
     {"invoke1", FAST(py_invoke1), "invoke1(plan, out_spec, array, array or number) -> array"},

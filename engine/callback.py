@@ -6,14 +6,14 @@ import itertools
 import traceback
 from typing import Any
 
-from . import _array
+from ._array import RELEASE as _RELEASE
 from ._core import ffi, lib
 from .error import MXNetError
 
 _objects: dict[int, Any] = {}  # _array.bind gets it: RELEASE drops from it
 _numbers = itertools.count(1)
 # a pl_free_fn in C: it must run while an exception is on its way, and at the interpreter's end
-RELEASE = ffi.cast("pl_free_fn", _array.RELEASE)
+RELEASE = ffi.cast("pl_free_fn", _RELEASE)
 
 
 def keep(value: Any) -> int:

@@ -106,6 +106,8 @@ def _init(self, text: str):
 
 def raisable(kind: type[BaseException]) -> type[MXNetError]:
     """A DeferredError that is also a `kind`, where Python can build that; made from one text."""
+    if kind is DeferredError:
+        return kind
     made = _types.get(kind)
     if made is None:
         body = {

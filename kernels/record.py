@@ -337,6 +337,20 @@ class Operator:
             kind += " or None" * p.kind.endswith("?")
             raise OperatorError(self.name, f"{p.name} must be {kind}, got {value!r}") from None
 
+    def gradients_of(self, F, dys, xs, ys, attrs: dict[str, Any]) -> list:
+        """What `grad` writes down. Raises OperatorError for inputs that the rule does not fit."""
+        assert self.grad is not None
+        try:
+            return self.grad(F, dys, xs, ys, **attrs)
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, (MXNetError, UnknownNumber)):
+                raise
+            raise OperatorError(
+                self.name,
+                f"has no gradient for inputs of the shapes {', '.join(str(x.shape) for x in xs)} "
+                f"({type(error).__name__}: {error})",
+            ) from error
+
     def counted(self, attrs: dict[str, Any], n_inputs: int) -> dict[str, Any]:
         """attrs with the number of inputs, for an operator that takes any number. Raises
         OperatorError where the caller gave another."""

@@ -35,7 +35,7 @@ from ..kernels.record import MAX_KEPT, REGISTRY, REQUIRED, Operator, lookup
 from ..kernels.spec import NUMPY_DTYPES, Spec
 from .autograd import _Scope
 from .invoke import invoke
-from .ndarray import NDArray, from_memory, make
+from .ndarray import NDArray, ReadOnly, from_memory, make
 
 MAX_INSTANCES = 64  # of one operator, whose backward has not run
 
@@ -161,6 +161,8 @@ class Borrowed:
             memory = s.device.memory
             handle = lib.pl_array_wrap_in(memory, pointer, s.nbytes, ffi.NULL, ffi.NULL)
             self.arrays.append(make(handle, s))
+            if ReadOnly.holds(address):
+                lib.pl_array_protect(handle)
 
     def wait(self) -> None:
         """Until everything that was done with them is done. Raises what failed."""

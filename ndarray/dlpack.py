@@ -11,6 +11,7 @@ from math import prod
 from typing import Any
 
 from ..engine import callback, ffi, gpu, lib
+from ..engine._array import lend
 from ..engine.error import InvalidType, MXNetError, OutOfMemory, compose
 from ..kernels.spec import ITEM_BYTES, spec
 from .ndarray import NDArray, make
@@ -55,32 +56,17 @@ class Managed(ctypes.Structure):
 
 @functools.cache
 def _python(name: str, result, *arguments):
-    """A function of Python's C API; capsules are given by address, since one that dies cannot be an
-    argument."""
+    """A function of Python's C API."""
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
-def _pointer(capsule: int, name: bytes) -> int | None:
-    valid = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-    get = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+def _pointer(capsule, name: bytes) -> int | None:
+    valid = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+    get = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
     return get(capsule, name) if valid(capsule, name) else None
 
 
 # ---- out -----------------------------------------------------------------------------------------
-
-_lent: dict[int, tuple] = {}  # address of a Managed -> what it needs
-
-
-@Deleter
-def _delete(address):
-    _lent.pop(address, None)
-
-
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _capsule_dies(capsule):
-    address = _pointer(capsule, NAME)
-    if address is not None:  # nobody used it
-        _lent.pop(address, None)
 
 
 def capsule_of(array: NDArray):
@@ -94,13 +80,9 @@ def capsule_of(array: NDArray):
     code, bits = CODES[s.dtype]
     data = int(ffi.cast("uintptr_t", lib.pl_array_data(array._handle)))
     tensor = Tensor(data, KDL_CUDA, s.device.device_id, len(s.shape), code, bits, 1, shape)
-    managed = Managed(tensor, None, _delete)
-    address = ctypes.addressof(managed)
-    _lent[address] = (managed, shape, array.detach())
-    new = _python(
-        "PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
-    )
-    return new(address, NAME, ctypes.cast(_capsule_dies, ctypes.c_void_p))
+    managed = Managed(tensor)
+    managed.context = callback.keep((managed, shape, array.detach()))
+    return lend(ctypes.addressof(managed))
 
 
 # ---- in ------------------------------------------------------------------------------------------
@@ -119,7 +101,7 @@ class _Foreign:
 
 def is_on_gpu(capsule) -> bool:
     """Does a fresh capsule lie on a CUDA device?"""
-    address = _pointer(id(capsule), NAME)
+    address = _pointer(capsule, NAME)
     return address is not None and Managed.from_address(address).tensor.device_type == KDL_CUDA
 
 
@@ -135,7 +117,7 @@ def array_of(producer: Any) -> NDArray:
         gpu(number).check()
         stream = lib.pl_gpu_compute_stream(number)  # it waits for what the producer has to do
         capsule = producer.__dlpack__(stream=int(ffi.cast("uintptr_t", stream)))
-    address = _pointer(id(capsule), NAME)
+    address = _pointer(capsule, NAME)
     if address is None:
         raise InvalidType("from_dlpack: the capsule was used before or is no DLPack capsule")
     managed = Managed.from_address(address)

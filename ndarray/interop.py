@@ -10,9 +10,9 @@ import numpy as np
 from ..engine import Context, callback, cpu, current_context, ffi, lib
 from ..engine.error import DeviceError, InvalidType, InvalidValue, MXNetError, OutOfMemory, compose
 from ..kernels.record import dtype_name
-from ..kernels.spec import spec
+from ..kernels.spec import NUMPY_DTYPES, spec
 from . import dlpack as dlpack_
-from .ndarray import NDArray, from_memory, make
+from .ndarray import NDArray, ReadOnly, from_memory, make
 
 KDL_CPU = 1
 ENTERED_BY_US = (b"dltensor", b"dltensor_versioned")
@@ -32,7 +32,10 @@ class _Memory:
             "version": 3,
             "shape": s.shape,
             "typestr": np.dtype(s.dtype).str,
-            "data": (int(ffi.cast("uintptr_t", lib.pl_array_data(array._handle))), False),
+            "data": (
+                int(ffi.cast("uintptr_t", lib.pl_array_data(array._handle))),
+                bool(lib.pl_array_protected(array._handle)),
+            ),
         }
 
 
@@ -53,6 +56,7 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     writes it.
 
     Later operations of plait on the array do not wait for the other library, nor it for them.
+    A read-only array is lent with DLPack 1.0's mark where max_version allows it, else copied.
     Raises BufferError for bfloat16, for another device, or with a stream.
     """
     if self._spec.device.device_typeid == 2:
@@ -61,6 +65,9 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
         raise BufferError(f"DLPack: a CPU array takes no stream, got {stream!r}")
     self.wait_to_write()
     self.wait_to_read()
+    if not self.writable and (max_version is None or max_version[0] < 1) and copy is not False:
+        self = self.copy()  # an old capsule cannot say that it must not be written
+        self.wait_to_read()
     return _shared(self).__dlpack__(max_version=max_version, dl_device=dl_device, copy=copy)
 
 
@@ -72,17 +79,22 @@ def __dlpack_device__(self) -> tuple[int, int]:
 
 
 def to_dlpack_for_read(data: NDArray):
-    """A DLPack capsule to read from; waits until the contents are computed."""
+    """A DLPack capsule to read from; waits until the contents are computed. Of a read-only array it
+    is one on a copy: the other library could write it."""
     if data._spec.device.device_typeid == 2:
         return dlpack_.capsule_of(data)
+    data = data if data.writable else data.copy()
     data.wait_to_read()
     return _shared(data).__dlpack__()
 
 
 def to_dlpack_for_write(data: NDArray):
-    """A DLPack capsule to write to; waits until nobody reads or writes the array."""
+    """A DLPack capsule to write to; waits until nobody reads or writes the array. Raises ValueError
+    for a read-only array."""
     if data._spec.device.device_typeid == 2:
         return dlpack_.capsule_of(data)
+    if not data.writable:
+        raise InvalidValue(compose("to_dlpack_for_write: the array is read-only", fix="x.copy()"))
     data.wait_to_write()
     data.wait_to_read()
     return _shared(data).__dlpack__()
@@ -126,9 +138,9 @@ def from_dlpack(dlpack) -> NDArray:
     """An NDArray on the memory of another library's array (anything with __dlpack__), or of a
     capsule.
 
-    Memory that is read-only or not contiguous is copied. The other array stays alive as long as the
-    NDArray needs it. Raises TypeError for other objects and used capsules, DeviceError for arrays
-    that are not on the CPU.
+    Memory that is read-only, not contiguous or not aligned is copied. The other array stays alive
+    as long as the NDArray needs it. Raises TypeError for other objects and used capsules,
+    DeviceError for arrays that are not on the CPU.
     """
     writable = False
     if _is_capsule(dlpack):
@@ -161,9 +173,9 @@ def from_dlpack(dlpack) -> NDArray:
     except (RuntimeError, BufferError, ValueError) as error:
         raise MXNetError(f"from_dlpack: {error}") from error
     name = dtype_name(values.dtype)
-    if not values.flags.c_contiguous or not (values.flags.writeable or writable):
+    if not _borrowable(values) or not (values.flags.writeable or writable):
         return from_memory(values, cpu(), name)
-    return _wrapped(values, cpu())
+    return _wrapped(values, cpu(), values)
 
 
 def _capsule_name(capsule) -> bytes | None:
@@ -176,31 +188,45 @@ def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
     """An NDArray of a NumPy array's dtype; with zero_copy on its memory, which NumPy must not write
     any more.
 
-    Raises ValueError when zero_copy is asked for an array that is not C-contiguous. The NumPy array
-    becomes read-only with zero_copy, as in MXNet.
+    The NumPy array becomes read-only with zero_copy, as in MXNet. Where it was read-only before (a
+    memory-mapped file, bytes), the NDArray is too: what would write it raises ValueError.
+
+    Raises ValueError when zero_copy is asked for an array that is not C-contiguous, not aligned, or
+    of the other byte order.
     """
     if not isinstance(ndarray, np.ndarray):
         raise InvalidType(f"from_numpy: needs a numpy.ndarray, got {type(ndarray).__name__}")
     name = dtype_name(ndarray.dtype)
     if not zero_copy:
         return from_memory(ndarray, current_context(), name)
-    if not ndarray.flags.c_contiguous:
+    if not _borrowable(ndarray):
         raise InvalidValue(
             compose(
-                f"from_numpy: zero_copy needs a C-contiguous array, got strides {ndarray.strides}"
-                f" for shape {ndarray.shape}",
-                fix="zero_copy=False, or np.ascontiguousarray(x)",
+                "from_numpy: zero_copy needs a C-contiguous, aligned array in the machine's byte"
+                f" order, got strides {ndarray.strides} for shape {ndarray.shape}, address"
+                f" {ndarray.ctypes.data:#x} and dtype {ndarray.dtype.str}",
+                fix="zero_copy=False",
             )
         )
-    out = _wrapped(ndarray, current_context())
-    ndarray.flags.writeable = False
+    if ndarray.flags.writeable:
+        out = _wrapped(ndarray, current_context(), ndarray)
+        ndarray.flags.writeable = False
+    else:
+        out = _wrapped(ndarray, current_context(), ReadOnly(ndarray))
+        lib.pl_array_protect(out._handle)
     return out
 
 
-def _wrapped(values: np.ndarray, device: Context) -> NDArray:
-    """An NDArray on `values`' memory; the core lets go of `values` when the last user of the memory
+def _borrowable(values: np.ndarray) -> bool:
+    """Can our kernels work on this memory as it is?"""
+    f = values.flags
+    return f.c_contiguous and f.aligned and values.dtype == NUMPY_DTYPES[dtype_name(values.dtype)]
+
+
+def _wrapped(values: np.ndarray, device: Context, owner) -> NDArray:
+    """An NDArray on `values`' memory; the core lets go of `owner` when the last user of the memory
     is done."""
-    number = callback.keep(values)
+    number = callback.keep(owner)
     data = ffi.cast("void *", values.ctypes.data)
     handle = lib.pl_array_wrap(data, values.nbytes, callback.RELEASE, callback.pointer_to(number))
     if not handle:

@@ -304,4 +304,11 @@ def _set_fresh(self, value) -> None:
 
 
 NDArray._fresh_grad = property(_fresh, _set_fresh)
-NDArray.writable = property(lambda self: True)
+
+
+def _writable(self) -> bool:
+    """False for an array on memory that was read-only before, see from_numpy."""
+    return not lib.pl_array_protected(self._handle)
+
+
+NDArray.writable = property(_writable)

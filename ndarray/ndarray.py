@@ -4,6 +4,8 @@ Spec."""
 from __future__ import annotations
 
 import threading
+import weakref
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,6 +26,13 @@ class NDArray(Array):
 
     __slots__ = ()
     __array_priority__ = 1000.0
+
+    def __init__(self, handle, writable=True):
+        if handle is not None:  # as pickles of MXNet make an array that __setstate__ fills
+            raise InvalidType(
+                f"NDArray: arrays are made by nd.array, nd.zeros and their kin, got {handle!r}\n"
+                "  fix: nd.array(x)"
+            )
 
     # ---- what it is ------------------------------------------------------------------------------
 
@@ -118,6 +127,23 @@ def from_memory(values: np.ndarray, ctx=None, dtype: str | None = None) -> NDArr
         else:
             out._memory()[...] = values
     return out
+
+
+class ReadOnly:
+    """Read-only memory of NumPy that an array borrows; `holds` finds it by an address in it, where
+    an operator has nothing else."""
+
+    __slots__ = ("__weakref__", "_start", "_stop", "_values")
+    _living: ClassVar[weakref.WeakSet[ReadOnly]] = weakref.WeakSet()
+
+    def __init__(self, values: np.ndarray):
+        self._values, self._start = values, values.ctypes.data
+        self._stop = self._start + values.nbytes
+        ReadOnly._living.add(self)
+
+    @staticmethod
+    def holds(address: int) -> bool:
+        return any([r._start <= address < r._stop for r in list(ReadOnly._living)])
 
 
 # ---- to a GPU and back ---------------------------------------------------------------------------

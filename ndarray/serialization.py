@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..engine import Context, cpu, files
+from ..engine._array import exchange
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..kernels.record import DTYPES
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, STYPES
@@ -325,6 +326,26 @@ def reduce(self: NDArray):
     return _unpickle, (save_tobuffer(self), device.device_type, device.device_id)
 
 
+def _set_state(self: NDArray, state: dict) -> None:
+    """Fills a new array from what MXNet pickled: {"handle": the bytes of one array, or None}.
+
+    Raises FileError where they are no array, or one of another storage type.
+    """
+    content = state.get("handle") if isinstance(state, dict) else b""
+    if content is None:
+        return
+    what = "pickle: an NDArray"
+    if not isinstance(content, (bytes, bytearray)):
+        raise FileError(f"{what} must hold bytes, got {type(content).__name__}")
+    found = _array(_Reader(bytes(content), what).record("the array"))
+    if not isinstance(self, type(found)):
+        raise FileError(f"{what} of class {type(self).__name__} holds a {type(found).__name__}")
+    exchange(self, found)
+    if found._spec is not self._spec and self._spec.stype != "default":
+        self._parts = found._parts
+
+
 NDArray.__reduce__ = reduce
+NDArray.__setstate__ = _set_state
 NDArray.__copy__ = lambda self: self.detach().copy()
 NDArray.__deepcopy__ = lambda self, memo: self.detach().copy()

@@ -35,6 +35,7 @@ from .passes.memory import ALIGN_BYTES, Buffer, plan_memory, rounded
 from .passes.prologue import split_prologue
 
 READ, WRITE, READWRITE = 0, 1, 2
+LARGE_BYTES = 1 << 20
 MAX_JOINED_BYTES = 32 << 20  # of an array whose parts are made in place
 SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.int64)])  # pl_slot
 
@@ -240,7 +241,8 @@ def _assemble(
     program.in_modes = bytes(in_modes)
     program.mutated = [i for i, m in enumerate(in_modes) if m]
     program.cost_us = sum(p.cost_us for p in plans)
-    program.can_fail = any(p.can_fail for p in plans)
+    # an array that a run makes for itself may find no memory
+    program.can_fail = any(p.can_fail for p in plans) or layout.arena_bytes >= LARGE_BYTES
     program.handle = lib.pl_program_new(
         len(layout.given),
         ffi.from_buffer("uint8_t *", in_modes),

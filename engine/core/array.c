@@ -56,7 +56,7 @@ static pl_var *var_make(void *data, size_t bytes)
     var->object.refs = 1;                     /* field by field: cheaper than a memset */
     var->object.destroy = NULL;
     var->n_readers = var->n_sleepers = 0;
-    var->writing = var->exposed = false;
+    var->writing = var->exposed = var->read_only = false;
     atomic_store_explicit(&var->n_users, 0, memory_order_relaxed);
     var->head = NULL;
     var->writes_pushed = 0;
@@ -174,6 +174,15 @@ void pl_array_expose(uintptr_t array)
     ((pl_array *)array)->var->exposed = true;
     pl_leave();
 }
+
+void pl_array_protect(uintptr_t array)
+{
+    pl_enter();
+    ((pl_array *)array)->var->read_only = true;
+    pl_leave();
+}
+
+int pl_array_protected(uintptr_t array) { return ((pl_array *)array)->var->read_only; }
 
 void pl_arrays_stamp(const uintptr_t *arrays, int n, pl_stamp *stamps)
 {

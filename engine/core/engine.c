@@ -184,7 +184,7 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
     op->lane = NULL;
     op->stream = NULL;
     op->arena = NULL;
-    op->on_blocks = false;
+    op->on_blocks = op->forbidden = false;
     op->early = NULL;
     op->shared = NULL;
     op->name = op->label = NULL;
@@ -378,6 +378,9 @@ static bool few_queued(const void *arg)
 
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline)
 {
+    if (op->forbidden)
+        return pl_fail(PL_EINVAL, "this array is read-only: its memory was read-only where it came from"
+                                  "\n  fix: x = x.copy(), or nd.array(values) instead of nd.from_numpy(values)");
     bool synchronous = pl_engine.synchronous > 0, finished = false;
     bool inline_now = may_inline || synchronous || (runs_inline && !pl_lane_is_gpu(lane));
     if (pl_lane_is_gpu(lane) && pl_stream_find(lane, device, &op->stream) != PL_OK)

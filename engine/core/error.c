@@ -11,14 +11,16 @@ _Thread_local bool pl_failed;
 static _Thread_local char last_text[TEXT_BYTES];
 static _Thread_local const char *last_name = "";
 static _Thread_local int32_t last_location = -1;
+static _Thread_local int last_status;
 static _Thread_local void *last_owner;
 static _Thread_local pl_error *last_reported;       /* holds last_owner */
 static _Thread_local struct { pl_free_fn release; void *owner; } fresh;    /* of a failure no pl_error has taken yet */
 
 static pl_error *first_untold, *last_untold;
-static pl_error out_of_memory = {.object.refs = 1, .location = -1, .name = "", .text = NULL};
+static pl_error out_of_memory = {.object.refs = 1, .location = -1, .status = PL_ENOMEM, .name = "", .text = NULL};
 
 const char *pl_error_last(void) { return last_text; }
+int pl_error_status(void) { return last_status; }
 const char *pl_error_name(void) { return last_name; }
 int32_t pl_error_location(void) { return last_location; }
 void *pl_error_owner(void) { return last_owner; }
@@ -41,6 +43,7 @@ static void keep_text(const char *text)
 int pl_fail(int status, const char *text)
 {
     pl_failed = true;
+    last_status = status;
     keep_text(text);
     last_name = "";
     last_location = -1;
@@ -93,6 +96,7 @@ pl_error *pl_error_new(int status, const char *name, int32_t location)
     error->object = (pl_object){.refs = 1, .destroy = error_destroy};
     error->name = name ? name : "";
     error->location = location;
+    error->status = status;
     error->release = fresh.release;
     error->owner = fresh.owner;
     fresh.release = NULL;
@@ -101,7 +105,7 @@ pl_error *pl_error_new(int status, const char *name, int32_t location)
 
 int pl_error_report(pl_error *error)
 {
-    pl_fail(PL_FAILED, error->text ? error->text : "out of memory (and for the error's text, too)");
+    pl_fail(error->status, error->text ? error->text : "out of memory (and for the error's text, too)");
     last_name = error->name;
     last_location = error->location;
     last_owner = error->owner;
@@ -148,6 +152,14 @@ void pl_error_remember(pl_error *error)
 }
 
 pl_error *pl_error_oldest_untold(void) { return first_untold; }
+
+/* They are not freed: what they own belongs to Python, which is not ready in the middle of a fork. */
+void pl_error_forget_all(void)
+{
+    for (pl_error *error = first_untold; error; error = error->next)
+        error->untold = false;
+    first_untold = last_untold = NULL;
+}
 
 /* ---- names ------------------------------------------------------------------------------------------------ */
 

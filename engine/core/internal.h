@@ -22,7 +22,7 @@ struct pl_object { int32_t refs; void (*destroy)(pl_object *object); pl_object *
 typedef struct pl_error {
     pl_object object;
     bool untold;                /* stands in the list of errors that nobody was told */
-    int32_t location;
+    int32_t location, status;
     const char *name;
     char *text;
     pl_free_fn release;         /* or NULL: called with owner at the end */
@@ -47,6 +47,7 @@ struct pl_var {
     int32_t n_sleepers;         /* threads asleep in wait_var */
     bool writing;               /* a granted write */
     bool exposed;               /* others may write the memory without the engine */
+    bool read_only;             /* no op may write the memory: the system forbids it, or its owner */
     atomic_int n_users;         /* requests pushed and not finished; read without the lock by spinning waiters */
     pl_request *head, *tail;    /* requests not granted yet, in the order of pushing */
     uint64_t writes_pushed;
@@ -85,6 +86,7 @@ struct pl_op {
     pl_lane *lane;              /* NULL: it ran on its caller at once */
     pl_stream *stream;          /* of a GPU, or NULL */
     bool on_blocks;             /* it claims memory of a GPU, or page-locked memory */
+    bool forbidden;             /* it would write read-only memory: it is not submitted */
     pl_block *arena;            /* or NULL: freed when the op is stamped */
     pl_early *early;            /* or NULL; in the payload */
     pl_object *shared;          /* or NULL: plan or program that must outlive the op; one reference */
@@ -132,6 +134,7 @@ void pl_early_end_all(void);                                     /* with the loc
 /* A var claimed twice is merged. */
 static inline void pl_op_claim(pl_op *op, pl_var *var, uint8_t mode)
 {
+    op->forbidden |= var->read_only && mode != PL_READ;
     if (var->claim_seq == op->seq) {
         pl_request *r = &op->requests[var->claim_index];
         r->n_claims++;
@@ -265,6 +268,7 @@ pl_error *pl_error_new(int status, const char *name, int32_t location);   /* fro
 int pl_error_report(pl_error *error);                            /* copies it to this thread; it is told now */
 void pl_error_remember(pl_error *error);                         /* in the list of untold errors */
 pl_error *pl_error_oldest_untold(void);                          /* borrowed, or NULL */
+void pl_error_forget_all(void);                                  /* in a forked child: they are the parent's */
 
 /* profiler.c (without the lock) */
 extern atomic_int pl_profiling;

@@ -24,6 +24,7 @@ enum { PL_OK = 0, PL_FAILED = 1, PL_AGAIN = 2, PL_ENOMEM = 3, PL_EINVAL = 4 };
 typedef int (*pl_fn)(void *arg);              /* returns PL_OK or pl_fail(...) */
 typedef void (*pl_free_fn)(void *arg);
 const char *pl_error_last(void);              /* text of this thread's last failure; borrowed, until the next one */
+int pl_error_status(void);                    /* its status; of an op that failed: what its function returned */
 int pl_fail(int status, const char *text);    /* for kernels: keeps the text (copied) and returns status */
 int pl_fail_with(int status, const char *text, pl_free_fn release, void *owner); /* owner: given, kept with the error */
 void *pl_error_owner(void);                   /* the owner of the error reported last, or NULL; borrowed until
@@ -45,6 +46,7 @@ int pl_engine_set_bulk(int size);             /* this thread wakes a sleeping la
 void pl_engine_stop(void);                    /* waits for all ops and joins the workers; they restart on demand */
 int pl_engine_close(int timeout_ms);          /* from now on every op runs on its caller (end of process); waits for
                                                  the others.  PL_AGAIN when the time is over: call again */
+void pl_engine_fail_at_exit(void);            /* a process that would end with status 0 ends with 1 */
 void pl_engine_fork_begin(void);              /* before fork(), for callers that hold locks which ops need (the GIL) */
 void pl_engine_fork_end(void);                /* after it, in parent and child */
 /* All ops done. PL_AGAIN when the time is over; PL_FAILED with the oldest error that nobody was told: call again for
@@ -103,6 +105,8 @@ int pl_wait_read(uintptr_t array, int timeout_ms);                /* earlier wri
 int pl_wait_write(uintptr_t array, int timeout_ms);               /* earlier reads done too */
 int pl_array_poisoned(uintptr_t array);
 void pl_array_expose(uintptr_t array);        /* its memory was shown to others, who may write it at any time */
+void pl_array_protect(uintptr_t array);       /* from now on an op that would write its memory is refused: PL_EINVAL */
+int pl_array_protected(uintptr_t array);
 /* Names the contents that an array has when all that is pushed is done: equal stamps, equal contents, while the array
  * that the first was taken of is kept.  Exposed arrays never give the same stamp twice. */
 typedef struct { uint64_t var, data, writes; } pl_stamp;

@@ -1,6 +1,7 @@
 /* The process: naive mode, stopping, closing, and forking with no worker and no operation left behind. */
 #include "internal.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 enum { FORK_PATIENCE_MS = 5000 };
@@ -50,6 +51,21 @@ int pl_engine_close(int timeout_ms)
     return status;
 }
 
+#ifdef __GLIBC__
+static void exit_failed(int status, void *arg)
+{
+    (void)arg;
+    if (status == 0)
+        exit(1);                              /* in a handler: glibc goes on with those that are left */
+}
+
+void pl_engine_fail_at_exit(void) { on_exit(exit_failed, NULL); }
+#else
+static void exit_failed(void) { _Exit(1); }   /* the status cannot be seen here */
+
+void pl_engine_fail_at_exit(void) { atexit(exit_failed); }
+#endif
+
 /* From here to pl_engine_fork_end every op runs on its caller, so that no worker comes to life. */
 void pl_engine_fork_begin(void)
 {
@@ -95,6 +111,7 @@ static void fork_child(void)
     pl_engine.early = NULL;
     atomic_store(&pl_engine.n_held_up, 0);
     conditions_init();
+    pl_error_forget_all();
     pl_gpu_forget();
     pl_lane_forget_all();
     pthread_mutex_unlock(&pl_lock);

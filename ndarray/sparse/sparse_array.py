@@ -72,6 +72,10 @@ class BaseSparseNDArray(NDArray):
         return self._parts[-1].copy()
 
     @property
+    def writable(self) -> bool:
+        return all([p.writable for p in self._parts])
+
+    @property
     def _num_aux(self) -> int:
         return len(self._parts) - 1
 

@@ -75,19 +75,67 @@ with multiprocessing.get_context("fork").Pool(2) as pool:
 
 
 def test_exit_runs_what_is_pending_and_tells_errors():
-    out, err = run("""
+    out, err = run(
+        """
 x = Var()
 for i in range(3):
     engine.push(lambda i=i: print("ran", i, flush=True), writes=[x])
 def fail():
     raise ValueError("at the end")
 engine.push(fail, writes=[x], name="last")
-""")
+""",
+        status=1,
+    )
     assert out == "ran 0\nran 1\nran 2\n"
     assert (
         "an error that nothing waited for: ValueError: at the end" in err
         and 'operator "last"' in err
     )
+
+
+FAILS = """
+import atexit
+def fail():
+    raise ValueError("at the end")
+x = Var()
+engine.push(fail, writes=[x])
+"""
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("", 1),
+        ("sys.exit(0)", 1),
+        ("sys.exit(3)", 3),
+        ("raise KeyError", 1),
+        ("atexit.register(print, 'mine')", 1),
+        # reported: no longer the process's business
+        ("try: engine.wait_for_var(x)\nexcept ValueError: pass", 0),
+        ("del x\ntry: engine.waitall()\nexcept ValueError: pass", 0),
+    ],
+)
+def test_an_error_that_was_not_reported_ends_the_process_with_status_1(end, status):
+    out, err = run(FAILS + end, status=status)
+    assert ("an error that nothing waited for" in err) == (status != 0)
+    assert out == ("mine\n" if "mine" in end else "")
+
+
+def test_errors_of_a_process_are_not_those_of_its_forked_children():
+    out, err = run(
+        FAILS
+        + """
+while engine.stats()["pending"]:
+    pass
+child = os.fork()
+if child == 0:
+    sys.exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+        status=1,
+    )
+    assert out == "0\n"
+    assert err.count("an error that nothing waited for") == 1
 
 
 def test_exit_with_a_daemon_thread_that_keeps_pushing():

@@ -86,3 +86,13 @@ def test_wrong_arguments():
 
 def test_repr():
     assert repr(L.SoftmaxCELoss()) == "SoftmaxCrossEntropyLoss(batch_axis=0, w=None)"
+
+
+@pytest.mark.parametrize("normalization", ["null", "batch", "valid"])
+def test_make_loss_of_a_single_number(normalization):
+    x = nd.array(3.0)
+    x.attach_grad()
+    with autograd.record():
+        y = nd.MakeLoss(x, normalization=normalization, grad_scale=2.0)
+    y.backward()
+    assert x.grad.shape == () and x.grad.asscalar() == 2

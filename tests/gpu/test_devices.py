@@ -1,6 +1,7 @@
 """Arrays on a GPU as users meet them: creation, indexing, files, exchange, memory, times."""
 
 import copy
+import gc
 import json
 import pickle
 
@@ -8,7 +9,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait import engine, nd
-from plait.engine import cuda
+from plait.engine import callback, cuda
 
 GPU = mx.gpu(0)
 
@@ -204,3 +205,16 @@ def test_dlpack_round_trip():
     del x, y
     np.testing.assert_array_equal((z * 1).asnumpy(), [[1, 2, 3], [4, 5, 6]])
     nd.arange(3, ctx=GPU).__dlpack__()  # never used: it lets go of the array by itself
+
+
+def test_a_capsule_dies_while_an_exception_is_on_its_way():
+    def fails():
+        raise ValueError("the user's")
+
+    before = len(callback._objects)
+    x = nd.arange(3, ctx=GPU)
+    for _ in range(20):
+        with pytest.raises(ValueError, match="the user's"):
+            (x.__dlpack__(), nd.from_dlpack(Other(x)), fails())
+    gc.collect()
+    assert len(callback._objects) <= before + 2

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plait import MXNetError, autograd, cpu, nd, random
+from plait.gluon import HybridBlock
 from plait.ndarray.cached import CachedGraph
 from plait.ndarray.residuals import residuals
 from plait.symbol.graph import Builder, Value, topological, variable
@@ -311,3 +312,21 @@ def test_the_graph_of_an_entry_is_typed():
     graph([x, w])
     (entry,) = graph.entries.values()
     assert all(n.types is not None for n in topological(entry.outputs))
+
+
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_running_out_of_memory_is_a_memory_error_at_the_users_line(hybridized):
+    class Pairs(HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.sum(F.softmax(F.dot(x, x, transpose_b=True)))
+
+    net = Pairs()
+    if hybridized:
+        net.hybridize()
+    x = nd.ones((10**6, 1))  # whose products take 4 TB
+    for _ in range(3):
+        with pytest.raises(MemoryError) as caught:
+            net(x).wait_to_read()
+        assert isinstance(caught.value, MXNetError)
+        assert not hybridized or "test_cached.py" in str(caught.value)
+    assert net(nd.ones((2, 1))).asnumpy().tolist() == [2]

@@ -2,6 +2,7 @@
 writing, pickling."""
 
 import copy
+import io
 import pickle
 import struct
 from pathlib import Path
@@ -211,3 +212,67 @@ def test_pickle_and_copy_keep_values_and_device():
         assert again.context == mx.cpu(1) and again.dtype == np.float16 and again.grad is None
         again[:] = 0
     assert x.asnumpy().tolist() == [[1, 2], [3, 4]]
+
+
+# ---- pickles of MXNet ----------------------------------------------------------------------------
+
+
+class Foreign(pickle.Unpickler):
+    """Reads what MXNet pickled as if plait were installed under its name."""
+
+    def find_class(self, module, name):
+        return super().find_class(module.replace("mxnet", "plait"), name)
+
+
+def from_mxnet(content: bytes):
+    return Foreign(io.BytesIO(content)).load()
+
+
+def test_arrays_that_mxnet_pickled():
+    """arrays.pkl: pickle.dump of MXNet 1.9.1, a dict with arrays of every storage type."""
+    data = from_mxnet((FIXTURES / "arrays.pkl").read_bytes())
+    assert sorted(data) == ["csr", "dense", "half", "ints", "rows"]
+    assert data["dense"].asnumpy().tolist() == [[1.5, 2], [3, 4]]
+    assert data["half"][0].dtype == np.float16
+    assert data["half"][0].asnumpy().tolist() == [1, 2]
+    assert data["ints"].dtype == np.int64
+    assert (data["csr"].stype, data["rows"].stype) == ("csr", "row_sparse")
+    assert data["csr"].asnumpy().tolist() == [[0, 1], [2, 0]]
+    assert data["rows"].asnumpy().tolist() == [[0, 0], [5, 6]]
+    for x in (data["dense"], data["csr"], data["rows"]):
+        again = pickle.loads(pickle.dumps(x))
+        assert again.stype == x.stype
+        assert again.asnumpy().tolist() == x.asnumpy().tolist()
+
+
+def mxnet_pickle(content) -> bytes:
+    """What MXNet writes for an array whose bytes are these; None: for one without memory."""
+    made = pickle.dumps({"handle": content}, 2)[2:-1]
+    return b"\x80\x02cmxnet.ndarray.ndarray\nNDArray\nN\x85R" + made + b"b."
+
+
+def test_old_forms_of_arrays_in_pickles():
+    values = np.arange(3, dtype="<f4").tobytes()
+    v0 = struct.pack("<II", 1, 3) + struct.pack("<iii", 1, 0, 0) + values
+    v1 = struct.pack("<Iiq", 0xF993FAC8, 1, 3) + struct.pack("<iii", 1, 0, 0) + values
+    for content in (v0, v1):
+        assert from_mxnet(mxnet_pickle(bytearray(content))).asnumpy().tolist() == [0, 1, 2]
+    assert from_mxnet(mxnet_pickle(None)).shape == (0,)
+
+
+@pytest.mark.parametrize("content", [b"", b"abc", 3, "text", b"\xc9\xfa\x93\xf9" + b"\xff" * 40])
+def test_damaged_pickles_are_refused(content):
+    with pytest.raises(mx.MXNetError, match="pickle: an NDArray"):
+        from_mxnet(mxnet_pickle(content))
+
+
+def test_a_pickle_of_another_storage_type_is_refused():
+    sparse = nd.array([[0, 1.0]]).tostype("csr")
+    with pytest.raises(mx.MXNetError, match="holds a"):
+        nd.sparse.RowSparseNDArray(None).__setstate__({"handle": nd.save_tobuffer(sparse)[24:-8]})
+
+
+@pytest.mark.parametrize("value", [[1, 2], 3, np.ones(2)])
+def test_the_class_makes_no_arrays(value):
+    with pytest.raises(TypeError, match="arrays are made by nd.array"):
+        nd.NDArray(value)
