@@ -9,6 +9,7 @@ from .. import ndarray as nd
 from ..engine import log
 from ..engine.collector import resting
 from ..engine.error import DynamicShape, InvalidValue, MissingMethod, MXNetError, OperatorError
+from ..engine.recent import Recent
 from ..kernels import precision
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
@@ -21,7 +22,7 @@ from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .report import HybridReport, MemoryReport
 from .trace import StructureError, Trace, arrays_only, compare, flatten, holds, monitored
 
-MAX_TRACES = 256
+MAX_TRACES = 2048  # of a block, for shapes of inputs
 FLAGS = (
     "static_alloc",
     "static_shape",
@@ -62,7 +63,7 @@ class HybridBlock(Block):
         super().__init__(prefix, params)
         self._active, self._flags, self._check = False, {}, False
         self._recompute: bool | float | str = False
-        self._traces: dict[tuple, Trace] = {}
+        self._traces = Recent(MAX_TRACES)
         self._structure = None
         self._op_hooks: list[tuple] = []
         self._dynamic = self._asks_recording = False
@@ -83,7 +84,7 @@ class HybridBlock(Block):
         self._clear_traces()
 
     def _clear_traces(self):
-        self.__dict__["_traces"], self.__dict__["_structure"] = {}, None
+        self.__dict__["_traces"], self.__dict__["_structure"] = Recent(MAX_TRACES), None
         self.__dict__["_dynamic"] = self.__dict__["_asks_recording"] = False
 
     def _clear_cached_op(self):
@@ -228,7 +229,7 @@ class HybridBlock(Block):
     def _call_graph(self, args):
         mode = trace_mode(self)
         try:
-            trace = self._traces.get((mode, *[a._spec for a in args]))
+            trace = self._traces[mode, *[a._spec for a in args]]
             flat = args
         except AttributeError:  # nested inputs, or None
             trace = None
@@ -247,7 +248,7 @@ class HybridBlock(Block):
             if self._dynamic:  # shapes that only values tell: the blocks inside run as graphs
                 return self._run(*args)
             try:
-                trace = self._traces.get(key) or self._trace(key, args, structure)
+                trace = self._traces[key] or self._trace(key, args, structure)
             except DynamicShape:
                 self.__dict__["_dynamic"], self.__dict__["_n_data"] = True, len(flat)
                 return self._run(*args)
@@ -280,8 +281,6 @@ class HybridBlock(Block):
         trace.compile(self.name, self._recompute)
         if log.wants("hybridize"):
             log.tell("hybridize", self._told(key))
-        if len(self._traces) >= MAX_TRACES:
-            self._traces.clear()
         self._structure = structure
         self._traces[key] = trace
         return trace
@@ -293,7 +292,7 @@ class HybridBlock(Block):
         now += " while training" if key[0] & 1 else " to predict"
         if len(self._traces) == 0:
             return f"{now}: first call"
-        last = next(reversed(self._traces))
+        last = list(self._traces)[-1]
         return f"{now}: {difference(last[1:], key[1:], last[0] & 1 != key[0] & 1)}"
 
     def _compare_modes(self, trace, args):

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
+from ..engine.recent import Recent
 from ..kernels import precision
 from ..kernels.plan import make_plan
-from ..kernels.record import REGISTRY, dtype_name, lookup
+from ..kernels.record import REGISTRY, dtype_name, lookup, several
 from ..symbol.operators import BINARY, add_composites, add_operators
 from . import autograd, functions
 from .indexing import refuse_recorded, seen, view_plan
 from .invoke import (
+    MAX_KEYS,
     _device_of,
-    _remember,
     as_number,
     binary_method,
     copy_into,
@@ -39,7 +40,7 @@ def method(function):
 
 def _in_place(both: str, right: str):
     array_op, number_op = lookup(both), lookup(right)
-    plans: dict = {}  # by the specs of both, or of the array
+    plans = Recent(MAX_KEYS)  # by the specs of both, or of the array
 
     def assign(self, other):
         if isinstance(other, NDArray):
@@ -53,14 +54,14 @@ def _in_place(both: str, right: str):
         return apply(number_op, (self,), self._spec, {"scalar": value}, (value,))
 
     def apply(op, inputs, key, attrs, scalars):
-        plan = plans.get(key)
+        plan = plans[key]
         if plan is None or precision.used:
             if precision.used or any([a.__class__ is not NDArray for a in inputs]):
                 return invoke(op, inputs, attrs, inputs[0])
             plan = make_plan(
                 op, op.parse(attrs), [a._spec for a in inputs], _device_of(op, inputs, None)
             )
-            _remember(plans, key, plan)
+            plans[key] = plan
         return run(plan, inputs, scalars, inputs[0])
 
     return assign
@@ -184,25 +185,25 @@ def astype(self, dtype, copy: bool = True) -> NDArray:
 
 def _sizes(shape) -> tuple[int, ...]:
     try:
-        return tuple(n.__index__() for n in shape)
+        return tuple(n.__index__() for n in several(shape))
     except (TypeError, AttributeError):
         raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
 
 
-_reshapes: dict = {}  # plans by the array's spec and the arguments
+_reshapes = Recent(MAX_KEYS)  # plans by the array's spec and the arguments
 
 
 @method
 def reshape(self, *shape, **kwargs) -> NDArray:
     """The same memory under another shape; see nd.Reshape for the codes 0, -1, -2, -3, -4."""
     try:
-        plan = None if kwargs else _reshapes.get((self._spec, shape))
+        plan = None if kwargs else _reshapes[self._spec, shape]
     except TypeError:  # a list
         plan = None
     if plan is not None:
         return seen(self, plan)
     key, given = (self._spec, shape), shape
-    if len(shape) == 1 and not hasattr(shape[0], "__index__"):
+    if len(shape) == 1:
         given = shape[0]
     elif not shape:
         if "shape" not in kwargs:
@@ -210,11 +211,10 @@ def reshape(self, *shape, **kwargs) -> NDArray:
                 "reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)"
             )
         given = kwargs["shape"]
-        given = (given,) if hasattr(given, "__index__") else given
     attrs = {"shape": _sizes(given), "reverse": kwargs.get("reverse", False)}
     plan = view_plan(self._spec, "Reshape", attrs)
     if not kwargs and given.__class__ is tuple and all([n.__class__ is int for n in given]):
-        _remember(_reshapes, key, plan)
+        _reshapes[key] = plan
     return seen(self, plan)
 
 
