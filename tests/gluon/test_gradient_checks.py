@@ -26,10 +26,10 @@ def test_heads_are_cast():
 def test_noise_of_float32_does_not_fail_a_good_operator():
     """A float32 sum of all outputs is too coarse for the change that one element makes."""
     rng = np.random.RandomState(0)
-    location = {"x": rng.randn(8, 9) + 30, "f_weight": rng.randn(40, 9), "f_bias": rng.randn(40)}
-    dense = sym.FullyConnected(X, num_hidden=40, name="f")
+    location = {"x": rng.randn(200, 2) + 30, "f_weight": rng.rand(4, 2), "f_bias": rng.randn(4)}
+    dense = sym.FullyConnected(X, num_hidden=4, name="f")
     np.random.seed(0)
-    tu.check_numeric_gradient(dense, location, numeric_eps=2.0**-4, rtol=1e-2, atol=2e-2)
+    tu.check_numeric_gradient(dense, location, rtol=1e-2, atol=5e-2, grad_nodes=["x"])
 
 
 def test_wrong_gradients_are_found():
