@@ -99,7 +99,9 @@ def __getattr__(name):
         module, attribute = NAMES[name]
         value = getattr(importlib.import_module(f".{module}", __name__), attribute)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from .engine import missing
+
+        raise missing.attribute(__name__, name)
     globals()[name] = value
     return value
 
@@ -133,4 +135,16 @@ class _Finder:
         module.__spec__ = module.__spec__.loader_state  # the module keeps its own identity
 
 
+class _Missing:
+    """The last finder: says of modules of MXNet that plait lacks what to use instead."""
+
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        if fullname.startswith(f"{__name__}."):
+            from .engine import missing
+
+            missing.check_module(fullname)
+
+
 sys.meta_path.insert(0, _Finder)
+sys.meta_path.append(_Missing)

@@ -1,11 +1,12 @@
-"""Compatibility mode: `import mxnet` means plait, and NumPy's removed aliases come back, in this
-process only.
+"""Compatibility mode: `import mxnet` means plait, and what NumPy removed is back, in this process
+only.
 
 `plait.compat.install()`, or `python -m plait.compat script.py arguments ...` for a script as it is.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -14,15 +15,47 @@ import os
 import sys
 import types
 
+import numpy as np
+
 from . import MODULES
+from .engine import missing
 
 MXNET_VERSION = "1.9.1"  # what mxnet.__version__ says: the API that plait follows
 _PACKAGE = __package__
 
 
-def _numpy_aliases() -> dict:
-    import numpy as np
+# what `import mxnet` imports and scripts use without an import of their own
+ALSO_IMPORTED = ("multiprocessing.pool", "urllib.request")
 
+
+class Values(np.ndarray):
+    """What asnumpy() returns in compatibility mode: an array that is a number where it has one
+    element of any shape, as before NumPy 2.4: `float(x)`, `"%f" % x`, `y[0] = x`.
+
+    Views of it and results of arithmetic are Values too; concatenations, np.linalg's results and
+    pickles are not.
+    """
+
+    def __float__(self):
+        return float(self.item())
+
+    def __int__(self):
+        return int(self.item())
+
+    def __complex__(self):
+        return complex(self.item())
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return array[()] if return_scalar else array.view(Values)
+
+    def __repr__(self):
+        return repr(self.view(np.ndarray))
+
+    def __reduce__(self):
+        return self.view(np.ndarray).__reduce__()
+
+
+def _numpy_aliases() -> dict:
     return {
         "int": int,
         "float": float,
@@ -89,7 +122,7 @@ class _Module(types.ModuleType):
                 module = importlib.import_module(f"mxnet.{place}".rstrip("."))
                 if name in dir(module):
                     return getattr(module, name)
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        raise missing.attribute(self.__name__, name)
 
 
 class _Package(types.ModuleType):
@@ -110,14 +143,18 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, fullname, path=None, target=None):
         if fullname == "mxnet":
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
-        if fullname.startswith("mxnet.") and _target(fullname):
-            return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+        if fullname.startswith("mxnet."):
+            if _target(fullname):
+                return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+            missing.check_module(fullname)
         return None
 
     def create_module(self, spec):
         if spec.name == "mxnet":
             module = _Package("mxnet")
             module.__version__, module.__path__ = MXNET_VERSION, []
+            for name in ALSO_IMPORTED:
+                importlib.import_module(name)
             return module
         module = importlib.import_module(_target(spec.name))
         spec.loader_state = module.__spec__
@@ -202,10 +239,8 @@ ENVIRONMENT = {
 
 
 def install() -> None:
-    """Makes `import mxnet` and its submodules resolve to plait and restores NumPy's removed
-    aliases. Idempotent."""
-    import numpy as np
-
+    """Makes `import mxnet` and its submodules resolve to plait, restores NumPy's removed aliases,
+    and makes arrays of one element numbers again (Values). Idempotent."""
     if not any(isinstance(f, _Finder) for f in sys.meta_path):
         if "mxnet" in sys.modules and not isinstance(sys.modules["mxnet"], _Package):
             raise ImportError(
@@ -220,6 +255,9 @@ def install() -> None:
     from .ndarray.ndarray import NDArray
 
     # files that programs write name these classes
+    if Context.__module__ != "mxnet.context":
+        plain = NDArray.asnumpy
+        NDArray.asnumpy = functools.wraps(plain)(lambda self: plain(self).view(Values))
     Context.__module__, NDArray.__module__ = "mxnet.context", "mxnet.ndarray.ndarray"
     for variable, apply in ENVIRONMENT.items():
         if os.environ.get(variable):

@@ -15,13 +15,13 @@ class HookHandle:
     def __init__(self):
         self._hooks, self._id = None, None
 
-    def attach(self, hooks, hook) -> HookHandle:
+    def attach(self, hooks_dict, hook) -> HookHandle:
         """Adds hook to an OrderedDict of hooks."""
         if self._hooks is not None:
             raise RuntimeError("The same handle cannot be attached twice.")
         self._id = _next()
-        hooks[self._id] = hook
-        self._hooks = weakref.ref(hooks)
+        hooks_dict[self._id] = hook
+        self._hooks = weakref.ref(hooks_dict)
         return self
 
     def detach(self) -> None:

@@ -3,6 +3,7 @@ call."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import threading
 import warnings
@@ -25,17 +26,6 @@ from .report import HybridReport, MemoryReport
 from .trace import StructureError, Trace, arrays_only, compare, flatten, holds, monitored
 
 MAX_TRACES = 2048  # of a block, for shapes of inputs
-FLAGS = (
-    "static_alloc",
-    "static_shape",
-    "inline_limit",
-    "forward_bulk_size",
-    "backward_bulk_size",
-    "backend",
-    "backend_opts",
-    "clear",
-    "partition_if_dynamic",
-)
 
 
 class _Format:
@@ -74,7 +64,7 @@ class HybridBlock(Block):
 
     def __init__(self, prefix=None, params=None):
         super().__init__(prefix, params)
-        self._active, self._flags, self._check = False, {}, False
+        self._active = self._check = False
         self._recompute: bool | float | str = False
         self._traces = Recent(MAX_TRACES)
         self._structure = None
@@ -108,8 +98,15 @@ class HybridBlock(Block):
         self,
         active=True,
         backend=None,
-        backend_opts=None,
         clear=True,
+        static_alloc=False,
+        static_shape=False,
+        inline_limit=2,
+        forward_bulk_size=None,
+        backward_bulk_size=None,
+        *,
+        backend_opts=None,
+        partition_if_dynamic=True,
         check=False,
         recompute=None,
         **kwargs,
@@ -117,9 +114,9 @@ class HybridBlock(Block):
         """Switches graph execution on or off, for the children too.
 
         Args:
-            static_alloc, static_shape, inline_limit, forward_bulk_size, backward_bulk_size,
-                backend: accepted as MXNet has them; plait plans the memory of every graph, and
-                outputs are always new arrays.
+            backend, clear, static_alloc, static_shape, inline_limit, forward_bulk_size,
+                backward_bulk_size, backend_opts, partition_if_dynamic: accepted as MXNet has them;
+                plait plans the memory of every graph, and outputs are always new arrays.
             check: compares eager and graph outputs at the first call.
             recompute: what backward computes again instead of keeping it from forward, trading time
                 (at most one more forward) for memory. True: all but a few boundaries, placed where
@@ -132,15 +129,14 @@ class HybridBlock(Block):
         Raises: MXNetError for unknown arguments, ValueError for another `recompute`.
         Source: Chen et al. 2016, arXiv:1604.06174.
         """
-        unknown = [k for k in kwargs if k not in FLAGS]
-        if unknown:
+        if kwargs:
             raise MXNetError(
-                f"hybridize: flag {unknown[0]!r} is unknown, the flags are {', '.join(FLAGS)},"
-                " check"
+                f"hybridize: flag {next(iter(kwargs))!r} is unknown, the flags are"
+                f" {', '.join(FLAGS)}"
             )
-        if kwargs.get("static_shape") and not kwargs.get("static_alloc"):
+        if static_shape and not static_alloc:
             raise MXNetError("hybridize: static_shape=True requires static_alloc=True")
-        self._active, self._flags, self._check = active, dict(kwargs), check
+        self._active, self._check = active, check
         self._recompute = checked(recompute)
         self._clear_traces()
         if self._forward_hooks or self._forward_pre_hooks:
@@ -149,7 +145,7 @@ class HybridBlock(Block):
                 f' "{self.name}" is a child of HybridBlock, the hooks will not take effect.',
                 stacklevel=2,
             )
-        super().hybridize(active, recompute=recompute, **kwargs)
+        super().hybridize(active, recompute=recompute)
 
     def cast(self, dtype):
         """Changes the dtype of all parameters."""
@@ -407,16 +403,19 @@ class HybridBlock(Block):
                 arrays[f"aux:{name}"] = parameter._reduce()
         serialization.save(f"{path}-{epoch:04d}.params", arrays)
 
-    def optimize_for(self, x, *args, backend=None, backend_opts=None, clear=True, **kwargs):
+    def optimize_for(self, x, *args, backend=None, clear=False, **kwargs):
         """Hybridizes for the given inputs: traces and compiles now, and runs once. Returns the
         outputs.
 
-        backend, backend_opts, clear: accepted, and without effect: there is one compiler here, and
-            it takes every graph that repeats, with or without this call.
+        backend, clear: accepted, and without effect: there is one compiler here, and it takes every
+            graph that repeats, with or without this call.
         kwargs: as for hybridize.
         """
-        self.hybridize(True, backend, backend_opts, clear, **kwargs)
+        self.hybridize(True, backend, clear, **kwargs)
         return self(x, *args)
+
+
+FLAGS = [name for name in inspect.signature(HybridBlock.hybridize).parameters][2:-1]
 
 
 def trace_mode(block: HybridBlock) -> int:

@@ -77,11 +77,19 @@ def create(*args, **kwargs):
 
 
 def _fill(arr: NDArray, value) -> None:
-    """Writes a number, or an array of arr's shape, into arr."""
+    """Writes a number, or an array that broadcasts to arr's shape, into arr."""
     if np.ndim(value) == 0:
         functions.full(arr.shape, float(value), arr.context, arr.dtype, out=arr)
     else:
-        copy_into(from_memory(np.asarray(value, np.float32), arr.context), arr)
+        values = np.asarray(value, np.float32)
+        try:
+            values = np.broadcast_to(values, arr.shape)
+        except ValueError:
+            raise InitializerError(
+                f"init: a value of shape {values.shape} does not broadcast to the parameter's shape"
+                f" {arr.shape}"
+            ) from None
+        copy_into(from_memory(values, arr.context), arr)
 
 
 def _uniform(arr: NDArray, low: float, high: float) -> None:
@@ -239,7 +247,7 @@ class One(Initializer):
 
 @register
 class Constant(Initializer):
-    """One value (a number, or an array of the parameter's shape)."""
+    """One value (a number, or an array that broadcasts to the parameter's shape)."""
 
     def __init__(self, value):
         super().__init__(value=value)

@@ -311,6 +311,19 @@ class Parameter:
         else:
             self.set_data(data)
 
+    @property
+    def _ctx_map(self) -> list | None:
+        """The number of each device in _data, by the parity of its type and its id: what libraries
+        written for MXNet index."""
+        if self._ctx_list is None:
+            return None
+        found: list[list] = [[], []]
+        for i, ctx in enumerate(self._ctx_list):
+            places = found[ctx.device_typeid & 1]
+            places += [None] * (ctx.device_id + 1 - len(places))
+            places[ctx.device_id] = i
+        return found
+
     # ---- access ----------------------------------------------------------------------------------
 
     def data(self, ctx=None) -> NDArray:

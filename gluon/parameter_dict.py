@@ -114,16 +114,16 @@ class ParameterDict:
                 )
         return found
 
-    def update(self, other: ParameterDict) -> None:
-        """Takes in the parameters of another dict. Raises ParameterError for different ones of the
-        same name."""
+    def update(self, other: ParameterDict | dict[str, Parameter]) -> None:
+        """Takes in the parameters of another dict, of either kind. Raises ParameterError for
+        different ones of the same name."""
         for name, parameter in other.items():
             if self._params.get(name, parameter) is not parameter:
                 raise ParameterError(
                     "Cannot update self with other because they have different Parameters with the "
                     f"same name '{name}'"
                 )
-        self._params.update(other._params)
+        self._params.update(other)
 
     # ---- all of them -----------------------------------------------------------------------------
 

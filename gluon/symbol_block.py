@@ -79,11 +79,19 @@ class SymbolBlock(HybridBlock):
         self._reg_params.update((name[start:], p) for name, p in self.params.items())
 
     @staticmethod
-    def imports(symbol_file, input_names, param_file=None, ctx=None) -> SymbolBlock:
+    def imports(
+        symbol_file,
+        input_names,
+        param_file=None,
+        ctx=None,
+        allow_missing=False,
+        ignore_extra=False,
+    ) -> SymbolBlock:
         """A network from files that `export` (or MXNet) wrote.
 
-        input_names: names of the data variables. Parameters are on ctx (default: cpu). Raises
-            MXNetError, OSError.
+        input_names: names of the data variables. Parameters are on ctx (default: cpu).
+        allow_missing: parameters may be missing in the file. ignore_extra: the file may have
+            others. Raises MXNetError, OSError.
         """
         from ..symbol import symbol as sym
 
@@ -97,14 +105,16 @@ class SymbolBlock(HybridBlock):
                 )
         block = SymbolBlock(graph, [sym.var(n) for n in input_names])
         if param_file is not None:
-            block._load_saved(os.fspath(param_file), ctx or cpu())
+            block._load_saved(os.fspath(param_file), ctx or cpu(), allow_missing, ignore_extra)
         return block
 
-    def _load_saved(self, param_file, ctx) -> None:
+    def _load_saved(self, param_file, ctx, allow_missing=False, ignore_extra=False) -> None:
         params = self.collect_params()
         for p in params.values():
             p.dtype = "float32" if p.dtype is None else p.dtype
-        params.load(param_file, ctx=ctx, cast_dtype=True, dtype_source="saved", ignore_extra=True)
+        params.load(
+            param_file, ctx, allow_missing, ignore_extra, cast_dtype=True, dtype_source="saved"
+        )
 
     def __repr__(self):
         n_in, n_out = len(self._data_names), len(self._group.list_outputs())

@@ -132,14 +132,18 @@ def _parse_bool(value):
 
 
 def dtype_name(value) -> str:
-    """The name in DTYPES of a dtype given as a name, a NumPy dtype or type, or MXNet's type
-    flag."""
+    """The name in DTYPES of a dtype given as a name, a NumPy dtype or type, MXNet's type flag, or
+    an array that has it; None is float32."""
     if isinstance(value, str) and value in DTYPES:
         return value
+    if value is None:
+        return "float32"
     if isinstance(value, (int, str)) and str(value).isdigit() and int(value) < len(DTYPES):
         return DTYPES[int(value)]
     import numpy as np
 
+    if hasattr(value, "dtype") and not isinstance(value, type):
+        value = value.dtype
     try:
         dtype = np.dtype(value)
         name = dtype.names[0] if dtype.names else dtype.name

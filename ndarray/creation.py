@@ -37,7 +37,8 @@ __all__ = [
 
 
 def array(source_array, ctx=None, dtype=None) -> NDArray:
-    """An NDArray with a copy of the values of anything NumPy understands.
+    """An NDArray with a copy of the values of anything NumPy understands; texts and objects become
+    what Python's float() makes of them, None among others nan.
 
     dtype: default float32; the source's own when it is an NDArray.
     """
@@ -49,14 +50,18 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
         name = dtype_name(dtype) if dtype is not None else source_array._spec.dtype
         return from_memory(source_array.asnumpy(), ctx or source_array.context, name)
     try:
-        if source_array is None or isinstance(source_array, str):
-            raise ValueError(f"got {source_array!r}")
+        if source_array is None:
+            raise ValueError("got None")
         values = np.asarray(source_array)
-        if values.dtype == object:
+        if values.dtype == object and not isinstance(source_array, np.ndarray) and values.ndim:
             values = np.asarray(
                 [v.asnumpy() if isinstance(v, NDArray) else v for v in source_array]
             )
-    except ValueError as error:
+        if values.dtype == object:
+            values = np.asarray(values.tolist())
+        if values.dtype.kind in "SUOMm":
+            values = values.astype(np.float64)
+    except (TypeError, ValueError) as error:
         raise InvalidType(
             f"array: the source must be an array or a regular nesting of sequences: {error}"
         ) from None

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sys
 
-from ..engine.error import MissingName, compose, did_you_mean
+from ..engine import missing
+from ..engine.error import did_you_mean
 from ..engine.recent import Recent
 from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
@@ -107,7 +108,7 @@ def __getattr__(name: str):
     if op is None:
         public = [n for n in REGISTRY if not n.startswith("_")]
         rule = f"module 'nd' has no function {name!r}"
-        raise MissingName(compose(rule, fix=did_you_mean(name, public)))
+        raise missing.attribute("nd", name, rule, did_you_mean(name, public))
     function = operator_function(op, name if name.isidentifier() else op.name)
     setattr(sys.modules[__name__], name, function)
     return function

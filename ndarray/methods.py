@@ -10,7 +10,7 @@ from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup, several
 from ..symbol.operators import BINARY, add_composites, add_operators
 from . import autograd, functions
-from .indexing import refuse_recorded, seen, view_plan
+from .indexing import refuse_recorded, seen, view, view_plan
 from .invoke import (
     MAX_KEYS,
     _device_of,
@@ -216,6 +216,33 @@ def reshape(self, *shape, **kwargs) -> NDArray:
     if not kwargs and given.__class__ is tuple and all([n.__class__ is int for n in given]):
         _reshapes[key] = plan
     return seen(self, plan)
+
+
+@method
+def expand_dims(self, axis, inplace=False) -> NDArray:
+    """A new axis of size 1 before `axis`. inplace: as a view of the same memory."""
+    if inplace:
+        return view(self, "expand_dims", {"axis": axis})
+    return functions.expand_dims(self, axis)
+
+
+@method
+def squeeze(self, axis=None, inplace=False) -> NDArray:
+    """Without axes of size 1, or without those in `axis`. inplace: as a view of the same memory."""
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    return view(self, "squeeze", {"axis": axis}) if inplace else functions.squeeze(self, axis)
+
+
+@method
+def flatten(self, inplace=False) -> NDArray:
+    """(d1, d2, ..., dk) -> (d1, d2 * ... * dk). inplace: as a view of the same memory."""
+    return view(self, "Flatten", {}) if inplace else functions.flatten(self)
+
+
+@method
+def broadcast_like(self, other, lhs_axes=None, rhs_axes=None) -> NDArray:
+    """Repeats axes of size 1 until the shape is that of `other`."""
+    return functions.broadcast_like(self, other, lhs_axes, rhs_axes)
 
 
 def _transposed(self):

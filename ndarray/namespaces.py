@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ..engine.error import MissingName
+from ..engine import missing
 from ..kernels.record import REGISTRY
 from . import functions
 
@@ -18,7 +18,7 @@ def derive(module: str, *prefixes: str):
                 function = getattr(functions, prefix + name)
                 setattr(sys.modules[module], name, function)
                 return function
-        raise MissingName(f"module {module!r} has no function {name!r}")
+        raise missing.attribute(module, name, f"module {module!r} has no function {name!r}")
 
     def names():
         return sorted(

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from ..engine.error import InvalidValue, MissingName, MXNetError
+from ..engine import missing
+from ..engine.error import InvalidValue, MXNetError
 from ..kernels.record import REGISTRY, Operator, Type, lookup
 from ..ndarray.branch import Branch
 from ..ndarray.control import Part
@@ -382,7 +383,7 @@ def operator_of(name: str, given: dict[str, str], graphs: Sequence[Sequence[Valu
 def __getattr__(name: str):
     op = None if name.startswith("__") else REGISTRY.get("_contrib_" + name)
     if op is None:
-        raise MissingName(f"sym.contrib has no operator {name!r}")
+        raise missing.attribute("sym.contrib", name, f"sym.contrib has no operator {name!r}")
     function = globals()[name] = symbol_function(op, name)
     return function
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import sys
 from numbers import Number
 
-from ..engine.error import MissingName, OperatorError, compose, did_you_mean
+from ..engine import missing
+from ..engine.error import OperatorError, did_you_mean
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from .symbol import (  # noqa: F401
     Executor,
@@ -177,7 +178,7 @@ def __getattr__(name: str):
             if name in ("array", "from_numpy", "from_dlpack")
             else did_you_mean(name, public)
         )
-        raise MissingName(compose(rule, fix=fix))
+        raise missing.attribute("sym", name, rule, fix)
     function = symbol_function(op, name)
     setattr(sys.modules[__name__], name, function)
     return function

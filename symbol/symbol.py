@@ -741,6 +741,8 @@ def _flat(inputs) -> list:
 
 def _method(name: str):
     def call(self, *args, **kwargs):
+        if name in ("expand_dims", "flatten", "squeeze"):
+            kwargs.pop("inplace", None)  # of arrays; a Symbol has no memory
         return symbol_function(REGISTRY[name], name)(self, *args, **kwargs)
 
     call.__name__ = name

@@ -40,4 +40,5 @@ def full_precision():
     if precision.used:
         amp = importlib.import_module("plait.gluon.mxcontrib.amp.amp")
         precision.set_default(None)
-        amp._scaler, amp._taken = None, False
+        amp._loss_scaler, amp._amp_initialized = None, False
+        amp._amp_loss_scale_initialized = False

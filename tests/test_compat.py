@@ -4,7 +4,9 @@ import subprocess
 import sys
 import textwrap
 
+import plait as mx
 import pytest
+from plait import nd, sym
 
 SCRIPT = """
     import sys
@@ -186,3 +188,105 @@ def test_names_that_modules_import_are_found_in_them():
     )
     run = python("-c", code)
     assert run.returncode == 0, run.stderr
+
+
+NUMBERS = """
+    import math, multiprocessing, pickle, urllib
+    import numpy as np
+    import mxnet as mx
+    from mxnet import nd
+
+    one, x = nd.array([2.5]), nd.array([[1, 2], [4, 9]])
+    assert float(one.asnumpy()) == 2.5 and int(one.asnumpy()) == 2 and complex(one.asnumpy()) == 2.5
+    assert "%.2f %d" % (one.asnumpy(), one.asnumpy()) == "2.50 2"
+    row = x.asnumpy()[1, :1]
+    assert float(row) == 4 and float(row * 2 + 1) == 9 and float(np.sqrt(row)) == 2
+    assert float(x.asnumpy().sum(axis=0, keepdims=True)[:, 1]) == 11 and math.log(one.asnumpy()) > 0
+    kept = np.zeros(2)
+    kept[0] = one.asnumpy()
+    kept[1:] = row
+    assert kept.tolist() == [2.5, 4.0]
+    assert float(one.tostype("row_sparse").asnumpy()) == 2.5
+    # full reductions are NumPy's scalars, not arrays
+    for value in (x.asnumpy().sum(), np.max(x.asnumpy()), x.asnumpy().mean(), x.asnumpy()[0, 0]):
+        assert type(value) is np.float32, type(value)
+    assert type(pickle.loads(pickle.dumps(one.asnumpy()))) is np.ndarray
+    assert repr(one.asnumpy()) == "array([2.5], dtype=float32)"
+    for wrong in (float, int, complex):
+        try:
+            wrong(x.asnumpy())
+        except (TypeError, ValueError):
+            pass
+        else:
+            raise AssertionError(wrong)
+    assert np.all(x == x) and np.any(x > 3) and not np.all(x > 3)
+    assert issubclass(multiprocessing.pool.ThreadPool, object) and urllib.request.urlopen
+    print("done")
+"""
+
+
+def test_arrays_of_one_element_are_numbers_as_numpy_had_them(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(textwrap.dedent(NUMBERS))
+    run = python("-W", "error", "-m", "plait.compat", script)
+    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr
+
+
+def test_arrays_are_plain_unasked():
+    code = "import numpy, plait; assert type(plait.nd.ones((1,)).asnumpy()) is numpy.ndarray"
+    run = python("-c", code)
+    assert run.returncode == 0, run.stderr
+
+
+LACKING = [
+    ("import mxnet.onnx", "mx.onnx: ONNX"),
+    ("from mxnet import onnx", "mx.onnx: ONNX"),
+    ("from mxnet import np, npx", "mx.np: NumPy's interface"),
+    ("import mxnet.numpy", "mx.numpy: NumPy's interface"),
+    ("import mxnet.ndarray.numpy", "mx.nd.numpy: NumPy's interface"),
+    ("import mxnet as mx; mx.npx.set_np()", "mx.npx: NumPy's interface"),
+    ("from mxnet.contrib import quantization", "mx.contrib.quantization: quantization"),
+    ("from mxnet.contrib.quantization import *", "mx.contrib.quantization: quantization"),
+    ("import mxnet as mx; mx.contrib.quantization", "mx.contrib.quantization: quantization"),
+    ("import mxnet as mx; mx.nd.contrib.quantize", "mx.nd.contrib.quantize: quantization"),
+    ("import mxnet as mx; mx.sym.contrib.requantize", "mx.sym.contrib.requantize: quantization"),
+    ("from mxnet.contrib import onnx as onnx_mxnet", "mx.contrib.onnx: ONNX"),
+    ("import mxnet.contrib.tensorrt", "mx.contrib.tensorrt: TensorRT"),
+    ("from mxnet.gluon import probability", "mx.gluon.probability: distributions"),
+]
+
+
+def test_names_that_are_not_here_say_what_to_use():
+    """In one process under both names of the package; each error is of the type that programs
+    catch."""
+    code = f"""
+        import plait.compat
+        plait.compat.install()
+        import mxnet, plait
+        for code, text in {LACKING!r}:
+            for package in ("mxnet", "plait"):
+                line = code.replace("mxnet", package, 1)
+                try:
+                    exec(line, {{}})
+                except plait.MXNetError as error:
+                    assert isinstance(error, (ImportError, AttributeError)), line
+                    assert str(error).startswith(text) and "fix:" in str(error), (line, str(error))
+                else:
+                    raise AssertionError(line)
+        assert not hasattr(mxnet, "np") and not hasattr(mxnet.contrib, "onnx")
+        for module in (mxnet, plait, mxnet.contrib, mxnet.nd):
+            assert not hasattr(module, "nosuch")
+        print("done")
+    """
+    run = python("-c", textwrap.dedent(code))
+    assert (run.returncode, run.stdout) == (0, "done\n"), run.stderr
+
+
+def test_what_is_missing_is_missing():
+    """A row of the table stands for nothing that exists; it goes when its name comes."""
+    from plait.engine import missing
+    from plait.gluon import mxcontrib
+
+    for owner, below in ((mx, ""), (nd, "nd."), (sym, "sym."), (mxcontrib, "contrib.")):
+        found = [name for name in dir(owner) if missing.reason(below + name)]
+        assert not found

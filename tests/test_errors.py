@@ -318,7 +318,7 @@ CALLS = [
         TypeError,
         "array: the source must be an array or a regular nesting",
     ),
-    ("text", lambda: nd.array("abc"), TypeError, "got 'abc'"),
+    ("text", lambda: nd.array("abc"), TypeError, "'abc'"),
     ("None as source", lambda: nd.array(None), TypeError, "got None"),
     (
         "a value that is text",

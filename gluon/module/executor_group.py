@@ -366,7 +366,7 @@ class DataParallelExecutorGroup:
                 for k, target in enumerate(parts):
                     copy_into(given[k] if isinstance(given, (list, tuple)) else given, target)
 
-    def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
+    def update_metric(self, metric, labels, pre_sliced=False) -> None:
         """Counts each device's outputs with its part of the labels."""
         for k, (e, part) in enumerate(zip(self.execs, self.slices)):
             own = (
@@ -374,7 +374,7 @@ class DataParallelExecutorGroup:
                 if pre_sliced
                 else [_cut(x, axis, part) for x, axis in zip(labels, self.label_layouts)]
             )
-            eval_metric.update_dict(
+            metric.update_dict(
                 dict(zip(self.label_names, own)), dict(zip(self.output_names, e.outputs))
             )
 

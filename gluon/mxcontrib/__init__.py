@@ -2,6 +2,8 @@
 
 import importlib
 
+from ...engine import missing
+
 # so that importing mx.contrib stays quick; other names of mx.contrib: its own modules
 _ON_FIRST_USE = {
     "amp": "amp",
@@ -19,7 +21,7 @@ _ON_FIRST_USE = {
 
 def __getattr__(name):
     if name not in _ON_FIRST_USE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise missing.attribute(__name__, name)
     return importlib.import_module(f".{_ON_FIRST_USE[name]}", __name__)
 
 

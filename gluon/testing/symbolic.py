@@ -9,7 +9,7 @@ from ... import symbol as sym
 from ...engine.error import InvalidValue
 from ...ndarray.ndarray import NDArray
 from .assertions import as_numpy, assert_almost_equal
-from .tolerance import default_context, default_numeric_eps
+from .tolerance import default_context, default_numeric_eps, get_tolerance
 
 
 def simple_forward(sym, ctx=None, is_train=False, **inputs):
@@ -54,7 +54,7 @@ def check_symbolic_forward(
     equal_nan=False,
     dtype=np.float32,
 ):
-    """Compares a symbol's outputs (predict mode) with expected ones. Returns them as NumPy."""
+    """Compares a symbol's outputs (predict mode) with expected ones. Returns them."""
     ctx = ctx or default_context()
     args = _arrays(sym.list_arguments(), location, ctx, dtype)
     aux = _arrays(sym.list_auxiliary_states(), aux_states, ctx, dtype)
@@ -65,7 +65,7 @@ def check_symbolic_forward(
         assert_almost_equal(
             want, got, rtol, atol, (f"EXPECTED_{name}", f"FORWARD_{name}"), equal_nan
         )
-    return [o.asnumpy() for o in outputs]
+    return outputs
 
 
 def check_symbolic_backward(
@@ -111,10 +111,7 @@ def check_symbolic_backward(
         given = (
             [out_grads[k] for k in sym.list_outputs()] if isinstance(out_grads, dict) else out_grads
         )
-        out_grads = [
-            g if isinstance(g, NDArray) else nd.array(g, ctx, o.dtype)
-            for g, o in zip(given, outputs)
-        ]
+        out_grads = [nd.array(g, ctx, o.dtype) for g, o in zip(given, outputs)]
     executor.backward(out_grads)
     for name, want in expected.items():
         got = executor.grad_dict[name]
@@ -124,19 +121,20 @@ def check_symbolic_backward(
             assert_almost_equal(
                 want, got, rtol, atol, (f"EXPECTED_{name}", f"BACKWARD_{name}"), equal_nan
             )
-    return {name: None if g is None else g.asnumpy() for name, g in executor.grad_dict.items()}
+    return grads
 
 
 def numeric_grad(
     executor, location, aux_states=None, eps=1e-4, use_forward_train=True, dtype=np.float32
 ):
-    """Central differences of the sum of an executor's first output. Returns NumPy gradients by
-    argument name."""
+    """Central differences of an executor's first output, summed. Returns NumPy gradients by
+    argument name. Elements are subtracted before they are summed, which keeps the error of float32
+    that of one element."""
 
     def evaluate():
         for name, value in (aux_states or {}).items():
             executor.aux_dict[name][:] = value
-        return executor.forward(is_train=use_forward_train)[0].asnumpy().sum(dtype=np.float64)
+        return executor.forward(is_train=use_forward_train)[0].asnumpy().astype(np.float64)
 
     location = {k: as_numpy(v).astype(dtype) for k, v in location.items()}
     for name, value in location.items():
@@ -153,7 +151,7 @@ def numeric_grad(
             above = evaluate()
             flat[i] = kept - eps / 2
             executor.arg_dict[name][:] = flat.reshape(value.shape)
-            out[i] = (above - evaluate()) / eps
+            out[i] = (above - evaluate()).sum() / eps
             flat[i] = kept
         executor.arg_dict[name][:] = value
         grads[name] = out.reshape(value.shape).astype(dtype)
@@ -173,46 +171,71 @@ def check_numeric_gradient(
     grad_stype_dict=None,
     dtype=np.float32,
 ) -> None:
-    """Compares a symbol's gradients, projected on a random direction, with numeric ones."""
+    """Compares a symbol's gradients, projected on a random direction, with numeric ones.
+
+    numeric_eps, rtol, atol: numbers, or by dtype; by default those of dtype. grad_nodes: names of
+        arguments, or their requests by name: 'write', 'add' (to what is there), 'null' (nothing is
+        written). Raises AssertionError, ValueError for another request.
+    """
     from ...symbol import functions as F
 
     ctx = ctx or default_context()
-    eps = numeric_eps or default_numeric_eps()[np.dtype(dtype)]
+    eps = get_tolerance(np.empty(0, dtype), numeric_eps, default_numeric_eps())
     args = _arrays(sym.list_arguments(), location, ctx, dtype)
     aux = _arrays(sym.list_auxiliary_states(), aux_states, ctx, dtype)
-    names = list(args) if grad_nodes is None else list(grad_nodes)
+    requests = _requests(list(args) if grad_nodes is None else grad_nodes)
     shape = sym.infer_shape(**{k: v.shape for k, v in args.items()})[1][0]
-    direction = nd.array(np.random.normal(size=shape) + 0.1, ctx, dtype)
-    projected = F.make_loss(F.sum(F.broadcast_mul(sym, _variable("__random_proj"))))
-    stypes = grad_stype_dict or {}
-    grads = {n: nd.zeros(args[n].shape, ctx, dtype, stype=stypes.get(n)) for n in names}
-    everything = {**args, "__random_proj": direction}
+    # elements near 0 would hide those of the gradient
+    direction = nd.array(np.random.rand(*shape) + 0.1, ctx, dtype)
+    projected = F.make_loss(F.broadcast_mul(sym, _variable("__random_proj")))
+    before = {n: np.random.normal(0, 0.01, args[n].shape).astype(dtype) for n in requests}
+    grads = {n: nd.array(v, ctx, dtype) for n, v in before.items()}
+    for name, stype in (grad_stype_dict or {}).items():
+        if name in grads and stype != "default":
+            grads[name] = nd.zeros(args[name].shape, ctx, dtype, stype=stype)
     executor = projected.bind(
         ctx,
-        everything,
+        {**args, "__random_proj": direction},
         grads,
-        {n: "write" if n in names else "null" for n in everything},
+        {n: requests.get(n, "null") for n in (*args, "__random_proj")},
         {k: v.copy() for k, v in aux.items()},
     )
     executor.forward(is_train=True)
     executor.backward()
-    analytic = {n: executor.grad_dict[n].asnumpy() for n in names}
+    analytic = {n: executor.grad_dict[n].asnumpy() for n in requests}
     numeric = numeric_grad(
         executor,
-        {n: args[n] for n in names},
+        {n: args[n] for n in requests},
         {k: v.asnumpy() for k, v in aux.items()},
         eps,
         use_forward_train,
         dtype,
     )
-    for name in names:
+    for name, request in requests.items():
+        found = analytic[name] - before[name] if request == "add" else analytic[name]
         assert_almost_equal(
-            numeric[name],
-            analytic[name],
-            rtol or 1e-2,
-            atol or 1e-3,
+            before[name] if request == "null" else numeric[name],
+            found,
+            rtol,
+            atol,
             (f"NUMERICAL_{name}", f"BACKWARD_{name}"),
         )
+
+
+def _requests(grad_nodes) -> dict[str, str]:
+    if not isinstance(grad_nodes, (list, tuple, dict)):
+        raise InvalidValue(
+            f"check_numeric_gradient: grad_nodes must be a list of names or a dict of requests, got"
+            f" {grad_nodes!r}"
+        )
+    requests = grad_nodes if isinstance(grad_nodes, dict) else dict.fromkeys(grad_nodes, "write")
+    for name, request in requests.items():
+        if request not in ("write", "add", "null"):
+            raise InvalidValue(
+                f"check_numeric_gradient: the request of {name!r} must be write, add or null, got"
+                f" {request!r}"
+            )
+    return requests
 
 
 def _variable(name):

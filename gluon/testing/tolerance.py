@@ -8,17 +8,16 @@ from ...engine import Context, current_context
 
 _RTOL = {np.dtype(np.float16): 1e-2, np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-5}
 _ATOL = {np.dtype(np.float16): 1e-1, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-20}
-_context: list[Context] = []
 
 
 def default_context() -> Context:
     """The device that tests use."""
-    return _context[-1] if _context else current_context()
+    return current_context()
 
 
 def set_default_context(ctx: Context) -> None:
-    """Makes ctx the context of tests in this thread."""
-    _context[:] = [ctx]
+    """Makes ctx the device of this thread where no `with` names another."""
+    Context.default_ctx = ctx
 
 
 def default_dtype():
@@ -38,7 +37,11 @@ def default_atols() -> dict:
 
 def default_numeric_eps() -> dict:
     """Step of numeric differentiation by dtype."""
-    return {np.dtype(np.float16): 1e-1, np.dtype(np.float32): 1e-3, np.dtype(np.float64): 1e-4}
+    return {
+        np.dtype(np.float16): 2.0**-6,
+        np.dtype(np.float32): 2.0**-9,
+        np.dtype(np.float64): 2.0**-14,
+    }
 
 
 def effective_dtype(dat):

@@ -222,7 +222,7 @@ def test_unscale_divides_the_gradients_now():
 
 def test_losses_without_a_head_gradient_are_scaled_by_their_parameter():
     amp.init()
-    module._scaler._loss_scale = 8.0
+    module._loss_scaler._loss_scale = 8.0
     x = nd.array([[1.0, 2.0]])
     x.attach_grad()
     with autograd.record():
@@ -348,3 +348,10 @@ def test_convert_bucketing_module():
         outs.append(module_.get_outputs()[0].astype("float32").asnumpy())
     np.testing.assert_allclose(outs[1], outs[0], rtol=1e-2)
     assert "fc_weight_amp_cast_float16" in str(nodes(low._buckets[6].symbol))
+
+
+def test_state_under_the_names_that_libraries_read():
+    module = amp.amp
+    assert not module._amp_initialized and not module._amp_loss_scale_initialized
+    amp.init()
+    assert module._amp_initialized and module._loss_scaler is not None

@@ -195,3 +195,27 @@ def test_data_in_shared_memory_meets_parameters_on_the_cpu():  # gluoncv's loade
     assert (net(shared).asnumpy() == 3).all()
     with pytest.raises(mx.MXNetError, match="not initialized on context cpu\\(1\\)"):
         net.weight.data(mx.cpu(1))
+
+
+def test_update_from_a_plain_dict():
+    own, other = gluon.ParameterDict("a_"), gluon.Parameter("q", shape=(1,))
+    own.update({"q": other})
+    assert list(own) == ["q"] and own["q"] is other
+    with pytest.raises(AssertionError, match="same name 'q'"):
+        own.update({"q": gluon.Parameter("q", shape=(1,))})
+
+
+def test_ctx_map_is_what_libraries_index():
+    p = gluon.Parameter("q", shape=(1,))
+    assert p._ctx_map is None
+    p.initialize(ctx=[mx.cpu(2), mx.cpu(0)])
+    assert p._ctx_map == [[], [1, None, 0]]  # MXNet's
+
+
+@pytest.mark.parametrize("value", [[5], np.array([5.0]), nd.array([5]), [[5], [5]]])
+def test_constants_broadcast(value):
+    p = gluon.Parameter("p", shape=(2, 3), init=mx.init.Constant(value))
+    p.initialize()
+    assert (p.data().asnumpy() == 5).all()
+    with pytest.raises(ValueError, match=r"shape \(2,\) does not broadcast .* \(2, 3\)"):
+        gluon.Parameter("p", shape=(2, 3), init=mx.init.Constant([1, 2])).initialize()

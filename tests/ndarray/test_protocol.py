@@ -158,6 +158,58 @@ def test_copies_and_numpy():
     assert np.interp(2, [1, 3], v) == 2.0
 
 
+def test_inplace_shape_methods_are_views():
+    x = nd.arange(6).reshape((1, 6))
+    made = x.expand_dims(axis=1, inplace=True), x.squeeze(axis=0, inplace=True)
+    y = nd.arange(6).reshape((2, 3, 1))
+    flat = y.flatten(inplace=True)
+    x[:] = -1
+    y[0] = -2
+    assert [a.shape for a in made] == [(1, 1, 6), (6,)] and all((a == -1).all() for a in made)
+    assert flat.tolist() == [[-2, -2, -2], [3, 4, 5]]
+    assert x.expand_dims(-1, True).shape == (1, 6, 1) and x.squeeze([0], True).shape == (6,)
+    with pytest.raises(ValueError, match="squeeze"):
+        x.squeeze(axis=1, inplace=True)
+    with autograd.record():
+        x.attach_grad()
+        z = (x.squeeze(axis=0, inplace=True) * nd.arange(6)).sum()
+    z.backward()
+    assert x.grad.tolist() == [[0, 1, 2, 3, 4, 5]]
+    s = sym.var("s").squeeze(axis=0, inplace=True).expand_dims(axis=1, inplace=True)
+    assert s.infer_shape(s=(1, 2))[1] == [(2, 1)]
+
+
+def test_astype_of_what_has_a_dtype():
+    x, like = nd.array([1.5]), nd.array([1], dtype="int32")
+    parameter = gluon.Parameter("a", shape=(1,), dtype="int32")
+    assert all(x.astype(d).dtype is np.int32 for d in (like, parameter, like.dtype))
+    assert nd.array([1], dtype="int32").astype(None).dtype is np.float32
+
+
+def test_arrays_of_texts_and_objects():
+    """Numbers are MXNet's."""
+    from decimal import Decimal
+
+    for source, want in (
+        (["1", "2.5"], [1, 2.5]),
+        ([["1"], ["2"]], [[1], [2]]),
+        (np.array([b"1", b"2"]), [1, 2]),
+        ("1.5", 1.5),
+        (["1", 2], [1, 2]),
+        (np.array(["1", 2], object), [1, 2]),
+        ([Decimal("1.5"), True], [1.5, 1]),
+        (np.array([np.array([1, 2]), np.array([3, 4])], object), [[1, 2], [3, 4]]),
+        (np.array(["1970-01-03"], "datetime64[D]"), [2]),
+    ):
+        assert nd.array(source).tolist() == want
+    assert np.isnan(nd.array([1, None]).asnumpy()).tolist() == [False, True]
+    exact = 2**53 + 1
+    assert nd.array(np.array([exact], object), dtype="int64").item() == exact
+    for wrong in (["a"], [""], [[1], [1, 2]], [1 + 2j], {1}, [{}]):
+        with pytest.raises(TypeError, match="array: the source must"):
+            nd.array(wrong)
+
+
 def test_waiting_in_threads():
     found: list = []
 

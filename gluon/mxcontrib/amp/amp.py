@@ -39,8 +39,10 @@ __all__ = [
     "unscale",
 ]
 
-_scaler: LossScaler | None = None  # of the process; the first trainer takes it
-_taken = False
+# under MXNet's names, which libraries read
+_amp_initialized = False
+_loss_scaler: LossScaler | None = None  # of the process; the first trainer takes it
+_amp_loss_scale_initialized = False  # has one?
 
 
 class AmpError(MXNetError, AssertionError):
@@ -59,12 +61,13 @@ def init(
         conditional_fp32_ops: (operator, parameter, values) instead of list_conditional_fp32_ops.
     Raises: MXNetError for another dtype or a name that is no operator.
     """
-    global _scaler
+    global _amp_initialized, _loss_scaler
     chosen = precision.policy(target_dtype, target_precision_ops, conditional_fp32_ops, fp32_ops)
-    if _scaler is None:
-        _scaler = LossScaler()
+    if _loss_scaler is None:
+        _loss_scaler = LossScaler()
         logging.info("Using AMP")
-    precision.set_default(chosen, _scaler)
+    precision.set_default(chosen, _loss_scaler)
+    _amp_initialized = True
 
 
 def autocast(target_dtype="float16", enabled=True):
@@ -87,16 +90,16 @@ def init_trainer(optimizer_or_trainer) -> None:
     Raises AmpError (AssertionError) before init, InvalidType (TypeError) for anything else than a
     Trainer.
     """
-    global _taken
-    if _scaler is None:
+    global _amp_loss_scale_initialized
+    if _loss_scaler is None:
         raise AmpError("AMP not initialized, did you forget to call amp.init()?")
     chosen = _check_trainer(optimizer_or_trainer)
-    chosen._amp_loss_scaler = LossScaler() if _taken else _scaler
+    chosen._amp_loss_scaler = LossScaler() if _amp_loss_scale_initialized else _loss_scaler
     chosen._amp_original_scale = chosen._scale
     if not chosen._kv_initialized and chosen._kvstore_params["update_on_kvstore"] is None:
         # the store would update before anybody could look at the gradients
         chosen._kvstore_params["update_on_kvstore"] = False
-    _taken = True
+    _amp_loss_scale_initialized = True
 
 
 @contextlib.contextmanager

@@ -1,0 +1,84 @@
+"""Names of MXNet that plait lacks: what they are, and what to use instead.
+
+A row goes when its name comes. Whoever looks a name up and finds none asks `attribute` or `module`
+for the error.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .error import MissingName, MXNetError, compose
+
+NUMPY = (
+    "NumPy's interface is not in this version of plait",
+    "mx.nd, or NumPy on x.asnumpy()",
+)
+# of the name below mx, whole (regular expression): (what is missing, what to use)
+TABLE = {
+    r"((nd|sym|gluon)\.)?(np|npx|numpy|numpy_extension|_numpy_op_doc)": NUMPY,
+    r"numpy_(dispatch_protocol|op_signature|op_fallback)": NUMPY,
+    r"(contrib\.)?onnx|contrib\.onnx2mx|contrib\.mx2onnx": (
+        "ONNX files are not read or written in this version of plait",
+        "net.export(...), whose files MXNet 1.9.1 reads and converts with mxnet.onnx",
+    ),
+    r"contrib\.quantization|nd\._?quant\w+"
+    r"|(nd|sym)\.contrib\.((de|re)?quantize\w*|quantized_\w+|calibrate_entropy|intgemm_\w+)": (
+        "quantization is not in this version of plait",
+        "mx.contrib.amp for float16 and bfloat16",
+    ),
+    r"contrib\.tensorrt": ("TensorRT is not used by plait", "net.hybridize(), which compiles"),
+    r"tvmop|space": (
+        "operators that TVM compiles are not in plait",
+        "mx.operator.CustomOp, or mx.rtc on a GPU",
+    ),
+    r"torch|th": ("the plug-in for Lua's Torch is not in plait", "mx.operator.CustomOp"),
+    r"gluon\.probability": ("distributions came with MXNet 2", "mx.random, mx.nd.random"),
+    r"amp": ("this is a name of MXNet 2", "mx.contrib.amp"),
+    r"device": ("this is a name of MXNet 2", "mx.context"),
+    r"_ctypes|_ffi|_cy3|cython|api|_api_internal": (
+        "this is the way to MXNet's C library, which plait does not use",
+        "the functions of mx.nd and mx.sym",
+    ),
+}
+# beginnings of modules' names: below mx
+_SAME = {
+    "gluon.mxcontrib": "contrib",
+    "ndarray": "nd",
+    "symbol": "sym",
+}
+
+
+class MissingModule(MXNetError, ModuleNotFoundError):
+    """A module of MXNet that plait lacks."""
+
+
+def _below(full: str) -> str:
+    name = re.sub(r"^(plait|mxnet)(\.|$)", "", full)
+    for long, short in _SAME.items():
+        if name == long or name.startswith(long + "."):
+            name = short + name[len(long) :]
+    return name
+
+
+def reason(full: str) -> str | None:
+    """The text for a name, with or without its package, or None for one that nobody needs."""
+    name = _below(full)
+    for pattern, (what, fix) in TABLE.items():
+        if re.match(rf"({pattern})(\.|$)", name):
+            return compose(f"mx.{name}: {what}", fix=fix)
+    return None
+
+
+def attribute(module: str, name: str, text: str | None = None, fix: str | None = None):
+    """The AttributeError of a module without a name. text, fix: where the table has no row."""
+    text = text or f"module {module!r} has no attribute {name!r}"
+    return MissingName(reason(f"{module}.{name}") or compose(text, fix=fix))
+
+
+def check_module(full: str) -> None:
+    """Raises the ImportError of a module in the table. The import system replaces the text of
+    AttributeErrors, as in `from mxnet import np`, but not that of finders."""
+    text = reason(full)
+    if text is not None:
+        raise MissingModule(text)
