@@ -368,6 +368,11 @@ def is_unknown(size) -> bool:
     return isinstance(size, Extent)
 
 
+def any_size(x: Extent) -> Extent:
+    """A size of which nothing is known, for what a rule makes of an unknown size."""
+    return x.way.size(0)
+
+
 def agree(a, b) -> bool:
     """May two sizes be equal? Takes them as equal where one is unknown."""
     x, y = (a, b) if is_unknown(a) else (b, a)

@@ -78,7 +78,10 @@ def _complete(op, attrs, ins, outs):
     arrays = [*zip(*ways)]
     shapes = [common([t.shape for t in types]) for types in arrays]
     dtypes = [types[0].dtype if len({t.dtype for t in types}) == 1 else None for types in arrays]
-    known = [Known(s, d) for s, d in zip(shapes, dtypes)]
+    known = [
+        Known(merge_shapes(k.shape, s), k.dtype or d)
+        for k, s, d in zip([*ins, *outs], shapes, dtypes)
+    ]
     return known[: len(ins)], known[len(ins) :]
 
 

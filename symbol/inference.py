@@ -107,7 +107,8 @@ class Inference:
 
     shapes, dtypes: given ones of variables, by node; a whole shape is taken instead of the declared
     one. What no dtype is given for is float32 unless an operator tells otherwise (default_dtype).
-    only_shapes: dtypes are not looked at. Raises OperatorError where rules are broken.
+    only_shapes: dtypes are not looked at. known: types of any values.
+    Raises OperatorError where rules are broken.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Inference:
         dtypes: dict[Node, str],
         default_dtype: bool = True,
         only_shapes: bool = False,
+        known: dict[Value, Type] | None = None,
     ):
         self.order = topological(outputs)
         self.shape: dict[Value, tuple | None] = {}
@@ -136,9 +138,13 @@ class Inference:
             elif (shape := source_shape(node)) is not None:
                 self.shape[Value(node)] = shape
                 self.dtype[Value(node)] = node.attrs.get("dtype") or "float32"
+        for v, t in (known or {}).items():
+            self.shape[v], self.dtype[v] = tuple(t.shape), t.dtype
         self._open = dict.fromkeys(n for n in self.order if n.op is not None)
+        self._waits = not only_shapes  # for dtypes, before variables get the default one
         if not only_shapes:
             self._run()
+        self._waits = False
         if default_dtype:
             for v, dtype in self.dtype.items():
                 if v.node.op is None and dtype is None:
@@ -159,25 +165,25 @@ class Inference:
         self._changed.clear()
         for node in list(self._open):
             self._ask(node)
-        if not self._open:
-            return
-        if not self._users:
+        turns: deque[Node] = deque()
+        waiting: set[Node] = set()
+        if self._changed and self._open and not self._users:
             for node in self._open:
                 for v in node.inputs:
                     self._users.setdefault(v, []).append(node)
-        turns = deque(reversed(self._open))
-        waiting = set(turns)
-        self._changed.clear()
-        while turns:
-            node = turns.popleft()
-            waiting.discard(node)
-            self._ask(node)
-            for v in self._changed:
+        self._changed.reverse()
+        node = None
+        while self._changed or turns:
+            for v in self._changed if self._open else ():
                 for near in (v.node, *self._users.get(v, ())):
                     if near is not node and near in self._open and near not in waiting:
                         turns.append(near)
                         waiting.add(near)
             self._changed.clear()
+            if turns:
+                node = turns.popleft()
+                waiting.discard(node)
+                self._ask(node)
 
     def _ask(self, node: Node) -> None:
         """Learns what a node tells; one that has nothing more to tell is closed."""
@@ -188,6 +194,9 @@ class Inference:
         node = original
         if source_shape(node) is not None:
             return is_known(self.shape[Value(node)])
+        if self._waits and node.inputs and not any([self.dtype[v] for v in node.inputs]):
+            self._dtype_from_output(node, Value(original))
+            return False
         if node.op.train_aware and "train" not in node.attrs:
             node = _with_attrs(node, dict(node.attrs, train=False))
         ins = [self.type(v) for v in node.inputs]
@@ -231,7 +240,7 @@ class Inference:
         """Learns what follows from what is known in part, in any direction."""
         known = [Known(self.shape[v], self.dtype[v]) for v in (*node.inputs, *outs)]
         n = len(node.inputs)
-        if all(k.shape is None for k in known) or all(k.dtype is None for k in known[:n]):
+        if all(k.shape is None for k in known):
             return
         made_ins, made_outs = complete_node(node, known[:n], known[n:])
         keeps = None in [k.dtype for k in known[:n]]  # then no dtype of the outputs is certain
