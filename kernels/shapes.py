@@ -36,7 +36,7 @@ def broadcast_shapes(op: str, ins: Sequence, names: Sequence[str]) -> tuple[int,
     partial = any([is_unknown(n) for t in ins for n in t.shape])
     if not partial and all(t.shape == first for t in ins):
         return first
-    out: list[int] = []
+    out: list = []
     for axis in range(1, max(len(t.shape) for t in ins) + 1):
         along = [t.shape[-axis] for t in ins if len(t.shape) >= axis]
         unknown = [n for n in along if is_unknown(n)] if partial else ()

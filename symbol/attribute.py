@@ -22,8 +22,8 @@ def show(attrs: dict[str, str]) -> dict[str, str]:
 
 
 def is_user_key(key: str) -> bool:
-    """Is a keyword an attribute of the user, `__x__` or a hidden key?"""
-    return key in HIDDEN or key.startswith("__") and key.endswith("__") and len(key) > 4
+    """Is it an attribute of the user, `__x__`, and no parameter?"""
+    return len(key) > 4 and key.startswith("__") and key.endswith("__")
 
 
 def check_text(attrs: dict, what: str) -> None:

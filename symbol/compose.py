@@ -98,7 +98,11 @@ def compose(
     if attr:
         attr = {k: str(v) for k, v in attr.items() if k != "__init__" or isinstance(v, str)}
     # keywords that are attributes of the user; AttrScope and `attr` come before them, as in MXNet
-    user = [k for k in given if k not in op.param_index and attribute.is_user_key(k)]
+    user = [
+        k
+        for k in given
+        if k not in op.param_index and (k in attribute.HIDDEN or attribute.is_user_key(k))
+    ]
     if user:
         own = attribute.hide({k: str(given[k]) for k in user})
         given = {k: v for k, v in given.items() if k not in own and k not in user}

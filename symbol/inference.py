@@ -243,11 +243,8 @@ class Inference:
         if all(k.shape is None for k in known):
             return
         made_ins, made_outs = complete_node(node, known[:n], known[n:])
-        keeps = None in [k.dtype for k in known[:n]]  # then no dtype of the outputs is certain
-        for v, k in zip(node.inputs, made_ins):
-            self._learn(v, Known(k.shape, None), node, ins)
-        for v, k in zip(outs, made_outs):
-            self._learn(v, Known(k.shape, None if keeps else k.dtype), node, ins)
+        for v, k in zip([*node.inputs, *outs], [*made_ins, *made_outs]):
+            self._learn(v, k, node, ins)
 
     def _dtype_from_output(self, node: Node, out: Value) -> None:
         """An operator that keeps its inputs' dtype tells it from its output."""

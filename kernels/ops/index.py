@@ -418,8 +418,7 @@ operator(
     params=(Param("shape", "shape"),),
     infer=_scatter_infer("scatter_nd"),
     fill=lambda ins, shape: [
-        ins[0]
-        or (ins[1] and Type(ins[1].shape[1:] + shape[ins[1].shape[0] :], ins[1].dtype)),
+        ins[0] or (ins[1] and Type(ins[1].shape[1:] + shape[ins[1].shape[0] :], ins[1].dtype)),
         ins[1],
     ],
     ref=_scatter_ref("scatter_nd", add=False),

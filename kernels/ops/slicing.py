@@ -11,7 +11,6 @@ from ..record import REQUIRED, Param, Type, operator, same_fill, sample
 from ..shapes import describe, one_axis, same_dtype, strides
 from .shape import mover
 
-
 ALL = slice(None)
 
 
@@ -27,9 +26,7 @@ def slices(op, shape, begin, end, step=()):
     steps = step or (None,) * len(begin)
     if 0 in steps:
         raise ShapeError(op, f"step must not be 0, got {step}")
-    return tuple(slice(*t) for t in zip(begin, end, steps)) + (ALL,) * (
-        len(shape) - len(begin)
-    )
+    return tuple(slice(*t) for t in zip(begin, end, steps)) + (ALL,) * (len(shape) - len(begin))
 
 
 def sliced(op, shape, begin, end, step=()) -> tuple[int, ...]:

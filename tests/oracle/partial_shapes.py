@@ -1,12 +1,13 @@
-"""What the real MXNet infers from partly unknown shapes. Run by its Python, it writes the fixture of
-tests/symbol/test_partial_shapes.py:
+"""What the real MXNet infers from partly unknown shapes. Run by its Python, it writes the fixture
+of tests/symbol/test_partial_shapes.py:
 
-    /path/to/mxnet/python -W ignore tests/oracle/partial_shapes.py tests/fixtures/partial_shapes.json
+    mxnet/python -W ignore tests/oracle/partial_shapes.py tests/fixtures/partial_shapes.json
 
 A case is an expression over `sym` and variables, and what is given of the variables' whole shapes:
 one size less, all batch sizes less, one variable less; and the same with the output held to its
-whole shape by an elementwise sum. Answers of MXNet that contradict the whole shapes are left out
-(`untrue`), and so are its errors, which mean that it tells nothing (`refused`).
+whole shape by an elementwise sum. Left out (null) are errors of MXNet, whose rules of some
+operators refuse unknown sizes, and answers that contradict the whole shapes, where a rule of MXNet
+computes with the 0 of an unknown size.
 """
 
 from __future__ import annotations
@@ -170,8 +171,9 @@ add("sym.zeros((0, 6)) + x", x=(4, 6))
 add("sym.ones((4, 0)) * x", x=(4, 6))
 # several operators
 add("sym.relu(sym.FullyConnected(x, num_hidden=8, name='f')) + y", x=(4, 6), y=(4, 8))
-add("sym.FullyConnected(sym.Flatten(sym.Pooling(sym.Convolution(x, kernel=(3, 3), num_filter=4,"
-    " name='c'), kernel=(2, 2), stride=(2, 2))), num_hidden=5, name='f')", x=(2, 3, 9, 8))  # fmt: skip
+_CONV = "sym.Convolution(x, kernel=(3, 3), num_filter=4, name='c')"
+_POOL = f"sym.Pooling({_CONV}, kernel=(2, 2), stride=(2, 2))"
+add(f"sym.FullyConnected(sym.Flatten({_POOL}), num_hidden=5, name='f')", x=(2, 3, 9, 8))
 add("sym.Concat(sym.relu(x), y + 1, dim=1)", x=(4, 6), y=(4, 5))
 add("sym.Reshape(x, shape=(0, -1)) + y", x=(4, 6, 2), y=(4, 12))
 add("sym.transpose(x) + y", x=(4, 6), y=(6, 4))
@@ -210,16 +212,19 @@ def build(mx, expression: str, shapes: dict, like=None):
     return made
 
 
-def is_true(shape, whole):
-    return not shape or (
-        len(shape) == len(whole) and all(n in (0, w) for n, w in zip(shape, whole))
+def is_true(found, truth) -> bool:
+    """Are the known sizes of shapes (of arguments, outputs, auxiliary states) the true ones?"""
+    return all(
+        not shape or len(shape) == len(whole) and all(n in (0, w) for n, w in zip(shape, whole))
+        for group, wholes in zip(found, truth)
+        for shape, whole in zip(group, wholes)
     )
 
 
 def main(path: str):
     import mxnet as mx
 
-    cases, counts = [], {"untrue": 0, "refused": 0}
+    groups, counts = [], {"true": 0, "untrue": 0, "refused": 0}
     for expression, shapes in CASES.items():
         s = build(mx, expression, shapes)
         whole = s.infer_shape(**shapes)
@@ -229,19 +234,20 @@ def main(path: str):
         for like, symbol in ((None, s), (whole[1][0], held)):
             truth = symbol.infer_shape(**shapes)
             truth = truth if truth[0] else symbol.infer_shape_partial(**shapes)
+            answers = []
             for given in masks(shapes):
                 try:
                     found = symbol.infer_shape_partial(**given)
+                    kind = "true" if is_true(found, truth) else "untrue"
                 except mx.MXNetError:
-                    counts["refused"] += 1
-                    continue
-                if not all(is_true(a, b) for f, t in zip(found, truth) for a, b in zip(f, t)):
-                    counts["untrue"] += 1
-                    continue
-                cases.append([expression, like, given, found, truth])
+                    kind = "refused"
+                counts[kind] += 1
+                answers.append([given, found if kind == "true" else None])
+            groups.append([expression, shapes, like, truth, answers])
     with open(path, "w") as out:
-        out.write("[\n" + ",\n".join(json.dumps(c, separators=(",", ":")) for c in cases) + "\n]\n")
-    print(len(cases), "cases of", len(CASES), "expressions, left out:", counts)
+        lines = [json.dumps(g, separators=(",", ":")) for g in groups]
+        out.write("[\n" + ",\n".join(lines) + "\n]\n")
+    print(len(CASES), "expressions, answers:", counts)
 
 
 if __name__ == "__main__":
