@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..engine.error import DTypeError, DynamicShape, ShapeError
 from .extent import MAX_NDIM, AnyDtype, Undecided, Way, agree, common, explore, is_unknown
-from .record import MAX_KEPT, Operator, Type, same_fill
+from .record import Operator, Type, same_fill
 
 
 class Known(NamedTuple):
@@ -53,14 +53,11 @@ def complete(
     DynamicShape."""
     key = (*attrs.values(), "|", *ins, "|", *outs)
     try:
-        found = op.completed.get(key)
+        found = op.completed[key]
     except TypeError:  # an attribute that is a list
         return _complete(op, attrs, ins, outs)
     if found is None:
-        found = _complete(op, attrs, ins, outs)
-        if len(op.completed) >= MAX_KEPT:
-            op.completed.clear()
-        op.completed[key] = found
+        found = op.completed[key] = _complete(op, attrs, ins, outs)
     return found
 
 

@@ -107,7 +107,7 @@ def compose(
         own = attribute.hide({k: str(given[k]) for k in user})
         given = {k: v for k, v in given.items() if k not in own and k not in user}
     if op.variadic_key:
-        given = {**given, op.variadic_key: len(inputs)}
+        given = op.counted(given, len(inputs))
     source = caller_line(3)
     try:
         full = op.parse(given)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import graphviz
 
+from ..engine import files
 from ..engine.error import InvalidValue, MXNetError
 from ..kernels.partial import from_zeros
 from ..kernels.plan import mutated_inputs
@@ -91,8 +92,7 @@ class Drawing(graphviz.Digraph):
             made = self.pipe(format)
         except MXNetError as error:
             raise MXNetError(f"{error}\n  the drawing's text is in {text_file}") from None
-        with open(path, "wb") as file:
-            file.write(made)
+        files.write(path, made)
         if cleanup:
             os.remove(text_file)
         if view:
