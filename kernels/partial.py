@@ -106,10 +106,15 @@ def _infer(op, attrs, ins, outs, way: Way, any_dtype: bool) -> list[Known]:
 
     def fill():
         if op.fill is same_fill:
-            _alike(op, types, wanted)
+            filled = _alike(op, types, wanted)
         elif op.fill is not None and None in types and any(t is not None for t in types):
             filled = op.fill(list(types), **given)
-            types[:] = [f if t is None else t for t, f in zip(types, filled)]
+        else:
+            return
+        for i, t in enumerate(filled):
+            if types[i] is None and t is not None:
+                known = None if any_dtype else ins[i].dtype
+                types[i] = t if known is None else t._replace(dtype=known)
 
     fill()
     free = [i for i, t in enumerate(types) if t is None]
@@ -142,9 +147,9 @@ def _infer(op, attrs, ins, outs, way: Way, any_dtype: bool) -> list[Known]:
     return [end(t) for t in (*types, *made) if t is not None]
 
 
-def _alike(op: Operator, types: list, wanted: Sequence[Type | None]) -> None:
-    """Elementwise arrays: unknown sizes of one are those of another; unknown arrays, in place, are
-    like a known one. Known sizes that differ may broadcast."""
+def _alike(op: Operator, types: list, wanted: Sequence[Type | None]) -> list:
+    """The inputs of an elementwise operator: unknown sizes of one are those of another, unknown
+    arrays are like a known one. Known sizes that differ may broadcast."""
     known = [t for t in (*types, *wanted) if t is not None]
     for t in known[1:]:
         if len(t.shape) == len(known[0].shape):
@@ -153,6 +158,4 @@ def _alike(op: Operator, types: list, wanted: Sequence[Type | None]) -> None:
                     raise ShapeError(
                         op.name, f"shapes must be equal, got {known[0].shape} and {t.shape}"
                     )
-    for i, t in enumerate(types):
-        if t is None and known:
-            types[i] = known[0]
+    return [known[0] if t is None and known else t for t in types]
