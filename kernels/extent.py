@@ -220,24 +220,24 @@ class Way:
             floor = None if low is None or step <= 0 else low // step
             q = self.size(floor, None if high is None or step <= 0 else high // step)
             r = self.size(0, step - 1) if step > 0 else self.size(None)
-            self._divisions[key] = rest, by, q, r
+            self._divisions[key] = rest, by, q.terms, r.terms
         _, _, q, r = self._divisions[key]
-        return Extent(self, whole) + q, r * 1
+        return _number(self, self.resolved(_sum(whole, q))), _number(self, self.resolved(r))
 
     def _divided(self) -> list[Terms]:
         """Equations from divisions whose operands or whose remainder have become known."""
         made = []
         for key, (terms, by, q, r) in list(self._divisions.items()):
             terms, by = self.resolved(terms), self.resolved(by)
-            remainder = self.resolved(r.terms)
+            remainder = self.resolved(r)
             if not (remainder.keys() - {()}):
-                made.append(_sum(terms, _product(by, q.terms), -1))
+                made.append(_sum(terms, _product(by, q), -1))
                 made[-1] = _sum(made[-1], remainder, -1)
             elif not (terms.keys() - {()}) and not (by.keys() - {()}):
                 n, d = terms.get((), 0), by.get((), 0)
                 if not d:
                     raise Contradiction
-                made += [_sum(q.terms, {(): n // d}, -1), _sum(r.terms, {(): n % d}, -1)]
+                made += [_sum(q, {(): n // d}, -1), _sum(r, {(): n % d}, -1)]
             else:
                 continue
             del self._divisions[key]
@@ -448,7 +448,7 @@ def explore(rule: Callable[[Way], object]) -> tuple[list, list] | None:
         except Contradiction:
             pass
         except REFUSALS as refusal:
-            errors.append(refusal)
+            errors.append(refusal.with_traceback(None))  # its frames hold this list
         except (Undecided, TypeError, AttributeError, RecursionError):
             return None
         waiting += way.alternatives(len(answers))
