@@ -212,7 +212,8 @@ class Inference:
                     self._learn(v, Known(tuple(t.shape), t.dtype), node, ins)
                 return True
             self._dtype_from_output(node, outs[0])
-            self._complete(node, outs, ins)
+            if not self._waits or self.dtype[node.inputs[0]] is not None:
+                self._complete(node, outs, ins)
         except DynamicShape:
             return True  # only a run tells
         return False
