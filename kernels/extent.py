@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, TypeGuard
 
 from ..engine.error import OperatorError
 
@@ -41,14 +42,14 @@ class Way:
         self.answers = list(answers)
         self.options: list[int] = []  # how many answers each question has
         self._solved: dict[int, Terms] = {}
-        self._low: list[int] = []  # bounds of each unknown size
+        self._low: list[int | None] = []  # bounds of each unknown size
         self._high: list[int | None] = []
         self._equations: list[Terms] = []
         self._divisions: dict = {}  # (terms, divisor) -> (terms, divisor, quotient, remainder)
         self.known: dict = {}  # answers to comparisons
 
-    def size(self, low: int = 1, high: int | None = None) -> Extent:
-        """A new unknown size."""
+    def size(self, low: int | None = 1, high: int | None = None) -> Any:
+        """A new unknown size, an Extent."""
         self._low.append(low)
         self._high.append(high)
         return Extent(self, {(len(self._low) - 1,): 1})
@@ -88,13 +89,17 @@ class Way:
         low: int | None = 0
         high: int | None = 0
         for m, c in terms.items():
-            small = math.prod(self._low[v] for v in m)
-            highs = [self._high[v] for v in m]
-            large = None if None in highs else math.prod(highs)
-            a, b = (small, large) if c > 0 else (large, small)
+            a, b = self._product_bounds(m)
+            a, b = (a, b) if c > 0 else (b, a)
             low = None if low is None or a is None else low + c * a
             high = None if high is None or b is None else high + c * b
         return low, high
+
+    def _product_bounds(self, m: tuple) -> tuple[int | None, int | None]:
+        lows, highs = [self._low[v] for v in m], [self._high[v] for v in m]
+        if len(m) > 1 and any(n is None or n < 0 for n in lows):
+            return None, None
+        return _product_of(lows), _product_of(highs)
 
     def is_zero(self, terms: Terms) -> bool:
         """Is a polynomial 0? Where both may be, one is assumed."""
@@ -102,7 +107,7 @@ class Way:
         if not terms.keys() - {()}:
             return not terms
         low, high = self._bounds(terms)
-        if (low is not None and low > 0) or (high is not None and high < 0):
+        if _is_above(low, 0) or _is_above(0, high):
             return False
         key = (frozenset(terms.items()), "=")
         if key not in self.known:
@@ -137,7 +142,7 @@ class Way:
             if not terms:
                 continue
             low, high = self._bounds(terms)
-            if (low is not None and low > 0) or (high is not None and high < 0):
+            if _is_above(low, 0) or _is_above(0, high):
                 raise Contradiction
             found = self._solution(terms)
             if found is None:
@@ -145,25 +150,27 @@ class Way:
                 continue
             v, solution = found
             low, high = self._bounds(solution)
-            if (high is not None and high < self._low[v]) or (
-                low is not None and self._high[v] is not None and low > self._high[v]
-            ):
+            if _is_above(self._low[v], high) or _is_above(low, self._high[v]):
                 raise Contradiction
             self._solved[v] = solution
             if list(solution.values()) == [1] and len(m := next(iter(solution))) == 1:
-                self._low[m[0]] = max(self._low[m[0]], self._low[v])  # one size: both bounds hold
-                highs = [h for h in (self._high[m[0]], self._high[v]) if h is not None]
-                self._high[m[0]] = min(highs, default=None)
+                (w,) = m  # two sizes are one: the bounds of both hold
+                self._low[w] = max(
+                    (n for n in (self._low[w], self._low[v]) if n is not None), default=None
+                )
+                self._high[w] = min(
+                    (n for n in (self._high[w], self._high[v]) if n is not None), default=None
+                )
             waiting += self._equations
             self._equations = []
             waiting += self._divided()
 
     def _without_factors(self, terms: Terms) -> Terms:
-        """An equation's polynomial divided by the sizes, which are not 0, and the number that
-        divide all of it."""
+        """An equation's polynomial without the sizes, which are not 0, and the number that are
+        factors of all of it."""
         while terms:
             common = set.intersection(*map(set, terms))
-            v = next((v for v in common if self._low[v] > 0), None)
+            v = next((v for v in common if _is_above(self._low[v], 0)), None)
             if v is None:
                 break
             terms = {_without(m, (v,)): c for m, c in terms.items()}
@@ -194,7 +201,8 @@ class Way:
         by = self.resolved(divisor.terms) if isinstance(divisor, Extent) else {(): divisor}
         if not by or by == {(): 0}:
             raise ZeroDivisionError("division by a size of 0")
-        whole, rest = {}, {}
+        whole: Terms = {}
+        rest: Terms = {}
         if len(by) == 1:
             ((d, c),) = by.items()
             for m, n in terms.items():
@@ -209,31 +217,39 @@ class Way:
         if key not in self._divisions:
             low, high = self._bounds(rest)
             step = by.get((), 0) if len(by) == 1 else 0
-            floor = -(1 << 62) if low is None or step <= 0 else low // step
+            floor = None if low is None or step <= 0 else low // step
             q = self.size(floor, None if high is None or step <= 0 else high // step)
-            r = self.size(0, step - 1) if step > 0 else self.size(-(1 << 62))
-            self._divisions[key] = rest, by, q, r
+            r = self.size(0, step - 1) if step > 0 else self.size(None)
+            self._divisions[key] = rest, by, q.terms, r.terms
         _, _, q, r = self._divisions[key]
-        return Extent(self, whole) + q, r * 1
+        return _number(self, self.resolved(_sum(whole, q))), _number(self, self.resolved(r))
 
     def _divided(self) -> list[Terms]:
         """Equations from divisions whose operands or whose remainder have become known."""
         made = []
         for key, (terms, by, q, r) in list(self._divisions.items()):
             terms, by = self.resolved(terms), self.resolved(by)
-            remainder = self.resolved(r.terms)
+            remainder = self.resolved(r)
             if not (remainder.keys() - {()}):
-                made.append(_sum(terms, _product(by, q.terms), -1))
+                made.append(_sum(terms, _product(by, q), -1))
                 made[-1] = _sum(made[-1], remainder, -1)
             elif not (terms.keys() - {()}) and not (by.keys() - {()}):
                 n, d = terms.get((), 0), by.get((), 0)
                 if not d:
                     raise Contradiction
-                made += [_sum(q.terms, {(): n // d}, -1), _sum(r.terms, {(): n % d}, -1)]
+                made += [_sum(q, {(): n // d}, -1), _sum(r, {(): n % d}, -1)]
             else:
                 continue
             del self._divisions[key]
         return made
+
+
+def _product_of(bounds: Sequence[int | None]) -> int | None:
+    return None if None in bounds else math.prod(n for n in bounds if n is not None)
+
+
+def _is_above(a: int | None, b: int | None) -> bool:
+    return a is not None and b is not None and a > b
 
 
 def _sum(a: Terms, b: Terms, factor: int = 1) -> Terms:
@@ -364,8 +380,13 @@ class Extent:
     __hash__ = __index__ = __int__ = __float__ = _undecided  # type: ignore[assignment]
 
 
-def is_unknown(size) -> bool:
+def is_unknown(size) -> TypeGuard[Extent]:
     return isinstance(size, Extent)
+
+
+def any_size(x: Extent) -> Any:
+    """A size of which nothing is known, for what a rule makes of an unknown size."""
+    return x.way.size(0)
 
 
 def agree(a, b) -> bool:
@@ -409,11 +430,13 @@ class AnyDtype(str):
     __hash__ = str.__hash__
 
 
-def explore(rule: Callable[[Way], object]) -> tuple[list, Exception | None] | None:
-    """(results of the ways through a rule that do not end in an error, the first error), or None
+def explore(rule: Callable[[Way], object]) -> tuple[list, list] | None:
+    """(results of the ways through a rule that do not end in an error, the errors), or None
     where the rule needs more than is known."""
     waiting: list[list[int]] = [[]]
-    results, error, n_ways = [], None, 0
+    results: list = []
+    errors: list[Exception] = []
+    n_ways = 0
     while waiting:
         answers = waiting.pop()
         n_ways += 1
@@ -425,16 +448,16 @@ def explore(rule: Callable[[Way], object]) -> tuple[list, Exception | None] | No
         except Contradiction:
             pass
         except REFUSALS as refusal:
-            error = error or refusal
+            errors.append(refusal.with_traceback(None))  # its frames hold this list
         except (Undecided, TypeError, AttributeError, RecursionError):
             return None
         waiting += way.alternatives(len(answers))
-    return results, error
+    return results, errors
 
 
 def common(shapes: Sequence[tuple | None]) -> tuple | None:
     """What several shapes agree on: None for what they do not."""
-    first = shapes[0]
-    if any(s is None or len(s) != len(first or ()) for s in shapes) or first is None:
+    known = [s for s in shapes if s is not None]
+    if len(known) < len(shapes) or len({len(s) for s in known}) > 1:
         return None
-    return tuple(n if all(s[i] == n for s in shapes) else None for i, n in enumerate(first))
+    return tuple(sizes[0] if len({*sizes}) == 1 else None for sizes in zip(*known))

@@ -62,55 +62,69 @@ def complete(
 
 
 def _complete(op, attrs, ins, outs):
-    made = explore(lambda way: _infer(op, attrs, ins, outs, way, "float32"))
-    if made is not None and not made[0] and isinstance(made[1], DTypeError):
-        made = explore(lambda way: _infer(op, attrs, ins, outs, way, None))
+    made = explore(lambda way: _infer(op, attrs, ins, outs, way, False))
+    if made is not None and not made[0] and any(isinstance(e, DTypeError) for e in made[1]):
+        made = explore(lambda way: _infer(op, attrs, ins, outs, way, True))
     if made is None:
         return list(ins), list(outs)
-    ways, error = made
+    ways, errors = made
     if not ways:
         if op.eager is not None:
             raise DynamicShape(op.name, "its shape is known only when it runs")
-        raise error or ShapeError(op.name, "what is known of its shapes does not fit together")
+        raise next(iter(errors), None) or ShapeError(
+            op.name, "what is known of its shapes does not fit together"
+        )
     arrays = [*zip(*ways)]
     shapes = [common([t.shape for t in types]) for types in arrays]
     dtypes = [types[0].dtype if len({t.dtype for t in types}) == 1 else None for types in arrays]
-    known = [Known(s, d) for s, d in zip(shapes, dtypes)]
+    known = [
+        Known(merge_shapes(k.shape, s), k.dtype or d)
+        for k, s, d in zip([*ins, *outs], shapes, dtypes)
+    ]
     return known[: len(ins)], known[len(ins) :]
 
 
-def _infer(op, attrs, ins, outs, way: Way, dtype: str | None) -> list[Known]:
-    """One way through the record's rules. dtype: of inputs that have none; None: of all, and no
-    rule looks at it. Raises what they raise, Contradiction, Undecided."""
+class _Assumed(str):
+    """The dtype of an input that has none."""
 
-    def start(known: Known) -> Type | None:
-        if known.shape is None:
+
+FLOAT32 = _Assumed("float32")
+
+
+def _infer(op, attrs, ins, outs, way: Way, any_dtype: bool) -> list[Known]:
+    """One way through the record's rules. any_dtype: dtypes do not matter. Raises what the rules
+    raise, Contradiction, Undecided."""
+
+    def start(known: Known, shape) -> Type | None:
+        if shape is None:
             return None
-        shape = tuple(way.size() if n is None else n for n in known.shape)
-        return Type(shape, AnyDtype(way) if dtype is None else known.dtype or dtype)
+        sizes = tuple([way.size() if n is None else n for n in shape])
+        return Type(sizes, AnyDtype(way) if any_dtype else known.dtype or FLOAT32)
 
-    types, wanted = [start(k) for k in ins], [start(k) for k in outs]
+    types, wanted = [start(k, k.shape) for k in ins], [start(k, k.shape) for k in outs]
     given = {k: v for k, v in attrs.items() if k != "train"}
 
     def fill():
         if op.fill is same_fill:
-            _alike(op, types, wanted)
+            filled = _alike(op, types, wanted)
         elif op.fill is not None and None in types and any(t is not None for t in types):
             filled = op.fill(list(types), **given)
-            types[:] = [f if t is None else t for t, f in zip(types, filled)]
+        else:
+            return
+        for i, t in enumerate(filled):
+            if types[i] is None and t is not None:
+                known = None if any_dtype else ins[i].dtype
+                types[i] = t if known is None else t._replace(dtype=known)
 
     fill()
     free = [i for i, t in enumerate(types) if t is None]
-    if free and (len(free) > 2 or all(t is None for t in wanted)):
+    if len(free) > (1 if all(t is None for t in wanted) else 2):
         raise Undecided
-    known = [len(t.shape) for t in (*types, *wanted) if t is not None]
+    ndims = [len(t.shape) for t in (*types, *wanted) if t is not None]
     for i in free:
         if types[i] is None:
-            n = 1 + way.choose(max(MAX_NDIM, *known))
-            types[i] = Type(
-                tuple(way.size() for _ in range(n)),
-                AnyDtype(way) if dtype is None else ins[i].dtype or dtype,
-            )
+            n = 1 + way.choose(max([MAX_NDIM, *ndims]))
+            types[i] = start(ins[i], (None,) * n)
             fill()
     made = list(op.infer(list(types), **attrs))
     for i, (t, w) in enumerate(zip(made, wanted)):
@@ -123,20 +137,19 @@ def _infer(op, attrs, ins, outs, way: Way, dtype: str | None) -> list[Known]:
                 f" {tuple(t.shape)}",
             )
 
-    def end(t: Type, known: Known | None) -> Known:
+    def end(t: Type) -> Known:
         values = [way.value(n) for n in t.shape]
         shape = tuple([None if is_unknown(n) else int(n) for n in values])
         if any(n is not None and n < 0 for n in shape):
             raise ShapeError(op.name, f"the size of every axis must be at least 0, got {values}")
-        of = None if dtype is None else known.dtype if known and known.dtype else t.dtype
-        return Known(shape, of)
+        return Known(shape, None if isinstance(t.dtype, (AnyDtype, _Assumed)) else t.dtype)
 
-    return [*map(end, types, ins), *(end(t, None) for t in made)]
+    return [end(t) for t in (*types, *made) if t is not None]
 
 
-def _alike(op: Operator, types: list, wanted: Sequence[Type | None]) -> None:
-    """Elementwise arrays: unknown sizes of one are those of another; unknown arrays, in place, are
-    like a known one. Known sizes that differ may broadcast."""
+def _alike(op: Operator, types: list, wanted: Sequence[Type | None]) -> list:
+    """The inputs of an elementwise operator: unknown sizes of one are those of another, unknown
+    arrays are like a known one. Known sizes that differ may broadcast."""
     known = [t for t in (*types, *wanted) if t is not None]
     for t in known[1:]:
         if len(t.shape) == len(known[0].shape):
@@ -145,6 +158,4 @@ def _alike(op: Operator, types: list, wanted: Sequence[Type | None]) -> None:
                     raise ShapeError(
                         op.name, f"shapes must be equal, got {known[0].shape} and {t.shape}"
                     )
-    for i, t in enumerate(types):
-        if t is None and known:
-            types[i] = known[0]
+    return [known[0] if t is None and known else t for t in types]

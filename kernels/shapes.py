@@ -7,6 +7,7 @@ import functools
 from collections.abc import Sequence
 
 from ..engine.error import DTypeError, ShapeError
+from .extent import any_size, is_unknown
 from .record import MAX_KEPT
 
 
@@ -50,18 +51,27 @@ def describe(ins: Sequence, names: Sequence[str]) -> str:
 def broadcast_shapes(op: str, ins: Sequence, names: Sequence[str]) -> tuple[int, ...]:
     """The common shape under NumPy's broadcasting. Raises ShapeError."""
     first = ins[0].shape
-    if all(t.shape == first for t in ins):
+    partial = any([is_unknown(n) for t in ins for n in t.shape])
+    if not partial and all(t.shape == first for t in ins):
         return first
-    out: list[int] = []
+    out: list = []
     for axis in range(1, max(len(t.shape) for t in ins) + 1):
-        sizes = {t.shape[-axis] for t in ins if len(t.shape) >= axis} - {1}
+        along = [t.shape[-axis] for t in ins if len(t.shape) >= axis]
+        unknown = [n for n in along if is_unknown(n)] if partial else ()
+        sizes = {n for n in along if not is_unknown(n)} - {1}
         if len(sizes) > 1:
             raise ShapeError(
                 op,
                 "shapes must be equal or broadcast (each axis equal, or 1), got"
                 f" {describe(ins, names)}",
             )
-        out.append(sizes.pop() if sizes else 1)
+        if sizes:
+            out.append(sizes.pop())
+        elif unknown:
+            alone = all(n is unknown[0] for n in unknown)
+            out.append(unknown[0] if alone else any_size(unknown[0]))
+        else:
+            out.append(1)
     return tuple(reversed(out))
 
 

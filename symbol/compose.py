@@ -14,7 +14,7 @@ from ..kernels.record import DTYPES, Operator, Type, dtype_name, lookup
 from . import attribute
 from . import name as naming
 from .graph import Node, Value, caller_line, rewrite, topological, values_of
-from .inference import declared, fill_node, infer_node, is_known, source_shape
+from .inference import Inference, declared, fill_node, infer_node, is_known, source_shape
 from .names import output_name
 
 CAST, MULTICAST = map(lookup, precision.CASTS)
@@ -97,10 +97,15 @@ def compose(
     # gluoncv gives an Initializer as __init__, of which MXNet keeps only the address: nothing
     if attr:
         attr = {k: str(v) for k, v in attr.items() if k != "__init__" or isinstance(v, str)}
-    if given and any([k.startswith("__") for k in given]):
-        user = {k for k in given if attribute.is_user_key(k) and k not in op.param_index}
-        attr = (attr or {}) | {k: str(given[k]) for k in user}
-        given = {k: v for k, v in given.items() if k not in user}
+    # keywords that are attributes of the user; AttrScope and `attr` come before them, as in MXNet
+    user = [
+        k
+        for k in given
+        if k not in op.param_index and (k in attribute.HIDDEN or attribute.is_user_key(k))
+    ]
+    if user:
+        own = attribute.hide({k: str(given[k]) for k in user})
+        given = {k: v for k, v in given.items() if k not in own and k not in user}
     if op.variadic_key:
         given = op.counted(given, len(inputs))
     source = caller_line(3)
@@ -110,6 +115,8 @@ def compose(
         raise type(error)(error.operator, error.rule, error.fix, source) from None
     scoped = attribute.current().get(attr)
     extra = attribute.hide(scoped) if scoped else {}
+    if user:
+        extra = own | extra
     for key, i in op.param_index.items() if given else ():
         if key in given:
             extra[key] = as_text(op.params[i].kind, given[key], full[key])
@@ -206,33 +213,52 @@ def start_of(op: Operator, input_name: str) -> dict[str, str]:
 def _type(node: Node) -> None:
     """Gives a node its output types, and untyped variables below it theirs. Raises OperatorError.
 
-    What depends on a source of partly unknown shape, such as _zeros(shape=(0, 3)), stays untyped
-    until an operator tells its shape from its other inputs.
+    What depends on a source of partly unknown shape, such as _zeros(shape=(0, 3)), or on a variable
+    whose shape its user does not tell, stays untyped until an operator tells its shape from its
+    other inputs, or until the graph is complete: see complete_types.
     """
     if not node.inputs and source_shape(node) is not None:
         return
     if None in [v.node.types for v in node.inputs]:
         ins = [None if v.node.types is None else v.type for v in node.inputs]
         filled = fill_node(node, ins)
-        if any(t is None and _waits(v.node) for v, t in zip(node.inputs, filled)):
+        if any(t is None and v.node.types is None for v, t in zip(node.inputs, filled)):
             return
         for v, before, t in zip(node.inputs, ins, filled):
             if before is None and v.node.types is None:
                 _complete(v, t, node)
+        if None in [v.node.types for v in node.inputs]:
+            return
     node.types = infer_node(node, [v.type for v in node.inputs])
 
 
-def _waits(node: Node) -> bool:
-    """Does its type depend on a source of partly unknown shape?"""
-    return node.op is not None and node.types is None
+def complete_types(outputs: Sequence[Value], known: dict[Value, Type] | None = None) -> None:
+    """Types what has stayed untyped in a traced graph, by inference over all of it; what cannot be
+    known stays. known: types of values. Raises OperatorError."""
+    order = topological(outputs)
+    if None not in [n.types for n in order]:
+        return
+    found = Inference(outputs, {}, {}, known=known)
+    for node in order:
+        if node.types is None:
+            t = found.type(Value(node))
+            if node.op is not None and source_shape(node) is None:
+                if None not in [v.node.types for v in node.inputs]:
+                    node.types = infer_node(node, [v.type for v in node.inputs])
+            elif t is not None:
+                if node.op is not None:
+                    node.attrs = dict(node.attrs, shape=t.shape)
+                node.types = (t,)
 
 
 def check_typed(outputs: Sequence[Value]) -> None:
-    """Raises OperatorError where a source of partly unknown shape has stayed so."""
+    """Completes the types of a traced graph. Raises OperatorError where a shape stays unknown."""
+    complete_types(outputs)
     for node in topological(outputs):
         for v in node.inputs if node.types is None else ():
-            if source_shape(v.node) is not None and v.node.types is None:
-                raise _unknown(v.node, source_shape(v.node), node)
+            if v.node.types is None:
+                shape = declared(v.node)[0] if v.node.op is None else source_shape(v.node)
+                raise _unknown(v.node, shape, node)
 
 
 def _unknown(node: Node, shape, user: Node) -> OperatorError:
@@ -244,19 +270,17 @@ def _unknown(node: Node, shape, user: Node) -> OperatorError:
     )
 
 
-def _complete(v: Value, t: Type | None, user: Node) -> None:
+def _complete(v: Value, t: Type, user: Node) -> None:
     """Gives the type that its first user infers to a variable, to a source of partly unknown shape,
     or to what depends on one."""
     node = v.node
     if node.op is not None and source_shape(node) is None:
-        _settle(v, t, user)
+        complete_types([v], {v: t})
         return
     if node.op is None:
         shape, dtype = declared(node)
     else:
         shape, dtype = source_shape(node), node.attrs.get("dtype")
-    if t is None:
-        raise _unknown(node, shape, user)
     try:
         shape = merge_shapes(shape, tuple(t.shape))
     except ValueError as error:
@@ -268,30 +292,6 @@ def _complete(v: Value, t: Type | None, user: Node) -> None:
     if node.op is not None:
         node.attrs = dict(node.attrs, shape=shape)
     node.types = (Type(shape, dtype or t.dtype),)
-
-
-def _settle(value: Value, wanted: Type, user: Node) -> None:
-    """Finds the size that unknown dimensions below a value must have for it to get a shape, by
-    trying the sizes in that shape, and types everything below."""
-    untyped = [n for n in topological([value]) if n.types is None]
-    sources = [n for n in untyped if source_shape(n) is not None]
-    before = [(n, n.attrs) for n in untyped]
-    for size in dict.fromkeys(wanted.shape):
-        try:
-            for n in sources:
-                shape = tuple(size if d is None else d for d in source_shape(n))
-                n.attrs = dict(n.attrs, shape=shape)
-                n.types = (Type(shape, n.attrs.get("dtype") or wanted.dtype),)
-            for n in untyped:
-                if n.op is not None and n.types is None:
-                    _type(n)
-            if value.type.shape == wanted.shape:
-                return
-        except OperatorError:
-            pass  # not this size
-        for n, attrs in before:
-            n.types, n.attrs = None, attrs
-    raise _unknown(sources[0], source_shape(sources[0]), user)
 
 
 def dtype_flag(dtype) -> str:

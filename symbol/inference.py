@@ -107,7 +107,8 @@ class Inference:
 
     shapes, dtypes: given ones of variables, by node; a whole shape is taken instead of the declared
     one. What no dtype is given for is float32 unless an operator tells otherwise (default_dtype).
-    only_shapes: dtypes are not looked at. Raises OperatorError where rules are broken.
+    only_shapes: dtypes are not looked at. known: types of any values.
+    Raises OperatorError where rules are broken.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class Inference:
         dtypes: dict[Node, str],
         default_dtype: bool = True,
         only_shapes: bool = False,
+        known: dict[Value, Type] | None = None,
     ):
         self.order = topological(outputs)
         self.shape: dict[Value, tuple | None] = {}
@@ -136,9 +138,13 @@ class Inference:
             elif (shape := source_shape(node)) is not None:
                 self.shape[Value(node)] = shape
                 self.dtype[Value(node)] = node.attrs.get("dtype") or "float32"
+        for v, t in (known or {}).items():
+            self.shape[v], self.dtype[v] = tuple(t.shape), t.dtype
         self._open = dict.fromkeys(n for n in self.order if n.op is not None)
+        self._waits = not only_shapes  # for dtypes, before variables get the default one
         if not only_shapes:
             self._run()
+        self._waits = False
         if default_dtype:
             for v, dtype in self.dtype.items():
                 if v.node.op is None and dtype is None:
@@ -159,25 +165,25 @@ class Inference:
         self._changed.clear()
         for node in list(self._open):
             self._ask(node)
-        if not self._open:
-            return
-        if not self._users:
+        turns: deque[Node] = deque()
+        waiting: set[Node] = set()
+        if self._changed and self._open and not self._users:
             for node in self._open:
                 for v in node.inputs:
                     self._users.setdefault(v, []).append(node)
-        turns = deque(reversed(self._open))
-        waiting = set(turns)
-        self._changed.clear()
-        while turns:
-            node = turns.popleft()
-            waiting.discard(node)
-            self._ask(node)
-            for v in self._changed:
+        self._changed.reverse()
+        node = None
+        while self._changed or turns:
+            for v in self._changed if self._open else ():
                 for near in (v.node, *self._users.get(v, ())):
                     if near is not node and near in self._open and near not in waiting:
                         turns.append(near)
                         waiting.add(near)
             self._changed.clear()
+            if turns:
+                node = turns.popleft()
+                waiting.discard(node)
+                self._ask(node)
 
     def _ask(self, node: Node) -> None:
         """Learns what a node tells; one that has nothing more to tell is closed."""
@@ -188,6 +194,9 @@ class Inference:
         node = original
         if source_shape(node) is not None:
             return is_known(self.shape[Value(node)])
+        if self._waits and node.inputs and not any([self.dtype[v] for v in node.inputs]):
+            self._dtype_from_output(node, Value(original))
+            return False
         if node.op.train_aware and "train" not in node.attrs:
             node = _with_attrs(node, dict(node.attrs, train=False))
         ins = [self.type(v) for v in node.inputs]
@@ -203,7 +212,8 @@ class Inference:
                     self._learn(v, Known(tuple(t.shape), t.dtype), node, ins)
                 return True
             self._dtype_from_output(node, outs[0])
-            self._complete(node, outs, ins)
+            if not self._waits or self.dtype[node.inputs[0]] is not None:
+                self._complete(node, outs, ins)
         except DynamicShape:
             return True  # only a run tells
         return False
@@ -231,14 +241,11 @@ class Inference:
         """Learns what follows from what is known in part, in any direction."""
         known = [Known(self.shape[v], self.dtype[v]) for v in (*node.inputs, *outs)]
         n = len(node.inputs)
-        if all(k.shape is None for k in known) or all(k.dtype is None for k in known[:n]):
+        if all(k.shape is None for k in known):
             return
         made_ins, made_outs = complete_node(node, known[:n], known[n:])
-        keeps = None in [k.dtype for k in known[:n]]  # then no dtype of the outputs is certain
-        for v, k in zip(node.inputs, made_ins):
-            self._learn(v, Known(k.shape, None), node, ins)
-        for v, k in zip(outs, made_outs):
-            self._learn(v, Known(k.shape, None if keeps else k.dtype), node, ins)
+        for v, k in zip([*node.inputs, *outs], [*made_ins, *made_outs]):
+            self._learn(v, k, node, ins)
 
     def _dtype_from_output(self, node: Node, out: Value) -> None:
         """An operator that keeps its inputs' dtype tells it from its output."""
@@ -301,57 +308,85 @@ def _with_attrs(node: Node, attrs) -> Node:
     return made
 
 
-def infer_dtypes(outputs: Sequence[Value], dtypes: dict[Node, str]) -> Inference:
+class DtypeInference(Inference):
     """Dtypes where shapes may be unknown: by shapes where they are known, else by trying some."""
-    found = Inference(outputs, {}, dtypes, default_dtype=False)
-    for _ in range(2 * len(found.order) + 1):
-        before = sum(d is not None for d in found.dtype.values())
-        for node in found.order:
-            if node.op is not None:
-                _try_dtypes(found, node)
-        if sum(d is not None for d in found.dtype.values()) == before:
-            break
-    return found
+
+    def __init__(self, outputs: Iterable[Value], dtypes: dict[Node, str]):
+        super().__init__(outputs, {}, dtypes, default_dtype=False)
+
+    def _visit(self, original: Node) -> bool:
+        node = original
+        outs = [Value(node, i) for i in range(node.n_outputs)]
+        super()._visit(node)
+        if node.op.train_aware:
+            node = _with_attrs(node, dict(node.attrs, train=False))
+        values = [*node.inputs, *outs]
+        known = [self.dtype[v] for v in values]
+        if None in known and (any(known) or not node.inputs):
+            n = len(node.inputs)
+            for v, dtype in zip(values, _tried_dtypes(node, known[:n], known[n:])):
+                self._learn(v, Known(None, dtype), node, ())
+        return None not in [self.dtype[v] for v in values]
 
 
-def _try_dtypes(found: Inference, node: Node) -> None:
-    known = [found.dtype[v] for v in node.inputs]
-    outs = [Value(node, i) for i in range(node.n_outputs)]
-    if None not in known and all(found.dtype[o] is not None for o in outs):
-        return
-    if node.inputs and all(d is None for d in known):
-        known = [found.dtype[outs[0]]] * len(known) if node.op.pointwise is not None else known
-        if known[0] is None:
-            return
-    first = next((d for d in known if d is not None), None)
-    ins, made = _trial(node, known, first)
-    for v, dtype in [*zip(node.inputs, ins), *zip(outs, made)]:
-        if found.dtype[v] is None:
-            found.dtype[v] = dtype
-
-
-def _trial(node: Node, known, first):
-    """(input dtypes, output dtypes) of a node whose first known input dtype is `first`."""
-    if node.op.train_aware:
-        node = _with_attrs(node, dict(node.attrs, train=False))
-    for shape in TRIAL_SHAPES if node.inputs else ((),):
-        ins = [
+def _tried_dtypes(node: Node, ins: list[str | None], outs: list[str | None]) -> list[str | None]:
+    """What the dtypes of inputs and outputs tell of the others, by asking the record for shapes
+    that suit it."""
+    first = next((d for d in ins if d is not None), None)
+    if first is None and node.inputs:
+        return [*_dtypes_from_output(node, outs[0]), *outs]
+    shapes = TRIAL_SHAPES if node.inputs else ((),)
+    refusals: list[Exception] = []
+    for shape in shapes:
+        types = [
             Type(shape, d) if d is not None and (i == 0 or node.op.fill is None) else None
-            for i, d in enumerate(known)
+            for i, d in enumerate(ins)
         ]
         try:
-            ins = fill_node(node, ins)
-            if None in ins:
+            if None in types and None not in (types := fill_node(node, types)):
+                # now that the shapes are known: an input may have its dtype from any other
+                given = [None if d is None else Type(t.shape, d) for t, d in zip(types, ins)]
+                types = fill_node(node, given)
+            if None in types:
                 continue
-            ins = [t if d is None else Type(t.shape, d) for t, d in zip(ins, known)]
-            return [t.dtype for t in ins], [t.dtype for t in infer(node.op, node.attrs, ins)]
+            made = infer(node.op, node.attrs, types)
+            return [*(t.dtype for t in types), *(t.dtype for t in made[: len(outs)])]
         # another shape may suit the operator
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            refusals.append(error)
+    if len(refusals) == len(shapes) and all(isinstance(e, DTypeError) for e in refusals):
+        raise explain(refusals[0], node, [d and Type((), d) for d in ins])
+    dtype = node.attrs.get("dtype")
+    made = [dtype if isinstance(dtype, str) else first] * len(outs)
+    return [*(d or first for d in ins), *made]
+
+
+def _dtypes_from_output(node: Node, dtype: str | None) -> list[str | None]:
+    """The dtypes of inputs without which the output would have another one."""
+    n = len(node.inputs)
+    if dtype is None or node.op.name in CASTS:
+        return [None] * n
+    other = "float64" if dtype != "float64" else "float32"
+
+    def fits(types) -> bool:
+        try:
+            return infer(node.op, node.attrs, types)[0].dtype == dtype
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            return False
+
+    for shape in TRIAL_SHAPES:
+        start = Type(shape, dtype)
+        try:
+            filled = fill_node(node, [start, *[None] * (n - 1)])
         except (ArithmeticError, LookupError, TypeError, ValueError):
             continue
-    dtype = node.attrs.get("dtype")
-    return [d or first for d in known], [
-        dtype if isinstance(dtype, str) else first
-    ] * node.n_outputs
+        types = [start if t is None else Type(t.shape, dtype) for t in filled]
+        if fits(types):
+            changed = [
+                [*types[:i], types[i]._replace(dtype=other), *types[i + 1 :]] for i in range(n)
+            ]
+            return [None if fits(c) else dtype for c in changed]
+    return [None] * n
 
 
 def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) -> list[Value]:

@@ -34,7 +34,7 @@ from .compose import (  # noqa: F401  (tracing is offered from here)
 from .executor import Executor, variables_of
 from .graph import Node, Value, caller_line, rewrite, topological
 from .indexing import slice_of
-from .inference import Inference, infer_dtypes, is_dynamic, typed_graph
+from .inference import DtypeInference, Inference, is_dynamic, typed_graph
 from .json import from_json, text_attrs, to_json, without_amp_cast
 from .names import output_name, output_names
 from .passes.gradient import gradient as gradient_pass
@@ -351,7 +351,7 @@ class Symbol:
     def infer_type_partial(self, *args, **kwargs):
         """As infer_type; unknown dtypes are None."""
         given = {n: dtype_name(t) for n, t in self._given(args, kwargs, "type").items()}
-        found = infer_dtypes(self._outputs, given)
+        found = DtypeInference(self._outputs, given)
         arguments, auxiliary = variables_of(self._outputs)
 
         def dtypes(values):

@@ -550,6 +550,7 @@ operator(
     variadic_key="num_args",
     params=(Param("num_args", "int"),),
     infer=_add_n_infer,
+    fill=same_fill,
     ref=_add_n_ref,
     grad=lambda F, dys, xs, ys, num_args: [dys[0]] * len(xs),
     adds=True,

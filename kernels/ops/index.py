@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import DTypeError, OperatorError, ShapeError
+from ..extent import is_unknown
 from ..record import Param, Type, operator, sample, values
 from ..shapes import must_be, one_axis, same_dtype
 
@@ -195,6 +196,13 @@ def _pick_infer(ins, axis, keepdims, mode):
     return [Type(_picked_shape(ins[0].shape, axis, keepdims), ins[0].dtype)]
 
 
+def _pick_fill(ins, axis, **_):
+    x = ins[0]
+    if x is None or ins[1] is not None or axis is None:
+        return ins
+    return [x, Type(_picked_shape(x.shape, one_axis("pick", axis, len(x.shape)), False), x.dtype)]
+
+
 def _pick_index(xp, shape, index, axis, mode):
     return _bounded(xp, "pick", index, shape[axis], mode).reshape(_picked_shape(shape, axis, True))
 
@@ -223,6 +231,7 @@ operator(
     aliases=("_npx_pick", "choose_element_0index"),
     inputs=("data", "index"),
     infer=_pick_infer,
+    fill=_pick_fill,
     ref=_pick_ref,
     params=(Param("axis", "int?", -1), Param("keepdims", "bool", False), PICK_MODE),
     grad=lambda F, dys, xs, ys, axis, keepdims, mode: [
@@ -329,6 +338,8 @@ def _scatter_infer(op):
     def infer(ins, shape):
         data, indices = ins[-2], ins[-1]
         depth = _index_depth(op, shape, indices.shape)
+        if is_unknown(depth):
+            return [Type(shape, data.dtype)]
         if data.shape != indices.shape[1:] + shape[depth:]:
             raise ShapeError(
                 op,
@@ -406,6 +417,10 @@ operator(
     inputs=("data", "indices"),
     params=(Param("shape", "shape"),),
     infer=_scatter_infer("scatter_nd"),
+    fill=lambda ins, shape: [
+        ins[0] or (ins[1] and Type(ins[1].shape[1:] + shape[ins[1].shape[0] :], ins[1].dtype)),
+        ins[1],
+    ],
     ref=_scatter_ref("scatter_nd", add=False),
     grad=lambda F, dys, xs, ys, shape: [F.gather_nd(dys[0], xs[1]), None],
     samples=(sample((3,), PLACES, shape=(3, 4)), sample((2, 2), values([[2, 0]]), shape=(3, 2))),

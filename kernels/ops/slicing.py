@@ -5,10 +5,13 @@ from __future__ import annotations
 from operator import index as as_int
 
 from ...engine.error import OperatorError, ShapeError
+from ..extent import any_size, is_unknown
 from ..pointwise import sum_to
-from ..record import REQUIRED, Param, Type, operator, sample
+from ..record import REQUIRED, Param, Type, operator, same_fill, sample
 from ..shapes import describe, one_axis, same_dtype, strides
 from .shape import mover
+
+ALL = slice(None)
 
 
 # ---- slice ---------------------------------------------------------------------------------------
@@ -23,14 +26,13 @@ def slices(op, shape, begin, end, step=()):
     steps = step or (None,) * len(begin)
     if 0 in steps:
         raise ShapeError(op, f"step must not be 0, got {step}")
-    return tuple(slice(*t) for t in zip(begin, end, steps)) + (slice(None),) * (
-        len(shape) - len(begin)
-    )
+    return tuple(slice(*t) for t in zip(begin, end, steps)) + (ALL,) * (len(shape) - len(begin))
 
 
 def sliced(op, shape, begin, end, step=()) -> tuple[int, ...]:
     return tuple(
-        len(range(*s.indices(n))) for s, n in zip(slices(op, shape, begin, end, step), shape)
+        n if s == ALL else any_size(n) if is_unknown(n) else len(range(*s.indices(n)))
+        for s, n in zip(slices(op, shape, begin, end, step), shape)
     )
 
 
@@ -98,7 +100,8 @@ mover(
 )
 
 
-def _axis_span(op, shape, axis, begin, end):
+def _axis_range(op, shape, axis, begin, end):
+    """(axis, first, last) of a range of an axis. Raises ShapeError."""
     axis = one_axis(op, axis, len(shape))
     n = shape[axis]
     first, last = (
@@ -109,7 +112,17 @@ def _axis_span(op, shape, axis, begin, end):
         raise ShapeError(
             op, f"begin and end must be a range of axis {axis} of size {n}, got {begin} and {end}"
         )
+    return axis, first, last
+
+
+def _axis_span(op, shape, axis, begin, end):
+    axis, first, last = _axis_range(op, shape, axis, begin, end)
     return {"begin": (None,) * axis + (first,), "end": (None,) * axis + (last,)}
+
+
+def _axis_shape(shape, axis, begin, end):
+    axis, first, last = _axis_range("slice_axis", shape, axis, begin, end)
+    return (*shape[:axis], last - first, *shape[axis + 1 :])
 
 
 def _axis_part(shape, axis, begin, end):
@@ -125,7 +138,7 @@ def _axis_part(shape, axis, begin, end):
 
 mover(
     "slice_axis",
-    lambda x, **attrs: sliced("slice_axis", x, **_axis_span("slice_axis", x, **attrs)),
+    _axis_shape,
     lambda xp, x, **attrs: x[
         slices("slice_axis", x.shape, **_axis_span("slice_axis", x.shape, **attrs))
     ],
@@ -143,14 +156,15 @@ mover(
 )
 
 
-def _like_span(shape, like, axes):
+def _like_shape(shape, like, axes):
+    """The shape of data with the sizes of shape_like along axes. Raises ShapeError."""
     if not axes and len(shape) != len(like):
         raise ShapeError(
             "slice_like",
             f"data and shape_like must have as many axes where axes is empty, got {shape} and"
             f" {like}",
         )
-    end = [None] * len(shape)
+    out = list(shape)
     for a in axes or range(len(shape)):
         i, j = one_axis("slice_like", a, len(shape)), one_axis("slice_like", a, len(like))
         if like[j] > shape[i]:
@@ -159,20 +173,19 @@ def _like_span(shape, like, axes):
                 f"shape_like must not be larger than data along axis {i}, got data {shape} and "
                 f"shape_like {like}",
             )
-        end[i] = like[j]
-    return {"begin": (None,) * len(shape), "end": tuple(end)}
+        out[i] = like[j]
+    return tuple(out)
+
+
+def _like_span(shape, like, axes):
+    return {"begin": (None,) * len(shape), "end": _like_shape(shape, like, axes)}
 
 
 operator(
     "slice_like",
     inputs=("data", "shape_like"),
     params=(Param("axes", "shape", ()),),
-    infer=lambda ins, axes: [
-        Type(
-            sliced("slice_like", ins[0].shape, **_like_span(ins[0].shape, ins[1].shape, axes)),
-            ins[0].dtype,
-        )
-    ],
+    infer=lambda ins, axes: [Type(_like_shape(ins[0].shape, ins[1].shape, axes), ins[0].dtype)],
     ref=lambda xp, x, like, axes: x[
         slices("slice_like", x.shape, **_like_span(x.shape, like.shape, axes))
     ],
@@ -329,6 +342,7 @@ operator(
     variadic_key="num_args",
     params=(Param("axis", "int", 0), Param("num_args", "int")),
     infer=_stack_infer,
+    fill=lambda ins, **_: same_fill(ins),
     ref=lambda xp, *xs, axis, num_args: xp.stack(xs, axis=axis),
     grad=_stack_grad,
     samples=(

@@ -219,3 +219,30 @@ def test_constants_broadcast(value):
     assert (p.data().asnumpy() == 5).all()
     with pytest.raises(ValueError, match=r"shape \(2,\) does not broadcast .* \(2, 3\)"):
         gluon.Parameter("p", shape=(2, 3), init=mx.init.Constant([1, 2])).initialize()
+
+
+def test_deferred_shapes_follow_from_the_whole_graph():
+    layer = mx.gluon.rnn.LSTM(8, num_layers=1, prefix="lstm0_")
+    layer.initialize()
+    layer.infer_shape(mx.nd.ones((3, 5, 4)), layer.begin_state(5))
+    assert {k: v.shape for k, v in layer.collect_params().items()} == {
+        "lstm0_l0_i2h_weight": (32, 4),
+        "lstm0_l0_h2h_weight": (32, 8),
+        "lstm0_l0_i2h_bias": (32,),
+        "lstm0_l0_h2h_bias": (32,),
+    }
+
+    class Twice(mx.gluon.HybridBlock):
+        def __init__(self):
+            super().__init__()
+            self.w = self.params.get("w", shape=(0, 4), allow_deferred_init=True)
+
+        def hybrid_forward(self, F, x, w):
+            return F.dot(x, F.transpose(F.transpose(w)))
+
+    for hybrid in (False, True):
+        block = Twice()
+        block.initialize(mx.init.One())
+        block.hybridize(hybrid)
+        assert block(mx.nd.ones((2, 3))).asnumpy().tolist() == [[3.0] * 4] * 2
+        assert block.w.shape == (3, 4)

@@ -3,6 +3,7 @@
 import numpy as np
 import plait as mx
 import pytest
+from plait.symbol.compose import check_typed
 from plait.symbol.symbol import tracing
 
 sym = mx.sym
@@ -94,7 +95,7 @@ def test_errors():
         ):
             x + sym.var("y", shape=(2, 4))
         with pytest.raises(mx.MXNetError, match=r"shape of 'y' is \(0, 3\) and cannot be inferred"):
-            sym.broadcast_add(x, sym.var("y", shape=(0, 3)))
+            check_typed(sym.broadcast_add(x, sym.var("y", shape=(0, 3)))._outputs)
         with pytest.raises(
             mx.MXNetError, match="'w' has a shape that contradicts the inferred one"
         ):
@@ -119,3 +120,46 @@ def test_nd_functions_compose_while_tracing():
         ):
             x + mx.nd.ones(3)
     assert y.eval(x=mx.nd.ones((2, 3)))[0].asnumpy().tolist() == [3, 3]
+
+
+def test_hidden_keys_are_keywords_of_every_operator():
+    """The numbers are those of MXNet 1.9.1."""
+    data = sym.var("data")
+    s = sym.FullyConnected(data, num_hidden=1, name="fc", lr_mult=2.0, wd_mult=0)
+    own = {
+        "num_hidden": "1",
+        "__lr_mult__": "2.0",
+        "lr_mult": "2.0",
+        "__wd_mult__": "0",
+        "wd_mult": "0",
+    }
+    assert s.attr_dict() == {"fc": own, "fc_weight": own, "fc_bias": own}
+    assert s.attr("lr_mult") == s.attr("__lr_mult__") == "2.0"
+    assert mx.sym.load_json(s.tojson()).attr_dict() == s.attr_dict()
+    s = sym.FullyConnected(data, weight=sym.var("w"), num_hidden=2, name="fc", lr_mult=2)
+    assert set(s.attr_dict()) == {"fc", "fc_bias"}
+    with mx.AttrScope(ctx_group="scope"):  # comes before the keyword, as `attr` does
+        s = sym.relu(data, name="r", ctx_group="own")
+    assert s.attr("ctx_group") == "scope"
+    assert sym.relu(data, lr_mult=3, attr={"lr_mult": "5"}).attr("lr_mult") == "5"
+    with pytest.raises(mx.MXNetError, match="has no parameter 'foo'"):
+        sym.FullyConnected(data, num_hidden=1, foo=1)
+
+
+def test_keywords_reach_optimizers_and_devices():
+    data = sym.var("data")
+    first = sym.FullyConnected(data, num_hidden=2, name="fc1", lr_mult=0, ctx_group="a")
+    net = sym.FullyConnected(first, num_hidden=2, name="fc2", ctx_group="b")
+    ex = net.simple_bind(mx.cpu(0), group2ctx={"a": mx.cpu(1), "b": mx.cpu(2)}, data=(1, 2))
+    assert ex.arg_dict["fc1_weight"].context == mx.cpu(1)
+    assert ex.arg_dict["fc2_weight"].context == mx.cpu(2)
+    module = mx.mod.Module(sym.SoftmaxOutput(net, name="softmax"))
+    module.bind([("data", (4, 3))], [("softmax_label", (4,))])
+    module.init_params(mx.init.One())
+    module.init_optimizer(optimizer_params={"learning_rate": 1.0})
+    x, label = mx.nd.arange(12).reshape((4, 3)), mx.nd.array([0, 1, 0, 0])
+    module.forward_backward(mx.io.DataBatch([x], [label]))
+    module.update()
+    found = module.get_params()[0]
+    assert (found["fc1_weight"].asnumpy() == 1).all()
+    assert (found["fc2_bias"].asnumpy() != 0).all()
