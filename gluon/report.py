@@ -49,8 +49,7 @@ class HybridReport:
     def of(cls, block) -> HybridReport:
         """block: a HybridBlock; without a call since hybridize() it has no programs."""
         rows, plans = [], []
-        for trace in block._traces.values():
-            graph = trace.graph
+        for graph in block._graphs():
             for (training, *_), entry in list(graph.entries.items()):
                 kind = "record" if entry.wanted else "train" if training else "predict"
                 inputs = ", ".join(map(str, entry.in_specs[: graph.n_data]))
@@ -121,6 +120,7 @@ class MemoryReport:
     @classmethod
     def of(cls, block, args) -> MemoryReport:
         """args: as the block is called. Raises what tracing raises."""
+        args = block._arguments(*args)
         return cls(block.name, _inference(block, args), _training(block, args))
 
     def __str__(self):

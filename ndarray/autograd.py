@@ -319,7 +319,7 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
     device = node.plan.in_specs[0].device  # where a gradient makes its constants
     training = bool(graph_node.attrs.get("train", state.training))
     with device, _Scope(None, training), precision.forced(None):
-        return op.grad(F, dys, xs, ys, **graph_node.attrs)
+        return op.differentiate(F, dys, xs, ys, graph_node.attrs)
 
 
 def grad(

@@ -29,7 +29,7 @@ PARAMS = (
     Param("q", "shape"),
     Param("k", "shape"),
     Param("v", "shape"),
-    Param("n_sources", "int", 1),
+    Param("n_sources", "int", 1, limits=(1, 3)),
     Param("heads_first", "bool", False),
     Param("scale", "float", 1.0),
     Param("mask", ("None", "add", "where", "length"), None),
@@ -321,8 +321,8 @@ operator(
     grad=_grad,
     samples=tuple(sample(*ins, **attrs) for ins, attrs in _SAMPLES),
     doc=(
-        "softmax(scale q . k^T + mask) . v for each batch and head; the largest score of each query"
-        " and the log of its sum are kept for the gradient. Result (batch, query, head, element), or"
+        "softmax(scale q . k^T + mask) . v for each batch and head; each query's largest score and"
+        " log of sum are kept for the gradient. Result (batch, query, head, element), or"
         " (batch, head, query, element) with heads_first. Source: Vaswani et al. 2017,"
         " arXiv:1706.03762."
     ),
@@ -379,7 +379,9 @@ operator(
     ref=_grad_ref,
     grad=_grad_grad,
     samples=tuple(
-        sample(shape, shape, uniform(_sums_shape(attrs["sizes"]), 0, 1.5), *kept, *ins, p=p, **attrs)
+        sample(
+            shape, shape, uniform(_sums_shape(attrs["sizes"]), 0, 1.5), *kept, *ins, p=p, **attrs
+        )
         for p in (0.0, 0.25)
         for ins, attrs in _SAMPLES
         for shape in [_y_shape(attrs["sizes"], attrs.get("heads_first", False))]

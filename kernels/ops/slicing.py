@@ -6,7 +6,7 @@ from operator import index as as_int
 
 from ...engine.error import OperatorError, ShapeError
 from ..pointwise import sum_to
-from ..record import REQUIRED, Param, Type, operator, sample
+from ..record import COUNT, REQUIRED, Param, Type, operator, sample
 from ..shapes import describe, one_axis, same_dtype, strides
 from .shape import mover
 
@@ -426,7 +426,7 @@ splitter(
     aliases=("split",),
     output_names=("output0",),
     params=(
-        Param("num_outputs", "int"),
+        Param("num_outputs", "int", limits=COUNT),
         Param("axis", "int", 1),
         Param("squeeze_axis", "bool", False),
     ),
@@ -447,7 +447,7 @@ splitter(
         Param("indices", "shape"),
         Param("axis", "int", 1),
         Param("squeeze_axis", "bool", False),
-        Param("sections", "int", 0),
+        Param("sections", "int", 0, limits=COUNT),
     ),
     samples=(
         sample((2, 5), indices=(0, 1, 3)),
