@@ -33,7 +33,7 @@ class Layout(NamedTuple):
 
 @functools.cache
 def parse(tag: str) -> Layout:
-    """The parts of a tag. Raises ValueError for a text that is none."""
+    """The parts of a tag. Raises InvalidValue for a text that is none."""
     found = TAG.fullmatch(tag)
     axes = found[1].lower() if found else ""
     if not found or sorted(axes) != [chr(ord("a") + i) for i in range(len(axes))]:

@@ -286,7 +286,7 @@ def _build(
         callback.drop(kept)
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     if kept:
-        lib.pl_plan_own(plan.handle, lib.plpy_release, callback.pointer_to(kept))
+        lib.pl_plan_own(plan.handle, callback.RELEASE, callback.pointer_to(kept))
     return plan
 
 

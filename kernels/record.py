@@ -65,6 +65,7 @@ ANY = (-(1 << 63), (1 << 63) - 1)  # a seed, a label, a position: nothing has it
 # What has a parameter's size: arrays, whose bytes `infer` bounds; or work beyond them, and objects.
 # These have limits of their own, so that a file of 300 bytes does not keep a machine busy.
 LIMITS = {"int": INT32, "shape": ANY}
+LARGE = (-(1 << 46), 1 << 46)  # sizes of an axis, and places on it: `infer` bounds the bytes
 COUNT = (0, 1 << 16)  # of inputs, outputs, sections: each is an object
 WEIGHTS = (0, 1 << 12)  # that one call updates: each is several inputs
 REACH = (0, 1 << 20)  # of a window, in elements: what kernels go through for one output
@@ -115,11 +116,16 @@ def _whole(value) -> int:
     return number
 
 
+def several(value, n: int = 1):
+    """Numbers to go through, where one number stands for n of it."""
+    return value if hasattr(value, "__iter__") and getattr(value, "ndim", 1) else (value,) * n
+
+
 def _parse_shape(value):
     value = _literal(value)
-    if hasattr(value, "__index__"):
-        return (_whole(value),)
-    return tuple(v if v is None else _whole(v) for v in value)
+    if value is None:
+        raise TypeError
+    return tuple(v if v is None else _whole(v) for v in several(value))
 
 
 def _parse_int(value):
@@ -158,7 +164,11 @@ def dtype_name(value) -> str:
 
 
 def _optional(parse):
-    return lambda value: None if value is None or value == "None" else parse(value)
+    def parse_optional(value):
+        is_none = value is None or (isinstance(value, str) and value == "None")
+        return None if is_none else parse(value)
+
+    return parse_optional
 
 
 PARSERS: dict[str, Callable] = {
@@ -168,10 +178,10 @@ PARSERS: dict[str, Callable] = {
     "shape": _parse_shape,
     "str": str,
     "dtype": dtype_name,
-    "floats": lambda v: tuple(as_float(x) for x in _literal(v)),
+    "floats": lambda v: tuple(as_float(x) for x in several(_literal(v))),
 }
 # what a wrong value is told, where the name of the kind does not say it
-KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a tuple of floats"}
+KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a float or a tuple of floats"}
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 
 
@@ -253,6 +263,7 @@ class Operator:
     graphs: Sequence = ()  # the bodies of control flow, as files hold them
     plans: Recent = dataclasses.field(default_factory=_kept, repr=False)
     inferred: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see plan.infer
+    completed: Recent = dataclasses.field(default_factory=_kept, repr=False)  # partial.complete
     attributes: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see shared
     no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
     gradients: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see passes/gradient
@@ -375,6 +386,17 @@ class Operator:
                 self.name, f"has no gradient for {given} ({type(error).__name__}: {error})"
             ) from error
 
+    def counted(self, attrs: dict[str, Any], n_inputs: int) -> dict[str, Any]:
+        """attrs with the number of inputs, for an operator that takes any number. Raises
+        OperatorError where the caller gave another."""
+        key = self.variadic_key
+        if not key:
+            return attrs
+        given = attrs.get(key, n_inputs)
+        if given != n_inputs and self.parse({**attrs, key: given})[key] != n_inputs:
+            raise OperatorError(self.name, f"{key} is {given}, but {n_inputs} inputs are given")
+        return {**attrs, key: n_inputs}
+
     def names_in(self, attrs: dict[str, Any], n_given: int | None = None) -> tuple[str, ...]:
         """Names of the inputs this call uses."""
         if self.variadic and (self.variadic_key or not self.input_names):
@@ -390,7 +412,12 @@ class Operator:
         return bool(self.random(**attrs)) if callable(self.random) else self.random
 
     def outputs(self, attrs: dict[str, Any]) -> int:
-        return self.n_outputs(**attrs) if callable(self.n_outputs) else self.n_outputs
+        if not callable(self.n_outputs):
+            return self.n_outputs
+        n = self.n_outputs(**attrs)
+        if n < 1:
+            raise OperatorError(self.name, f"must have at least one output, got {n}")
+        return n
 
     def visible(self, attrs: dict[str, Any]) -> int:
         if self.n_visible is None:

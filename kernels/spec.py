@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.error import DeviceError, DTypeError, InvalidType, ShapeError
 from ..engine.recent import Recent
 from .layouts import physical_shape
 from .record import DTYPES, Type
@@ -72,6 +73,27 @@ def spec(
         with _lock:
             found = _interned[key] = _alive.setdefault(key, made)
     return found
+
+
+def fits(given: Spec, wanted: Spec, role: str, i: int) -> None:
+    """Where an array's Spec is not the one that a plan or program was compiled for: may the array
+    enter it all the same? Raises DTypeError, ShapeError, DeviceError, InvalidType where not.
+
+    Devices may differ if their memory is the same: cpu(1) reads what cpu(0) made.
+    """
+    at, want, have = f"{role} {i}", f"{wanted.dtype} {wanted.shape}", f"{given.dtype} {given.shape}"
+    if given.stype != "default":
+        raise InvalidType(f"{at} must be dense, got {given.stype}\n  fix: x.tostype('default')")
+    if given.dtype != wanted.dtype:
+        fix = f"x.astype({wanted.dtype!r})"
+        raise DTypeError(at, f"must be {want}, as it was compiled for, got {have}", fix)
+    if (given.shape, given.layout) != (wanted.shape, wanted.layout):
+        raise ShapeError(at, f"must be {want}, as it was compiled for, got {have}")
+    if given.device.memory != wanted.device.memory:
+        raise DeviceError(
+            f"{at} must be on {wanted.device}, as it was compiled for, got {given.device}\n"
+            f"  fix: x.as_in_context({wanted.device})"
+        )
 
 
 def round_to_bfloat16(x: np.ndarray) -> np.ndarray:

@@ -83,8 +83,7 @@ def operator_function(op: Operator, name: str):
 
     def attributes(inputs, static, dynamic, kwargs):
         attrs = dict(zip(static_keys, static)) | dict(zip(dynamic_keys, dynamic)) | kwargs
-        if op.variadic_key:
-            attrs[op.variadic_key] = len(inputs)
+        attrs = op.counted(attrs, len(inputs))
         return {k: list_to_tuple(v) for k, v in attrs.items() if v is not REQUIRED}
 
     return make_function(op, name, call, __name__)

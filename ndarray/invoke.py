@@ -39,8 +39,8 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
                 return a._compose_operator(op, inputs, attrs)
             if hasattr(a, "_call_operator"):  # a sparse array
                 return a._call_operator(op, inputs, attrs, out)
-    if op.variadic_key and op.variadic_key not in attrs:
-        attrs = {**attrs, op.variadic_key: len(inputs)}
+    if op.variadic_key:
+        attrs = op.counted(attrs, len(inputs))
     full = op.parse(attrs)
     if precision.used:
         inputs = in_precision(op, full, inputs)
@@ -182,6 +182,7 @@ def launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
     """One call into the core, noted on the tape. Returns every output."""
     made = call(
         plan.handle,
+        plan.in_specs,
         plan.out_specs,
         inputs,
         targets,

@@ -7,9 +7,8 @@ from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..engine.recent import Recent
 from ..kernels import precision
 from ..kernels.plan import make_plan
-from ..kernels.record import REGISTRY, dtype_name, lookup
-from ..kernels.spec import from_bfloat16
-from ..symbol.operators import BINARY, add_operators
+from ..kernels.record import REGISTRY, dtype_name, lookup, several
+from ..symbol.operators import BINARY, add_composites, add_operators
 from . import autograd, functions
 from .indexing import refuse_recorded, seen, view_plan
 from .invoke import (
@@ -24,9 +23,13 @@ from .invoke import (
     scalar_method,
 )
 from .ndarray import NDArray, make
+from .protocol import text
 from .tape import Variable
 
 add_operators(NDArray, binary_method, scalar_method, lambda self: functions.negative(self))
+add_composites(
+    NDArray, lambda: functions, lambda self, other: not_a_number(self, other, lookup("dot"))
+)
 NDArray.__hash__ = object.__hash__
 
 
@@ -83,7 +86,7 @@ class _OperatorMethod:
 
 
 # their first input has another name than `data`
-ALSO = ("broadcast_like", "one_hot", "reshape_like", "take")
+ALSO = ("batch_dot", "broadcast_like", "dot", "one_hot", "reshape_like", "take")
 # every public operator whose first input is `data` is a method
 for _name, _op in REGISTRY.items():
     if (
@@ -182,7 +185,7 @@ def astype(self, dtype, copy: bool = True) -> NDArray:
 
 def _sizes(shape) -> tuple[int, ...]:
     try:
-        return tuple(n.__index__() for n in shape)
+        return tuple(n.__index__() for n in several(shape))
     except (TypeError, AttributeError):
         raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
 
@@ -200,7 +203,7 @@ def reshape(self, *shape, **kwargs) -> NDArray:
     if plan is not None:
         return seen(self, plan)
     key, given = (self._spec, shape), shape
-    if len(shape) == 1 and not hasattr(shape[0], "__index__"):
+    if len(shape) == 1:
         given = shape[0]
     elif not shape:
         if "shape" not in kwargs:
@@ -208,7 +211,6 @@ def reshape(self, *shape, **kwargs) -> NDArray:
                 "reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)"
             )
         given = kwargs["shape"]
-        given = (given,) if hasattr(given, "__index__") else given
     attrs = {"shape": _sizes(given), "reverse": kwargs.get("reverse", False)}
     plan = view_plan(self._spec, "Reshape", attrs)
     if not kwargs and given.__class__ is tuple and all([n.__class__ is int for n in given]):
@@ -224,33 +226,9 @@ NDArray.T = property(_transposed)
 
 
 @method
-def __len__(self):
-    if not self.shape:
-        raise InvalidType("len() of a 0-d array")
-    return self.shape[0]
-
-
-@method
-def __bool__(self):
-    if self.size == 0:
-        return False
-    if self.size != 1:
-        raise InvalidValue(
-            "The truth value of an NDArray with multiple elements is ambiguous\n  fix: x.sum() > 0,"
-            " x.asnumpy().any()"
-        )
-    return bool(self.asscalar())
-
-
-def _text(self) -> str:
-    values = self.asnumpy()
-    return str(from_bfloat16(values) if self._spec.dtype == "bfloat16" else values)
-
-
-@method
 def __repr__(self):
     shape = "x".join(map(str, self.shape))
-    return f"\n{_text(self)}\n<NDArray {shape} @{self.context}>"
+    return f"\n{text(self)}\n<NDArray {shape} @{self.context}>"
 
 
 @method
@@ -260,39 +238,9 @@ def _repr_html_(self):
     """Jupyter's view: the values and what they are."""
     shape = " x ".join(map(str, self.shape)) or "0-d"
     return (
-        f"<pre>{html.escape(_text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
+        f"<pre>{html.escape(text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
         f"{html.escape(str(self.context))}</small>"
     )
-
-
-def _one(self, what: str):
-    if self.size != 1:
-        raise InvalidType(
-            f"{what}: only an array of one element can be converted, got shape {self.shape}"
-        )
-    value = self.asnumpy().reshape(-1)
-    return (from_bfloat16(value) if self._spec.dtype == "bfloat16" else value)[0]
-
-
-@method
-def __float__(self):
-    return float(_one(self, "float"))
-
-
-@method
-def __int__(self):
-    return int(_one(self, "int"))
-
-
-@method
-def __index__(self):
-    value = _one(self, "index")
-    if value.dtype.kind not in "iu":
-        raise InvalidType(
-            "index: only an integer array can be an index of Python sequences, got dtype "
-            f"{self._spec.dtype}"
-        )
-    return int(value)
 
 
 @method

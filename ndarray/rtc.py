@@ -183,7 +183,7 @@ class _Plan:
         if not self.handle:
             raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
         number = callback.keep(owner)
-        lib.pl_plan_own(self.handle, lib.plpy_release, callback.pointer_to(number))
+        lib.pl_plan_own(self.handle, callback.RELEASE, callback.pointer_to(number))
 
     def __del__(self, free=lib.pl_plan_free):
         free(self.handle)

@@ -129,7 +129,7 @@ def _values(graph: dict, version: int, where: str) -> list[Value]:
         for entry in graph["nodes"]:
             nodes.append(_node(entry, nodes, version, where))
         heads = [_value(nodes, head, where, "heads") for head in graph["heads"]]
-    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         if isinstance(error, MXNetError):
             raise
         raise MXNetError(
@@ -144,7 +144,7 @@ def _values(graph: dict, version: int, where: str) -> list[Value]:
 def _version(graph: dict) -> int:
     try:
         return int(graph["attrs"]["mxnet_version"][1])
-    except (KeyError, TypeError, IndexError):
+    except (LookupError, TypeError, ValueError):
         return OLDEST
 
 
@@ -175,7 +175,8 @@ def _node(entry: dict, nodes: list[Node], version: int, where: str) -> Node:
     if version < 905 and op.name in ("argmin", "argmax") and extra.get("axis") == "-1":
         del extra["axis"]
     try:
-        attrs = op.parse({k: v for k, v in extra.items() if k in op.param_index})
+        given = {k: v for k, v in extra.items() if k in op.param_index}
+        attrs = op.parse(op.counted(given, len(inputs)))
     except OperatorError as error:
         raise type(error)(
             error.operator, error.rule, error.fix, f"{where}, node {name!r}"

@@ -6,7 +6,7 @@ from operator import index as as_int
 
 from ...engine.error import OperatorError, ShapeError
 from ..pointwise import sum_to
-from ..record import COUNT, REQUIRED, Param, Type, operator, sample
+from ..record import COUNT, LARGE, REQUIRED, Param, Type, operator, sample
 from ..shapes import describe, one_axis, same_dtype, strides
 from .shape import mover
 
@@ -133,7 +133,11 @@ mover(
         dy, shape=x.shape, **_axis_span("slice_axis", x.shape, **attrs)
     ),
     part=_axis_part,
-    params=(Param("axis", "int"), Param("begin", "int"), Param("end", "int?", REQUIRED)),
+    params=(
+        Param("axis", "int"),
+        Param("begin", "int", limits=LARGE),
+        Param("end", "int?", REQUIRED, limits=LARGE),
+    ),
     samples=(
         sample((3, 4), axis=1, begin=1, end=3),
         sample((3, 4), axis=-1, begin=-2, end=None),

@@ -90,8 +90,7 @@ def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None):
     """`invoke` for inputs of which some are sparse."""
     if _state.gradient and op.name in EQUAL_SHAPES and inputs[0].shape == inputs[1].shape:
         op = lookup(EQUAL_SHAPES[op.name])
-    if op.variadic_key and op.variadic_key not in attrs:
-        attrs = {**attrs, op.variadic_key: len(inputs)}
+    attrs = op.counted(attrs, len(inputs))
     full = op.parse(attrs)
     if op.train_aware:
         full["train"] = state.training

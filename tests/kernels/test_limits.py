@@ -9,7 +9,7 @@ import pytest
 from plait import autograd, nd, sym
 from plait.engine.error import MXNetError, OperatorError
 from plait.kernels.plan import infer
-from plait.kernels.record import ANY, COUNT, INT32, REACH, REGISTRY, Param, Type
+from plait.kernels.record import ANY, COUNT, INT32, LARGE, REACH, REGISTRY, Param, Type
 
 from ..samples import draw, shape_of
 
@@ -35,7 +35,8 @@ def test_every_whole_number_has_limits():
         for p in op.params:
             if p.kind in WHOLE:
                 assert p.limits is not None and ANY[0] <= p.limits[0] <= p.limits[1] <= ANY[1], op
-                assert p.kind.startswith("shape") or p.limits[1] <= INT32[1], (op, p)
+                sized = p.kind.startswith("int") and p.limits != ANY  # a number to draw is none
+                assert not sized or p.limits[1] <= LARGE[1], (op, p)
             if p.name == op.variadic_key:
                 assert p.limits == COUNT, op
 
@@ -44,7 +45,7 @@ def test_every_whole_number_has_limits():
 def test_inference_ends_at_the_limits(op, p):
     """With each parameter at its limits: types, of few outputs, or a MXNetError."""
     ins, base = types_of(op), op.samples[0].attrs
-    for n in (*p.limits, *COUNT, *REACH, *INT32):
+    for n in (*p.limits, *COUNT, *REACH, *INT32, *LARGE):
         for value in [n] if p.kind.startswith("int") else [(n,), (n, n)]:
             try:
                 attrs = op.parse({**base, p.name: value})

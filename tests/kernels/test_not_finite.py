@@ -59,7 +59,7 @@ def test_one_pixel_of_a_convolution_in_the_debugging_mode(exact, value, hybrid):
 @pytest.mark.parametrize("length", [np.nan, np.inf, -np.inf, 1e30, -5, 0, 100])
 @pytest.mark.parametrize("which", [2, 3])
 def test_lengths_that_are_none(which, length):
-    """CTC with lengths of examples and labels that may be anything: the other example is as ever."""
+    """CTC with lengths of one example that may be anything: the other is as ever."""
     rng = np.random.default_rng(0)
     given = [rng.standard_normal((5, 2, 4)), [[1, 2, 0], [1, 1, 3]], [5, 5], [2, 3]]
     losses = []
