@@ -28,8 +28,8 @@ import threading
 from plait import engine
 x = engine.Var()
 engine.push(threading.Event().wait, writes=[x])
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     engine.wait_for_var(x)
 except KeyboardInterrupt:
     print("ready", flush=True)
