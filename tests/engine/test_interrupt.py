@@ -50,5 +50,6 @@ def test_ctrl_c_ends_the_process(script):
     finally:
         process.kill()
     caught = script.count('"ready"') == 2
-    assert process.returncode == (0 if caught else -signal.SIGINT), errors
+    # the second signal may come before or after the engine's own handler of the exit
+    assert process.returncode in ((0, -signal.SIGINT) if caught else (-signal.SIGINT,)), errors
     assert caught or errors.endswith("KeyboardInterrupt\n")
