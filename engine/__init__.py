@@ -12,8 +12,10 @@
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -80,6 +82,7 @@ _array.bind(
 )
 
 POLL_MS = 200  # how often a wait looks for Ctrl-C
+GRACE_S = 2.0  # for what is queued, when Ctrl-C has ended the program
 LANES = {
     "cpu": lib.PL_LANE_CPU,
     "io": lib.PL_LANE_IO,
@@ -296,11 +299,25 @@ def trim() -> None:
     lib.pl_storage_trim()
 
 
+def _drained() -> bool:
+    """Waits for what is queued. False where Ctrl-C ended the program, or is pressed again: then
+    long kernels are abandoned, and end with the process."""
+    ended = getattr(sys, "last_type", None) is KeyboardInterrupt
+    until = time.monotonic() + GRACE_S if ended else math.inf
+    try:
+        while lib.pl_engine_close(POLL_MS) == _AGAIN:
+            if time.monotonic() > until:
+                return False
+    except KeyboardInterrupt:
+        return False
+    return True
+
+
 def _close() -> None:
     """At exit, while lanes may still run Python. Errors not yet reported are printed, and turn the
     process's status from 0 to 1."""
-    while lib.pl_engine_close(POLL_MS) == _AGAIN:
-        pass
+    if not _drained():
+        return
     status = lib.pl_wait_all(0)
     if status not in (lib.PL_OK, _AGAIN):
         lib.pl_engine_fail_at_exit()

@@ -19,7 +19,7 @@ class Recent(dict):
     ...     cache[i] = str(i)
     ...     _ = cache[0]
     >>> sorted(cache)
-    [0, 3, 4, 5]
+    [0, 4, 5]
     """
 
     __slots__ = ("older", "size")

@@ -235,6 +235,10 @@ class HybridBlock(Block):
         name = type(self).__name__
         return f"\n  fix: {name}.forward runs in Python: compute in {name}.hybrid_forward"
 
+    def _arguments(self, *args):
+        """What forward gets of the arguments of a call: all, for a block whose calls add none."""
+        return args
+
     def _call_graph(self, args):
         mode = trace_mode(self)
         try:
@@ -354,17 +358,21 @@ class HybridBlock(Block):
 
     def infer_shape(self, *args):
         """Finds the unknown shapes of parameters from inputs of known shape."""
-        trace = Trace(self, args, state.training)
+        trace = Trace(self, self._arguments(*args), state.training)
         for p, v in zip(trace.params, trace.param_values):
             p.shape = v.shape
 
     def infer_type(self, *args):
         """Sets the parameters' dtypes to what the inputs' dtypes ask for."""
-        trace = Trace(self, args, state.training)
+        trace = Trace(self, self._arguments(*args), state.training)
         for p, v in zip(trace.params, trace.param_values):
             p.dtype = dtype_name(v.dtype)
 
     # ---- files -----------------------------------------------------------------------------------
+
+    def _graphs(self) -> list:
+        """The CachedGraphs that calls of this block run."""
+        return [trace.graph for trace in self._traces.values()]
 
     def _any_trace(self) -> Trace:
         if not self._traces:

@@ -10,7 +10,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..engine.error import InvalidType, MissingMethod, MXNetError, compose, did_you_mean
+from ..engine.error import (
+    InvalidType,
+    MissingMethod,
+    MXNetError,
+    compose,
+    did_you_mean,
+    parse_json,
+)
 from ..ndarray import NDArray, functions, random, serialization
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
@@ -68,7 +75,7 @@ def create(*args, **kwargs):
     if not isinstance(init, str):
         raise InitializerError(f"an initializer must be an Initializer or its name, got {init!r}")
     if init.startswith("["):
-        init, kwargs = json.loads(init)
+        init, kwargs = parse_json(init, "the JSON of an initializer")
     klass = _registry.get(init.lower())
     if klass is None:
         rule = f"{init} is not registered. Please register with initializer.register first"

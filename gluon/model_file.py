@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..engine import files
-from ..engine.error import MXNetError
+from ..engine.error import MXNetError, parse_json
 from .nesting import list_format
 
 
@@ -39,10 +39,7 @@ def load_model(block, prefix) -> None:
     and loads the parameters. Raises MXNetError with the block as it was."""
     name = f"{prefix}-model.json"
     with open(name) as f:
-        try:
-            saved = json.load(f)
-        except ValueError as error:
-            raise MXNetError(f"load: {name} is not JSON: {error}") from None
+        saved = parse_json(f.read(), f"load: {name} is not JSON: it")
     if not isinstance(saved, dict) or len(saved) != 1:
         raise MXNetError(f"load: {name} is not a model file\n  fix: write it with Block.save")
     renamed: list = []

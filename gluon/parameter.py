@@ -551,6 +551,8 @@ class Parameter:
             data = functions.zeros(self._shape, cpu(), self.dtype, stype=self._stype)
             self._trainer._row_sparse_pull(self, data, None, full_idx=True)
             return data
+        if self._data is None:
+            raise self._not_initialized()
         if len(self._data) == 1:
             return self._data[0].copyto(cpu())
         with autograd.pause():

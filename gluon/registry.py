@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
-from ..engine.error import InvalidType, InvalidValue, MissingKey, compose, did_you_mean
+from ..engine.error import InvalidType, InvalidValue, MissingKey, compose, did_you_mean, parse_json
 
 _tables: dict[type, dict[str, type]] = {}
 
@@ -68,9 +66,9 @@ def get_create_func(base_class: type, nickname: str):
         if not isinstance(name, str):
             raise InvalidType(f"{nickname}: must be a name, got {name!r}")
         if name.startswith("["):
-            name, kwargs = json.loads(name)
+            name, kwargs = parse_json(name, f"{nickname}: its JSON")
         elif name.startswith("{"):
-            return create(**json.loads(name))
+            return create(**parse_json(name, f"{nickname}: its JSON"))
         known = table(base_class)
         klass = known.get(name.lower())
         if klass is None:

@@ -55,8 +55,7 @@ class HybridReport:
         """block: a HybridBlock; without a call since hybridize() it has no programs. Blocks inside
         that were called from Python have programs of their own."""
         rows, plans = [], []
-        traces = [t for b in blocks_of(block) for t in getattr(b, "_traces", {}).values()]
-        for graph in [t.graph for t in traces]:
+        for graph in [g for b in blocks_of(block) for g in getattr(b, "_graphs", list)()]:
             for (training, *_), entry in list(graph.entries.items()):
                 kind = "record" if entry.wanted else "train" if training else "predict"
                 inputs = ", ".join(map(str, entry.in_specs[: graph.n_data]))
@@ -132,6 +131,7 @@ class MemoryReport:
     @classmethod
     def of(cls, block, args) -> MemoryReport:
         """args: as the block is called. Raises what tracing raises."""
+        args = block._arguments(*args)
         return cls(block.name, _inference(block, args), _training(block, args))
 
     def __str__(self):

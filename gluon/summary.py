@@ -56,12 +56,6 @@ def _collect(block, inputs) -> list[_Row]:
     begins: list[int] = []
 
     def watch(b, depth):
-        if getattr(b, "_active", False):
-            raise SummaryError(
-                f'"{b.name}" must not be hybridized to print summary.\n  fix: net.hybridize(False),'
-                " or call summary first"
-            )
-
         def before(called, args):
             begins.append(len(rows))
 
@@ -91,11 +85,13 @@ def _collect(block, inputs) -> list[_Row]:
         for child in b._children.values():
             watch(child, depth + 1)
 
+    eager, tracing_state.eager = tracing_state.eager, True  # layer by layer, hybridized or not
     try:
         watch(block, 0)
         with autograd.pause():
             block(*inputs)
     finally:
+        tracing_state.eager = eager
         for h in handles:
             h.detach()
     return rows

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from ..engine import cpu
-from ..engine.error import MXNetError
+from ..engine.error import MXNetError, parse_json
 from ..kernels.record import dtype_name
 from ..ndarray import serialization
 from ..ndarray.cached import CachedGraph
@@ -160,6 +159,10 @@ class SymbolBlock(HybridBlock):
 
     _run = forward
 
+    def _graphs(self):
+        own = self._graph_cache
+        return [*super()._graphs(), *([own[0]] if own is not None else [])]
+
     def _variables(self):
         nodes = {}
         for n in self._group.get_internals()._outputs:
@@ -278,9 +281,8 @@ def _declared(attrs: dict) -> dict:
     """Arguments of a Parameter from the attributes of its variable."""
     found: dict = {}
     if attrs.get("__shape__"):
-        shape = json.loads(
-            attrs["__shape__"].replace("(", "[").replace(")", "]").replace(",]", "]")
-        )
+        text = attrs["__shape__"].replace("(", "[").replace(")", "]").replace(",]", "]")
+        shape = parse_json(text, "the shape of a variable")
         found["shape"] = tuple(max(n, 0) for n in shape)
     if attrs.get("__dtype__", "-1") != "-1":
         found["dtype"] = dtype_name(attrs["__dtype__"])

@@ -8,7 +8,8 @@ from ..engine import files
 from ..engine.error import MXNetError
 from ..ndarray.autograd import rank_gradients
 from . import optimizer as opt
-from .kvstore import KVStore, KVStoreBase, create
+from .kvstore import KVStore, KVStoreBase
+from .kvstore.base import check_store
 from .kvstore.choose import choose_sparse_store, choose_store
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -63,6 +64,7 @@ class Trainer:
                 )
         self._params: list[Parameter] = list(params)
         self._param2idx = {p.name: i for i, p in enumerate(self._params)}
+        check_store(kvstore)
         self._compression_params = compression_params
         self._scale = float((optimizer_params or {}).get("rescale_grad", 1.0))
         self._amp_loss_scaler, self._amp_original_scale = None, self._scale
@@ -70,8 +72,6 @@ class Trainer:
         self._init_optimizer(optimizer, optimizer_params or {})
         if isinstance(optimizer, opt.Optimizer):
             self._scale = float(optimizer.rescale_grad)
-        if isinstance(kvstore, str) and "dist" in kvstore:
-            create(kvstore)  # says that there is none
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._reset_kvstore()
         self._attach()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..engine.error import InvalidValue
+from ..engine.error import InvalidValue, shown
 
 TAG = re.compile(r"([a-zA-Z]+)((?:\d+[a-z])*)")
 
@@ -37,11 +37,11 @@ def parse(tag: str) -> Layout:
     found = TAG.fullmatch(tag)
     axes = found[1].lower() if found else ""
     if not found or sorted(axes) != [chr(ord("a") + i) for i in range(len(axes))]:
-        raise InvalidValue(f"layout {tag!r}: must name each axis once, as in 'aBcd8b'")
+        raise InvalidValue(f"layout {shown(tag)}: must name each axis once, as in 'aBcd8b'")
     number = lambda letter: ord(letter.lower()) - ord("a")
     blocks = tuple((int(n), number(a)) for n, a in re.findall(r"(\d+)([a-z])", found[2]))
     if {a for _, a in blocks} != {number(a) for a in found[1] if a.isupper()}:
-        raise InvalidValue(f"layout {tag!r}: upper-case axes and blocks must be the same")
+        raise InvalidValue(f"layout {shown(tag)}: upper-case axes and blocks must be the same")
     return Layout(tuple(map(number, axes)), blocks)
 
 

@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..engine import callback, ffi, lib
-from ..engine.error import DynamicShape, MXNetError, OperatorError, OutOfMemory, ShapeError
+from ..engine.error import (
+    DynamicShape,
+    MXNetError,
+    OperatorError,
+    OutOfMemory,
+    ShapeError,
+    shown,
+)
 from ..engine.recent import Recent
 from .layouts import physical_shape, to_physical, to_plain
 from .native import Native, choose
@@ -147,11 +154,7 @@ def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Typ
 
 
 def _infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Type, ...]:
-    names = op.names_in(attrs, len(ins))
-    if len(ins) != len(names):
-        raise OperatorError(
-            op.name, f"needs {len(names)} inputs ({', '.join(names)}), got {len(ins)}"
-        )
+    names = op.check_inputs(attrs, len(ins))
     try:
         outs = tuple(op.infer(list(ins), **attrs))
     except ShapeError as error:
@@ -166,8 +169,10 @@ def _infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Ty
             f"its inputs and attributes do not fit together, got {_given(ins, names, attrs)} "
             f"({type(error).__name__}: {error})",
         ) from error
+    except MemoryError:
+        raise _no_memory(op, ins, names, attrs) from None
     for t in outs:
-        if any(n < 0 for n in t.shape):
+        if any(n is None or n < 0 for n in t.shape):
             raise ShapeError(
                 op.name,
                 f"the size of every axis must be at least 0, got the shape {tuple(t.shape)} for "
@@ -191,12 +196,16 @@ def _bytes_of(t: Type) -> int:
     return prod(physical_shape(t.shape, t.layout)) * ITEM_BYTES[t.dtype]
 
 
+def _no_memory(op: Operator, ins, names, attrs) -> OutOfMemory:
+    return OutOfMemory(f"{op.name}: out of memory for {_given(ins, names, attrs)}")
+
+
 def _given(ins: Sequence[Type], names: Sequence[str], attrs: dict[str, Any]) -> str:
     return (
         ", ".join(
             [
                 *(f"{n} {t.dtype} {t.shape}" for n, t in zip(names, ins)),
-                *(f"{k}={v!r}" for k, v in attrs.items()),
+                *(f"{k}={shown(v)}" for k, v in attrs.items()),
             ]
         )
         or "no inputs"
@@ -371,6 +380,10 @@ def _native(op: Operator, ins, outs, attrs, device):
             "its sizes and attributes do not fit its kernel, got "
             f"{_given(ins, op.names_in(attrs, len(ins)), attrs)} ({error})",
         ) from error
+    except MemoryError as error:
+        if isinstance(error, MXNetError):
+            raise
+        raise _no_memory(op, ins, op.names_in(attrs, len(ins)), attrs) from None
 
 
 def _launched(op: Operator, found: Native, device):

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from ..engine.error import InvalidType, MXNetError, OperatorError, compose, did_you_mean
+from ..engine.error import InvalidType, MXNetError, OperatorError, compose, did_you_mean, shown
 from ..engine.recent import Recent
 from .number import UnknownNumber, as_float
 
@@ -56,6 +56,19 @@ class Param(NamedTuple):
     # a number that may change from call to call: handed to the kernel, not part of the plan
     dynamic: bool = False
     doc: str = ""
+    # the least and the most of an integer, or of each in a shape; None: what LIMITS says
+    limits: tuple[int, int] | None = None
+
+
+INT32 = (-(1 << 31), (1 << 31) - 1)
+ANY = (-(1 << 63), (1 << 63) - 1)  # a seed, a label, a position: nothing has its size
+# What has a parameter's size: arrays, whose bytes `infer` bounds; or work beyond them, and objects.
+# These have limits of their own, so that a file of 300 bytes does not keep a machine busy.
+LIMITS = {"int": INT32, "shape": ANY}
+LARGE = (-(1 << 46), 1 << 46)  # sizes of an axis, and places on it: `infer` bounds the bytes
+COUNT = (0, 1 << 16)  # of inputs, outputs, sections: each is an object
+WEIGHTS = (0, 1 << 12)  # that one call updates: each is several inputs
+REACH = (0, 1 << 20)  # of a window, in elements: what kernels go through for one output
 
 
 class Sample(NamedTuple):
@@ -112,7 +125,7 @@ def several(value, n: int = 1):
 def _parse_shape(value):
     value = _literal(value)
     if value is None:
-        return None
+        raise TypeError
     return tuple(v if v is None else _whole(v) for v in several(value))
 
 
@@ -266,6 +279,7 @@ class Operator:
     float_params: tuple[str, ...] = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self):
+        self.params = tuple([self._limited(p) for p in self.params])
         self.param_index = {p.name: i for i, p in enumerate(self.params)}
         self.variadic = self.inputs[:1] != () and self.inputs[0].startswith("*")
         self.has_dynamic = any(p.dynamic for p in self.params)
@@ -273,6 +287,10 @@ class Operator:
 
     def __repr__(self):
         return f"<Operator {self.name}>"
+
+    def _limited(self, p: Param) -> Param:
+        limits = COUNT if p.name == self.variadic_key else LIMITS.get(str(p.kind).rstrip("?"))
+        return p._replace(limits=p.limits or limits)
 
     def parse(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Attributes given by a caller or a JSON file -> a complete dict in the record's order.
@@ -328,31 +346,49 @@ class Operator:
             if value not in p.kind:
                 raise OperatorError(
                     self.name,
-                    f"{p.name} must be one of {', '.join(p.kind)}, got {value!r}",
+                    f"{p.name} must be one of {', '.join(p.kind)}, got {shown(value)}",
                     fix=did_you_mean(value, p.kind),
                 )
             return None if value == "None" else value
         try:
-            return PARSERS[p.kind](value)
+            found = PARSERS[p.kind](value)
         except (MXNetError, UnknownNumber):
             raise
         except Exception:
             kind = KIND_TEXT.get(p.kind.rstrip("?"), p.kind.rstrip("?"))
             kind += " or None" * p.kind.endswith("?")
-            raise OperatorError(self.name, f"{p.name} must be {kind}, got {value!r}") from None
+            raise OperatorError(self.name, f"{p.name} must be {kind}, got {shown(value)}") from None
+        if p.limits is not None and found is not None:
+            low, high = p.limits
+            for n in found if found.__class__ is tuple else (found,):
+                if n is not None and not low <= n <= high:
+                    raise OperatorError(
+                        self.name,
+                        f"{p.name} must be between {low} and {high}, got {shown(value)}",
+                    )
+        return found
 
-    def gradients_of(self, F, dys, xs, ys, attrs: dict[str, Any]) -> list:
-        """What `grad` writes down. Raises OperatorError for inputs that the rule does not fit."""
+    def check_inputs(self, attrs: dict[str, Any], n_given: int) -> tuple[str, ...]:
+        """The names of a call's inputs. Raises OperatorError where their number is another."""
+        names = self.names_in(attrs, n_given)
+        if n_given != len(names):
+            raise OperatorError(
+                self.name, f"needs {len(names)} inputs ({', '.join(names)}), got {n_given}"
+            )
+        return names
+
+    def differentiate(self, F, dys: Sequence, xs: Sequence, ys: Sequence, attrs: dict) -> list:
+        """The gradients of the inputs, as the field `grad` gives them. Raises OperatorError where
+        that fails, as for shapes that it did not think of."""
         assert self.grad is not None
         try:
-            return self.grad(F, dys, xs, ys, **attrs)
+            return list(self.grad(F, dys, xs, ys, **attrs))
+        except (MXNetError, UnknownNumber):
+            raise
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            if isinstance(error, (MXNetError, UnknownNumber)):
-                raise
+            given = ", ".join(f"{x.dtype} {tuple(x.shape)}" for x in xs)
             raise OperatorError(
-                self.name,
-                f"has no gradient for inputs of the shapes {', '.join(str(x.shape) for x in xs)} "
-                f"({type(error).__name__}: {error})",
+                self.name, f"has no gradient for {given} ({type(error).__name__}: {error})"
             ) from error
 
     def counted(self, attrs: dict[str, Any], n_inputs: int) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 from ..engine import missing
-from ..engine.error import did_you_mean
+from ..engine.error import MXNetError, compose, did_you_mean
 from ..engine.recent import Recent
 from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
@@ -45,14 +45,23 @@ def operator_function(op: Operator, name: str):
             )
             key = (static, state.training if train_aware else lengths, *[a._spec for a in inputs])
             plan = plans[key]
-        # a list among the attributes, or an input that is no array
-        except (TypeError, AttributeError):
+        # a list among the attributes, an input that is no array, a value that `parse` refuses
+        except (TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, MXNetError):
+                raise
             return slow(inputs, static, dynamic, out, kwargs)
         if plan is None:
             plan = first(key, inputs, static, dynamic)
             if plan is None:  # a sparse array
                 return slow(inputs, static, dynamic, out, kwargs)
-        return run(plan, inputs, numbers(dynamic, lists) if dynamic else (), out)
+        if not dynamic:
+            return run(plan, inputs, (), out)
+        try:
+            return run(plan, inputs, numbers(dynamic, lists), out)
+        except TypeError as error:  # one is no number: perhaps a text that is
+            if isinstance(error, MXNetError):
+                raise
+            return slow(inputs, static, dynamic, out, kwargs)
 
     def first(key, inputs, static, dynamic):
         full = op.parse(attributes(inputs, static, dynamic, {}))

@@ -47,6 +47,7 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
         if op.name in precision.LOSSES:
             full["grad_scale"] *= precision.loss_scale()
     if op.eager:
+        op.check_inputs(full, len(inputs))
         _device_of(op, inputs, ctx)
         return op.eager(_call, inputs, out, **full)
     if makes_sparse(full):

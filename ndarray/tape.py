@@ -110,8 +110,8 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
     dys: list = [variable(f"dy{i}", y.type) for i, y in enumerate(ys)]
     if plan.op.lowered is not None:
         dys[plan.n_visible :] = [None] * (len(dys) - plan.n_visible)
-    F = Builder(bool(plan.attrs.get("train")))
-    grads = plan.op.gradients_of(F, dys, list(node.inputs), ys, node.attrs)
+    builder = Builder(bool(plan.attrs.get("train")))
+    grads = plan.op.differentiate(builder, dys, list(node.inputs), ys, node.attrs)
     grads = [g for g in grads if g is not None]
     # what `node` itself reads does not count: its results are kept
     read = {v for n in topological(grads) if n is not node for v in n.inputs} | set(grads)

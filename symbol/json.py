@@ -3,10 +3,9 @@ since 0.8 wrote."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from ..engine.error import MXNetError, OperatorError
+from ..engine.error import MXNetError, OperatorError, parse_json
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Operator, lookup
@@ -113,10 +112,7 @@ def from_json(text: str, where: str = "JSON text") -> list[Value]:
 
     where: what the text is, for errors (a file name).
     """
-    try:
-        graph = json.loads(text)
-    except ValueError as error:
-        raise MXNetError(f"{where}: is no symbol, its JSON is broken: {error}") from None
+    graph = parse_json(text, f"{where}: is no symbol, its JSON")
     if (
         not isinstance(graph, dict)
         or not isinstance(graph.get("nodes"), list)
@@ -133,7 +129,7 @@ def _values(graph: dict, version: int, where: str) -> list[Value]:
         for entry in graph["nodes"]:
             nodes.append(_node(entry, nodes, version, where))
         heads = [_value(nodes, head, where, "heads") for head in graph["heads"]]
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         if isinstance(error, MXNetError):
             raise
         raise MXNetError(

@@ -130,25 +130,53 @@ class TestStore(KVStoreBase):
     num_workers = 1
 
 
+STORES = (
+    "local",
+    "local_update_cpu",
+    "local_allreduce_cpu",
+    "local_allreduce_device",
+    "device",
+    "nccl",
+)
+
+
+def check_store(kvstore) -> None:
+    """Raises InvalidValue for a name of which there is no store, InvalidType for what is neither a
+    store nor a name nor None."""
+    if kvstore is None or isinstance(kvstore, KVStoreBase):
+        return
+    if not isinstance(kvstore, str):
+        raise InvalidType(f"kvstore must be KVStore, str or None, got {type(kvstore).__name__}")
+    name = kvstore.lower()
+    if name in STORES or name in KVStoreBase.kv_registry:
+        return
+    if "dist" in name:
+        raise InvalidValue(
+            f"kvstore={kvstore!r}: there are no stores across processes yet, and one process alone"
+            " would train without the others\n  fix: kvstore='device', in one process"
+        )
+    raise InvalidValue(
+        f"kvstore={kvstore!r}: there is no such store, and training alone under its name would go"
+        f" unnoticed\n  fix: one of {', '.join([*STORES, *KVStoreBase.kv_registry])}; or register a"
+        " class with KVStoreBase.register"
+    )
+
+
 def create(name="local") -> KVStoreBase:
     """A store: "local" sums on cpu(0), "device" on the device of the first value, "nccl" over GPUs
     by NVIDIA's library; or a registered class by its name.
 
-    Raises MXNetError for "nccl" without GPUs, and for "dist...", which needs several processes.
+    Raises InvalidValue for any other name, "dist..." among them, which needs several processes;
+    MXNetError for "nccl" without GPUs.
     """
     if not isinstance(name, str):
         raise InvalidType(f"name must be a string, got {type(name).__name__}")
+    check_store(name)
     found = KVStoreBase.kv_registry.get(name.lower())
     if found is not None:
         return found()
     from .kvstore import KVStore  # it derives from KVStoreBase
 
-    if not name.lower().startswith(("local", "device", "nccl", "dist")):
-        warnings.warn(
-            f"kv.create: no store is called {name!r}, it works as 'local'\n"
-            f"  fix: one of local, device{''.join(f', {k}' for k in KVStoreBase.kv_registry)}",
-            stacklevel=2,
-        )
     if "nccl" in name.lower():
         from .nccl import NcclStore as kind
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...engine.error import InvalidType
-from .base import KVStoreBase, create
+from .base import KVStoreBase, check_store, create
 
 BIG = 1 << 24  # elements; larger weights are better updated on their devices than on cpu(0)
 update_on_store = True  # MXNET_UPDATE_ON_KVSTORE in compatibility mode
@@ -19,21 +19,20 @@ def choose_store(kvstore, num_device: int, arg_params: dict) -> tuple[KVStoreBas
             store for a single device.
         arg_params: names -> NDArrays.
     """
+    check_store(kvstore)
     on_store = update_on_store
     if kvstore is None:
         return None, False
     if isinstance(kvstore, KVStoreBase):
         store = kvstore
-    elif isinstance(kvstore, str):
-        if num_device == 1 and "dist" not in kvstore:
+    else:
+        if num_device == 1:
             return None, False
         store = create(kvstore)
         if "nccl" in kvstore:  # the sums are on every device already
             on_store = False
         if kvstore == "local" and any(math.prod(a.shape) > BIG for a in arg_params.values()):
             on_store = False
-    else:
-        raise InvalidType(f"kvstore must be KVStore, str or None, got {type(kvstore).__name__}")
     return store, on_store and store.is_capable("optimizer")
 
 

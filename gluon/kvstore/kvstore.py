@@ -11,7 +11,7 @@ from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
 from .. import optimizer as opt
-from .base import KVStoreBase, StoreError, arrays_of
+from .base import KVStoreBase, StoreError, arrays_of, check_store
 from .comm import copy_back, in_turn, priority_of, total
 from .compression import GradientCompression
 
@@ -38,11 +38,7 @@ class KVStore(KVStoreBase):
     """
 
     def __init__(self, handle="local"):
-        if "dist" in handle:
-            raise InvalidValue(
-                f"kvstore={handle!r}: this build of plait has no distributed stores\n  fix:"
-                " kvstore='device', or one process"
-            )
+        check_store(handle)
         self.handle = self._type = handle
         self._stored: dict = {}
         self._key_type: type | None = None

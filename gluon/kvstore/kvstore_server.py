@@ -14,6 +14,6 @@ class KVStoreServer:
     def run(self) -> None:
         """Raises MXNetError: there are no distributed stores in this build."""
         raise MXNetError(
-            "KVStoreServer.run: this build of plait has no distributed stores\n  fix:"
+            "KVStoreServer.run: there are no stores across processes yet\n  fix:"
             " kv.create('device') in one process; unset DMLC_ROLE"
         )

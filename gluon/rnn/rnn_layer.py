@@ -140,12 +140,16 @@ class _RNNLayer(HybridBlock):
             states: array or list of arrays (layers * directions, N, size); default: zeros.
             sequence_length: (N,) integers, with use_sequence_length.
         """
+        given = self._arguments(inputs, states, sequence_length)
+        outputs, new_states = super().__call__(*given, **kwargs)
+        return outputs if states is None else (outputs, new_states)
+
+    def _arguments(self, inputs, states=None, sequence_length=None):
         if self._use_sequence_length and sequence_length is None:
             raise MXNetError(
                 f"{type(self).__name__}: sequence_length is needed\n  fix: give it, or set "
                 "use_sequence_length=False"
             )
-        given = states
         self._complete_shapes(getattr(inputs, "shape", None))
         if isinstance(inputs, NDArray):
             self._check_shapes(inputs, states)
@@ -162,9 +166,7 @@ class _RNNLayer(HybridBlock):
             )
             states = [zero_state(F, step, info["shape"], 1) for info in self.state_info()]
         states = list(states) if isinstance(states, (list, tuple)) else [states]
-        more = [sequence_length] if self._use_sequence_length else []
-        outputs, new_states = super().__call__(inputs, states, *more, **kwargs)
-        return outputs if given is None else (outputs, new_states)
+        return inputs, states, *([sequence_length] if self._use_sequence_length else [])
 
     def _complete_shapes(self, shape) -> None:
         """Sets the shapes of parameters that wait for the number of inputs; they are packed before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine import ffi, lib
+from ...engine import ffi, lib, settings
 from ..layouts import physical_shape, strides
 from ..moves import Move
 from ..native import Native, Wanted, native, wants
@@ -389,7 +389,7 @@ def suits_winograd(ins, outs, attrs) -> bool:
     n, channels, _ = g.split(ins[0].shape)
     _, filters, out = g.split(outs[0].shape)
     unit = g._replace(pad=()) == conv.Geometry((3, 3), (1, 1), (1, 1), (), 1, False)
-    if not unit or not _ours((*ins, *outs)):
+    if not unit or not _ours((*ins, *outs)) or settings.get("PLAIT_TIER") == 0:
         return False
     if channels % block() or filters % block():
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine import lib
+from ...engine import lib, settings
 from ..native import Native
 
 # Winograd's transforms
@@ -57,7 +57,8 @@ def own_convolution(fields: dict, us: float, onednn: bool) -> Native | None:
 def _suits_winograd(common, *, space, kernel, out, stride, dilate, pad) -> bool:
     tiles = -(-out[0] // 4) * -(-out[1] // 4)
     return (
-        (kernel, stride, dilate) == ((3, 3), (1, 1), (1, 1))
+        settings.get("PLAIT_TIER") != 0  # exact: its sums spread what is not finite over a tile
+        and (kernel, stride, dilate) == ((3, 3), (1, 1), (1, 1))
         and max(pad) <= 2
         and min(common["channels"], common["filters"]) >= MIN_CHANNELS
         and common["n"] * tiles >= MIN_TILES

@@ -55,9 +55,10 @@ static double log_sum(double a, double b, double c)
     return a + b + c == a + b + c ? top + log(sum) : NAN;
 }
 
+/* A length as it is given, which may be anything: -1 below 0. */
 static int64_t limited(int64_t n, int64_t most)
 {
-    return n < most ? n : most;
+    return n < 0 ? -1 : n < most ? n : most;
 }
 
 /* bufs: x, labels, lengths.  room: of example_bytes() */

@@ -29,7 +29,7 @@ PARAMS = (
     Param("q", "shape"),
     Param("k", "shape"),
     Param("v", "shape"),
-    Param("n_sources", "int", 1),
+    Param("n_sources", "int", 1, limits=(1, 3)),
     Param("heads_first", "bool", False),
     Param("scale", "float", 1.0),
     Param("mask", ("None", "add", "where", "length"), None),
@@ -321,8 +321,8 @@ operator(
     grad=_grad,
     samples=tuple(sample(*ins, **attrs) for ins, attrs in _SAMPLES),
     doc=(
-        "softmax(scale q . k^T + mask) . v for each batch and head; the largest score of each query"
-        " and the log of its sum are kept for the gradient. Result (batch, query, head, element), or"
+        "softmax(scale q . k^T + mask) . v for each batch and head; each query's largest score and"
+        " log of sum are kept for the gradient. Result (batch, query, head, element), or"
         " (batch, head, query, element) with heads_first. Source: Vaswani et al. 2017,"
         " arXiv:1706.03762."
     ),

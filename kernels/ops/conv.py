@@ -12,7 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample
+from ..record import COUNT, REACH, Param, Type, operator, sample
 from ..shapes import must_be, same_dtype
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -280,10 +280,10 @@ def _conv_grad(F, dys, xs, ys, kernel, stride, dilate, pad, num_group, no_bias, 
 
 
 _TAPS = (
-    Param("kernel", "shape"),
-    Param("stride", "shape", ()),
-    Param("dilate", "shape", ()),
-    Param("pad", "shape", ()),
+    Param("kernel", "shape", limits=REACH),
+    Param("stride", "shape", (), limits=REACH),
+    Param("dilate", "shape", (), limits=REACH),
+    Param("pad", "shape", (), limits=REACH),
 )
 _LAYOUT = Param("layout", ("None", "NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC"), None)
 _TUNE = (
@@ -305,7 +305,7 @@ operator(
     params=(
         *_TAPS,
         Param("num_filter", "int"),
-        Param("num_group", "int", 1),
+        Param("num_group", "int", 1, limits=COUNT),
         Param("workspace", "int", 1024),
         Param("no_bias", "bool", False),
         *_TUNE,
@@ -412,7 +412,12 @@ def _grad_weight_grad(F, dys, xs, ys, weight_shape, **taps):
 operator(
     "_conv_grad_data",
     inputs=("dy", "weight"),
-    params=(*_TAPS, Param("num_group", "int", 1), _LAYOUT, Param("data_shape", "shape")),
+    params=(
+        *_TAPS,
+        Param("num_group", "int", 1, limits=COUNT),
+        _LAYOUT,
+        Param("data_shape", "shape"),
+    ),
     infer=_grad_data_infer,
     ref=_grad_data_ref,
     grad=_grad_data_grad,
@@ -442,7 +447,12 @@ operator(
 operator(
     "_conv_grad_weight",
     inputs=("dy", "data"),
-    params=(*_TAPS, Param("num_group", "int", 1), _LAYOUT, Param("weight_shape", "shape")),
+    params=(
+        *_TAPS,
+        Param("num_group", "int", 1, limits=COUNT),
+        _LAYOUT,
+        Param("weight_shape", "shape"),
+    ),
     infer=_grad_weight_infer,
     ref=_grad_weight_ref,
     grad=_grad_weight_grad,
@@ -590,7 +600,7 @@ operator(
         Param("adj", "shape", ()),
         Param("target_shape", "shape", ()),
         Param("num_filter", "int"),
-        Param("num_group", "int", 1),
+        Param("num_group", "int", 1, limits=COUNT),
         Param("workspace", "int", 512),
         Param("no_bias", "bool", True),
         *_TUNE,

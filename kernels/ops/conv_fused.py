@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from ..pointwise import pointwise
-from ..record import REGISTRY, Param, Type, operator, sample
+from ..record import COUNT, REGISTRY, Param, Type, operator, sample
 from ..shapes import must_be
 from .conv import _LAYOUT, _TAPS, _plus_bias, conv_forward, geometry
 
@@ -80,7 +80,7 @@ operator(
     params=(
         *_TAPS,
         Param("num_filter", "int"),
-        Param("num_group", "int", 1),
+        Param("num_group", "int", 1, limits=COUNT),
         _LAYOUT,
         Param("add", "bool", False),
         Param("act", "str", ""),

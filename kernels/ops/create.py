@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ...engine.error import OperatorError
-from ..record import DTYPES, FLOATS, Param, Type, operator, sample
+from ..record import DTYPES, FLOATS, LARGE, Param, Type, operator, sample
 from ..shapes import one_axis
 
 SHAPE, CTX, DTYPE = (
@@ -137,7 +137,7 @@ operator(
     params=(
         Param("start", "float"),
         Param("stop", "float"),
-        Param("num", "int"),
+        Param("num", "int", limits=LARGE),
         Param("endpoint", "bool", True),
         CTX,
         DTYPE,
@@ -162,7 +162,13 @@ operator(
     inputs=(),
     infer=_eye_infer,
     ref=lambda xp, N, M, k, ctx, dtype: xp.eye(N, M if M > 0 else N, k),
-    params=(Param("N", "int"), Param("M", "int", 0), Param("k", "int", 0), CTX, DTYPE),
+    params=(
+        Param("N", "int", limits=LARGE),
+        Param("M", "int", 0, limits=LARGE),
+        Param("k", "int", 0, limits=LARGE),
+        CTX,
+        DTYPE,
+    ),
     samples=(sample(N=3), sample(N=2, M=4, k=1), sample(N=3, k=-1, dtype="int32")),
     doc="(N, M) with ones on the k-th diagonal; M = 0 means N.",
 )

@@ -9,17 +9,17 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform
+from ..record import COUNT, REACH, Param, Type, operator, sample, uniform
 from ..shapes import float_dtype, must_be
 from .conv import add_columns, columns, geometry
 from .resize import images
 from .sampling import corners, first_order, gather, scatter, slopes
 
 _TAPS = (
-    Param("kernel", "shape"),
-    Param("stride", "shape", ()),
-    Param("dilate", "shape", ()),
-    Param("pad", "shape", ()),
+    Param("kernel", "shape", limits=REACH),
+    Param("stride", "shape", (), limits=REACH),
+    Param("dilate", "shape", (), limits=REACH),
+    Param("pad", "shape", (), limits=REACH),
 )
 
 
@@ -213,7 +213,7 @@ def _columns_ref(xp, data, offset, mask=None, *, num_deformable_group, modulated
     return _to_columns(xp, points, shape, g, num_deformable_group)
 
 
-_PLACES = (Param("num_deformable_group", "int", 1), Param("modulated", "bool", False))
+_PLACES = (Param("num_deformable_group", "int", 1, limits=COUNT), Param("modulated", "bool", False))
 
 
 def _place_inputs(modulated, **_):
@@ -398,8 +398,8 @@ def _conv_record(name, modulated, extra_params, doc, samples):
         params=(
             *_TAPS,
             Param("num_filter", "int"),
-            Param("num_group", "int", 1),
-            Param("num_deformable_group", "int", 1),
+            Param("num_group", "int", 1, limits=COUNT),
+            Param("num_deformable_group", "int", 1, limits=COUNT),
             Param("workspace", "int", 1024),
             Param("no_bias", "bool", False),
             *extra_params,

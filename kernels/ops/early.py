@@ -58,7 +58,7 @@ operator(
 
 
 def _set_value_now(call, inputs, out, src):
-    if out is None or isinstance(out, (list, tuple)):
+    if not hasattr(out, "dtype"):
         raise OperatorError("_set_value", "needs the array to fill", fix="_set_value(1, out=x)")
     return call("_full", shape=out.shape, value=src, dtype=out.dtype, out=out)
 

@@ -9,7 +9,7 @@ from math import prod
 
 from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..extent import is_unknown
-from ..record import Param, Type, operator, sample, values
+from ..record import LARGE, Param, Type, operator, sample, values
 from ..shapes import must_be, one_axis, same_dtype
 
 MODES = ("clip", "raise", "wrap")
@@ -146,7 +146,7 @@ for _name, _aliases, _doc in (
         aliases=_aliases,
         inputs=("data", "weight"),
         params=(
-            Param("input_dim", "int"),
+            Param("input_dim", "int", limits=LARGE),
             Param("output_dim", "int"),
             Param("dtype", "dtype", "float32"),
             Param("sparse_grad", "bool", False),
@@ -493,7 +493,7 @@ operator(
     inputs=("indices",),
     infer=_one_hot_infer,
     params=(
-        Param("depth", "int"),
+        Param("depth", "int", limits=LARGE),
         Param("on_value", "float", 1.0),
         Param("off_value", "float", 0.0),
         Param("dtype", "dtype", "float32"),
@@ -694,7 +694,7 @@ operator(
 operator(
     "_put_along_axis",
     inputs=("data", "indices"),
-    params=(Param("axis", "int", -1), Param("size", "int")),
+    params=(Param("axis", "int", -1), Param("size", "int", limits=LARGE)),
     infer=_put_infer,
     ref=_put_ref,
     grad=lambda F, dys, xs, ys, axis, size: [F._take_along_axis(dys[0], xs[1], axis=axis), None],

@@ -6,7 +6,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, lookup, operator, sample, uniform
+from ..record import REACH, Param, Type, lookup, operator, sample, uniform
 from ..shapes import must_be
 from . import norm  # noqa: F401  (its record is looked up below)
 
@@ -180,12 +180,12 @@ def _pool_grad(F, dys, xs, ys, pool_type, **attrs):
 operator(
     _POOL,
     params=(
-        Param("kernel", "shape", ()),
+        Param("kernel", "shape", (), limits=REACH),
         Param("pool_type", ("avg", "max", "sum"), "max"),
         Param("global_pool", "bool", False),
         Param("pooling_convention", ("full", "valid"), "valid"),
-        Param("stride", "shape", ()),
-        Param("pad", "shape", ()),
+        Param("stride", "shape", (), limits=REACH),
+        Param("pad", "shape", (), limits=REACH),
     ),
     infer=_pool_infer,
     ref=_pool_ref,

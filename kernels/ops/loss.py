@@ -245,8 +245,8 @@ def _make_loss_grad(F, dys, xs, ys, grad_scale, valid_thresh, normalization):
         n = F.sum(x > valid_thresh, axis=tuple(range(len(x.shape))), keepdims=True)
         scale = grad_scale / F.broadcast_maximum(n, F._ones(shape=n.shape, dtype=n.dtype))
         return [F.broadcast_mul(F._ones(shape=x.shape, dtype=x.dtype), scale)]
-    n = x.shape[0] if x.shape else 1
-    value = grad_scale / max(n, 1) if normalization == "batch" else grad_scale
+    n = x.shape[0] if x.shape and normalization == "batch" else 1
+    value = grad_scale / max(n, 1)
     return [F._full(shape=x.shape, value=value, dtype=x.dtype)]
 
 

@@ -12,7 +12,7 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
 from ..pointwise import sum_to
-from ..record import Param, Type, operator, sample, uniform
+from ..record import COUNT, REACH, Param, Type, operator, sample, uniform
 from ..shapes import many_axes, must_be, one_axis
 
 
@@ -386,7 +386,7 @@ operator(
     "GroupNorm",
     inputs=_AFFINE,
     params=(
-        Param("num_groups", "int", 1),
+        Param("num_groups", "int", 1, limits=COUNT),
         Param("eps", "float", 1e-5),
         Param("output_mean_var", "bool", False),
     ),
@@ -554,7 +554,7 @@ operator(
         Param("alpha", "float", 1e-4),
         Param("beta", "float", 0.75),
         Param("knorm", "float", 2.0),
-        Param("nsize", "int"),
+        Param("nsize", "int", limits=REACH),
     ),
     infer=_lrn_infer,
     ref=_lrn_ref,

@@ -11,7 +11,7 @@ import itertools
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform
+from ..record import REACH, Param, Type, operator, sample, uniform
 from ..shapes import must_be
 from .conv import LAYOUTS
 
@@ -196,13 +196,13 @@ _KEPT = (
     "layout",
 )
 _PARAMS = (
-    Param("kernel", "shape", ()),
+    Param("kernel", "shape", (), limits=REACH),
     Param("pool_type", ("avg", "lp", "max", "sum"), "max"),
     Param("global_pool", "bool", False),
     Param("cudnn_off", "bool", False),
     Param("pooling_convention", ("full", "same", "valid"), "valid"),
-    Param("stride", "shape", ()),
-    Param("pad", "shape", ()),
+    Param("stride", "shape", (), limits=REACH),
+    Param("pad", "shape", (), limits=REACH),
     Param("p_value", "int?", None),
     Param("count_include_pad", "bool?", None),
     Param("layout", ("None", "NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC"), None),

@@ -404,7 +404,7 @@ def _n_visible(mode, state_outputs, **_):
 
 _PARAMS = (
     Param("state_size", "int"),
-    Param("num_layers", "int"),
+    Param("num_layers", "int", limits=(0, MAX_LAYERS)),
     Param("bidirectional", "bool", False),
     Param("mode", tuple(GATES)),
     Param("p", "float", 0.0),

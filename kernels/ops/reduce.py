@@ -6,7 +6,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform, values
+from ..record import COUNT, Param, Type, operator, sample, uniform, values
 from ..shapes import many_axes
 
 AXES = (
@@ -432,7 +432,7 @@ operator(
     "multi_all_finite",
     inputs=("*data",),
     variadic_key="num_arrays",
-    params=(Param("num_arrays", "int", 1), Param("init_output", "bool", True)),
+    params=(Param("num_arrays", "int", 1, limits=COUNT), Param("init_output", "bool", True)),
     infer=lambda ins, num_arrays, init_output: [Type((1,), "float32")],
     ref=lambda xp, *xs, num_arrays, init_output: xp.asarray(
         [all(bool(xp.all(xp.isfinite(x))) for x in xs)]

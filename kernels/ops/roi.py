@@ -10,11 +10,12 @@ from math import ceil
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, values
+from ..record import REACH, Param, Type, operator, sample, values
 from ..shapes import float_dtype, must_be
 from .resize import images
 from .sampling import first_order
 
+MAX_GIVEN = 256  # samples along an axis of a bin that one may ask for
 MAX_SAMPLES = 4096  # along an axis of a bin: more would only come from absurd regions
 
 
@@ -153,9 +154,9 @@ def _align_ref(xp, data, rois, **attrs):
 
 
 _ALIGN_PARAMS = (
-    Param("pooled_size", "shape"),
+    Param("pooled_size", "shape", limits=REACH),
     Param("spatial_scale", "float"),
-    Param("sample_ratio", "int", -1),
+    Param("sample_ratio", "int", -1, limits=(-1, MAX_GIVEN)),
     Param("position_sensitive", "bool", False),
     Param("aligned", "bool", False),
 )
@@ -316,8 +317,8 @@ def _ps_ref(xp, data, rois, *, spatial_scale, output_dim, pooled_size, group_siz
 _PS_PARAMS = (
     Param("spatial_scale", "float"),
     Param("output_dim", "int"),
-    Param("pooled_size", "int"),
-    Param("group_size", "int", 0),
+    Param("pooled_size", "int", limits=REACH),
+    Param("group_size", "int", 0, limits=REACH),
 )
 
 operator(
@@ -432,7 +433,7 @@ operator(
     _POOL,
     aliases=("_npx_roi_pooling",),
     inputs=("data", "rois"),
-    params=(Param("pooled_size", "shape"), Param("spatial_scale", "float")),
+    params=(Param("pooled_size", "shape", limits=REACH), Param("spatial_scale", "float")),
     n_outputs=2,
     n_visible=1,
     output_names=("output", "maxidx"),

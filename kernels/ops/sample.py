@@ -8,7 +8,7 @@ from math import prod
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, same_type, sample, uniform, values
+from ..record import ANY, Param, Type, operator, same_type, sample, uniform, values
 from ..shapes import same_dtype
 
 
@@ -220,8 +220,8 @@ operator(
     inputs=(),
     random=True,
     params=(
-        Param("low", "int"),
-        Param("high", "int"),
+        Param("low", "int", limits=ANY),
+        Param("high", "int", limits=ANY),
         _SHAPE,
         _CTX,
         Param("dtype", ("None", "int32", "int64"), None),
@@ -354,7 +354,7 @@ operator(
     inputs=(),
     n_outputs=2,
     output_names=("output0", "output1"),
-    params=(Param("range_max", "int"), Param("shape", "shape?", None)),
+    params=(Param("range_max", "int", limits=ANY), Param("shape", "shape?", None)),
     random=True,
     infer=_zipfian_infer,
     ref=_zipfian_ref,

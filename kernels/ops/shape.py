@@ -7,7 +7,7 @@ from math import prod
 
 from ...engine.error import ShapeError
 from ..pointwise import sum_to
-from ..record import Param, Type, operator, sample
+from ..record import LARGE, Param, Type, operator, sample
 from ..shapes import many_axes, one_axis
 from .reduce import reduced_shape
 
@@ -428,7 +428,7 @@ mover(
     lambda xp, x, repeats, axis: xp.repeat(x, repeats, axis=axis),
     _repeat_grad,
     aliases=("_np_repeat",),
-    params=(Param("repeats", "int"), Param("axis", "int?", None)),
+    params=(Param("repeats", "int", limits=LARGE), Param("axis", "int?", None)),
     samples=(
         sample((2, 3), repeats=2),
         sample((2, 3), repeats=3, axis=-1),

@@ -7,7 +7,7 @@ from operator import index as as_int
 from ...engine.error import OperatorError, ShapeError
 from ..extent import any_size, is_unknown
 from ..pointwise import sum_to
-from ..record import REQUIRED, Param, Type, operator, same_fill, sample
+from ..record import COUNT, LARGE, REQUIRED, Param, Type, operator, same_fill, sample
 from ..shapes import describe, one_axis, same_dtype, strides
 from .shape import mover
 
@@ -146,7 +146,11 @@ mover(
         dy, shape=x.shape, **_axis_span("slice_axis", x.shape, **attrs)
     ),
     part=_axis_part,
-    params=(Param("axis", "int"), Param("begin", "int"), Param("end", "int?", REQUIRED)),
+    params=(
+        Param("axis", "int"),
+        Param("begin", "int", limits=LARGE),
+        Param("end", "int?", REQUIRED, limits=LARGE),
+    ),
     samples=(
         sample((3, 4), axis=1, begin=1, end=3),
         sample((3, 4), axis=-1, begin=-2, end=None),
@@ -440,7 +444,7 @@ splitter(
     aliases=("split",),
     output_names=("output0",),
     params=(
-        Param("num_outputs", "int"),
+        Param("num_outputs", "int", limits=COUNT),
         Param("axis", "int", 1),
         Param("squeeze_axis", "bool", False),
     ),
@@ -461,7 +465,7 @@ splitter(
         Param("indices", "shape"),
         Param("axis", "int", 1),
         Param("squeeze_axis", "bool", False),
-        Param("sections", "int", 0),
+        Param("sections", "int", 0, limits=COUNT),
     ),
     samples=(
         sample((2, 5), indices=(0, 1, 3)),

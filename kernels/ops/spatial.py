@@ -4,7 +4,7 @@ of two images."""
 from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform
+from ..record import REACH, Param, Type, operator, sample, uniform
 from ..shapes import float_dtype, must_be
 from .resize import images
 from .sampling import corners, first_order, gather, scatter, slopes
@@ -410,11 +410,11 @@ def _correlation_ref(xp, a, b, *, is_multiply, kernel_size, **attrs):
 
 
 _CORRELATION_PARAMS = (
-    Param("kernel_size", "int", 1),
-    Param("max_displacement", "int", 1),
-    Param("stride1", "int", 1),
-    Param("stride2", "int", 1),
-    Param("pad_size", "int", 0),
+    Param("kernel_size", "int", 1, limits=REACH),
+    Param("max_displacement", "int", 1, limits=REACH),
+    Param("stride1", "int", 1, limits=REACH),
+    Param("stride2", "int", 1, limits=REACH),
+    Param("pad_size", "int", 0, limits=REACH),
     Param("is_multiply", "bool", True),
 )
 

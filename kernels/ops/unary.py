@@ -8,7 +8,7 @@ import math
 from ...engine.error import OperatorError, ShapeError
 from .. import special
 from ..pointwise import pointwise
-from ..record import DTYPES, REQUIRED, Param, Type, operator, same_fill, same_type, sample
+from ..record import COUNT, DTYPES, REQUIRED, Param, Type, operator, same_fill, same_type, sample
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -583,7 +583,7 @@ operator(
     "amp_multicast",
     inputs=("*data",),
     variadic_key="num_outputs",
-    params=(Param("num_outputs", "int"), Param("cast_narrow", "bool", False)),
+    params=(Param("num_outputs", "int", limits=COUNT), Param("cast_narrow", "bool", False)),
     infer=_multicast_infer,
     n_outputs=lambda num_outputs, cast_narrow: num_outputs,
     ref=lambda xp, *xs, num_outputs, cast_narrow: xs,

@@ -8,7 +8,7 @@ clipping.
 from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, Type, operator, sample, uniform
+from ..record import COUNT, WEIGHTS, Param, Type, operator, sample, uniform
 from ..shapes import must_be
 from ..update_loops import rule
 
@@ -247,7 +247,11 @@ def multi(name, group, mutated, ref, params, doc, preloaded=False):
             *(f"{what}_{i}" for i in range(num_weights) for what in group),
             *("lrs", "wds")[:tail],
         ),
-        params=(*(() if preloaded else own), *params, Param("num_weights", "int", 1)),
+        params=(
+            *(() if preloaded else own),
+            *params,
+            Param("num_weights", "int", 1, limits=WEIGHTS),
+        ),
         infer=infer,
         ref=run,
         n_outputs=lambda num_weights, **_: num_weights,
@@ -751,7 +755,7 @@ operator(
     "multi_sum_sq",
     inputs=("*data",),
     variadic_key="num_arrays",
-    params=(Param("num_arrays", "int"),),
+    params=(Param("num_arrays", "int", limits=COUNT),),
     infer=lambda ins, num_arrays: [Type((len(ins),), "float32")],
     ref=lambda xp, *xs, num_arrays: xp.stack([(x * x).sum() for x in xs]),
     samples=(sample((3, 4), (2,), num_arrays=2),),
@@ -761,7 +765,7 @@ operator(
     "reset_arrays",
     inputs=("*data",),
     variadic_key="num_arrays",
-    params=(Param("num_arrays", "int"),),
+    params=(Param("num_arrays", "int", limits=COUNT),),
     infer=lambda ins, num_arrays: [],
     n_outputs=0,
     mutates=lambda n_inputs, **_: tuple(range(n_inputs)),

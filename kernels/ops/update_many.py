@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import Param, operator, sample, uniform
+from ..record import WEIGHTS, Param, operator, sample, uniform
 from ..shapes import must_be
 from . import update as one
 from .update import num
@@ -65,7 +65,7 @@ def _register(name, group, lists, params, count, ref, doc, rescale=False):
             *(f"{what}_{i}" for i in range(attrs[count]) for what in group),
             *["rescale_grad"] * rescale,
         ),
-        params=(*params, Param(count, "int", 1)),
+        params=(*params, Param(count, "int", 1, limits=WEIGHTS)),
         infer=infer,
         ref=run,
         n_outputs=lambda **attrs: attrs[count],

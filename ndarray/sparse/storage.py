@@ -189,7 +189,7 @@ class _Call:
                 return found.grad(functions, dys, xs, ys, wanted, **self.attrs)
             if op.grad is None:
                 return [None] * len(xs)
-            return op.grad(functions, dys, xs, ys, **self.attrs)
+            return op.differentiate(functions, dys, xs, ys, self.attrs)
 
 
 def _record(op: Operator, attrs: dict, inputs, results, types) -> None:

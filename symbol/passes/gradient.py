@@ -97,7 +97,7 @@ def _write_down(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool])
     if op.lowered is None:
         zeros = BUILDERS[False]._zeros
         grads = [zeros(shape=y.shape, dtype=y.dtype) if d is None else d for d, y in zip(given, ys)]
-    made = op.gradients_of(BUILDERS[bool(attrs.get("train"))], grads, list(xs), list(ys), attrs)
+    made = op.differentiate(BUILDERS[bool(attrs.get("train"))], grads, xs, ys, attrs)
     made = [g if want else None for g, want in zip(made, wanted)]
     for i, (g, x) in enumerate(zip(made, xs)):
         if g is not None and g.shape != x.shape:

@@ -291,8 +291,11 @@ def test_summary_is_that_of_mxnet(capsys):
     ]
     assert str(2 * 8 * 6 * 6 * 27) in tree[2]
     net.hybridize()
-    with pytest.raises(AssertionError, match="must not be hybridized"):
-        net.summary(nd.ones((2, 3, 8, 8)))
+    for _ in range(2):  # hybridized, and with a graph of its own
+        net.summary(nd.ones((2, 3, 8, 8)), style="tree")
+        assert capsys.readouterr().out.splitlines() == tree
+        net(nd.ones((2, 3, 8, 8)))
+    assert len(net.hybrid_report().rows) == 1
 
 
 def test_export_imports_again(tmp_path):

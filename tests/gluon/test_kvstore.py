@@ -110,11 +110,11 @@ def test_create(monkeypatch):
     monkeypatch.setattr("plait.gluon.kvstore.nccl.num_gpus", lambda: 0)
     with pytest.raises(MXNetError, match="this machine has no GPU"):
         mx.kv.create("nccl")
-    with pytest.raises(MXNetError, match="no distributed stores"):
+    with pytest.raises(MXNetError, match="no stores across processes"):
         mx.kv.create("dist_sync")
     with pytest.raises(TypeError, match="name must be a string"):
         mx.kv.create(3)
-    with pytest.raises(MXNetError, match="no distributed stores"):
+    with pytest.raises(MXNetError, match="no stores across processes"):
         mx.kv.KVStoreServer(mx.kv.create()).run()
 
 
@@ -185,3 +185,44 @@ class TestCompression:
         kv.init(0, nd.zeros((2,), dtype="float64"))
         with pytest.raises(MXNetError, match="needs float32 gradients, got float64"):
             kv.push(0, nd.zeros((2,), dtype="float64"))
+
+
+UNKNOWN = [
+    "horovod",
+    "byteps",
+    "p3",
+    "dist_sync",
+    "dist_device_sync",
+    "dist",
+    "loca",
+    "device2",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_store_that_is_not_there_is_refused_wherever_it_is_named(name):
+    """One that worked alone in its place would train each process by itself."""
+    net = mx.gluon.nn.Dense(1, in_units=2)
+    net.initialize()
+    data = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=1, name="fc")
+    module = mx.mod.Module(mx.sym.MakeLoss(data), label_names=None)
+    module.bind([("data", (1, 2))])
+    module.init_params()
+    for call in (
+        lambda: mx.kv.create(name),
+        lambda: mx.kv.KVStore(name),
+        lambda: mx.gluon.Trainer(net.collect_params(), "sgd", kvstore=name),
+        lambda: module.init_optimizer(kvstore=name),
+    ):
+        with pytest.raises(ValueError, match="across processes yet|fix: one of local,.* teststore"):
+            call()
+    assert net.weight._trainer is None
+
+
+@pytest.mark.parametrize("name", ["local_allreduce_cpu", "LOCAL", "device", "TestStore"])
+def test_names_of_stores(name):
+    assert mx.kv.create(name).num_workers == 1
+    net = mx.gluon.nn.Dense(1, in_units=2)
+    net.initialize()
+    assert mx.gluon.Trainer(net.collect_params(), "sgd", kvstore=name)

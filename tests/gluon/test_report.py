@@ -2,7 +2,7 @@
 
 import plait as mx
 import pytest
-from plait import autograd, engine, nd
+from plait import autograd, engine, gluon, nd
 from plait.engine import log
 from plait.gluon import nn
 
@@ -107,3 +107,88 @@ def test_sizes_for_people():
         "2.5 MB",
         "3.00 GB",
     ]
+
+
+class Nested(gluon.HybridBlock):
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.dense = nn.Dense(3)
+
+    def hybrid_forward(self, F, x, pair, mask=None):
+        y = self.dense(x)
+        y = y if mask is None else y * mask
+        return y, [pair[0] * 2, (pair[1],)]
+
+
+def symbol_block():
+    data, other = mx.sym.var("data"), mx.sym.var("other")
+    dense = mx.sym.FullyConnected(data, num_hidden=3, name="fc")
+    return gluon.SymbolBlock(mx.sym.Group([dense, other * 2]), [data, other])
+
+
+x, steps, pair = nd.ones((4, 5)), nd.ones((4, 5, 3)), [nd.ones((2,)), nd.ones((3,))]
+BLOCKS = {
+    "nested": (Nested, (x, pair)),
+    "nested, None": (Nested, (x, pair, None)),
+    "nested, mask": (Nested, (x, pair, nd.ones((4, 3)))),
+    "symbol block": (symbol_block, (x, nd.ones((2,)))),
+    "lambda": (lambda: nn.HybridLambda("tanh"), (x,)),
+    "LSTM": (lambda: gluon.rnn.LSTM(6), (steps,)),
+    "LSTM with states": (
+        lambda: gluon.rnn.LSTM(6),
+        (steps, [nd.zeros((1, 5, 6)), nd.zeros((1, 5, 6))]),
+    ),
+    "RNN with its state": (lambda: gluon.rnn.RNN(6), (steps, nd.zeros((1, 5, 6)))),
+    "GRU both ways": (lambda: gluon.rnn.GRU(6, 2, bidirectional=True, layout="NTC"), (steps,)),
+    "LSTM cell": (
+        lambda: gluon.rnn.LSTMCell(6),
+        (nd.ones((5, 3)), [nd.zeros((5, 6)), nd.zeros((5, 6))]),
+    ),
+}
+
+
+@pytest.mark.parametrize("state", ["initialized", "hybridized", "run", "recorded"])
+@pytest.mark.parametrize("make, args", BLOCKS.values(), ids=BLOCKS)
+def test_reports_on_every_kind_of_block(make, args, state, tmp_path, capsys):
+    def made():
+        net = make()
+        net.initialize()
+        if state != "initialized":
+            net.hybridize()
+        if state == "run":
+            net(*args)
+        if state == "recorded":
+            with autograd.record():
+                net(*args)
+        return net
+
+    n_bytes = sum(p.data().size * 4 for p in ran(made(), args).collect_params().values())
+    assert made().memory_report(*args).inference["parameters"] == n_bytes
+    assert len(made().hybrid_report().rows) == (state in ("run", "recorded"))
+    made().summary(*args)
+    assert f"Total params: {n_bytes // 4}\n" in capsys.readouterr().out
+    made().optimize_for(*args)
+    net = made()
+    net.optimize_for(*args)
+    net.export(str(tmp_path / "net"))
+    assert (tmp_path / "net-0000.params").exists()
+
+
+def ran(net, args):
+    net(*args)
+    return net
+
+
+def test_shapes_of_recurrent_layers_follow_from_a_call():
+    layer = gluon.rnn.LSTM(6)
+    layer.initialize()
+    layer.infer_shape(steps)
+    assert layer.l0_i2h_weight.shape == (24, 3)
+
+
+def test_what_is_not_initialized_is_not_exported(tmp_path):
+    net = symbol_block()
+    net.initialize()
+    with pytest.raises(mx.MXNetError, match="has not been initialized"):
+        net.export(str(tmp_path / "net"))

@@ -113,3 +113,23 @@ def test_curves(tmp_path, suffix, head):
 def test_without_matplotlib_there_is_no_curve(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     assert not training.save_curve([], tmp_path / "curve.png")
+
+
+BAD_TRAINERS = {
+    "an optimizer that is not there": ("adan", {}, "device"),
+    "a parameter that it has not": ("sgd", {"speed": 1}, "device"),
+    "a store that is not there": ("sgd", {}, "horovod"),
+    "parameters beside an optimizer": (mx.optimizer.SGD(), {"momentum": 0.9}, "device"),
+    "a store of another type": (mx.optimizer.SGD(), {}, 3),
+}
+
+
+@pytest.mark.parametrize("optimizer, params, store", BAD_TRAINERS.values(), ids=BAD_TRAINERS)
+def test_a_trainer_that_cannot_be_made_leaves_nothing_behind(optimizer, params, store):
+    net = gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    before = getattr(optimizer, "param_dict", None)
+    with pytest.raises((mx.MXNetError, TypeError)):
+        gluon.Trainer(net.collect_params(), optimizer, params, kvstore=store)
+    assert all(p._trainer is None for p in net.collect_params().values())
+    assert getattr(optimizer, "param_dict", None) is before
