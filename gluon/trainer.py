@@ -63,8 +63,6 @@ class Trainer:
                 )
         self._params: list[Parameter] = list(params)
         self._param2idx = {p.name: i for i, p in enumerate(self._params)}
-        for p in self._params:
-            p._trainer = self
         self._compression_params = compression_params
         self._scale = float((optimizer_params or {}).get("rescale_grad", 1.0))
         self._amp_loss_scaler, self._amp_original_scale = None, self._scale
@@ -76,6 +74,20 @@ class Trainer:
             create(kvstore)  # says that there is none
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._reset_kvstore()
+        self._attach()
+
+    def _attach(self) -> None:
+        """Makes this the parameters' trainer; last of all, so that a Trainer that cannot be made
+        leaves no trace. Raises TrainerError."""
+        for p in self._params:
+            if p._stype != "default" and p._trainer not in (None, self):
+                raise TrainerError(
+                    f"Failed to set the trainer for Parameter '{p.name}' because it was already"
+                    f" set. More than one trainers for a {p._stype} Parameter is not supported."
+                    "\n  fix: use one Trainer for all parameters"
+                )
+        for p in self._params:
+            p._trainer = self
 
     def _check_contexts(self):
         contexts = None

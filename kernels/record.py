@@ -102,13 +102,16 @@ def _whole(value) -> int:
     return number
 
 
+def several(value, n: int = 1):
+    """Numbers to go through, where one number stands for n of it."""
+    return value if hasattr(value, "__iter__") and getattr(value, "ndim", 1) else (value,) * n
+
+
 def _parse_shape(value):
     value = _literal(value)
     if value is None:
         return None
-    if hasattr(value, "__index__"):
-        return (_whole(value),)
-    return tuple(v if v is None else _whole(v) for v in value)
+    return tuple(v if v is None else _whole(v) for v in several(value))
 
 
 def _parse_int(value):
@@ -147,7 +150,11 @@ def dtype_name(value) -> str:
 
 
 def _optional(parse):
-    return lambda value: None if value is None or value == "None" else parse(value)
+    def parse_optional(value):
+        is_none = value is None or (isinstance(value, str) and value == "None")
+        return None if is_none else parse(value)
+
+    return parse_optional
 
 
 PARSERS: dict[str, Callable] = {
@@ -157,10 +164,10 @@ PARSERS: dict[str, Callable] = {
     "shape": _parse_shape,
     "str": str,
     "dtype": dtype_name,
-    "floats": lambda v: tuple(as_float(x) for x in _literal(v)),
+    "floats": lambda v: tuple(as_float(x) for x in several(_literal(v))),
 }
 # what a wrong value is told, where the name of the kind does not say it
-KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a tuple of floats"}
+KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a float or a tuple of floats"}
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
 
 

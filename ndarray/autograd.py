@@ -350,9 +350,22 @@ def grad(
     nodes = reachable([h._tape for h in heads])
     if any([g is None for g in found]):
         found = _with_zeros(variables, found, nodes, create_graph)
+    if create_graph:
+        found = [_recorded(g, v) for g, v in zip(found, variables)]
     if not (create_graph if retain_graph is None else retain_graph):
         _free(nodes)
     return found
+
+
+def _recorded(g: NDArray, variable: NDArray) -> NDArray:
+    """A gradient that can be differentiated again: one that does not depend on its variable, as
+    that of x * 2, has gradient 0."""
+    from . import functions as F
+
+    if g._tape is not None:
+        return g
+    with _Scope(True, None):
+        return F._identity_with_attr_like_rhs(g, variable)
 
 
 def _with_zeros(variables, found, nodes, create_graph: bool) -> list[NDArray]:

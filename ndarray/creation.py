@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import operator
 
 import numpy as np
 
 from ..engine import Context, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.plan import make_plan
-from ..kernels.record import dtype_name, lookup
+from ..kernels.record import dtype_name, lookup, several
 from ..kernels.spec import spec
 from .invoke import _remember, invoke, run
 from .ndarray import NDArray, empty_like_spec, from_memory
@@ -72,12 +73,8 @@ def _sparse(function: str, *args):
 
 def _shape(shape) -> tuple[int, ...]:
     try:
-        sizes = (
-            (shape.__index__(),)
-            if hasattr(shape, "__index__")
-            else tuple(n.__index__() for n in shape)
-        )
-    except (TypeError, AttributeError):
+        sizes = tuple(operator.index(n) for n in several(shape))
+    except TypeError:
         raise InvalidType(
             f"creation: shape must be an int or a tuple of ints, got {shape!r}"
         ) from None
@@ -120,7 +117,7 @@ def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
     if value is not None:
         attrs["value"] = value
     op = lookup(name)
-    if out is not None or key is None or shape != attrs["shape"]:
+    if out is not None or key is None or type(shape) is not tuple:
         return invoke(op, (), attrs, out, ctx)
     plan = make_plan(op, op.parse(attrs), (), _device(ctx))
     if all([type(n) is int for n in shape]):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..engine import ffi, lib, push, wait
+from ..engine import ffi, lib, profiler, push, wait
 from ..engine.error import InvalidType, MissingMethod, MXNetError
 from ..kernels.ops.custom import (
     PROPERTIES,
@@ -235,6 +235,10 @@ class Instances:
         self._done: OrderedDict[int, Any] = OrderedDict()  # whose backward has run
         self._next = itertools.count(1).__next__
 
+    def _profiled(self) -> profiler.Task:
+        """A span of the user's Python in the profile, under the operator's own name."""
+        return profiler.Task("Custom Operator", f"{self._rules.op_type}::pure_python")
+
     def _take(self, types: tuple, device) -> tuple[int, Any]:
         """An instance for one more forward, and its number."""
         with self._lock:
@@ -273,7 +277,7 @@ class Instances:
         number, op = self._take(tuple(s.type for _, s in inputs), device)
         given, results = Borrowed(inputs), Borrowed(outputs[:-1])
         try:
-            with device, _Scope(False, train):
+            with device, _Scope(False, train), self._profiled():
                 op.forward(
                     is_train=train,
                     req=["write"] * len(rules.outputs),
@@ -304,7 +308,7 @@ class Instances:
             else:
                 a._memory()[...] = 0
         try:
-            with device, _Scope(False, train):
+            with device, _Scope(False, train), self._profiled():
                 arrays = _complete(given.arrays[:n_read], types, reads)
                 op.backward(
                     req=["write"] * n_in,

@@ -6,7 +6,7 @@ from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels import precision
 from ..kernels.plan import make_plan
-from ..kernels.record import REGISTRY, dtype_name, lookup
+from ..kernels.record import REGISTRY, dtype_name, lookup, several
 from ..kernels.spec import from_bfloat16
 from ..symbol.operators import BINARY, add_operators
 from . import autograd, functions
@@ -181,7 +181,7 @@ def astype(self, dtype, copy: bool = True) -> NDArray:
 
 def _sizes(shape) -> tuple[int, ...]:
     try:
-        return tuple(n.__index__() for n in shape)
+        return tuple(n.__index__() for n in several(shape))
     except (TypeError, AttributeError):
         raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
 
@@ -199,7 +199,7 @@ def reshape(self, *shape, **kwargs) -> NDArray:
     if plan is not None:
         return seen(self, plan)
     key, given = (self._spec, shape), shape
-    if len(shape) == 1 and not hasattr(shape[0], "__index__"):
+    if len(shape) == 1:
         given = shape[0]
     elif not shape:
         if "shape" not in kwargs:
@@ -207,7 +207,6 @@ def reshape(self, *shape, **kwargs) -> NDArray:
                 "reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)"
             )
         given = kwargs["shape"]
-        given = (given,) if hasattr(given, "__index__") else given
     attrs = {"shape": _sizes(given), "reverse": kwargs.get("reverse", False)}
     plan = view_plan(self._spec, "Reshape", attrs)
     if not kwargs and given.__class__ is tuple and all([n.__class__ is int for n in given]):

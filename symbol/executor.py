@@ -670,25 +670,34 @@ def simple_bind(
     stored = infer_storage(symbol._outputs, stypes)
     of_grads = gradient_stypes(symbol._outputs, stored, arguments)
 
-    def new(node: Node, what: str) -> NDArray:
+    def shared(of: str, name: str, t, stype: str) -> NDArray | None:
+        """shared_exec's array of a name, if it has the type."""
+        found = getattr(shared_exec, of).get(name) if shared_exec is not None else None
+        same = found is not None and (found.shape, found._spec.dtype) == (t.shape, t.dtype)
+        return found if same and found.stype == stype else None
+
+    def new(node: Node, of: str) -> NDArray:
         t: Type = types[node]
         stype = stypes.get(node, "default")
-        if shared_exec is not None:
-            known = shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict
-            shared = known.get(node.name)
-            if shared is not None and (shared.shape, shared._spec.dtype) == (t.shape, t.dtype):
-                if shared.stype == stype:
-                    return shared
         device = placement.of(node) if placement else ctx
-        return zeros(t.shape, device, t.dtype, stype=stype)
+        found = shared(of, node.name, t, stype)
+        return zeros(t.shape, device, t.dtype, stype=stype) if found is None else found
 
-    args = [new(n, "arg") for n in arguments]
+    def gradient(array: NDArray, name: str, stype: str) -> NDArray:
+        """The gradients of shared arguments are shared too: grad_req "add" sums over executors."""
+        if shared_exec is not None and shared_exec.arg_dict.get(name) is array:
+            found = shared("grad_dict", name, array._spec, stype)
+            if found is not None:
+                return found
+        return zeros(array.shape, array.context, array._spec.dtype, stype=stype)
+
+    args = [new(n, "arg_dict") for n in arguments]
     grads = [
-        None if r == "null" else zeros(a.shape, a.context, a._spec.dtype, stype=s)
-        for a, r, s in zip(args, requests, of_grads)
+        None if r == "null" else gradient(a, n, s)
+        for a, n, r, s in zip(args, names, requests, of_grads)
     ]
     return Executor(
-        symbol, ctx, args, grads, requests, [new(n, "aux") for n in auxiliary], group2ctx
+        symbol, ctx, args, grads, requests, [new(n, "aux_dict") for n in auxiliary], group2ctx
     )
 
 

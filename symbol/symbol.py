@@ -432,11 +432,13 @@ class Symbol:
 
         type_dict, stype_dict: dtypes and storage types by name. group2ctx: as for bind; arrays are
             made where they are used. shared_exec: arrays of equal name, shape and dtype are taken
-            from it.
+            from it. Keywords that name no variable have no effect, as in MXNet.
         Raises MXNetError where a shape stays unknown or does not fit.
         """
+        known = {*self.list_arguments(), *self.list_auxiliary_states()}
+        shapes = {name: shape for name, shape in kwargs.items() if name in known}
         return execution.simple_bind(
-            self, ctx, grad_req, type_dict, kwargs, group2ctx, shared_exec, stype_dict
+            self, ctx, grad_req, type_dict, shapes, group2ctx, shared_exec, stype_dict
         )
 
     def eval(self, ctx=None, **kwargs):

@@ -53,10 +53,11 @@ def _merge_multi_context(arrays: Sequence[list[NDArray]], axes: Sequence[int]) -
 
 
 def _columns(batch, field: str) -> list:
-    """The inputs of a batch; of a list of batches (one per device) a list for each input."""
+    """The inputs of a batch, none if it has no such field; of a list of batches (one per device)
+    a list for each input."""
     if not isinstance(batch, list):
-        return getattr(batch, field) or []
-    return [list(arrays) for arrays in zip(*(getattr(b, field) or [] for b in batch))]
+        return getattr(batch, field, None) or []
+    return [list(arrays) for arrays in zip(*(getattr(b, field, None) or [] for b in batch))]
 
 
 def _prepare_group2ctxs(group2ctxs, n: int) -> list[dict | None]:
