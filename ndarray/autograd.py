@@ -41,10 +41,10 @@ def set_training(train_mode: bool) -> bool:
 
 class _Scope:
     def __init__(self, recording: bool | None, training: bool | None):
-        self._wanted, self._previous = (recording, training), []
+        self._wanted = recording, training
 
     def __enter__(self):
-        self._previous.append((state.recording, state.training))
+        state.outer.append((state.recording, state.training))
         recording, training = self._wanted
         if recording is not None:
             state.recording = recording
@@ -52,7 +52,7 @@ class _Scope:
             state.training = training
 
     def __exit__(self, *error):
-        state.recording, state.training = self._previous.pop()
+        state.recording, state.training = state.outer.pop()
 
 
 def record(train_mode: bool = True) -> _Scope:

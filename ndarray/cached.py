@@ -8,19 +8,20 @@ also returns the residuals that the backward graph reads, and the call is one no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 
 from ..engine import cpu, current_context, location, log
 from ..engine.collector import resting
 from ..engine.error import DeviceError, DynamicShape
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..symbol.graph import Node, Value, rewrite, values_of
+from ..symbol.graph import Node, Value, rewrite, topological, values_of
 from ..symbol.inference import typed_graph
 from ..symbol.passes import before_gradient
 from ..symbol.program import lower
-from ..symbol.tiers import submit
+from ..symbol.tiers import Tiered
 from . import autograd, functions
-from .backward import told
+from .backward import queued_with, told
 from .ndarray import NDArray, state
 from .residuals import free, residuals
 from .sparse.graphs import has_sparse
@@ -36,7 +37,7 @@ class GraphPlan:
 
     kept: residuals, which the program returns after the outputs. saved: what the tape keeps, as
     numbers of outputs and residuals. layouts: of those that are not row-major, by number. newer:
-    the plan of a higher tier, once there is one.
+    the plan of a higher tier, once there is one. entry: whose plan it is, held weakly.
     """
 
     scalars = unread = ()
@@ -46,7 +47,7 @@ class GraphPlan:
         self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
         if tier and not entry.recompute:
             self.outputs = before_gradient(self.outputs, entry.device.device_type)
-        self.tier, self.newer = tier, None
+        self.tier, self.newer, self.entry = tier, None, weakref.ref(entry)
         self.n_out = len(self.outputs)
         self.kept, shadowed = entry.residuals(self.outputs, tier)
         self.shadowed = tuple(shadowed)
@@ -102,7 +103,7 @@ class GraphPlan:
         return run_nodes(self.outputs, dict(zip(self.variables, inputs)), compute)
 
 
-class _Entry:
+class _Entry(Tiered):
     """What one signature runs now, and how to make it better."""
 
     def __init__(self, graph: CachedGraph, outputs, variables, bounds, in_specs, device, wanted):
@@ -115,8 +116,8 @@ class _Entry:
         # variables whose arrays seldom change
         self.stable = tuple(variables[graph.n_data :]) if predicts else ()
         self.wanted = [v for v, w in zip(variables, wanted) if w]
-        self.hits, self.due = 0, 2
         self.plan = GraphPlan(self, 0)
+        self._steps = 0  # of its gradients, when this was last due
 
     def __str__(self):
         return f"{self.name} on {', '.join(map(str, self.in_specs[: self.n_data]))}"
@@ -132,15 +133,26 @@ class _Entry:
             [i for i, v in enumerate(outputs) if v in needed_set],
         )
 
-    def compile(self) -> Callable[[], None]:
-        """The graph at tier 1; for the compiler's thread."""
+    def work(self) -> tuple[int, float]:
+        n_nodes = sum(n.op is not None for n in topological(self.outputs))
+        # backward costs about twice as much as forward
+        return n_nodes, self.plan.program.cost_us * (3 if self.wanted else 1)
+
+    def compile(self) -> GraphPlan:
         plan = self.plan.newer = GraphPlan(self, 1)
+        return plan
 
-        def publish():
-            self.plan = plan
-            log.tell("hybridize", f"{self}: tier 1 after {self.hits} calls, {told(plan)}")
+    def waits_for_others(self) -> bool:
+        """As long as its gradients are in use, they decide: backward runs between two steps, so no
+        tape gets calls of both tiers."""
+        before, self._steps = self._steps, sum(b.hits for b in queued_with(self.plan))
+        return self._steps > before
 
-        return publish
+    def publish(self, made: GraphPlan) -> None:
+        before, self.plan = self.plan, made
+        for gradients in queued_with(before):
+            gradients.change()
+        log.tell("hybridize", f"{self}: tier 1 from call {self.change_at} on, {told(made)}")
 
 
 def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[str] = ()) -> str:
@@ -205,8 +217,8 @@ class CachedGraph:
                 self.entries.clear()
             self.entries[key] = entry
         hits = entry.hits = entry.hits + 1
-        if hits == entry.due:
-            entry.due = 0 if submit(entry) else 2 * hits
+        if hits >= entry.due:
+            entry.reached(hits)
         plan = entry.plan
         program = plan.program
         made = program.run(arrays, (), location.capture() if program.can_fail else -1)

@@ -182,6 +182,9 @@ class _State(threading.local):
     training = False
     asked_recording = False  # has is_recording() been called since a trace began?
 
+    def __init__(self):
+        self.outer: list[tuple[bool, bool]] = []  # what each `with` covers
+
 
 state = _State()
 

@@ -33,7 +33,7 @@ from .passes.recompute import replayed
 from .placement import Placement
 from .program import Program, lower
 from .storage import StorageRun, declared, gradient_stypes, keep
-from .tiers import submit
+from .tiers import NEVER, QUEUE_AT, Tiered
 
 REQUESTS = ("null", "write", "add")
 
@@ -100,13 +100,14 @@ class _Graph:
         return [self.forward, *(b.program for b in self._backward.values())]
 
 
-class _Serving:
+class _Serving(Tiered):
     """The graph that serves now for a value of `train`, and how to make a better one."""
 
     def __init__(self, executor: Executor, train: bool, records: bool):
         self._executor, self._arguments = weakref.ref(executor), (train, records)
-        self._hits, self._due = 0, 0 if executor._placed(executor._values) else 2
+        self.due = NEVER if executor._placed(executor._values) else QUEUE_AT
         self._versions = executor._versions()
+        self._stable: list[int] = []  # numbers of the arrays that calls do not write
         with resting():
             self.graph = _Graph(executor, train, records, 0)
 
@@ -115,26 +116,31 @@ class _Serving:
 
     def use(self) -> _Graph:
         """The graph for one more forward."""
-        hits = self._hits = self._hits + 1
-        if hits == self._due:
-            self._due = 0 if submit(self) else 2 * hits
+        hits = self.hits = self.hits + 1
+        if hits >= self.due:
+            executor = self._executor()
+            if not self.queued and executor is not None and not self._arguments[0]:
+                pairs = zip(self._versions, executor._versions())
+                self._stable = [i for i, (before, now) in enumerate(pairs) if before == now]
+            self.reached(hits)
         return self.graph
 
-    def compile(self) -> Callable[[], None] | None:
-        """The graph at tier 1, with the backward programs in use; for the compiler's thread."""
+    def work(self) -> tuple[int, float]:
+        n_nodes = sum(n.op is not None for n in topological(self.graph.values))
+        return n_nodes, self.graph.forward.cost_us * (3 if self.graph.wanted else 1)
+
+    def compile(self) -> _Graph | None:
+        """The graph at tier 1, with the backward programs in use."""
         executor = self._executor()
         if executor is None:
             return None
-        pairs = zip(self._versions, executor._versions())
-        stable = [i for i, (before, now) in enumerate(pairs) if before == now]
-        made = _Graph(executor, *self._arguments, 1, () if self._arguments[0] else stable)
+        made = _Graph(executor, *self._arguments, 1, self._stable)
         for with_grad in list(self.graph._backward):
             made.backward(with_grad)
+        return made
 
-        def publish():
-            self.graph = made
-
-        return publish
+    def publish(self, made: _Graph) -> None:
+        self.graph = made
 
 
 class _Backward:
