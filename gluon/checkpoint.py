@@ -8,6 +8,7 @@ import os
 from ..engine import files
 from ..engine.error import InvalidType, InvalidValue, compose
 from ..ndarray import random
+from ..symbol import tiers
 from . import state
 from .block import Block
 from .parameter import Parameter
@@ -92,8 +93,8 @@ class Checkpoint:
         parts = {name: state_of(part) for name, part in self._parts.items()}
         orders = {name: self._order(part) for name, part in self._trainers()}
         values = {name: state.copied(getattr(self, name)) for name in self._values}
-        streams = random.get_state()
-        return {"parts": parts, "orders": orders, "values": values, "streams": streams}
+        common = {"streams": random.get_state(), "tiers": tiers.counts()}
+        return {"parts": parts, "orders": orders, "values": values, **common}
 
     def _trainers(self) -> list[tuple[str, Trainer]]:
         return [(n, part) for n, part in self._parts.items() if isinstance(part, Trainer)]
@@ -128,6 +129,7 @@ class Checkpoint:
         for name in self._values:
             now = getattr(self, name)
             setattr(self, name, state.merged(now, found["values"][name], f"{self.path}: {name}"))
+        tiers.resume(found["tiers"])
         random.set_state(found["streams"])
 
 

@@ -15,6 +15,7 @@ from ..engine import cpu, current_context, location, log
 from ..engine.collector import resting
 from ..engine.error import DeviceError, DynamicShape
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
+from ..symbol.digest import digest
 from ..symbol.graph import Node, Value, rewrite, topological, values_of
 from ..symbol.inference import typed_graph
 from ..symbol.passes import before_gradient
@@ -65,6 +66,12 @@ class GraphPlan:
         self.out_specs = specs[: self.n_out]
         self.layouts = {i: specs[i].layout for i in self.saved if specs[i].layout}
         self.seconds = time.perf_counter() - start
+
+    def structure(self) -> str:
+        """A name that is the same in every process; while the entry lives."""
+        entry = self.entry()
+        assert entry is not None
+        return f"{entry.structure()} at tier {self.tier}"
 
     def expand(self, inputs: Sequence[Value]):
         """The graph with its variables replaced: (outputs, what `saved` numbers)."""
@@ -118,6 +125,21 @@ class _Entry(Tiered):
         self.wanted = [v for v, w in zip(variables, wanted) if w]
         self.plan = GraphPlan(self, 0)
         self._steps = 0  # of its gradients, when this was last due
+        self._structure = ""
+        self.begin()
+
+    counted = (*Tiered.counted, "_steps")
+
+    def structure(self) -> str:
+        if not self._structure:
+            specs = [(repr(s), s.stype, s.layout) for s in self.in_specs]
+            wanted = set(self.wanted)
+            mode = [v in wanted for v in self.variables], len(self.stable), self.recompute
+            self._structure = digest(self.outputs, self.variables, *mode, specs)
+        return self._structure
+
+    def restart(self) -> None:
+        self.plan = GraphPlan(self, 0)
 
     def __str__(self):
         return f"{self.name} on {', '.join(map(str, self.in_specs[: self.n_data]))}"
