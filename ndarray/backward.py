@@ -191,6 +191,13 @@ class Backward(Tiered):
             self._structure = hashed(plans, list(steps[1::2]), ends, with_grad, reqs)
         return self._structure
 
+    counted = (*Tiered.counted, "parts")
+
+    @property
+    def parts(self) -> list[str]:
+        """The structures of the graphs on the tape."""
+        return [p.structure() for p in self.plans if hasattr(p, "entry")]
+
     def restart(self) -> None:
         self.serving = None
 

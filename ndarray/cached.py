@@ -20,7 +20,7 @@ from ..symbol.graph import Node, Value, rewrite, topological, values_of
 from ..symbol.inference import typed_graph
 from ..symbol.passes import before_gradient
 from ..symbol.program import lower
-from ..symbol.tiers import Tiered
+from ..symbol.tiers import Tiered, waiting
 from . import autograd, functions
 from .backward import queued_with, told
 from .ndarray import NDArray, state
@@ -167,7 +167,8 @@ class _Entry(Tiered):
     def waits_for_others(self) -> bool:
         """As long as its gradients are in use, they decide: backward runs between two steps, so no
         tape gets calls of both tiers."""
-        before, self._steps = self._steps, sum(b.hits for b in queued_with(self.plan))
+        steps = sum(b.hits for b in queued_with(self.plan)) + waiting(self.plan)
+        before, self._steps = self._steps, steps
         return self._steps > before
 
     def publish(self, made: GraphPlan) -> None:

@@ -328,6 +328,18 @@ def resume(found: dict[str, list[dict]]) -> None:
             job.adopt(kept.pop(0))
 
 
+def waiting(plan) -> int:
+    """The calls, in the run that is resumed, of what belongs with a graph's plan and is queued with
+    it, but was not called since."""
+    part = plan.structure() if _resumed else ""
+    return sum(
+        kept["hits"]
+        for found in _resumed.values()
+        for kept in found
+        if part in kept.get("parts", ()) and kept["queued"] and not kept["changed"]
+    )
+
+
 def _in_use() -> list[Tiered]:
     """All that can still be called, in the order in which they were made."""
     return sorted([job for job in list(_alive) if job.in_use()], key=lambda job: job._number)
