@@ -38,11 +38,12 @@ def load_model(block, prefix) -> None:
     """Checks that the structure is that of the file, then loads the parameters. Raises
     MXNetError."""
     name = f"{prefix}-model.json"
-    with open(name) as f:
-        try:
-            saved = json.load(f)
-        except ValueError as error:
-            raise MXNetError(f"load: {name} is not JSON: {error}") from None
+    try:
+        saved = json.loads(files.read(name, "load"))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, MXNetError):
+            raise
+        raise MXNetError(f"load: {name} is not JSON: {error}") from None
     if not isinstance(saved, dict) or len(saved) != 1:
         raise MXNetError(f"load: {name} is not a model file\n  fix: write it with Block.save")
     _check(block, next(iter(saved.items())), name)

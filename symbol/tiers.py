@@ -312,6 +312,8 @@ def counts() -> dict[str, list[dict]]:
         for job in _in_use():
             kept = {name: getattr(job, name) for name in job.counted}
             found.setdefault(job.structure(), []).append(kept)
+        for structure, rest in _resumed.items():  # of a resumed run, and not called since
+            found.setdefault(structure, []).extend(rest)
     return found
 
 
