@@ -12,7 +12,6 @@ from ..engine.error import (
     InvalidType,
     InvalidValue,
     MissingMethod,
-    MXNetError,
     compose,
     did_you_mean,
 )
@@ -49,7 +48,7 @@ def create(metric, *args, **kwargs) -> EvalMetric:
     )
 
 
-class UnknownMetric(MXNetError, ValueError):
+class UnknownMetric(InvalidValue):
     """No metric has this name."""
 
 

@@ -12,7 +12,7 @@ from ..ndarray.cached import CachedGraph, GraphPlan
 from ..ndarray.ndarray import NDArray
 from ..symbol.graph import topological
 from ..symbol.tiers import Tiered
-from .trace import Trace, flatten
+from .trace import Trace, blocks_of, flatten
 
 
 class Row(NamedTuple):
@@ -52,10 +52,11 @@ class HybridReport:
 
     @classmethod
     def of(cls, block) -> HybridReport:
-        """block: a HybridBlock; without a call since hybridize() it has no programs."""
+        """block: a HybridBlock; without a call since hybridize() it has no programs. Blocks inside
+        that were called from Python have programs of their own."""
         rows, plans = [], []
-        for trace in block._traces.values():
-            graph = trace.graph
+        traces = [t for b in blocks_of(block) for t in getattr(b, "_traces", {}).values()]
+        for graph in [t.graph for t in traces]:
             for (training, *_), entry in list(graph.entries.items()):
                 kind = "record" if entry.wanted else "train" if training else "predict"
                 inputs = ", ".join(map(str, entry.in_specs[: graph.n_data]))

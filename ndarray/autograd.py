@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 
 from ..engine import location
-from ..engine.error import InvalidValue, MXNetError
+from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..kernels import precision
 from ..symbol.graph import variable
 from .backward import ROWS, TapeGraph, deliver_rows, program_of, reachable, source
@@ -91,12 +91,21 @@ def mark_variables(variables, gradients, grad_reqs="write") -> None:
         req = {0: "null", 1: "write", 3: "add"}.get(req, req)
         if req not in ("write", "add", "null"):
             raise MXNetError(f"grad_req must be write, add or null, got {req!r}")
-        if grad is not None and grad._spec is not array._spec and grad.shape != array.shape:
-            raise MXNetError(
-                f"mark_variables: gradient must have the variable's shape {array.shape}, got"
-                f" {grad.shape}"
-            )
+        if grad is not None and (grad.__class__ is not NDArray or grad._spec is not array._spec):
+            check_nd(grad, "mark_variables: every gradient")
+            _check_gradient("mark_variables", "gradient", "the variable", grad, array)
         array._tape = None if req == "null" else Variable(array, grad, req)
+
+
+def _check_gradient(who: str, what: str, whose: str, grad: NDArray, array: NDArray) -> None:
+    """A gradient has its array's shape and dtype. Raises ShapeError, DTypeError."""
+    if grad.shape != array.shape:
+        rule = f"{what} must have {whose}'s shape {array.shape}, got {grad.shape}"
+        raise ShapeError(who, rule)
+    wanted, given = array._spec.dtype, grad._spec.dtype
+    if given != wanted:
+        rule = f"{what} must have {whose}'s dtype {wanted}, got {given}"
+        raise DTypeError(who, rule, fix=f"g.astype({wanted!r})")
 
 
 # Does anybody ask in which order backward makes gradients?
@@ -203,10 +212,8 @@ def _lists(heads, head_grads):
         if g is None:
             continue
         check_nd(g, "backward: every head gradient")
-        if g.shape != h.shape:
-            raise MXNetError(
-                f"backward: a head gradient must have its head's shape {h.shape}, got {g.shape}"
-            )
+        if g._spec is not h._spec:
+            _check_gradient("backward", "a head gradient", "its head", g, h)
     return heads, head_grads
 
 
@@ -319,7 +326,12 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
     device = node.plan.in_specs[0].device  # where a gradient makes its constants
     training = bool(graph_node.attrs.get("train", state.training))
     with device, _Scope(None, training), precision.forced(None):
-        return op.grad(F, dys, xs, ys, **graph_node.attrs)
+        found = op.grad(F, dys, xs, ys, **graph_node.attrs)
+    # the rules are written for floats: of integers, a gradient may come out as another dtype
+    return [
+        g if g is None or g._spec.dtype == s.dtype else F.cast(g, dtype=s.dtype)
+        for g, s in zip(found, node.plan.in_specs)
+    ]
 
 
 def grad(

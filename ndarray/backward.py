@@ -10,6 +10,7 @@ from ..engine import log
 from ..engine.collector import resting
 from ..engine.error import MXNetError
 from ..engine.log import size
+from ..engine.recent import Recent
 from ..kernels.number import UnknownNumber, given
 from ..symbol.digest import hashed
 from ..symbol.graph import Builder, Node, Value, topological, variable
@@ -19,7 +20,7 @@ from ..symbol.program import Program, lower
 from ..symbol.tiers import NEVER, Tiered
 from .tape import TapeNode, Variable, expand, keeps_input
 
-MAX_PROGRAMS = 512
+MAX_PROGRAMS = 4096
 
 
 def reachable(entries, since: int = -1) -> list[TapeNode]:
@@ -356,16 +357,14 @@ def better(key: tuple) -> tuple:
     return (tuple(structure), *key[1:])
 
 
-_programs: dict[tuple, Backward] = {}
+_programs = Recent(MAX_PROGRAMS)
 
 
 def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple, device) -> _Program | None:
     """The program for this tape, or None; see Backward.use."""
     key = (tape.structure, with_grad, reqs)
-    found = _programs.get(key)
+    found = _programs[key]
     if found is None:
-        if len(_programs) >= MAX_PROGRAMS:
-            _programs.clear()
         found = _programs[key] = Backward(key, device)
     return found.use()
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from ..engine import cpu, current_context, location, log
 from ..engine.collector import resting
 from ..engine.error import DeviceError, DynamicShape
+from ..engine.recent import Recent
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.digest import digest
 from ..symbol.graph import Node, Value, rewrite, topological, values_of
@@ -29,7 +30,7 @@ from .sparse.graphs import has_sparse
 from .stepwise import call, run_nodes, run_plan
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
-MAX_ENTRIES = 256
+MAX_ENTRIES = 2048  # signatures of a graph that stay compiled
 
 
 class GraphPlan:
@@ -213,7 +214,7 @@ class CachedGraph:
         self.outputs, self.inputs, self.name = list(outputs), list(inputs), name
         self.n_data = len(self.inputs) if n_data is None else n_data
         self.recompute, self.bounds = recompute, list(bounds)
-        self.entries: dict[tuple, _Entry] = {}
+        self.entries = Recent(MAX_ENTRIES)
         self.dynamic = False
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -224,7 +225,7 @@ class CachedGraph:
         entries = entries_of(arrays) if state.recording else None
         wanted = () if entries is None else tuple([e is not None for e in entries])
         key = (state.training, wanted, *[a._spec for a in arrays])
-        entry = self.entries.get(key)
+        entry = self.entries[key]
         if entry is None and has_sparse(arrays):
             return self._eager(arrays)
         if entry is None:
@@ -236,8 +237,6 @@ class CachedGraph:
                 return self._eager(arrays)
             if self.entries and log.wants("hybridize"):
                 log.tell("hybridize", self._told(arrays, wanted))
-            if len(self.entries) >= MAX_ENTRIES:
-                self.entries.clear()
             self.entries[key] = entry
         hits = entry.hits = entry.hits + 1
         if hits >= entry.due:
@@ -289,7 +288,7 @@ class CachedGraph:
         mode = "recording" if wanted else "training" if state.training else "predicting"
         inputs = ", ".join(str(a._spec) for a in arrays[: self.n_data])
         now = f"{self.name}: compiled for {inputs}, {mode}"
-        (training, before, *specs), last = next(reversed(self.entries.items()))
+        (training, before, *specs), last = self.entries.items()[-1]
         if bool(before) != bool(wanted):
             return f"{now}: recording was {'on' if before else 'off'}"
         if before != wanted:

@@ -11,9 +11,10 @@ import numpy as np
 from ..engine import current_context, lib
 from ..engine._core import ffi
 from ..engine.error import InvalidValue, MissingName, compose
+from ..engine.recent import Recent
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup
-from .invoke import _device_of, _remember, invoke, run
+from .invoke import MAX_KEYS, _device_of, invoke, run
 from .ndarray import NDArray
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 
-_plans: dict = {}  # by distribution, its numbers, shape, dtype and device
+_plans = Recent(MAX_KEYS)  # by distribution, its numbers, shape, dtype and device
 
 
 def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
@@ -40,7 +41,7 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
     NDArrays."""
     key = (name, *params.values(), shape, dtype, ctx or current_context())
     try:
-        plan = None if kwargs or out is not None else _plans.get(key)
+        plan = None if kwargs or out is not None else _plans[key]
     except TypeError:  # a list
         plan = None
     if plan is not None:
@@ -71,7 +72,7 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
             device = _device_of(op, (), ctx)
             plan = make_plan(op, op.parse(attrs), (), device)
             if not plan.scalars:
-                _remember(_plans, key, plan)
+                _plans[key] = plan
                 return run(plan, (), ())
         return invoke(op, (), attrs, out, ctx)
     if len(arrays) < len(params):

@@ -15,6 +15,7 @@ import graphviz
 
 from ..engine import files
 from ..engine.error import InvalidValue, MXNetError
+from ..kernels.partial import from_zeros
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import REQUIRED
 from .graph import Node, Value, topological
@@ -156,7 +157,7 @@ def shapes_of(
     try:
         found = Inference(
             outputs,
-            {variables[k]: tuple(s) for k, s in (shapes or {}).items()},
+            {variables[k]: from_zeros(tuple(s)) for k, s in (shapes or {}).items()},
             {variables[k]: d for k, d in (dtypes or {}).items() if k in variables},
         )
     except MXNetError:

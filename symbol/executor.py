@@ -11,15 +11,22 @@ import numpy as np
 
 from ..engine import Context, current_context, lib, location
 from ..engine.collector import resting
-from ..engine.error import DynamicShape, InvalidType, InvalidValue, MXNetError, ShapeError
+from ..engine.error import (
+    DTypeError,
+    DynamicShape,
+    InvalidType,
+    InvalidValue,
+    MXNetError,
+    ShapeError,
+)
 from ..kernels.plan import mutated_inputs
-from ..kernels.record import FLOATS, Type
+from ..kernels.record import Type
 from ..kernels.spec import spec
 from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows, row_parts
 from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into
-from ..ndarray.ndarray import NDArray, empty_like_spec, make
+from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
 from ..ndarray.sparse.graphs import infer_storage
 from ..ndarray.stepwise import call
@@ -98,7 +105,7 @@ class _Graph:
         return found
 
     def programs(self) -> list[Program]:
-        return [self.forward, *(b.program for b in self._backward.values())]
+        return [self.forward, *(b.program for b in self._backward.values() if not b.missing)]
 
 
 class _Serving(Tiered):
@@ -168,15 +175,16 @@ class _Serving(Tiered):
 class _Backward:
     """A backward program. inputs: values of the forward graph, head gradients and, to add to,
     gradients of arguments.
+    missing: outputs whose head gradients are read, but not given; then there is no program.
     written: indices of the arguments whose gradients its first outputs are, in their order. rows:
     what adds up to row_sparse gradients, see row_parts in ndarray/backward.py."""
 
     def __init__(self, forward: _Graph, with_grad: tuple[bool, ...]):
         F = Builder()
+        # what is no loss gets a variable without a head gradient too, to see whether that is read
         pairs = [
-            (i, v, variable(f"dy{i}", v.type) if has else None)
+            (i, v, None if is_loss(v) and not has else variable(f"dy{i}", v.type))
             for i, (v, has) in enumerate(zip(forward.values, with_grad))
-            if v.dtype in FLOATS
         ]
         self.head_grads = {g: i for i, _, g in pairs if g is not None}
         self.before = {
@@ -214,6 +222,9 @@ class _Backward:
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
         outputs, used = replayed(outputs, known, set(topological(forward.values)))
         self.inputs = list(used)
+        self.missing = [i for v, i in self.head_grads.items() if v in used and not with_grad[i]]
+        if self.missing:
+            return
         self.program = forward.lower(
             outputs,
             list(used.values()),
@@ -258,7 +269,8 @@ class Executor:
         self._last: tuple[_Graph, dict[Value, NDArray]] | None = None
         self._monitored: dict[bool, _Graph] = {}  # what a monitor sees: never optimized
         self._train = False
-        self._ran = False
+        # the graph is compiled for these types: an array put in an array's place must be the same
+        self._types = {n: a._spec.type for n, a in zip(self._nodes, [*args, *aux])}
         self._storage: StorageRun | None = None
         self._dynamic = False
         try:
@@ -319,10 +331,7 @@ class Executor:
         return dict(zip(names, arrays))
 
     def _typed(self, train: bool) -> list[Value]:
-        arrays = self.arg_arrays + self.aux_arrays
-        return typed_graph(
-            self._values, {n: a._spec.type for n, a in zip(self._nodes, arrays)}, train
-        )
+        return typed_graph(self._values, self._types, train)
 
     def _placed(self, values: Sequence[Value]) -> Placement | None:
         """Where the nodes of a form of the graph run, unless all run on one device."""
@@ -345,7 +354,7 @@ class Executor:
         """
         if kwargs:
             self._set_arguments(kwargs)
-        self._train, self._last, self._ran = bool(is_train), None, True
+        self._train, self._last = bool(is_train), None
         arrays = self.arg_arrays + self.aux_arrays
         if self._storage is not None:
             self._run_storage(self._train)
@@ -403,7 +412,8 @@ class Executor:
 
     def _versions(self) -> list[int]:
         """How often each argument and auxiliary state was written."""
-        return [lib.pl_array_version(a._handle) for a in self.arg_arrays + self.aux_arrays]
+        arrays = self.arg_arrays + self.aux_arrays
+        return [lib.pl_array_version(a._handle) if a.stype == "default" else 0 for a in arrays]
 
     def _run_training(self, arrays: list[NDArray]):
         graph = self._graph(True)
@@ -415,24 +425,26 @@ class Executor:
     def backward(self, out_grads=None, is_train: bool = True) -> None:
         """Computes the gradients of the arguments into grad_arrays, as grad_req says.
 
-        out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name; may be
-            left out for loss
-        outputs only. Raises MXNetError where one is missing, ShapeError where its shape is wrong.
+        out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name; other
+            dtypes are converted. May be left out where no gradient reads it: for losses, after
+            BlockGrad, for comparisons. What goes beyond the outputs is ignored.
+        Without a forward before it, that is run first. Raises MXNetError where a head gradient is
+        missing, ShapeError where its shape is wrong.
         """
-        if not self._ran:
-            raise MXNetError("backward: forward must be called first")
-        grads = self._head_grads(out_grads)
         if all(r == "null" for r in self._requests):
             return
+        grads = self._head_grads(out_grads)
         if self._storage is not None:
             if self._last is None:
                 self._run_storage(True)
+            self._require([i for i, v in enumerate(self._values) if not is_loss(v)], grads)
             self._storage.backward(grads)
             return
         if self._last is None:  # the last forward was a prediction
             self._run_training(self.arg_arrays + self.aux_arrays)
         graph, known = self._last
         back = graph.backward(tuple(g is not None for g in grads))
+        self._require(back.missing, grads)
         known = (
             known
             | {v: grads[i] for v, i in back.head_grads.items()}
@@ -454,25 +466,30 @@ class Executor:
             out_grads = [out_grads]
         if isinstance(out_grads, dict):
             out_grads = [out_grads.get(n) for n in output_names(self._values)]
-        grads = list(out_grads or ())
-        grads += [None] * (len(self._values) - len(grads))
-        if len(grads) > len(self._values):
-            raise MXNetError(
-                f"backward: needs at most {len(self._values)} head gradients, got {len(grads)}"
-            )
-        for v, g, out in zip(self._values, grads, self._result):
-            if g is None and not is_loss(v):
-                raise MXNetError(
-                    "backward: Because the last operator is not Loss function, head_gradient is"
-                    f" required when calling backward; {output_name(v)} has none\n  fix:"
-                    " backward(out_grads=...), or pass the output through make_loss"
-                )
-            if g is not None and g.shape != out.shape:
+        n = len(self._values)
+        grads = [*(out_grads or ()), *[None] * n][:n]
+        for i, (g, out) in enumerate(zip(grads, self._result)):
+            if g is None:
+                continue
+            check_nd(g, "backward: every head gradient")
+            if g.shape != out.shape:
                 raise ShapeError(
                     "backward",
                     f"a head gradient must have its output's shape {out.shape}, got {g.shape}",
                 )
+            if g._spec is not out._spec:
+                grads[i] = g.astype(out._spec.dtype, copy=False).as_in_context(out.context)
         return grads
+
+    def _require(self, needed: Sequence[int], grads: Sequence[NDArray | None]) -> None:
+        """Raises MXNetError where one of these outputs has no head gradient."""
+        for i in needed:
+            if grads[i] is None:
+                raise MXNetError(
+                    "backward: Because the last operator is not Loss function, head_gradient is"
+                    f" required when calling backward; {output_name(self._values[i])} has none\n"
+                    "  fix: backward(out_grads=...), or pass the output through make_loss"
+                )
 
     # ---- the monitor -----------------------------------------------------------------------------
 
@@ -666,6 +683,11 @@ def bind(
         if g is not None and g.shape != a.shape:
             raise ShapeError(
                 "bind", f"the gradient of {n} must have its shape {a.shape}, got {g.shape}"
+            )
+        if g is not None and g._spec.dtype != a._spec.dtype:
+            raise DTypeError(
+                "bind",
+                f"the gradient of {n} must have its dtype {a._spec.dtype}, got {g._spec.dtype}",
             )
     return Executor(symbol, ctx, arrays, grads, requests_of(grad_req, names), aux, group2ctx)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ..kernels.plan import mutated_inputs
-from ..kernels.record import FLOATS, lookup
+from ..kernels.record import lookup
 from ..ndarray.autograd import pause
 from ..ndarray.ndarray import NDArray
 from ..ndarray.stepwise import Compute, run_nodes, run_plan
@@ -63,9 +63,7 @@ def run_backward(
     nodes first. known: arrays of all values, as run_forward leaves them."""
     apart, reads, arrays = _with_copies(values, known)
     heads = [
-        (v, None if g is None else variable("dy", v.type), g)
-        for v, g in zip(apart, head_grads)
-        if v.dtype in FLOATS
+        (v, None if g is None else variable("dy", v.type), g) for v, g in zip(apart, head_grads)
     ]
     found = gradient([v for v, _, _ in heads], [dy for _, dy, _ in heads], [v for *_, v in reads])
     shown = [(node, i, g) for (node, i, _), g in zip(reads, found) if g is not None]
@@ -96,7 +94,7 @@ def _with_copies(
             inputs = []
             for i, v in enumerate(node.inputs):
                 source = new[v]
-                if v.dtype in FLOATS and i not in written:
+                if i not in written:
                     source = Value(typed_node(lookup("_copy"), {}, [source]))
                     arrays[source] = known[v]
                     reads.append((node, i, source))

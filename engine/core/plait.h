@@ -113,6 +113,8 @@ void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing a
 typedef struct { size_t used_bytes, pooled_bytes, peak_bytes; int64_t n_alloc, n_hit, workspace_bytes; } pl_storage_stats;
 void pl_storage_get_stats(pl_storage_stats *stats);
 void pl_storage_trim(void);                   /* gives pooled memory back to the system */
+enum { PL_GUARD_OFF = 0, PL_GUARD_AFTER = 1, PL_GUARD_BEFORE = 2 };
+void pl_storage_guard(int side);              /* debugging: new arrays have an unreadable page at that side */
 void pl_memory_get_stats(int memory, pl_storage_stats *stats);   /* of PL_MEMORY_PINNED or a GPU's */
 void pl_memory_trim(int memory);              /* waits for what still uses it */
 

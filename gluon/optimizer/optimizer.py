@@ -275,6 +275,7 @@ def apply_update(name: str, inputs, targets, **attrs) -> None:
     plan = make_plan(op, full, [a._spec for a in inputs], inputs[0]._spec.device)
     call(
         plan.handle,
+        plan.in_specs,
         plan.out_specs,
         inputs,
         targets,
