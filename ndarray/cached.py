@@ -71,8 +71,7 @@ class GraphPlan:
     def structure(self) -> str:
         """A name that is the same in every process; while the entry lives."""
         entry = self.entry()
-        assert entry is not None
-        return f"{entry.structure()} at tier {self.tier}"
+        return f"{entry.structure() if entry is not None else 'gone'} at tier {self.tier}"
 
     def expand(self, inputs: Sequence[Value]):
         """The graph with its variables replaced: (outputs, what `saved` numbers)."""

@@ -83,7 +83,7 @@ class Tiered:
         """Once it is made: counts on where the run did that is resumed, if one is."""
         self._number = next(_numbers)
         _alive.add(self)
-        if _resumed:
+        if _resumed and self.in_use():
             found = _resumed.get(self.structure())
             if found:
                 self.adopt(found.pop(0))

@@ -207,10 +207,9 @@ def test_what_does_not_fit_is_refused_and_nothing_changes(tmp_path):
     with pytest.raises(mx.MXNetError, match=r"shape incompatible expected \(5, 3\)"):
         mx.checkpoint.Checkpoint(path, net=wide, trainer=other).restore()
     np.testing.assert_array_equal(wide.weight.data().asnumpy(), before)
-    with pytest.raises(
-        state.StateError, match="saved state is one of Adam, the object here is SGD"
-    ):
-        mx.checkpoint.Checkpoint(path, net=net, trainer=small("sgd")[1]).restore()
+    sgd = gluon.Trainer(net.collect_params(), "sgd")
+    with pytest.raises(state.StateError, match="state is one of Adam, the object here is SGD"):
+        mx.checkpoint.Checkpoint(path, net=net, trainer=sgd).restore()
     with pytest.raises(TypeError, match="Checkpoint: f must be a Block, .* got function"):
         mx.checkpoint.Checkpoint(path, f=lambda: 0)
     with pytest.raises(ValueError, match="a value cannot be called 'save'"):
@@ -476,4 +475,6 @@ def test_a_command_goes_on_with_the_same_arguments_alone(tmp_path, monkeypatch):
     parts = training.main([*options, str(tmp_path / "parts"), "--resume"])
     assert [{**h, "seconds": 0} for h in parts] == [{**h, "seconds": 0} for h in whole]
     name = "mlp-digits-0002.params"
-    assert (tmp_path / "parts" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    found = [nd.load(str(tmp_path / folder / name)).values() for folder in ("parts", "whole")]
+    values = [sorted(a.asnumpy().tobytes() for a in arrays) for arrays in found]
+    assert values[0] == values[1]
