@@ -4,6 +4,7 @@ that was never interrupted."""
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from ..engine import files
 from ..engine.error import InvalidType, InvalidValue, compose
@@ -34,6 +35,7 @@ class Checkpoint:
             of your own. A value that is plain data (a number, a text, an array, a list ...) becomes
             an attribute of the checkpoint, to be read and set: `best=0.0` is `checkpoint.best`.
 
+    >>> import os, tempfile
     >>> net = gluon.nn.Dense(1, in_units=2)
     >>> net.initialize()
     >>> trainer = gluon.Trainer(net.collect_params(), "adam")
@@ -47,6 +49,10 @@ class Checkpoint:
     >>> checkpoint.restore(), checkpoint.best
     (True, 0.5)
     """
+
+    if TYPE_CHECKING:  # values become attributes
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, path, /, **parts):
         self.path = os.fspath(path)
