@@ -365,7 +365,7 @@ def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple, device) -> _Progr
     key = (tape.structure, with_grad, reqs)
     found = _programs[key]
     if found is None:
-        found = _programs[key] = Backward(key, device)
+        found = _programs.setdefault(key, Backward(key, device))
     return found.use()
 
 
