@@ -8,7 +8,7 @@ ARGS   ?=
 NATIVE := $(shell find engine kernels symbol -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
           $(wildcard kernels/ops/*.py) kernels/record.py kernels/pointwise.py setup.py pyproject.toml
 
-.PHONY: train test check fuzz sanitize bench docs oracle downstream gpu-check gpu-test gpu-bench clean
+.PHONY: train test check fuzz sanitize kills bench docs oracle downstream gpu-check gpu-test gpu-bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
@@ -27,6 +27,10 @@ fuzz: $(VENV)/installed
 sanitize: $(VENV)/installed
 	bash tests/engine/sanitize.sh
 	bash tests/kernels/sanitize.sh
+
+# 200 training runs, killed at random moments and resumed; ARGS="--kills 1000 --ways by_hand"
+kills: $(VENV)/installed
+	OMP_NUM_THREADS=1 $(BIN)/python tests/gluon/killed.py $(ARGS)
 
 bench: $(VENV)/installed
 	$(BIN)/python -m plait bench $(ARGS)

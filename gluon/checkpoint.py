@@ -4,10 +4,12 @@ that was never interrupted."""
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from ..engine import files
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..ndarray import random
+from ..symbol import tiers
 from . import state
 from .block import Block
 from .parameter import Parameter
@@ -33,6 +35,7 @@ class Checkpoint:
             of your own. A value that is plain data (a number, a text, an array, a list ...) becomes
             an attribute of the checkpoint, to be read and set: `best=0.0` is `checkpoint.best`.
 
+    >>> import os, tempfile
     >>> net = gluon.nn.Dense(1, in_units=2)
     >>> net.initialize()
     >>> trainer = gluon.Trainer(net.collect_params(), "adam")
@@ -46,6 +49,10 @@ class Checkpoint:
     >>> checkpoint.restore(), checkpoint.best
     (True, 0.5)
     """
+
+    if TYPE_CHECKING:  # values become attributes
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, path, /, **parts):
         self.path = os.fspath(path)
@@ -99,8 +106,8 @@ class Checkpoint:
         parts = {name: state_of(part) for name, part in self._parts.items()}
         orders = {name: self._order(part) for name, part in self._trainers()}
         values = {name: state.copied(getattr(self, name)) for name in self._values}
-        streams = random.get_state()
-        return {"parts": parts, "orders": orders, "values": values, "streams": streams}
+        common = {"streams": random.get_state(), "tiers": tiers.counts()}
+        return {"parts": parts, "orders": orders, "values": values, **common}
 
     def _trainers(self) -> list[tuple[str, Trainer]]:
         return [(n, part) for n, part in self._parts.items() if isinstance(part, Trainer)]
@@ -135,6 +142,7 @@ class Checkpoint:
         for name in self._values:
             now = getattr(self, name)
             setattr(self, name, state.merged(now, found["values"][name], f"{self.path}: {name}"))
+        tiers.resume(found["tiers"])
         random.set_state(found["streams"])
 
 

@@ -12,6 +12,7 @@ from ..engine.error import MXNetError
 from ..engine.log import size
 from ..engine.recent import Recent
 from ..kernels.number import UnknownNumber, given
+from ..symbol.digest import hashed
 from ..symbol.graph import Builder, Node, Value, topological, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.passes.recompute import replayed
@@ -159,6 +160,9 @@ class Backward(Tiered):
         self.interpreted = any(getattr(p, "python", False) for p in self.plans)
         # graphs on the tape change in one step's backward, for the next step
         self.lead = int(any(hasattr(p, "entry") for p in self.plans))
+        self._structure = ""
+        if not self.interpreted:
+            self.begin()
 
     def __str__(self):
         return "a backward program"
@@ -179,6 +183,27 @@ class Backward(Tiered):
         if hits >= self.due:
             self.reached(hits)
         return self.serving
+
+    def structure(self) -> str:
+        if not self._structure:
+            (*steps, heads), with_grad, reqs = self.key
+            plans = [_told_plan(p) for p in steps[0::2]]
+            ends = [(a, b if b.__class__ is int else repr(b)) for a, b in heads]
+            self._structure = hashed(plans, list(steps[1::2]), ends, with_grad, reqs)
+        return self._structure
+
+    counted = (*Tiered.counted, "parts")
+
+    @property
+    def parts(self) -> list[str]:
+        """The structures of the graphs on the tape."""
+        return [p.structure() for p in self.plans if hasattr(p, "entry")]
+
+    def restart(self) -> None:
+        self.serving = None
+
+    def in_use(self) -> bool:
+        return all(p.entry() is not None for p in self.plans if hasattr(p, "entry"))
 
     @property
     def plans(self) -> tuple:
@@ -211,6 +236,14 @@ class Backward(Tiered):
                 if entry is not None:
                     entry.change()
         log.tell("hybridize", f"backward: tier 1 from call {self.change_at} on, {told(program)}")
+
+
+def _told_plan(plan) -> str:
+    """What a call on the tape is, in every process."""
+    if hasattr(plan, "structure"):
+        return plan.structure()
+    specs = [(repr(s), s.stype, s.layout) for s in plan.in_specs]
+    return hashed(getattr(getattr(plan, "op", None), "name", ""), getattr(plan, "attrs", {}), specs)
 
 
 def queued_with(plan) -> list[Backward]:

@@ -16,11 +16,12 @@ from ..engine.collector import resting
 from ..engine.error import DeviceError, DynamicShape
 from ..engine.recent import Recent
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
+from ..symbol.digest import digest
 from ..symbol.graph import Node, Value, rewrite, topological, values_of
 from ..symbol.inference import typed_graph
 from ..symbol.passes import before_gradient
 from ..symbol.program import lower
-from ..symbol.tiers import Tiered
+from ..symbol.tiers import Tiered, waiting
 from . import autograd, functions
 from .backward import queued_with, told
 from .ndarray import NDArray, state
@@ -66,6 +67,11 @@ class GraphPlan:
         self.out_specs = specs[: self.n_out]
         self.layouts = {i: specs[i].layout for i in self.saved if specs[i].layout}
         self.seconds = time.perf_counter() - start
+
+    def structure(self) -> str:
+        """A name that is the same in every process; while the entry lives."""
+        entry = self.entry()
+        return f"{entry.structure() if entry is not None else 'gone'} at tier {self.tier}"
 
     def expand(self, inputs: Sequence[Value]):
         """The graph with its variables replaced: (outputs, what `saved` numbers)."""
@@ -119,6 +125,21 @@ class _Entry(Tiered):
         self.wanted = [v for v, w in zip(variables, wanted) if w]
         self.plan = GraphPlan(self, 0)
         self._steps = 0  # of its gradients, when this was last due
+        self._structure = ""
+        self.begin()
+
+    counted = (*Tiered.counted, "_steps")
+
+    def structure(self) -> str:
+        if not self._structure:
+            specs = [(repr(s), s.stype, s.layout) for s in self.in_specs]
+            wanted = set(self.wanted)
+            mode = [v in wanted for v in self.variables], len(self.stable), self.recompute
+            self._structure = digest(self.outputs, self.variables, *mode, specs)
+        return self._structure
+
+    def restart(self) -> None:
+        self.plan = GraphPlan(self, 0)
 
     def __str__(self):
         return f"{self.name} on {', '.join(map(str, self.in_specs[: self.n_data]))}"
@@ -146,7 +167,8 @@ class _Entry(Tiered):
     def waits_for_others(self) -> bool:
         """As long as its gradients are in use, they decide: backward runs between two steps, so no
         tape gets calls of both tiers."""
-        before, self._steps = self._steps, sum(b.hits for b in queued_with(self.plan))
+        steps = sum(b.hits for b in queued_with(self.plan)) + waiting(self.plan)
+        before, self._steps = self._steps, steps
         return self._steps > before
 
     def publish(self, made: GraphPlan) -> None:

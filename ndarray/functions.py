@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 from ..engine import missing
-from ..engine.error import MXNetError, compose, did_you_mean
+from ..engine.error import MXNetError, did_you_mean
 from ..engine.recent import Recent
 from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan

@@ -29,6 +29,7 @@ LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 DENSE, ROW_SPARSE, CSR = range(len(STYPES))
 MAX_DIMS = 64
+MAX_ELEMENTS = (1 << 63) // 8 - 1  # of 8 bytes in the address space
 MAX_ITEMS = 1 << 40  # above any real file: such a count means that this is none
 
 
@@ -238,7 +239,7 @@ class _Reader:
         else:
             if magic > MAX_DIMS:
                 self.fail(f"{which} starts with the unknown number {magic:#x}")
-            shape = self.numbers(f"{magic}I", f"the shape of {which}")
+            shape = self.sized(which, self.numbers(f"{magic}I", f"the shape of {which}"))
         return Record(self.dense(which, shape, empty=not shape))
 
     def shape(self, which: str) -> tuple[int, ...]:
@@ -246,7 +247,11 @@ class _Reader:
         if not 0 <= n <= MAX_DIMS:
             self.fail(f"{which} has {n} dimensions")
         shape = self.numbers(f"{n}q", f"the shape of {which}")
-        if any(d < 0 for d in shape):
+        return self.sized(which, shape)
+
+    def sized(self, which: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """A shape that arrays can have, also where a dimension of 0 makes it cost nothing."""
+        if any(d < 0 for d in shape) or prod(d for d in shape if d) > MAX_ELEMENTS:
             self.fail(f"{which} has the shape {shape}")
         return shape
 

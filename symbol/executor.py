@@ -30,6 +30,7 @@ from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
 from ..ndarray.sparse.graphs import infer_storage
 from ..ndarray.stepwise import call
+from .digest import digest
 from .graph import Builder, Node, Value, as_python, topological, variable
 from .inference import typed_graph
 from .monitored import run_backward, run_forward, watched
@@ -117,6 +118,27 @@ class _Serving(Tiered):
         self._stable: list[int] = []  # numbers of the arrays that calls do not write
         with resting():
             self.graph = _Graph(executor, train, records, 0)
+        self._structure = ""
+        if self.due != NEVER:
+            self.begin()
+
+    counted = (*Tiered.counted, "_stable")
+
+    def structure(self) -> str:
+        executor = self._executor()
+        if not self._structure and executor is not None:
+            values = executor._typed(self._arguments[0])
+            more = list(executor._requests), str(executor._ctx), self._arguments
+            self._structure = digest(values, executor._inputs(values), *more)
+        return self._structure
+
+    def in_use(self) -> bool:
+        return self._executor() is not None
+
+    def restart(self) -> None:
+        executor = self._executor()
+        if executor is not None:
+            self.graph = _Graph(executor, *self._arguments, 0)
 
     def __str__(self):
         return "an executor's graph"

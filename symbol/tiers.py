@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -13,7 +14,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ..engine import settings
 from . import passes
@@ -42,6 +43,7 @@ class Tiered:
     hits, due = 0, QUEUE_AT
     change_at, lead, waited_s = 0, 0, 0.0
     queued = compiled = changed = False
+    _number = 0
     made: Any = None
 
     def compile(self) -> Any:
@@ -59,6 +61,45 @@ class Tiered:
     def waits_for_others(self) -> bool:
         """Does something that belongs with this one decide when both change?"""
         return False
+
+    # ---- over processes --------------------------------------------------------------------------
+
+    # what decides at which call the tier changes
+    counted: ClassVar[tuple[str, ...]] = ("hits", "due", "change_at", "queued", "changed")
+
+    def structure(self) -> str:
+        """A name that is the same in every process that builds the same."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """Goes back to tier 0."""
+        raise NotImplementedError
+
+    def in_use(self) -> bool:
+        """Can it still be called?"""
+        return True
+
+    def begin(self) -> None:
+        """Once it is made: counts on where the run did that is resumed, if one is."""
+        self._number = next(_numbers)
+        _alive.add(self)
+        if _resumed and self.in_use():
+            found = _resumed.get(self.structure())
+            if found:
+                self.adopt(found.pop(0))
+
+    def adopt(self, counts: dict) -> None:
+        """Takes the counts of another process, and with them its tier: waits for the compiler."""
+        with _compiler.changing:
+            if self.changed and not counts["changed"]:
+                self.restart()
+                self.changed = self.queued = self.compiled = False
+            if counts["queued"] and not self.queued:
+                self.queued = _compiler.submit(self)
+            # what depends on them is set before the change, which may ask for it
+            vars(self).update(counts, queued=self.queued, changed=self.changed)
+            if counts["changed"]:
+                self.change(counts["change_at"])
 
     def reached(self, hits: int) -> None:
         """Call number `hits` is due: queues the compilation, or changes the tier."""
@@ -258,6 +299,52 @@ class Compiler:
 
 
 _compiler = Compiler()
+_alive: weakref.WeakSet[Tiered] = weakref.WeakSet()
+_numbers = itertools.count()
+_resumed: dict[str, list[dict]] = {}  # by structure: counts that nothing has taken yet
+
+
+def counts() -> dict[str, list[dict]]:
+    """How often each signature was called and whether its tier has changed, by its structure: what
+    a checkpoint keeps, so that a resumed run computes with the same programs as this one."""
+    found: dict[str, list[dict]] = {}
+    with _compiler.changing:
+        for job in _in_use():
+            kept = {name: getattr(job, name) for name in job.counted}
+            found.setdefault(job.structure(), []).append(kept)
+        for structure, rest in _resumed.items():  # of a resumed run, and not called since
+            found.setdefault(structure, []).extend(rest)
+    return found
+
+
+def resume(found: dict[str, list[dict]]) -> None:
+    """Goes on from counts: each signature takes them when it is made. One whose tier had changed
+    is compiled at its first call, which waits; the kernels are in the cache on the disk. Nothing
+    happens with PLAIT_TIER=0, which never changes, and "ready", which follows the clock."""
+    _resumed.clear()
+    if settings.get("PLAIT_TIER") in (0, "ready"):
+        return
+    _resumed.update({structure: list(kept) for structure, kept in found.items()})
+    for job in _in_use():
+        if kept := _resumed.get(job.structure()):
+            job.adopt(kept.pop(0))
+
+
+def waiting(plan) -> int:
+    """The calls, in the run that is resumed, of what belongs with a graph's plan and is queued with
+    it, but was not called since."""
+    part = plan.structure() if _resumed else ""
+    return sum(
+        kept["hits"]
+        for found in _resumed.values()
+        for kept in found
+        if part in kept.get("parts", ()) and kept["queued"] and not kept["changed"]
+    )
+
+
+def _in_use() -> list[Tiered]:
+    """All that can still be called, in the order in which they were made."""
+    return sorted([job for job in list(_alive) if job.in_use()], key=lambda job: job._number)
 
 
 def wait_compiled(timeout: float | None = None) -> bool:

@@ -256,6 +256,9 @@ class MXIndexedRecordIO(MXRecordIO):
             )
         if at < 0:
             self._broken(at, "cannot be: places are counted from 0")
+        size = os.fstat(file.fileno()).st_size
+        if at >= size:
+            self._broken(at, f"lies beyond the end of the file, which has {size} bytes")
         file.seek(at)
 
     def read_idx(self, idx) -> bytes:

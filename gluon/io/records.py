@@ -36,6 +36,8 @@ class RecordFile:
         """(kind, first byte, bytes, next frame) of the frame at byte `at`. Raises MXNetError."""
         if at < 0:
             self._broken(at, "cannot be: places are counted from 0")
+        if at >= self.size:
+            self._broken(at, f"lies beyond the end of the file, which has {self.size} bytes")
         head = os.pread(self._fd, _FRAME.size, at)
         if len(head) < _FRAME.size:
             self._broken(at, "is cut off")

@@ -186,3 +186,22 @@ def test_a_forked_child_does_not_write_what_the_parent_has_yet_to_write(tmp_path
     reader = MXRecordIO(path, "r")
     assert [reader.read(), reader.read()] == [b"abcd", None]
     reader.close()
+
+
+@pytest.mark.parametrize("at", [1000, 2**63 - 1, 2**63, 10**30])
+def test_an_index_beyond_the_file_is_told(tmp_path, at):
+    """It gave None, or Python's own error."""
+    idx, rec = str(tmp_path / "a.idx"), str(tmp_path / "a.rec")
+    with mx.recordio.MXIndexedRecordIO(idx, rec, "w") as records:
+        records.write_idx(0, b"abc")
+    (tmp_path / "a.idx").write_text(f"0\t{at}\n")
+    rule = rf"byte {at} lies beyond the end of the file, which has 12 bytes\n  at: .*a.rec"
+    for read in (
+        lambda: mx.recordio.MXIndexedRecordIO(idx, rec, "r").read_idx(0),
+        lambda: mx.gluon.data.RecordFileDataset(rec)[0],
+        lambda: mx.io.ImageRecordIter(
+            path_imgrec=rec, path_imgidx=idx, data_shape=(3, 2, 2), batch_size=1
+        ),
+    ):
+        with pytest.raises(mx.MXNetError, match=rule):
+            read()

@@ -276,3 +276,13 @@ def test_a_pickle_of_another_storage_type_is_refused():
 def test_the_class_makes_no_arrays(value):
     with pytest.raises(TypeError, match="arrays are made by nd.array"):
         nd.NDArray(value)
+
+
+@pytest.mark.parametrize("shape", [(0, 1 << 62), (0, 2**63 - 1), (1 << 40, 0, 1 << 40)])
+def test_a_shape_that_no_array_can_have_is_no_file(shape):
+    """It costs no bytes in the file; NumPy's own error came out."""
+    head = struct.pack(f"<Iii{len(shape)}q", 0xF993FAC9, 0, len(shape), *shape)
+    content = struct.pack("<QQQ", 0x112, 0, 1) + head + struct.pack("<iiiQ", 1, 0, 0, 0)
+    with pytest.raises(ValueError, match=r"array 0 of 1 has the shape \(") as e:
+        nd.load_frombuffer(content)
+    assert isinstance(e.value, mx.MXNetError)

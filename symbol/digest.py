@@ -1,0 +1,41 @@
+"""A name for a graph that is the same in every process: a hash of its structure, without names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from .graph import Value, topological
+
+PLAIN = (type(None), bool, int, float, str)
+
+
+def digest(outputs: Sequence[Value], inputs: Sequence[Value], *more) -> str:
+    """Of a typed graph and its variables in their order. more: plain data that counts too."""
+    numbers = {v.node: f"input {i}" for i, v in enumerate(inputs)}
+    lines = []
+    for node in topological(outputs):
+        if node.op is None:
+            lines.append(f"{numbers.get(node, 'constant')} {node.types}")
+        else:
+            args = [(numbers[x.node], x.index) for x in node.inputs]
+            lines.append(f"{node.op.name} {text(node.attrs)} {args} {node.types}")
+        numbers.setdefault(node, str(len(lines)))
+    ends = [(numbers[v.node], v.index) for v in outputs]
+    return hashed(*lines, ends, *more)
+
+
+def hashed(*parts) -> str:
+    """A hash of texts and plain data."""
+    return hashlib.sha256("\n".join(text(p) for p in parts).encode()).hexdigest()[:32]
+
+
+def text(value) -> str:
+    """Plain data as text; of other objects the name of the class."""
+    if isinstance(value, PLAIN):
+        return repr(value)
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k}: {text(v)}' for k, v in sorted(value.items()))}}}"
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(map(text, value))})"
+    return type(value).__name__
