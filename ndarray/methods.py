@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels import precision
-from ..kernels.plan import make_plan
+from ..kernels.plan import copy_plan, make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup
 from ..kernels.spec import from_bfloat16
 from ..symbol.operators import BINARY, add_operators
@@ -145,8 +145,8 @@ def copyto(self, other):
     Returns the target."""
     if isinstance(other, Context):
         other.check()
-        target = functions.empty(self.shape, other, self._spec.dtype)
-    elif isinstance(other, NDArray):
+        return run(copy_plan(self._spec, other), [self])
+    if isinstance(other, NDArray):
         target = other
         if target.shape != self.shape:
             raise InvalidValue(f"copyto: shapes must be equal, got {self.shape} and {target.shape}")

@@ -30,8 +30,8 @@ from .names import output_name, output_names
 from .passes import before_gradient
 from .passes.gradient import gradient
 from .passes.recompute import replayed
-from .placement import Placement
-from .program import Program, lower
+from .placement import PlacedProgram, Placement, grouped, lower
+from .program import Program
 from .storage import StorageRun, declared, gradient_stypes, keep
 from .tiers import submit
 
@@ -61,24 +61,22 @@ class _Graph:
     ):
         """stable: numbers of the arrays that seldom change."""
         start = time.perf_counter()
-        self.values = executor._typed(train)
+        self.values, self.placement = executor._placed(executor._typed(train))
         self.given = executor._inputs(self.values)
         self.requests, self.device, self.tier = executor._requests, executor._ctx, tier
-        self.placement = executor._placed(self.values)
-        self.lower = lower if self.placement is None else self.placement.lower
         self.wanted = [i for i, r in enumerate(self.requests) if r != "null"] if records else []
         grads = enumerate(executor.grad_arrays or ())
         self.sparse = {i for i, g in grads if g is not None and g.stype == "row_sparse"}
         self.kept: list[Value] = []
         if self.wanted:
-            if tier:
+            if tier and self.placement is None:
                 self.values = before_gradient(self.values, self.device.device_type)
             needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
             self.kept = [v for v in needed if v not in self.values]
         self.forward = self.lower(
             [*self.values, *self.kept],
             self.given,
-            self.device,
+            self.given,
             "forward",
             tier=tier,
             stable=[self.given[i] for i in stable],
@@ -88,6 +86,17 @@ class _Graph:
         self.layouts = {v: s.layout for v, s in zip(self.kept, specs) if s.layout}
         self._backward: dict[tuple, _Backward] = {}
         self.seconds = time.perf_counter() - start
+
+    def place(self, node: Node) -> Context:
+        """The device of a node."""
+        return self.device if self.placement is None else self.placement.of(node)
+
+    def lower(self, outputs, inputs, known: Sequence[Value], name: str, wanted=(), **options):
+        """As `lower`, with inputs, and wanted outputs, where these values of the graph are."""
+        if self.placement is None:
+            return lower(outputs, inputs, self.device, name, **options)
+        devices, targets = ([self.place(v.node) for v in values] for values in (known, wanted))
+        return PlacedProgram(outputs, inputs, devices, name, wanted=targets, **options)
 
     def backward(self, with_grad: tuple[bool, ...]) -> _Backward:
         """The backward program for the outputs that have a head gradient."""
@@ -105,7 +114,7 @@ class _Serving:
 
     def __init__(self, executor: Executor, train: bool, records: bool):
         self._executor, self._arguments = weakref.ref(executor), (train, records)
-        self._hits, self._due = 0, 0 if executor._placed(executor._values) else 2
+        self._hits, self._due = 0, 2
         self._versions = executor._versions()
         with resting():
             self.graph = _Graph(executor, train, records, 0)
@@ -186,11 +195,14 @@ class _Backward:
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
         outputs, used = replayed(outputs, known, set(topological(forward.values)))
         self.inputs = list(used)
+        of = {g: forward.values[i] for g, i in self.head_grads.items()}
+        of |= {v: forward.given[i] for v, i in self.before.items()}
         self.program = forward.lower(
             outputs,
             list(used.values()),
-            forward.device,
+            [of.get(v, v) for v in used],
             "backward",
+            wanted=[forward.given[i] for i in self.written],
             tier=forward.tier,
             layouts={x: forward.layouts[v] for v, x in used.items() if v in forward.layouts},
         )
@@ -239,13 +251,13 @@ class Executor:
             self._dynamic, self._result = True, []
             self._storage = StorageRun(self._values, self._nodes)
             return
-        placement = self._placed(typed)
+        values, placement = self._placed(typed)
         arrays = self.arg_arrays + self.aux_arrays
         stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
         stypes = {g.stype for g in self.grad_arrays or () if g is not None}
         sparse = "csr" in stypes or any(s != "default" for s in stored.values())
         self._storage = StorageRun(self._values, self._nodes) if sparse else None
-        devices = [placement.of(v.node) if placement else ctx for v in typed]
+        devices = [placement.of(v.node) if placement else ctx for v in values]
         self._result = [
             empty_like_spec(spec(v.shape, v.dtype, device))
             if stored[plain] == "default"
@@ -296,9 +308,10 @@ class Executor:
             self._values, {n: a._spec.type for n, a in zip(self._nodes, arrays)}, train
         )
 
-    def _placed(self, values: Sequence[Value]) -> Placement | None:
-        """Where the nodes of a form of the graph run, unless all run on one device."""
-        return placed(values, self._ctx, self._group2ctx)
+    def _placed(self, values: Sequence[Value]) -> tuple[list[Value], Placement | None]:
+        """A form of the graph with the copies between devices, and where its nodes run; None where
+        all run on one device."""
+        return grouped(values, self._ctx, self._group2ctx)
 
     def _inputs(self, values: list[Value]) -> list[Value]:
         """The variables of a typed form of the graph, in the order of arguments and auxiliary
@@ -419,7 +432,7 @@ class Executor:
             with pause():
                 deliver_rows(self.grad_arrays[i], parts, made, self._requests[i] == "add")
         if self._monitor is not None and graph in self._monitored.values():
-            run_backward(graph.values, known, grads, graph.lower, self._ctx, self._monitor)
+            run_backward(graph.values, known, grads, graph.place, self._monitor)
 
     def _head_grads(self, out_grads) -> list[NDArray | None]:
         if isinstance(out_grads, NDArray):
@@ -460,8 +473,7 @@ class Executor:
             graph = _Graph(self, self._train, records, 0)
             self._monitored[self._train] = graph
         known = dict(zip(graph.given, arrays))
-        place = graph.placement.of if graph.placement is not None else lambda node: self._ctx
-        run_forward(graph.values, known, place, self._monitor, self._monitor_all)
+        run_forward(graph.values, known, graph.place, self._monitor, self._monitor_all)
         for v, target in zip(graph.values, self._result):
             copy_into(known[v], target)
         if records:
@@ -568,14 +580,6 @@ def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: 
     return zeros(shape, s.device, s.dtype)
 
 
-def placed(values: Sequence[Value], ctx: Context, group2ctx: dict | None) -> Placement | None:
-    """The placement of a graph by group2ctx, or None where all runs on ctx."""
-    if not group2ctx:
-        return None
-    placement = Placement(values, ctx, group2ctx)
-    return placement if placement.spans_devices() else None
-
-
 # ---- binding -------------------------------------------------------------------------------------
 
 
@@ -665,7 +669,7 @@ def simple_bind(
     if double:
         raise _bind_error(MXNetError(f"two variables are called {double!r}"), given)
     requests = requests_of(grad_req, names)
-    placement = placed(symbol._outputs, ctx, group2ctx)
+    _, placement = grouped(symbol._outputs, ctx, group2ctx)
     stypes = {n: declared(n, stype_dict or {}) for n in arguments + auxiliary}
     stored = infer_storage(symbol._outputs, stypes)
     of_grads = gradient_stypes(symbol._outputs, stored, arguments)

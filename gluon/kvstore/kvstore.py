@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 
-from ...engine import cpu, waitall
+from ...engine import cpu, lib, waitall
 from ...engine.error import InvalidValue, MissingKey, MXNetError
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
@@ -202,7 +202,9 @@ class KVStore(KVStoreBase):
         targets = dict(pairs if out is None else self._pairs(key, out))
         firsts = priorities(priority, len(pairs))
         jobs = [(pairs, firsts)]
-        if self._updater is None:  # what sends a sum back needs to wait for no other sum
+        apart = pairs if out is None else [*pairs, *targets.items()]
+        if self._updater is None and not _share_memory(apart):
+            # what sends a sum back needs to wait for no other sum
             jobs = [([pair], [first]) for pair, first in zip(pairs, firsts)]
         for some, of_them in jobs:
             for sums in self._sums(some, of_them):
@@ -301,6 +303,17 @@ class KVStore(KVStoreBase):
 
     def _barrier(self) -> None:
         waitall()
+
+
+def _share_memory(pairs) -> bool:
+    """Do arrays of different keys share memory?"""
+    owner: dict[int, object] = {}
+    return any(
+        owner.setdefault(lib.pl_array_var(part.handle), key) != key
+        for key, arrays in pairs
+        for a in arrays
+        for part in (a._parts if a.stype != "default" else (a,))
+    )
 
 
 def priorities(priority, n: int) -> Sequence[int]:
