@@ -214,7 +214,7 @@ def compiled(key: tuple, tier: int) -> _Program:
     made.program = lower(
         outputs,
         list(used.values()),
-        [graph.devices[v] for v in used] or graph.head_devices[0],
+        [graph.devices[v] for v in used] or graph.head_devices,
         "backward",
         wanted=[graph.devices[graph.variables[i]] for i in made.written],
         tier=tier,

@@ -529,7 +529,13 @@ class Executor:
             _reshaped(n.name, a, s, allow_up_sizing)
             for n, a, s in zip(self._auxiliary, self.aux_arrays, aux_shapes)
         ]
-        return Executor(self._symbol, self._ctx, args, grads, self._requests, aux, self._group2ctx)
+        made = Executor(self._symbol, self._ctx, args, grads, self._requests, aux, self._group2ctx)
+        for i, (old, new) in enumerate(zip(self._result, made._result)):
+            a, b = old._spec, new._spec
+            same = (a.dtype, a.device, a.stype) == (b.dtype, b.device, b.stype)
+            if same and a.stype == "default" and b.size <= a.size:
+                made._result[i] = _view(old, b)
+        return made
 
     def debug_str(self) -> str:
         """The graph, and the memory that its programs plan."""

@@ -177,7 +177,7 @@ def lower(
     """As program.lower, with inputs on these devices. wanted: see PlacedProgram."""
     if isinstance(devices, Context):
         return lower_here(outputs, inputs, devices, name, **options)
-    if len({d.home for d in devices}) == 1 and not crosses(outputs):
+    if len({d.home for d in (*devices, *wanted)}) == 1 and not crosses(outputs):
         one = devices[0] if len(set(devices)) == 1 else devices[0].home
         return lower_here(outputs, inputs, one, name, **options)
     return PlacedProgram(outputs, inputs, devices, name, wanted=wanted, **options)
