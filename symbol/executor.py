@@ -683,13 +683,13 @@ def simple_bind(
     def new(node: Node, what: str) -> NDArray:
         t: Type = types[node]
         stype = stypes.get(node, "default")
+        device = placement.of(node) if placement else ctx
         if shared_exec is not None:
             known = shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict
             shared = known.get(node.name)
-            if shared is not None and (shared.shape, shared._spec.dtype) == (t.shape, t.dtype):
-                if shared.stype == stype:
-                    return shared
-        device = placement.of(node) if placement else ctx
+            like = None if shared is None else shared._spec
+            if like and (*like.type[:2], like.device, like.stype) == (*t[:2], device, stype):
+                return shared
         return zeros(t.shape, device, t.dtype, stype=stype)
 
     args = [new(n, "arg") for n in arguments]

@@ -182,7 +182,7 @@ def test_a_constant_gradient_is_made_where_its_variable_is():
         losses = [(x + 1).sum(), (w + 2).sum()]
     autograd.backward(losses)
     assert w.grad.asnumpy().tolist() == x.grad.asnumpy().tolist() == [1, 1, 1]
-    assert [p.device for p in served().parts] == [ONE, TWO]
+    assert {p.device for p in served().parts} == {ONE, TWO}
 
 
 class Children(gluon.HybridBlock):
@@ -329,3 +329,48 @@ def test_a_reshaped_executor_shares_its_outputs():
     other.forward()
     np.testing.assert_array_equal(other.outputs[0].asnumpy(), np.full((3, 4), 8))
     np.testing.assert_array_equal(executor.outputs[0].asnumpy()[:3], np.full((3, 4), 8))
+
+
+# ---- what is kept for later is kept for each device ----------------------------------------------
+
+
+def test_batches_that_an_optimizer_sums_stay_on_their_devices():
+    optimizer = mx.optimizer.create("lbsgd", learning_rate=0.1, batch_scale=2, momentum=0.0)
+    updaters = [mx.optimizer.get_updater(optimizer) for _ in range(2)]
+    weights = [nd.ones((3,), ctx=c) for c in (ONE, TWO)]
+    for step in range(2):
+        for k, (updater, w) in enumerate(zip(updaters, weights)):
+            updater(0, nd.full((3,), step + 1.0, ctx=w.context), w)
+    assert (weights[0].asnumpy() < 1).all()
+    np.testing.assert_array_equal(*[w.asnumpy() for w in weights])
+
+
+class Where(mx.operator.CustomOp):
+    def __init__(self, number):
+        self.number = number
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.assign(out_data[0], req[0], in_data[0] * 0 + self.number)
+
+
+@mx.operator.register("made_for_a_device")
+class WhereProp(mx.operator.CustomOpProp):
+    def create_operator(self, ctx, shapes, dtypes):
+        return Where(ctx.device_id)
+
+
+def test_an_operator_that_was_made_for_a_device_serves_there():
+    run = nd.CachedOp(mx.sym.Custom(mx.sym.var("x"), op_type="made_for_a_device"))
+    for device in (ONE, TWO, ONE):
+        y = run(nd.zeros((2,), ctx=device))
+        assert y.asnumpy().tolist() == [device.device_id] * 2
+
+
+def test_a_shared_executor_of_another_device_shares_nothing():
+    y = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="fc")
+    first = y.simple_bind(ONE, data=(2, 3))
+    second = y.simple_bind(TWO, data=(2, 3), shared_exec=first)
+    assert {a.context for a in second.arg_arrays} == {TWO}
+    third = y.simple_bind(TWO, data=(5, 3), shared_exec=second)
+    third.arg_dict["fc_weight"][:] = 3
+    assert second.arg_dict["fc_weight"].asnumpy().min() == 3

@@ -289,6 +289,13 @@ EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned)
     std::lock_guard<std::mutex> hold(state().lock);
     return emu_current->peers.insert(peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
+/* From here on no device may use another one's memory. */
+EXPORT void emulatorForgetPeers(void)
+{
+    std::lock_guard<std::mutex> hold(state().lock);
+    for (auto &d : state().devices)
+        d->peers.clear();
+}
 EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     return *least = 0, *greatest = -5, CUDA_SUCCESS;
@@ -510,10 +517,12 @@ static std::string localise(emu_device *device, CUdeviceptr *word)
 }
 
 /* For the other emulated libraries: where the bytes are that a pointer names on the current device. One of another
- * memory fails the device. */
+ * memory fails the device. Without a current device, any pointer will do. */
 EXPORT void *emulatorMemory(const void *data)
 {
     auto word = reinterpret_cast<CUdeviceptr>(data);
+    if (!emu_current)
+        return at(word);
     std::string wrong = word ? localise(emu_current, &word) : "";
     if (!wrong.empty())
         emu_device_failed(emu_current, CUDA_ERROR_ILLEGAL_ADDRESS, wrong);
