@@ -1,4 +1,4 @@
-# The whole interface: make train | test | check | sanitize | bench | docs | oracle | downstream, and for GPUs
+# The whole interface: make train | test | check | fuzz | sanitize | bench | docs | oracle | downstream, and for GPUs
 # gpu-check | gpu-test | gpu-bench. Everything lives in .venv.
 PYTHON ?= python3
 VENV   := .venv
@@ -8,7 +8,7 @@ ARGS   ?=
 NATIVE := $(shell find engine kernels symbol -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
           $(wildcard kernels/ops/*.py) kernels/record.py kernels/pointwise.py setup.py pyproject.toml
 
-.PHONY: train test check sanitize bench docs oracle downstream gpu-check gpu-test gpu-bench clean
+.PHONY: train test check fuzz sanitize bench docs oracle downstream gpu-check gpu-test gpu-bench clean
 
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
@@ -19,8 +19,14 @@ test: $(VENV)/installed
 check: $(VENV)/installed
 	$(BIN)/python tests/check.py
 
-sanitize:
+# two minutes of random cases; longer, others, fewer kinds: make fuzz ARGS="--minutes 30 --seed 7 --only files"
+fuzz: $(VENV)/installed
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+# the engine's driver, then the CPU kernels, under AddressSanitizer and UndefinedBehaviorSanitizer
+sanitize: $(VENV)/installed
 	bash tests/engine/sanitize.sh
+	bash tests/kernels/sanitize.sh
 
 bench: $(VENV)/installed
 	$(BIN)/python -m plait bench $(ARGS)

@@ -47,6 +47,7 @@ MODULES = {  # attribute of mx -> module of this package
     "lr_scheduler": "gluon.lr_scheduler",
     "misc": "gluon.lr_scheduler_old",
     "callback": "gluon.callback",
+    "checkpoint": "gluon.checkpoint",
     "recordio": "gluon.data.recordio",
     "io": "gluon.io",
     "image": "gluon.image",

@@ -9,6 +9,7 @@ import platform
 import sys
 from pathlib import Path
 
+from .engine import files
 from .engine.error import MXNetError
 
 PICTURES = ("svg", "png", "pdf", "dot")
@@ -66,9 +67,9 @@ def draw(args) -> int:
         raise ValueError(f"--out must end in .{', .'.join(PICTURES)}, got {out}")
     picture = viz.plot_network(args.file, shape=shape or None, collapse=args.collapse)
     if kind == "dot":
-        out.write_text(picture.source)
+        files.write(out, picture.source.encode())
     else:
-        out.write_bytes(picture.pipe(kind))
+        files.write(out, picture.pipe(kind))
     print(out)
     return 0
 

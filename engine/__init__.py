@@ -62,6 +62,7 @@ _array.bind(
     *(
         int(ffi.cast("uintptr_t", ffi.addressof(lib, name)))
         for name in (
+            "pl_array_new",
             "pl_array_free",
             "pl_invoke",
             "pl_program_run",
@@ -71,7 +72,10 @@ _array.bind(
             "pl_arrays_stamp",
         )
     ),
+    callback._objects,
     OutOfMemory,
+    InvalidValue,
+    InvalidType,
     MXNetError,
 )
 
@@ -158,7 +162,7 @@ def push(
     if lib.pl_push(
         lib.plpy_call,
         callback.pointer_to(number),
-        lib.plpy_release,
+        callback.RELEASE,
         inputs,
         len(inputs),
         outputs,

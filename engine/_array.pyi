@@ -30,8 +30,11 @@ class Array:
     def __gt__(self, other: Any) -> Self: ...
     def __ge__(self, other: Any) -> Self: ...
 
+RELEASE: int
 bind: Callable[..., None]
-set_class: Callable[[type], None]
+set_class: Callable[[type, Any, Callable[..., None]], None]
+make_sparse: Callable[[type, Any], Any]
+exchange: Callable[[Any, Any], None]
 make: Callable[[int, Any], Any]
 invoke: Callable[..., Any]
 invoke1: Callable[..., Any]

@@ -2,8 +2,11 @@
  *
  * A handle must be freed when its Python object dies. A __del__ method would cost more than a small kernel, so the
  * object is a C type: handle, spec and tape entry, nothing else. invoke() and run() turn arrays into handles, make one
- * call into the core without the GIL, and wrap the new handles. The core's functions arrive as addresses (bind), since
- * they live in the cffi module.
+ * call into the core without the GIL, and wrap the new handles. They hold every array to the spec (shape, dtype, device,
+ * layout) for which the plan or program was compiled: nothing else enters compiled code. The core's functions arrive as
+ * addresses (bind), since they live in the cffi module.
+ *
+ * An array always has a live handle, except a sparse one, which consists of other arrays: handle_of refuses it.
  */
 #define Py_LIMITED_API 0x030B0000
 #define PY_SSIZE_T_CLEAN
@@ -14,12 +17,13 @@
 
 typedef struct {
     PyObject_HEAD
-    uintptr_t handle;      /* owned */
-    PyObject *spec, *tape; /* owned, or NULL (seen as None) */
+    uintptr_t handle;      /* owned; 0: sparse */
+    PyObject *spec, *tape; /* owned; NULL only after array_clear */
     PyObject *weakrefs;
 } Array;
 
 static struct {
+    uintptr_t (*array_new)(size_t bytes);
     void (*array_free)(uintptr_t array);
     int (*invoke)(uintptr_t plan, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location);
     int (*program_run)(uintptr_t program, const uintptr_t *in, uintptr_t *out, const double *numbers, int32_t location);
@@ -30,10 +34,40 @@ static struct {
 } core;
 enum { STAMP_BYTES = 24 };  /* sizeof(pl_stamp) */
 
-enum { NO_MEMORY = 3 };                        /* PL_ENOMEM of plait.h */
-static PyObject *out_of_memory, *engine_error;
+enum { NO_MEMORY = 3, INVALID = 4 };           /* PL_ENOMEM, PL_EINVAL of plait.h */
+static PyObject *out_of_memory, *invalid_value, *invalid_type, *engine_error;
+static PyObject *fits;           /* fits(spec, wanted, role): what to do where an array's spec is not the one wanted */
+static PyObject *kept;           /* number -> object: what the core holds, see release */
+static PyObject *empty_spec;     /* of an array that was made without values */
 static PyTypeObject *array_type; /* the base */
 static PyTypeObject *made_type;  /* what new arrays are instances of: NDArray */
+
+static PyObject *failed(int status)
+{
+    PyErr_SetString(status == NO_MEMORY ? out_of_memory : status == INVALID ? invalid_value : engine_error,
+                    core.error_last());
+    return NULL;
+}
+
+/* ---- what the core holds ---------------------------------------------------------------------------------- */
+
+/* A pl_free_fn: drops the object that `kept` has under a number. It may run on any thread, with the GIL or without, and
+ * while an exception is on its way. C, not a callback of cffi: that cannot run when the interpreter is being taken
+ * down, nor with an exception set. At that time everything goes, and nobody is left to see it. */
+static void release(void *number)
+{
+    if (!Py_IsInitialized())
+        return;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *key = PyLong_FromVoidPtr(number);
+    if (!key || PyDict_DelItem(kept, key) < 0)
+        PyErr_Clear();                           /* no memory for the key: the object stays */
+    Py_XDECREF(key);
+    PyErr_Restore(type, value, traceback);
+    PyGILState_Release(state);
+}
 
 /* ---- the type --------------------------------------------------------------------------------------------- */
 
@@ -60,37 +94,10 @@ static void array_dealloc(PyObject *self)
     if (a->weakrefs)
         PyObject_ClearWeakRefs(self);
     array_clear(self);
-    if (a->handle)
+    if (a->handle)                               /* its memory may be another library's: release */
         core.array_free(a->handle);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
-}
-
-static PyMemberDef array_members[] = {
-    {"_handle", T_ULONGLONG, offsetof(Array, handle), 0, "the core's array"},
-    {"_spec", T_OBJECT, offsetof(Array, spec), 0, "shape, dtype and device"},
-    {"_tape", T_OBJECT, offsetof(Array, tape), 0, "where autograd saw it come from"},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Array, weakrefs), READONLY, NULL},
-    {NULL, 0, 0, 0, NULL}};
-
-static PyType_Slot array_slots[] = {{Py_tp_dealloc, array_dealloc}, {Py_tp_traverse, array_traverse},
-                                    {Py_tp_clear, array_clear},     {Py_tp_members, array_members},
-                                    {Py_tp_doc, "A handle of the core with its spec and tape entry."}, {0, NULL}};
-
-static PyType_Spec array_spec = {"plait.engine._array.Array", sizeof(Array), 0,
-                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, array_slots};
-
-/* A new array object that owns `handle`. handle: given, also on failure. */
-static PyObject *array_make(uintptr_t handle, PyObject *spec)
-{
-    Array *a = (Array *)PyType_GenericAlloc(made_type, 0);
-    if (!a) {
-        core.array_free(handle);
-        return NULL;
-    }
-    a->handle = handle;
-    a->spec = Py_NewRef(spec);
-    return (PyObject *)a;
 }
 
 static int handle_of(PyObject *object, uintptr_t *handle)
@@ -100,12 +107,63 @@ static int handle_of(PyObject *object, uintptr_t *handle)
         return -1;
     }
     *handle = ((Array *)object)->handle;
-    if (!*handle) {                              /* a sparse array: made of several */
-        PyErr_SetString(PyExc_TypeError, "a dense NDArray is needed here, got a sparse one; fix: x.tostype('default')");
+    if (!*handle) {                              /* made of several */
+        PyErr_SetString(invalid_type, "a dense NDArray is needed here, got a sparse one\n  fix: x.tostype('default')");
         return -1;
     }
     return 0;
 }
+
+/* T_OBJECT_EX, although they are never missing: the interpreter reads such members in place. */
+static PyMemberDef array_members[] = {
+    {"_spec", T_OBJECT_EX, offsetof(Array, spec), READONLY, "shape, dtype and device"},
+    {"_tape", T_OBJECT_EX, offsetof(Array, tape), 0, "where autograd saw it come from"},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Array, weakrefs), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
+static PyObject *array_handle(PyObject *self, void *unused)
+{
+    uintptr_t handle;
+    return handle_of(self, &handle) < 0 ? NULL : PyLong_FromUnsignedLongLong(handle);
+}
+
+static PyGetSetDef array_getset[] = {{"_handle", array_handle, NULL, "the core's array", NULL}, {0}};
+
+/* An array of `type` that owns `handle`. handle: given, also on failure. */
+static PyObject *array_make_of(PyTypeObject *type, uintptr_t handle, PyObject *spec)
+{
+    Array *a = (Array *)PyType_GenericAlloc(type, 0);
+    if (!a) {
+        if (handle)
+            core.array_free(handle);
+        return NULL;
+    }
+    a->handle = handle;
+    a->spec = Py_NewRef(spec);
+    a->tape = Py_NewRef(Py_None);
+    return (PyObject *)a;
+}
+
+static PyObject *array_make(uintptr_t handle, PyObject *spec) { return array_make_of(made_type, handle, spec); }
+
+/* cls.__new__(cls), which pickle and subclasses call: an array without elements. */
+static PyObject *array_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    if (!empty_spec) {
+        PyErr_SetString(PyExc_TypeError, "Array: set_class comes first");
+        return NULL;
+    }
+    uintptr_t handle = core.array_new(0);
+    return handle ? array_make_of(type, handle, empty_spec) : failed(NO_MEMORY);
+}
+
+static PyType_Slot array_slots[] = {{Py_tp_dealloc, array_dealloc}, {Py_tp_traverse, array_traverse},
+                                    {Py_tp_clear, array_clear},     {Py_tp_members, array_members},
+                                    {Py_tp_getset, array_getset},   {Py_tp_new, array_new},
+                                    {Py_tp_doc, "A handle of the core with its spec and tape entry."}, {0, NULL}};
+
+static PyType_Spec array_spec = {"plait.engine._array.Array", sizeof(Array), 0,
+                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, array_slots};
 
 /* ---- calls ------------------------------------------------------------------------------------------------ */
 
@@ -130,11 +188,24 @@ static int room_open(room *r, Py_ssize_t n_in, Py_ssize_t n_out, Py_ssize_t n_sc
     return 0;
 }
 
-static int handles_of(PyObject *sequence, Py_ssize_t n, uintptr_t *handles)
+/* The spec of an array is not the one wanted: 0 if it does as well, else an exception. */
+static int misfit(PyObject *object, PyObject *wanted, const char *role, Py_ssize_t i)
+{
+    PyObject *given = ((Array *)object)->spec;
+    PyObject *done = PyObject_CallFunction(fits, "OOsn", given ? given : Py_None, wanted, role, i);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+/* specs: what the arrays must be, or NULL; specs are interned. role: "input" or "output". */
+static int handles_of(PyObject *sequence, Py_ssize_t n, PyObject *specs, const char *role, uintptr_t *handles)
 {
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *item = PyList_Check(sequence) ? PyList_GetItem(sequence, i) : PyTuple_GetItem(sequence, i);
         if (!item || handle_of(item, &handles[i]) < 0)
+            return -1;
+        if (specs && ((Array *)item)->spec != PyTuple_GetItem(specs, i) &&
+            misfit(item, PyTuple_GetItem(specs, i), role, i) < 0)
             return -1;
     }
     return 0;
@@ -166,25 +237,34 @@ static PyObject *outputs_list(PyObject *given, Py_ssize_t n_given, const uintptr
     return list;
 }
 
-static PyObject *failed(int status)
+static int address_of(PyObject *number, uintptr_t *address)
 {
-    PyErr_SetString(status == NO_MEMORY ? out_of_memory : engine_error, core.error_last());
-    return NULL;
+    *address = (uintptr_t)PyLong_AsUnsignedLongLong(number);
+    return *address == (uintptr_t)-1 && PyErr_Occurred() ? -1 : 0;
 }
 
 typedef int (*core_call)(uintptr_t target, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location);
 
 /* Shared by invoke and run. */
-static PyObject *call(core_call run, uintptr_t target, PyObject *specs, PyObject *inputs, PyObject *given, PyObject *scalars,
-                      int32_t location)
+static PyObject *call(core_call run, PyObject *const *args)
 {
+    uintptr_t target;
+    PyObject *in_specs = args[1], *specs = args[2], *inputs = args[3], *given = args[4], *scalars = args[5];
+    int32_t location = (int32_t)PyLong_AsLong(args[6]);
     Py_ssize_t n_in = length(inputs), n_given = length(given), n_out = PyTuple_Size(specs);
-    Py_ssize_t n_scalars = length(scalars);
+    Py_ssize_t n_scalars = length(scalars), n_wanted = PyTuple_Size(in_specs);
     PyObject *result = NULL;
     room r;
-    if (n_in < 0 || n_given < 0 || n_out < 0 || n_scalars < 0 || room_open(&r, n_in, n_out, n_scalars) < 0)
+    if (address_of(args[0], &target) < 0 || n_in < 0 || n_given < 0 || n_out < 0 || n_scalars < 0 || n_wanted < 0)
         return NULL;
-    if (handles_of(inputs, n_in, r.in) < 0 || handles_of(given, n_given, r.out) < 0)
+    if (n_in != n_wanted || n_given > n_out) {
+        PyErr_Format(invalid_type, "the call takes %zd arrays and gives %zd, got %zd and %zd", n_wanted, n_out, n_in,
+                     n_given);
+        return NULL;
+    }
+    if (room_open(&r, n_in, n_out, n_scalars) < 0)
+        return NULL;
+    if (handles_of(inputs, n_in, in_specs, "input", r.in) < 0 || handles_of(given, n_given, specs, "output", r.out) < 0)
         goto end;
     for (Py_ssize_t i = n_given; i < n_out; i++)
         r.out[i] = 0;
@@ -204,37 +284,23 @@ end:
     return result;
 }
 
-static int address_of(PyObject *number, uintptr_t *address)
-{
-    *address = (uintptr_t)PyLong_AsUnsignedLongLong(number);
-    return *address == (uintptr_t)-1 && PyErr_Occurred() ? -1 : 0;
-}
-
 static PyObject *py_invoke(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
-    uintptr_t plan;
-    if (n != 6) {
-        PyErr_SetString(PyExc_TypeError, "invoke(plan, out_specs, inputs, outputs, scalars, location)");
-        return NULL;
-    }
-    if (address_of(args[0], &plan) < 0)
-        return NULL;
-    return call(core.invoke, plan, args[1], args[2], args[3], args[4], (int32_t)PyLong_AsLong(args[5]));
+    if (n == 7)
+        return call(core.invoke, args);
+    PyErr_SetString(PyExc_TypeError, "invoke(plan, in_specs, out_specs, inputs, outputs, scalars, location)");
+    return NULL;
 }
 
 static PyObject *py_run(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
-    uintptr_t program;
-    if (n != 6) {
-        PyErr_SetString(PyExc_TypeError, "run(program, out_specs, inputs, outputs, numbers, location)");
-        return NULL;
-    }
-    if (address_of(args[0], &program) < 0)
-        return NULL;
-    return call(core.program_run, program, args[1], args[2], args[3], args[4], (int32_t)PyLong_AsLong(args[5]));
+    if (n == 7)
+        return call(core.program_run, args);
+    PyErr_SetString(PyExc_TypeError, "run(program, in_specs, out_specs, inputs, outputs, numbers, location)");
+    return NULL;
 }
 
-/* invoke1(plan, out_spec, a, b or number): one output, the shortest way. */
+/* invoke1(plan, out_spec, a, b or number): one output, the shortest way. The plan was found by the arrays' specs. */
 static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     uintptr_t plan, in[2], out = 0;
@@ -246,8 +312,9 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
     }
     if (address_of(args[0], &plan) < 0 || handle_of(args[2], &in[0]) < 0)
         return NULL;
-    if (Py_TYPE(args[3]) == made_type) {
-        in[1] = ((Array *)args[3])->handle;
+    if (Py_TYPE(args[3]) == made_type || PyObject_TypeCheck(args[3], array_type)) {
+        if (handle_of(args[3], &in[1]) < 0)
+            return NULL;
     } else if (PySequence_Check(args[3])) {      /* a NumPy array of one element would pass for a number */
         PyErr_SetString(PyExc_TypeError, "not a number");
         return NULL;
@@ -274,7 +341,8 @@ static PyObject *py_shared(PyObject *self, PyObject *const *args, Py_ssize_t n)
     Py_ssize_t n_in = length(args[0]), n_out = length(args[1]);
     if (n_in < 0 || n_out < 0 || room_open(&r, n_in, n_out, 0) < 0)
         return NULL;
-    if (handles_of(args[0], n_in, r.in) < 0 || handles_of(args[1], n_out, r.out) < 0 || !(found = PyList_New(0)))
+    if (handles_of(args[0], n_in, NULL, NULL, r.in) < 0 || handles_of(args[1], n_out, NULL, NULL, r.out) < 0 ||
+        !(found = PyList_New(0)))
         goto end;
     for (Py_ssize_t j = 0; j < n_out; j++)
         for (Py_ssize_t i = 0; i < n_in; i++) {
@@ -301,7 +369,7 @@ static PyObject *py_stamps(PyObject *self, PyObject *arrays)
     Py_ssize_t n = length(arrays);
     if (n < 0 || room_open(&r, n, 0, 0) < 0)
         return NULL;
-    if (handles_of(arrays, n, r.in) == 0 && (result = PyBytes_FromStringAndSize(NULL, n * STAMP_BYTES)))
+    if (handles_of(arrays, n, NULL, NULL, r.in) == 0 && (result = PyBytes_FromStringAndSize(NULL, n * STAMP_BYTES)))
         core.arrays_stamp(r.in, (int)n, PyBytes_AsString(result));
     PyMem_Free(r.many);
     return result;
@@ -314,18 +382,49 @@ static PyObject *py_make(PyObject *self, PyObject *const *args, Py_ssize_t n)
         PyErr_SetString(PyExc_TypeError, "make(handle, spec)");
         return NULL;
     }
-    return address_of(args[0], &handle) < 0 ? NULL : array_make(handle, args[1]);
+    if (address_of(args[0], &handle) < 0)
+        return NULL;
+    return handle ? array_make(handle, args[1]) : failed(NO_MEMORY);
+}
+
+static PyObject *py_make_sparse(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    if (n != 2 || !PyType_Check(args[0]) || !PyType_IsSubtype((PyTypeObject *)args[0], array_type)) {
+        PyErr_SetString(PyExc_TypeError, "make_sparse(class, spec)");
+        return NULL;
+    }
+    return array_make_of((PyTypeObject *)args[0], 0, args[1]);
+}
+
+static PyObject *py_exchange(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    if (n != 2 || !PyObject_TypeCheck(args[0], array_type) || !PyObject_TypeCheck(args[1], array_type)) {
+        PyErr_SetString(PyExc_TypeError, "exchange(array, array)");
+        return NULL;
+    }
+    Array *a = (Array *)args[0], *b = (Array *)args[1];
+    uintptr_t handle = a->handle;
+    PyObject *spec = a->spec;
+    a->handle = b->handle;
+    a->spec = b->spec;
+    b->handle = handle;
+    b->spec = spec;
+    Py_RETURN_NONE;
 }
 
 static PyObject *py_bind(PyObject *self, PyObject *args)
 {
-    unsigned long long array_free, invoke, program_run, error_last, array_shares, array_data, arrays_stamp;
-    PyObject *memory, *other;
-    if (!PyArg_ParseTuple(args, "KKKKKKKOO", &array_free, &invoke, &program_run, &error_last, &array_shares, &array_data,
-                          &arrays_stamp, &memory, &other))
+    unsigned long long new, array_free, invoke, program_run, error_last, array_shares, array_data, arrays_stamp;
+    PyObject *objects, *memory, *value, *type, *other;
+    if (!PyArg_ParseTuple(args, "KKKKKKKKO!OOOO", &new, &array_free, &invoke, &program_run, &error_last, &array_shares,
+                          &array_data, &arrays_stamp, &PyDict_Type, &objects, &memory, &value, &type, &other))
         return NULL;
+    kept = Py_NewRef(objects);
     out_of_memory = Py_NewRef(memory);
+    invalid_value = Py_NewRef(value);
+    invalid_type = Py_NewRef(type);
     engine_error = Py_NewRef(other);
+    core.array_new = (uintptr_t (*)(size_t))(uintptr_t)new;
     core.array_free = (void (*)(uintptr_t))(uintptr_t)array_free;
     core.invoke = (core_call)(uintptr_t)invoke;
     core.program_run = (core_call)(uintptr_t)program_run;
@@ -336,33 +435,43 @@ static PyObject *py_bind(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *py_set_class(PyObject *self, PyObject *type)
+static PyObject *py_set_class(PyObject *self, PyObject *args)
 {
-    if (!PyType_Check(type) || !PyType_IsSubtype((PyTypeObject *)type, array_type)) {
+    PyObject *type, *spec, *check;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &spec, &check))
+        return NULL;
+    if (!PyType_IsSubtype((PyTypeObject *)type, array_type)) {
         PyErr_SetString(PyExc_TypeError, "set_class: needs a subclass of Array");
         return NULL;
     }
     Py_INCREF(type);
     Py_XDECREF((PyObject *)made_type);
     made_type = (PyTypeObject *)type;
+    empty_spec = Py_NewRef(spec);
+    fits = Py_NewRef(check);
     Py_RETURN_NONE;
 }
 
+#define FAST(function) (PyCFunction)(void (*)(void))(function), METH_FASTCALL
+
 static PyMethodDef functions[] = {
-    {"bind", py_bind, METH_VARARGS, "bind(array_free, invoke, program_run, error_last, array_shares, array_data, "
-     "arrays_stamp, OutOfMemory, MXNetError): addresses in the core, and what a failed call raises"},
-    {"set_class", py_set_class, METH_O, "set_class(type): what new arrays are instances of"},
-    {"make", (PyCFunction)(void (*)(void))py_make, METH_FASTCALL, "make(handle, spec) -> array that owns the handle"},
-    {"invoke", (PyCFunction)(void (*)(void))py_invoke, METH_FASTCALL,
-     "invoke(plan, out_specs, inputs, outputs, scalars, location) -> list of all outputs"},
-    {"invoke1", (PyCFunction)(void (*)(void))py_invoke1, METH_FASTCALL,
-     "invoke1(plan, out_spec, array, array or number) -> array"},
-    {"shared", (PyCFunction)(void (*)(void))py_shared, METH_FASTCALL,
+    {"bind", py_bind, METH_VARARGS, "bind(array_new, array_free, invoke, program_run, error_last, array_shares, "
+     "array_data, arrays_stamp, kept, OutOfMemory, InvalidValue, InvalidType, MXNetError): addresses in the core, the "
+     "objects that it holds by number, and what a failed call raises"},
+    {"set_class", py_set_class, METH_VARARGS, "set_class(type, empty_spec, fits): what new arrays are instances of; the "
+     "spec of one without values; fits(spec, wanted, role, i) raises where an array cannot stand for another"},
+    {"make", FAST(py_make), "make(handle, spec) -> array that owns the handle; raises OutOfMemory for 0"},
+    {"make_sparse", FAST(py_make_sparse), "make_sparse(class, spec) -> array without a handle"},
+    {"exchange", FAST(py_exchange), "exchange(a, b): each gets the other's handle and spec"},
+    {"invoke", FAST(py_invoke),
+     "invoke(plan, in_specs, out_specs, inputs, outputs, scalars, location) -> list of all outputs"},
+    {"invoke1", FAST(py_invoke1), "invoke1(plan, out_spec, array, array or number) -> array"},
+    {"shared", FAST(py_shared),
      "shared(inputs, outputs) -> [(input, output, same address)] of the pairs that share memory"},
     {"stamps", (PyCFunction)py_stamps, METH_O,
      "stamps(arrays) -> bytes that stay equal while these arrays, which must be kept, have the same contents"},
-    {"run", (PyCFunction)(void (*)(void))py_run, METH_FASTCALL,
-     "run(program, out_specs, inputs, outputs, numbers, location) -> list of all outputs"},
+    {"run", FAST(py_run),
+     "run(program, in_specs, out_specs, inputs, outputs, numbers, location) -> list of all outputs"},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_array", NULL, -1, functions, NULL, NULL, NULL, NULL};
@@ -376,5 +485,9 @@ PyMODINIT_FUNC PyInit__array(void)
     if (!array_type || PyModule_AddObjectRef(m, "Array", (PyObject *)array_type) < 0)
         return NULL;
     made_type = (PyTypeObject *)Py_NewRef((PyObject *)array_type);
+    PyObject *address = PyLong_FromVoidPtr((void *)(uintptr_t)release);
+    if (!address || PyModule_AddObjectRef(m, "RELEASE", address) < 0)
+        return NULL;
+    Py_DECREF(address);
     return m;
 }

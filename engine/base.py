@@ -51,29 +51,34 @@ class MXCallbackList(ctypes.Structure):
 
 
 class _Unsupported(MXNetError):
-    other = ""
+    why = fix = ""
 
-    def __init__(self, function, alias, *args):
+    def __init__(self, function, alias=None, *args):
+        """function: the method, or its name; alias: the operator's name; args: those it got."""
         super().__init__()
-        self.function, self.alias = function.__name__, alias
+        self.function, self.alias = getattr(function, "__name__", function), alias
         self.args = tuple(str(type(a)) for a in args)
 
     def __str__(self):
         named = f' (namely operator "{self.alias}")' if self.alias else ""
         given = f" with arguments ({', '.join(self.args)})" if self.args else ""
-        return f"Function {self.function}{named}{given} is not supported for {self.other}"
+        return compose(f"Function {self.function}{named}{given} is {self.why}", fix=self.fix)
 
 
 class NotImplementedForSymbol(_Unsupported):
-    """A method of NDArray that a Symbol cannot have."""
+    """A method that only arrays, which have values, can have."""
 
-    other = "Symbol and only available in NDArray."
+    why = "not available for a Symbol, which has no values"
+    fix = (
+        "in a hybridized block compute with F (F.where instead of if); elsewhere bind or eval it"
+        " first"
+    )
 
 
 class NotSupportedForSparseNDArray(_Unsupported):
     """A method of dense arrays that a sparse one cannot have."""
 
-    other = "SparseNDArray and only available in NDArray."
+    why = "not supported for SparseNDArray and only available in NDArray."
 
 
 # ---- errors by name ------------------------------------------------------------------------------

@@ -6,15 +6,18 @@ import itertools
 import traceback
 from typing import Any
 
+from . import _array
 from ._core import ffi, lib
 from .error import MXNetError
 
-_objects: dict[int, Any] = {}
+_objects: dict[int, Any] = {}  # _array.bind gets it: RELEASE drops from it
 _numbers = itertools.count(1)
+# a pl_free_fn in C: it must run while an exception is on its way, and at the interpreter's end
+RELEASE = ffi.cast("pl_free_fn", _array.RELEASE)
 
 
 def keep(value: Any) -> int:
-    """A number for `value`, which stays alive until `lib.plpy_release` gets that number."""
+    """A number for `value`, which stays alive until RELEASE gets that number."""
     number = next(_numbers)
     _objects[number] = value
     return number
@@ -42,7 +45,7 @@ def fail(error: BaseException, text: str | None = None) -> int:
     if text is None:
         text = str(error) if isinstance(error, MXNetError) else f"{type(error).__name__}: {error}"
     return lib.pl_fail_with(
-        lib.PL_FAILED, text.encode(errors="replace"), lib.plpy_release, pointer_to(keep(error))
+        lib.PL_FAILED, text.encode(errors="replace"), RELEASE, pointer_to(keep(error))
     )
 
 
@@ -53,8 +56,3 @@ def _call(arg) -> int:
     except BaseException as error:  # noqa: BLE001  (also SystemExit: a lane cannot raise it)
         return fail(error)
     return lib.PL_OK
-
-
-@ffi.def_extern(name="plpy_release")
-def _release(arg, pop=_objects.pop) -> None:
-    pop(int(ffi.cast("uintptr_t", arg)), None)

@@ -29,8 +29,8 @@ def did_you_mean(name: str, known: Iterable[str], n: int = 1) -> str | None:
     return f"did you mean {' or '.join(near)}?" if near else None
 
 
-class InvalidValue(MXNetError, ValueError):
-    """An argument of the right type whose value breaks a rule."""
+class InvalidValue(MXNetError, ValueError, AssertionError):
+    """An argument of the right type whose value breaks a rule; most such rules MXNet asserts."""
 
 
 class InvalidType(MXNetError, TypeError):
@@ -85,7 +85,7 @@ class DTypeError(OperatorError, TypeError):
     """Dtypes that do not fit together."""
 
 
-class DeviceError(MXNetError):
+class DeviceError(InvalidValue):
     """A device that does not exist here, or two devices mixed in one operation."""
 
 

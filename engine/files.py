@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
+import itertools
 import os
-import threading
 from collections.abc import Iterator
 
 from .error import MXNetError, compose
+
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)  # the disk's errors, not the caller's
 
 
 class FileError(MXNetError, OSError):
@@ -18,10 +22,21 @@ class MissingFile(FileError, FileNotFoundError):
     """A file that does not exist."""
 
 
+class MissingFormat(FileError, NotImplementedError):
+    """A file whose name says a format that is neither read nor written."""
+
+
+def _check_format(path) -> None:
+    if os.fsdecode(path).endswith(".safetensors"):
+        rule = f"{os.fspath(path)!r} is named as a safetensors file, which plait cannot read or"
+        raise MissingFormat(compose(f"{rule} write yet", fix="use .params, MXNet's format"))
+
+
 @contextlib.contextmanager
 def reading(path, what: str, fix: str | None = None) -> Iterator[None]:
     """Inside, an OSError becomes a FileError "what: cannot read path: why"; so do bytes that are no
     text."""
+    _check_format(path)
     try:
         yield
     except MXNetError:
@@ -41,31 +56,115 @@ def read(path, what: str, fix: str | None = None) -> bytes:
         return file.read()
 
 
+def _missing_folder(path: str) -> str | None:
+    """The first folder on the way to a file that does not exist."""
+    folder, missing = os.path.dirname(os.path.abspath(path)), None
+    while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+        folder, missing = os.path.dirname(folder), folder
+    return missing
+
+
+def _unwritable(path: str, error: OSError) -> FileError:
+    missing = _missing_folder(path)
+    if missing is None:
+        return FileError(f"cannot write {path!r}: {error.strerror or error}")
+    rule = f"cannot write {path!r}: the folder {missing!r} does not exist"
+    fix = f"os.makedirs({os.path.dirname(os.path.abspath(path))!r}, exist_ok=True)"
+    return MissingFile(compose(rule, fix=fix))
+
+
+def _claim(part: str) -> int | None:
+    """Opens a file and locks it; None while another writer holds it. The lock of a writer that was
+    killed is gone: then the file is what it left, and free."""
+    while True:
+        handle = os.open(part, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(part)):
+                os.truncate(handle, 0)
+                return handle
+        except FileNotFoundError:  # renamed by its writer before we had the lock
+            pass
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except OSError:  # a file system without locks
+            return handle
+        os.close(handle)
+
+
+def _parts(path: str) -> Iterator[str]:
+    """Names of files to write beside a path; more than one where several write at a time."""
+    yield f"{path}.part"
+    yield from (f"{path}.{n}.part" for n in itertools.count(1))
+
+
+def remove_leftovers(folder, prefix: str) -> None:
+    """Deletes what killed writers left of files whose names begin with `prefix`."""
+    for name in os.listdir(folder):
+        if name.startswith(prefix) and name.endswith(".part"):
+            part = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                handle = _claim(part)
+                if handle is not None:
+                    os.unlink(part)
+                    os.close(handle)
+
+
+def sync(path) -> None:
+    """Waits until a file or folder is on the disk, where its file system can tell."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(handle)
+
+
 @contextlib.contextmanager
 def replacing(path) -> Iterator[str]:
     """Gives the name of a new file, which takes the place of `path` in one step at the end; after
-    an error everything is as before. What is no regular file (a pipe, /dev/null) is written itself.
-    Raises FileError where that file cannot be made.
+    an error everything is as before, and after a crash or a loss of power `path` is the old file or
+    the new one. What is no regular file (a pipe, /dev/null) is written itself.
+
+    The new file is `path`.part; what a killed writer left there is overwritten. Raises FileError
+    where it cannot be made.
     """
+    _check_format(path)
     path = os.path.realpath(path)  # a link stays, its target changes
     if os.path.exists(path) and not os.path.isfile(path):
         yield path
         return
-    part = f"{path}.{os.getpid()}-{threading.get_ident()}.part"
+    names, handle, used = _parts(path), None, 0
+    while handle is None:
+        part, used = next(names), used + 1
+        try:
+            handle = _claim(part)
+        except OSError as error:
+            raise _unwritable(path, error) from None
     try:
-        yield part
-        os.replace(part, path)
-    except OSError as error:
-        if error.filename != part:
+        try:
+            yield part
+            sync(part)
+            os.replace(part, path)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)
             raise
-        kind = MissingFile if isinstance(error, FileNotFoundError) else FileError
-        raise kind(f"cannot write {path!r}: {error.strerror}") from None
+        sync(os.path.dirname(path))
+    except OSError as error:
+        if isinstance(error, MXNetError) or error.filename != part and error.errno not in DISK:
+            raise
+        raise _unwritable(path, error) from None
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
+        os.close(handle)
+        if used == 1 and os.path.exists(other := next(names)):
+            remove_leftovers(os.path.dirname(path), os.path.basename(other).removesuffix(".1.part"))
 
 
 def write(path, content: bytes) -> None:
-    """Makes a file of these bytes, whole or not at all. Raises FileError, OSError (a full disk)."""
+    """Makes a file of these bytes, whole or not at all. Raises FileError."""
     with replacing(path) as part, open(part, "wb") as file:
         file.write(content)

@@ -55,7 +55,7 @@ class _Mark(NamedTuple):
 
 
 CATEGORIES = {lib.PL_EVENT_OP: "operator", lib.PL_EVENT_INSTRUCTION: "instruction"}
-MEMORY = "Memory: cpu/0"
+MEMORY, DEVICE_STORAGE = "Memory: cpu/0", "Device Storage"
 TAKE = 4096  # events read from the core in one call
 FLAGS = (
     "profile_all",
@@ -155,7 +155,7 @@ def _collect() -> None:
                 _Event(_text(e.name), CATEGORIES[e.kind], e.start_ns, e.end_ns, thread, args)
             )
             if _config["profile_memory"]:
-                _samples.append(_Sample(MEMORY, "memory", e.end_ns, e.used_bytes))
+                _samples.append(_Sample(MEMORY, DEVICE_STORAGE, e.end_ns, e.used_bytes))
     _events.extend(sorted(found, key=lambda e: e.start))
 
 
@@ -242,7 +242,7 @@ def _aggregate() -> dict[str, dict[str, dict[str, float]]]:
     for e in _events:
         values.setdefault(e.category, {}).setdefault(e.name, []).append((e.end - e.start) / 1e6)
     for s in _samples:
-        scale = 1000 if s.category == "memory" else 1
+        scale = 1000 if s.category == DEVICE_STORAGE else 1
         values.setdefault(s.category, {}).setdefault(s.name, []).append(s.value / scale)
     return {
         category: {
@@ -266,7 +266,8 @@ def dumps(
 
     Args:
         reset: forgets everything recorded afterwards.
-        format: 'table' or 'json'.
+        format: 'table', or 'json': {"Time": {category: {name: {"Count", "Total", "Min", "Max",
+            "Avg"}}}, "Memory": the same of the memory in use, "Unit": ms and kB}.
         sort_by: 'total', 'avg', 'min', 'max' or 'count'. ascending: smallest first.
     Raises: ProfilerError for other values.
     """
@@ -288,7 +289,9 @@ def dumps(
         for category, names in sorted(table.items())
     }
     if format == "json":
-        return json.dumps({"Unit": {"Time": "ms", "Memory": "kB"}, "Stats": ordered}, indent=4)
+        memory = {DEVICE_STORAGE: ordered.pop(DEVICE_STORAGE)} if DEVICE_STORAGE in ordered else {}
+        units = {"Time": "ms", "Memory": "kB"}
+        return json.dumps({"Time": ordered, "Memory": memory, "Unit": units}, indent=4)
     lines = ["", "Profile Statistics:", "  Times in ms, memory in kB, counters in their own unit."]
     for category, names in ordered.items():
         lines += [

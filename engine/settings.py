@@ -26,10 +26,14 @@ def _engine(text: str) -> str:
     return text
 
 
-def _tier(text: str) -> int:
+def _switch(text: str) -> int:
     if text not in ("0", "1"):
         raise ValueError
     return int(text)
+
+
+def _tier(text: str) -> int | str:
+    return text if text == "ready" else _switch(text)
 
 
 def _topics(text: str) -> tuple[str, ...]:
@@ -53,7 +57,11 @@ SETTINGS = {
         "arrays; default: 128, at most a quarter of the machine's memory",
     ),
     "PLAIT_TIER": Setting(
-        1, _tier, "1: what runs again is compiled in the background; 0: never, for debugging"
+        1,
+        _tier,
+        "1: what runs again is compiled in the background, and used from a call on that does not "
+        "depend on the clock; ready: used as soon as it is compiled; 0: never compiled, for "
+        "debugging",
     ),
     "PLAIT_LOG": Setting(
         (),
@@ -72,7 +80,7 @@ SETTINGS = {
     ),
     "PLAIT_TF32": Setting(
         0,
-        _tier,
+        _switch,
         "1: float32 products on a GPU round their operands to TF32, as MXNet does with "
         "MXNET_CUDA_TENSOR_OP_MATH_ALLOW_CONVERSION=1; 0: they do not",
     ),

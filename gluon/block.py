@@ -322,9 +322,9 @@ class Block:
         return best, loaded
 
     def save_params(self, filename) -> None:
-        """Old name of save_parameters."""
+        """The old form of save_parameters, under full names less this block's prefix."""
         warnings.warn("save_params is deprecated. Please use save_parameters.", stacklevel=2)
-        self.save_parameters(filename)
+        self.collect_params().save(filename, strip_prefix=self.prefix)
 
     def load_params(self, filename, ctx=None, allow_missing=False, ignore_extra=False) -> None:
         """Old name of load_parameters."""
@@ -338,7 +338,8 @@ class Block:
         save_model(self, prefix)
 
     def load(self, prefix) -> None:
-        """Reads what `save` wrote into a block of the same structure."""
+        """Reads what `save` wrote into a block of the same structure. Its children get the names
+        that they have in the file."""
         from .model_file import load_model
 
         load_model(self, prefix)

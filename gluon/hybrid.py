@@ -8,7 +8,8 @@ import warnings
 from .. import ndarray as nd
 from ..engine import log
 from ..engine.collector import resting
-from ..engine.error import DynamicShape, MissingMethod, MXNetError, OperatorError
+from ..engine.error import DynamicShape, InvalidValue, MissingMethod, MXNetError, OperatorError
+from ..engine.recent import Recent
 from ..kernels import precision
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
@@ -19,9 +20,9 @@ from .block import Block
 from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .report import HybridReport, MemoryReport
-from .trace import StructureError, Trace, arrays_only, compare, flatten, monitored
+from .trace import StructureError, Trace, arrays_only, compare, flatten, holds, monitored
 
-MAX_TRACES = 256
+MAX_TRACES = 2048  # of a block, for shapes of inputs
 FLAGS = (
     "static_alloc",
     "static_shape",
@@ -48,11 +49,12 @@ class _Format:
 
 
 class HybridBlock(Block):
-    """A block whose forward can become a graph: `hybrid_forward(F, x, ..., **parameters)` runs with
-    F = nd or F = sym; or a plain `forward(x, ...)`, which is traced as it is.
+    """A block whose computation can become a graph: `hybrid_forward(F, x, ..., **parameters)` runs
+    with F = nd or F = sym.
 
-    After `hybridize()` the first call with given shapes traces the block; later calls run the graph
-    as one program.
+    After `hybridize()` the first call with given shapes traces hybrid_forward; later calls run the
+    graph as one program. A subclass that overrides `forward` runs it in Python at every call; a
+    graph is what `super().forward(...)` and the blocks inside compute.
     """
 
     _in_format, _out_format = _Format("in_structure"), _Format("structure")
@@ -61,7 +63,7 @@ class HybridBlock(Block):
         super().__init__(prefix, params)
         self._active, self._flags, self._check = False, {}, False
         self._recompute: bool | float | str = False
-        self._traces: dict[tuple, Trace] = {}
+        self._traces = Recent(MAX_TRACES)
         self._structure = None
         self._op_hooks: list[tuple] = []
         self._dynamic = self._asks_recording = False
@@ -82,7 +84,7 @@ class HybridBlock(Block):
         self._clear_traces()
 
     def _clear_traces(self):
-        self.__dict__["_traces"], self.__dict__["_structure"] = {}, None
+        self.__dict__["_traces"], self.__dict__["_structure"] = Recent(MAX_TRACES), None
         self.__dict__["_dynamic"] = self.__dict__["_asks_recording"] = False
 
     def _clear_cached_op(self):
@@ -149,23 +151,27 @@ class HybridBlock(Block):
     # ---- calling ---------------------------------------------------------------------------------
 
     def __call__(self, *args):
-        """Runs forward, as a graph when hybridized, with the hooks around it."""
+        """Runs forward with the hooks around it."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
-        if self._active and tracing_state.tracer is None and not tracing_state.eager:
-            out = self._call_graph(args)
-        else:
-            out = self.forward(*args)
-            if tracing_state.tracer is not None:
-                tracing_state.tracer.left(self, out)
+        out = self.forward(*args)
+        if tracing_state.tracer is not None:
+            tracing_state.tracer.left(self, out)
         if self._forward_hooks:
             for hook in list(self._forward_hooks.values()):
                 hook(self, args, out)
         return out
 
     def forward(self, x, *args):
-        """Calls hybrid_forward with the parameters, on arrays or on Symbols."""
+        """Calls hybrid_forward with the parameters, on arrays or on Symbols; on arrays as a graph
+        when hybridized."""
+        if self._active and tracing_state.tracer is None and not tracing_state.eager:
+            return self._call_graph((x, *args))
+        return self._run(x, *args)
+
+    def _run(self, x, *args):
+        """hybrid_forward with the parameters, on arrays or on Symbols."""
         if not isinstance(x, NDArray):
             x_is_symbol, x_first = self._kind(x, args)
             if x_is_symbol:
@@ -174,8 +180,8 @@ class HybridBlock(Block):
                     return self.hybrid_forward(_sym(), x, *args, **params)
         else:
             x_first = x
-        if self._active and tracing_state.tracer is None and not tracing_state.eager:
-            return self._call_graph((x, *args))
+            if args and holds(args, object_with_data()[1:]):
+                raise MixedInputs
         try:
             if not self._reg_params:
                 return self.hybrid_forward(nd, x, *args)
@@ -196,9 +202,11 @@ class HybridBlock(Block):
         either."""
         flat: list = []
         flatten((x, *args), object_with_data(), "input", flat)
-        for leaf in flat:
-            if not isinstance(leaf, NDArray):
-                return True, None
+        symbols = [leaf for leaf in flat if not isinstance(leaf, NDArray)]
+        if symbols and len(symbols) < len(flat):
+            raise MixedInputs
+        if symbols:
+            return True, None
         if not flat:
             raise StructureError(
                 "In HybridBlock, there must be one NDArray or one Symbol in the input. Please"
@@ -209,15 +217,19 @@ class HybridBlock(Block):
     def hybrid_forward(self, F, x, *args, **kwargs):
         """The computation, to be defined by subclasses. F: nd or sym; kwargs: the parameters by
         attribute name."""
-        raise MissingMethod(
-            f"{type(self).__name__} must define hybrid_forward(self, F, x, ...) or "
-            "forward(self, x, ...)"
-        )
+        raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...)")
+
+    def _why_no_graph(self) -> str:
+        """What to do for a graph where forward is overridden: a line of text, or ""."""
+        if type(self).forward is HybridBlock.forward and "forward" not in self.__dict__:
+            return ""
+        name = type(self).__name__
+        return f"\n  fix: {name}.forward runs in Python: compute in {name}.hybrid_forward"
 
     def _call_graph(self, args):
         mode = trace_mode(self)
         try:
-            trace = self._traces.get((mode, *[a._spec for a in args]))
+            trace = self._traces[mode, *[a._spec for a in args]]
             flat = args
         except AttributeError:  # nested inputs, or None
             trace = None
@@ -225,7 +237,7 @@ class HybridBlock(Block):
             flat = []
             structure = flatten(args, object_with_data(), "input", flat)
             if any(not isinstance(a, NDArray) for a in flat):
-                return self.forward(*args)
+                return self._run(*args)
             if not flat:
                 raise StructureError(
                     "In HybridBlock, there must be one NDArray or one Symbol in the input. Please"
@@ -233,13 +245,13 @@ class HybridBlock(Block):
                 )
             plain = structure == (0,) * len(args)
             key = (mode, *[a._spec for a in flat], *(() if plain else (structure,)))
-            if self._dynamic:
-                return self._run_eager_self(args)
+            if self._dynamic:  # shapes that only values tell: the blocks inside run as graphs
+                return self._run(*args)
             try:
-                trace = self._traces.get(key) or self._trace(key, args, structure)
+                trace = self._traces[key] or self._trace(key, args, structure)
             except DynamicShape:
                 self.__dict__["_dynamic"], self.__dict__["_n_data"] = True, len(flat)
-                return self._run_eager_self(args)
+                return self._run(*args)
         arrays = [*flat, *[p._data_on(c) for p, c in trace.placed]]
         if self._op_hooks:
             return trace.outputs(monitored(trace, arrays, self._op_hooks))
@@ -247,11 +259,13 @@ class HybridBlock(Block):
         return made[0] if trace.structure == 0 else trace.outputs(made)
 
     def _trace(self, key, args, structure) -> Trace:
-        if self._structure is not None and arrays_only(structure) != arrays_only(self._structure):
-            raise StructureError(
-                "The argument structure of HybridBlock does not match the cached version. Stored"
-                f" format = {arrays_only(self._structure)}, input format = {arrays_only(structure)}"
-            )
+        if self._structure is not None:
+            before, now = arrays_only(self._structure), arrays_only(structure)
+            if _given(before) != _given(now):
+                raise StructureError(
+                    "The argument structure of HybridBlock does not match the cached version."
+                    f" Stored format = {before}, input format = {now}"
+                )
         with resting():
             trace = Trace(self, args, state.training)
         if trace.asks_recording:  # the graph is for this answer only
@@ -266,8 +280,6 @@ class HybridBlock(Block):
         trace.compile(self.name, self._recompute)
         if log.wants("hybridize"):
             log.tell("hybridize", self._told(key))
-        if len(self._traces) >= MAX_TRACES:
-            self._traces.clear()
         self._structure = structure
         self._traces[key] = trace
         return trace
@@ -279,7 +291,7 @@ class HybridBlock(Block):
         now += " while training" if key[0] & 1 else " to predict"
         if len(self._traces) == 0:
             return f"{now}: first call"
-        last = next(reversed(self._traces))
+        last = list(self._traces)[-1]
         return f"{now}: {difference(last[1:], key[1:], last[0] & 1 != key[0] & 1)}"
 
     def _compare_modes(self, trace, args):
@@ -290,19 +302,10 @@ class HybridBlock(Block):
             graph = trace.outputs(trace.graph([*flat, *params]))
             compare(self, self._run_eager(args), graph)
 
-    def _run_eager_self(self, args):
-        """A forward whose shapes only values tell: this block runs eagerly, the blocks inside as
-        graphs."""
-        self.__dict__["_active"] = False
-        try:
-            return self.forward(*args)
-        finally:
-            self.__dict__["_active"] = True
-
     def _run_eager(self, args):
         tracing_state.eager = True
         try:
-            return self.forward(*args)
+            return self._run(*args)
         finally:
             tracing_state.eager = False
 
@@ -352,7 +355,7 @@ class HybridBlock(Block):
         if not self._traces:
             raise MXNetError(
                 "Please first call block.hybridize() and then run forward with this block at least"
-                " once before calling export."
+                " once before calling export." + self._why_no_graph()
             )
         return next(iter(self._traces.values()))
 
@@ -365,7 +368,7 @@ class HybridBlock(Block):
         """The graph of a forward whose shapes only values tell, traced without shapes."""
         sym, n = _sym(), self._n_data
         names = ["data"] if n == 1 else [f"data{i}" for i in range(n)]
-        out = self.forward(*map(sym.var, names))
+        out = self._run(*map(sym.var, names))
         return out if isinstance(out, sym.Symbol) else sym.Group(list(out))
 
     def export(self, path, epoch=0, remove_amp_cast=True):
@@ -404,7 +407,26 @@ def trace_mode(block: HybridBlock) -> int:
     return mode + 4 * precision.number() if precision.used else mode
 
 
-class ChildError(MXNetError, ValueError):
+def _given(structure: list) -> list:
+    """A structure of inputs without the None at its end: default values of arguments."""
+    n = len(structure)
+    while n and structure[n - 1] == -1:
+        n -= 1
+    return structure[:n]
+
+
+class MixedInputs(StructureError):
+    """NDArrays beside Symbols."""
+
+    def __str__(self):
+        return (
+            "In HybridBlock, we do not support mixed NDArrays and Symbols types for the input."
+            " Please check the type of the args.\n  fix: an array that a block needs is a Parameter"
+            " or Constant of it"
+        )
+
+
+class ChildError(InvalidValue):
     """A child that its parent cannot hold."""
 
 

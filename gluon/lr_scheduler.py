@@ -6,6 +6,7 @@ import itertools
 import math
 
 from ..engine.error import MissingMethod, MXNetError
+from .state import Stateful
 
 
 class ScheduleError(MXNetError, ValueError, AssertionError):
@@ -17,7 +18,7 @@ def _require(condition, rule: str) -> None:
         raise ScheduleError(rule)
 
 
-class LRScheduler:
+class LRScheduler(Stateful):
     """Base class: `scheduler(num_update)` is the learning rate.
 
     Args:

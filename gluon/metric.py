@@ -12,21 +12,21 @@ from ..engine.error import (
     InvalidType,
     InvalidValue,
     MissingMethod,
-    MXNetError,
     compose,
     did_you_mean,
 )
 from ..ndarray import functions
 from ..ndarray.ndarray import NDArray
-from .registry import get_alias_func, get_register_func, table
+from .registry import get_alias_func, get_create_func, get_register_func, table
+from .state import Stateful
 
 # batches whose sums have not been fetched; a longer queue is fetched, oldest first
 MAX_PENDING = 64
 
 
 def create(metric, *args, **kwargs) -> EvalMetric:
-    """A metric from its name, a function (label, pred) -> value, a list of these, or a metric
-    (returned as it is).
+    """A metric from its name, a function (label, pred) -> value, a list of these, what
+    `get_config` gave (a dict or its JSON text), or a metric (returned as it is).
 
     Raises: MXNetError (also a ValueError) for an unknown name, TypeError for anything else.
     """
@@ -34,6 +34,8 @@ def create(metric, *args, **kwargs) -> EvalMetric:
         return metric
     if isinstance(metric, (list, tuple)):
         return CompositeEvalMetric([create(m, *args, **kwargs) for m in metric])
+    if isinstance(metric, dict) or (isinstance(metric, str) and metric[:1] in ("[", "{")):
+        return _from_config(metric, *args, **kwargs)
     if isinstance(metric, str):
         if metric.lower() not in REGISTRY:
             rule = f"metric {metric!r} is unknown, expected one of {', '.join(sorted(REGISTRY))}"
@@ -46,7 +48,7 @@ def create(metric, *args, **kwargs) -> EvalMetric:
     )
 
 
-class UnknownMetric(MXNetError, ValueError):
+class UnknownMetric(InvalidValue):
     """No metric has this name."""
 
 
@@ -64,7 +66,7 @@ def check_label_shapes(labels, preds, wrap: bool = False, shape: bool = False):
     return labels, preds
 
 
-class EvalMetric:
+class EvalMetric(Stateful):
     """Base of all metrics: a sum over instances divided by their number.
 
     Two statistics run side by side: the local one, which `reset_local` clears, and the global one,
@@ -96,6 +98,13 @@ class EvalMetric:
             "output_names": self.output_names,
             "label_names": self.label_names,
         }
+
+    not_state = ("name", "output_names", "label_names", "_kwargs", "_has_global_stats")
+
+    def state_dict(self) -> dict:
+        """The statistics so far. Waits for the batches that are not counted yet."""
+        self._fetch()
+        return super().state_dict()
 
     # ---- statistics ------------------------------------------------------------------------------
 
@@ -219,6 +228,7 @@ def _arrays(labels, preds):
 
 register = get_register_func(EvalMetric, "metric")
 alias = get_alias_func(EvalMetric, "metric")
+_from_config = get_create_func(EvalMetric, "metric")
 REGISTRY = table(EvalMetric)
 
 
@@ -328,7 +338,8 @@ class TopKAccuracy(EvalMetric):
             )
         super().__init__(name, output_names, label_names, top_k=top_k, has_global_stats=True)
         self.top_k = top_k
-        self.name += f"_{top_k}"
+        if not self.name.endswith(f"_{top_k}"):  # get_config gives the whole name
+            self.name += f"_{top_k}"
 
     def get_config(self):
         return super().get_config() | {"name": self.name}
@@ -370,18 +381,18 @@ class _Confusion(EvalMetric):
         self._matrices["_local"] = numpy.zeros((2, 2))
 
     def update(self, labels, preds):
+        batch = numpy.zeros((2, 2))  # of all arrays together: devices, outputs
         for label, pred in _arrays(labels, preds):
             matrix = self.confusion(label.asnumpy().astype(int).ravel(), pred.asnumpy())
-            if self.average == "macro":
-                self.add(self.score(matrix), 1)
-                continue
-            for which, total in self._matrices.items():
-                total = self._matrices[which] = _padded(total, len(matrix)) + _padded(
-                    matrix, len(total)
-                )
-                statistic = getattr(self, which)
-                n = self.weight(total, statistic[1])
-                statistic[:] = self.score(total) * n, n
+            batch = _sum(batch, matrix)
+        if self.average == "macro":
+            self.add(self.score(batch), 1)
+            return
+        for which, total in self._matrices.items():
+            total = self._matrices[which] = _sum(total, batch)
+            statistic = getattr(self, which)
+            n = self.weight(total, statistic[1])
+            statistic[:] = self.score(total) * n, n
 
     def confusion(self, label: numpy.ndarray, pred: numpy.ndarray) -> numpy.ndarray:
         classes = pred.argmax(axis=1) if pred.ndim > 1 else (pred > 0.5).astype(int)
@@ -399,12 +410,19 @@ class _Confusion(EvalMetric):
         return matrix.sum()
 
 
-def _padded(matrix: numpy.ndarray, n: int) -> numpy.ndarray:
-    extra = max(0, n - len(matrix))
-    return numpy.pad(matrix, ((0, extra), (0, extra)))
+def _sum(a: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray:
+    """The sum of two square matrices; the smaller one is padded with zeros."""
+    n = max(len(a), len(b))
+    total = numpy.zeros((n, n))
+    for matrix in (a, b):
+        total[: len(matrix), : len(matrix)] += matrix
+    return total
 
 
 class _Binary(_Confusion):
+    def get_config(self):
+        return super().get_config() | {"average": self.average}
+
     def confusion(self, label, pred):
         if label.size and (label.min() < 0 or label.max() > 1):
             raise InvalidValue(
@@ -419,8 +437,8 @@ class _Binary(_Confusion):
 class F1(_Binary):
     """Harmonic mean of precision and recall of class 1.
 
-    average: "macro", the mean of the batches' values, or "micro", the value of all batches
-        together.
+    average: "macro", the mean over updates of the value of all an update's arrays together, or
+        "micro", the value of all updates together.
     """
 
     def __init__(self, name="f1", output_names=None, label_names=None, average="macro"):
@@ -581,7 +599,7 @@ class PearsonCorrelation(EvalMetric):
                 getattr(self, which)[:] = moments.correlation() * n, n
 
 
-class _Moments:
+class _Moments(Stateful):
     """Count, means and central second moments of pairs, batch by batch. Source: Chan et al.
     1979."""
 

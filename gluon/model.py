@@ -15,11 +15,11 @@ from ..symbol import Symbol
 from . import io, metric
 from . import optimizer as opt
 from .callback import BatchEndParam, LogValidationMetricsCallback, save_checkpoint
-from .checkpoint import load_checkpoint, load_params
 from .executor_manager import DataParallelExecutorManager, _check_arguments, _load_data
 from .initializer import InitDesc, Uniform
 from .kvstore.choose import choose_sparse_store as _create_sparse_kvstore
 from .kvstore.choose import choose_store as _create_kvstore
+from .model_params import load_checkpoint, load_params
 from .module.base_module import as_list, descriptions
 from .module.update import fill_store as _initialize_kvstore
 from .module.update import update_here as _update_params

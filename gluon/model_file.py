@@ -35,8 +35,8 @@ def _describe(block, counter) -> dict:
 
 
 def load_model(block, prefix) -> None:
-    """Checks that the structure is that of the file, then loads the parameters. Raises
-    MXNetError."""
+    """Checks that the structure is that of the file, gives the children their names in the file,
+    and loads the parameters. Raises MXNetError with the block as it was."""
     name = f"{prefix}-model.json"
     with open(name) as f:
         try:
@@ -45,23 +45,32 @@ def load_model(block, prefix) -> None:
             raise MXNetError(f"load: {name} is not JSON: {error}") from None
     if not isinstance(saved, dict) or len(saved) != 1:
         raise MXNetError(f"load: {name} is not a model file\n  fix: write it with Block.save")
-    _check(block, next(iter(saved.items())), name)
+    renamed: list = []
+    _check(block, next(iter(saved.items())), name, renamed)
+    for parent, names in renamed:
+        children = list(parent._children.values())
+        parent._children.clear()
+        parent._children.update(zip(names, children))
     block.load_parameters(f"{prefix}-model.params")
 
 
-def _check(block, entry, file) -> None:
+def _check(block, entry, file, renamed: list) -> None:
+    """Appends (block, names of its children in the file) where those differ."""
     key, saved = entry
-    kind = key.rstrip("0123456789")
-    if kind != type(block).__name__.lower():
+    kind = type(block).__name__.lower()
+    if not key.startswith(kind) or not key[len(kind) :].isdigit():
         raise MXNetError(
-            f"load: {file} has a {kind} where the block has {type(block).__name__} {block.name!r}"
+            f"load: {file} has a {key.rstrip('0123456789')} where the block has"
+            f" {type(block).__name__} {block.name!r}"
         )
     parts = [(k, v) for k, v in saved.items() if isinstance(v, dict) and k != "children"]
     attributes = list(saved.get("children", {}).values())
-    if attributes != list(block._children):
+    if len(parts) != len(block._children):
         raise MXNetError(
-            f"load: {file} has the children {', '.join(attributes) or 'none'} where {block.name!r}"
-            f" has {', '.join(block._children) or 'none'}"
+            f"load: {file} has {len(parts)} children ({', '.join(attributes) or 'none'}) where"
+            f" {block.name!r} has {len(block._children)} ({', '.join(block._children) or 'none'})"
         )
+    if attributes != list(block._children) and len(attributes) == len(parts):
+        renamed.append((block, attributes))
     for child, part in zip(block._children.values(), parts):
-        _check(child, part, file)
+        _check(child, part, file, renamed)

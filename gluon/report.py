@@ -7,17 +7,20 @@ from typing import NamedTuple
 from ..engine import settings, stats
 from ..engine.log import size
 from ..ndarray import autograd, backward
-from ..ndarray.backward import compiled, n_fused
+from ..ndarray.backward import compiled, n_fused, queued_with
 from ..ndarray.cached import CachedGraph, GraphPlan
 from ..ndarray.ndarray import NDArray
 from ..symbol.graph import topological
-from .trace import Trace, flatten
+from ..symbol.tiers import Tiered
+from .trace import Trace, blocks_of, flatten
 
 
 class Row(NamedTuple):
     """One program of a block.
 
     kind: predict, train (training mode, unrecorded), record or backward. inputs: their specs.
+    change_at: the first call at tier 1; 0: not known yet, or never. Graphs that are recorded change
+    together, at a call of backward. waited_s: seconds that this call waited for the compiler.
     compile_s: seconds to make the program in use. estimate_us: what the kernels' cost models say.
     operators: of the forward graph, 0 for backward.
     """
@@ -26,6 +29,8 @@ class Row(NamedTuple):
     inputs: str
     hits: int
     tier: int
+    change_at: int
+    waited_s: float
     compile_s: float
     estimate_us: float
     operators: int
@@ -35,8 +40,8 @@ class Row(NamedTuple):
     naive_bytes: int
 
 
-HEAD = ("kind", "inputs", "hits", "tier", "compile ms", "estimate us", "operators", "instructions",
-        "fused", "planned", "unshared")  # fmt: skip
+HEAD = ("kind", "inputs", "hits", "tier", "tier 1 at", "waited ms", "compile ms",
+        "estimate us", "operators", "instructions", "fused", "planned", "unshared")  # fmt: skip
 
 
 class HybridReport:
@@ -47,21 +52,22 @@ class HybridReport:
 
     @classmethod
     def of(cls, block) -> HybridReport:
-        """block: a HybridBlock; without a call since hybridize() it has no programs."""
+        """block: a HybridBlock; without a call since hybridize() it has no programs. Blocks inside
+        that were called from Python have programs of their own."""
         rows, plans = [], []
-        for trace in block._traces.values():
-            graph = trace.graph
+        traces = [t for b in blocks_of(block) for t in getattr(b, "_traces", {}).values()]
+        for graph in [t.graph for t in traces]:
             for (training, *_), entry in list(graph.entries.items()):
                 kind = "record" if entry.wanted else "train" if training else "predict"
                 inputs = ", ".join(map(str, entry.in_specs[: graph.n_data]))
                 n = sum(node.op is not None for node in topological(entry.outputs))
-                rows.append(_row(kind, inputs, entry.hits, entry.plan, n))
+                rows.append(_row(kind, inputs, entry, entry.plan, n))
                 plans.append(entry.plan)
         for (structure, *_), found in list(backward._programs.items()):
             plan = next((p for p in plans if any(p is q for q in structure[0:-1:2])), None)
             if plan is not None and found.serving is not None:
                 inputs = ", ".join(map(str, plan.in_specs[:1]))
-                rows.append(_row("backward", inputs, found.hits, found.serving, 0))
+                rows.append(_row("backward", inputs, found, found.serving, 0))
         return cls(block.name, rows)
 
     def __str__(self):
@@ -80,10 +86,13 @@ class HybridReport:
     __repr__ = __str__
 
 
-def _row(kind: str, inputs: str, hits: int, made, operators: int) -> Row:
+def _row(kind: str, inputs: str, at: Tiered, made, operators: int) -> Row:
     p = made.program
     sizes = (len(p.plans), n_fused(p), p.arena_bytes, p.naive_bytes)
-    return Row(kind, inputs, hits, made.tier, made.seconds, p.cost_us, operators, *sizes)
+    change = min([b.change_at for b in queued_with(made)], default=at.change_at), at.waited_s
+    return Row(
+        kind, inputs, at.hits, made.tier, *change, made.seconds, p.cost_us, operators, *sizes
+    )
 
 
 def _cells(r: Row) -> tuple[str, ...]:
@@ -92,6 +101,8 @@ def _cells(r: Row) -> tuple[str, ...]:
         r.inputs,
         str(r.hits),
         str(r.tier),
+        str(r.change_at or ""),
+        f"{r.waited_s * 1e3:.1f}" if r.tier else "",
         f"{r.compile_s * 1e3:.1f}",
         f"{r.estimate_us:.0f}",
         str(r.operators or ""),
@@ -167,7 +178,7 @@ def _with_total(used: dict[str, int]) -> dict[str, int]:
 def _inference(block, args) -> dict[str, int]:
     graph, arrays, _ = _graph(block, args, False)
     with autograd.pause(train_mode=False):
-        plan = GraphPlan(graph.entry(arrays, ()), settings.get("PLAIT_TIER"))
+        plan = GraphPlan(graph.entry(arrays, ()), settings.get("PLAIT_TIER") != 0)
     p = plan.program
     return _with_total(_used(graph, arrays, plan, p.arena_bytes, p.naive_bytes))
 
@@ -178,7 +189,7 @@ def _training(block, args) -> dict[str, int]:
     if not any(wanted):
         return {}
     with autograd.pause(train_mode=True):
-        plan = GraphPlan(graph.entry(arrays, wanted), settings.get("PLAIT_TIER"))
+        plan = GraphPlan(graph.entry(arrays, wanted), settings.get("PLAIT_TIER") != 0)
     p = plan.program
     numbers = iter(range(sum(wanted)))
     refs = tuple(next(numbers) if w else None for w in wanted)

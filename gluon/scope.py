@@ -11,7 +11,9 @@ from .parameter_dict import ParameterDict
 
 
 class _Current(threading.local):
-    value: BlockScope | None = None
+    def __init__(self):
+        self.value: BlockScope | None = None
+        self.outer: list[tuple] = []  # what each `with` covers, and its names
 
 
 _current = _Current()
@@ -24,7 +26,6 @@ class BlockScope:
     def __init__(self, block):
         self._block = weakref.ref(block) if block is not None else None
         self._counter: dict[str, int] = {}
-        self._outer: list[tuple] = []
 
     @staticmethod
     def create(prefix, params, hint) -> tuple[str, ParameterDict]:
@@ -50,16 +51,16 @@ class BlockScope:
     def __enter__(self):
         block = self._block() if self._block is not None else None
         if block is None or block._empty_prefix:
-            self._outer.append((_current.value, None))
+            _current.outer.append((_current.value, None))
             return self
         names = naming.Prefix(block.prefix)
-        self._outer.append((_current.value, names))
+        _current.outer.append((_current.value, names))
         _current.value = self
         names.__enter__()
         return self
 
     def __exit__(self, *error):
-        outer, names = self._outer.pop()
+        outer, names = _current.outer.pop()
         if names is not None:
             names.__exit__(*error)
             _current.value = outer

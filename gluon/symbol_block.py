@@ -74,8 +74,9 @@ class SymbolBlock(HybridBlock):
             _in_structure=in_structure,
             _graph_cache=None,
         )
-        for name in self.params:
-            self._reg_params[name] = self.params[name]
+        # structural names, those of parameter files: without what all names begin with
+        start = len(os.path.commonprefix(list(self.params)))
+        self._reg_params.update((name[start:], p) for name, p in self.params.items())
 
     @staticmethod
     def imports(symbol_file, input_names, param_file=None, ctx=None) -> SymbolBlock:
@@ -125,14 +126,6 @@ class SymbolBlock(HybridBlock):
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *args):
-        for hook in list(self._forward_pre_hooks.values()):
-            hook(self, args)
-        out = self.forward(*args)
-        for hook in list(self._forward_hooks.values()):
-            hook(self, args, out)
-        return out
-
     def forward(self, x, *args):
         """Runs the graph on arrays, or composes it with Symbols."""
         flat: list = []
@@ -154,6 +147,8 @@ class SymbolBlock(HybridBlock):
             else graph(arrays)
         )
         return made[0] if self._out_structure == 0 else unflatten(self._out_structure, iter(made))
+
+    _run = forward
 
     def _variables(self):
         nodes = {}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ..engine import Context, current_context
 from ..engine.device import named
-from ..engine.error import DynamicShape, MXNetError
+from ..engine.error import DynamicShape, InvalidValue, MXNetError
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
@@ -19,7 +19,7 @@ from ..symbol.placement import TO_DEVICE, Placement, crosses
 from .parameter import Parameter, shape_is_known, tracing_state
 
 
-class StructureError(MXNetError, ValueError):
+class StructureError(InvalidValue):
     """Inputs of a block that are no arrays, or nested in another way than before."""
 
 
@@ -148,7 +148,7 @@ class Trace:
                 s._outputs[0].node.types = (a._spec.type,)
             before = symbols_of(block, sym.Symbol)
             try:
-                out = block.forward(*unflatten(self.in_structure, iter(self.data)))
+                out = block._run(*unflatten(self.in_structure, iter(self.data)))
             except DynamicShape as error:
                 error.__dict__["seen"] = dict(tracer.params)
                 raise
@@ -321,7 +321,7 @@ for _name in (
     setattr(Leaked, f"__{_name}__", Leaked._fail)
 
 
-def _walk(block):
+def blocks_of(block):
     """A block and all below it, each once; blocks may lie deep."""
     seen, stack = {block}, [block]
     while stack:
@@ -336,9 +336,10 @@ def _walk(block):
 _PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not looked into
 
 
-def _holds(value, symbol_class) -> bool:
+def holds(value, symbol_class) -> bool:
+    """Is value a Symbol, or a list (of lists) with one?"""
     if isinstance(value, (list, tuple)):
-        return any(_holds(v, symbol_class) for v in value)
+        return any(holds(v, symbol_class) for v in value)
     return isinstance(value, symbol_class)
 
 
@@ -346,11 +347,9 @@ def symbols_of(block, symbol_class) -> set[tuple]:
     """(block, attribute) pairs that hold Symbols."""
     return {
         (b, key)
-        for b in _walk(block)
+        for b in blocks_of(block)
         for key, value in b.__dict__.items()
-        if value.__class__ not in _PLAIN
-        and not key.startswith("__")
-        and _holds(value, symbol_class)
+        if value.__class__ not in _PLAIN and not key.startswith("__") and holds(value, symbol_class)
     }
 
 

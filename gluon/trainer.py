@@ -12,6 +12,7 @@ from .kvstore import KVStore, KVStoreBase, create
 from .kvstore.choose import choose_sparse_store, choose_store
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
+from .state import CHECKPOINT, StateError, copied, merged, parse, states_of
 
 
 class TrainerError(MXNetError, ValueError, AssertionError):
@@ -62,8 +63,6 @@ class Trainer:
                 )
         self._params: list[Parameter] = list(params)
         self._param2idx = {p.name: i for i, p in enumerate(self._params)}
-        for p in self._params:
-            p._trainer = self
         self._compression_params = compression_params
         self._scale = float((optimizer_params or {}).get("rescale_grad", 1.0))
         self._amp_loss_scaler, self._amp_original_scale = None, self._scale
@@ -75,6 +74,20 @@ class Trainer:
             create(kvstore)  # says that there is none
         self._kvstore_params = {"kvstore": kvstore, "update_on_kvstore": update_on_kvstore}
         self._reset_kvstore()
+        self._attach()
+
+    def _attach(self) -> None:
+        """Makes this the parameters' trainer; last of all, so that a Trainer that cannot be made
+        leaves no trace. Raises TrainerError."""
+        for p in self._params:
+            if p._stype != "default" and p._trainer not in (None, self):
+                raise TrainerError(
+                    f"Failed to set the trainer for Parameter '{p.name}' because it was already"
+                    f" set. More than one trainers for a {p._stype} Parameter is not supported."
+                    "\n  fix: use one Trainer for all parameters"
+                )
+        for p in self._params:
+            p._trainer = self
 
     def _check_contexts(self):
         """The devices that each parameter is on; of the first one, where each is on one: the stages
@@ -327,6 +340,43 @@ class Trainer:
 
     # ---- files -----------------------------------------------------------------------------------
 
+    def _stateful(self) -> dict:
+        """The objects whose states are this trainer's."""
+        self._init_kvstore()
+        store = self._kvstore
+        updaters = [store._updater] if self._update_on_kvstore else self._updaters
+        return {
+            "optimizer": self._optimizer,
+            "updaters": updaters,
+            "scaler": self._amp_loss_scaler,
+            "compression": getattr(store, "_compression", None),
+        }
+
+    def state_dict(self) -> dict:
+        """All that the next steps depend on besides the parameters: the optimizer with its counts,
+        states and schedule, the loss scale, what gradient compression has cut off."""
+        return {
+            "shapes": [p.shape for p in self._params],
+            "scale": self._scale,
+            **copied(self._stateful()),
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes on from state_dict. Raises StateError where it does not fit."""
+        now = self._stateful()
+        shapes = [p.shape for p in self._params]
+        if shapes != state["shapes"]:
+            raise StateError(
+                f"Trainer: the saved state is of parameters of the shapes {state['shapes']}, the"
+                f" trainer here has {shapes}"
+            )
+        self._scale = state["scale"]
+        for what, thing in now.items():
+            if (thing is None) != (state[what] is None):
+                has, lacks = ("saved state", "trainer here")[:: 1 if thing is None else -1]
+                raise StateError(f"Trainer: the {has} has a {what}, the {lacks} does not")
+            merged(thing, state[what], f"Trainer: {what}")
+
     def save_states(self, fname) -> None:
         """Writes the optimizer's states (momentum ...), counts and numbers to a file of arrays and
         JSON."""
@@ -337,12 +387,19 @@ class Trainer:
         self._updaters[0].save(fname, dump_optimizer=True)
 
     def load_states(self, fname) -> None:
-        """Reads what save_states wrote. Raises MXNetError for pickles and foreign files."""
+        """Reads what save_states wrote, or takes the trainer's part of a Checkpoint's file. Raises
+        MXNetError for pickles and foreign files."""
         self._init_kvstore()
+        states = files.read(fname, "load_states")
+        if states[:1] != b"\x80":  # a pickle: the updater says so
+            _, found = parse(states, CHECKPOINT, f"load_states: {fname}")
+            kept = states_of(type(self).__name__, found)
+            if kept:
+                self.load_state_dict(kept[0].state)
+                return
         if self._update_on_kvstore:
             self._kvstore.load_optimizer_states(fname)
             return
-        states = files.read(fname, "load_states")
         for updater in self._updaters:
             updater.set_states(states)
         self._optimizer.param_dict = dict(enumerate(self._params))

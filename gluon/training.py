@@ -8,24 +8,28 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import time
 from pathlib import Path
 
 import numpy as np
 
-from ..engine import waitall
-from ..engine.error import MXNetError
+from ..engine import files, waitall
+from ..engine.error import InvalidValue, MXNetError, compose
 from ..ndarray import autograd
 from ..ndarray import functions as nd
 from ..ndarray.random import seed_all
 from ..symbol import viz
 from . import nn
+from .checkpoint import Checkpoint
+from .checkpoint import load as load_checkpoint
 from .data import ArrayDataset, DataLoader
 from .data.vision import MNIST, Digits, FashionMNIST
 from .initializer import Xavier
 from .loss import SoftmaxCrossEntropyLoss
 from .lr_scheduler import CosineScheduler
 from .metric import Accuracy
+from .metric import Loss as LossMetric
 from .model_zoo import vision as zoo
 from .progress import Progress
 from .trainer import Trainer
@@ -87,19 +91,26 @@ def build(name: str, image_size: int, classes: int = 10):
 # ---- the loop ------------------------------------------------------------------------------------
 
 
-def train_epoch(net, loader, trainer, loss_of, label: str = "") -> float:
-    """One pass over the data. Returns the mean loss (dimensionless)."""
-    progress, total, count = Progress(len(loader), label), nd.zeros((1,)), 0
+def train_epoch(net, loader, trainer, loss_of, label="", mean=None, after_batch=None) -> float:
+    """One pass over the data, or the rest of one that is resumed. Returns the mean loss
+    (dimensionless).
+
+    mean: the metric that counts it. after_batch: called with the number of batches behind us.
+    """
+    progress, mean = Progress(len(loader), label), LossMetric() if mean is None else mean
+    if not loader.given:
+        mean.reset()
     for x, y in loader:
         with autograd.record():
             loss = loss_of(net(x), y)
         loss.backward()
         trainer.step(x.shape[0])
-        total += loss.sum()
-        count += x.shape[0]
+        mean.update(None, loss)
         progress.step(loss)
+        if after_batch is not None:
+            after_batch(loader.given)
     progress.close()
-    return float(total.asscalar()) / count
+    return mean.get()[1]
 
 
 def evaluate(net, loader, batches: int | None = None) -> float:
@@ -183,7 +194,35 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--out", type=Path, default=Path("out"), help="folder for checkpoint, graph and curve"
     )
+    p.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the checkpoint in --out, if there is one, as if never interrupted",
+    )
+    p.add_argument(
+        "--checkpoint-every",
+        type=positive,
+        metavar="BATCHES",
+        help="write the checkpoint inside epochs too",
+    )
     return p
+
+
+def restore(checkpoint: Checkpoint) -> None:
+    """Goes on from the checkpoint. Raises InvalidValue where it was made with other arguments."""
+    if not os.path.exists(checkpoint.path):
+        return
+    now = checkpoint.arguments
+    then = load_checkpoint(checkpoint.path)["values"].get("arguments")
+    if now != then:
+        other = [f"--{k} {v}" for k, v in (then or {}).items() if now.get(k) != v]
+        raise InvalidValue(
+            compose(
+                f"--resume: {checkpoint.path} is of a run with {' '.join(other) or 'nothing told'}",
+                fix="the arguments of that run, or another --out",
+            )
+        )
+    checkpoint.restore()
 
 
 def main(argv: list[str] | None = None) -> list[dict]:
@@ -212,10 +251,30 @@ def main(argv: list[str] | None = None) -> list[dict]:
         f"{'x'.join(map(str, image.shape))}, {'hybridized' if args.hybridize else 'eager'}",
         flush=True,
     )
-    history = []
-    for epoch in range(1, args.epochs + 1):
+    args.out.mkdir(parents=True, exist_ok=True)
+    name = args.out / f"{args.model}-{args.data}"
+    mean, without = LossMetric(), ("out", "resume", "checkpoint_every")
+    checkpoint = Checkpoint(
+        f"{name}.ckpt",
+        net=net,
+        trainer=trainer,
+        loader=train_loader,
+        loss=mean,
+        history=[],
+        arguments={k: v for k, v in vars(args).items() if k not in without},
+    )
+    if args.resume:
+        restore(checkpoint)
+    history, every = checkpoint.history, args.checkpoint_every
+
+    def save_sometimes(done: int) -> None:
+        if every and done % every == 0:
+            checkpoint.save()
+
+    for epoch in range(len(history) + 1, args.epochs + 1):
         start = time.perf_counter()
-        loss = train_epoch(net, train_loader, trainer, loss_of, f"epoch {epoch}/{args.epochs}")
+        label = f"epoch {epoch}/{args.epochs}"
+        loss = train_epoch(net, train_loader, trainer, loss_of, label, mean, save_sometimes)
         seconds = time.perf_counter() - start
         history.append(
             {
@@ -231,13 +290,12 @@ def main(argv: list[str] | None = None) -> list[dict]:
             f"validation {history[-1]['valid']:.2%}  {seconds:.2f} s",
             flush=True,
         )
-    args.out.mkdir(parents=True, exist_ok=True)
-    name = args.out / f"{args.model}-{args.data}"
+        checkpoint.save()
     net.hybridize(static_alloc=True, static_shape=True)
     net(nd.array(image[None]))
     net.export(str(name), epoch=args.epochs)
-    written = [f"{name}-symbol.json", f"-{args.epochs:04d}.params", "-history.json"]
-    Path(f"{name}-history.json").write_text(json.dumps(history, indent=1))
+    written = [f"{name}.ckpt", f"{name}-symbol.json", f"-{args.epochs:04d}.params", "-history.json"]
+    files.write(f"{name}-history.json", json.dumps(history, indent=1).encode())
     try:
         viz.plot_network(f"{name}-symbol.json", shape={"data": (1, *image.shape)}).render(
             str(name), format="svg", cleanup=True

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..engine.error import InvalidValue
+
 TAG = re.compile(r"([a-zA-Z]+)((?:\d+[a-z])*)")
 
 
@@ -31,15 +33,15 @@ class Layout(NamedTuple):
 
 @functools.cache
 def parse(tag: str) -> Layout:
-    """The parts of a tag. Raises ValueError for a text that is none."""
+    """The parts of a tag. Raises InvalidValue for a text that is none."""
     found = TAG.fullmatch(tag)
     axes = found[1].lower() if found else ""
     if not found or sorted(axes) != [chr(ord("a") + i) for i in range(len(axes))]:
-        raise ValueError(f"layout {tag!r}: must name each axis once, as in 'aBcd8b'")
+        raise InvalidValue(f"layout {tag!r}: must name each axis once, as in 'aBcd8b'")
     number = lambda letter: ord(letter.lower()) - ord("a")
     blocks = tuple((int(n), number(a)) for n, a in re.findall(r"(\d+)([a-z])", found[2]))
     if {a for _, a in blocks} != {number(a) for a in found[1] if a.isupper()}:
-        raise ValueError(f"layout {tag!r}: upper-case axes and blocks must be the same")
+        raise InvalidValue(f"layout {tag!r}: upper-case axes and blocks must be the same")
     return Layout(tuple(map(number, axes)), blocks)
 
 

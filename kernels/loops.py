@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from .pointwise import VARIABLES, Expression
 from .record import FLOATS, Operator, Type
+from .shapes import condition_shape, prelu_shape
 
 LOOPS = {
     "Activation:relu": Expression("x <= 0 ? 0 : x", 1, (), "float"),
@@ -100,16 +101,13 @@ def _leaky(op, ins, out, attrs):
     shapes = None
     if e.n_inputs == 2:
         x, gamma = (t.shape for t in ins)
-        if len(gamma) == 1 and len(x) > 1:
-            shapes = (x, (*gamma, *[1] * (len(x) - 2)))
+        shapes = (x, prelu_shape(x, gamma))
     return Form(name, e, (attrs["slope"],) if e.scalars else None, shapes)
 
 
 def _where(op, ins, out, attrs):
     condition, x, y = (t.shape for t in ins)
-    if len(condition) == 1 < len(x) and condition[0] == x[0]:
-        condition += (1,) * (len(x) - 1)
-    return Form("where", LOOPS["where"], None, (condition, x, y))
+    return Form("where", LOOPS["where"], None, (condition_shape(condition, x), x, y))
 
 
 def _add_n(op, ins, out, attrs):

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..engine import callback, ffi, lib
 from ..engine.error import DynamicShape, MXNetError, OperatorError, OutOfMemory, ShapeError
+from ..engine.recent import Recent
 from .layouts import physical_shape, to_physical, to_plain
 from .native import Native, choose
 from .number import Number
@@ -112,11 +113,9 @@ def make_plan(
     key = (static, attrs.get("train"), device, *in_specs)
     if outs is not None and any([t.layout for t in outs]):
         key += tuple(outs)
-    plan = op.plans.get(key)
+    plan = op.plans[key]
     if plan is None or plan.late is not None and plan.late.ready():
         plan = _build(op, attrs, in_specs, device, outs)
-        if len(op.plans) >= MAX_KEPT:
-            op.plans.clear()
         op.plans[key] = plan
     return plan
 
@@ -144,13 +143,11 @@ def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Typ
     record's order, as `op.parse` gives them. Raises OperatorError."""
     key = (*attrs.values(), "|", *ins)
     try:
-        found = op.inferred.get(key)
+        found = op.inferred[key]
     except TypeError:  # an attribute that is a list
         return _infer(op, attrs, ins)
     if found is None:
         found = _infer(op, attrs, ins)
-        if len(op.inferred) >= MAX_KEPT:
-            op.inferred.clear()
         op.inferred[key] = found
     return found
 
@@ -286,27 +283,24 @@ def _build(
         callback.drop(kept)
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     if kept:
-        lib.pl_plan_own(plan.handle, lib.plpy_release, callback.pointer_to(kept))
+        lib.pl_plan_own(plan.handle, callback.RELEASE, callback.pointer_to(kept))
     return plan
 
 
-_comm: dict[tuple, Plan] = {}
+_comm = Recent(MAX_KEPT)
 
 
 def comm_plan(op: Operator, attrs: dict[str, Any], in_specs: Sequence[Spec], device) -> Plan:
     """As make_plan, of a call that runs on the lane for communication. The inputs may be of other
     devices that share the device's memory."""
     key = (op, tuple(attrs.values()), device, *in_specs)
-    plan = _comm.get(key)
+    plan = _comm[key]
     if plan is None:
-        plan = _build(op, attrs, in_specs, device, None, comm=True)
-        if len(_comm) >= MAX_KEPT:
-            _comm.clear()
-        _comm[key] = plan
+        plan = _comm[key] = _build(op, attrs, in_specs, device, None, comm=True)
     return plan
 
 
-_transfers: dict[tuple[Spec, Spec, str], Plan] = {}
+_transfers = Recent(MAX_KEPT)
 
 
 def transfer_plan(source: Spec, target: Spec, way: str) -> Plan:
@@ -315,11 +309,9 @@ def transfer_plan(source: Spec, target: Spec, way: str) -> Plan:
     way: "waits", until the copy is there; "staged", from page-locked memory that nobody else uses,
     without waiting.
     """
-    plan = _transfers.get((source, target, way))
+    plan = _transfers[source, target, way]
     if plan is None:
         plan = _build(lookup("_copy"), {}, [source], target.device, None, way)
-        if len(_transfers) >= MAX_KEPT:
-            _transfers.clear()
         _transfers[source, target, way] = plan
     return plan
 

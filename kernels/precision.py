@@ -152,6 +152,9 @@ class _Force(threading.local):
 
     policy: Any = "unset"
 
+    def __init__(self):
+        self.outer: list[Any] = []  # what each `with` covers
+
 
 _thread = _Force()
 _process: Policy | None = None
@@ -191,20 +194,19 @@ def loss_scale() -> float:
 class forced:
     """Scope in which a policy, or None, is in force in this thread."""
 
-    __slots__ = ("_chosen", "_outer")
+    __slots__ = ("_chosen",)
 
     def __init__(self, chosen: Policy | None):
         self._chosen = chosen
-        self._outer: list[Any] = []
 
     def __enter__(self):
         self._count(1)
-        self._outer.append(_thread.policy)
+        _thread.outer.append(_thread.policy)
         _thread.policy = self._chosen
         return self
 
     def __exit__(self, *error):
-        _thread.policy = self._outer.pop()
+        _thread.policy = _thread.outer.pop()
         self._count(-1)
 
     def _count(self, change: int) -> None:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import InvalidType, MXNetError, OperatorError, compose, did_you_mean
+from ..engine.recent import Recent
 from .number import UnknownNumber, as_float
 
-MAX_KEPT = 4096  # what a record remembers of one kind before it starts anew
+MAX_KEPT = 4096  # what a record remembers of one kind: of so many uses, the last
 REQUIRED = object()  # the default of a parameter that must be given
 
 DTYPES = (
@@ -102,13 +103,16 @@ def _whole(value) -> int:
     return number
 
 
+def several(value, n: int = 1):
+    """Numbers to go through, where one number stands for n of it."""
+    return value if hasattr(value, "__iter__") and getattr(value, "ndim", 1) else (value,) * n
+
+
 def _parse_shape(value):
     value = _literal(value)
     if value is None:
         return None
-    if hasattr(value, "__index__"):
-        return (_whole(value),)
-    return tuple(v if v is None else _whole(v) for v in value)
+    return tuple(v if v is None else _whole(v) for v in several(value))
 
 
 def _parse_int(value):
@@ -147,7 +151,11 @@ def dtype_name(value) -> str:
 
 
 def _optional(parse):
-    return lambda value: None if value is None or value == "None" else parse(value)
+    def parse_optional(value):
+        is_none = value is None or (isinstance(value, str) and value == "None")
+        return None if is_none else parse(value)
+
+    return parse_optional
 
 
 PARSERS: dict[str, Callable] = {
@@ -157,11 +165,15 @@ PARSERS: dict[str, Callable] = {
     "shape": _parse_shape,
     "str": str,
     "dtype": dtype_name,
-    "floats": lambda v: tuple(as_float(x) for x in _literal(v)),
+    "floats": lambda v: tuple(as_float(x) for x in several(_literal(v))),
 }
 # what a wrong value is told, where the name of the kind does not say it
-KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a tuple of floats"}
+KIND_TEXT = {"shape": "an int or a tuple of ints", "floats": "a float or a tuple of floats"}
 PARSERS |= {kind + "?": _optional(parse) for kind, parse in PARSERS.items()}
+
+
+def _kept() -> Recent:
+    return Recent(MAX_KEPT)
 
 
 @dataclasses.dataclass(eq=False, slots=True, kw_only=True)
@@ -235,11 +247,13 @@ class Operator:
     no_head_grad: Callable | bool = False  # a loss layer: gradient does not depend on dys
     samples: tuple[Sample, ...] = ()
     doc: str = ""
-    plans: dict = dataclasses.field(default_factory=dict, repr=False)
-    inferred: dict = dataclasses.field(default_factory=dict, repr=False)  # see plan.infer
-    attributes: dict = dataclasses.field(default_factory=dict, repr=False)  # see shared
+    graphs: Sequence = ()  # the bodies of control flow, as files hold them
+    plans: Recent = dataclasses.field(default_factory=_kept, repr=False)
+    inferred: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see plan.infer
+    completed: Recent = dataclasses.field(default_factory=_kept, repr=False)  # partial.complete
+    attributes: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see shared
     no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
-    gradients: dict = dataclasses.field(default_factory=dict, repr=False)  # see the gradient pass
+    gradients: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see passes/gradient
     # found from the fields above
     param_index: dict = dataclasses.field(init=False, repr=False)
     variadic: bool = dataclasses.field(init=False, repr=False)
@@ -292,11 +306,11 @@ class Operator:
             return self.no_attrs
         key = tuple(self.attribute_key(attrs))
         try:
-            found = self.attributes.setdefault(key, attrs)
+            found = self.attributes[key]
         except TypeError:  # an attribute that is a list
             return attrs
-        if found is attrs and len(self.attributes) > MAX_KEPT:
-            self.attributes.clear()
+        if found is None:
+            found = self.attributes[key] = attrs
         return found
 
     def _parse_one(self, p: Param, value):
@@ -322,6 +336,17 @@ class Operator:
             kind += " or None" * p.kind.endswith("?")
             raise OperatorError(self.name, f"{p.name} must be {kind}, got {value!r}") from None
 
+    def counted(self, attrs: dict[str, Any], n_inputs: int) -> dict[str, Any]:
+        """attrs with the number of inputs, for an operator that takes any number. Raises
+        OperatorError where the caller gave another."""
+        key = self.variadic_key
+        if not key:
+            return attrs
+        given = attrs.get(key, n_inputs)
+        if given != n_inputs and self.parse({**attrs, key: given})[key] != n_inputs:
+            raise OperatorError(self.name, f"{key} is {given}, but {n_inputs} inputs are given")
+        return {**attrs, key: n_inputs}
+
     def names_in(self, attrs: dict[str, Any], n_given: int | None = None) -> tuple[str, ...]:
         """Names of the inputs this call uses."""
         if self.variadic and (self.variadic_key or not self.input_names):
@@ -337,7 +362,12 @@ class Operator:
         return bool(self.random(**attrs)) if callable(self.random) else self.random
 
     def outputs(self, attrs: dict[str, Any]) -> int:
-        return self.n_outputs(**attrs) if callable(self.n_outputs) else self.n_outputs
+        if not callable(self.n_outputs):
+            return self.n_outputs
+        n = self.n_outputs(**attrs)
+        if n < 1:
+            raise OperatorError(self.name, f"must have at least one output, got {n}")
+        return n
 
     def visible(self, attrs: dict[str, Any]) -> int:
         if self.n_visible is None:

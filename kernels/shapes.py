@@ -25,6 +25,24 @@ def strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(contiguous(shape))
 
 
+def aligned(shape: tuple[int, ...], n_axes: int, at: int) -> tuple[int, ...]:
+    """A shape whose first axis stands at axis `at` of n_axes, ones around it, for broadcasting."""
+    return (1,) * at + shape + (1,) * (n_axes - at - len(shape))
+
+
+def prelu_shape(x: tuple[int, ...], gamma: tuple[int, ...]) -> tuple[int, ...]:
+    """How prelu's gamma broadcasts to x: one slope, one for each index of axis 1 (of axis 0 for a
+    vector), or one for each index of axes 0 and 1."""
+    if len(x) == 1 or len(gamma) not in (1, 2):
+        return gamma
+    return aligned(gamma, len(x), 2 - len(gamma))
+
+
+def condition_shape(condition: tuple[int, ...], x: tuple[int, ...]) -> tuple[int, ...]:
+    """How the condition of `where` broadcasts to x: a vector chooses rows."""
+    return aligned(condition, len(x), 0) if len(condition) == 1 < len(x) else condition
+
+
 def describe(ins: Sequence, names: Sequence[str]) -> str:
     return " and ".join(f"{n} {t.shape}" for n, t in zip(names, ins))
 

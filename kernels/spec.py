@@ -3,11 +3,15 @@ identity."""
 
 from __future__ import annotations
 
+import threading
+import weakref
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from ..engine.error import DeviceError, DTypeError, InvalidType, ShapeError
+from ..engine.recent import Recent
 from .layouts import physical_shape
 from .record import DTYPES, Type
 
@@ -21,7 +25,17 @@ class Spec:
     """Interned: two arrays of the same shape, dtype, device, layout and storage type have the same
     Spec object. Made by `spec`."""
 
-    __slots__ = ("shape", "dtype", "device", "layout", "size", "nbytes", "type", "stype")
+    __slots__ = (
+        "shape",
+        "dtype",
+        "device",
+        "layout",
+        "size",
+        "nbytes",
+        "type",
+        "stype",
+        "__weakref__",
+    )
     shape: tuple[int, ...]
     dtype: str
     device: Any
@@ -35,7 +49,9 @@ class Spec:
         return f"{self.dtype}{list(self.shape)}@{self.device}"
 
 
-_interned: dict[tuple, Spec] = {}
+_alive: weakref.WeakValueDictionary[tuple, Spec] = weakref.WeakValueDictionary()
+_lock = threading.Lock()  # of _alive
+_interned = Recent(1 << 14)  # of those alive, the ones used last
 
 
 def spec(
@@ -46,7 +62,7 @@ def spec(
     key: tuple = (shape, dtype, device, layout) if layout else (shape, dtype, device)
     if stype != "default":
         key = (shape, dtype, device, layout, stype)
-    found = _interned.get(key)
+    found = _interned[key]
     if found is None:
         made = Spec()
         made.shape, made.dtype, made.device, made.layout = shape, dtype, device, layout
@@ -54,8 +70,30 @@ def spec(
         made.size = prod(shape)
         made.nbytes = prod(physical_shape(shape, layout)) * ITEM_BYTES[dtype]
         made.type = Type(shape, dtype, layout)
-        found = _interned.setdefault(key, made)
+        with _lock:
+            found = _interned[key] = _alive.setdefault(key, made)
     return found
+
+
+def fits(given: Spec, wanted: Spec, role: str, i: int) -> None:
+    """Where an array's Spec is not the one that a plan or program was compiled for: may the array
+    enter it all the same? Raises DTypeError, ShapeError, DeviceError, InvalidType where not.
+
+    Devices may differ if their memory is the same: cpu(1) reads what cpu(0) made.
+    """
+    at, want, have = f"{role} {i}", f"{wanted.dtype} {wanted.shape}", f"{given.dtype} {given.shape}"
+    if given.stype != "default":
+        raise InvalidType(f"{at} must be dense, got {given.stype}\n  fix: x.tostype('default')")
+    if given.dtype != wanted.dtype:
+        fix = f"x.astype({wanted.dtype!r})"
+        raise DTypeError(at, f"must be {want}, as it was compiled for, got {have}", fix)
+    if (given.shape, given.layout) != (wanted.shape, wanted.layout):
+        raise ShapeError(at, f"must be {want}, as it was compiled for, got {have}")
+    if given.device.memory != wanted.device.memory:
+        raise DeviceError(
+            f"{at} must be on {wanted.device}, as it was compiled for, got {given.device}\n"
+            f"  fix: x.as_in_context({wanted.device})"
+        )
 
 
 def round_to_bfloat16(x: np.ndarray) -> np.ndarray:

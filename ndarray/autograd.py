@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib
 
 from ..engine import location
-from ..engine.error import InvalidValue, MXNetError
+from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..kernels import precision
 from ..symbol.graph import variable
 from .backward import ROWS, TapeGraph, deliver_rows, program_of, reachable, source
@@ -41,10 +41,10 @@ def set_training(train_mode: bool) -> bool:
 
 class _Scope:
     def __init__(self, recording: bool | None, training: bool | None):
-        self._wanted, self._previous = (recording, training), []
+        self._wanted = recording, training
 
     def __enter__(self):
-        self._previous.append((state.recording, state.training))
+        state.outer.append((state.recording, state.training))
         recording, training = self._wanted
         if recording is not None:
             state.recording = recording
@@ -52,7 +52,7 @@ class _Scope:
             state.training = training
 
     def __exit__(self, *error):
-        state.recording, state.training = self._previous.pop()
+        state.recording, state.training = state.outer.pop()
 
 
 def record(train_mode: bool = True) -> _Scope:
@@ -91,12 +91,21 @@ def mark_variables(variables, gradients, grad_reqs="write") -> None:
         req = {0: "null", 1: "write", 3: "add"}.get(req, req)
         if req not in ("write", "add", "null"):
             raise MXNetError(f"grad_req must be write, add or null, got {req!r}")
-        if grad is not None and grad._spec is not array._spec and grad.shape != array.shape:
-            raise MXNetError(
-                f"mark_variables: gradient must have the variable's shape {array.shape}, got"
-                f" {grad.shape}"
-            )
+        if grad is not None and (grad.__class__ is not NDArray or grad._spec is not array._spec):
+            check_nd(grad, "mark_variables: every gradient")
+            _check_gradient("mark_variables", "gradient", "the variable", grad, array)
         array._tape = None if req == "null" else Variable(array, grad, req)
+
+
+def _check_gradient(who: str, what: str, whose: str, grad: NDArray, array: NDArray) -> None:
+    """A gradient has its array's shape and dtype. Raises ShapeError, DTypeError."""
+    if grad.shape != array.shape:
+        rule = f"{what} must have {whose}'s shape {array.shape}, got {grad.shape}"
+        raise ShapeError(who, rule)
+    wanted, given = array._spec.dtype, grad._spec.dtype
+    if given != wanted:
+        rule = f"{what} must have {whose}'s dtype {wanted}, got {given}"
+        raise DTypeError(who, rule, fix=f"g.astype({wanted!r})")
 
 
 # Does anybody ask in which order backward makes gradients?
@@ -179,12 +188,10 @@ def _lists(heads, head_grads):
         if g is None:
             continue
         check_nd(g, "backward: every head gradient")
-        if g.shape != h.shape:
-            raise MXNetError(
-                f"backward: a head gradient must have its head's shape {h.shape}, got {g.shape}"
-            )
-        if not g._spec.device.same_memory(h._spec.device):
-            head_grads[i] = g.as_in_context(h._spec.device)
+        if g._spec is not h._spec:
+            if not g._spec.device.same_memory(h._spec.device):
+                head_grads[i] = g = g.as_in_context(h._spec.device)
+            _check_gradient("backward", "a head gradient", "its head", g, h)
     return heads, head_grads
 
 
@@ -297,7 +304,12 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
     device = node.plan.in_specs[0].device  # where a gradient makes its constants
     training = bool(graph_node.attrs.get("train", state.training))
     with device, _Scope(None, training), precision.forced(None):
-        return op.grad(F, dys, xs, ys, **graph_node.attrs)
+        found = op.grad(F, dys, xs, ys, **graph_node.attrs)
+    # the rules are written for floats: of integers, a gradient may come out as another dtype
+    return [
+        g if g is None or g._spec.dtype == s.dtype else F.cast(g, dtype=s.dtype)
+        for g, s in zip(found, node.plan.in_specs)
+    ]
 
 
 def grad(
@@ -328,9 +340,22 @@ def grad(
     nodes = reachable([h._tape for h in heads])
     if any([g is None for g in found]):
         found = _with_zeros(variables, found, nodes, create_graph)
+    if create_graph:
+        found = [_recorded(g, v) for g, v in zip(found, variables)]
     if not (create_graph if retain_graph is None else retain_graph):
         _free(nodes)
     return found
+
+
+def _recorded(g: NDArray, variable: NDArray) -> NDArray:
+    """A gradient that can be differentiated again: one that does not depend on its variable, as
+    that of x * 2, has gradient 0."""
+    from . import functions as F
+
+    if g._tape is not None:
+        return g
+    with _Scope(True, None):
+        return F._identity_with_attr_like_rhs(g, variable)
 
 
 def _with_zeros(variables, found, nodes, create_graph: bool) -> list[NDArray]:

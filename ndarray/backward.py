@@ -10,16 +10,17 @@ from ..engine import Context, log
 from ..engine.collector import resting
 from ..engine.error import MXNetError
 from ..engine.log import size
+from ..engine.recent import Recent
 from ..kernels.number import UnknownNumber, given
 from ..symbol.graph import Builder, Node, Value, topological, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.passes.recompute import replayed
 from ..symbol.placement import PlacedProgram, lower
 from ..symbol.program import Program
-from ..symbol.tiers import submit
+from ..symbol.tiers import NEVER, Tiered
 from .tape import TapeNode, Variable, expand, keeps_input
 
-MAX_PROGRAMS = 512
+MAX_PROGRAMS = 4096
 
 
 def reachable(entries, since: int = -1) -> list[TapeNode]:
@@ -157,14 +158,15 @@ def n_fused(program: Program | PlacedProgram) -> int:
     return sum(p.op.name == "_fused" for p in program.plans)
 
 
-class Backward:
+class Backward(Tiered):
     """The gradients of a structure: the program that serves now, and how to make a better one."""
 
     def __init__(self, key: tuple):
         self.key = key
-        self.hits, self._due = 0, 2
         self.serving: _Program | None = None
-        self.interpreted = any(getattr(p, "python", False) for p in key[0][0:-1:2])
+        self.interpreted = any(getattr(p, "python", False) for p in self.plans)
+        # graphs on the tape change in one step's backward, for the next step
+        self.lead = int(any(hasattr(p, "entry") for p in self.plans))
 
     def __str__(self):
         return "a backward program"
@@ -182,24 +184,51 @@ class Backward:
                 self.interpreted = True
                 return None
         hits = self.hits = self.hits + 1
-        if hits == self._due:
-            self._due = 0 if self.serving.tier or submit(self) else 2 * hits
+        if hits >= self.due:
+            self.reached(hits)
         return self.serving
 
-    def compile(self):
-        """The program for tapes as they will be when the forward graphs below have been swapped."""
+    @property
+    def plans(self) -> tuple:
+        """Of the calls on the tape."""
+        return self.key[0][0:-1:2]
+
+    def work(self) -> tuple[int, float]:
+        costs = [getattr(p, "program", p).cost_us for p in self.plans]
+        programs = [p.program for p in self.plans if hasattr(p, "program")]
+        made = self.serving.program
+        n_nodes = sum(len(p.plans) for p in [made, *programs])
+        return n_nodes, made.cost_us + sum(costs)
+
+    def compile(self) -> tuple[tuple, _Program]:
+        """The program for tapes as they will be when the forward graphs below have changed."""
         key = better(self.key)
-        made = compiled(key, 1)
+        return key, compiled(key, 1)
 
-        def publish():
-            if key == self.key:
-                self.serving = made
-            else:
-                _programs.pop(self.key, None)
-                _programs.setdefault(key, Backward(key)).serving = made
-            log.tell("hybridize", f"backward: tier 1 after {self.hits} calls, {told(made)}")
+    def publish(self, made: tuple[tuple, _Program]) -> None:
+        key, program = made
+        if key == self.key:
+            self.serving = program
+        else:
+            _programs.pop(self.key, None)
+            found = _programs[key] = Backward(key)
+            found.serving, found.queued, found.changed, found.due = program, True, True, NEVER
+            found.change_at, found.waited_s = self.change_at, self.waited_s
+            for before, now in zip(self.plans, found.plans):
+                entry = before.entry() if now is not before else None
+                if entry is not None:
+                    entry.change()
+        log.tell("hybridize", f"backward: tier 1 from call {self.change_at} on, {told(program)}")
 
-        return publish
+
+def queued_with(plan) -> list[Backward]:
+    """The gradients of tapes with a call of this plan that are to change to tier 1 with it, and
+    with them the other graphs on these tapes."""
+    return [
+        b
+        for b in list(_programs.values())
+        if b.queued and not b.changed and any(p is plan for p in b.plans)
+    ]
 
 
 def compiled(key: tuple, tier: int) -> _Program:
@@ -306,16 +335,14 @@ def better(key: tuple) -> tuple:
     return (tuple(structure), *key[1:])
 
 
-_programs: dict[tuple, Backward] = {}
+_programs = Recent(MAX_PROGRAMS)
 
 
 def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> _Program | None:
     """The program for this tape, or None; see Backward.use."""
     key = (tape.structure, with_grad, reqs)
-    found = _programs.get(key)
+    found = _programs[key]
     if found is None:
-        if len(_programs) >= MAX_PROGRAMS:
-            _programs.clear()
         found = _programs[key] = Backward(key)
     return found.use()
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from ..engine import current_context, lib
 from ..engine.error import ShapeError
+from ..engine.recent import Recent
 from ..kernels.native import Native
-from ..kernels.record import FLOATS, Type
+from ..kernels.record import FLOATS, MAX_KEPT, Type
 from ..symbol.graph import Value, variable
 from ..symbol.program import Program, lower
 from .control import (
@@ -49,13 +50,13 @@ class Branch(Control):
         super().__init__(name, n_in, len(ways[0].outputs), params, graphs)
         self.test, self.ways = test, tuple(ways)
         self.parts = [test, *ways]
-        self._types: dict[tuple, _TypedBranch] = {}
-        self._backward: dict[tuple, tuple] = {}
+        self._types = Recent(MAX_KEPT)
+        self._backward = Recent(MAX_KEPT)
 
     def typed(self, ins: Sequence[Type], train: bool, keeps: bool) -> _TypedBranch:
         """The branch for inputs of these types."""
         key = (tuple(ins), train, keeps)
-        found = self._types.get(key)
+        found = self._types[key]
         if found is None:
             test = self.test.typed(ins, train)
             if prod(test.outputs[0].shape) != 1:
@@ -134,7 +135,7 @@ class Branch(Control):
             n_all = self.n_out + 1 + sum(map(len, typed.hidden))
             made = F.apply(self.operator(True, 0, n_all), list(xs), {})
             ys = made if isinstance(made, (list, tuple)) else [made]
-        found = self._backward.get((types, train))
+        found = self._backward[types, train]
         if found is None:
             found = self._backward[types, train] = self._gradient_branch(typed)
         branch, sources, targets = found

@@ -8,26 +8,28 @@ also returns the residuals that the backward graph reads, and the call is one no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Sequence
 
 from ..engine import current_context, location, log
 from ..engine.collector import resting
 from ..engine.error import DynamicShape
+from ..engine.recent import Recent
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..symbol.graph import Node, Value, rewrite, values_of
+from ..symbol.graph import Node, Value, rewrite, topological, values_of
 from ..symbol.inference import typed_graph
 from ..symbol.passes import before_gradient
 from ..symbol.placement import Placement, crosses, lower
-from ..symbol.tiers import submit
+from ..symbol.tiers import Tiered
 from . import autograd, functions
-from .backward import told
+from .backward import queued_with, told
 from .ndarray import NDArray, state
 from .residuals import free, residuals
 from .sparse.graphs import has_sparse
 from .stepwise import call, run_nodes, run_plan
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
-MAX_ENTRIES = 256
+MAX_ENTRIES = 2048  # signatures of a graph that stay compiled
 
 
 class GraphPlan:
@@ -36,7 +38,7 @@ class GraphPlan:
 
     kept: residuals, which the program returns after the outputs. saved: what the tape keeps, as
     numbers of outputs and residuals. layouts: of those that are not row-major, by number. newer:
-    the plan of a higher tier, once there is one.
+    the plan of a higher tier, once there is one. entry: whose plan it is, held weakly.
     """
 
     scalars = unread = ()
@@ -47,7 +49,7 @@ class GraphPlan:
         devices = [s.device for s in self.in_specs]
         if tier and not entry.recompute and len({d.device_type for d in devices}) < 2:
             self.outputs = before_gradient(self.outputs, entry.device.device_type)
-        self.tier, self.newer = tier, None
+        self.tier, self.newer, self.entry = tier, None, weakref.ref(entry)
         self.n_out = len(self.outputs)
         self.kept, shadowed = entry.residuals(self.outputs, tier)
         self.shadowed = tuple(shadowed)
@@ -104,7 +106,7 @@ class GraphPlan:
         return run_nodes(self.outputs, dict(zip(self.variables, inputs)), compute)
 
 
-class _Entry:
+class _Entry(Tiered):
     """What one signature runs now, and how to make it better."""
 
     def __init__(self, graph: CachedGraph, outputs, variables, bounds, in_specs, device, wanted):
@@ -117,8 +119,8 @@ class _Entry:
         # variables whose arrays seldom change
         self.stable = tuple(variables[graph.n_data :]) if predicts else ()
         self.wanted = [v for v, w in zip(variables, wanted) if w]
-        self.hits, self.due = 0, 2
         self.plan = GraphPlan(self, 0)
+        self._steps = 0  # of its gradients, when this was last due
 
     def __str__(self):
         return f"{self.name} on {', '.join(map(str, self.in_specs[: self.n_data]))}"
@@ -134,15 +136,26 @@ class _Entry:
             [i for i, v in enumerate(outputs) if v in needed_set],
         )
 
-    def compile(self) -> Callable[[], None]:
-        """The graph at tier 1; for the compiler's thread."""
+    def work(self) -> tuple[int, float]:
+        n_nodes = sum(n.op is not None for n in topological(self.outputs))
+        # backward costs about twice as much as forward
+        return n_nodes, self.plan.program.cost_us * (3 if self.wanted else 1)
+
+    def compile(self) -> GraphPlan:
         plan = self.plan.newer = GraphPlan(self, 1)
+        return plan
 
-        def publish():
-            self.plan = plan
-            log.tell("hybridize", f"{self}: tier 1 after {self.hits} calls, {told(plan)}")
+    def waits_for_others(self) -> bool:
+        """As long as its gradients are in use, they decide: backward runs between two steps, so no
+        tape gets calls of both tiers."""
+        before, self._steps = self._steps, sum(b.hits for b in queued_with(self.plan))
+        return self._steps > before
 
-        return publish
+    def publish(self, made: GraphPlan) -> None:
+        before, self.plan = self.plan, made
+        for gradients in queued_with(before):
+            gradients.change()
+        log.tell("hybridize", f"{self}: tier 1 from call {self.change_at} on, {told(made)}")
 
 
 def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[str] = ()) -> str:
@@ -180,7 +193,7 @@ class CachedGraph:
         self.outputs, self.inputs, self.name = list(outputs), list(inputs), name
         self.n_data = len(self.inputs) if n_data is None else n_data
         self.recompute, self.bounds = recompute, list(bounds)
-        self.entries: dict[tuple, _Entry] = {}
+        self.entries = Recent(MAX_ENTRIES)
         self.dynamic = False
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:
@@ -191,7 +204,7 @@ class CachedGraph:
         entries = entries_of(arrays) if state.recording else None
         wanted = () if entries is None else tuple([e is not None for e in entries])
         key = (state.training, wanted, *[a._spec for a in arrays])
-        entry = self.entries.get(key)
+        entry = self.entries[key]
         if entry is None and has_sparse(arrays):
             return self._eager(arrays)
         if entry is None:
@@ -203,12 +216,10 @@ class CachedGraph:
                 return self._eager(arrays)
             if self.entries and log.wants("hybridize"):
                 log.tell("hybridize", self._told(arrays, wanted))
-            if len(self.entries) >= MAX_ENTRIES:
-                self.entries.clear()
             self.entries[key] = entry
         hits = entry.hits = entry.hits + 1
-        if hits == entry.due:
-            entry.due = 0 if submit(entry) else 2 * hits
+        if hits >= entry.due:
+            entry.reached(hits)
         plan = entry.plan
         program = plan.program
         made = program.run(arrays, (), location.capture() if program.can_fail else -1)
@@ -252,7 +263,7 @@ class CachedGraph:
         mode = "recording" if wanted else "training" if state.training else "predicting"
         inputs = ", ".join(str(a._spec) for a in arrays[: self.n_data])
         now = f"{self.name}: compiled for {inputs}, {mode}"
-        (training, before, *specs), last = next(reversed(self.entries.items()))
+        (training, before, *specs), last = self.entries.items()[-1]
         if bool(before) != bool(wanted):
             return f"{now}: recording was {'on' if before else 'off'}"
         if before != wanted:

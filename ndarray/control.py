@@ -191,7 +191,7 @@ class Control:
             return sorted(set().union(*(p.mutated(train) for p in self.parts)))
 
         any_written = any(p.mutated(True) for p in self.parts)
-        op = Operator(
+        return Operator(
             name=self.name,
             infer=infer,
             ref=_no_reference,
@@ -205,10 +205,9 @@ class Control:
             random=lambda train=False, **_: any(p.is_random(train) for p in self.parts),
             train_aware=True,
             lowered=lambda read, tier: self.operator(read or n_all > 0, tier, n_all),
+            graphs=self.graphs,
             doc="Control flow whose bodies are graphs.",
         )
-        op.plans["graphs"] = self.graphs
-        return op
 
 
 def _no_reference(*_, **__):

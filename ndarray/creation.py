@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import builtins
 import importlib
+import operator
 
 import numpy as np
 
 from ..engine import Context, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
+from ..engine.recent import Recent
 from ..kernels.plan import make_plan
-from ..kernels.record import dtype_name, lookup
+from ..kernels.record import dtype_name, lookup, several
 from ..kernels.spec import spec
-from .invoke import _remember, invoke, run
+from .invoke import MAX_KEYS, invoke, run
 from .ndarray import NDArray, empty_like_spec, from_memory
 
 __all__ = [
@@ -72,12 +74,8 @@ def _sparse(function: str, *args):
 
 def _shape(shape) -> tuple[int, ...]:
     try:
-        sizes = (
-            (shape.__index__(),)
-            if hasattr(shape, "__index__")
-            else tuple(n.__index__() for n in shape)
-        )
-    except (TypeError, AttributeError):
+        sizes = tuple(operator.index(n) for n in several(shape))
+    except TypeError:
         raise InvalidType(
             f"creation: shape must be an int or a tuple of ints, got {shape!r}"
         ) from None
@@ -103,7 +101,7 @@ def empty(shape, ctx=None, dtype=None, stype=None) -> NDArray:
     return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), _device(ctx)))
 
 
-_plans: dict = {}  # by operator, shape, dtype and device
+_plans = Recent(MAX_KEYS)  # by operator, shape, dtype and device
 
 
 def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
@@ -111,7 +109,7 @@ def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
     scalars = () if value is None else (value,)
     try:
         key = (name, shape, dtype, current_context() if ctx is None else ctx)
-        plan = _plans.get(key) if out is None else None
+        plan = _plans[key] if out is None else None
     except TypeError:  # a list
         key, plan = None, None
     if plan is not None:
@@ -120,11 +118,11 @@ def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
     if value is not None:
         attrs["value"] = value
     op = lookup(name)
-    if out is not None or key is None or shape != attrs["shape"]:
+    if out is not None or key is None or type(shape) is not tuple:
         return invoke(op, (), attrs, out, ctx)
     plan = make_plan(op, op.parse(attrs), (), _device(ctx))
     if all([type(n) is int for n in shape]):
-        _remember(_plans, key, plan)
+        _plans[key] = plan
     return run(plan, (), scalars)
 
 

@@ -17,8 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..engine import ffi, lib, push, wait
+from ..engine import ffi, lib, profiler, push, wait
+from ..engine._array import exchange
 from ..engine.error import InvalidType, MissingMethod, MXNetError
+from ..engine.recent import Recent
 from ..kernels.ops.custom import (
     PROPERTIES,
     Rules,
@@ -29,7 +31,7 @@ from ..kernels.ops.custom import (
     text,
 )
 from ..kernels.plan import view_as_numpy
-from ..kernels.record import REGISTRY, REQUIRED, Operator, lookup
+from ..kernels.record import MAX_KEPT, REGISTRY, REQUIRED, Operator, lookup
 from ..kernels.spec import NUMPY_DTYPES, Spec
 from .autograd import _Scope
 from .invoke import invoke
@@ -179,10 +181,7 @@ class Borrowed:
             a = ref()
             if a is not None:
                 values = a._values().copy()
-                old, a._handle = a._handle, 0
-                lib.pl_array_free(old)
-                fresh = from_memory(values, a.context, a._spec.dtype)
-                a._handle, fresh._handle = fresh._handle, 0
+                exchange(a, from_memory(values, a.context, a._spec.dtype))
             if lib.pl_array_users(h._handle) > 1:  # a view of it: the memory is about to go
                 push(_gone, writes=[h], name="Custom")
                 try:
@@ -235,6 +234,10 @@ class Instances:
         self._done: OrderedDict[int, Any] = OrderedDict()  # whose backward has run
         self._next = itertools.count(1).__next__
 
+    def _profiled(self) -> profiler.Task:
+        """A span of the user's Python in the profile, under the operator's own name."""
+        return profiler.Task("Custom Operator", f"{self._rules.op_type}::pure_python")
+
     def _take(self, types: tuple, device) -> tuple[int, Any]:
         """An instance for one more forward, and its number."""
         with self._lock:
@@ -274,7 +277,7 @@ class Instances:
         number, op = self._take(tuple(s.type for _, s in inputs), device)
         given, results = Borrowed(inputs), Borrowed(outputs[:-1])
         try:
-            with device, _Scope(False, train):
+            with device, _Scope(False, train), self._profiled():
                 op.forward(
                     is_train=train,
                     req=["write"] * len(rules.outputs),
@@ -305,7 +308,7 @@ class Instances:
             else:
                 a._memory()[...] = 0
         try:
-            with device, _Scope(False, train):
+            with device, _Scope(False, train), self._profiled():
                 arrays = _complete(given.arrays[:n_read], types, reads)
                 op.backward(
                     req=["write"] * n_in,
@@ -334,7 +337,7 @@ def _complete(arrays, types, reads) -> list[NDArray]:
 
 # ---- calling -------------------------------------------------------------------------------------
 
-_eager: dict[tuple, Operator] = {}  # (op_type, parameters) -> the record of eager calls
+_eager = Recent(MAX_KEPT)  # (op_type, parameters) -> the record of eager calls
 
 
 def named_inputs(op: Operator, inputs: Sequence, named: dict) -> list:
@@ -362,7 +365,7 @@ def Custom(*data, op_type=None, out=None, name=None, **kwargs):
             op = custom_operator(given)
             return a._compose_operator(op, named_inputs(op, data, inputs), given)
     key = (op_type, *sorted((k, text(v)) for k, v in given.items()))
-    op = _eager.get(key)
+    op = _eager[key]
     if op is None:
         if op_type is None:
             given.pop("op_type")

@@ -166,7 +166,7 @@ def array_of(producer: Any) -> NDArray:
         device.memory,
         data,
         prod(shape) * ITEM_BYTES[name],
-        lib.plpy_release,
+        callback.RELEASE,
         callback.pointer_to(kept),
     )
     if not handle:

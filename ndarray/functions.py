@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 
 from ..engine.error import MissingName, compose, did_you_mean
+from ..engine.recent import Recent
 from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
@@ -13,7 +14,7 @@ from ..kernels.signature import dynamic_names, make_function, static_names
 from ..symbol.bodies import body_entry  # noqa: F401  (fills the rest of that table)
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
-from .invoke import _device_of, _remember, invoke, makes_sparse, read_part, run
+from .invoke import MAX_KEYS, _device_of, invoke, makes_sparse, read_part, run
 from .ndarray import NDArray, state
 
 NAN = float("nan")
@@ -26,7 +27,7 @@ def operator_function(op: Operator, name: str):
     lists = any(p.dynamic and p.kind.startswith("floats") for p in op.params)
     train_aware, variadic, eager = op.train_aware, op.variadic, op.eager is not None
     part = op.part
-    plans: dict = {}
+    plans = Recent(MAX_KEYS)
 
     def call(inputs, static, dynamic, out, name, kwargs):
         while inputs and inputs[-1] is None and not variadic:
@@ -42,7 +43,7 @@ def operator_function(op: Operator, name: str):
                 else ()
             )
             key = (static, state.training if train_aware else lengths, *[a._spec for a in inputs])
-            plan = plans.get(key)
+            plan = plans[key]
         # a list among the attributes, or an input that is no array
         except (TypeError, AttributeError):
             return slow(inputs, static, dynamic, out, kwargs)
@@ -60,7 +61,7 @@ def operator_function(op: Operator, name: str):
             return None
         plan = make_plan(op, full, [a._spec for a in inputs], _device_of(op, inputs, None))
         if plan.late is None:
-            _remember(plans, key, plan)
+            plans[key] = plan
         return plan
 
     def slow(inputs, static, dynamic, out, kwargs):
@@ -73,8 +74,7 @@ def operator_function(op: Operator, name: str):
 
     def attributes(inputs, static, dynamic, kwargs):
         attrs = dict(zip(static_keys, static)) | dict(zip(dynamic_keys, dynamic)) | kwargs
-        if op.variadic_key:
-            attrs[op.variadic_key] = len(inputs)
+        attrs = op.counted(attrs, len(inputs))
         return {k: list_to_tuple(v) for k, v in attrs.items() if v is not REQUIRED}
 
     return make_function(op, name, call, __name__)

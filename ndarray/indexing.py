@@ -16,11 +16,12 @@ import numpy as np
 
 from ..engine import lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
+from ..engine.recent import Recent
 from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
 from ..kernels.shapes import strides
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
-from .invoke import _remember, copy_into, invoke, launch, part_plan, read_part, write_part
+from .invoke import MAX_KEYS, copy_into, invoke, launch, part_plan, read_part, write_part
 from .ndarray import NDArray, from_memory, make, state
 from .tape import record, spent
 
@@ -201,17 +202,17 @@ def view(array: NDArray, name: str, attrs: dict) -> NDArray:
     return seen(array, view_plan(array._spec, name, attrs))
 
 
-_view_plans: dict = {}
+_view_plans = Recent(MAX_KEYS)
 
 
 def view_plan(s: Spec, name: str, attrs: dict) -> Plan:
     """The plan of a shape operator on an array of a spec."""
     key = (s, name, *attrs.values())
-    plan = _view_plans.get(key)
+    plan = _view_plans[key]
     if plan is None:
         op = lookup(name)
         plan = make_plan(op, op.parse(attrs), [s], s.device)
-        _remember(_view_plans, key, plan)
+        _view_plans[key] = plan
     return plan
 
 
@@ -274,7 +275,7 @@ def _is_whole(part: Part, array: NDArray) -> bool:
     return prod(part.sizes) == array.size and part.is_contiguous()
 
 
-_fills: dict = {}
+_fills = Recent(MAX_KEYS)
 
 
 def fill(target: NDArray, value: float) -> None:
@@ -283,13 +284,11 @@ def fill(target: NDArray, value: float) -> None:
 
 
 def _fill_plan(s: Spec) -> Plan:
-    plan = _fills.get(s)
+    plan = _fills[s]
     if plan is None:
         op = lookup("_full")
         attrs = op.parse({"shape": s.shape, "value": 0.0, "dtype": s.dtype})
         plan = make_plan(op, attrs, (), s.device)
-        if len(_fills) >= MAX_PARTS:
-            _fills.clear()
         _fills[s] = plan
     return plan
 

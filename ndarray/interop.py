@@ -202,7 +202,7 @@ def _wrapped(values: np.ndarray, device: Context) -> NDArray:
     is done."""
     number = callback.keep(values)
     data = ffi.cast("void *", values.ctypes.data)
-    handle = lib.pl_array_wrap(data, values.nbytes, lib.plpy_release, callback.pointer_to(number))
+    handle = lib.pl_array_wrap(data, values.nbytes, callback.RELEASE, callback.pointer_to(number))
     if not handle:
         callback.drop(number)
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())

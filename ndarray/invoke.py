@@ -13,6 +13,7 @@ from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
 from ..engine.device import named
 from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError
+from ..engine.recent import Recent
 from ..kernels import precision
 from ..kernels.ops.strided import reach
 from ..kernels.plan import Plan, copy_plan, make_plan, scalars_of
@@ -21,7 +22,7 @@ from ..kernels.spec import STYPES, Spec
 from .ndarray import NDArray, check_nd, state
 from .tape import record, spent
 
-MAX_KEYS = 8192
+MAX_KEYS = 8192  # plans that a function keeps by its arguments
 NUMBERS = (float, int)
 
 
@@ -39,8 +40,8 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
                 return a._compose_operator(op, inputs, attrs)
             if hasattr(a, "_call_operator"):  # a sparse array
                 return a._call_operator(op, inputs, attrs, out)
-    if op.variadic_key and op.variadic_key not in attrs:
-        attrs = {**attrs, op.variadic_key: len(inputs)}
+    if op.variadic_key:
+        attrs = op.counted(attrs, len(inputs))
     full = op.parse(attrs)
     if precision.used:
         inputs = in_precision(op, full, inputs)
@@ -63,19 +64,19 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
 
 
 _STRIDED, _STRIDED_SET = lookup("_strided"), lookup("_strided_set")
-_reads: dict = {}
-_writes: dict = {}
+_reads = Recent(MAX_KEYS)
+_writes = Recent(MAX_KEYS)
 
 
 def part_plan(s: Spec, sizes, steps) -> Plan:
     """The plan that reads a part of an array of this spec, wherever it begins."""
-    plan = _reads.get((s, sizes, steps))
+    plan = _reads[s, sizes, steps]
     if plan is None:
         view = _STRIDED.parse(
             {"at": -min(0, reach(sizes, steps)[0]), "sizes": sizes, "steps": steps}
         )
         plan = make_plan(_STRIDED, view, [s], s.device)
-        _remember(_reads, (s, sizes, steps), plan)
+        _reads[s, sizes, steps] = plan
     return plan
 
 
@@ -94,10 +95,10 @@ def write_part(x: NDArray, part: tuple, value: NDArray) -> None:
     """Writes an array, or its one element, into the elements (sizes, steps, at) of x's memory."""
     (sizes, steps, at), s = part, x._spec
     key = (s, value._spec, sizes, steps)
-    plan = _writes.get(key)
+    plan = _writes[key]
     if plan is None:
         plan = make_plan(_STRIDED_SET, _view(sizes, steps), [s, value._spec], s.device)
-        _remember(_writes, key, plan)
+        _writes[key] = plan
     run(plan, (x, value), (at,), x)
 
 
@@ -188,6 +189,7 @@ def launch(plan: Plan, inputs, scalars, targets) -> list[NDArray]:
     """One call into the core, noted on the tape. Returns every output."""
     made = call(
         plan.handle,
+        plan.in_specs,
         plan.out_specs,
         inputs,
         targets,
@@ -254,19 +256,18 @@ def binary_method(both: str, right: str):
     """The method for `array <op> array` and `array <op> number`: the shortest way through a
     plan."""
     op, scalar_op = lookup(both), lookup(right)
-    pairs: dict = {}
-    singles: dict = {}
+    pairs, singles = Recent(MAX_KEYS), Recent(MAX_KEYS)
 
     def method(self, other):
         if isinstance(other, NDArray):
-            plan = pairs.get((self._spec, other._spec))
+            plan = pairs[self._spec, other._spec]
             if plan is None or precision.used:
                 return first(self, other)
             out = invoke1(plan.handle, plan.out_spec, self, other)
             if state.recording:
                 record(plan, (self, other), (), (out,))
             return out
-        plan = singles.get(self._spec)
+        plan = singles[self._spec]
         try:
             if plan is None or precision.used:
                 return first_scalar(self, other)
@@ -289,7 +290,7 @@ def binary_method(both: str, right: str):
         device = _device_of(op, (self, other), None)
         plan = make_plan(op, op.parse({}), (self._spec, other._spec), device)
         if not plan.can_fail:
-            _remember(pairs, (self._spec, other._spec), plan)
+            pairs[self._spec, other._spec] = plan
         return run(plan, (self, other))
 
     def first_scalar(self, other):
@@ -302,7 +303,7 @@ def binary_method(both: str, right: str):
             scalar_op, scalar_op.parse({"scalar": value}), (self._spec,), self._spec.device
         )
         if not plan.can_fail:
-            _remember(singles, self._spec, plan)
+            singles[self._spec] = plan
         return run(plan, (self,), (value,))
 
     return method
@@ -311,10 +312,10 @@ def binary_method(both: str, right: str):
 def scalar_method(left: str):
     """The reflected method: number <op> array."""
     op = lookup(left)
-    plans: dict = {}
+    plans = Recent(MAX_KEYS)
 
     def method(self, other):
-        plan = plans.get(self._spec)
+        plan = plans[self._spec]
         if plan is not None and other.__class__ in NUMBERS and not precision.used:
             out = invoke1(plan.handle, plan.out_spec, self, other)
             if state.recording:
@@ -330,16 +331,10 @@ def scalar_method(left: str):
             return invoke(op, (self,), {"scalar": value})
         plan = make_plan(op, op.parse({"scalar": value}), (self._spec,), self._spec.device)
         if not plan.can_fail:
-            _remember(plans, self._spec, plan)
+            plans[self._spec] = plan
         return run(plan, (self,), (value,))
 
     return method
-
-
-def _remember(cache: dict, key, plan: Plan) -> None:
-    if len(cache) >= MAX_KEYS:
-        cache.clear()
-    cache[key] = plan
 
 
 def as_number(value) -> float:

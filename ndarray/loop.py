@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from ..engine import current_context, lib
 from ..engine.error import ShapeError
+from ..engine.recent import Recent
 from ..kernels.native import Native
-from ..kernels.record import FLOATS, Type
+from ..kernels.record import FLOATS, MAX_KEPT, Type
 from ..symbol.graph import Builder, Value, variable
 from ..symbol.program import Program, lower
 from .control import (
@@ -69,8 +70,8 @@ class Loop(Control):
         self.data, self.states, self.length = list(data), list(states), length
         self.count_at = count_at
         self.n_stacked = len(body.outputs) - len(self.states)
-        self._types: dict[tuple, _TypedLoop] = {}
-        self._backward: dict[tuple, tuple] = {}
+        self._types = Recent(MAX_KEPT)
+        self._backward = Recent(MAX_KEPT)
 
     def _seen(self, ins: Sequence[Type | None]) -> list[Type | None]:
         """Types as the body sees them."""
@@ -95,7 +96,7 @@ class Loop(Control):
     def typed(self, ins: Sequence[Type], train: bool, keeps: bool) -> _TypedLoop:
         """The loop for inputs of these types."""
         key = (tuple(ins), train, keeps)
-        found = self._types.get(key)
+        found = self._types[key]
         if found is None:
             length, seen = self._iterations(ins), self._seen(ins)
             body = self.body.typed(seen, train)
@@ -219,7 +220,7 @@ class Loop(Control):
             n_all = self.n_out + len(typed.hidden) + (self.test is not None)
             made = F.apply(self.operator(True, 0, n_all), list(xs), {})
             ys = made if isinstance(made, (list, tuple)) else [made]
-        found = self._backward.get((types, train))
+        found = self._backward[types, train]
         if found is None:
             found = self._backward[types, train] = self._gradient_loop(types, typed)
         loop, sources, targets, late = found

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
+from ..engine.recent import Recent
 from ..kernels import precision
 from ..kernels.plan import copy_plan, make_plan
-from ..kernels.record import REGISTRY, dtype_name, lookup
-from ..kernels.spec import from_bfloat16
-from ..symbol.operators import BINARY, add_operators
+from ..kernels.record import REGISTRY, dtype_name, lookup, several
+from ..symbol.operators import BINARY, add_composites, add_operators
 from . import autograd, functions
 from .indexing import refuse_recorded, seen, view_plan
 from .invoke import (
+    MAX_KEYS,
     _device_of,
-    _remember,
     as_number,
     binary_method,
     copy_into,
@@ -23,9 +23,13 @@ from .invoke import (
     scalar_method,
 )
 from .ndarray import NDArray, make
+from .protocol import text
 from .tape import Variable
 
 add_operators(NDArray, binary_method, scalar_method, lambda self: functions.negative(self))
+add_composites(
+    NDArray, lambda: functions, lambda self, other: not_a_number(self, other, lookup("dot"))
+)
 NDArray.__hash__ = object.__hash__
 
 
@@ -36,7 +40,7 @@ def method(function):
 
 def _in_place(both: str, right: str):
     array_op, number_op = lookup(both), lookup(right)
-    plans: dict = {}  # by the specs of both, or of the array
+    plans = Recent(MAX_KEYS)  # by the specs of both, or of the array
 
     def assign(self, other):
         if isinstance(other, NDArray):
@@ -50,14 +54,14 @@ def _in_place(both: str, right: str):
         return apply(number_op, (self,), self._spec, {"scalar": value}, (value,))
 
     def apply(op, inputs, key, attrs, scalars):
-        plan = plans.get(key)
+        plan = plans[key]
         if plan is None or precision.used:
             if precision.used or any([a.__class__ is not NDArray for a in inputs]):
                 return invoke(op, inputs, attrs, inputs[0])
             plan = make_plan(
                 op, op.parse(attrs), [a._spec for a in inputs], _device_of(op, inputs, None)
             )
-            _remember(plans, key, plan)
+            plans[key] = plan
         return run(plan, inputs, scalars, inputs[0])
 
     return assign
@@ -82,7 +86,7 @@ class _OperatorMethod:
 
 
 # their first input has another name than `data`
-ALSO = ("broadcast_like", "one_hot", "reshape_like", "take")
+ALSO = ("batch_dot", "broadcast_like", "dot", "one_hot", "reshape_like", "take")
 # every public operator whose first input is `data` is a method
 for _name, _op in REGISTRY.items():
     if (
@@ -181,25 +185,25 @@ def astype(self, dtype, copy: bool = True) -> NDArray:
 
 def _sizes(shape) -> tuple[int, ...]:
     try:
-        return tuple(n.__index__() for n in shape)
+        return tuple(n.__index__() for n in several(shape))
     except (TypeError, AttributeError):
         raise InvalidType(f"reshape: shape must be a tuple of ints, got {shape!r}") from None
 
 
-_reshapes: dict = {}  # plans by the array's spec and the arguments
+_reshapes = Recent(MAX_KEYS)  # plans by the array's spec and the arguments
 
 
 @method
 def reshape(self, *shape, **kwargs) -> NDArray:
     """The same memory under another shape; see nd.Reshape for the codes 0, -1, -2, -3, -4."""
     try:
-        plan = None if kwargs else _reshapes.get((self._spec, shape))
+        plan = None if kwargs else _reshapes[self._spec, shape]
     except TypeError:  # a list
         plan = None
     if plan is not None:
         return seen(self, plan)
     key, given = (self._spec, shape), shape
-    if len(shape) == 1 and not hasattr(shape[0], "__index__"):
+    if len(shape) == 1:
         given = shape[0]
     elif not shape:
         if "shape" not in kwargs:
@@ -207,11 +211,10 @@ def reshape(self, *shape, **kwargs) -> NDArray:
                 "reshape: needs a shape\n  fix: x.reshape((2, -1)), or x.reshape(2, -1)"
             )
         given = kwargs["shape"]
-        given = (given,) if hasattr(given, "__index__") else given
     attrs = {"shape": _sizes(given), "reverse": kwargs.get("reverse", False)}
     plan = view_plan(self._spec, "Reshape", attrs)
     if not kwargs and given.__class__ is tuple and all([n.__class__ is int for n in given]):
-        _remember(_reshapes, key, plan)
+        _reshapes[key] = plan
     return seen(self, plan)
 
 
@@ -223,33 +226,9 @@ NDArray.T = property(_transposed)
 
 
 @method
-def __len__(self):
-    if not self.shape:
-        raise InvalidType("len() of a 0-d array")
-    return self.shape[0]
-
-
-@method
-def __bool__(self):
-    if self.size == 0:
-        return False
-    if self.size != 1:
-        raise InvalidValue(
-            "The truth value of an NDArray with multiple elements is ambiguous\n  fix: x.sum() > 0,"
-            " x.asnumpy().any()"
-        )
-    return bool(self.asscalar())
-
-
-def _text(self) -> str:
-    values = self.asnumpy()
-    return str(from_bfloat16(values) if self._spec.dtype == "bfloat16" else values)
-
-
-@method
 def __repr__(self):
     shape = "x".join(map(str, self.shape))
-    return f"\n{_text(self)}\n<NDArray {shape} @{self.context}>"
+    return f"\n{text(self)}\n<NDArray {shape} @{self.context}>"
 
 
 @method
@@ -259,39 +238,9 @@ def _repr_html_(self):
     """Jupyter's view: the values and what they are."""
     shape = " x ".join(map(str, self.shape)) or "0-d"
     return (
-        f"<pre>{html.escape(_text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
+        f"<pre>{html.escape(text(self))}</pre><small>NDArray {shape}, {self._spec.dtype}, "
         f"{html.escape(str(self.context))}</small>"
     )
-
-
-def _one(self, what: str):
-    if self.size != 1:
-        raise InvalidType(
-            f"{what}: only an array of one element can be converted, got shape {self.shape}"
-        )
-    value = self.asnumpy().reshape(-1)
-    return (from_bfloat16(value) if self._spec.dtype == "bfloat16" else value)[0]
-
-
-@method
-def __float__(self):
-    return float(_one(self, "float"))
-
-
-@method
-def __int__(self):
-    return int(_one(self, "int"))
-
-
-@method
-def __index__(self):
-    value = _one(self, "index")
-    if value.dtype.kind not in "iu":
-        raise InvalidType(
-            "index: only an integer array can be an index of Python sequences, got dtype "
-            f"{self._spec.dtype}"
-        )
-    return int(value)
 
 
 @method

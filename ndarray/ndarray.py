@@ -8,11 +8,11 @@ import threading
 import numpy as np
 
 from ..engine import callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
-from ..engine._array import Array, invoke, make, set_class  # noqa: F401
+from ..engine._array import Array, invoke, make, set_class
 from ..engine.error import DeviceError, InvalidType, OutOfMemory
 from ..kernels.plan import MAX_BYTES, transfer_plan, view_as_numpy
 from ..kernels.record import dtype_name
-from ..kernels.spec import NUMPY_DTYPES, Spec, spec
+from ..kernels.spec import NUMPY_DTYPES, Spec, fits, spec
 
 
 class NDArray(Array):
@@ -92,7 +92,7 @@ class NDArray(Array):
         return view_as_numpy(lib.pl_array_data(self._handle), self._spec)
 
 
-set_class(NDArray)
+set_class(NDArray, spec((0,), "float32", cpu()), fits)
 
 
 def empty_like_spec(s: Spec) -> NDArray:
@@ -129,7 +129,7 @@ def borrow(values: np.ndarray, s: Spec) -> NDArray:
     """An NDArray of a spec on the host over contiguous NumPy memory, which it keeps alive."""
     number = callback.keep(values)
     data = ffi.cast("void *", values.ctypes.data)
-    handle = lib.pl_array_wrap(data, s.nbytes, lib.plpy_release, callback.pointer_to(number))
+    handle = lib.pl_array_wrap(data, s.nbytes, callback.RELEASE, callback.pointer_to(number))
     if not handle:
         callback.drop(number)
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
@@ -147,7 +147,7 @@ def send(values: np.ndarray, target: NDArray) -> None:
         source = borrow(np.ascontiguousarray(values), spec(s.shape, s.dtype, cpu()))
         way = "waits"
     plan = transfer_plan(source._spec, s, way)
-    invoke(plan.handle, plan.out_specs, [source], [target], (), location.capture())
+    invoke(plan.handle, plan.in_specs, plan.out_specs, [source], [target], (), location.capture())
     if way == "waits":
         wait(source._handle, for_write=True)
 
@@ -159,7 +159,7 @@ def fetch(array: NDArray) -> np.ndarray:
     values = np.empty(s.shape, NUMPY_DTYPES[s.dtype])
     host = borrow(values, spec(s.shape, s.dtype, cpu()))
     plan = transfer_plan(s, host._spec, "waits")
-    invoke(plan.handle, plan.out_specs, [array], [host], (), location.capture())
+    invoke(plan.handle, plan.in_specs, plan.out_specs, [array], [host], (), location.capture())
     wait(host._handle)
     return values
 
@@ -181,6 +181,9 @@ class _State(threading.local):
     recording = False
     training = False
     asked_recording = False  # has is_recording() been called since a trace began?
+
+    def __init__(self):
+        self.outer: list[tuple[bool, bool]] = []  # what each `with` covers
 
 
 state = _State()

@@ -18,6 +18,9 @@ from ..engine.error import MXNetError, compose
 class _Mode(threading.local):
     shape: bool | None = None  # None: as the process
 
+    def __init__(self):
+        self.outer: list[bool | None] = []  # what each `with` covers
+
 
 _mode = _Mode()
 _process = {"shape": False}
@@ -53,14 +56,14 @@ class np_shape:  # noqa: N801 - MXNet's name
     """`with np_shape(True):` the NumPy shape switch of this thread."""
 
     def __init__(self, active: bool = True):
-        self._active, self._outer = active, []
+        self._active = active
 
     def __enter__(self):
-        self._outer.append(_mode.shape)
+        _mode.outer.append(_mode.shape)
         _mode.shape = self._active
 
     def __exit__(self, *error):
-        _mode.shape = self._outer.pop()
+        _mode.shape = _mode.outer.pop()
 
 
 class np_array:  # noqa: N801 - MXNet's name

@@ -6,11 +6,15 @@ parameters. The stream depends on the seed alone, not on the number of threads.
 
 from __future__ import annotations
 
+import numpy as np
+
 from ..engine import current_context, lib
+from ..engine._core import ffi
 from ..engine.error import InvalidValue, MissingName, compose
+from ..engine.recent import Recent
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup
-from .invoke import _device_of, _remember, invoke, run
+from .invoke import MAX_KEYS, _device_of, invoke, run
 from .ndarray import NDArray
 
 __all__ = [
@@ -29,7 +33,7 @@ __all__ = [
 ]
 
 
-_plans: dict = {}  # by distribution, its numbers, shape, dtype and device
+_plans = Recent(MAX_KEYS)  # by distribution, its numbers, shape, dtype and device
 
 
 def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
@@ -37,7 +41,7 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
     NDArrays."""
     key = (name, *params.values(), shape, dtype, ctx or current_context())
     try:
-        plan = None if kwargs or out is not None else _plans.get(key)
+        plan = None if kwargs or out is not None else _plans[key]
     except TypeError:  # a list
         plan = None
     if plan is not None:
@@ -68,7 +72,7 @@ def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
             device = _device_of(op, (), ctx)
             plan = make_plan(op, op.parse(attrs), (), device)
             if not plan.scalars:
-                _remember(_plans, key, plan)
+                _plans[key] = plan
                 return run(plan, (), ())
         return invoke(op, (), attrs, out, ctx)
     if len(arrays) < len(params):
@@ -158,15 +162,45 @@ def seed(seed_state, ctx="all") -> None:
     lib.pl_seed(state % 2**53)  # the seed travels to kernels in a double
 
 
+def get_state() -> dict:
+    """Where the random streams are: plait's, NumPy's (np.random) and Python's (random), as numbers
+    and NumPy arrays. set_state returns to it."""
+    import random
+
+    numbers = ffi.new("uint64_t[2]")
+    lib.pl_random_get(numbers, numbers + 1)
+    version, words, gauss = random.getstate()
+    return {
+        "plait": [int(n) for n in numbers],
+        "numpy": np.random.get_state(legacy=False),
+        "python": [version, np.array(words, np.uint32), gauss],
+    }
+
+
+def set_state(state: dict) -> None:
+    """Returns all random streams to where get_state found them.
+
+    >>> state = mx.random.get_state()
+    >>> a = mx.random.uniform(shape=3)
+    >>> mx.random.set_state(state)
+    >>> bool((mx.random.uniform(shape=3) == a).asnumpy().all())
+    True
+    """
+    import random
+
+    version, words, gauss = state["python"]
+    random.setstate((version, tuple(words.tolist()), gauss))
+    np.random.set_state(state["numpy"])
+    lib.pl_random_set(*state["plait"])
+
+
 def seed_all(n: int) -> None:
     """Seeds plait, Python's `random` and NumPy with one number."""
     import random
 
-    import numpy
-
     seed(n)
     random.seed(n)
-    numpy.random.seed(n % 2**32)
+    np.random.seed(n % 2**32)
 
 
 def __getattr__(name: str):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..engine.error import InvalidValue
-from ..kernels.record import FLOATS
 from ..symbol.graph import Node, Value, topological, variable
 from ..symbol.passes import recompute as how
 from ..symbol.passes.gradient import gradient
@@ -34,10 +33,9 @@ class Needs(NamedTuple):
 
 def needs(outputs: Sequence[Value], wrt: Sequence[Value], order: Sequence[Node]) -> Needs:
     """What backward reads if nothing is computed again. order: the nodes of the graph."""
-    heads = [v for v in outputs if v.dtype in FLOATS]
     forward = set(order)
-    dys = [variable(f"dy{i}", h.type) for i, h in enumerate(heads)]
-    grads = [g for g in gradient(heads, dys, wrt) if g is not None]
+    dys = [variable(f"dy{i}", h.type) for i, h in enumerate(outputs)]
+    grads = [g for g in gradient(outputs, dys, wrt) if g is not None]
     backward = [n for n in topological(grads) if n not in forward]
     read = dict.fromkeys([v for n in backward for v in n.inputs if v.node in forward])
     read.update(dict.fromkeys([g for g in grads if g.node in forward]))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..engine import Context, callback, ffi, gpu, lib, location, raise_last
 from ..engine.error import InvalidType, InvalidValue, OutOfMemory
+from ..engine.recent import Recent
 from .ndarray import NDArray
 
 # types of arguments as CUDA names them -> dtypes
@@ -29,7 +30,7 @@ TYPES = {
 }
 ARGUMENT = re.compile(r"^(const )?\s*(\w+)\s*(\*)?\s*(\w+)?$")
 GLOBAL = re.compile(r'extern\s*"C"\s*__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)')
-MAX_PLANS = 64  # of one kernel, before they are made anew
+MAX_PLANS = 64  # of one kernel
 
 
 class CudaModule:
@@ -86,7 +87,7 @@ class CudaKernel:
 
     def __init__(self, module: CudaModule, name: str, arguments):
         self._module, self._name, self._arguments = module, name, tuple(arguments)
-        self._plans: dict[tuple, _Plan] = {}
+        self._plans = Recent(MAX_PLANS)
 
     def launch(self, args, ctx, grid_dims, block_dims, shared_mem: int = 0) -> None:
         """Queues one launch, after what writes its arrays and before what reads them next.
@@ -106,10 +107,8 @@ class CudaKernel:
             if not is_array
         ]
         key = (ctx, tuple(grid_dims), tuple(block_dims), shared_mem, *numbers)
-        plan = self._plans.get(key)
+        plan = self._plans[key]
         if plan is None:
-            if len(self._plans) >= MAX_PLANS:
-                self._plans.clear()
             plan = self._plans[key] = _Plan(self, numbers, ctx, grid_dims, block_dims, shared_mem)
         arrays = [a._handle for a, (_, is_array, _) in zip(args, self._arguments) if is_array]
         if lib.pl_invoke(plan.handle, arrays, ffi.NULL, ffi.NULL, location.capture()):
@@ -184,7 +183,7 @@ class _Plan:
         if not self.handle:
             raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
         number = callback.keep(owner)
-        lib.pl_plan_own(self.handle, lib.plpy_release, callback.pointer_to(number))
+        lib.pl_plan_own(self.handle, callback.RELEASE, callback.pointer_to(number))
 
     def __del__(self, free=lib.pl_plan_free):
         free(self.handle)

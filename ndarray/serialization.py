@@ -50,17 +50,14 @@ class Record(NamedTuple):
 def save(fname, data) -> None:
     """Writes an array, a list of arrays or a dict of name -> array to a file.
 
-    The file appears whole or not at all. Raises ValueError or TypeError for other data, MXNetError
-    where it cannot write.
+    The file appears whole or not at all. Raises ValueError or TypeError for other data, OSError
+    where it cannot write, NotImplementedError for a name that ends in .safetensors.
     """
     # everything is checked and computed before a file is touched
     chunks = _chunks(data)
     path = _path(fname, "save")
-    try:
-        with files.replacing(path) as part, open(part, "wb") as file:
-            file.writelines(chunks)
-    except OSError as error:
-        raise MXNetError(f"save: cannot write {path!r}: {error.strerror}") from error
+    with files.replacing(path) as part, open(part, "wb") as file:
+        file.writelines(chunks)
 
 
 def save_tobuffer(data) -> bytes:
@@ -148,17 +145,8 @@ def load(fname):
     nothing is loaded then.
     """
     path = _path(fname, "load")
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except OSError as error:
-        raise MXNetError(
-            compose(
-                f"load: cannot read {path!r}: {error.strerror}",
-                fix=f"the working directory is {os.getcwd()}" if not os.path.isabs(path) else None,
-            )
-        ) from error
-    return _load(content, f"load: {path!r}")
+    where = None if os.path.isabs(path) else f"the working directory is {os.getcwd()}"
+    return _load(files.read(path, "load", where), f"load: {path!r}")
 
 
 def load_frombuffer(buf):

@@ -53,25 +53,25 @@ class AttrScope:
     def __init__(self, **kwargs: str):
         check_text(kwargs, "AttrScope")
         self._given, self._attr = kwargs, kwargs
-        self._outer: list[AttrScope] = []
 
     def get(self, attr: dict[str, str] | None) -> dict[str, str]:
         """The scope's attributes with `attr` over them."""
         return {**self._attr, **(attr or {})}
 
     def __enter__(self):
-        self._outer.append(_current.value)
+        _current.outer.append(_current.value)
         self._attr = {**_current.value._attr, **self._given}
         _current.value = self
         return self
 
     def __exit__(self, *error):
-        _current.value = self._outer.pop()
+        _current.value = _current.outer.pop()
 
 
 class _Current(threading.local):
     def __init__(self):
         self.value = AttrScope()
+        self.outer: list[AttrScope] = []  # what each `with` covers
 
 
 _current = AttrScope._current = _Current()

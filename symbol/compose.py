@@ -9,11 +9,12 @@ from typing import Any
 
 from ..engine.error import OperatorError
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
+from ..kernels.partial import as_zeros, merge_shapes
 from ..kernels.record import DTYPES, Operator, Type, dtype_name, lookup
 from . import attribute
 from . import name as naming
 from .graph import Node, Value, caller_line, rewrite, topological, values_of
-from .inference import declared, fill_node, infer_node, is_known, merge_shapes, source_shape
+from .inference import declared, fill_node, infer_node, is_known, source_shape
 from .names import output_name
 
 CAST, MULTICAST = map(lookup, precision.CASTS)
@@ -101,7 +102,7 @@ def compose(
         attr = (attr or {}) | {k: str(given[k]) for k in user}
         given = {k: v for k, v in given.items() if k not in user}
     if op.variadic_key:
-        given = {**given, op.variadic_key: len(inputs)}
+        given = op.counted(given, len(inputs))
     source = caller_line(3)
     try:
         full = op.parse(given)
@@ -237,7 +238,7 @@ def check_typed(outputs: Sequence[Value]) -> None:
 def _unknown(node: Node, shape, user: Node) -> OperatorError:
     return OperatorError(
         user.op.name,
-        f"the shape of {node.name!r} is {shape or 'unknown'} and cannot be inferred",
+        f"the shape of {node.name!r} is {as_zeros(shape) or 'unknown'} and cannot be inferred",
         fix="give it a complete shape",
         at=f'{user.source}, node "{user.name}"',
     )
@@ -278,7 +279,7 @@ def _settle(value: Value, wanted: Type, user: Node) -> None:
     for size in dict.fromkeys(wanted.shape):
         try:
             for n in sources:
-                shape = tuple(size if d == 0 else d for d in source_shape(n))
+                shape = tuple(size if d is None else d for d in source_shape(n))
                 n.attrs = dict(n.attrs, shape=shape)
                 n.types = (Type(shape, n.attrs.get("dtype") or wanted.dtype),)
             for n in untyped:

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 import graphviz
 
+from ..engine import files
 from ..engine.error import InvalidValue, MXNetError
+from ..kernels.partial import from_zeros
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import REQUIRED
 from .graph import Node, Value, topological
@@ -90,8 +92,7 @@ class Drawing(graphviz.Digraph):
             made = self.pipe(format)
         except MXNetError as error:
             raise MXNetError(f"{error}\n  the drawing's text is in {text_file}") from None
-        with open(path, "wb") as file:
-            file.write(made)
+        files.write(path, made)
         if cleanup:
             os.remove(text_file)
         if view:
@@ -156,7 +157,7 @@ def shapes_of(
     try:
         found = Inference(
             outputs,
-            {variables[k]: tuple(s) for k, s in (shapes or {}).items()},
+            {variables[k]: from_zeros(tuple(s)) for k, s in (shapes or {}).items()},
             {variables[k]: d for k, d in (dtypes or {}).items() if k in variables},
         )
     except MXNetError:

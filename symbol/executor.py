@@ -11,15 +11,22 @@ import numpy as np
 
 from ..engine import Context, current_context, lib, location
 from ..engine.collector import resting
-from ..engine.error import DynamicShape, InvalidType, InvalidValue, MXNetError, ShapeError
+from ..engine.error import (
+    DTypeError,
+    DynamicShape,
+    InvalidType,
+    InvalidValue,
+    MXNetError,
+    ShapeError,
+)
 from ..kernels.plan import mutated_inputs
-from ..kernels.record import FLOATS, Type
+from ..kernels.record import Type
 from ..kernels.spec import spec
 from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows, row_parts
 from ..ndarray.creation import array, zeros
 from ..ndarray.invoke import copy_into
-from ..ndarray.ndarray import NDArray, empty_like_spec, make
+from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
 from ..ndarray.sparse.graphs import infer_storage
 from ..ndarray.stepwise import call
@@ -33,7 +40,7 @@ from .passes.recompute import replayed
 from .placement import PlacedProgram, Placement, grouped, lower
 from .program import Program
 from .storage import StorageRun, declared, gradient_stypes, keep
-from .tiers import submit
+from .tiers import QUEUE_AT, Tiered
 
 REQUESTS = ("null", "write", "add")
 
@@ -106,16 +113,17 @@ class _Graph:
         return found
 
     def programs(self) -> list[Program]:
-        return [self.forward, *(b.program for b in self._backward.values())]
+        return [self.forward, *(b.program for b in self._backward.values() if not b.missing)]
 
 
-class _Serving:
+class _Serving(Tiered):
     """The graph that serves now for a value of `train`, and how to make a better one."""
 
     def __init__(self, executor: Executor, train: bool, records: bool):
         self._executor, self._arguments = weakref.ref(executor), (train, records)
-        self._hits, self._due = 0, 2
+        self.due = QUEUE_AT
         self._versions = executor._versions()
+        self._stable: list[int] = []  # numbers of the arrays that calls do not write
         with resting():
             self.graph = _Graph(executor, train, records, 0)
 
@@ -124,40 +132,46 @@ class _Serving:
 
     def use(self) -> _Graph:
         """The graph for one more forward."""
-        hits = self._hits = self._hits + 1
-        if hits == self._due:
-            self._due = 0 if submit(self) else 2 * hits
+        hits = self.hits = self.hits + 1
+        if hits >= self.due:
+            executor = self._executor()
+            if not self.queued and executor is not None and not self._arguments[0]:
+                pairs = zip(self._versions, executor._versions())
+                self._stable = [i for i, (before, now) in enumerate(pairs) if before == now]
+            self.reached(hits)
         return self.graph
 
-    def compile(self) -> Callable[[], None] | None:
-        """The graph at tier 1, with the backward programs in use; for the compiler's thread."""
+    def work(self) -> tuple[int, float]:
+        n_nodes = sum(n.op is not None for n in topological(self.graph.values))
+        return n_nodes, self.graph.forward.cost_us * (3 if self.graph.wanted else 1)
+
+    def compile(self) -> _Graph | None:
+        """The graph at tier 1, with the backward programs in use."""
         executor = self._executor()
         if executor is None:
             return None
-        pairs = zip(self._versions, executor._versions())
-        stable = [i for i, (before, now) in enumerate(pairs) if before == now]
-        made = _Graph(executor, *self._arguments, 1, () if self._arguments[0] else stable)
+        made = _Graph(executor, *self._arguments, 1, self._stable)
         for with_grad in list(self.graph._backward):
             made.backward(with_grad)
+        return made
 
-        def publish():
-            self.graph = made
-
-        return publish
+    def publish(self, made: _Graph) -> None:
+        self.graph = made
 
 
 class _Backward:
     """A backward program. inputs: values of the forward graph, head gradients and, to add to,
     gradients of arguments.
+    missing: outputs whose head gradients are read, but not given; then there is no program.
     written: indices of the arguments whose gradients its first outputs are, in their order. rows:
     what adds up to row_sparse gradients, see row_parts in ndarray/backward.py."""
 
     def __init__(self, forward: _Graph, with_grad: tuple[bool, ...]):
         F = Builder()
+        # what is no loss gets a variable without a head gradient too, to see whether that is read
         pairs = [
-            (i, v, variable(f"dy{i}", v.type) if has else None)
+            (i, v, None if is_loss(v) and not has else variable(f"dy{i}", v.type))
             for i, (v, has) in enumerate(zip(forward.values, with_grad))
-            if v.dtype in FLOATS
         ]
         self.head_grads = {g: i for i, _, g in pairs if g is not None}
         self.before = {
@@ -197,6 +211,9 @@ class _Backward:
         self.inputs = list(used)
         of = {g: forward.values[i] for g, i in self.head_grads.items()}
         of |= {v: forward.given[i] for v, i in self.before.items()}
+        self.missing = [i for v, i in self.head_grads.items() if v in used and not with_grad[i]]
+        if self.missing:
+            return
         self.program = forward.lower(
             outputs,
             list(used.values()),
@@ -242,7 +259,8 @@ class Executor:
         self._last: tuple[_Graph, dict[Value, NDArray]] | None = None
         self._monitored: dict[bool, _Graph] = {}  # what a monitor sees: never optimized
         self._train = False
-        self._ran = False
+        # the graph is compiled for these types: an array put in an array's place must be the same
+        self._types = {n: a._spec.type for n, a in zip(self._nodes, [*args, *aux])}
         self._storage: StorageRun | None = None
         self._dynamic = False
         try:
@@ -303,10 +321,7 @@ class Executor:
         return dict(zip(names, arrays))
 
     def _typed(self, train: bool) -> list[Value]:
-        arrays = self.arg_arrays + self.aux_arrays
-        return typed_graph(
-            self._values, {n: a._spec.type for n, a in zip(self._nodes, arrays)}, train
-        )
+        return typed_graph(self._values, self._types, train)
 
     def _placed(self, values: Sequence[Value]) -> tuple[list[Value], Placement | None]:
         """A form of the graph with the copies between devices, and where its nodes run; None where
@@ -330,7 +345,7 @@ class Executor:
         """
         if kwargs:
             self._set_arguments(kwargs)
-        self._train, self._last, self._ran = bool(is_train), None, True
+        self._train, self._last = bool(is_train), None
         arrays = self.arg_arrays + self.aux_arrays
         if self._storage is not None:
             self._run_storage(self._train)
@@ -388,7 +403,8 @@ class Executor:
 
     def _versions(self) -> list[int]:
         """How often each argument and auxiliary state was written."""
-        return [lib.pl_array_version(a._handle) for a in self.arg_arrays + self.aux_arrays]
+        arrays = self.arg_arrays + self.aux_arrays
+        return [lib.pl_array_version(a._handle) if a.stype == "default" else 0 for a in arrays]
 
     def _run_training(self, arrays: list[NDArray]):
         graph = self._graph(True)
@@ -400,24 +416,26 @@ class Executor:
     def backward(self, out_grads=None, is_train: bool = True) -> None:
         """Computes the gradients of the arguments into grad_arrays, as grad_req says.
 
-        out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name; may be
-            left out for loss
-        outputs only. Raises MXNetError where one is missing, ShapeError where its shape is wrong.
+        out_grads: gradients of the outputs: an NDArray, a list, or a dict by output name; other
+            dtypes are converted. May be left out where no gradient reads it: for losses, after
+            BlockGrad, for comparisons. What goes beyond the outputs is ignored.
+        Without a forward before it, that is run first. Raises MXNetError where a head gradient is
+        missing, ShapeError where its shape is wrong.
         """
-        if not self._ran:
-            raise MXNetError("backward: forward must be called first")
-        grads = self._head_grads(out_grads)
         if all(r == "null" for r in self._requests):
             return
+        grads = self._head_grads(out_grads)
         if self._storage is not None:
             if self._last is None:
                 self._run_storage(True)
+            self._require([i for i, v in enumerate(self._values) if not is_loss(v)], grads)
             self._storage.backward(grads)
             return
         if self._last is None:  # the last forward was a prediction
             self._run_training(self.arg_arrays + self.aux_arrays)
         graph, known = self._last
         back = graph.backward(tuple(g is not None for g in grads))
+        self._require(back.missing, grads)
         known = (
             known
             | {v: grads[i] for v, i in back.head_grads.items()}
@@ -439,25 +457,30 @@ class Executor:
             out_grads = [out_grads]
         if isinstance(out_grads, dict):
             out_grads = [out_grads.get(n) for n in output_names(self._values)]
-        grads = list(out_grads or ())
-        grads += [None] * (len(self._values) - len(grads))
-        if len(grads) > len(self._values):
-            raise MXNetError(
-                f"backward: needs at most {len(self._values)} head gradients, got {len(grads)}"
-            )
-        for v, g, out in zip(self._values, grads, self._result):
-            if g is None and not is_loss(v):
-                raise MXNetError(
-                    "backward: Because the last operator is not Loss function, head_gradient is"
-                    f" required when calling backward; {output_name(v)} has none\n  fix:"
-                    " backward(out_grads=...), or pass the output through make_loss"
-                )
-            if g is not None and g.shape != out.shape:
+        n = len(self._values)
+        grads = [*(out_grads or ()), *[None] * n][:n]
+        for i, (g, out) in enumerate(zip(grads, self._result)):
+            if g is None:
+                continue
+            check_nd(g, "backward: every head gradient")
+            if g.shape != out.shape:
                 raise ShapeError(
                     "backward",
                     f"a head gradient must have its output's shape {out.shape}, got {g.shape}",
                 )
+            if g._spec is not out._spec:
+                grads[i] = g.astype(out._spec.dtype, copy=False).as_in_context(out.context)
         return grads
+
+    def _require(self, needed: Sequence[int], grads: Sequence[NDArray | None]) -> None:
+        """Raises MXNetError where one of these outputs has no head gradient."""
+        for i in needed:
+            if grads[i] is None:
+                raise MXNetError(
+                    "backward: Because the last operator is not Loss function, head_gradient is"
+                    f" required when calling backward; {output_name(self._values[i])} has none\n"
+                    "  fix: backward(out_grads=...), or pass the output through make_loss"
+                )
 
     # ---- the monitor -----------------------------------------------------------------------------
 
@@ -649,6 +672,11 @@ def bind(
             raise ShapeError(
                 "bind", f"the gradient of {n} must have its shape {a.shape}, got {g.shape}"
             )
+        if g is not None and g._spec.dtype != a._spec.dtype:
+            raise DTypeError(
+                "bind",
+                f"the gradient of {n} must have its dtype {a._spec.dtype}, got {g._spec.dtype}",
+            )
     return Executor(symbol, ctx, arrays, grads, requests_of(grad_req, names), aux, group2ctx)
 
 
@@ -680,25 +708,35 @@ def simple_bind(
     stored = infer_storage(symbol._outputs, stypes)
     of_grads = gradient_stypes(symbol._outputs, stored, arguments)
 
-    def new(node: Node, what: str) -> NDArray:
+    def shared(of: str, name: str, t, device: Context, stype: str) -> NDArray | None:
+        """shared_exec's array of a name, if it has the type and is on the device."""
+        found = getattr(shared_exec, of).get(name) if shared_exec is not None else None
+        like = None if found is None else found._spec
+        same = like and (like.shape, like.dtype, like.device) == (t.shape, t.dtype, device)
+        return found if same and found.stype == stype else None
+
+    def new(node: Node, of: str) -> NDArray:
         t: Type = types[node]
         stype = stypes.get(node, "default")
         device = placement.of(node) if placement else ctx
-        if shared_exec is not None:
-            known = shared_exec.arg_dict if what == "arg" else shared_exec.aux_dict
-            shared = known.get(node.name)
-            like = None if shared is None else shared._spec
-            if like and (*like.type[:2], like.device, like.stype) == (*t[:2], device, stype):
-                return shared
-        return zeros(t.shape, device, t.dtype, stype=stype)
+        found = shared(of, node.name, t, device, stype)
+        return zeros(t.shape, device, t.dtype, stype=stype) if found is None else found
 
-    args = [new(n, "arg") for n in arguments]
+    def gradient(array: NDArray, name: str, stype: str) -> NDArray:
+        """The gradients of shared arguments are shared too: grad_req "add" sums over executors."""
+        if shared_exec is not None and shared_exec.arg_dict.get(name) is array:
+            found = shared("grad_dict", name, array._spec, array.context, stype)
+            if found is not None:
+                return found
+        return zeros(array.shape, array.context, array._spec.dtype, stype=stype)
+
+    args = [new(n, "arg_dict") for n in arguments]
     grads = [
-        None if r == "null" else zeros(a.shape, a.context, a._spec.dtype, stype=s)
-        for a, r, s in zip(args, requests, of_grads)
+        None if r == "null" else gradient(a, n, s)
+        for a, n, r, s in zip(args, names, requests, of_grads)
     ]
     return Executor(
-        symbol, ctx, args, grads, requests, [new(n, "aux") for n in auxiliary], group2ctx
+        symbol, ctx, args, grads, requests, [new(n, "aux_dict") for n in auxiliary], group2ctx
     )
 
 

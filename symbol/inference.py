@@ -1,16 +1,18 @@
 """Shapes and dtypes of untyped graphs: what the variables' are, found from a few given ones.
 
-An unknown dimension is 0, an unknown shape or dtype None. Records infer forward and fill in their
-own unknown inputs; sweeps over the graph repeat until nothing new is found.
+An unknown size, shape or dtype is None. Each node is asked once, inputs first; then those whose
+inputs or outputs have become known since (partial.py: what a record tells in any direction).
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+from collections import deque
 from collections.abc import Iterable, Sequence
 
 from ..engine.error import DTypeError, DynamicShape, MXNetError, OperatorError
+from ..kernels.partial import NOTHING, Known, as_zeros, complete, from_zeros, merge_shapes
 from ..kernels.plan import infer
 from ..kernels.record import Type, dtype_name, same_type
 from ._graph import kinds
@@ -27,17 +29,7 @@ def is_dynamic(outputs: Iterable[Value]) -> bool:
 
 def is_known(shape) -> bool:
     """Has every dimension of a shape a size?"""
-    return shape is not None and 0 not in shape
-
-
-def merge_shapes(a, b):
-    """One shape from two that may be partly unknown. Raises ValueError where they contradict each
-    other."""
-    if a is None or b is None:
-        return b if a is None else a
-    if len(a) != len(b) or any(x != y and x and y for x, y in zip(a, b)):
-        raise ValueError(f"{a} and {b}")
-    return tuple(x or y for x, y in zip(a, b))
+    return shape is not None and None not in shape
 
 
 def explain(error: Exception, node: Node, ins: Sequence[Type | None]) -> OperatorError:
@@ -83,7 +75,7 @@ def source_shape(node: Node):
     if node.op is None or node.inputs or node.op.inputs:
         return None
     shape = node.attrs.get("shape")
-    return shape if shape and 0 in shape else None
+    return from_zeros(shape) if shape and 0 in shape else None
 
 
 _literal = functools.lru_cache(ast.literal_eval)
@@ -105,15 +97,17 @@ def declared(node: Node) -> tuple:
             f"variable {node.name!r}: its attributes __shape__ and __dtype__ must be a shape and a"
             f" dtype, got {extra.get('__shape__')!r} and {extra.get('__dtype__')!r}"
         ) from error
-    if shape is not None and any(n < 0 for n in shape):
-        shape = tuple(max(n, 0) for n in shape)
+    if shape is not None:
+        shape = tuple([n if n > 0 else None for n in shape]) or None
     return shape, dtype
 
 
 class Inference:
-    """What is known of every value of a graph, and the sweeps that find out more.
+    """What is known of every value of a graph, and what follows from it.
 
-    shapes, dtypes: given ones of variables, by node. Raises OperatorError where rules are broken.
+    shapes, dtypes: given ones of variables, by node; a whole shape is taken instead of the declared
+    one. What no dtype is given for is float32 unless an operator tells otherwise (default_dtype).
+    only_shapes: dtypes are not looked at. Raises OperatorError where rules are broken.
     """
 
     def __init__(
@@ -122,155 +116,177 @@ class Inference:
         shapes: dict[Node, tuple],
         dtypes: dict[Node, str],
         default_dtype: bool = True,
+        only_shapes: bool = False,
     ):
         self.order = topological(outputs)
         self.shape: dict[Value, tuple | None] = {}
         self.dtype: dict[Value, str | None] = {}
+        self._only_shapes = only_shapes
+        self._assumed: set[Value] = set()
+        self._changed: list[Value] = []
+        self._users: dict[Value, list[Node]] = {}
         for node in self.order:
             for i in range(node.n_outputs):
                 self.shape[Value(node, i)] = self.dtype[Value(node, i)] = None
             if node.op is None:
                 shape, dtype = declared(node)
                 v = Value(node)
+                self.shape[v] = _of_variable(shape, shapes.get(node))
                 self.dtype[v] = dtypes.get(node, dtype)
-                try:
-                    self.shape[v] = merge_shapes(shape, shapes.get(node))
-                except ValueError as error:
-                    raise MXNetError(
-                        f"variable {node.name!r}: the declared and the given shape must agree, "
-                        f"got {error}"
-                    ) from None
-            elif source_shape(node) is not None:
-                self.shape[Value(node)] = source_shape(node)
+            elif (shape := source_shape(node)) is not None:
+                self.shape[Value(node)] = shape
                 self.dtype[Value(node)] = node.attrs.get("dtype") or "float32"
-        self._todo = [n for n in self.order if n.op is not None]
-        self._assumed: set[Value] = set()
-        self._inferred: set[Value] = set()  # by a rule from known inputs: a size of 0 is a size
-        self.sweep()
+        self._open = dict.fromkeys(n for n in self.order if n.op is not None)
+        if not only_shapes:
+            self._run()
         if default_dtype:
             for v, dtype in self.dtype.items():
                 if v.node.op is None and dtype is None:
                     self.dtype[v] = "float32"
                     self._assumed.add(v)
-            self.sweep()
+            self._run()
 
     def type(self, v: Value) -> Type | None:
         shape, dtype = self.shape[v], self.dtype[v]
-        return Type(shape, dtype) if self.knows_shape(v) and dtype is not None else None
+        return Type(shape, dtype) if dtype is not None and is_known(shape) else None
 
     def knows_shape(self, v: Value) -> bool:
-        return v in self._inferred or is_known(self.shape[v])
+        return is_known(self.shape[v])
 
-    def sweep(self) -> None:
-        """Forward and backward over the graph until nothing changes."""
-        self._learned = True
-        while self._learned and self._todo:
-            self._learned = False
-            self._todo = [n for n in self._todo if not self._visit(n)]
-            self._todo = [n for n in reversed(self._todo) if not self._visit(n)]
-            self._todo.reverse()
+    def _run(self) -> None:
+        """Asks every node that may tell more, inputs first; then those beside which something has
+        changed."""
+        self._changed.clear()
+        for node in list(self._open):
+            self._ask(node)
+        if not self._open:
+            return
+        if not self._users:
+            for node in self._open:
+                for v in node.inputs:
+                    self._users.setdefault(v, []).append(node)
+        turns = deque(reversed(self._open))
+        waiting = set(turns)
+        self._changed.clear()
+        while turns:
+            node = turns.popleft()
+            waiting.discard(node)
+            self._ask(node)
+            for v in self._changed:
+                for near in (v.node, *self._users.get(v, ())):
+                    if near is not node and near in self._open and near not in waiting:
+                        turns.append(near)
+                        waiting.add(near)
+            self._changed.clear()
 
-    def _visit(self, node: Node) -> bool:
-        """Learns what a node tells; True: it has nothing more to tell."""
+    def _ask(self, node: Node) -> None:
+        """Learns what a node tells; one that has nothing more to tell is closed."""
+        if node in self._open and self._visit(node):
+            del self._open[node]
+
+    def _visit(self, original: Node) -> bool:
+        node = original
         if source_shape(node) is not None:
             return is_known(self.shape[Value(node)])
-        original = node
         if node.op.train_aware and "train" not in node.attrs:
             node = _with_attrs(node, dict(node.attrs, train=False))
         ins = [self.type(v) for v in node.inputs]
-        if None in ins:
-            for v, t in zip(node.inputs, fill_node(node, ins)):
-                if t is not None and is_known(self.shape[v]):
-                    # its shape is the rule's to judge, it may broadcast
-                    self._learn_dtype(v, t.dtype)
-                elif t is not None:
-                    self._learn(v, t, node, ins)
+        outs = [Value(original, i) for i in range(original.n_outputs)]
+        if None in ins and any(t is not None for t in ins):
+            for v, t, before in zip(node.inputs, fill_node(node, ins), ins):
+                if before is None and t is not None:
+                    self._learn(v, Known(tuple(t.shape), t.dtype), node, ins)
             ins = [self.type(v) for v in node.inputs]
-        if None in ins:
-            self._from_output(node, ins)
-            return False
         try:
-            made = infer_node(node, ins)
+            if None not in ins:
+                for v, t in zip(outs, self._infer(node, ins)):
+                    self._learn(v, Known(tuple(t.shape), t.dtype), node, ins)
+                return True
+            self._dtype_from_output(node, outs[0])
+            self._complete(node, outs, ins)
         except DynamicShape:
             return True  # only a run tells
+        return False
+
+    def _infer(self, node: Node, ins: Sequence[Type]) -> Sequence[Type]:
+        """Output types of a node whose input types are known. What gives other inputs of the same
+        dtype a dtype is not known: an assumed one may be whole numbers."""
+        try:
+            return infer_node(node, ins)
         except DTypeError:
-            made = self._as_whole(node, ins)
-            if made is None:
-                raise
-        for i, t in enumerate(made[: node.n_outputs]):
-            self._learn(Value(original, i), t, node, ins)
-            self._inferred.add(Value(original, i))
-        return True
+            if self._only_shapes:
+                known = [Known(t.shape, None) for t in ins]
+                _, outs = complete_node(node, known, [NOTHING] * node.n_outputs)
+                return [Type(k.shape, ins[0].dtype) for k in outs if is_known(k.shape)]
+            for k, v in enumerate(node.inputs):
+                if v in self._assumed:
+                    tried = [*ins[:k], ins[k]._replace(dtype="int32"), *ins[k + 1 :]]
+                    try:
+                        return infer(node.op, node.attrs, tried)
+                    except (ArithmeticError, LookupError, TypeError, ValueError):
+                        continue
+            raise
 
-    def _as_whole(self, node: Node, ins: Sequence[Type]) -> tuple[Type, ...] | None:
-        """The output types with whole numbers for one input that nobody gave a dtype; shapes do
-        not wait for it."""
-        for k, v in enumerate(node.inputs):
-            if v in self._assumed:
-                tried = [*ins[:k], ins[k]._replace(dtype="int32"), *ins[k + 1 :]]
-                try:
-                    return infer(node.op, node.attrs, tried)
-                except (ArithmeticError, LookupError, TypeError, ValueError):
-                    continue
-        return None
-
-    def _learn_dtype(self, v: Value, dtype: str | None) -> None:
-        if dtype is not None and self.dtype[v] is None:
-            self.dtype[v] = dtype
-            self._learned = True
-
-    def _original(self, node: Node) -> Node:
-        return getattr(node, "origin", node)
-
-    def _from_output(self, node: Node, ins) -> None:
-        """An operator that keeps the shape of its only unknown kind of input tells it from its
-        output."""
-        out = Value(self._original(node))
-        if not is_known(self.shape[out]):
+    def _complete(self, node: Node, outs: Sequence[Value], ins: Sequence[Type | None]) -> None:
+        """Learns what follows from what is known in part, in any direction."""
+        known = [Known(self.shape[v], self.dtype[v]) for v in (*node.inputs, *outs)]
+        n = len(node.inputs)
+        if all(k.shape is None for k in known) or all(k.dtype is None for k in known[:n]):
             return
-        self._batch_size(node, ins, self.shape[out])
-        casts = node.op.name in CASTS
-        unary = len(node.inputs) == 1 and (
-            casts or node.op.pointwise is not None or node.op.infer is same_type
-        )
-        if unary or node.op.pointwise is not None and all(t is None for t in ins):
-            dtype = "float32" if casts else self.dtype[out] or "float32"
-            for v in node.inputs:
-                if self.shape[v] is None or 0 in self.shape[v]:
-                    self._learn(v, Type(self.shape[out], self.dtype[v] or dtype), node, ins)
+        made_ins, made_outs = complete_node(node, known[:n], known[n:])
+        keeps = None in [k.dtype for k in known[:n]]  # then no dtype of the outputs is certain
+        for v, k in zip(node.inputs, made_ins):
+            self._learn(v, Known(k.shape, None), node, ins)
+        for v, k in zip(outs, made_outs):
+            self._learn(v, Known(k.shape, None if keeps else k.dtype), node, ins)
 
-    def _batch_size(self, node: Node, ins, shape) -> None:
-        """One unknown dimension of one input, such as the batch of a first state, may be the first
-        dimension of the output: then inference confirms it."""
-        unknown = [k for k, t in enumerate(ins) if t is None]
-        v = node.inputs[unknown[0]]
-        partial, dtype = self.shape[v], self.dtype[v]
-        if len(unknown) != 1 or not shape or not partial or partial.count(0) != 1 or dtype is None:
+    def _dtype_from_output(self, node: Node, out: Value) -> None:
+        """An operator that keeps its inputs' dtype tells it from its output."""
+        if self.dtype[out] is None or node.op.name in CASTS:
             return
-        whole = Type(tuple(n or shape[0] for n in partial), dtype)
-        try:
-            made = infer(node.op, node.attrs, [whole if t is None else t for t in ins])
-        except (ArithmeticError, LookupError, TypeError, ValueError):
-            return
-        if made[0].shape == shape:
-            self._learn(v, whole, node, ins)
+        if node.op.pointwise is not None or node.op.infer is same_type:
+            if all(self.dtype[v] is None for v in node.inputs):
+                for v in node.inputs:
+                    self._learn(v, Known(None, self.dtype[out]), node, ())
 
-    def _learn(self, v: Value, t: Type, node: Node, ins) -> None:
-        try:
-            shape = merge_shapes(self.shape[v], tuple(t.shape))
-        except ValueError as error:
-            what = f"{v.node.name}" if v.node.op is None else f"output of {v.node.name}"
-            raise explain(
-                OperatorError(
-                    node.op.name, f"{what} has a shape that contradicts the inferred one: {error}"
-                ),
-                node,
-                ins,
-            ) from None
-        if shape != self.shape[v]:
-            self.shape[v] = shape
-            self._learned = True
-        self._learn_dtype(v, t.dtype)
+    def _learn(self, v: Value, known: Known, node: Node, ins) -> None:
+        before = self.shape[v]
+        if known.shape != before and known.shape is not None:
+            try:
+                self.shape[v] = merge_shapes(before, known.shape)
+            except ValueError as error:
+                # a known input's shape is the rule's to judge, it may broadcast
+                if not (v in node.inputs and is_known(before)):
+                    what = v.node.name if v.node.op is None else f"output of {v.node.name}"
+                    rule = f"{what} has a shape that contradicts the inferred one: {error}"
+                    raise explain(OperatorError(node.op.name, rule), node, ins) from None
+            if self.shape[v] != before:
+                self._changed.append(v)
+        if self.dtype[v] is None and known.dtype is not None:
+            self.dtype[v] = known.dtype
+            self._changed.append(v)
+
+
+def _of_variable(declared, given):
+    """The shape of a variable: a whole one that is given, else what the given and the declared
+    one tell; where they contradict each other, the declared one."""
+    if is_known(given):
+        return given
+    try:
+        return merge_shapes(declared, given)
+    except ValueError:
+        return declared
+
+
+def complete_node(node: Node, ins: Sequence[Known], outs: Sequence[Known]):
+    """partial.complete for a node. Raises an OperatorError that names the node and its inputs."""
+    try:
+        return complete(node.op, node.attrs, ins, outs)
+    except DynamicShape:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        types = [None if k.shape is None else Type(as_zeros(k.shape), k.dtype) for k in ins]
+        raise explain(error, node, types) from None
 
 
 class _Trained(Node):

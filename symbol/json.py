@@ -50,9 +50,8 @@ def _graph(outputs: Sequence[Value]) -> dict:
         for i in mutated:
             versions[node.inputs[i].node] = versions.get(node.inputs[i].node, 0) + 1
         entry["inputs"] = [[number[v.node], v.index, versions.get(v.node, 0)] for v in node.inputs]
-        graphs = node.op.plans.get("graphs") if node.op is not None else None
-        if graphs:
-            entry["subgraphs"] = [_graph(g) for g in graphs]
+        if node.op is not None and node.op.graphs:
+            entry["subgraphs"] = [_graph(g) for g in node.op.graphs]
         nodes.append(entry)
     ends = [0]
     for node in order:
@@ -136,7 +135,7 @@ def _values(graph: dict, version: int, where: str) -> list[Value]:
         for entry in graph["nodes"]:
             nodes.append(_node(entry, nodes, version, where))
         heads = [_value(nodes, head, where, "heads") for head in graph["heads"]]
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, MXNetError):
             raise
         raise MXNetError(
@@ -151,7 +150,7 @@ def _values(graph: dict, version: int, where: str) -> list[Value]:
 def _version(graph: dict) -> int:
     try:
         return int(graph["attrs"]["mxnet_version"][1])
-    except (KeyError, TypeError, IndexError):
+    except (LookupError, TypeError, ValueError):
         return OLDEST
 
 
@@ -182,7 +181,8 @@ def _node(entry: dict, nodes: list[Node], version: int, where: str) -> Node:
     if version < 905 and op.name in ("argmin", "argmax") and extra.get("axis") == "-1":
         del extra["axis"]
     try:
-        attrs = op.parse({k: v for k, v in extra.items() if k in op.param_index})
+        given = {k: v for k, v in extra.items() if k in op.param_index}
+        attrs = op.parse(op.counted(given, len(inputs)))
     except OperatorError as error:
         raise type(error)(
             error.operator, error.rule, error.fix, f"{where}, node {name!r}"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from ..engine import Context
 from ..kernels.plan import mutated_inputs
-from ..kernels.record import FLOATS, lookup
+from ..kernels.record import lookup
 from ..ndarray.autograd import pause
 from ..ndarray.ndarray import NDArray
 from ..ndarray.stepwise import Compute, run_nodes, run_plan
@@ -66,9 +66,7 @@ def run_backward(
     nodes first. known: arrays of all values, as run_forward leaves them."""
     apart, reads, arrays, devices = _with_copies(values, known, device_of)
     heads = [
-        (v, None if g is None else variable("dy", v.type), g)
-        for v, g in zip(apart, head_grads)
-        if v.dtype in FLOATS
+        (v, None if g is None else variable("dy", v.type), g) for v, g in zip(apart, head_grads)
     ]
     found = gradient([v for v, _, _ in heads], [dy for _, dy, _ in heads], [v for *_, v in reads])
     shown = [(node, i, g) for (node, i, _), g in zip(reads, found) if g is not None]
@@ -103,7 +101,7 @@ def _with_copies(
             inputs = []
             for i, v in enumerate(node.inputs):
                 source = new[v]
-                if v.dtype in FLOATS and i not in written and node.op is not TO_DEVICE:
+                if i not in written and node.op is not TO_DEVICE:
                     source = Value(typed_node(lookup("_copy"), {}, [source]))
                     arrays[source], devices[source] = known[v], device_of(v.node)
                     reads.append((node, i, source))

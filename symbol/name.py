@@ -19,7 +19,6 @@ class NameManager:
 
     def __init__(self):
         self._counter: dict[str, int] = {}
-        self._outer: list[NameManager] = []
 
     def get(self, name: str | None, hint: str) -> str:
         """`name` if given, else `hint` and the next number of that hint."""
@@ -30,12 +29,12 @@ class NameManager:
         return f"{hint}{n}"
 
     def __enter__(self):
-        self._outer.append(_current.value)
+        _current.outer.append(_current.value)
         _current.value = self
         return self
 
     def __exit__(self, *error):
-        _current.value = self._outer.pop()
+        _current.value = _current.outer.pop()
 
 
 class Prefix(NameManager):
@@ -52,6 +51,7 @@ class Prefix(NameManager):
 class _Current(threading.local):
     def __init__(self):
         self.value = NameManager()
+        self.outer: list[NameManager] = []  # what each `with` covers
 
 
 _current = NameManager._current = _Current()

@@ -299,7 +299,7 @@ class PlacedProgram:
 
         def copied(a, device: Context, targets: Sequence = ()):
             plan = copy_plan(a._spec, device)
-            return invoke(plan.handle, plan.out_specs, [a], targets, (), location)[0]
+            return invoke(plan.handle, plan.in_specs, plan.out_specs, [a], targets, (), location)[0]
 
         known = dict(zip(self._inputs, inputs))
         direct = self._direct(inputs, outputs)

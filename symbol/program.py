@@ -56,6 +56,7 @@ class Program:
         "finals",
         "handle",
         "in_modes",
+        "in_specs",
         "mutated",
         "n_in",
         "n_out",
@@ -88,11 +89,19 @@ class Program:
         apart = outputs and not all(
             self._may_share(i, j, same) for i, j, same in shared(inputs, outputs)
         )
-        made = run(self.handle, self.out_specs, inputs, () if apart else outputs, numbers, location)
+        made = run(
+            self.handle,
+            self.in_specs,
+            self.out_specs,
+            inputs,
+            () if apart else outputs,
+            numbers,
+            location,
+        )
         if apart:
             for j, target in enumerate(outputs):
                 plan = make_plan(lookup("_copy"), {}, [self.out_specs[j]], self.out_specs[j].device)
-                invoke(plan.handle, plan.out_specs, [made[j]], [target], (), -1)
+                invoke(plan.handle, plan.in_specs, plan.out_specs, [made[j]], [target], (), -1)
                 made[j] = target
         if self.can_fail and is_naive():
             for a in [*made, *(inputs[i] for i in self.mutated)]:
@@ -226,7 +235,8 @@ def _assemble(
     program._last_read, program._inplace = layout.last_read, layout.inplace
     program._first_write, program.finals = layout.first_write, layout.finals
     program.n_in, program.n_out = len(given), len(outputs)
-    program.out_specs = tuple(specs[v.type] for v in outputs)
+    program.in_specs = tuple([specs[v.type] for v in layout.given])
+    program.out_specs = tuple([specs[v.type] for v in outputs])
     program.in_modes = bytes(in_modes)
     program.mutated = [i for i, m in enumerate(in_modes) if m]
     program.cost_us = sum(p.cost_us for p in plans)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from numbers import Number
 
 from ..engine.error import MXNetError
-from ..kernels.record import dtype_name, lookup
+from ..kernels.record import REGISTRY, dtype_name, lookup
 from .symbol import Symbol, apply
 
 
@@ -114,6 +114,9 @@ def _like(kind: str):
     return function
 
 
-uniform_like, normal_like, exponential_like, gamma_like, poisson_like = map(
-    _like, ("uniform", "normal", "exponential", "gamma", "poisson")
+globals().update(
+    (f"{kind}_like", _like(kind))
+    for name in REGISTRY
+    if (kind := name.removeprefix("_random_").removesuffix("_like"))
+    and name == f"_random_{kind}_like"
 )

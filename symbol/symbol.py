@@ -6,17 +6,20 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from numbers import Number
 from typing import Any
 
 from ..engine import Context, current_context, files
+from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError
 from ..kernels import ops  # noqa: F401  (fills the registry)
+from ..kernels.partial import as_zeros, from_zeros
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, lookup
 from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.spec import NUMPY_DTYPES
-from . import attribute
+from . import attribute, operators
 from . import executor as execution
 from .compose import (  # noqa: F401  (tracing is offered from here)
     active,
@@ -35,16 +38,6 @@ from .inference import Inference, infer_dtypes, is_dynamic, typed_graph
 from .json import from_json, text_attrs, to_json, without_amp_cast
 from .names import output_name, output_names
 from .passes.gradient import gradient as gradient_pass
-
-
-class NotImplementedForSymbol(MXNetError):
-    """A method that only arrays with values have."""
-
-    def __init__(self, function):
-        super().__init__(
-            f"{function} is not available for a Symbol, which has no values\n  fix: in a hybridized"
-            " block compute with F (F.where instead of if); elsewhere bind or eval it first"
-        )
 
 
 class UntypedError(MXNetError, AttributeError):
@@ -134,7 +127,7 @@ class Symbol:
         return (self[i] for i in range(len(self)))
 
     def __bool__(self):
-        raise NotImplementedForSymbol('Function __bool__ (namely operator "bool")')
+        raise NotImplementedForSymbol("__bool__", "bool")
 
     __hash__ = object.__hash__
 
@@ -324,7 +317,7 @@ class Symbol:
                     f"infer_shape: the shape of {node.name} must be a tuple of ints, got {shape!r}"
                 )
             if len(shape):
-                found[node] = tuple(max(n.__index__(), 0) for n in shape)
+                found[node] = from_zeros(tuple(max(n.__index__(), 0) for n in shape))
         return found
 
     def infer_shape(self, *args, **kwargs):
@@ -338,12 +331,12 @@ class Symbol:
     def infer_shape_partial(self, *args, **kwargs):
         """As infer_shape; unknown shapes are () and unknown dimensions 0."""
         found, _ = self._infer_shapes(args, kwargs)
-        return tuple([s or () for s in group] for group in found)
+        return tuple([as_zeros(s) or () for s in group] for group in found)
 
     def _infer_shapes(self, args, kwargs) -> tuple[tuple[list, list, list], bool]:
         """Shapes of arguments, outputs and auxiliary states, None for an unknown one; are all
         known?"""
-        found = Inference(self._outputs, self._shapes(args, kwargs), {})
+        found = Inference(self._outputs, self._shapes(args, kwargs), {}, only_shapes=True)
         arguments, auxiliary = variables_of(self._outputs)
         groups = [*map(Value, arguments)], self._outputs, [*map(Value, auxiliary)]
         known = all(found.knows_shape(v) for group in groups for v in group)
@@ -432,11 +425,13 @@ class Symbol:
 
         type_dict, stype_dict: dtypes and storage types by name. group2ctx: as for bind; arrays are
             made where they are used. shared_exec: arrays of equal name, shape and dtype are taken
-            from it.
+            from it. Keywords that name no variable have no effect, as in MXNet.
         Raises MXNetError where a shape stays unknown or does not fit.
         """
+        known = {*self.list_arguments(), *self.list_auxiliary_states()}
+        shapes = {name: shape for name, shape in kwargs.items() if name in known}
         return execution.simple_bind(
-            self, ctx, grad_req, type_dict, kwargs, group2ctx, shared_exec, stype_dict
+            self, ctx, grad_req, type_dict, shapes, group2ctx, shared_exec, stype_dict
         )
 
     def eval(self, ctx=None, **kwargs):
@@ -611,7 +606,7 @@ def _only_arrays(name: str):
             return apply(lookup(TRACED[name]), name, [self], {})
         if self._is_array and name in ("as_in_context", "copyto") and isinstance(args[0], Context):
             return apply(lookup("_to_device"), name, [self], {"ctx": str(args[0])})
-        raise NotImplementedForSymbol(f"Function {name}")
+        raise NotImplementedForSymbol(name)
 
     method.__name__, method.__doc__ = (
         name,
@@ -809,6 +804,7 @@ def _add_operators():
             setattr(Symbol, f"__r{name}__", reflected)
     Symbol.__div__, Symbol.__rdiv__ = Symbol.__truediv__, Symbol.__rtruediv__
     Symbol.__hash__ = object.__hash__
+    operators.add_composites(Symbol, lambda: sys.modules[__package__], lambda a, b: NotImplemented)
 
 
 _add_operators()

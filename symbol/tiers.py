@@ -1,5 +1,6 @@
-"""The compiler in the background: what runs again is compiled at tier 1 while tier 0 serves, and
-swapped in. Nobody waits for it."""
+"""The compiler in the background: what runs again is compiled at tier 1 while tier 0 serves. Which
+call is the first at tier 1 is fixed before anything is compiled, so that results do not depend on
+the clock."""
 
 from __future__ import annotations
 
@@ -12,28 +13,100 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 from ..engine import settings
 from . import passes
 
-MAX_QUEUED = 1024  # beyond this, what repeats stays at tier 0 until it repeats once more
-HELD_S = 1.0  # how long a finished program may wait for others that belong with it
+QUEUE_AT = 2  # the call that queues a signature: what runs once is never compiled
+FEWEST_CALLS = 5  # before the tier changes
+NEVER = 1 << 62
+# Estimates, deliberately high, of the time until a graph is compiled, with an empty cache of
+# kernels. Measured on two busy cores: 0.2 s for an MLP, 0.3 s for 150 nodes, 0.5 s for LeNet.
+COMPILE_US, COMPILE_US_PER_NODE = 500_000, 4_000
+CALL_US = 20  # of a call, beside its kernels
+HELD_S = 1.0  # with PLAIT_TIER=ready: how long a program may wait for others that belong with it
 SWITCH_S = 5e-5  # how often the compiler's thread gives way: the caller's calls last microseconds
 
 
-class Job(Protocol):
-    """What the compiler takes: something that knows how to compile itself anew."""
+class Tiered:
+    """Something that starts at tier 0 and is compiled at tier 1: a signature of a graph, the
+    structure of a tape, a mode of an executor.
 
-    def compile(self) -> Callable[[], None] | None:
-        """Makes the better program, on the compiler's thread, and returns what swaps it in."""
+    hits: its calls. due: the call that must call `reached`. change_at: the first call at tier 1; 0
+    while that is not known. lead: how many calls before that one the change is made. waited_s: how
+    long the change waited for the compiler. The lock `_compiler.changing` guards all but `hits`,
+    which passes through every number although threads may count one call twice.
+    """
+
+    hits, due = 0, QUEUE_AT
+    change_at, lead, waited_s = 0, 0, 0.0
+    queued = compiled = changed = False
+    made: Any = None
+
+    def compile(self) -> Any:
+        """Makes what `publish` takes, on the compiler's thread; None: nothing better."""
+        raise NotImplementedError
+
+    def publish(self, made) -> None:
+        """Puts what was compiled in the place of tier 0, and changes what belongs with it."""
+        raise NotImplementedError
+
+    def work(self) -> tuple[int, float]:
+        """(nodes to compile, estimated microseconds of a call with what belongs to it)."""
+        raise NotImplementedError
+
+    def waits_for_others(self) -> bool:
+        """Does something that belongs with this one decide when both change?"""
+        return False
+
+    def reached(self, hits: int) -> None:
+        """Call number `hits` is due: queues the compilation, or changes the tier."""
+        with _compiler.changing:
+            if hits < self.due:  # another thread was here
+                return
+            if self.queued:
+                if self.waits_for_others():
+                    self.change_at, self.due = 0, 2 * hits
+                else:
+                    self.change(hits + self.lead)
+            elif _compiler.submit(self):
+                self.queued, self.due = True, NEVER
+                if settings.get("PLAIT_TIER") != "ready":
+                    self.due = hits + calls_meanwhile(*self.work())
+                    self.change_at = self.due + self.lead
+            else:
+                self.due = 2 * hits
+
+    def change(self, at: int = 0) -> None:
+        """Changes to tier 1 now, after the compiler is done with it. at: the first call that is
+        at tier 1; default: the next one."""
+        with _compiler.changing:
+            if self.changed or not self.queued:
+                return
+            start = time.perf_counter()
+            if not _compiler.finish(self):
+                return
+            self.waited_s = time.perf_counter() - start
+            self.changed, self.due = True, NEVER
+            made, self.made = self.made, None
+            self.change_at = 0 if made is None else at or self.hits + 1
+            if made is not None:
+                self.publish(made)
+
+
+def calls_meanwhile(n_nodes: int, call_us: float) -> int:
+    """How many calls of a graph surely take longer than its compilation. The same in every run:
+    estimated from the graph, never measured."""
+    needed = (COMPILE_US + COMPILE_US_PER_NODE * n_nodes) / (call_us + CALL_US)
+    return max(FEWEST_CALLS, int(needed))
 
 
 class Compiler:
     """One queue and one daemon thread, started by the first job.
 
-    What jobs return is called in the reverse of their order once the queue is empty: a backward
-    program, queued after its forward program, stands ready when the new forward one is first used.
+    Jobs are compiled in the order in which they were queued: backward programs come after the
+    forward programs that they belong to.
     """
 
     def __init__(self):
@@ -42,20 +115,24 @@ class Compiler:
     def reset(self) -> None:
         """Forgets everything, the thread too: what a forked child starts from."""
         self._changed = threading.Condition()
+        self.changing = threading.RLock()  # held while a tier is changed; taken before _changed
         # held while a job runs, but not while it waits for a C compiler: a fork takes it
         self._running = threading.RLock()
-        self._jobs: deque[weakref.ref] = deque()
-        self._made: list[tuple[str, Callable[[], None]]] = []
+        self._jobs: deque[weakref.ref[Tiered]] = deque()
+        self._made: list[weakref.ref[Tiered]] = []  # compiled since the last wait
         self._thread: threading.Thread | None = None
         self._stop_compilers: Callable[[], None] = lambda: None
-        self._busy, self._closed = False, False
+        self._busy: weakref.ref[Tiered] | None = None
+        self._closed = self._ready = False
         self.error: Exception | None = None
 
-    def submit(self, job: Job) -> bool:
-        """Queues a job, which is held weakly. Returns False when there is no room or no tier 1."""
+    def submit(self, job: Tiered) -> bool:
+        """Queues a job, which is held weakly. Returns False when there is no tier 1."""
         with self._changed:
-            if self._closed or len(self._jobs) >= MAX_QUEUED or settings.get("PLAIT_TIER") == 0:
+            tier = settings.get("PLAIT_TIER")
+            if self._closed or tier == 0:
                 return False
+            self._ready = tier == "ready"
             self._jobs.append(weakref.ref(job))
             if self._thread is None:
                 from ..kernels import jit  # late: it brings much of the standard library
@@ -66,15 +143,29 @@ class Compiler:
             self._changed.notify_all()
             return True
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Waits until nothing is queued or compiled. timeout: seconds. Returns False when time is
-        over. Raises a job's error where passes are checked."""
+    def finish(self, job: Tiered) -> bool:
+        """Waits until a job is compiled. Returns False where that cannot be: on the compiler's own
+        thread, and when the process ends."""
+        if threading.current_thread() is self._thread:
+            return job.compiled
         with self._changed:
-            if threading.current_thread() is not self._thread:
-                done = self._changed.wait_for(lambda: not (self._jobs or self._busy), timeout)
-            else:
-                done = True
-            error, self.error = self.error, None
+            at_work = self._busy is not None and self._busy() is job
+            if not (job.compiled or at_work or any(ref() is job for ref in self._jobs)):
+                self.submit(job)  # a fork has emptied the queue
+            self._changed.wait_for(lambda: job.compiled or not self._jobs and self._busy is None)
+        return job.compiled
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until nothing is queued or compiled, and changes the tier of what is ready.
+        timeout: seconds. Returns False when time is over. Raises a job's error where passes are
+        checked."""
+        if threading.current_thread() is self._thread:
+            return True
+        with self._changed:
+            done = self._changed.wait_for(lambda: not self._jobs and self._busy is None, timeout)
+        if done:
+            self._publish()
+        error, self.error = self.error, None
         if error is not None:
             raise error
         return done
@@ -116,37 +207,45 @@ class Compiler:
         since = 0.0
         while True:
             with self._changed:
-                self._busy = False
-                self._changed.notify_all()
                 self._changed.wait_for(lambda: self._jobs or self._closed)
                 if self._closed:
                     return
-                job, self._busy = self._jobs.popleft()(), True
+                self._busy = self._jobs.popleft()
+                job = self._busy()
             if job is not None:
                 since = since if self._made else time.monotonic()
                 with self._running:
                     self._run(job)
             del job
-            if self._made and (not self._jobs or time.monotonic() - since > HELD_S):
-                while self._made:
-                    name, publish = self._made.pop()
-                    try:
-                        publish()
-                    except Exception as error:  # this thread must live: it is waited for
-                        self._failed(name, error)
-                    del publish
+            with self._changed:
+                self._busy = None
+                self._changed.notify_all()
+            if self._ready and (not self._jobs or time.monotonic() - since > HELD_S):
+                self._publish()
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: Tiered) -> None:
         interval = sys.getswitchinterval()
         sys.setswitchinterval(min(interval, SWITCH_S))
         try:
-            publish = job.compile()
-            if publish is not None:
-                self._made.append((str(job), publish))
+            job.made = job.compile()
         except Exception as error:  # tier 0 goes on serving
             self._failed(str(job), error)
         finally:
+            job.compiled = True
+            self._made.append(weakref.ref(job))
             sys.setswitchinterval(interval)
+
+    def _publish(self) -> None:
+        """Changes what was compiled, the last first: a backward program stands ready when the new
+        forward one is first used."""
+        with self.changing:
+            while self._made:
+                job = self._made.pop()()
+                try:
+                    if job is not None:
+                        job.change()
+                except Exception as error:  # the thread must live: it is waited for
+                    self._failed(str(job), error)
 
     def _failed(self, name: str, error: Exception) -> None:
         if not self._closed:
@@ -159,18 +258,17 @@ class Compiler:
 
 
 _compiler = Compiler()
-submit = _compiler.submit
 
 
 def wait_compiled(timeout: float | None = None) -> bool:
-    """Waits until no program is queued for, or under, compilation in the background.
+    """Waits until all programs that are queued are compiled, and uses them from the next call on.
 
-    For measurements and tests; nothing else needs it, since programs are swapped in as they become
-    ready.
+    For measurements and tests; nothing else needs it, since each signature changes to tier 1 at a
+    fixed call. With a timeout, results may depend on the clock.
 
     Args:
         timeout: seconds; None waits as long as it takes.
-    Returns: False when the time was over before.
+    Returns: False when the time was over before; then nothing changes.
 
     >>> plait.wait_compiled()
     True

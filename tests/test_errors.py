@@ -723,7 +723,10 @@ def no_super(self):
         (lambda: nn.Sequential().add(3), "a child must be a Block, got int"),
         (lambda: nn.Dense("a"), "units must be an int"),
         (lambda: nn.Sequential([nn.Dense(1)]), r"prefix must be a str, got list\n  fix: .*\.add"),
-        (lambda: sym.var("x").save("/no/such/folder/x"), "cannot write '/no/such/folder/x': No"),
+        (
+            lambda: sym.var("x").save("/no/such/folder/x"),
+            "cannot write '/no/such/folder/x': the folder '/no' does not exist",
+        ),
         (lambda: nn.Dense(-1), "units must be an int of at least 0"),
         (
             lambda: nn.Dense(3).initialize(init="xaviar"),

@@ -158,3 +158,139 @@ def test_gradients_with_nothing_to_move():
     y.backward()
     assert x.grad.asnumpy().tolist() == [[1, 1, 0.5]]
     assert gamma.grad.asnumpy().tolist() == [0, 0, -3]
+
+
+@pytest.mark.parametrize(
+    "n, scale, mode, size",
+    [
+        (10, 0.7, "size", 7),
+        (10, 0.3, "size", 3),
+        (20, 0.7, "size", 14),
+        (21, 0.7, "odd_scale", 15),
+        (7, 1.9, "size", 13),
+    ],
+)
+def test_scaled_sizes_are_products_in_float32(n, scale, mode, size):
+    x = nd.ones((1, 1, n, n))
+    y = nd.contrib.BilinearResize2D(x, scale_height=scale, scale_width=scale, mode=mode)
+    assert y.shape == (1, 1, size, size)
+
+
+def test_a_number_stands_for_a_tuple_of_floats():
+    x = nd.ones((1, 3, 2, 2))
+    for f in (
+        nd.contrib.MultiBoxPrior,
+        lambda x, **k: sym.contrib.MultiBoxPrior(sym.var("x"), **k).eval(x=x)[0],
+    ):
+        assert f(x, sizes=0.5, ratios=1).shape == (1, 4, 4)
+    y = nd.image.normalize(nd.ones((3, 2, 2)), mean=0.5, std=np.float64(2))
+    np.testing.assert_array_equal(y.asnumpy(), np.full((3, 2, 2), 0.25))
+    y = nd.image.normalize(nd.ones((3, 1, 1)), mean=np.array([0.5, 0, 1]), std=(1, 2, 4))
+    np.testing.assert_array_equal(y.asnumpy().ravel(), [0.5, 0.5, 0])
+
+
+def test_shapes_are_numbers_and_arrays_too():
+    for make in (nd.empty, nd.zeros, nd.ones, lambda s: nd.full(s, 2), nd.random.uniform):
+        call = make if make is not nd.random.uniform else lambda s: make(shape=s)
+        for shape, want in (
+            (np.array([2, 3]), (2, 3)),
+            (np.int64(3), (3,)),
+            ([2, np.int32(1)], (2, 1)),
+            (np.array([4]), (4,)),
+        ):
+            assert call(shape).shape == want
+    assert nd.ones((6,)).reshape(np.array([2, 3])).shape == (2, 3)
+    with pytest.raises(TypeError, match="shape must be an int or a tuple of ints"):
+        nd.zeros(np.array([2.5, 3]))
+
+
+def test_simple_bind_ignores_keywords_that_name_no_variable():
+    y = sym.var("a") * 2
+    executor = y.simple_bind(mx.cpu(), a=(2,), force_rebind=True, axis=-1, mode="clip")
+    assert executor.arg_dict["a"].shape == (2,)
+    with pytest.raises(mx.MXNetError, match="cannot be inferred: a"):
+        y.simple_bind(mx.cpu(), b=(2,))
+
+
+def test_prelu_takes_a_slope_for_each_row_and_channel():
+    slopes = np.array([[0.1, 0.2, 0.3], [0.4, 0.5, 0.6], [0.7, 0.8, 0.9]], "float32")
+    for shape in ((2, 3, 2), (3, 3, 3), (2, 3)):
+        n = slopes[: shape[0]]
+        want = np.broadcast_to(n.reshape(n.shape + (1,) * (len(shape) - 2)), shape)
+        y = nd.LeakyReLU(-nd.ones(shape), nd.array(n), act_type="prelu")
+        np.testing.assert_array_equal(y.asnumpy(), -want)
+    with pytest.raises(ValueError, match="gamma must have 1 element, one for each channel"):
+        nd.LeakyReLU(nd.ones((2, 3, 4)), nd.ones((3, 4)), act_type="prelu")
+
+
+def test_a_condition_of_one_axis_chooses_rows():
+    x, y = nd.array([[2, 3], [4, 5], [6, 7]]), nd.zeros((3, 2))
+    assert nd.where(nd.array([1, 0, 1]), x, y).asnumpy().tolist() == [[2, 3], [0, 0], [6, 7]]
+    for where in (nd.where, lambda *a: sym.where(*map(sym.var, "cxy")).eval(**dict(zip("cxy", a)))):
+        with pytest.raises(mx.MXNetError, match=r"must have x.shape\[0\] elements"):
+            where(nd.array([1, 0]), x, y)
+
+
+def test_row_ids_may_be_nested_as_the_arrays_are():
+    store = mx.kv.create("local")
+    store.init(["w"], [nd.ones((4, 2)).tostype("row_sparse")])
+    outs = [nd.zeros((4, 2)).tostype("row_sparse") for _ in range(2)]
+    store.row_sparse_pull(["w"], out=[outs], row_ids=[[nd.array([0, 1]), nd.array([3])]])
+    assert [o.indices.asnumpy().tolist() for o in outs] == [[0, 1], [3]]
+
+
+def _second(f, x):
+    x = nd.array(x)
+    x.attach_grad()
+    with mx.autograd.record():
+        [g] = mx.autograd.grad(f(x), [x], create_graph=True, retain_graph=True)
+    g.backward()
+    return g.asnumpy(), x.grad.asnumpy()
+
+
+@pytest.mark.parametrize(
+    "f, slope",
+    [(nd.radians, np.pi / 180), (nd.identity, 1), (lambda x: 3 * x - 1, 3), (nd.floor, 0)],
+)
+def test_a_constant_gradient_has_gradient_zero(f, slope):
+    first, second = _second(f, [1.5, -2])
+    np.testing.assert_allclose(first, [slope, slope], rtol=1e-6)
+    assert second.tolist() == [0, 0]
+
+
+def test_second_derivatives_of_inverse_hyperbolic_functions():
+    """Where MXNet's are wrong: the sign of arcsinh's."""
+    x = np.array([1, -2, 0.3, 30])
+    want = -x / (1 + x * x) ** 1.5
+    np.testing.assert_allclose(_second(nd.arcsinh, x)[1], want, rtol=1e-5)
+
+
+def test_every_sampler_of_the_shape_of_an_array_has_a_symbol():
+    names = [n for n in dir(nd.random) if n.endswith("_like")]
+    assert len(names) == 7
+    for name in names:
+        given = {"k": 3, "p": 0.4} if name == "negative_binomial_like" else {}
+        y = getattr(sym.random, name)(sym.var("x"), **given)
+        assert y.list_arguments() == ["x"] and y.infer_shape(x=(2, 3))[1] == [(2, 3)]
+
+
+def test_a_row_sparse_parameter_has_one_trainer():
+    for stype in ("default", "row_sparse"):
+        p = mx.gluon.Parameter("x", shape=(10,), stype=stype)
+        p.initialize()
+        first = mx.gluon.Trainer([p], "sgd")
+        if stype == "default":
+            assert mx.gluon.Trainer([p], "sgd") is p._trainer
+        else:
+            with pytest.raises(RuntimeError, match="it was already set. More than one trainers"):
+                mx.gluon.Trainer([p], "sgd")
+            assert p._trainer is first
+
+
+def test_a_trainer_that_cannot_be_made_leaves_no_trace():
+    p = mx.gluon.Parameter("x", shape=(10,))
+    p.initialize()
+    for arguments in (("adan",), ("sgd", {"no_such": 1}), (mx.optimizer.SGD(), {"wd": 1})):
+        with pytest.raises((mx.MXNetError, TypeError)):
+            mx.gluon.Trainer([p], *arguments)
+        assert p._trainer is None

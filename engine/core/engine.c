@@ -442,9 +442,22 @@ int64_t pl_engine_pending(void)
 
 void pl_seed(uint64_t seed)
 {
+    pl_random_set(seed, 0);
+}
+
+void pl_random_get(uint64_t *seed, uint64_t *counter)
+{
+    pl_enter();
+    *seed = random_seed;
+    *counter = random_counter;
+    pl_leave();
+}
+
+void pl_random_set(uint64_t seed, uint64_t counter)
+{
     pl_enter();
     random_seed = seed;
-    random_counter = 0;
+    random_counter = counter;
     pl_leave();
 }
 

@@ -212,6 +212,12 @@ enum { PL_MIN_SHIFT = 6, PL_MAX_SHIFT = 46, PL_SIZE_CLASSES = 4 * (PL_MAX_SHIFT 
 #define PL_MAX_BLOCK_BYTES ((size_t)1 << PL_MAX_SHIFT)
 int pl_size_class(size_t bytes, size_t *class_bytes);            /* the class, and its own size */
 
+/* guard.c: blocks between unreadable pages, for debugging */
+int pl_guard_side(void);                                         /* PL_GUARD_*; 0: off */
+bool pl_guard_owns(const void *data);
+void *pl_guard_alloc(size_t bytes);                              /* NULL: no memory */
+void pl_guard_free(void *data, size_t bytes);
+
 /* memory.c: blocks of memory of a GPU, and page-locked ones of the host; pooled in the same size classes */
 typedef struct { pl_stream *stream; uint64_t number; } pl_use;
 enum { PL_MAX_READS = 3 };

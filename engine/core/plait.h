@@ -68,6 +68,9 @@ int pl_team_place(void);                      /* inside a piece: which of the n_
 void pl_workspace_add(int64_t bytes);         /* counts scratch memory of threads in the statistics; negative: freed */
 void *pl_scratch(size_t bytes);               /* this thread's scratch memory, valid until the kernel returns; or NULL */
 void pl_seed(uint64_t seed);                  /* restarts the stream of random operators */
+/* Where that stream is, to be returned to: the seed and how many draws were claimed. */
+void pl_random_get(uint64_t *seed, uint64_t *counter);
+void pl_random_set(uint64_t seed, uint64_t counter);
 
 /* Queues fn(arg) after all earlier writers of `reads` and all earlier users of `writes` (array handles; one that is in
  * both is read and written).  arg: given, freed by free_arg (may be NULL) after fn or instead of it.  lane: PL_LANE_*;
@@ -111,6 +114,8 @@ void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing a
 typedef struct { size_t used_bytes, pooled_bytes, peak_bytes; int64_t n_alloc, n_hit, workspace_bytes; } pl_storage_stats;
 void pl_storage_get_stats(pl_storage_stats *stats);
 void pl_storage_trim(void);                   /* gives pooled memory back to the system */
+enum { PL_GUARD_OFF = 0, PL_GUARD_AFTER = 1, PL_GUARD_BEFORE = 2 };
+void pl_storage_guard(int side);              /* debugging: new arrays have an unreadable page at that side */
 void pl_memory_get_stats(int memory, pl_storage_stats *stats);   /* of PL_MEMORY_PINNED or a GPU's */
 void pl_memory_trim(int memory);              /* waits for what still uses it */
 

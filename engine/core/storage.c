@@ -63,19 +63,22 @@ static void pool_trim(void)
 }
 
 /* Memory from the system; when that is tight, after giving back what is pooled. */
-static void *system_alloc(size_t class_bytes)
+static void *system_alloc(size_t bytes, size_t class_bytes)
 {
     void *data = NULL;
+    if (pl_guard_side())
+        return pl_guard_alloc(bytes);
     size_t align = class_bytes >= HUGE_BYTES ? HUGE_BYTES : 64;
     if (stats.used_bytes + stats.pooled_bytes + class_bytes > pl_machine_bytes() / 4 * 3)
         pool_trim();
-    if (posix_memalign(&data, align, class_bytes) != 0) {
+    size_t asked = PLAIN ? bytes : class_bytes;
+    if (posix_memalign(&data, align, asked) != 0) {
         pool_trim();
-        if (posix_memalign(&data, align, class_bytes) != 0)
+        if (posix_memalign(&data, align, asked) != 0)
             return NULL;
     }
 #ifdef MADV_HUGEPAGE
-    if (align == HUGE_BYTES)
+    if (align == HUGE_BYTES && !PLAIN)
         madvise(data, class_bytes & ~(size_t)(HUGE_BYTES - 1), MADV_HUGEPAGE);
 #endif
     return data;
@@ -92,18 +95,18 @@ static void *no_memory(size_t bytes)
 
 void *pl_storage_alloc(size_t bytes)
 {
-    if (bytes == 0)
+    if (bytes == 0 && !pl_guard_side())
         return empty;
     if (bytes > pl_machine_bytes() || bytes > PL_MAX_BLOCK_BYTES)
         return no_memory(bytes);
     size_t class_bytes;
     int class = pl_size_class(bytes, &class_bytes);
-    void *data = pool[class];
+    void *data = pl_guard_side() ? NULL : pool[class];
     if (data) {
         pool[class] = pool[class]->next;
         stats.n_hit++;
         stats.pooled_bytes -= class_bytes;
-    } else if (!(data = system_alloc(PLAIN ? bytes : class_bytes))) {
+    } else if (!(data = system_alloc(bytes, class_bytes))) {
         return no_memory(bytes);
     }
     stats.n_alloc++;
@@ -120,6 +123,10 @@ void pl_storage_free(void *data, size_t bytes)
     size_t class_bytes;
     int class = pl_size_class(bytes, &class_bytes);
     stats.used_bytes -= class_bytes;
+    if (pl_guard_owns(data)) {
+        pl_guard_free(data, bytes);
+        return;
+    }
     if (PLAIN) {
         free(data);
         return;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
+from ...kernels.record import several
 from ..hybrid import HybridBlock
 from ..nn import Activation
 
@@ -10,7 +11,7 @@ __all__ = ["DeformableConvolution", "ModulatedDeformableConvolution"]
 
 
 def _pair(value, name: str) -> tuple[int, int]:
-    value = (value,) * 2 if hasattr(value, "__index__") else tuple(value)
+    value = tuple(several(value, 2))
     if len(value) != 2:
         raise InvalidValue(f"{name} must be a number or 2 of them, got {value}")
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
+from ...kernels.record import several
 from ..block import Block
 from ..hybrid import HybridBlock
 from ..nn import BatchNorm, HybridSequential, Identity, Sequential
@@ -88,9 +89,7 @@ class _PixelShuffle(HybridBlock):
 
     def __init__(self, factor):
         super().__init__()
-        self._factors = (
-            (factor,) * self.n_axes if hasattr(factor, "__index__") else tuple(map(int, factor))
-        )
+        self._factors = tuple(map(int, several(factor, self.n_axes)))
         if len(self._factors) != self.n_axes:
             raise InvalidValue(
                 f"{type(self).__name__}: wrong length {len(self._factors)} of factor, "

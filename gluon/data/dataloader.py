@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import collections
+import itertools
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from multiprocessing.reduction import ForkingPickler
@@ -10,7 +12,9 @@ from multiprocessing.reduction import ForkingPickler
 from ...engine import cpu_pinned, lib
 from ...engine.error import InvalidValue, MXNetError
 from ...kernels.spec import spec
+from ...ndarray import random
 from ...ndarray.ndarray import NDArray, make
+from ..state import StateError, restore, saved
 from .batchify import default_batchify_fn, default_mp_batchify_fn
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
 from .worker import WorkerPool, default_context
@@ -39,6 +43,9 @@ class DataLoader:
         auto_reload: begin the next epoch's batches as soon as one ends.
         multiprocessing_context: how processes start: "fork", "spawn", "forkserver" or a context.
             plait's addition.
+
+    `epoch` counts the passes that came to their end.
+
     Raises: ValueError for arguments that exclude each other. While iterating: the error of a worker
         with its traceback as cause, MXNetError if a worker dies or is silent for `timeout` seconds.
     """
@@ -63,6 +70,9 @@ class DataLoader:
         multiprocessing_context=None,
     ):
         self._pool, self._next_epoch = None, None
+        self.epoch = 0
+        self._pass: weakref.ref[_Pass] | None = None  # the one begun last
+        self._resumed: dict | None = None  # where the next pass begins
         self._dataset, self._timeout, self._auto_reload = dataset, timeout, auto_reload
         if timeout <= 0:
             raise InvalidValue(f"timeout must be positive (seconds), got {timeout}")
@@ -91,20 +101,15 @@ class DataLoader:
         return len(self._batch_sampler)
 
     def __iter__(self):
-        if not self._num_workers:
-            return self._here()
-        epoch, self._next_epoch = self._next_epoch or self._start_epoch(), None
-        return epoch
-
-    def _here(self):
-        batchify = self._batchify_fn or default_batchify_fn
-        for indices in self._batch_sampler:
-            yield self._placed(batchify([self._dataset[i] for i in indices]))
+        begun, self._next_epoch = self._next_epoch or self._start_epoch(), None
+        return begun
 
     def _placed(self, batch):
         return batch if self._pinned is None else _as_in_context(batch, self._pinned)
 
     def _start_epoch(self):
+        if not self._num_workers:
+            return _PassHere(self)
         if self._pool is None or self._pool.broken:
             self._pool = (
                 ThreadedPool(self._dataset, self._batchify_fn, self._num_workers)
@@ -125,39 +130,143 @@ class DataLoader:
             self._next_epoch.close()
             self._next_epoch = None
 
+    @property
+    def given(self) -> int:
+        """How many batches of the pass going on, or of the one to be resumed, were given."""
+        going = None if self._pass is None else self._pass()
+        if self._resumed is not None:
+            return self._resumed["given"]
+        return 0 if going is None or going.ended else going.given
+
+    def state_dict(self) -> dict:
+        """Where the loader is: in the middle of a pass, if one is going on, or between two. The
+        rest of a resumed pass has the same batches in the same order, with workers too."""
+        found = {"epoch": self.epoch, "items": len(self._dataset), "pass": None}
+        going = None if self._pass is None else self._pass()
+        if self._resumed is not None:
+            found["pass"] = self._resumed
+        elif going is not None and not going.ended:
+            found["pass"] = {**going.begin, "given": going.given}
+        else:
+            found["sampler"] = saved(self._batch_sampler)
+        return found
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes on from state_dict: the next iteration gives the rest of that pass. Raises
+        StateError where the data set has another length."""
+        if state["items"] != len(self._dataset):
+            raise StateError(
+                f"DataLoader: the saved position is one in {state['items']} items, the data set"
+                f" here has {len(self._dataset)}"
+            )
+        self.clean()
+        self._pass, self.epoch, self._resumed = None, state["epoch"], state["pass"]
+        if self._resumed is None:
+            restore(self._batch_sampler, state["sampler"], "DataLoader: sampler")
+
     def __getstate__(self):
-        return self.__dict__ | {"_pool": None, "_next_epoch": None}
+        return self.__dict__ | {"_pool": None, "_next_epoch": None, "_pass": None}
 
     def __del__(self):
         if getattr(self, "_pool", None) is not None:
             self._pool.close()
 
 
-class Epoch:
-    """One pass over a loader whose workers are ahead of it."""
+class _Pass:
+    """One pass over a loader.
+
+    begin: the random streams and the sampler as they were at its beginning, from where a resumed
+    pass runs through the numbers of the batches that were given. given: how many were.
+    """
 
     def __init__(self, loader: DataLoader):
-        self._loader, self._pool = loader, loader._pool
-        self._batches = iter(loader._batch_sampler)
-        self._seeds = host_generator()
-        self._tickets: collections.deque = collections.deque()
-        for _ in range(max(1, loader._prefetch)):
-            self._submit()
+        self._loader, self.ended = loader, False
+        resumed, loader._resumed = loader._resumed, None
+        now = random.get_state()
+        if resumed is not None:
+            random.set_state(resumed["streams"])
+            restore(loader._batch_sampler, resumed["sampler"], "DataLoader: sampler")
+        self.begin = {"streams": random.get_state(), "sampler": saved(loader._batch_sampler)}
+        self.given = 0 if resumed is None else resumed["given"]
+        self._begin()
+        if resumed is not None:
+            for _ in range(self.given):
+                self._skip()
+            random.set_state(now)
+        loader._pass = weakref.ref(self)
 
-    def _submit(self) -> None:
-        indices = next(self._batches, None)
-        if indices is not None:
-            self._tickets.append(self._pool.submit(indices, int(self._seeds.integers(2**31))))
+    def _begin(self) -> None:
+        """Takes what the pass draws at its beginning."""
+        self._batches = iter(self._loader._batch_sampler)
+
+    def _skip(self) -> None:
+        next(self._batches, None)
+
+    def _end(self) -> None:
+        """After the last batch."""
+        loader, self._loader, self.ended = self._loader, None, True
+        if loader is not None:
+            loader.epoch += 1
+            if loader._auto_reload and loader._num_workers and loader._next_epoch is None:
+                loader._next_epoch = loader._start_epoch()
+        raise StopIteration
 
     def __iter__(self):
         return self
 
+
+class _PassHere(_Pass):
+    """Makes its batches when they are asked for."""
+
+    def __next__(self):
+        loader = self._loader
+        indices = None if loader is None else next(self._batches, None)
+        if indices is None:
+            self._end()
+        batchify = loader._batchify_fn or default_batchify_fn
+        try:
+            items = [loader._dataset[i] for i in indices]
+        except StopIteration as error:  # would end the caller's loop in silence
+            raise RuntimeError("DataLoader: the dataset raised StopIteration") from error
+        batch = loader._placed(batchify(items))
+        self.given += 1
+        return batch
+
+    next = __next__
+
+
+class Epoch(_Pass):
+    """One pass over a loader whose workers are ahead of it."""
+
+    def __init__(self, loader: DataLoader):
+        self._pool = loader._pool
+        self._tickets: collections.deque = collections.deque()
+        super().__init__(loader)
+        for _ in range(max(1, loader._prefetch)):
+            self._submit()
+
+    def _begin(self) -> None:
+        self._seeds = host_generator()  # of the workers' streams, one for each batch
+        self._batches = iter(self._loader._batch_sampler)
+        first = next(self._batches, None)  # a sampler may draw only now
+        if first is not None:
+            self._batches = itertools.chain([first], self._batches)
+
+    def _skip(self) -> None:
+        if next(self._batches, None) is not None:
+            self._seed()
+
+    def _seed(self) -> int:
+        return int(self._seeds.integers(2**31))
+
+    def _submit(self) -> None:
+        indices = next(self._batches, None)
+        if indices is not None:
+            self._tickets.append(self._pool.submit(indices, self._seed()))
+
     def __next__(self):
         if not self._tickets:
-            loader, self._loader = self._loader, None
-            if loader is not None and loader._auto_reload and loader._next_epoch is None:
-                loader._next_epoch = loader._start_epoch()
-            raise StopIteration
+            self._end()
         try:
             made = self._pool.result(self._tickets.popleft(), self._loader._timeout)
             batch = self._loader._placed(made)
@@ -165,12 +274,14 @@ class Epoch:
             self.close()
             raise
         self._submit()
+        self.given += 1
         return batch
 
     next = __next__
 
     def close(self) -> None:
         """Ends the pass; batches that were made ahead are dropped."""
+        self._loader, self.ended = None, True
         self._pool.forget(self._tickets)
         self._tickets.clear()
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import functions
+from ..state import Stateful
 
 __all__ = [
     "Sampler",
@@ -26,9 +27,16 @@ def host_generator() -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=[int(k) for k in key]))
 
 
-class Sampler:
+class Sampler(Stateful):
     """Base of all samplers: subclasses define `__iter__` (numbers, or lists of numbers) and
-    `__len__`."""
+    `__len__`.
+
+    A checkpoint holds the state that a sampler had when its pass began, and how far the pass is; a
+    resumed pass runs through the numbers before that. So all that `__iter__` draws, it must draw
+    before its first number, or from a generator that is an attribute.
+    """
+
+    not_state = ("_length", "_indices", "_start", "_interval", "_batch_size")
 
     def __len__(self) -> int:
         raise InvalidType(f"{type(self).__name__} must define __len__")

@@ -17,6 +17,7 @@ from ...ndarray.ndarray import from_memory
 from ..data import recordio
 from ..io.desc import DataBatch, DataIter
 from ..io.image_list import parse_line
+from ..state import StateError, copied
 from .augmenter import CreateAugmenter
 from .pixels import imdecode
 
@@ -156,6 +157,19 @@ class ImageIter(DataIter):
         return seq
 
     # ---- epochs ----------------------------------------------------------------------------------
+
+    def state_dict(self):
+        at = self.imgrec.tell() if self.seq is None else None
+        kept = {"seq": copied(self.seq), "cur": self.cur, "kept": copied(self._kept), "at": at}
+        return kept | {"exhausted": self._exhausted}
+
+    def load_state_dict(self, state):
+        if sorted(state["seq"] or ()) != sorted(self.seq or ()):
+            raise StateError("ImageIter: the saved position is one in other images")
+        self.seq, self.cur, self._kept = state["seq"], state["cur"], state["kept"]
+        self._exhausted = state["exhausted"]
+        if self.seq is None:
+            self.imgrec._file.seek(state["at"])
 
     def reset(self):
         """Begins an epoch; a batch that rolled over is its first part."""

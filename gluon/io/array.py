@@ -6,6 +6,7 @@ import numpy as np
 
 from ...engine.error import InvalidType, InvalidValue, MXNetError
 from ...ndarray import NDArray, functions
+from ..state import StateError
 from .desc import DataBatch, DataDesc, DataIter
 
 LAST_BATCH = ("pad", "discard", "roll_over")
@@ -100,6 +101,7 @@ class NDArrayIter(DataIter):
         self._check_sizes()
         self.cursor = -batch_size
         self._kept: tuple[list, list] | None = None  # what roll_over brings to the next epoch
+        self._order = self.idx.copy()  # which sample stands where
         self.reset()
 
     def _check_sizes(self):
@@ -146,6 +148,20 @@ class NDArrayIter(DataIter):
 
     # ---- position --------------------------------------------------------------------------------
 
+    def state_dict(self):
+        kept = {"cursor": self.cursor, "idx": self.idx.copy(), "order": self._order}
+        return kept | {"rest": self._kept}
+
+    def load_state_dict(self, state):
+        if len(state["idx"]) != self.num_data:
+            raise StateError(
+                f"NDArrayIter: the saved position is one in {len(state['idx'])} samples, here are"
+                f" {self.num_data}"
+            )
+        if (state["order"] != self._order).any():
+            self._take(np.argsort(self._order)[state["order"]])
+        self.cursor, self.idx, self._kept = state["cursor"], state["idx"], state["rest"]
+
     def hard_reset(self):
         """Begins again without what roll_over kept."""
         if self.shuffle:
@@ -164,19 +180,24 @@ class NDArrayIter(DataIter):
 
     def _shuffle(self):
         np.random.shuffle(self.idx)
+        self._take(self.idx)
+
+    def _take(self, places):
+        """Puts the samples of all arrays in another order."""
+        self._order = self._order[places]
         for pairs in (self.data, self.label):
             pairs[:] = [
                 # float32, whatever it was: as MXNet does
-                (name, self._permuted(v))
+                (name, self._permuted(v, places))
                 for name, v in pairs
             ]
 
-    def _permuted(self, array):
+    def _permuted(self, array, places):
         if _is_lazy(array):
             return array
         if array.stype == "csr":
-            return functions.take(array, functions.array(self.idx, array.context, "int64"))
-        return functions.array(np.take(array.asnumpy(), self.idx, axis=self._axis), array.context)
+            return functions.take(array, functions.array(places, array.context, "int64"))
+        return functions.array(np.take(array.asnumpy(), places, axis=self._axis), array.context)
 
     def iter_next(self) -> bool:
         self.cursor += self.batch_size

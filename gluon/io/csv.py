@@ -8,6 +8,7 @@ import numpy as np
 
 from ...engine.error import InvalidValue, MXNetError, compose
 from ...ndarray.ndarray import from_memory
+from ..state import Stateful
 from .source import MXDataIter, Sample, parsed, positive, refuse_positional, shape_of, warn_unknown
 
 DTYPES = ("float32", "int32", "int64")
@@ -52,8 +53,10 @@ def _rows(text: bytes, file: Path, shape, dtype: str, what: str) -> np.ndarray:
     return values.reshape(-1, *shape)
 
 
-class Rows:
+class Rows(Stateful):
     """The source: rows of two tables, batch after batch."""
+
+    not_state = ("_tables", "_rows", "_batch_size", "_round", "_dtype")
 
     def __init__(self, data, label, batch_size: int, round_batch: bool):
         self._tables, self._batch_size, self._round = (data, label), batch_size, round_batch

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import ClassVar
 
 import numpy as np
 
-from ...engine.error import InvalidType
+from ...engine.error import InvalidType, MissingMethod
+from ..state import attributes_of, set_attributes
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):  # noqa: PYI024 - two fields, two attributes
@@ -90,19 +92,42 @@ def need_iterator(what: str, value) -> None:
         )
 
 
+def has_position(iterator) -> bool:
+    """Can it tell where it is?"""
+    own = getattr(type(iterator), "state_dict", None)
+    return own is not None and (own is not DataIter.state_dict or bool(iterator.position))
+
+
 class DataIter:
     """Base of all iterators: a subclass defines iter_next and getdata, getlabel, getpad, getindex;
     or next.
 
     batch_size: samples in a batch. A subclass also has provide_data and provide_label, lists of
-    DataDesc.
+    DataDesc; and for checkpoints inside an epoch `position`, the names of the attributes that tell
+    where it is, or state_dict and load_state_dict of its own.
     """
+
+    position: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, batch_size=0):
         self.batch_size = batch_size
 
     def __iter__(self):
         return self
+
+    def state_dict(self) -> dict:
+        """Where the iterator is, as plain data."""
+        if not self.position:
+            raise MissingMethod(
+                f"{type(self).__name__} cannot tell its position\n  fix: define state_dict() and"
+                " load_state_dict(state)"
+            )
+        found = attributes_of(self)
+        return {name: found[name] for name in self.position}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes on from state_dict: the next batch is the one that followed."""
+        set_attributes(self, state)
 
     def reset(self):
         """Begins again."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ...engine import files
 from ...engine.error import MXNetError
 from ...kernels.ops.image_resize import LINEAR
 from ...ndarray import codec
@@ -43,9 +44,8 @@ def find_images(root: str, recursive: bool, exts) -> tuple[list[tuple[str, int]]
 
 def write_list(path: str, items) -> None:
     """Lines "index<TAB>label<TAB>path"."""
-    with open(path, "w") as out:
-        for index, name, label in items:
-            out.write(f"{index}\t{label:f}\t{name}\n")
+    lines = [f"{index}\t{label:f}\t{name}\n" for index, name, label in items]
+    files.write(path, "".join(lines).encode())
 
 
 def make_lists(args) -> list[str]:

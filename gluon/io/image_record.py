@@ -182,8 +182,9 @@ def image_of(record, color: int, resize: int, where: str):
 class _Batch:
     """A batch in the making: its arrays and the parts that threads work on."""
 
-    def __init__(self, data: NDArray, label: np.ndarray, pad: int, index: np.ndarray):
+    def __init__(self, data: NDArray, label: np.ndarray, pad: int, index: np.ndarray, before):
         self.data, self.label, self.pad, self.index = data, label, pad, index
+        self.before = before  # the state of its source
         self.parts: list[Future] = []
 
 
@@ -223,7 +224,25 @@ class BatchSource:
         label = batch.label.reshape(-1, *self._label_shape)
         return Sample(batch.data, from_memory(label), batch.pad, batch.index)
 
+    def state_dict(self) -> dict:
+        return self._ahead[0].before if self._ahead else self._place()
+
+    def _place(self) -> dict:
+        return {"order": self._order.state_dict(), "draws": self._rng.bit_generator.state}
+
+    def load_state_dict(self, state: dict) -> None:
+        self._drop()
+        self._order.load_state_dict(state["order"])
+        self._rng.bit_generator.state = state["draws"]
+        self._make_ahead()
+
     def rewind(self) -> None:
+        dropped = self._drop()
+        self._order.rewind(whole=dropped)
+        self._make_ahead()
+
+    def _drop(self) -> bool:
+        """Forgets what was made ahead. Was there something?"""
         dropped = [part for batch in self._ahead for part in batch.parts]
         for part in dropped:
             part.cancel()
@@ -231,23 +250,23 @@ class BatchSource:
             if not part.cancelled():
                 part.exception()
         self._ahead.clear()
-        self._order.rewind(whole=bool(dropped))
-        self._make_ahead()
+        return bool(dropped)
 
     def _make_ahead(self) -> None:
         while len(self._ahead) < max(1, self._reading.prefetch_buffer):
+            before = self._place()
             found = self._order.next()
             if found is None:
                 return
-            self._ahead.append(self._begun(*found))
+            self._ahead.append(self._begun(*found, before))
 
-    def _begun(self, numbers: np.ndarray, pad: int) -> _Batch:
+    def _begun(self, numbers: np.ndarray, pad: int, before: dict) -> _Batch:
         n, size = len(numbers), self._reading.batch_size
         data = empty_like_spec(self._spec)
         images = data._memory()
         images[n:] = 0
         label = np.zeros((size, math.prod(self._label_shape)), np.float32)
-        batch = _Batch(data, label, pad, np.zeros(size, np.uint64))
+        batch = _Batch(data, label, pad, np.zeros(size, np.uint64), before)
         draws = self._rng.random((n, DRAWS))
         for begin in range(0, n, -(-n // self._n_threads)):
             rows = range(begin, min(n, begin + -(-n // self._n_threads)))

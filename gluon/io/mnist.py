@@ -10,6 +10,7 @@ import numpy as np
 from ...engine.error import InvalidValue
 from ...ndarray.ndarray import from_memory
 from ..data.vision.datasets import DatasetError, read_idx
+from ..state import Stateful
 from .source import MXDataIter, Sample, parsed, positive, refuse_positional, warn_unknown
 
 
@@ -28,8 +29,10 @@ def _array(path: str, n_axes: int, what: str) -> np.ndarray:
     return values
 
 
-class _Images:
+class _Images(Stateful):
     """The source: whole batches only, in one order for all epochs."""
+
+    not_state = ("_images", "_labels", "_size")
 
     def __init__(self, images, labels, batch_size: int):
         self._images, self._labels, self._size, self._at = images, labels, batch_size, 0

@@ -12,6 +12,7 @@ import numpy as np
 from ...engine import files
 from ...engine.error import MXNetError
 from ..data.recordio import LAST, MAGIC, MAGIC_BYTES, MAX_PART_BYTES, WHOLE
+from ..state import StateError
 
 _FRAME = struct.Struct("<II")
 
@@ -156,6 +157,23 @@ class Order:
     def _begin(self):
         self._order = np.arange(self._n) if self._rng is None else self._rng.permutation(self._n)
         self._at = 0
+
+    def state_dict(self) -> dict:
+        """Where it is, as plain data."""
+        draws = None if self._rng is None else self._rng.bit_generator.state
+        return {"order": self._order, "at": self._at, "wrapped": self._wrapped, "draws": draws}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes on from state_dict. Raises StateError where the records are others."""
+        if len(state["order"]) != self._n or (self._rng is None) != (state["draws"] is None):
+            raise StateError(
+                f"the saved position is one in {len(state['order'])} records,"
+                f" {'in order' if state['draws'] is None else 'shuffled'}; here are {self._n},"
+                f" {'in order' if self._rng is None else 'shuffled'}"
+            )
+        self._order, self._at, self._wrapped = state["order"], state["at"], state["wrapped"]
+        if self._rng is not None:
+            self._rng.bit_generator.state = state["draws"]
 
     def rewind(self, whole: bool = False) -> None:
         """Begins an epoch, unless the last batch has begun it. whole: in any case."""

@@ -32,6 +32,12 @@ class Source(Protocol):
     def rewind(self) -> None:
         """The next batch is the first one of an epoch."""
 
+    def state_dict(self) -> dict:
+        """Where it is, as plain data."""
+
+    def load_state_dict(self, state: dict) -> None:
+        """The next batch is the one that followed."""
+
 
 class MXDataIter(DataIter):
     """An iterator over a source: what CSVIter, MNISTIter, ImageRecordIter ... return.
@@ -45,6 +51,7 @@ class MXDataIter(DataIter):
     def __init__(self, handle: Source, data_name="data", label_name="softmax_label", **_):
         self.handle = handle
         self._skip_load = False
+        self._begin = handle.state_dict()  # before the batch that is read ahead
         first = handle.read()
         if first is None:
             raise StopIteration
@@ -58,6 +65,13 @@ class MXDataIter(DataIter):
         """From now on every batch is the current one: measures all but the reading."""
         self._skip_load = True
         logging.info("Set debug_skip_load to be true, will simply return first batch")
+
+    def state_dict(self):
+        return self._begin if self._ready else self.handle.state_dict()
+
+    def load_state_dict(self, state):
+        self._ready = False
+        self.handle.load_state_dict(state)
 
     def reset(self):
         self._ready = False

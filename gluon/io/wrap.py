@@ -6,7 +6,8 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ...engine.error import InvalidValue
-from .desc import DataBatch, DataDesc, DataIter, need_iterator
+from ..state import restore, saved
+from .desc import DataBatch, DataDesc, DataIter, has_position, need_iterator
 
 
 class _Current(DataIter):
@@ -42,6 +43,13 @@ class ResizeIter(_Current):
         self.provide_data, self.provide_label = data_iter.provide_data, data_iter.provide_label
         if hasattr(data_iter, "default_bucket_key"):
             self.default_bucket_key = data_iter.default_bucket_key
+
+    def state_dict(self):
+        return {"cur": self.cur, "inner": saved(self.data_iter)}
+
+    def load_state_dict(self, state):
+        self.cur = state["cur"]
+        restore(self.data_iter, state["inner"], "ResizeIter: data_iter")
 
     def reset(self):
         self.cur = 0
@@ -91,7 +99,20 @@ class PrefetchingIter(_Current):
         """Descriptions of all labels, renamed."""
         return _renamed(self.rename_label, [i.provide_label for i in self.iters])
 
+    def state_dict(self):
+        return self._before if self._before is not None else super().state_dict()
+
+    def load_state_dict(self, state):
+        for future in self._pending:
+            future.exception()
+        for i, (inner, found) in enumerate(zip(self.iters, state["iters"], strict=True)):
+            restore(inner, found, f"PrefetchingIter: iterator {i}")
+        self._fetch()
+
     def _fetch(self):
+        # where the iterators were before they went ahead
+        able = all(map(has_position, self.iters))
+        self._before = {"iters": [saved(i) for i in self.iters]} if able else None
         self._pending = [self._pool.submit(_next_or_none, i) for i in self.iters]
 
     def reset(self):

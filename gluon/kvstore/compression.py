@@ -14,6 +14,7 @@ from ...engine import cpu, push
 from ...engine.error import DTypeError, InvalidValue
 from ...ndarray import NDArray
 from ...ndarray.creation import empty, zeros
+from ..state import Stateful
 
 CODES = np.array([0, 3, 2], np.uint8)  # of 0, 1, -1; as an index -1 is the last
 SIGNS = np.array([0, 0, -1, 1], np.float32)  # of the codes
@@ -43,7 +44,7 @@ def dequantize(packed: np.ndarray, size: int, threshold: float) -> np.ndarray:
     return SIGNS[codes.ravel()[:size]] * np.float32(threshold)
 
 
-class GradientCompression:
+class GradientCompression(Stateful):
     """Compresses what devices push; keeps the residual of each (key, device).
 
     params: {"type": "2bit", "threshold": a number above 0, default 0.5}.

@@ -221,12 +221,16 @@ class KVStore(KVStoreBase):
         """Copies the rows row_ids of a row_sparse value into out, the other rows become empty.
 
         row_ids: an NDArray of row numbers, in any order and repeated as they are; or one for each
-            array of out.
+            array of out, in lists nested as out or flat.
         """
         if out is None or row_ids is None:
             raise StoreError("row_sparse_pull: out and row_ids must be given")
         targets = [(k, o) for k, outs in self._pairs(key, out) for o in outs]
-        ids = list(row_ids) if isinstance(row_ids, (list, tuple)) else [row_ids] * len(targets)
+        ids = [row_ids] * len(targets)
+        if isinstance(row_ids, (list, tuple)):
+            ids = [
+                r for rows in row_ids for r in (rows if isinstance(rows, (list, tuple)) else [rows])
+            ]
         if len(ids) != len(targets):
             raise StoreError(
                 f"row_sparse_pull: needs row_ids for each of {len(targets)} arrays, got {len(ids)}"

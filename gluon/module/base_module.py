@@ -15,10 +15,11 @@ from ...ndarray import NDArray, functions, serialization
 from ...symbol.symbol import Symbol
 from .. import metric
 from ..callback import BatchEndParam
-from ..checkpoint import split_names
 from ..initializer import Uniform
 from ..io import DataBatch, DataDesc, DataIter
 from ..io.desc import need_iterator
+from ..model_params import split_names
+from .progress import Progress
 
 
 class ModuleError(MXNetError, ValueError, AssertionError):
@@ -234,6 +235,8 @@ class BaseModule:
         validation_metric=None,
         monitor=None,
         sparse_row_id_fn=None,
+        checkpoint=None,
+        checkpoint_period=None,
     ) -> None:
         """Trains over an iterator for num_epoch - begin_epoch epochs.
 
@@ -244,6 +247,9 @@ class BaseModule:
             kvstore, optimizer, optimizer_params: as init_optimizer takes them.
             initializer, arg_params, aux_params, allow_missing, force_init: as init_params.
             monitor: a Monitor that watches every batch.
+            checkpoint: a file, or a Checkpoint of more that shall be kept. Where it is there,
+                training goes on from it as if it had never stopped; it is written after every
+                epoch, and every checkpoint_period batches. plait's addition.
         Raises: ModuleError (AssertionError) without num_epoch.
         """
         if num_epoch is None:
@@ -267,12 +273,15 @@ class BaseModule:
         self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
         validation_metric = eval_metric if validation_metric is None else validation_metric
         eval_metric = metric.create(eval_metric)
-        for epoch in range(begin_epoch, num_epoch):
+        kept = Progress(begin_epoch, checkpoint, checkpoint_period)
+        kept.restore(module=self, train_data=train_data, eval_metric=eval_metric)
+        for epoch in range(kept.epoch, num_epoch):
             tic = time.time()
-            eval_metric.reset()
-            self._begin_epoch(epoch, train_data)
+            if not kept.batch:
+                eval_metric.reset()
+                self._begin_epoch(epoch, train_data)
             values = self._train_epoch(
-                epoch, train_data, eval_metric, batch_end_callback, monitor, sparse_row_id_fn
+                epoch, train_data, eval_metric, batch_end_callback, monitor, sparse_row_id_fn, kept
             )
             for name, value in values:
                 self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
@@ -292,26 +301,31 @@ class BaseModule:
                 for name, value in found:
                     self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
             train_data.reset()
+            kept.save(epoch + 1, 0)
 
     def _begin_epoch(self, epoch: int, train_data) -> None:
         """Before an epoch of fit."""
 
     def _train_epoch(
-        self, epoch, train_data, eval_metric, batch_end_callback, monitor, sparse_row_id_fn
+        self, epoch, train_data, eval_metric, batch_end_callback, monitor, sparse_row_id_fn, kept
     ) -> list[tuple]:
-        """One epoch; the metric's values over it. The next batch is fetched while the engine works
-        on this one."""
-        batches = iter(train_data)
-        data_batch, nbatch, values = next(batches, None), 0, []
+        """One epoch, or what is left of it; the metric's values over it. The next batch is fetched
+        while the engine works on this one, unless a checkpoint comes between."""
+        batches, nbatch = iter(train_data), kept.batch
+        data_batch = next(batches, None)
         if data_batch is None:
-            raise ModuleError("fit: train_data has no batches\n  fix: train_data.reset()")
+            if not nbatch:
+                raise ModuleError("fit: train_data has no batches\n  fix: train_data.reset()")
+            return eval_metric.get_global_name_value()
+        values: list[tuple] = []
         while data_batch is not None:
             if monitor is not None:
                 monitor.tic()
             self.forward_backward(data_batch)
             self.update()
             self._count_metric(eval_metric, data_batch)
-            following = next(batches, None)
+            saves = kept.is_due(nbatch + 1)
+            following = None if saves else next(batches, None)
             if following is not None:
                 self.prepare(following, sparse_row_id_fn=sparse_row_id_fn)
             if monitor is not None:
@@ -320,6 +334,11 @@ class BaseModule:
                 values = eval_metric.get_global_name_value()
             for callback in as_list(batch_end_callback):
                 callback(BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            if saves:
+                kept.save(epoch, nbatch + 1)
+                following = next(batches, None)
+                if following is not None:
+                    self.prepare(following, sparse_row_id_fn=sparse_row_id_fn)
             data_batch, nbatch = following, nbatch + 1
         return values
 
@@ -401,6 +420,14 @@ class BaseModule:
     def symbol(self):
         """The Symbol, or None."""
         return self._symbol
+
+    def state_dict(self) -> dict:
+        """Parameters, optimizer and counts as plain data, for a Checkpoint."""
+        raise self._undefined("state_dict")
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes on from state_dict."""
+        raise self._undefined("load_state_dict")
 
     def get_states(self, merge_multi_context=True) -> list:
         """The states that a batch hands to the next: for each a list with one array per device."""

@@ -9,8 +9,8 @@ import warnings
 from ...engine import cpu
 from ...ndarray import functions, serialization
 from ...symbol.name import NameManager
-from ..checkpoint import load_params
 from ..initializer import Uniform
+from ..model_params import load_params
 from .base_module import BaseModule, ModuleError, _check_input_names
 from .module import Module
 
@@ -290,6 +290,15 @@ class BucketingModule(BaseModule):
             module.install_monitor(mon)
 
     # ---- files -----------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict:
+        self._need(optimizer=True)
+        return self._buckets[self._default_bucket_key].state_dict()
+
+    def load_state_dict(self, state: dict) -> None:
+        self._need(optimizer=True)
+        self._buckets[self._default_bucket_key].load_state_dict(state)
+        self._params_dirty = True
 
     def save_checkpoint(self, prefix, epoch, remove_amp_cast=False) -> None:
         """Writes prefix-EPOCH.params, prefix-KEY-symbol.json of each bucket, and their keys (which

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from ...engine import Context, cpu
+from ...engine.recent import Recent
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
@@ -53,10 +54,11 @@ def _merge_multi_context(arrays: Sequence[list[NDArray]], axes: Sequence[int]) -
 
 
 def _columns(batch, field: str) -> list:
-    """The inputs of a batch; of a list of batches (one per device) a list for each input."""
+    """The inputs of a batch, none if it has no such field; of a list of batches (one per device)
+    a list for each input."""
     if not isinstance(batch, list):
-        return getattr(batch, field) or []
-    return [list(arrays) for arrays in zip(*(getattr(b, field) or [] for b in batch))]
+        return getattr(batch, field, None) or []
+    return [list(arrays) for arrays in zip(*(getattr(b, field, None) or [] for b in batch))]
 
 
 def _prepare_group2ctxs(group2ctxs, n: int) -> list[dict | None]:
@@ -77,6 +79,9 @@ def _prepare_group2ctxs(group2ctxs, n: int) -> list[dict | None]:
             " context or list of context"
         )
     return group2ctxs
+
+
+MAX_SHAPES = 2048  # that stay bound
 
 
 class DataParallelExecutorGroup:
@@ -124,7 +129,7 @@ class DataParallelExecutorGroup:
         ]
         self.grad_req = self._requests(grad_req, {x.name for x in descriptions(data_shapes)})
         self._first: list[Executor] = []  # all others use their memory
-        self._bound: dict[tuple, list[Executor]] = {}  # by shapes
+        self._bound = Recent(MAX_SHAPES)  # executors by shapes
         self.bind_exec(data_shapes, label_shapes, shared_group)
 
     def _requests(self, grad_req, data_names) -> dict[str, str]:
@@ -179,8 +184,9 @@ class DataParallelExecutorGroup:
         axes = [*self.data_layouts, *self.label_layouts]
         known = set(self.arg_names)
         key = tuple((x.name, x.shape) for x in inputs)
-        if key not in self._bound or not reshape:
-            self._bound[key] = [
+        execs = self._bound[key] if reshape else None
+        if execs is None:
+            execs = self._bound[key] = [
                 self._bind(
                     i,
                     [x for x in self._sliced_shape(inputs, i, axes) if x.name in known],
@@ -188,7 +194,7 @@ class DataParallelExecutorGroup:
                 )
                 for i in range(len(self.contexts))
             ]
-        self.execs = self._bound[key]
+        self.execs = execs
         self._first = self._first or self.execs
         self._collect_arrays()
 

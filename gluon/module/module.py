@@ -10,11 +10,11 @@ from ...ndarray import functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
 from .. import optimizer as opt
-from ..checkpoint import load_checkpoint
 from ..initializer import InitDesc, Uniform
 from ..io import DataDesc
 from ..kvstore import KVStore
 from ..kvstore.choose import choose_store
+from ..model_params import load_checkpoint
 from .base_module import (
     BaseModule,
     MissingParameter,
@@ -23,6 +23,7 @@ from .base_module import (
     _parse_data_desc,
 )
 from .executor_group import DataParallelExecutorGroup
+from .progress import module_state, set_module_state
 from .update import fill_store, update_here, update_on_store
 
 
@@ -120,6 +121,12 @@ class Module(BaseModule):
         if save_optimizer_states:
             self.save_optimizer_states(f"{prefix}-{epoch:04d}.states")
             logging.info('Saved optimizer state to "%s"', f"{prefix}-{epoch:04d}.states")
+
+    def state_dict(self) -> dict:
+        return module_state(self)
+
+    def load_state_dict(self, state: dict) -> None:
+        set_module_state(self, state)
 
     def save_optimizer_states(self, fname) -> None:
         """Writes the states of the optimizer as arrays and JSON."""

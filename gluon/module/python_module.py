@@ -43,6 +43,13 @@ class PythonModule(BaseModule):
     def get_params(self) -> tuple[dict, dict]:
         return {}, {}
 
+    def state_dict(self) -> dict:
+        """Nothing; a subclass that has a state tells it."""
+        return {}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Nothing."""
+
     def init_params(
         self,
         initializer=Uniform(0.01),

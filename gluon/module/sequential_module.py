@@ -6,6 +6,7 @@ import copy
 import logging
 
 from ..initializer import Uniform
+from ..state import copied, merged
 from .base_module import BaseModule, ModuleError, descriptions
 
 
@@ -46,6 +47,12 @@ class SequentialModule(BaseModule):
         self._metas.append(kwargs)
         self.binded = self.params_initialized = self.optimizer_initialized = False
         return self
+
+    def state_dict(self) -> dict:
+        return {"modules": copied(self._modules)}
+
+    def load_state_dict(self, state: dict) -> None:
+        merged(self._modules, state["modules"], "SequentialModule")
 
     # ---- what it is ------------------------------------------------------------------------------
 

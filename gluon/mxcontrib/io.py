@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import ndarray as nd
 from ..io import DataDesc, DataIter
+from ..state import restore, saved
 
 __all__ = ["DataDesc", "DataIter", "DataLoaderIter"]
 
@@ -20,6 +21,13 @@ class DataLoaderIter(DataIter):
         self._loader, self.dtype = loader, dtype
         self.provide_data = [DataDesc(data_name, data.shape, dtype)]
         self.provide_label = [DataDesc(label_name, label.shape, dtype)]
+        self.reset()
+
+    def state_dict(self):
+        return {"loader": saved(self._loader)}
+
+    def load_state_dict(self, state):
+        restore(self._loader, state["loader"], "DataLoaderIter: loader")
         self.reset()
 
     def reset(self):

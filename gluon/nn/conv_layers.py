@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
+from ...kernels.record import several
 from ..hybrid import HybridBlock
 from .activations import Activation
 
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def _tuple(value, n: int, name: str) -> tuple[int, ...]:
-    value = (value,) * n if hasattr(value, "__index__") else tuple(value)
+    value = tuple(several(value, n))
     if len(value) != n:
         raise InvalidValue(f"{name} must be a number or {n} of them, got {value}")
     return value

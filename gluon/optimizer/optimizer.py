@@ -13,6 +13,7 @@ from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
 from ...ndarray.invoke import call, copy_into, invoke
+from ..state import Stateful
 
 MULTI_TENSOR = 64  # weights of one operator call
 
@@ -38,7 +39,7 @@ def _parameters_of(klass) -> set[str]:
     return names - {"self"}
 
 
-class Optimizer:
+class Optimizer(Stateful):
     """Base class of optimizers. Subclasses define `create_state(index, weight)` and `update(index,
     weight, grad, state)`.
 
@@ -247,6 +248,12 @@ class Optimizer:
 
     # ---- state as plain data ---------------------------------------------------------------------
 
+    not_state = ("param_dict", "sym_info", "idx2name", "_index_update_count")
+
+    def load_state_dict(self, state: dict) -> None:
+        super().load_state_dict(state)
+        self._index_update_count = self._all_index_update_counts.setdefault(0, {})
+
     def __getstate__(self):
         return {
             k: v for k, v in self.__dict__.items() if k not in ("param_dict", "_index_update_count")
@@ -268,6 +275,7 @@ def apply_update(name: str, inputs, targets, **attrs) -> None:
     plan = make_plan(op, full, [a._spec for a in inputs], inputs[0]._spec.device)
     call(
         plan.handle,
+        plan.in_specs,
         plan.out_specs,
         inputs,
         targets,

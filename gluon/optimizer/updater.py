@@ -11,6 +11,7 @@ from ...engine import files
 from ...engine.error import InvalidType, MXNetError
 from ...ndarray import NDArray, autograd, serialization
 from ...ndarray.ndarray import from_memory
+from ..state import copied
 from .optimizer import Optimizer
 
 FORMAT = "plait-optimizer-states-1"
@@ -71,6 +72,15 @@ class Updater:
         return state
 
     # ---- files -----------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict:
+        """The states by index, without the optimizer."""
+        return {"states": copied(self.states)}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Takes state_dict's; each goes to its weight's device when it is first used."""
+        self.states = dict(state["states"])
+        self.states_synced = dict.fromkeys(self.states, False)
 
     def get_states(self, dump_optimizer=False) -> bytes:
         """The states as bytes; dump_optimizer: with the optimizer's numbers and counts."""

@@ -112,9 +112,19 @@ class BucketSentenceIter(DataIter):
         """Shuffles the sentences and starts from the beginning."""
         self.curr_idx = 0
         random.shuffle(self.idx)
-        self.nddata, self.ndlabel = [], []
         for bucket in self.data:
             np.random.shuffle(bucket)
+        self._to_arrays()
+
+    position = ("data", "idx", "curr_idx")
+
+    def load_state_dict(self, state):
+        super().load_state_dict(state)
+        self._to_arrays()
+
+    def _to_arrays(self):
+        self.nddata, self.ndlabel = [], []
+        for bucket in self.data:
             label = np.full_like(bucket, self.invalid_label)
             label[:, :-1] = bucket[:, 1:]
             self.nddata.append(nd.array(bucket, dtype=self.dtype))

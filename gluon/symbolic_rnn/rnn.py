@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from ..callback import save_checkpoint
-from ..checkpoint import load_checkpoint
+from ..model_params import load_checkpoint
 from .base import BaseRNNCell
 
 __all__ = [

@@ -1,7 +1,7 @@
 /* Attention and its gradient, in blocks that stay in the cache; scores are never stored as a whole.
  *
  * Forward goes through the keys once with a running maximum and sum for each query (Milakov and Gimelshein 2018), and
- * keeps log(sum e^score) of each; backward computes the scores again from that (Dao et al. 2022, arXiv:2205.14135).
+ * keeps the maximum and log(sum e^(score - maximum)) of each; backward computes the scores again from that (Dao et al. 2022, arXiv:2205.14135).
  * Operands are read where they lie, keys and values packed once for each batch and head. Dropout of probabilities keeps a bit
  * of each. Keys that a mask leaves no part in a block of queries are not multiplied.
  */
@@ -118,17 +118,11 @@ static void scores(const plk_attention *p, const panel_rows *q, const float *pac
     }
 }
 
-/* Keys whose mask is 0 have no gradient. Where a row has no other keys, their probabilities are equal: the score that they
- * share may be so large that lse does not tell it from the score itself. */
-static void left_out(const plk_attention *p, const float *mask, const float *factor, float lse, int64_t n, float *s, float *ds)
+/* Keys whose mask is 0 have no gradient. */
+static void left_out(const plk_attention *p, const float *mask, int64_t n, float *ds)
 {
-    float far = -p->mask_value, near = 20 + far * 1e-5f;
-    int alone = far > 1e5f && lse <= p->mask_value + near;
     for (int64_t j = 0; j < n; j++)
-        if (mask[j * p->mask_column] == 0) {
-            ds[j] = 0;
-            s[j] = alone ? factor[j] / (float)p->n_k : s[j];
-        }
+        ds[j] = mask[j * p->mask_column] == 0 ? 0 : ds[j];
 }
 
 /* The largest |x| of a matrix, as far as bits go: infinite or NaN where an element is. */
@@ -157,7 +151,7 @@ enum { NO_PART = 110 };                          /* e^-NO_PART is 0 in float32 *
 
 /* Are the keys [k0, k0 + n) masked out for all of `rows` queries, each of which has better ones? A mask of at most
  * `threshold` leaves no part. */
-static int left_no_part(const plk_attention *p, const float *mask, int64_t rows, int64_t k0, int64_t n, float threshold)
+static int left_no_part(const plk_attention *p, const float *mask, int64_t rows, int64_t k0, int64_t n, double threshold)
 {
     for (int64_t i = rows - 1; i >= 0; i--)
         for (int64_t j = k0; j < k0 + n; j++) {
@@ -194,10 +188,11 @@ static int64_t needed_keys(const plk_attention *p, const void *mask, int64_t at,
     }
     if (p->mask_kind == PLK_MASK_WHERE ? best == 0 : isinf(best))    /* a row without a key has all of them */
         return p->n_k;
+    double threshold = best - 2.0 * bound - NO_PART - fabs(best) * 1e-6;    /* scores are rounded to float32 */
     int64_t n = p->n_k, some;
     for (; n > 0; n -= some) {
         some = n - (n - 1) / COLUMNS * COLUMNS;
-        if (!left_no_part(p, m, rows, n - some, some, best - 2 * bound - NO_PART))
+        if (!left_no_part(p, m, rows, n - some, some, threshold))
             break;
     }
     return n;
@@ -283,7 +278,7 @@ static void forward_block(const work *w, const forward_room *r, int64_t b, int64
     int64_t mask_at = p->mask.at + b * p->mask.batch + h * p->mask.head + i0 * p->mask.row;
     int outs = p->n_sources + (p->mask_kind != PLK_MASK_NONE);
     float *y = heads(&p->y, bufs[outs], b, h) + i0 * p->y.row;
-    float *lse = (float *)bufs[outs + 1] + query;
+    float *sums = (float *)bufs[outs + 1] + 2 * query;
     uint32_t *bits = p->words ? (uint32_t *)bufs[outs + 2] + query * p->words : NULL;
     stream numbers = {{0}, {0}};
     if (bits) {
@@ -317,7 +312,8 @@ static void forward_block(const work *w, const forward_room *r, int64_t b, int64
         float f = none ? 0 : (bits ? p->kept_scale : 1) / r->total[i];
         for (int64_t d = 0; d < p->dim_v; d++)
             y[i * p->y.row + d] = none ? 0 : r->o[i * r->wide + d] * f;
-        lse[i] = none ? 0 : r->top[i] + logf(r->total[i]);
+        sums[2 * i] = none ? 0 : r->top[i];
+        sums[2 * i + 1] = none ? 0 : logf(r->total[i]);
     }
 }
 
@@ -374,7 +370,7 @@ static int run(const plk_attention *p, void *const *bufs, const double *scalars,
     return all.status ? pl_fail(all.status, "out of memory for attention") : PL_OK;
 }
 
-/* bufs: sources, mask if any, y, log of the sum of e^score for each query, bits of what is kept where some are dropped.
+/* bufs: sources, mask if any, y, the sums (largest score, log of the sum of e^(score - largest)) of each query, bits of what is kept where some are dropped.
  * scalars: seed, call where some are dropped */
 PLK_KERNEL(plk_attention_run)
 {
@@ -429,12 +425,13 @@ static void factors(const uint32_t *bits, int64_t n, float scale, float *to)
             to[j + l] = bits[j / 32] >> l & 1 ? scale : 0;
 }
 
-/* ds <- e^(s - lse) (ds factor - delta) scale; s <- e^(s - lse) factor */
-PLK_INLINE void score_gradients(float *s, float *ds, const float *factor, int64_t n, float lse, float delta, float scale,
-                                const int dropped)
+/* p = e^(s - top - log of the sum); ds <- p (ds factor - delta) scale; s <- p factor */
+PLK_INLINE void score_gradients(float *s, float *ds, const float *factor, int64_t n, const float *sums, float delta,
+                                float scale, const int dropped)
 {
+    const float top = sums[0], log_sum = sums[1];
     _Pragma("GCC ivdep") for (int64_t j = 0; j < n; j++) {
-        float e = plk_exp_f32(s[j] - lse), f = dropped ? factor[j] : 1;
+        float e = plk_exp_f32(s[j] - top - log_sum), f = dropped ? factor[j] : 1;
         s[j] = e * f;
         ds[j] = e * (ds[j] * f - delta) * scale;
     }
@@ -449,7 +446,7 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
     const void *mask = sources[p->n_sources];
     int64_t mask_at = p->mask.at + b * p->mask.batch + h * p->mask.head + i0 * p->mask.row;
     const float *dy = heads(&p->y, bufs[0], b, h) + i0 * p->y.row, *y = heads(&p->y, bufs[1], b, h) + i0 * p->y.row;
-    const float *lse = (float *)bufs[2] + query;
+    const float *sums = (float *)bufs[2] + 2 * query;
     const float *q = heads(&p->q, sources[p->q.source], b, h) + i0 * p->q.row;
     panel_rows own_q = rows_of(q, p->q.row, rows, p->dim, r->q), own_dy = rows_of(dy, p->y.row, rows, p->dim_v, r->dy);
     int64_t needed = p->n_k;
@@ -475,14 +472,14 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
             int64_t valid = valid_keys(p, mask, mask_at + i * p->mask.row, k0, n);
             if (bits) {
                 factors(bits + i * p->words + k0 / 32, n, p->kept_scale, r->factor);
-                score_gradients(s, ds, r->factor, valid, lse[i], r->delta[i], p->scale, 1);
+                score_gradients(s, ds, r->factor, valid, sums + 2 * i, r->delta[i], p->scale, 1);
             } else {
-                score_gradients(s, ds, r->factor, valid, lse[i], r->delta[i], p->scale, 0);
+                score_gradients(s, ds, r->factor, valid, sums + 2 * i, r->delta[i], p->scale, 0);
             }
             for (int64_t j = valid; j < up(n, ROWS) * ROWS; j++)    /* tiles are whole */
                 s[j] = ds[j] = 0;
             if (p->mask_kind == PLK_MASK_WHERE)
-                left_out(p, (const float *)mask + mask_at + i * p->mask.row + k0 * p->mask_column, r->factor, lse[i], n, s, ds);
+                left_out(p, (const float *)mask + mask_at + i * p->mask.row + k0 * p->mask_column, n, ds);
         }
         add_transposed(r->s, rows, n, r->dy_rows, p->dim_v, r->wide_v, r->dv + k0 * r->wide_v);
         add_transposed(r->ds, rows, n, r->q_rows, p->dim, r->wide, r->dk + k0 * r->wide);
@@ -532,7 +529,7 @@ static int backward_tasks(work *w)
     return PL_OK;
 }
 
-/* bufs: dy, y, log of sums, bits of what was kept where some were dropped, sources, mask if any, the gradient of each source */
+/* bufs: dy, y, sums, bits of what was kept where some were dropped, sources, mask if any, the gradient of each source */
 PLK_KERNEL(plk_attention_backward)
 {
     const plk_attention *p = params;

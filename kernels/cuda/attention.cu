@@ -265,7 +265,7 @@ template<bool DROPS> struct Kept {
 /* Grid: (query tiles x heads x batches). Dynamic shared memory: tiles of ROWS + 2 COLUMNS rows. */
 template<class T, class M, int KIND, int DIM, bool DROPS, int ROWS, int COLUMNS>
 __global__ void __launch_bounds__(2 * ROWS) attention(View<const T> q, View<const T> k, View<const T> v, Mask mask,
-                                                      const uint32_t *bits, float by_kept, View<T> y, float *lse, Lengths l)
+                                                      const uint32_t *bits, float by_kept, View<T> y, float *sums, Lengths l)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     const int step = Row<T, DIM>::step, threads = 2 * ROWS, N = COLUMNS / 8;
@@ -361,8 +361,11 @@ __global__ void __launch_bounds__(2 * ROWS) attention(View<const T> q, View<cons
                 for (int w = 0; w < 2; w++)
                     if (8 * j + t + w < l.dim_v)
                         to[i * y.row + 8 * j + t + w] = as<T>(out[j][2 * u + w] * by);
-            if (t == 0)
-                lse[((int64_t)b * l.heads + h) * l.n_q + i] = none ? 0 : top[u] + log(total[u]);
+            if (t == 0) {
+                float *own = sums + 2 * (((int64_t)b * l.heads + h) * l.n_q + i);
+                own[0] = none ? 0 : top[u];
+                own[1] = none ? 0 : log(total[u]);
+            }
         }
     }
 }
@@ -392,7 +395,7 @@ enum { WANT_QUERIES = 1, WANT_KEYS = 2, WANT_VALUES = 4 };
 template<class T, class M, int KIND, int DIM, bool DROPS, int ROWS, int COLUMNS, int WANT>
 __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, View<const T> x2, View<const T> y,
                                                                View<const T> y2, Mask mask, const uint32_t *bits,
-                                                               float by_kept, const float *lse, const float *dot,
+                                                               float by_kept, const float *sums, const float *dot,
                                                                View<T> dx, View<T> dx2, Lengths l)
 {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -404,7 +407,7 @@ __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, 
     int h = (int)blockIdx.x / tiles % l.heads, b = (int)blockIdx.x / tiles / l.heads;
     Masked<M, KIND> masked(mask, l, b, h);
     Kept<DROPS> kept(bits, by_kept, l, b, h);
-    lse += ((int64_t)b * l.heads + h) * l.n_q;
+    sums += 2 * ((int64_t)b * l.heads + h) * l.n_q;
     dot += ((int64_t)b * l.heads + h) * l.n_q;
     int lane = threadIdx.x % 32, r = (int)threadIdx.x / 32 * 16, i0 = first + r + lane / 4, t = lane % 4 * 2;
     const int n_out = WANT & (WANT_QUERIES | WANT_KEYS) ? DIM / 8 : 1, n_out2 = WANT & WANT_VALUES ? DIM / 8 : 1;
@@ -427,7 +430,7 @@ __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, 
                 for (int u = 0; u < 4; u++) {
                     int row = i0 + u / 2 * 8, column = c + 8 * j + t + u % 2;
                     int query = queries ? row : column, key = queries ? column : row;
-                    any |= masked.counts(query, key, query < l.n_q ? lse[query] : 0);
+                    any |= masked.counts(query, key, query < l.n_q ? sums[2 * query] + sums[2 * query + 1] : 0);
                 }
             if (__syncthreads_or(any))
                 break;
@@ -451,7 +454,7 @@ __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, 
                 int row = i0 + u / 2 * 8, column = c + 8 * j + t + u % 2;
                 int query = queries ? row : column, key = queries ? column : row;
                 bool follows, counts = masked(s[j][u], follows, query, key);
-                float p = counts ? exp(s[j][u] - lse[query]) : 0;
+                float p = counts ? exp(s[j][u] - sums[2 * query] - sums[2 * query + 1]) : 0;
                 float factor = counts ? kept(query, key) : 0;
                 s[j][u] = p * factor;
                 g[j][u] = follows ? p * (g[j][u] * factor - dot[query]) * l.scale : 0;

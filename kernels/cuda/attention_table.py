@@ -134,7 +134,7 @@ def attention_grad_entry(op, ins, outs, attrs):
         for i, t in enumerate(outs[:n])
         if covered[i] != prod(t.shape)
     ]
-    dot, dy, lse = room.take_array("float32", batch, heads, n_q), call.result(0), Buffer(2)
+    dot, dy, sums = room.take_array("float32", batch, heads, n_q), call.result(0), Buffer(2)
     size = batch * heads * n_q
     arguments = [dy, call.result(1), dot, call.lengths(), Int64(size)]
     name, grid = f"attention_dot<{TYPES[dtype]}>", grid_of(size, 8)
@@ -147,7 +147,7 @@ def attention_grad_entry(op, ins, outs, attrs):
     def backward(want, n_rows, x, x2, y, y2, dx, dx2):
         name = f"attention_backward<{call.types(call.rows, columns)}, {want}>"
         kept = call.kept(Buffer(3))
-        arguments = [x, x2, y, y2, call.mask(), *kept, lse, dot, dx, dx2, call.lengths()]
+        arguments = [x, x2, y, y2, call.mask(), *kept, sums, dot, dx, dx2, call.lengths()]
         found.append(call.launch(name, n_rows, rows, arguments))
 
     backward("WANT_QUERIES", n_q, q, dy, k, v, dq, dq)

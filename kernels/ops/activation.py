@@ -7,7 +7,7 @@ import math
 from ...engine.error import DTypeError, OperatorError, ShapeError
 from ..pointwise import pointwise, sum_to
 from ..record import FLOATS, Param, Type, dtype_name, operator, same_type, sample, uniform, values
-from ..shapes import one_axis
+from ..shapes import one_axis, prelu_shape
 from .norm import cast_to
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
@@ -73,14 +73,6 @@ def _erf(xp, x):
     return xp.where(xp.isnan(x), x, xp.sign(x) * xp.where(a < 2.5, near, far))
 
 
-def _prelu_shape(x_shape, gamma_shape):
-    """Shape in which prelu's gamma broadcasts: one slope, or one for each index of axis 1 (axis 0
-    of a vector)."""
-    if len(gamma_shape) == 1 and len(x_shape) > 1:
-        return (1, gamma_shape[0], *[1] * (len(x_shape) - 2))
-    return gamma_shape
-
-
 def _leaky_inputs(act_type, **_):
     return ("data", "gamma") if act_type == "prelu" else ("data",)
 
@@ -95,12 +87,12 @@ def _leaky_infer(ins, act_type, lower_bound, upper_bound, train, **_):
             )
         return [x, x]
     if act_type == "prelu":
-        g = _prelu_shape(x.shape, ins[1].shape)
+        g = prelu_shape(x.shape, ins[1].shape)
         if len(g) > len(x.shape) or any(m not in (1, n) for m, n in zip(g[::-1], x.shape[::-1])):
             raise ShapeError(
                 "LeakyReLU",
-                "gamma must have 1 element or one for each channel data.shape[1], "
-                f"got data {x.shape} and gamma {ins[1].shape}",
+                "gamma must have 1 element, one for each channel data.shape[1], or shape"
+                f" data.shape[:2], got data {x.shape} and gamma {ins[1].shape}",
             )
     return [x]
 
@@ -116,7 +108,7 @@ def _leaky_ref(xp, x, gamma=None, *, act_type, slope, lower_bound, upper_bound, 
     if act_type == "leaky":
         return xp.where(x > 0, x, slope * x)
     if act_type == "prelu":
-        return xp.where(x > 0, x, gamma.reshape(_prelu_shape(x.shape, gamma.shape)) * x)
+        return xp.where(x > 0, x, gamma.reshape(prelu_shape(x.shape, gamma.shape)) * x)
     if act_type == "elu":
         return xp.where(x > 0, x, slope * xp.expm1(xp.minimum(x, 0)))
     if act_type == "selu":
@@ -139,7 +131,7 @@ def _leaky_grad(F, dys, xs, ys, act_type, slope, lower_bound, upper_bound, train
         return [dy * (up * (1.0 - slope) + slope)]
     if act_type == "prelu":
         x, gamma = xs
-        g = F.reshape_to(gamma, shape=_prelu_shape(x.shape, gamma.shape))
+        g = F.reshape_to(gamma, shape=prelu_shape(x.shape, gamma.shape))
         up = x > 0
         dx = F.where(up, dy, F.broadcast_mul(dy, g))
         falls = F.where(up, F.zeros_like(x), dy * x)
@@ -211,16 +203,17 @@ operator(
         sample((3, 4), slope=0.1),
         sample((3, 4), slope=1.5, act_type="elu"),
         sample((2, 3, 4), (3,), act_type="prelu"),
+        sample((2, 3, 4), (2, 3), act_type="prelu"),
         sample((2, 3), (1,), act_type="prelu"),
         sample((4,), (4,), act_type="prelu"),
     ),
     doc=(
-        "x where x > 0, else: leaky slope x; prelu gamma x (gamma learned, one or one per channel);"
-        " elu slope (e^x - 1); selu the scaled elu; gelu x times the normal distribution function"
-        " (for all x); rrelu a random slope in [lower_bound, upper_bound) while training, their"
-        " mean otherwise, with the slopes as a second output. Sources: Maas et al. 2013, He et al."
-        " 2015, Clevert et al. 2015, Klambauer et al. 2017, Hendrycks and Gimpel 2016, Xu et al."
-        " 2015."
+        "x where x > 0, else: leaky slope x; prelu gamma x (gamma learned: one, one per channel, or"
+        " one per row and channel); elu slope (e^x - 1); selu the scaled elu; gelu x times the"
+        " normal distribution function (for all x); rrelu a random slope in [lower_bound,"
+        " upper_bound) while training, their mean otherwise, with the slopes as a second output."
+        " Sources: Maas et al. 2013, He et al. 2015, Clevert et al. 2015, Klambauer et al. 2017,"
+        " Hendrycks and Gimpel 2016, Xu et al. 2015."
     ),
 )
 

@@ -107,6 +107,12 @@ def _y_shape(sizes, heads_first):
     return (batch, heads, n_q, dim_v) if heads_first else (batch, n_q, heads, dim_v)
 
 
+def _sums_shape(sizes):
+    """Of each query: its largest score, and the log of the sum of e^(score - largest). One number,
+    their sum, would not hold the second beside a large first: masks of -1e9."""
+    return (*sizes[:3], 2)
+
+
 def _check(op, sources, attrs):
     n, sizes = attrs["n_sources"], attrs["sizes"]
     if len(sizes) != 6 or min(sizes) < 0 or len(attrs["mask_view"]) != 5:
@@ -126,7 +132,7 @@ def _infer(ins, **attrs):
     _check("_attention", ins, attrs)
     dtype, sizes = ins[0].dtype, attrs["sizes"]
     wide = "float64" if dtype == "float64" else "float32"  # what it is the exponent of is near 1
-    return [Type(_y_shape(sizes, attrs["heads_first"]), dtype), Type(tuple(sizes[:3]), wide)]
+    return [Type(_y_shape(sizes, attrs["heads_first"]), dtype), Type(_sums_shape(sizes), wide)]
 
 
 def _take(xp, x, at, sizes, steps):
@@ -159,8 +165,8 @@ def _ref(xp, *sources, factors=1, **attrs):
     total = e.sum(axis=-1, keepdims=True)
     none = (total == 0) & (attrs["mask"] == "length")
     y = xp.where(none, 0, (e / xp.where(none, 1, total) * factors) @ v)
-    lse = xp.where(none, 0, top + xp.log(xp.where(none, 1, total)))[..., 0]
-    return (y if attrs["heads_first"] else xp.swapaxes(y, 1, 2)), lse
+    sums = xp.concatenate([xp.where(none, 0, top), xp.log(xp.where(none, 1, total))], axis=-1)
+    return (y if attrs["heads_first"] else xp.swapaxes(y, 1, 2)), sums
 
 
 def _composed(attrs, kept=None):
@@ -209,13 +215,13 @@ def _grad(F, dys, xs, ys, **attrs):
 
 
 def _parts(ins, p, **_):
-    """(dy, y, log of sums, bits of what was kept or None, sources)"""
-    dy, y, lse, *sources = ins
-    return (dy, y, lse, sources[0], sources[1:]) if p else (dy, y, lse, None, sources)
+    """(dy, y, sums, bits of what was kept or None, sources)"""
+    dy, y, sums, *sources = ins
+    return (dy, y, sums, sources[0], sources[1:]) if p else (dy, y, sums, None, sources)
 
 
 def _grad_infer(ins, **attrs):
-    dy, y, lse, kept, sources = _parts(ins, **attrs)
+    dy, y, sums, kept, sources = _parts(ins, **attrs)
     _check("_attention_grad", sources, attrs)
     if kept is not None and kept != Type(_words(attrs["sizes"][:4]), "int32"):
         raise ShapeError(
@@ -223,17 +229,17 @@ def _grad_infer(ins, **attrs):
             f"kept must be int32 {_words(attrs['sizes'][:4])}, got {kept.dtype} {kept.shape}",
         )
     shape = _y_shape(attrs["sizes"], attrs["heads_first"])
-    if dy.shape != shape or y.shape != shape or lse.shape != tuple(attrs["sizes"][:3]):
+    if dy.shape != shape or y.shape != shape or sums.shape != _sums_shape(attrs["sizes"]):
         raise ShapeError(
             "_attention_grad",
-            f"dy, y must have shape {shape} and lse {attrs['sizes'][:3]}, got {dy.shape},"
-            f" {y.shape}, {lse.shape}",
+            f"dy, y must have shape {shape} and sums {_sums_shape(attrs['sizes'])}, got"
+            f" {dy.shape}, {y.shape}, {sums.shape}",
         )
     return list(sources[: attrs["n_sources"]])
 
 
 def _grad_ref(xp, *ins, **attrs):
-    dy, y, lse, kept, sources = _parts(ins, **attrs)
+    dy, y, sums, kept, sources = _parts(ins, **attrs)
     s, counts, q, k, v = _scores(xp, sources, attrs)
     factors = 1
     if kept is not None:
@@ -245,7 +251,7 @@ def _grad_ref(xp, *ins, **attrs):
         scored = counts
     if not attrs["heads_first"]:
         dy, y = xp.swapaxes(dy, 1, 2), xp.swapaxes(y, 1, 2)
-    p = xp.where(counts, xp.exp(s - lse[..., None]), 0)
+    p = xp.where(counts, xp.exp(s - sums[..., :1] - sums[..., 1:]), 0)
     dp = dy @ xp.swapaxes(v, -1, -2) * factors
     ds = p * (dp - (dy * y).sum(axis=-1, keepdims=True))
     ds = xp.where(counts & scored, ds, 0) * attrs["scale"]
@@ -259,7 +265,7 @@ def _grad_ref(xp, *ins, **attrs):
 
 
 def _composed_grad(attrs, kept):
-    """(F, dy, *sources, mask) -> gradients of the sources, y and lse being functions of them."""
+    """(F, dy, *sources, mask) -> gradients of the sources, y and sums being functions of them."""
 
     def compose(F, dy, *sources):
         return vjp(F, _composed(attrs, kept), sources, [dy])[: attrs["n_sources"]]
@@ -309,14 +315,14 @@ operator(
     params=PARAMS,
     n_outputs=2,
     n_visible=1,
-    output_names=("output", "log_sum"),
+    output_names=("output", "sums"),
     infer=_infer,
     ref=_ref,
     grad=_grad,
     samples=tuple(sample(*ins, **attrs) for ins, attrs in _SAMPLES),
     doc=(
-        "softmax(scale q . k^T + mask) . v for each batch and head; the log of the sum of e^score"
-        " of each query is kept for the gradient. Result (batch, query, head, element), or"
+        "softmax(scale q . k^T + mask) . v for each batch and head; the largest score of each query"
+        " and the log of its sum are kept for the gradient. Result (batch, query, head, element), or"
         " (batch, head, query, element) with heads_first. Source: Vaswani et al. 2017,"
         " arXiv:1706.03762."
     ),
@@ -346,7 +352,7 @@ operator(
     params=(*PARAMS, Param("p", "float", 0.5)),
     n_outputs=3,
     n_visible=1,
-    output_names=("output", "log_sum", "kept"),
+    output_names=("output", "sums", "kept"),
     random=True,
     infer=_dropout_infer,
     ref=_dropout_ref,
@@ -362,9 +368,9 @@ operator(
 
 operator(
     "_attention_grad",
-    inputs=("dy", "y", "log_sum", "kept", "source0", "source1", "source2", "masks"),
+    inputs=("dy", "y", "sums", "kept", "source0", "source1", "source2", "masks"),
     input_names=lambda p, **attrs: (
-        *("dy", "y", "log_sum", *(("kept",) if p else ())),
+        *("dy", "y", "sums", *(("kept",) if p else ())),
         *names(**attrs),
     ),
     params=(*PARAMS, Param("p", "float", 0.0)),
@@ -373,7 +379,7 @@ operator(
     ref=_grad_ref,
     grad=_grad_grad,
     samples=tuple(
-        sample(shape, shape, uniform(attrs["sizes"][:3], 0, 3), *kept, *ins, p=p, **attrs)
+        sample(shape, shape, uniform(_sums_shape(attrs["sizes"]), 0, 1.5), *kept, *ins, p=p, **attrs)
         for p in (0.0, 0.25)
         for ins, attrs in _SAMPLES
         for shape in [_y_shape(attrs["sizes"], attrs.get("heads_first", False))]

@@ -16,7 +16,7 @@ from ...engine.error import ShapeError
 from ..number import log
 from ..pointwise import pointwise, sum_to
 from ..record import Param, Type, operator, same_fill, sample, uniform, values
-from ..shapes import broadcast_shapes, describe, same_dtype
+from ..shapes import broadcast_shapes, condition_shape, describe, same_dtype
 
 NUMBER = (Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True))
 
@@ -476,29 +476,24 @@ pointwise(
 
 
 # ---- a choice and a sum of many ------------------------------------------------------------------
-def _is_row_condition(condition, x):
-    return len(condition.shape) == 1 < len(x.shape) and condition.shape[0] == x.shape[0]
-
-
-def _row_shape(condition, x):
-    return (
-        condition.shape + (1,) * (len(x.shape) - 1)
-        if _is_row_condition(condition, x)
-        else condition.shape
-    )
-
-
 def _where_infer(ins):
     names = ("condition", "x", "y")
     dtype = same_dtype("where", ins[1:], names[1:])
-    condition = Type(_row_shape(ins[0], ins[1]), ins[0].dtype)
+    condition, x = ins[0].shape, ins[1].shape
+    if len(condition) == 1 < len(x) and condition[0] not in (1, x[0]):
+        raise ShapeError(
+            "where",
+            f"a condition of one axis must have x.shape[0] elements, got {describe(ins, names)}",
+        )
+    condition = Type(condition_shape(condition, x), ins[0].dtype)
     return [Type(broadcast_shapes("where", [condition, *ins[1:]], names), dtype)]
 
 
 def _where_grad(F, dys, xs, ys):
     dy, condition = dys[0], xs[0]
-    if _is_row_condition(condition, xs[1]):
-        condition = F.reshape_to(condition, shape=_row_shape(condition, xs[1]))
+    shape = condition_shape(condition.shape, xs[1].shape)
+    if shape != condition.shape:
+        condition = F.reshape_to(condition, shape=shape)
     zero = F.zeros_like(dy)
     return [
         None,
@@ -519,7 +514,7 @@ operator(
     infer=_where_infer,
     fill=_where_fill,
     ref=lambda xp, condition, x, y: xp.where(
-        condition.reshape(_row_shape(condition, x)) != 0, x, y
+        condition.reshape(condition_shape(condition.shape, x.shape)) != 0, x, y
     ),
     grad=_where_grad,
     inplace=((1, 0), (2, 0)),

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...engine.error import MXNetError, OperatorError, ShapeError
-from ..record import DTYPES, Operator, Param, Type, dtype_name, operator
+from ...engine.recent import Recent
+from ..record import DTYPES, MAX_KEPT, Operator, Param, Type, dtype_name, operator
 from ..spec import NUMPY_DTYPES
 
 PROPERTIES: dict[str, Any] = {}  # op_type -> what makes its CustomOpProp from texts
@@ -25,7 +26,7 @@ class Rules:
         self.outputs = self._names("list_outputs")
         self.auxiliary = self._names("list_auxiliary_states")
         self.need_top_grad = bool(getattr(prop, "need_top_grad_", True))
-        self._backward: dict[tuple, Operator] = {}
+        self._backward = Recent(MAX_KEPT)
         # it stands above this module
         above = importlib.import_module("...ndarray.custom", __package__)
         self.instances = above.Instances(self, reuse)
@@ -100,7 +101,7 @@ class Rules:
         """The operator that runs CustomOp.backward. types: of output gradients, inputs, outputs;
         reads: which of them it reads."""
         key = (types, reads, train)
-        found = self._backward.get(key)
+        found = self._backward[key]
         if found is None:
             n_out, n_in = len(self.outputs), len(self.arguments)
             results = list(types[n_out : n_out + n_in])

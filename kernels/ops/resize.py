@@ -194,12 +194,13 @@ _EVEN_ODD = {
 }
 
 
-def _resized(n: int, size: int, scale, mode: str) -> int:
+def _resized(n: int, size: int, scale: np.float32 | None, mode: str) -> int:
+    """The new extent of an axis of n. Products are float32's, as in MXNet: 10 x 0.7 is 7."""
     if mode in _EVEN_ODD:
         return _EVEN_ODD[mode](n)
     if mode == "odd_scale":
-        return int(n * scale) if n % 2 == 0 else int((n - 1) * scale) + 1
-    return size if scale is None else int(n * scale)
+        return int(np.float32(n) * scale) if n % 2 == 0 else int(np.float32(n - 1) * scale) + 1
+    return size if scale is None else int(np.float32(n) * scale)
 
 
 def _resize_infer(ins, height, width, scale_height, scale_width, mode, align_corners):
@@ -218,7 +219,7 @@ def _resize_infer(ins, height, width, scale_height, scale_width, mode, align_cor
             f" {scale_height} and {scale_width}",
         )
     scales = (scale_height, scale_width)
-    scales = tuple(None if s is None else float(np.float32(s)) for s in scales)
+    scales = tuple(None if s is None else np.float32(s) for s in scales)
     out = _resized(h, height, scales[0], mode), _resized(w, width, scales[1], mode)
     if min(out) < 1:
         raise ShapeError(

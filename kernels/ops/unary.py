@@ -8,7 +8,7 @@ import math
 from ...engine.error import OperatorError, ShapeError
 from .. import special
 from ..pointwise import pointwise
-from ..record import DTYPES, FLOATS, REQUIRED, Param, Type, operator, same_fill, same_type, sample
+from ..record import DTYPES, REQUIRED, Param, Type, operator, same_fill, same_type, sample
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -550,9 +550,7 @@ operator(
     params=(Param("dtype", "dtype"),),
     infer=lambda ins, dtype: [Type(ins[0].shape, dtype)],
     ref=_cast_ref,
-    grad=lambda F, dys, xs, ys, dtype: [
-        F.Cast(dys[0], dtype=xs[0].dtype) if dtype in FLOATS else None
-    ],
+    grad=lambda F, dys, xs, ys, dtype: [F.Cast(dys[0], dtype=xs[0].dtype)],
     samples=tuple(sample((3, 4), dtype=d) for d in DTYPES),
     doc=(
         "x converted to a dtype: floats to integers towards 0, integers to smaller ones modulo"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...engine import Context, wait
+from ...engine._array import make_sparse
 from ...engine.base import NotSupportedForSparseNDArray
 from ...engine.error import (
     InvalidType,
@@ -367,8 +368,8 @@ class RowSparseNDArray(BaseSparseNDArray):
 def sparse_array(s, parts: list) -> BaseSparseNDArray:
     """An array of a sparse Spec. parts: values and indices; the list is kept."""
     cls = CSRNDArray if s.stype == "csr" else RowSparseNDArray
-    made = cls.__new__(cls)
-    made._spec, made._parts = s, parts
+    made = make_sparse(cls, s)
+    made._parts = parts
     return made
 
 

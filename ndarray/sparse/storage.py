@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from ...engine.error import OperatorError
 from ...engine.location import PACKAGE
+from ...engine.recent import Recent
 from ...kernels.plan import infer, make_plan, mutated_inputs, scalars_of
-from ...kernels.record import Operator, lookup
+from ...kernels.record import MAX_KEPT, Operator, lookup
 from ...kernels.spec import spec
 from .. import autograd, functions
 from ..invoke import _device_of, copy_into, run_all
@@ -89,8 +90,7 @@ def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None):
     """`invoke` for inputs of which some are sparse."""
     if _state.gradient and op.name in EQUAL_SHAPES and inputs[0].shape == inputs[1].shape:
         op = lookup(EQUAL_SHAPES[op.name])
-    if op.variadic_key and op.variadic_key not in attrs:
-        attrs = {**attrs, op.variadic_key: len(inputs)}
+    attrs = op.counted(attrs, len(inputs))
     full = op.parse(attrs)
     if op.train_aware:
         full["train"] = state.training
@@ -164,7 +164,7 @@ class _Call:
 
     python = True
     saved = unread = ()
-    made: dict[tuple, _Call] = {}  # noqa: RUF012
+    made = Recent(MAX_KEPT)
 
     def __init__(self, op, attrs, out_specs):
         self.op, self.attrs, self.out_specs = op, attrs, out_specs
@@ -202,10 +202,8 @@ def _record(op: Operator, attrs: dict, inputs, results, types) -> None:
         for i, (r, t) in enumerate(zip(results, types))
     )
     key = (op.name, *attrs.values(), "|", *out_specs, "|", *(a._spec for a in inputs))
-    found = _Call.made.get(key)
+    found = _Call.made[key]
     if found is None:
-        if len(_Call.made) > 4096:
-            _Call.made.clear()
         found = _Call.made[key] = _Call(op, attrs, out_specs)
     node = TapeNode()
     node.plan, node.inputs, node.entries, node.scalars = found, tuple(inputs), entries, ()

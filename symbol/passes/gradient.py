@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...engine.error import ShapeError
-from ...kernels.record import FLOATS, MAX_KEPT
 from .._graph import depending, instantiate, kinds
 from ..graph import Builder, Node, Value, topological, values_of, variable
 
@@ -19,7 +18,8 @@ def gradient(
 ) -> list[Value | None]:
     """Gradients of sum(head * head_grad) with respect to values; None where no path leads to one.
 
-    head_grads: None stands for ones. Values of `wrt` may be variables or intermediate values.
+    head_grads: None stands for ones. Values of `wrt` may be variables or intermediate values. Of
+    integers as of floats, as in MXNet: a gradient has its value's dtype.
     """
     F = BUILDERS[False]
     order = topological(heads)
@@ -40,15 +40,14 @@ def gradient(
         return terms[0]
 
     numbers, alike = kinds(order)
-    floats = [  # which inputs of a kind may have gradients
-        () if n.op is None or n.op.grad is None else tuple([v.dtype in FLOATS for v in n.inputs])
-        for n in alike
-    ]
+    able = [n.op is not None and n.op.grad is not None for n in alike]
     templates: dict[tuple, _Template] = {}
     for node, kind in zip(reversed(order), reversed(numbers)):
         if node not in reached:
             continue
-        wanted = [f and v.node in reached for f, v in zip(floats[kind], node.inputs)]
+        if not able[kind]:
+            continue
+        wanted = [v.node in reached for v in node.inputs]
         if True not in wanted:
             continue
         ys = values_of(node)
@@ -81,14 +80,11 @@ def _template(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool]) -
     op, ins = node.op, [v.type for v in node.inputs]
     key = (*op.attribute_key(node.attrs), "|", *ins, *wanted, *[d is None for d in dys])
     try:
-        found = op.gradients.get(key)
+        found = op.gradients[key]
     except TypeError:  # an attribute that is a list
         return _write_down(node, dys, wanted)
     if found is None:
-        found = _write_down(node, dys, wanted)
-        if len(op.gradients) >= MAX_KEPT:
-            op.gradients.clear()
-        op.gradients[key] = found
+        found = op.gradients[key] = _write_down(node, dys, wanted)
     return found
 
 
@@ -103,11 +99,13 @@ def _write_down(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool])
         grads = [zeros(shape=y.shape, dtype=y.dtype) if d is None else d for d, y in zip(given, ys)]
     made = op.grad(BUILDERS[bool(attrs.get("train"))], grads, list(xs), list(ys), **attrs)
     made = [g if want else None for g, want in zip(made, wanted)]
-    for g, x in zip(made, xs):
+    for i, (g, x) in enumerate(zip(made, xs)):
         if g is not None and g.shape != x.shape:
             raise ShapeError(
                 op.name, f"its gradient must have its input's shape {x.shape}, got {g.shape}"
             )
+        if g is not None and g.dtype != x.dtype:
+            made[i] = BUILDERS[False].Cast(g, dtype=x.dtype)
     start = [v for v in (*xs, *ys, *given) if v is not None]
     place = {v: i for i, v in enumerate(start)}
     steps = []

@@ -296,7 +296,7 @@ def test_foreign_memory_is_released_once_and_late(gate):
     owner = bytearray(8)
     number = engine.callback.keep(owner)
     array = lib.pl_array_wrap(
-        ffi.from_buffer(owner), 8, lib.plpy_release, engine.callback.pointer_to(number)
+        ffi.from_buffer(owner), 8, engine.callback.RELEASE, engine.callback.pointer_to(number)
     )
     handle = type("Array", (), {"_handle": array})()
     engine.push(lambda: None, reads=[handle], lane="io")

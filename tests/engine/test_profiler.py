@@ -124,7 +124,11 @@ def test_statistics_as_table_and_json(trace):
     assert table.index("alpha") < table.index("beta")
     ascending = profiler.dumps(sort_by="count", ascending=True)
     assert ascending.index("alpha") > ascending.index("beta")
-    stats = json.loads(profiler.dumps(format="json", reset=True))["Stats"]["operator"]["alpha"]
+    found = json.loads(profiler.dumps(format="json", reset=True))
+    assert sorted(found) == ["Memory", "Time", "Unit"]  # as MXNet's
+    assert found["Unit"] == {"Memory": "kB", "Time": "ms"}
+    assert list(found["Memory"]) == ["Device Storage"]
+    stats = found["Time"]["operator"]["alpha"]
     assert stats["Count"] == 4 and stats["Min"] <= stats["Avg"] <= stats["Max"] <= stats["Total"]
     assert "alpha" not in profiler.dumps()
 

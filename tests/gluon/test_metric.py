@@ -1,5 +1,6 @@
 """Metrics against NumPy, MXNet's results and their own rules; that update() does not wait."""
 
+import json
 import math
 
 import numpy as np
@@ -114,6 +115,37 @@ def test_binary_metrics(cls, score):
         macro.update([nd.array([0, 1, 2])], [nd.ones((3, 2))])
     with pytest.raises(ValueError, match="average must be"):
         cls(average="none")
+
+
+def f1_and_mcc_cases():
+    """Updates with several arrays (devices): lists of labels and predictions; MXNet's values."""
+    two = [[[1, 0], [1, 0]], [[[0.1, 0.9], [0.5, 0.5]], [[0.85, 0.15], [1, 0]]]]
+    one = [[[0], [1]], [[[0.6, 0.4]], [[0.2, 0.8]]]]
+    return [two, one]
+
+
+@pytest.mark.parametrize(
+    "cls, values", [(metric.F1, (2 / 3, 0.8333333)), (metric.MCC, (0.5773503, 0.7886751))]
+)
+def test_macro_is_one_value_for_all_arrays_of_an_update(cls, values):
+    m = cls(average="macro")
+    for n, ((labels, preds), value) in enumerate(zip(f1_and_mcc_cases(), values), 1):
+        m.update([nd.array(x) for x in labels], [nd.array(x) for x in preds])
+        assert m.num_inst == n
+        assert m.get()[1] == m.get_global()[1] == pytest.approx(value, rel=1e-6)
+
+
+def test_metrics_are_made_again_from_json():
+    for m in (
+        metric.create("acc", axis=0),
+        metric.create("top_k_acc", top_k=3),
+        metric.F1(average="micro"),
+        metric.create(["mae", metric.Perplexity(ignore_label=3)]),
+    ):
+        for config in (m.get_config(), json.dumps(m.get_config())):
+            again = metric.create(config)
+            assert type(again) is type(m) and again.get_config() == m.get_config()
+    assert metric.create('["acc", {"axis": 0}]').axis == 0
 
 
 def test_pcc_is_mcc_for_two_classes_and_grows_with_the_classes():

@@ -2,6 +2,7 @@
 1.9.1's."""
 
 import logging
+from collections import namedtuple
 
 import numpy as np
 import plait as mx
@@ -206,3 +207,35 @@ class TestSVRG:
         for freq, error in ((0, ValueError), ("1", TypeError), (None, TypeError)):
             with pytest.raises(error, match="must be a positive integer"):
                 SVRGModule(dense(), label_names=None, update_freq=freq)
+
+
+def test_batches_without_a_label():
+    """The inference idiom of MXNet's tutorials: a batch that has data and nothing else."""
+    Batch = namedtuple("Batch", ["data"])
+    net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name="fc")
+    net = mx.sym.SoftmaxOutput(net, name="softmax")
+    params = {"fc_weight": mx.nd.ones((3, 4)), "fc_bias": mx.nd.zeros((3,))}
+    for names, shapes in ((None, None), (["softmax_label"], [("softmax_label", (1,))])):
+        module = mx.mod.Module(net, label_names=names)
+        module.bind([("data", (1, 4))], shapes, for_training=False)
+        module.set_params(params, {}, allow_missing=True)
+        module.forward(Batch([mx.nd.ones((1, 4))]))
+        np.testing.assert_allclose(module.get_outputs()[0].asnumpy(), [[1 / 3] * 3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("request_, values", [("add", [2, 4, 6]), ("write", [2, 2, 2])])
+def test_buckets_share_their_gradients(request_, values):
+    def bucket(key):
+        w = mx.sym.var("w", shape=(1,), init=mx.init.One())
+        return mx.sym.make_loss(mx.sym.broadcast_mul(mx.sym.var("data"), w)), ("data",), None
+
+    module = mx.mod.BucketingModule(bucket, default_bucket_key=10)
+    module.bind([("data", (2,))], for_training=True, grad_req=request_)
+    module.init_params()
+    for key, value in zip((10, 5, 5), values):
+        shapes = [mx.io.DataDesc("data", (2,), layout="N")]
+        module.forward_backward(
+            mx.io.DataBatch([mx.nd.ones((2,))], None, provide_data=shapes, bucket_key=key)
+        )
+        [group] = module._curr_module._exec_group.execs
+        assert group.grad_dict["w"].asscalar() == value

@@ -88,7 +88,7 @@ def test_lines_tell_why_something_was_compiled(monkeypatch, capsys):
         ": compiled for float32[5, 4]@cpu(0), recording: recording was off",
     ]
     (swap,) = [line for line in lines if "tier" in line]
-    assert swap.startswith("plait hybridize: net on float32[3, 4]@cpu(0): tier 1 after 2 calls,")
+    assert swap.startswith("plait hybridize: net on float32[3, 4]@cpu(0): tier 1 from call 3 on,")
     assert "instructions" in swap and "planned" in swap
 
 

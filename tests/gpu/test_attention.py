@@ -42,12 +42,12 @@ def both_ways(sizes, dtype, kind, seed=0):
     if kind:
         mask, view = mask_of(rng, kind, sizes, dtype)
         arrays, attrs = [*arrays, mask], attrs | view
-    y, lse = call("_attention", *arrays, **attrs)
-    want, want_lse = reference("_attention", *arrays, **attrs)
+    y, sums = call("_attention", *arrays, **attrs)
+    want, want_sums = reference("_attention", *arrays, **attrs)
     close(y, want, dtype)
-    assert np.abs(back(lse) - want_lse).max() <= 10 * TOLERANCE["float32"]
+    assert np.abs(back(sums) - want_sums).max() <= 10 * TOLERANCE["float32"]
     dy = on_gpu(rng.standard_normal(y.shape), dtype)
-    given = [dy, y, lse, *arrays]
+    given = [dy, y, sums, *arrays]
     got = call("_attention_grad", *given, **attrs)
     for g, w in zip(got, reference("_attention_grad", *given, **attrs), strict=True):
         close(g, w, dtype)
@@ -72,9 +72,9 @@ def test_packed_operands_that_leave_gaps(dtype):
     x = on_gpu(rng.standard_normal((2, 5, 3, 40)), dtype)
     place = {x: (0, 8 * i, 600, 40, 120) for i, x in enumerate("qkv")}
     attrs = dict(sizes=(2, 3, 5, 5, 8, 8), **place, scale=0.3)
-    y, lse = call("_attention", x, **attrs)
+    y, sums = call("_attention", x, **attrs)
     close(y, reference("_attention", x, **attrs)[0], dtype)
-    given = [on_gpu(rng.standard_normal(y.shape), dtype), y, lse, x]
+    given = [on_gpu(rng.standard_normal(y.shape), dtype), y, sums, x]
     close(
         call("_attention_grad", *given, **attrs),
         reference("_attention_grad", *given, **attrs)[0],
@@ -106,7 +106,7 @@ def test_dropout(name, dtype, kind):
     with autograd.train_mode():
         factors = nd.Dropout(nd.ones(sizes[:4]), p=0.3).asnumpy()
     mx.random.seed(9)
-    y, lse, kept = call("_attention_dropout", *arrays, p=0.3, **attrs)
+    y, sums, kept = call("_attention_dropout", *arrays, p=0.3, **attrs)
     n_k = sizes[3]
     bits = back(kept).astype(np.int64)[..., None] >> np.arange(32) & 1
     bits = bits.reshape(*sizes[:3], -1)
@@ -116,7 +116,7 @@ def test_dropout(name, dtype, kind):
     values = [a.asnumpy() if a._spec.dtype in whole else back(a) for a in arrays]
     close(y, plain.ref(np, *values, factors=factors, **plain.parse(attrs))[0], dtype)
     dy = on_gpu(rng.standard_normal(y.shape), dtype)
-    given = [dy, y, lse, kept, *arrays]
+    given = [dy, y, sums, kept, *arrays]
     got = call("_attention_grad", *given, p=0.3, **attrs)
     for g, w in zip(got, reference("_attention_grad", *given, p=0.3, **attrs), strict=True):
         close(g, w, dtype)
@@ -140,11 +140,11 @@ def test_tiles_without_a_score_are_left_out(kind, dtype):
         mask = on_gpu(values[None], dtype)
         view = {"mask": kind, "mask_view": (0, n * n, 0, n, 1), "mask_value": -1e18}
     arrays, attrs = [*arrays, mask], attrs | view
-    y, lse = call("_attention", *arrays, **attrs)
+    y, sums = call("_attention", *arrays, **attrs)
     want, _ = reference("_attention", *arrays, **attrs)
     close(y, want, dtype)
     dy = on_gpu(rng.standard_normal(y.shape), dtype)
-    given = [dy, y, lse, *arrays]
+    given = [dy, y, sums, *arrays]
     wanted = reference("_attention_grad", *given, **attrs)
     for g, w in zip(call("_attention_grad", *given, **attrs), wanted, strict=True):
         close(g, w, dtype)

@@ -519,3 +519,83 @@ def test_a_number_that_changes_at_each_step_is_an_input_of_one_program():
         np.testing.assert_allclose(x.grad.asnumpy(), [1 + 2 * step, 2 + 4 * step])
     (found,) = _programs.values()
     assert found.hits == 40 and not found.interpreted
+
+
+# ---- dtypes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["eager", "hybridized"])
+def test_a_head_gradient_has_the_dtype_of_its_head(way):
+    net = mx.gluon.nn.Dense(2, in_units=3)
+    net.initialize()
+    net.cast("float16")
+    if way == "hybridized":
+        net.hybridize()
+    x = nd.ones((1, 3), dtype="float16")
+    with autograd.record():
+        y = net(x)
+    with pytest.raises(TypeError, match="its head's dtype float16, got float32"):
+        y.backward(nd.ones((1, 2)))
+    with pytest.raises(mx.MXNetError, match="its head's dtype"):
+        autograd.grad(y, net.weight.data(), nd.ones((1, 2), dtype="float64"))
+    y.backward(nd.ones((1, 2), dtype="float16"))
+    assert net.weight.grad().asnumpy().tolist() == [[1, 1, 1]] * 2
+
+
+@pytest.mark.parametrize(
+    ("gradient", "error"),
+    [
+        (lambda: nd.zeros((3,), dtype="float16"), TypeError),
+        (lambda: nd.zeros((3,), dtype="float64"), TypeError),
+        (lambda: nd.zeros((2,)), ValueError),
+        (lambda: np.zeros(3), TypeError),
+    ],
+)
+def test_a_gradient_is_like_its_variable(gradient, error):
+    with pytest.raises(error) as caught:
+        autograd.mark_variables([nd.ones((3,))], [gradient()])
+    assert isinstance(caught.value, mx.MXNetError)
+
+
+# what MXNet 1.9.1 computes; the gradient of an integer array is one of its dtype
+OF_INTEGERS = {
+    "x * 2": (lambda x: x * 2, [2, 2, 2]),
+    "x * x": (lambda x: x * x, [2, 4, 6]),
+    "x + x": (lambda x: x + x, [2, 2, 2]),
+    "sum": (lambda x: (x * x).sum(), [2, 4, 6]),
+    "cast": (lambda x: x.astype("float32") * 1.5, [1, 1, 1]),
+    "reshape": (lambda x: x.reshape((1, 3)) * 3, [3, 3, 3]),
+    "part": (lambda x: x[1:] * 3, [0, 3, 3]),
+    "max": (lambda x: x.max() * 2, [0, 0, 2]),
+    "take": (lambda x: nd.take(x, nd.array([0, 0, 2])), [2, 0, 1]),
+    "concat": (lambda x: nd.concat(x, x * 2, dim=0), [3, 3, 3]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "int8", "uint8"])
+@pytest.mark.parametrize("name", OF_INTEGERS)
+def test_gradients_of_integers(name, dtype):
+    f, expected = OF_INTEGERS[name]
+    x = nd.array([1, 2, 3], dtype=dtype)
+    x.attach_grad()
+    backward(f, x)
+    assert x.grad.dtype == np.dtype(dtype)
+    assert x.grad.asnumpy().tolist() == expected
+    with autograd.record():
+        y = f(x)
+    assert autograd.grad(y, x)[0].asnumpy().tolist() == expected
+
+
+@pytest.mark.parametrize("through", ["int32", "int64", "int8", "bool"])
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_gradients_go_straight_through_casts(through, hybridized):
+    class Net(mx.gluon.HybridBlock):
+        def hybrid_forward(self, F, x):
+            return F.cast(F.cast(x, dtype=through), dtype="float32") * 1
+
+    net = Net()
+    if hybridized:
+        net.hybridize()
+    x = variable([1.5, 2.5, -3.5])
+    backward(net, x)
+    assert x.grad.asnumpy().tolist() == [1, 1, 1]

@@ -443,3 +443,21 @@ def test_autograd_function_inside_a_block(hybridize, tmp_path):
 def test_autograd_function_on_symbols_without_shapes():
     with pytest.raises(MXNetError, match="needs their shapes"):
         Clip()(sym.var("x"), sym.var("s"))
+
+
+def test_the_profile_names_custom_operators():
+    class Twice(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            self.assign(out_data[0], req[0], in_data[0] * 2)
+
+    @mx.operator.register("profiled_twice")
+    class Prop(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Twice()
+
+    mx.profiler.set_state("run")
+    nd.Custom(nd.ones((2,)), op_type="profiled_twice").wait_to_read()
+    mx.nd.waitall()
+    mx.profiler.set_state("stop")
+    found = json.loads(mx.profiler.dumps(format="json", reset=True))
+    assert found["Time"]["Custom Operator"]["profiled_twice::pure_python"]["Count"] == 1

@@ -426,3 +426,37 @@ def test_interleaved_scores_that_others_read_stay():
     y = F._contrib_interleaved_matmul_selfatt_valatt(x, p := F.softmax(s), heads=2)
     ops = [n.op.name for n in topological(attention([y, p])) if n.op]
     assert "_attention" not in ops and "_contrib_interleaved_matmul_selfatt_qk" in ops
+
+
+@pytest.mark.parametrize("kind", ["add", "where"])
+@pytest.mark.parametrize("far", [-1e4, -1e9, -1e10, -3e38])
+def test_a_row_whose_keys_are_all_far_below(kind, far):
+    """Against NumPy in float64, with the scores rounded to float32 as both graphs round them."""
+    n, dim = 9, 4
+    x, mask = v("x", (1, n, 3 * dim)), v("mask", (1, n, n))
+    values = np.triu(np.full((1, n, n), far), 1).astype("float32")
+    values[0, [2, 5]] = far  # rows without a key
+    values[0, 5, 3] = far * 1.25 if kind == "add" and far > -1e38 else far
+    if kind == "add":
+        y = packed(x, 1, lambda s: F.broadcast_add(s, mask))
+    else:
+        values = (values == 0).astype("float32")
+        y = packed(x, 1, lambda s: F.where(mask, s, F._full(shape=s.shape, value=far)))
+    plain, fused, _ = run_masked(y, x, mask, values)
+
+    q, k, w = (a[0].astype("float64") for a in np.split(draw(x.shape), 3, axis=-1))
+    dy = draw((1, n, dim), 9)[0].astype("float64")
+    s = (q @ k.T / 2).astype("float32")
+    s = s + values[0] if kind == "add" else np.where(values[0], s, np.float32(far))
+    s = s.astype("float64")
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    dp = dy @ w.T
+    ds = p * (dp - (p * dp).sum(-1, keepdims=True)) / 2
+    if kind == "where":
+        ds *= values[0]
+    want = [(p @ w)[None], np.concatenate([ds @ k, ds.T @ q, p.T @ dy], axis=-1)[None]]
+    tolerance = 2e-6 + abs(far if far == -1e4 else 0) * 1e-7  # of the scores' own rounding
+    for found in (plain, fused):
+        for a, b in zip(found, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=100 * tolerance, atol=10 * tolerance)

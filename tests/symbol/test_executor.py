@@ -119,6 +119,84 @@ def test_loss_outputs_need_no_head_gradient():
         plain.backward(mx.nd.ones(3))
 
 
+def bound(s, dtype="float32", req="write"):
+    """An executor of a symbol of x, with 7 in the gradient, after a forward."""
+    x = mx.nd.array([1.0, -2.0, 3.0, -4.0], dtype=dtype)
+    ex = s.bind(mx.cpu(), {"x": x}, args_grad={"x": mx.nd.full((4,), 7, dtype=dtype)}, grad_req=req)
+    ex.forward(is_train=True)
+    return ex
+
+
+X = sym.var("x")
+
+
+@pytest.mark.parametrize(
+    ("s", "heads", "expected"),
+    [
+        (lambda: sym.BlockGrad(X * 2), None, 0),
+        (lambda: X > 0, None, 0),
+        (lambda: sym.argmax(X, axis=0), None, 0),
+        (lambda: sym.sum(sym.BlockGrad(X) + 1), None, 0),
+        (lambda: sym.shape_array(X), None, 0),
+        (lambda: sym.MakeLoss(sym.sum(X)), None, 1),
+        (lambda: sym.Group([sym.make_loss(X * 2), sym.BlockGrad(X), X > 0]), None, 2),
+        (lambda: sym.Group([X * 3, sym.BlockGrad(X)]), 1, 3),
+        (lambda: X * 2, 2, 2),
+        (lambda: sym.cast(X, dtype="int32") * 3, 1, 3),
+    ],
+)
+def test_head_gradients_are_needed_where_the_gradient_reads_them(s, heads, expected):
+    """The gradients are MXNet's: heads of BlockGrad are not read, those beyond are ignored."""
+    with mx.name.NameManager():
+        ex = bound(s())
+    ex.backward([mx.nd.ones((4,))] * heads if heads else None)
+    assert ex.grad_dict["x"].asnumpy().tolist() == [expected] * 4
+
+
+@pytest.mark.parametrize("heads", [None, [], [mx.nd.ones((4,))]])
+def test_head_gradients_that_are_read_must_be_given(heads):
+    ex = bound(sym.Group([X * 2, sym.BlockGrad(X) * X]))
+    with pytest.raises(mx.MXNetError, match="head_gradient is required"):
+        ex.backward(heads)
+    assert ex.grad_dict["x"].asnumpy().tolist() == [7] * 4
+    ex.backward([mx.nd.ones((4,))] * 2)
+    assert ex.grad_dict["x"].asnumpy().tolist() == [3, 0, 5, -2]
+
+
+def test_nobody_asks_for_head_gradients_where_no_gradient_is_wanted():
+    bound(X * 2, req="null").backward()
+    m = mx.mod.Module(sym.Dropout(sym.var("data"), 0.5), label_names=None)
+    m.bind(data_shapes=[("data", (2, 2))])
+    m.init_params()
+    m.init_optimizer()
+    m.forward_backward(mx.io.DataBatch([mx.nd.ones((2, 2))]))
+    m.update()
+
+
+def test_backward_before_forward_runs_it():
+    x = mx.nd.array([1.0, 2.0])
+    ex = sym.square(X).bind(mx.cpu(), [x], [mx.nd.zeros((2,))])
+    ex.backward(mx.nd.ones((2,)))
+    assert ex.grad_dict["x"].asnumpy().tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("head", ["float16", "float32", "float64", "int32"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_head_gradients_are_converted(dtype, head):
+    ex = bound(X * 2, dtype)
+    ex.backward([mx.nd.ones((4,), dtype=head)])
+    assert ex.grad_dict["x"].asnumpy().tolist() == [2] * 4
+
+
+@pytest.mark.parametrize("req", ["write", "add"])
+def test_a_gradient_has_the_dtype_of_its_argument(req):
+    given = {"x": mx.nd.ones((1000,))}
+    for dtype in ("float16", "float64", "int32"):
+        wrong = {"x": mx.nd.zeros((1000,), dtype=dtype)}
+        with pytest.raises(TypeError, match=f"its dtype float32, got {dtype}"):
+            (X * 2).bind(mx.cpu(), given, args_grad=wrong, grad_req=req)
+
+
 def test_reshape_shares_memory():
     ex = net().simple_bind(mx.cpu(), data=(4, 5))
     ex.arg_dict["fc_weight"][:] = 1
@@ -193,8 +271,6 @@ def test_wrong_arguments():
         ex.forward(nope=a)
     with pytest.raises(ValueError, match=r"need: \(3,\), received: \(2,\)"):
         ex.forward(a=mx.nd.ones(2))
-    with pytest.raises(mx.MXNetError, match="forward must be called first"):
-        ex.backward(mx.nd.ones(3))
 
 
 def test_eval_and_debug_str():

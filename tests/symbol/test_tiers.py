@@ -1,12 +1,11 @@
-"""Tiers: what repeats is compiled in the background and swapped in; nobody waits, nothing is lost
-when it fails."""
+"""Tiers: what repeats is compiled in the background and serves from a fixed call on; nothing is
+lost when that fails."""
 
 import gc
 import os
 import subprocess
 import sys
 import threading
-import time
 import weakref
 
 import dags
@@ -107,11 +106,11 @@ def test_a_failing_compilation_leaves_tier_0_serving(gate, monkeypatch, caplog):
 def test_the_compiler_outlives_what_cannot_be_swapped_in(gate, monkeypatch, caplog):
     gate.open.set()
     monkeypatch.setattr(passes, "checking", False)
+    monkeypatch.setenv("PLAIT_TIER", "ready")
     monkeypatch.setenv("PLAIT_LOG", "no such topic")
-    graph = small()
     for _ in range(2):
-        graph.entries or graph([A, W])
-        tiers.submit(entry_of(graph))
+        graph = small()
+        graph([A, W]), graph([A, W])
         assert mx.wait_compiled(60)
     assert "no such topic" in caplog.text
 
@@ -129,16 +128,62 @@ def test_what_has_died_is_not_compiled(gate):
     assert mx.wait_compiled() and gate.names == ["first"]
 
 
-def test_a_full_queue_is_tried_again_later(gate, monkeypatch):
-    monkeypatch.setattr(tiers, "MAX_QUEUED", 0)
+@pytest.fixture
+def early(monkeypatch):
+    """Tiers change at call 5, or at the fifth backward, for the sixth step."""
+    monkeypatch.setattr(tiers, "calls_meanwhile", lambda n_nodes, call_us: 3)
+
+
+def compiled_by_now():
+    compiler = tiers._compiler
+    with compiler._changed:
+        assert compiler._changed.wait_for(lambda: not compiler._jobs and not compiler._busy, 60)
+
+
+def test_a_signature_changes_its_tier_at_a_fixed_call(gate, early):
     gate.open.set()
-    graph = small()
-    for _ in range(3):
+    graph, tier_of = small(), []
+    for _ in range(8):
+        np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
+        tier_of.append(entry_of(graph).plan.tier)
+        compiled_by_now()
+    assert tier_of == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert entry_of(graph).change_at == 5 and entry_of(graph).waited_s < 60
+
+
+def test_the_call_waits_where_the_compiler_is_late(gate, early, monkeypatch):
+    graph, waited = small(), []
+    finish = tiers._compiler.finish
+
+    def opens(job):
+        waited.append((str(job), job.hits, job.compiled))
+        gate.open.set()
+        return finish(job)
+
+    monkeypatch.setattr(tiers._compiler, "finish", opens)
+    for _ in range(7):
         graph([A, W])
-    assert gate.names == []
-    monkeypatch.setattr(tiers, "MAX_QUEUED", 4)
-    graph([A, W])
-    assert mx.wait_compiled() and entry_of(graph).plan.tier == 1
+    (entry,) = graph.entries.values()
+    assert waited == [(str(entry), 5, False)]
+    assert entry.plan.tier == 1 and entry.waited_s > 0
+
+
+def test_as_soon_as_it_is_ready(gate, early, monkeypatch):
+    monkeypatch.setenv("PLAIT_TIER", "ready")
+    graph = small()
+    for _ in range(9):
+        graph([A, W])
+    assert entry_of(graph).plan.tier == 0 and entry_of(graph).change_at == 0
+    gate.open.set()
+    compiled_by_now()
+    assert mx.wait_compiled()
+    assert entry_of(graph).plan.tier == 1 and entry_of(graph).change_at == 10
+
+
+def test_the_number_of_calls_depends_on_the_graph_alone():
+    few, many = tiers.calls_meanwhile(10, 1000), tiers.calls_meanwhile(100, 1000)
+    assert few < many < tiers.calls_meanwhile(100, 100)
+    assert tiers.calls_meanwhile(1000, 1e9) == tiers.FEWEST_CALLS
 
 
 def test_the_setting_keeps_tier_0(gate, monkeypatch):
@@ -178,6 +223,33 @@ def test_forward_and_backward_are_swapped_together(gate):
     assert found.hits == 2 and len(backward._programs) == 1
     pending.backward()
     np.testing.assert_allclose(w.grad.asnumpy(), want, rtol=1e-5)
+
+
+@pytest.mark.parametrize("more_calls", [0, 1])
+def test_graphs_that_share_a_tape_change_after_one_backward(gate, monkeypatch, more_calls):
+    """Neither the graphs nor two structures with one graph in common get tapes of both tiers."""
+    monkeypatch.setattr(tiers, "calls_meanwhile", lambda n_nodes, call_us: 8)
+    backward._programs.clear()
+    gate.open.set()
+    first, second, third, w = small("first"), small("second"), small("third"), W.copy()
+    w.attach_grad()
+    seen = []
+    for k in range(14):
+        with autograd.record():  # more calls of a graph than steps
+            for _ in range(more_calls):
+                first([A, w])
+        for graph in (second, third):
+            with autograd.record():
+                y = graph([first([A, w])[0], w])[0].sum()
+            y.backward()
+        seen.append([entry_of(g).plan.tier for g in (first, second, third)])
+        assert {found.serving.tier for found in backward._programs.values()} <= {k > 8}
+        if k == 2:
+            compiled_by_now()
+    assert seen == [[0, 0, 0]] * 9 + [[1, 1, 1]] * 5
+    assert len(backward._programs) == 2
+    # the tenth backward of the second graph was before the one of the third
+    assert [found.change_at for found in backward._programs.values()] == [11, 10]
 
 
 def test_a_trained_block_swaps_in_the_middle_of_training():
@@ -293,15 +365,15 @@ def test_references_tier_0_and_tier_1_agree(graph, seed, requests, recompute):
 # ---- threads, processes --------------------------------------------------------------------------
 
 
-def test_threads_call_while_programs_are_swapped():
-    wrong, stop = [], time.monotonic() + 3
+def test_threads_call_while_programs_are_swapped(early):
+    wrong = []
     graphs = [small(f"g{i}") for i in range(4)]
 
     def work(k):
         w = (W * k).copy()
         w.attach_grad()
         want, grad = np.tanh(A.asnumpy() @ w.asnumpy()), None
-        while time.monotonic() < stop:
+        for turn in range(40):
             for graph in graphs:
                 if not np.allclose(graph([A, w])[0].asnumpy(), want, rtol=1e-4):
                     wrong.append(k)
@@ -309,7 +381,7 @@ def test_threads_call_while_programs_are_swapped():
                 grad = got if grad is None else grad
                 if not np.allclose(got, grad, rtol=1e-4):
                     wrong.append(-k)
-            if k == 1:  # new signatures again and again
+            if k == 1 and turn % 8 == 7:  # new signatures again and again
                 for graph in graphs:
                     graph.entries.clear()
 
@@ -366,6 +438,9 @@ g([nd.ones((3,))]), g([nd.ones((3,))])
 mx.wait_compiled()
 (entry,) = g.entries.values()
 assert entry.plan.tier == 1
+(last,) = graphs[-1].entries.values()  # in the child no queue holds it
+last.change()
+assert last.plan.tier == 1
 if child == 0:
     os._exit(0)
 print(os.waitpid(child, 0)[1])

@@ -11,6 +11,7 @@ import numpy as np
 
 from ....engine import files
 from ....engine.error import InvalidValue, MXNetError
+from ...checkpoint import Checkpoint, is_checkpoint
 from ...hybrid import HybridBlock
 from ...metric import EvalMetric
 from .event import BatchEnd, EpochEnd, TrainBegin, better, worst
@@ -21,7 +22,10 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
     net.
 
     A file is written beside its place and then renamed, `.params` last: what `.params` files stand
-    in the folder are complete checkpoints, also after a crash.
+    in the folder are complete checkpoints, also after a crash. `.states` is an mx.checkpoint of all
+    that the training depends on, parameters too; `Trainer.load_states` takes it as well. A resumed
+    training equals the one that was never interrupted, bit for bit. Handlers keep what their
+    attribute `kept` names.
 
     Args:
         model_dir: folder, made if need be. model_prefix: what file names start with.
@@ -34,6 +38,8 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         resume_from_checkpoint: loads the latest checkpoint and trains the rest of the epochs or
             batches; numbers go on from it. Starts anew when there is none.
     """
+
+    kept = ("best",)
 
     def __init__(
         self,
@@ -73,6 +79,7 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         self.trained_epoch = self.trained_batch = -1
         if self.save_best:
             self.best = worst(self.monitor_op)
+        files.remove_leftovers(self.model_dir, f"{self.model_prefix}-")
         if self.resume_from_checkpoint:
             wanted, other = (
                 ("batch_period", "epoch_period")
@@ -121,7 +128,8 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
             # at the end of an epoch the batch is counted already
             batch += self.trained_batch + (0 if estimator.max_epoch else 1)
         prefix = f"{self.model_prefix}-epoch{epoch}batch{batch}"
-        self._save(estimator, prefix)
+        said = self._save_best(estimator) if self.save_best else None
+        self._save(estimator, prefix)  # after the best one, whose value it keeps
         if prefix in self.saved_checkpoints:
             self.saved_checkpoints.remove(prefix)
         self.saved_checkpoints.append(prefix)
@@ -139,10 +147,11 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
                 self.model_dir,
                 prefix,
             )
-        if self.save_best:
-            self._save_best(estimator)
+        if self.verbose > 0 and said:
+            estimator.logger.info("[Epoch %d] CheckpointHandler: %s", self.current_epoch, said)
 
-    def _save_best(self, estimator) -> None:
+    def _save_best(self, estimator) -> str | None:
+        """Saves the best checkpoint so far if this is it; what there is to say about it."""
         name, value = self.monitor.get()
         if np.isnan(value):
             warnings.warn(
@@ -151,28 +160,21 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
                 RuntimeWarning,
                 stacklevel=4,
             )
-            return
-        if self.monitor_op(value, self.best):
-            prefix = f"{self.model_prefix}-best"
-            self._save(estimator, prefix)
-            said = (
-                f"{name} improved from {self.best:0.5f} to {value:0.5f}, updating best model at"
-                f" {self.model_dir} with prefix: {prefix}"
-            )
-            self.best = value
-        else:
-            said = f"{name} did not improve from {self.best:0.5f}, skipping updating best model"
-        if self.verbose > 0:
-            estimator.logger.info("[Epoch %d] CheckpointHandler: %s", self.current_epoch, said)
+            return None
+        before, prefix = self.best, f"{self.model_prefix}-best"
+        if not self.monitor_op(value, before):
+            return f"{name} did not improve from {before:0.5f}, skipping updating best model"
+        self.best = value
+        self._save(estimator, prefix)
+        return (
+            f"{name} improved from {before:0.5f} to {value:0.5f}, updating best model at"
+            f" {self.model_dir} with prefix: {prefix}"
+        )
 
     def _save(self, estimator, prefix: str) -> None:
         path = os.path.join(self.model_dir, prefix)
-        for name, write in (
-            (f"{path}.states", estimator.trainer.save_states),
-            (f"{path}.params", estimator.net.save_parameters),  # last: it makes the checkpoint
-        ):
-            with files.replacing(name) as part:
-                write(part)
+        Checkpoint(f"{path}.states", net=estimator.net, run=estimator).save()
+        estimator.net.save_parameters(f"{path}.params")  # last: it makes the checkpoint
 
     # ---- resuming --------------------------------------------------------------------------------
 
@@ -221,8 +223,11 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         path = os.path.join(self.model_dir, self.saved_checkpoints[-1])
         if not os.path.exists(f"{path}.states"):
             raise CheckpointError(f"Failed to load checkpoint, {path}.states does not exist")
-        estimator.net.load_parameters(f"{path}.params", ctx=estimator.context)
-        estimator.trainer.load_states(f"{path}.states")
+        if is_checkpoint(f"{path}.states"):
+            Checkpoint(f"{path}.states", net=estimator.net, run=estimator).restore()
+        else:  # an earlier version's
+            estimator.net.load_parameters(f"{path}.params", ctx=estimator.context)
+            estimator.trainer.load_states(f"{path}.states")
         self.trained_epoch, self.trained_batch = epoch, batch
         setattr(estimator, f"max_{unit}", total - done)
         estimator.logger.warning(

@@ -9,12 +9,14 @@ import warnings
 
 from ....engine import Context, cpu, gpu, num_gpus
 from ....engine.error import InvalidValue
+from ....ndarray import random
 from ... import initializer as init
 from ...block import Block
 from ...data.dataloader import DataLoader
 from ...loss import Loss, SoftmaxCrossEntropyLoss
 from ...metric import Accuracy, EvalMetric
 from ...metric import Loss as LossMetric
+from ...state import copied, merged, restore, saved
 from ...trainer import Trainer
 from .batch_processor import BatchProcessor
 from .event import (
@@ -28,6 +30,7 @@ from .event import (
     check_metrics,
 )
 from .event_handler import (
+    CheckpointHandler,
     GradientUpdateHandler,
     LoggingHandler,
     MetricHandler,
@@ -98,6 +101,10 @@ class Estimator:
         self.batch_processor = _checked_processor(batch_processor)
         self.max_epoch = self.max_batch = None
         self.batch_axis, self.batches_per_epoch = 0, None
+        self.current_epoch = self.first_epoch = 0  # also of a resumed training: from its beginning
+        self._data: DataLoader | None = None
+        self._handlers: list = []
+        self._resumed: dict | None = None
 
     # Names with an underscore are MXNet's where estimators that derive from this one override them.
 
@@ -209,17 +216,28 @@ class Estimator:
                 f" epochs={epochs} and batches={batches}"
             )
         self.max_epoch, self.max_batch, self.batch_axis = epochs, batches, batch_axis
-        self.batches_per_epoch = len(train_data)
-        handlers = self._prepare_default_handlers(val_data, event_handlers)
+        self.batches_per_epoch, self._data = len(train_data), train_data
+        self.current_epoch = self.first_epoch = 0
+        handlers = self._handlers = self._prepare_default_handlers(val_data, event_handlers)
         train_begin, epoch_begin, batch_begin, batch_end, epoch_end, train_end = (
             self._categorize_handlers(handlers)
         )
+        # when a checkpoint is written, all others have counted the batch or the epoch
+        batch_end, epoch_end = (sorted(h, key=_is_checkpoint) for h in (batch_end, epoch_end))
+        self._resumed = None
         for handler in train_begin:
             handler.train_begin(self)
+        if self._resumed is not None:
+            self._restore(self._resumed)
+            self.first_epoch = self.current_epoch
         while True:
             for handler in epoch_begin:
                 handler.epoch_begin(self)
             n_batches = 0
+            if self._resumed is not None:  # what began has begun before: metrics, random numbers
+                self._restore(self._resumed)
+                n_batches = train_data.given
+                self._resumed = None
             for batch in train_data:
                 n_batches += 1
                 for handler in batch_begin:
@@ -235,12 +253,49 @@ class Estimator:
                     break
             if any([handler.epoch_end(self) for handler in epoch_end]):
                 break
+            self.current_epoch += 1
             if not n_batches and batches:
                 raise InvalidValue(
                     "fit: train_data has no batches, so the number of batches is never reached"
                 )
         for handler in train_end:
             handler.train_end(self)
+
+    # ---- checkpoints -----------------------------------------------------------------------------
+
+    def state_dict(self) -> dict:
+        """All that the rest of `fit` depends on besides the parameters, as plain data. Called by
+        handlers at the end of a batch or an epoch."""
+        data = None if self._data is None else self._data.state_dict()
+        return {
+            "trainer": saved(self.trainer),
+            "data": data,
+            # at the end of an epoch the loader is between two passes
+            "epoch": self.current_epoch + (data is not None and data["pass"] is None),
+            "metrics": copied([*self.train_metrics, *self.val_metrics]),
+            "handlers": [saved(h) for h in self._handlers if h.kept],
+            "streams": random.get_state(),
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes on from state_dict; for handlers, at train_begin. All but the trainer follows when
+        every handler has begun."""
+        restore(self.trainer, state["trainer"], "Estimator: trainer")
+        self._resumed = state
+
+    def _restore(self, state: dict) -> None:
+        waiting = list(state["handlers"])
+        for handler in self._handlers:
+            found = next((s for s in waiting if s.kind == type(handler).__name__), None)
+            if found is not None and handler.kept:
+                waiting.remove(found)
+                restore(handler, copied(found), f"Estimator: {found.kind}")
+        metrics = [*self.train_metrics, *self.val_metrics]
+        merged(metrics, copied(state["metrics"]), "Estimator: metrics")
+        if self._data is not None and state["data"] is not None:
+            self._data.load_state_dict(state["data"])
+        self.current_epoch = state["epoch"]
+        random.set_state(state["streams"])
 
     # ---- handlers --------------------------------------------------------------------------------
 
@@ -262,13 +317,19 @@ class Estimator:
         if not _has(handlers, MetricHandler):
             added.append(MetricHandler(metrics=self.val_metrics))
         if not _has(handlers, LoggingHandler):
-            added.append(LoggingHandler(metrics=self.val_metrics))
+            logs = LoggingHandler(metrics=self.val_metrics)
+            logs.current_epoch = self.current_epoch
+            added.append(logs)
         return _sorted(handlers, added, set(self.val_metrics))
 
     @staticmethod
     def _categorize_handlers(event_handlers) -> tuple[list, ...]:
         """The handlers of each event, in the order of EVENTS."""
         return tuple([h for h in event_handlers if isinstance(h, event)] for event in EVENTS)
+
+
+def _is_checkpoint(handler) -> bool:
+    return isinstance(handler, CheckpointHandler)
 
 
 def _has(handlers, kind) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +12,21 @@ from ...metric import CompositeEvalMetric, EvalMetric
 
 
 class EventHandler:
-    """Base of all handlers. `priority` (a number, 0 where absent) orders them: the lowest first."""
+    """Base of all handlers. `priority` (a number, 0 where absent) orders them: the lowest first.
+
+    kept: names of the attributes that a checkpoint keeps: what a handler counts or remembers from
+        one event to the next.
+    """
+
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    def state_dict(self) -> dict:
+        """The attributes named in `kept`."""
+        return {name: getattr(self, name) for name in self.kept if hasattr(self, name)}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Sets them; called after train_begin of a training that is resumed."""
+        vars(self).update(state)
 
 
 class TrainBegin(EventHandler):

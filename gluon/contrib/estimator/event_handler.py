@@ -94,6 +94,8 @@ class ValidationHandler(TrainBegin, BatchEnd, EpochEnd):
         event_handlers: handlers of the evaluation.
     """
 
+    kept = ("current_batch", "current_epoch")
+
     def __init__(
         self,
         val_data,
@@ -137,6 +139,8 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         metrics: what is logged.
         priority: after all others by default, so that it sees their results.
     """
+
+    kept = ("batch_index", "current_epoch", "processed_samples", "log_interval_time")
 
     def __init__(self, log_interval="epoch", metrics=None, priority=float("inf")):
         if not isinstance(log_interval, int) and log_interval != "epoch":
@@ -218,6 +222,8 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         mode: "min", "max", or "auto": max for accuracy and F1, min for the rest.
         baseline: the value to be better than; None takes that of the first epoch.
     """
+
+    kept = ("wait", "stopped_epoch", "current_epoch", "stop_training", "best")
 
     def __init__(self, monitor, min_delta=0, patience=0, mode="auto", baseline=None):
         if not isinstance(monitor, EvalMetric):

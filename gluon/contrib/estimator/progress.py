@@ -18,6 +18,8 @@ class ProgressBarHandler(TrainBegin, EpochBegin, BatchEnd, EpochEnd):
         file: where lines go; None is stdout.
     """
 
+    kept = ("current_epoch",)
+
     def __init__(self, metrics=None, file=None, priority=1000):
         self.metrics, self.file, self.priority = check_metrics(metrics), file, priority
         self.current_epoch = 0
@@ -26,7 +28,7 @@ class ProgressBarHandler(TrainBegin, EpochBegin, BatchEnd, EpochEnd):
         self.current_epoch = 0
 
     def epoch_begin(self, estimator, *args, **kwargs):
-        total = estimator.max_epoch
+        total = estimator.max_epoch and estimator.first_epoch + estimator.max_epoch
         self.label = f"epoch {self.current_epoch + 1}" + (f"/{total}" if total else "")
         self.progress = Progress(estimator.batches_per_epoch, self.label)
         self.samples, self.start = 0, time.perf_counter()

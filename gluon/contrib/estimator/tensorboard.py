@@ -18,6 +18,8 @@ class TensorBoardHandler(TrainBegin, BatchEnd, EpochEnd, TrainEnd):
             it is not closed.
     """
 
+    kept = ("current_epoch", "current_batch")
+
     def __init__(
         self, logging_dir=None, metrics=None, batch_period=None, writer=None, priority=1000
     ):

@@ -6,6 +6,7 @@ A cell is a step (RNN, LSTM, GRU) over a number of dimensions (1, 2, 3): two bas
 from __future__ import annotations
 
 from ....engine.error import InvalidValue
+from ....kernels.record import several
 from ....ndarray import NDArray
 from ...rnn.rnn_cell import HybridRecurrentCell, activate
 from ...rnn.sequence import namespace, zero_state
@@ -15,7 +16,7 @@ __all__ = [f"Conv{n}D{kind}Cell" for kind in ("RNN", "LSTM", "GRU") for n in (1,
 
 def _tuple(value, n: int, name: str) -> tuple[int, ...]:
     """A number for each axis, from one number or n of them."""
-    values = (value,) * n if hasattr(value, "__index__") else tuple(value)
+    values = tuple(several(value, n))
     if len(values) != n:
         raise SettingError(
             f"For {n}D convolution, the convolution settings can only be either int or list/tuple"

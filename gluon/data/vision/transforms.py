@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from ....engine.error import InvalidValue, OperatorError
+from ....kernels.record import several
 from ....ndarray import functions as nd
 from ....ndarray.ndarray import NDArray, from_memory
 from ....ndarray.numpy_mode import is_np_array  # noqa: F401
@@ -144,7 +145,7 @@ class Resize(_HybridTransform):
 
 
 def _size(size) -> tuple[int, ...]:
-    return (int(size),) if hasattr(size, "__index__") else tuple(map(int, size))
+    return tuple(map(int, several(size)))
 
 
 def _crop(x, x0, y0, width, height, size=None, interpolation=1):

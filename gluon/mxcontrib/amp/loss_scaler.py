@@ -7,9 +7,10 @@ import logging
 
 from ....ndarray import autograd
 from ....ndarray import functions as nd
+from ...state import Stateful
 
 
-class LossScaler:
+class LossScaler(Stateful):
     """The factor by which losses are multiplied, so that gradients stay in float16's range.
 
     A change takes effect one step after the check that found it, as in MXNet. Source: Micikevicius

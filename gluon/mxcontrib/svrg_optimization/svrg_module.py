@@ -158,6 +158,12 @@ class SVRGModule(Module):
                     if grad is not None:
                         copy_into(grad - before + own[name], grad)
 
+    def state_dict(self):
+        raise self._undefined("state_dict")
+
+    def load_state_dict(self, state):
+        raise self._undefined("load_state_dict")
+
     def _begin_epoch(self, epoch: int, train_data) -> None:
         if epoch % self.update_freq == 0:
             self.update_full_grads(train_data)

@@ -1,0 +1,154 @@
+"""Recent keeps what was used last; what is made for shapes is made once for each of many shapes."""
+
+import gc
+import weakref
+from collections import OrderedDict
+
+import numpy as np
+import plait as mx
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from plait import autograd, gluon, nd
+from plait.engine.recent import Recent
+from plait.gluon import hybrid, nn
+from plait.kernels.spec import spec
+from plait.ndarray import backward, cached
+
+N_SHAPES = 300  # more than any cache held before it was emptied as a whole
+
+
+@given(st.integers(1, 6), st.lists(st.integers(0, 20), max_size=80))
+def test_the_values_used_last_are_there(size, keys):
+    cache, used = Recent(size), OrderedDict()
+    for key in keys:
+        if key in list(used)[-size:]:
+            assert cache[key] == key + 1
+        elif cache[key] is None:
+            cache[key] = key + 1
+        used[key] = None
+        used.move_to_end(key)
+        assert len(cache) == len(list(cache)) <= 2 * size
+        assert set(list(used)[-size:]) <= set(cache)
+    assert dict(cache.items()) == {k: k + 1 for k in cache}
+    assert sorted(cache.values()) == sorted(k + 1 for k in cache)
+
+
+def test_as_a_dict():
+    cache = Recent(1)
+    cache["a"] = 1
+    cache["b"] = 2
+    assert cache.older == {"a": 1} and len(cache) == 2 and "a" in cache
+    assert cache.get("c", 7) == 7 and cache.setdefault("c", 3) == 3 == cache.setdefault("c", 4)
+    assert cache.pop("b") == 2 and "b" not in cache and cache.pop("b", 5) == 5
+    cache.clear()
+    assert len(cache) == 0 and cache["c"] is None
+
+
+class Counted:
+    """Counts how often a class makes an object, and the objects that live."""
+
+    def __init__(self, monkeypatch, module, name):
+        self.made, self.alive, kind = 0, weakref.WeakSet(), getattr(module, name)
+        counted = self
+
+        class Watched(kind):
+            def __init__(self, *args, **kwargs):
+                counted.made += 1
+                counted.alive.add(self)
+                super().__init__(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, Watched)
+
+
+def dense():
+    net = nn.Dense(2, flatten=False)
+    net.initialize()
+    net.hybridize()
+    return net
+
+
+def test_a_hybridized_block_traces_each_of_many_shapes_once(monkeypatch):
+    traces, net = Counted(monkeypatch, hybrid, "Trace"), dense()
+    for _ in range(2):
+        for n in range(1, N_SHAPES):
+            assert net(nd.ones((n, 3))).shape == (n, 2)
+    assert traces.made == N_SHAPES - 1
+
+
+def test_a_graph_compiles_each_of_many_shapes_once(monkeypatch):
+    monkeypatch.setenv("PLAIT_TIER", "0")
+    plans, x = Counted(monkeypatch, cached, "GraphPlan"), mx.sym.var("x")
+    graph = gluon.SymbolBlock(mx.sym.relu(x), x)
+    graph.hybridize()
+    for _ in range(2):
+        for n in range(1, N_SHAPES):
+            graph(nd.ones((n,)))
+    assert plans.made == N_SHAPES - 1
+
+
+def test_backward_compiles_each_of_many_shapes_once(monkeypatch):
+    monkeypatch.setenv("PLAIT_TIER", "0")
+    monkeypatch.setattr(backward, "_programs", Recent(backward.MAX_PROGRAMS))
+    programs = Counted(monkeypatch, backward, "Backward")
+    for _ in range(2):
+        for n in range(1, 600):
+            x = nd.ones((n,))
+            x.attach_grad()
+            with autograd.record():
+                y = x * x
+            y.backward()
+    assert programs.made == 599
+
+
+def test_a_module_binds_each_of_many_shapes_once(monkeypatch):
+    bound = []
+    net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="fc")
+    module = mx.mod.Module(net, label_names=None)
+    module.bind([("data", (1, 3))], for_training=False)
+    module.init_params()
+    reshaped = module._exec_group._reshaped
+    monkeypatch.setattr(
+        module._exec_group, "_reshaped", lambda *args: bound.append(1) or reshaped(*args)
+    )
+    for _ in range(2):
+        for n in range(1, N_SHAPES):
+            module.forward(mx.io.DataBatch([nd.ones((n, 3))]), is_train=False)
+    assert len(bound) == N_SHAPES - 2
+
+
+def test_what_is_not_used_any_more_is_freed(monkeypatch):
+    monkeypatch.setenv("PLAIT_TIER", "0")
+    monkeypatch.setattr(hybrid, "MAX_TRACES", 8)
+    monkeypatch.setattr(backward, "_programs", Recent(8))
+    traces = Counted(monkeypatch, hybrid, "Trace")
+    plans = Counted(monkeypatch, cached, "GraphPlan")
+    net = dense()
+    for n in range(1, 100):
+        with autograd.record():
+            y = net(nd.ones((n, 3)))
+        y.backward()
+    del y
+    gc.collect()
+    assert traces.made == 99 and len(traces.alive) <= 16 and len(plans.alive) <= 32
+
+
+def test_a_spec_is_one_object_however_many_others_were_made():
+    held = spec((3, 5), "float32", mx.cpu())
+    for n in range(1 << 16):
+        spec((n, 7), "int8", mx.cpu())
+    assert spec((3, 5), "float32", mx.cpu()) is held
+
+
+@pytest.mark.parametrize("n", [5000])
+def test_control_flow_keeps_its_bodies_after_many_shapes(n):
+    x = mx.sym.var("x")
+    out, _ = mx.sym.contrib.foreach(lambda d, s: (d + s, d + s), x, mx.sym.var("s"))
+    (op,) = {v.node.op for v in out._outputs if v.node.op and v.node.op.graphs}
+    for i in range(n):
+        op.plans[i] = object()
+    assert '"subgraphs"' in out.tojson()
+    op.plans.clear()
+    again = mx.sym.load_json(out.tojson())
+    got = again.eval(x=nd.ones((3, 2)), s=nd.zeros((2,)))[0].asnumpy()
+    np.testing.assert_array_equal(got, np.cumsum(np.ones((3, 2)), 0))

@@ -1,0 +1,345 @@
+"""Every reader of files, given files that were cut, changed and mixed: a reader gives what is there
+or refuses with an error of plait's; it neither crashes nor takes more memory or time than a file of
+that size can ask for."""
+
+from __future__ import annotations
+
+import functools
+import io
+import json
+import os
+import random
+import tempfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+import plait as mx
+from plait.kernels import cache, jit
+
+FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+
+# ---- whole files ---------------------------------------------------------------------------------
+
+
+def _arrays() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.nd")
+        sparse = mx.nd.sparse.csr_matrix(np.eye(3, dtype="float32"))
+        rows = mx.nd.sparse.row_sparse_array((np.ones((2, 3), "float32"), [0, 2]), shape=(4, 3))
+        mx.nd.save(path, {"a": mx.nd.ones((2, 3)), "b": mx.nd.array(1.0), "c": sparse, "d": rows})
+        return Path(path).read_bytes()
+
+
+def _older(version: int) -> bytes:
+    """Two arrays as MXNet wrote them before: V1, or V0, which has 32-bit dimensions."""
+    values = np.arange(6, dtype="<f4").tobytes()
+    head = {
+        0: np.array([2, 2, 3], "<u4").tobytes(),
+        1: np.array([0xF993FAC9, 2], "<u4").tobytes() + np.array([2, 3], "<i8").tobytes(),
+    }[version]
+    one = head + np.array([1, 0, 0], "<i4").tobytes() + values
+    return np.array([0x112, 0, 2], "<u8").tobytes() + one * 2 + np.array([0], "<u8").tobytes()
+
+
+def _records(n: int = 4) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.rec")
+        file = mx.recordio.MXRecordIO(path, "w")
+        rng = np.random.default_rng(3)
+        for i in range(n):
+            picture = rng.integers(0, 255, (9, 8, 3)).astype("uint8")
+            header = mx.recordio.IRHeader(0, float(i), i, 0)
+            file.write(mx.recordio.pack_img(header, picture, img_fmt=".png"))
+        file.close()
+        return Path(path).read_bytes()
+
+
+def _picture(kind: str) -> bytes:
+    from PIL import Image
+
+    x = np.random.default_rng(1).integers(0, 255, (13, 11, 3)).astype("uint8")
+    file = io.BytesIO()
+    Image.fromarray(x).save(file, kind)
+    return file.getvalue()
+
+
+def _states() -> bytes:
+    optimizer = mx.optimizer.create("adam", learning_rate=0.1)
+    updater = mx.optimizer.get_updater(optimizer)
+    for i in range(2):
+        updater(i, mx.nd.ones((3,)), mx.nd.ones((3,)))
+    return updater.get_states(dump_optimizer=True)
+
+
+def _idx(axes: int) -> bytes:
+    shape = (6, 4, 5)[:axes]
+    head = bytes([0, 0, 8, axes]) + np.array(shape, ">u4").tobytes()
+    return head + (np.arange(np.prod(shape)) % 10).astype("uint8").tobytes()
+
+
+WHOLE = {
+    "arrays": [
+        _arrays,
+        functools.partial(_older, 0),
+        functools.partial(_older, 1),
+        *("dtypes.nd", "list.nd", "sparse.nd", "legacy_ndarray.v0", "module-0012.params"),
+    ],
+    "symbol": [
+        *("lenet-symbol.json", "module-symbol.json", "control-flow-symbol.json"),
+        *("lstm-symbol.json", "save_000800.json"),
+    ],
+    "records": [_records, "records.rec"],
+    "index": ["records.idx", lambda: b"0\t0\n1\t84\n2\t200\n"],
+    "picture": [functools.partial(_picture, kind) for kind in ("png", "jpeg", "bmp", "gif")],
+    "csv": [lambda: b"1,2,3\n4,5,6\n-7.5,1e3,9\n", lambda: b"1\n2\n3\n"],
+    "libsvm": [lambda: b"1 0:1 2:3.5\n0 1:2\n-1 0:1e3 3:4\n"],
+    "mnist": [functools.partial(_idx, 3)],
+    "labels": [functools.partial(_idx, 1)],
+    "states": [_states],
+    "list": [lambda: b"0\t1.0\ta.png\n1\t2.0\t3.0\tb.png\n2\t0\tc d.png\n"],
+    "embedding": [lambda: b"the 0.1 0.2 0.3\nof -1 2e3 0.5\n<unk> 0 0 0\n"],
+    "kernel": [lambda: b"what was compiled" * 5],
+}
+
+
+@functools.cache
+def whole(kind: str, number: int) -> bytes:
+    source = WHOLE[kind][number]
+    return (FIXTURES / source).read_bytes() if isinstance(source, str) else source()
+
+
+# ---- what happens to them ------------------------------------------------------------------------
+
+
+def cut(data: bytes, at: int) -> bytes:
+    return data[:at]
+
+
+def flip(data: bytes, at: int, mask: int) -> bytes:
+    return put(data, at, bytes([data[at] ^ mask]) if at < len(data) else b"")
+
+
+def put(data: bytes, at: int, piece: bytes) -> bytes:
+    return data[:at] + piece + data[at + len(piece) :]
+
+
+def insert(data: bytes, at: int, piece: bytes) -> bytes:
+    return data[:at] + piece + data[at:]
+
+
+def drop(data: bytes, at: int, n: int) -> bytes:
+    return data[:at] + data[at + n :]
+
+
+def edit(data: bytes, place: int, value) -> bytes:
+    """JSON with one value replaced: the one of that number, counted through the tree."""
+    try:
+        tree = json.loads(data)
+    except ValueError:
+        return data
+    slots: list = []
+
+    def walk(node):
+        items = node.items() if isinstance(node, dict) else enumerate(node)
+        for key, child in items:
+            slots.append((node, key))
+            if isinstance(child, (dict, list)):
+                walk(child)
+
+    if isinstance(tree, (dict, list)):
+        walk(tree)
+    if slots:
+        node, key = slots[place % len(slots)]
+        node[key] = value
+    return json.dumps(tree).encode()
+
+
+def reseal(data: bytes) -> bytes:
+    """A PNG with right checksums, so that what was changed in it is looked at."""
+    at, out = 8, data[:8]
+    while at + 12 <= len(data):
+        n = int.from_bytes(data[at : at + 4], "big")
+        body = data[at + 4 : at + 8 + n]
+        out += data[at : at + 4] + body + zlib.crc32(body).to_bytes(4, "big")
+        at += 12 + n
+    return out + data[at:]
+
+
+# ---- readers -------------------------------------------------------------------------------------
+
+
+def read(kind: str, data: bytes) -> None:
+    """Reads a file of these bytes, and uses what it holds."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        path = os.path.join(folder, "file")
+        Path(path).write_bytes(data)
+        READERS[kind](path, folder)
+
+
+def _read_arrays(path, folder):
+    loaded = mx.nd.load(path)
+    for array in loaded.values() if isinstance(loaded, dict) else loaded:
+        array.asnumpy()
+    mx.nd.save(path, loaded)
+
+
+def _read_symbol(path, folder):
+    symbol = mx.sym.load(path)
+    again = mx.sym.load_json(symbol.tojson())
+    assert again.list_arguments() == symbol.list_arguments(), "written and read again it differs"
+    symbol.list_auxiliary_states(), symbol.list_outputs(), symbol.attr_dict()
+    shapes = {"data": (2, 1, 28, 28)} if "data" in symbol.list_arguments() else {}
+    known, _, _ = symbol.infer_shape_partial(**shapes)
+    if all(s and 0 < np.prod(s) < 1e6 for s in known):
+        executor = symbol.simple_bind(mx.cpu(), grad_req="null", **shapes)
+        for out in executor.forward():
+            out.wait_to_read()
+
+
+def _read_records(path, folder):
+    with mx.recordio.MXRecordIO(path, "r") as file:
+        while (record := file.read()) is not None:
+            mx.recordio.unpack(record)
+    batches = mx.io.ImageRecordIter(
+        path_imgrec=path, data_shape=(3, 8, 8), batch_size=2, preprocess_threads=1
+    )
+    for _ in zip(range(5), batches):
+        pass
+
+
+def _read_index(path, folder):
+    records = os.path.join(folder, "x.rec")
+    Path(records).write_bytes(whole("records", 0))
+    with mx.recordio.MXIndexedRecordIO(path, records, "r") as file:
+        for key in file.keys[:10]:
+            try:
+                file.read_idx(key)
+            except mx.MXNetError:
+                pass
+
+
+def _read_picture(path, folder):
+    mx.image.imdecode(Path(path).read_bytes()).wait_to_read()
+    mx.image.imread(path, flag=0).wait_to_read()
+
+
+def _read_csv(path, folder):
+    for dtype in ("float32", "int32"):
+        for batch in mx.io.CSVIter(data_csv=path, data_shape=(3,), batch_size=2, dtype=dtype):
+            batch.data[0].wait_to_read()
+
+
+def _read_libsvm(path, folder):
+    for batch in mx.io.LibSVMIter(data_libsvm=path, data_shape=(4,), batch_size=2):
+        batch.data[0].asnumpy()
+
+
+def _read_mnist(path, folder, images=True):
+    other = os.path.join(folder, "other")
+    Path(other).write_bytes(_idx(1 if images else 3))
+    image, label = (path, other) if images else (other, path)
+    for batch in mx.io.MNISTIter(image=image, label=label, batch_size=2, silent=True):
+        batch.data[0].wait_to_read()
+
+
+def _read_states(path, folder):
+    updater = mx.optimizer.get_updater(mx.optimizer.create("adam"))
+    updater.set_states(Path(path).read_bytes())
+    updater(0, mx.nd.ones((3,)), mx.nd.ones((3,)))
+
+
+def _read_list(path, folder):
+    iterator = mx.image.ImageIter(
+        batch_size=1, data_shape=(3, 8, 8), path_imglist=path, path_root=folder
+    )
+    assert len(iterator.imglist) >= 0, "a list"
+
+
+def _read_embedding(path, folder):
+    made = mx.contrib.text.embedding.CustomEmbedding(path)
+    made.get_vecs_by_tokens(["the", "no such"]).wait_to_read()
+
+
+def _read_kernel(path, folder):
+    """A file of the cache of kernels, and a compiled one, damaged on disk."""
+    name = "fuzz.bin"
+    cache.write(name, whole("kernel", 0))
+    (cache.folder() / name).write_bytes(Path(path).read_bytes())
+    assert cache.read(name) in (None, whole("kernel", 0)), "a damaged file of the cache is taken"
+    source = "void plk_compiled(void) {}\n/* fuzz */"
+    jit.function(source)
+    library = cache.folder() / f"{jit._key(source)}.so"
+    if library.exists():
+        data = bytearray(library.read_bytes())
+        data[Path(path).stat().st_size * 131 % len(data)] ^= 0x41
+        os.replace(_beside(library, bytes(data)), library)  # the loaded one stays as it is mapped
+        assert cache.read(library.name) is None, "a damaged library is taken"
+
+
+def _beside(path: Path, data: bytes) -> Path:
+    other = path.with_suffix(".new")
+    other.write_bytes(data)
+    other.chmod(0o600)
+    return other
+
+
+READERS = {
+    "arrays": _read_arrays,
+    "symbol": _read_symbol,
+    "records": _read_records,
+    "index": _read_index,
+    "picture": _read_picture,
+    "csv": _read_csv,
+    "libsvm": _read_libsvm,
+    "mnist": _read_mnist,
+    "labels": functools.partial(_read_mnist, images=False),
+    "states": _read_states,
+    "list": _read_list,
+    "embedding": _read_embedding,
+    "kernel": _read_kernel,
+}
+
+# ---- cases ---------------------------------------------------------------------------------------
+
+KINDS = ("arrays",) * 3 + ("symbol",) * 4 + ("records",) * 2 + ("states",) * 2 + tuple(READERS)
+NUMBERS = (0, 1, -1, 2**31 - 1, -(2**31), 2**32 - 1, 2**40, 2**63 - 1, -(2**63), 255, 64, 65)
+VALUES = (None, 0, -1, 1, 2**31, 2**63, 1e300, "", "x", "None", [], {}, [[]], [0, 0, 0], "[1, 2]")
+TEXTS = (b"\0", b"\xff\xfe", b"nan", b"1e999", b"-", b"9" * 30, b"\t", b"\n\n", b",", b"[" * 3000)
+ATTRS = ("(1000000000,)", "1000000000", "-1", "(0, 0)", "(3, 3, 3)", "nan", "1e30", "True", "()")
+
+
+def script(rng: random.Random) -> tuple[str, str]:
+    kind = rng.choice(KINDS)
+    number = rng.randrange(len(WHOLE[kind]))
+    size = len(whole(kind, number))
+    lines = ["from tests.fuzz.files import *", "", f"data = whole({kind!r}, {number})"]
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
+        at = rng.randrange(min(size, rng.choice((32, 200, size))) + 1)
+        lines.append(f"data = {change(rng, kind, at, size)}")
+    if kind == "picture" and rng.random() < 0.7:
+        lines.append("data = reseal(data)")
+    return kind, "\n".join([*lines, f"read({kind!r}, data)", ""])
+
+
+def change(rng, kind: str, at: int, size: int) -> str:
+    if kind == "symbol" and rng.random() < 0.7:
+        value = rng.choice(VALUES + ATTRS)
+        return f"edit(data, {rng.randrange(2000)}, {value!r})"
+    how = rng.randrange(7)
+    if how == 0:
+        return f"cut(data, {at})"
+    if how == 1:
+        return f"flip(data, {at}, {1 << rng.randrange(8)})"
+    if how == 2:
+        width = rng.choice((4, 8))
+        order = rng.choice(("little", "big"))
+        number = rng.choice(NUMBERS) % (1 << 8 * width)
+        return f"put(data, {at // 4 * 4}, {number.to_bytes(width, order)!r})"
+    if how == 3:
+        return f"insert(data, {at}, {rng.choice(TEXTS)!r})"
+    if how == 4:
+        return f"drop(data, {at}, {rng.choice((1, 2, 4, 8, 50))})"
+    if how == 5:
+        return f"put(data, {at}, {rng.choice(TEXTS)!r})"
+    return f"insert(data, {at}, data[{rng.randrange(size)}:][:{rng.choice((4, 24, 100))}])"

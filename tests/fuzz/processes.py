@@ -1,0 +1,216 @@
+"""Processes that end or divide while work is in flight: forks, Ctrl-C, killed workers of a
+DataLoader, exits, exceptions in callbacks. Each is a program of its own that must end in time with
+the right status, and say nothing that only a fault says."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# ---- what scripts call ---------------------------------------------------------------------------
+
+PATIENCE_S = 90
+START = """\
+import os, signal, sys, threading, time
+import numpy as np
+import plait as mx
+from plait import autograd, engine, gluon, nd
+from plait.gluon import nn
+"""
+FAULTS = ("Fatal Python error", "Segmentation", "AddressSanitizer", "terminate called", "corrupt")
+
+
+class Program:
+    """The text of a program, line by line."""
+
+    def __init__(self):
+        self.text = START
+
+    def line(self, text: str) -> None:
+        self.text += text + "\n"
+
+    def ends(self, *statuses: int) -> None:
+        """Runs it. Raises AssertionError if it hangs, ends with another status, or reports a
+        fault."""
+        child = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", self.text],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            start_new_session=True,
+        )
+        try:
+            out, _ = child.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            child.send_signal(signal.SIGABRT)  # faulthandler, where it is on, shows where it stands
+            out, _ = child.communicate(timeout=10)
+            raise AssertionError(f"it hangs:\n{out[-2000:]}") from None
+        finally:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        assert child.returncode in statuses, (
+            f"exit status {child.returncode}, expected one of {statuses}:\n{out[-2000:]}"
+        )
+        assert not any(f in out for f in FAULTS), f"it reports a fault:\n{out[-2000:]}"
+
+
+# ---- cases ---------------------------------------------------------------------------------------
+
+INTERRUPTED = (0, 1, 130, -signal.SIGINT)  # it may be done before the signal comes
+IN_FLIGHT = (
+    "x = nd.ones(({n}, {n})); y = nd.dot(x, x)",
+    "for _ in range({m}): y = nd.dot(nd.ones(({n}, {n})), nd.ones(({n}, {n})))",
+    "v = engine.Var(); [engine.push(lambda: time.sleep(0.001), writes=[v]) for _ in range({m})]",
+    "v = engine.Var(); [engine.push(lambda: None, writes=[v], lane='io') for _ in range({m})]",
+    "net = nn.Dense({m}); net.initialize(); net.hybridize()\n"
+    "for _ in range(5): net(nd.ones((4, {n})))",
+    "z = nd.ones(({n},)).as_in_context(mx.cpu(1)) * 2",
+    "w = nd.ones(({n},)); w.attach_grad()\nwith autograd.record(): l = (w * w).sum()\nl.backward()",
+    "r = nd.random.uniform(shape=({n}, {n}))",
+    "threading.Thread(target=lambda: [nd.ones((3,)) + 1 for _ in range({m})], daemon=True).start()",
+)
+CHECK = "assert (nd.ones(({n},)) + 1).asnumpy().sum() == 2 * {n}"
+LOADER = (
+    "loader = gluon.data.DataLoader(gluon.data.ArrayDataset(nd.arange(40)), batch_size={b}, "
+    "num_workers={w}, timeout=30)"
+)
+
+
+def script(rng: random.Random) -> tuple[str, str]:
+    label, body, statuses = rng.choice((fork, leave, interrupt, killed_worker, callback, pool))(rng)
+    lines = ["from tests.fuzz.processes import Program", "", "p = Program()"]
+    lines += [f"p.line({text!r})" for text in body]
+    return label, "\n".join([*lines, f"p.ends({', '.join(map(str, statuses))})", ""])
+
+
+def fill(rng, text: str) -> str:
+    return text.format(n=rng.choice((1, 3, 64, 300)), m=rng.choice((1, 5, 50, 300)), b=3, w=2)
+
+
+def in_flight(rng) -> list[str]:
+    return [fill(rng, rng.choice(IN_FLIGHT)) for _ in range(rng.randint(1, 4))]
+
+
+def fork(rng):
+    child = [fill(rng, rng.choice(IN_FLIGHT[:2] + IN_FLIGHT[4:6])), fill(rng, CHECK)]
+    return (
+        "fork",
+        [
+            *in_flight(rng),
+            "child = os.fork()",
+            *child,
+            "nd.waitall()",
+            "if child == 0: os._exit(7)",
+            "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7",
+        ],
+        (0,),
+    )
+
+
+def leave(rng):
+    how = rng.choice(("", "sys.exit(3)", "raise ValueError('of the user')", "os._exit(4)"))
+    status = {"": 0, "sys.exit(3)": 3, "os._exit(4)": 4}.get(how, 1)
+    return "exit", [*in_flight(rng), how or "pass"], (status,)
+
+
+def interrupt(rng):
+    after = rng.choice((0.0, 0.001, 0.01, 0.05, 0.2, 0.5))
+    work = rng.choice(
+        (
+            "while time.monotonic() < end: nd.dot(x, x).wait_to_read()",
+            "while time.monotonic() < end: x = x * 1.0001",
+            "while time.monotonic() < end: net(x); nd.waitall()",
+            "v = engine.Var(); engine.push(lambda: time.sleep(1.5), writes=[v])\n"
+            "engine.wait_for_var(v)",
+            "for batch in loader: time.sleep(0.05)",
+        )
+    )
+    return (
+        "Ctrl-C",
+        [
+            "x = nd.ones((100, 100)); end = time.monotonic() + 2",
+            "net = nn.Dense(100); net.initialize(); net.hybridize()",
+            fill(rng, LOADER),
+            f"threading.Timer({after}, os.kill, (os.getpid(), signal.SIGINT)).start()",
+            work,
+        ],
+        INTERRUPTED,
+    )
+
+
+def killed_worker(rng):
+    return (
+        "killed worker",
+        [
+            "class Slow:\n    def __len__(self): return 40\n"
+            "    def __getitem__(self, i): time.sleep(0.01); return np.full(3, i, 'float32')",
+            f"loader = gluon.data.DataLoader(Slow(), batch_size={rng.randint(1, 7)}, "
+            f"num_workers={rng.randint(1, 3)}, timeout=30, prefetch={rng.randint(1, 6)})",
+            "me = os.getpid()",
+            "def kill():\n"
+            f"    time.sleep({rng.choice((0.0, 0.02, 0.1, 0.2))})\n"
+            "    for pid in open(f'/proc/{me}/task/{me}/children').read().split()"
+            f"[:{rng.choice((1, 9))}]:\n"
+            "        os.kill(int(pid), signal.SIGKILL)",
+            "threading.Thread(target=kill, daemon=True).start()",
+            "seen = []",
+            "try:\n    for batch in loader: seen += batch.asnumpy()[:, 0].tolist()\n"
+            "    assert seen == list(range(40)), seen\n"
+            "except mx.MXNetError as error: print('refused', error)",
+            fill(rng, CHECK),
+        ],
+        (0,),
+    )
+
+
+def callback(rng):
+    error = rng.choice(("ValueError('x')", "KeyboardInterrupt()", "SystemExit(3)", "MemoryError()"))
+    lane = rng.choice(("cpu", "io"))
+    return (
+        "callback",
+        [
+            "v, u = engine.Var(), engine.Var()",
+            "def fails(): raise " + error,
+            *in_flight(rng),
+            f"engine.push(fails, writes=[v], lane={lane!r})",
+            "engine.push(lambda: None, reads=[v], writes=[u])",
+            "try: engine.wait_for_var(u); raise SystemExit('it was not raised')\n"
+            "except (mx.MXNetError, KeyboardInterrupt, SystemExit) as e: "
+            "assert 'not raised' not in str(e)",
+            "try: nd.waitall()\nexcept (mx.MXNetError, KeyboardInterrupt, SystemExit): pass",
+            fill(rng, CHECK),
+        ],
+        (0,),
+    )
+
+
+def pool(rng):
+    context = rng.choice(("fork", "fork", "spawn"))
+    if context == "spawn":  # a program given by -c cannot be imported again
+        work = "import functools, operator; work = functools.partial(operator.mul, 3)"
+    else:
+        work = (
+            "def work(i):\n"
+            "    return int((net(nd.ones((2, 3)) * i) * 0 + 3 * i).asnumpy().reshape(-1)[0])"
+        )
+    return (
+        "pool",
+        [
+            "import multiprocessing",
+            "net = nn.Dense(2); net.initialize(); net.hybridize(); net(nd.ones((2, 3)))",
+            *in_flight(rng),
+            work,
+            f"with multiprocessing.get_context({context!r}).Pool(2) as workers: "
+            "assert workers.map(work, range(6)) == [0, 3, 6, 9, 12, 15]",
+        ],
+        (0,),
+    )

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Builds plait with AddressSanitizer and UndefinedBehaviorSanitizer into build/sanitize, and runs the CPU kernels there:
+# sh tests/kernels/sanitize.sh [variations of each operator]. The first build takes minutes for each core; ccache helps.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+build=$root/build/sanitize
+python=$root/.venv/bin/python
+flags="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1"
+
+# a copy of the sources, so that neither objects nor modules mix with those in use
+mkdir -p "$build/plait"
+(cd "$root" && git ls-files -z -- '*.py' '*.pyi' '*.c' '*.h' '*.cu' '*.cuh' '*.toml' py.typed README.md LICENSE |
+    grep -zv '^docs/' | xargs -0 tar cf -) | tar xf - -C "$build/plait"
+CFLAGS="$flags -DPL_PLAIN_MALLOC" LDFLAGS="$flags" "$python" -m pip install -q --disable-pip-version-check \
+    --no-deps --upgrade --target "$build/site" "$build/plait"
+
+# kernels that are compiled while a program runs are built alike
+cat >"$build/cc" <<END
+#!/bin/sh
+exec ${CC:-cc} "\$@" $flags
+END
+chmod +x "$build/cc"
+runtime=$(${CC:-cc} -print-file-name=libasan.so):$(${CC:-cc} -print-file-name=libubsan.so)
+
+checked() {
+    env LD_PRELOAD="$runtime" ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+        PYTHONMALLOC=malloc OMP_NUM_THREADS=2 PLAIT_CC="$build/cc" XDG_CACHE_HOME="$build/cache" \
+        PYTHONPATH="$build/site:$root/tests:$root/tests/kernels" "$@"
+}
+
+cd "$build"
+checked "$python" -W ignore "$root/tests/kernels/sanitized.py" "${1:-20}"
+checked "$python" -m pytest -q -p no:cacheprovider -c "$root/pyproject.toml" --rootdir "$root" \
+    "$root/tests/symbol/test_fuse.py" "$root/tests/kernels/test_products.py" "$root/tests/kernels/test_recurrent.py"
+echo "sanitize: kernels clean"
