@@ -161,11 +161,6 @@ void pl_array_free(uintptr_t handle)
 }
 
 void *pl_array_data(uintptr_t array) { return ((pl_array *)array)->data; }
-uintptr_t pl_array_var(uintptr_t array)
-{
-    return (uintptr_t)((pl_array *)array)->var;
-}
-
 int pl_array_shares(uintptr_t a, uintptr_t b) { return ((pl_array *)a)->var == ((pl_array *)b)->var; }
 
 uint64_t pl_array_version(uintptr_t array)

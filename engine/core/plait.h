@@ -97,7 +97,6 @@ void pl_array_free(uintptr_t array);                              /* storage liv
 void *pl_array_data(uintptr_t array);                             /* wait first */
 uint64_t pl_array_version(uintptr_t array);        /* finished writes of its var: they can be seen */
 int pl_array_shares(uintptr_t a, uintptr_t b);                    /* 1: the same var */
-uintptr_t pl_array_var(uintptr_t array);           /* its var, as a number to compare */
 int pl_array_users(uintptr_t array);                              /* arrays that share its var, itself too, and its
                                                                      requests that are not finished */
 int pl_wait_read(uintptr_t array, int timeout_ms);                /* earlier writes done; PL_OK, PL_AGAIN, PL_FAILED */

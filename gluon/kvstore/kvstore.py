@@ -5,7 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 
-from ...engine import cpu, lib, waitall
+import numpy as np
+
+from ...engine import cpu, waitall
+from ...engine._array import stamps
 from ...engine.error import InvalidValue, MissingKey, MXNetError
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
@@ -311,13 +314,15 @@ class KVStore(KVStoreBase):
 
 def _share_memory(pairs) -> bool:
     """Do arrays of different keys share memory?"""
+    keys, parts = [], []
+    for key, arrays in pairs:
+        for a in arrays:
+            here = [a] if a.stype == "default" else a._parts
+            keys += [key] * len(here)
+            parts += here
     owner: dict[int, object] = {}
-    return any(
-        owner.setdefault(lib.pl_array_var(part.handle), key) != key
-        for key, arrays in pairs
-        for a in arrays
-        for part in (a._parts if a.stype != "default" else (a,))
-    )
+    variables = np.frombuffer(stamps(parts), np.uint64)[::3]  # the first field of a pl_stamp
+    return any(owner.setdefault(v, key) != key for v, key in zip(variables.tolist(), keys))
 
 
 def priorities(priority, n: int) -> Sequence[int]:
