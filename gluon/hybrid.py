@@ -3,6 +3,8 @@ call."""
 
 from __future__ import annotations
 
+import os
+import threading
 import warnings
 
 from .. import ndarray as nd
@@ -46,6 +48,17 @@ class _Format:
     def __get__(self, block, owner):
         trace = block and next(reversed(block._traces.values()), None)
         return trace and list_format(getattr(trace, self._structure))
+
+
+_tracing = threading.RLock()  # tracing writes into blocks and parameters: one thread at a time
+
+
+def _forked() -> None:
+    global _tracing
+    _tracing = threading.RLock()  # the thread that held it is not in the child
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class HybridBlock(Block):
@@ -259,6 +272,11 @@ class HybridBlock(Block):
         return made[0] if trace.structure == 0 else trace.outputs(made)
 
     def _trace(self, key, args, structure) -> Trace:
+        with _tracing:
+            found = self._traces.get(key)
+            return found or self._new_trace(key, args, structure)
+
+    def _new_trace(self, key, args, structure) -> Trace:
         if self._structure is not None:
             before, now = arrays_only(self._structure), arrays_only(structure)
             if _given(before) != _given(now):

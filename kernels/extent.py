@@ -438,4 +438,3 @@ def common(shapes: Sequence[tuple | None]) -> tuple | None:
     if any(s is None or len(s) != len(first or ()) for s in shapes) or first is None:
         return None
     return tuple(n if all(s[i] == n for s in shapes) else None for i, n in enumerate(first))
-

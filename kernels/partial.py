@@ -148,4 +148,3 @@ def _alike(op: Operator, types: list, wanted: Sequence[Type | None]) -> None:
     for i, t in enumerate(types):
         if t is None and known:
             types[i] = known[0]
-

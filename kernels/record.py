@@ -105,7 +105,8 @@ def _whole(value) -> int:
 
 def several(value, n: int = 1):
     """Numbers to go through, where one number stands for n of it."""
-    return value if hasattr(value, "__iter__") and getattr(value, "ndim", 1) else (value,) * n
+    is_number = not hasattr(value, "__iter__") or getattr(value, "ndim", None) == 0
+    return (value,) * n if is_number else value
 
 
 def _parse_shape(value):

@@ -343,7 +343,7 @@ def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> _Program | Non
     key = (tape.structure, with_grad, reqs)
     found = _programs[key]
     if found is None:
-        found = _programs[key] = Backward(key)
+        found = _programs.setdefault(key, Backward(key))
     return found.use()
 
 

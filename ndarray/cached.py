@@ -216,7 +216,7 @@ class CachedGraph:
                 return self._eager(arrays)
             if self.entries and log.wants("hybridize"):
                 log.tell("hybridize", self._told(arrays, wanted))
-            self.entries[key] = entry
+            entry = self.entries.setdefault(key, entry)  # another thread may have made it too
         hits = entry.hits = entry.hits + 1
         if hits >= entry.due:
             entry.reached(hits)

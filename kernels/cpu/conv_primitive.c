@@ -147,24 +147,24 @@ static int build(const plk_conv *c, plk_dnn_object *o, const described *d)
 }
 
 /* Enters the number of threads that a convolution is worth; gives the usual number. */
-static int set_threads(const plk_conv *c, int *n_threads)
+static int set_threads(const plk_conv *c, int alone, int *n_threads)
 {
     int64_t multiplies = c->n * c->filters * (c->channels / c->groups);
     int usual = omp_get_max_threads();
     for (int i = 0; i < c->nd; i++)
         multiplies *= c->out[i] * c->kernel[i];
-    *n_threads = multiplies < SERIAL_MULTIPLIES ? 1 : usual;
+    *n_threads = alone || multiplies < SERIAL_MULTIPLIES ? 1 : usual;
     omp_set_num_threads(*n_threads);
     return usual;
 }
 
-void *plk_dnn_conv(const plk_conv *c)
+void *plk_dnn_conv(const plk_conv *c, int alone)
 {
     plk_dnn_object *o = plk_dnn_engine ? calloc(1, sizeof *o) : NULL;
     described d;
     if (!o)
         return NULL;
-    int usual = set_threads(c, &o->n_threads);
+    int usual = set_threads(c, alone, &o->n_threads);
     int ok = describe(c, &d) && build(c, o, &d) && plk_dnn_finish(o, d.backward ? d.backward : d.forward);
     /* a reordered y cannot be added to */
     for (int i = 0; ok && i < o->n_args; i++)
@@ -196,7 +196,7 @@ int plk_dnn_conv_layouts(plk_conv *c, char *kernel)
     const char *name = "";
     if (!plk_dnn_engine)
         return 0;
-    int usual = set_threads(c, &n_threads);
+    int usual = set_threads(c, 0, &n_threads);
     if (describe(c, &d)) {
         static const int ids[][3] = {{DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
                                      {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST},
@@ -217,6 +217,6 @@ int plk_dnn_conv_layouts(plk_conv *c, char *kernel)
     return ok;
 }
 #else
-void *plk_dnn_conv(const plk_conv *c) { (void)c; return NULL; }
+void *plk_dnn_conv(const plk_conv *c, int alone) { (void)c, (void)alone; return NULL; }
 int plk_dnn_conv_layouts(plk_conv *c, char *kernel) { (void)c, (void)kernel; return 0; }
 #endif

@@ -15,6 +15,8 @@ from .copy_table import copy_native
 from .fused_table import loop_of
 from .layout import FLOPS_PER_US, ITEM_BYTES, collapse, cost
 
+# of a sum over the batch: as many threads may work on it, and each share has a result to add
+MAX_SHARES, LEAST_PIXELS = 8, 128
 FORCE_PLAIN = False  # tests: plain layouts, without oneDNN
 
 
@@ -75,10 +77,35 @@ def _conv(kind, g, x_shape, filters, out, types, bias=False):
     if own is not None:
         return own
     if serves:
-        found = _primitive(lib.plk_dnn_conv(ffi.new("plk_conv *", fields)), us)
+        if kind == lib.PLK_CONV_WEIGHT:
+            found = _weight(fields, us)
+        else:
+            found = _primitive(lib.plk_dnn_conv(ffi.new("plk_conv *", fields), False), us)
         if found:
             return found
     return None if g.channels_last else Native("plk_conv_run", ("plk_conv", fields), us)
+
+
+def _weight(fields, us):
+    """The gradient of weights as a sum over shares of the batch; None where oneDNN has none."""
+    n = fields["n"]
+    worth = max(1, n * prod(fields["out"]) // LEAST_PIXELS)
+    per = -(-n // min(n, worth, MAX_SHARES))
+    shares = -(-n // per)
+    made = []
+    for size in (per, n - (shares - 1) * per):
+        primitive = lib.plk_dnn_conv(ffi.new("plk_conv *", fields | {"n": size}), True)
+        if not primitive:
+            return None
+        made.append(ffi.gc(primitive, lib.plk_dnn_free))
+    sizes = {
+        "x_size": fields["channels"] * prod(fields["space"]),
+        "y_size": fields["filters"] * prod(fields["out"]),
+        "w_size": fields["filters"] * fields["channels"] // fields["groups"],
+    }
+    sizes["w_size"] *= prod(fields["kernel"])
+    params = {"primitive": made[0], "last": made[1], "shares": shares, "per": per, **sizes}
+    return Native("plk_dnn_weight_run", ("plk_dnn_weight", params), us, owner=made)
 
 
 def _geometry(op, attrs):
@@ -234,7 +261,7 @@ def fused_conv_entry(op, ins, outs, attrs):
     if not _usable(ins) or ins[2].layout or attrs["add"] and ins[3].layout != outs[0].layout:
         return None
     fields = _fused_fields(ins, outs, attrs)
-    primitive = lib.plk_dnn_conv(ffi.new("plk_conv *", fields))
+    primitive = lib.plk_dnn_conv(ffi.new("plk_conv *", fields), False)
     after = {"y": 3, "n": prod(physical_shape(outs[0].shape, outs[0].layout))}
     if attrs["add"]:
         after |= {"addend": 3, "y": 4}

@@ -39,9 +39,16 @@ def own_convolution(fields: dict, us: float, onednn: bool) -> Native | None:
             "pad_w": two["pad"][1],
         }
         return Native("plk_conv3x3_run", ("plk_conv3x3", {**common, **sizes}), us)
-    few = fields["channels"] < FEW_CHANNELS and fields["kind"] != lib.PLK_CONV_WEIGHT
+    # oneDNN splits sums over the batch by the number of threads
+    weight = fields["kind"] == lib.PLK_CONV_WEIGHT
+    few = fields["channels"] < FEW_CHANNELS
     product = (prod(two["kernel"]), prod(two["stride"]), *two["pad"]) == (1, 1, 0, 0)
-    if onednn and (few or product) or fields["channels"] * prod(two["space"]) > MAX_IMAGE:
+    if (
+        onednn
+        and not weight
+        and (few or product)
+        or fields["channels"] * prod(two["space"]) > MAX_IMAGE
+    ):
         return None
     two["size"] = two.pop("space")
     return Native("plk_conv_tiles_run", ("plk_conv_tiles", {**common, **two}), us)

@@ -22,9 +22,16 @@ typedef struct {
     int64_t n;                                   /* elements of y, those of its padding too */
     plk_act act;
 } plk_dnn;
+/* The gradient of a convolution's weights, summed over `shares` of the batch, each `per` images long but for the last:
+ * each share is a primitive for one thread. Were it one primitive, oneDNN would split the sum by the number of threads. */
+typedef struct {
+    void *primitive, *last;                      /* borrowed; last: of the last share */
+    int64_t shares, per, x_size, y_size, w_size; /* floats of one image, and of the gradient */
+} plk_dnn_weight;
 int plk_dnn_load(const char *path);              /* 1: found and usable */
 int plk_dnn_version(void);                       /* 10000 major + 100 minor + patch; 0: not loaded */
-void *plk_dnn_conv(const plk_conv *conv);        /* new; NULL: oneDNN is absent or has no kernel for this */
+/* new; NULL: oneDNN is absent or has no kernel for this. alone: on one thread */
+void *plk_dnn_conv(const plk_conv *conv, int alone);
 /* Fills in the layouts that are "" as oneDNN likes them, and its name for the kernel (PLK_LAYOUT_CHARS, zeroed); 0: none */
 int plk_dnn_conv_layouts(plk_conv *conv, char *kernel);
 void *plk_dnn_reorder(int ndim, const int64_t *dims, const char *from, const char *to);   /* new; NULL: no such layouts */

@@ -4,7 +4,7 @@
 #include "reduce_methods.h"
 #include "parts.h"
 
-enum { TILE = 256, CHUNK = 32768, MAX_CHUNKS = 256 };
+enum { TILE = 256, CHUNK = 32768, MAX_CHUNKS = 256, FEW_RUNS = 64 };
 
 static void store(const plk_reduce *p, void *y, int64_t at, double v)
 {
@@ -105,7 +105,8 @@ PLK_KERNEL(plk_reduce_run)
         n_reduced *= p->reduced_shape[d];
     if (p->n_out == 0)
         return PL_OK;
-    if (p->inner_reduced && p->n_out < n_threads && n_reduced == 1) {
+    /* the order of additions depends on the shapes alone */
+    if (p->inner_reduced && p->n_out < FEW_RUNS && p->inner > CHUNK && n_reduced == 1) {
         for (int64_t o = 0; o < p->n_out; o++) {
             const char *from = x + offset_of(o, p->n_kept, p->kept_shape, p->kept_strides) * (int64_t)size;
             store(p, y, o, run_chunks(m, from, p->inner, size, n_threads));

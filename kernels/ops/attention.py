@@ -379,7 +379,9 @@ operator(
     ref=_grad_ref,
     grad=_grad_grad,
     samples=tuple(
-        sample(shape, shape, uniform(_sums_shape(attrs["sizes"]), 0, 1.5), *kept, *ins, p=p, **attrs)
+        sample(
+            shape, shape, uniform(_sums_shape(attrs["sizes"]), 0, 1.5), *kept, *ins, p=p, **attrs
+        )
         for p in (0.0, 0.25)
         for ins, attrs in _SAMPLES
         for shape in [_y_shape(attrs["sizes"], attrs.get("heads_first", False))]

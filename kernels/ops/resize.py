@@ -194,7 +194,7 @@ _EVEN_ODD = {
 }
 
 
-def _resized(n: int, size: int, scale: np.float32 | None, mode: str) -> int:
+def _resized(n: int, size: int, scale, mode: str) -> int:
     """The new extent of an axis of n. Products are float32's, as in MXNet: 10 x 0.7 is 7."""
     if mode in _EVEN_ODD:
         return _EVEN_ODD[mode](n)

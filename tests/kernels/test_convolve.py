@@ -4,6 +4,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait.engine import lib
+from plait.kernels.cpu import onednn
 from plait.kernels.native import choose
 from plait.kernels.plan import run_reference
 from plait.kernels.record import lookup
@@ -83,6 +84,34 @@ def test_convolution(case, kind, instruction_set, monkeypatch):
     wide = [a.astype(np.float64) for a in arrays]
     exact = run_reference(op, op.parse(attrs), wide)[0]
     assert np.abs(got - exact).max() <= 3e-5 * exact.std()
+
+
+SHARES = [
+    (7, 8, (6, 7, 5), 16, (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1, "NCDHW"),
+    (19, 32, (12, 12), 32, (3, 3), (1, 1), (1, 1), (1, 1), 32, "NCHW"),
+    (9, 16, (15, 14), 24, (3, 3), (2, 1), (1, 1), (1, 0), 2, "NCHW"),
+    (5, 12, (17, 13), 20, (3, 3), (1, 1), (1, 1), (1, 1), 1, "NHWC"),
+    (1, 6, (3, 3, 3), 4, (2, 2, 2), (1, 1, 1), (1, 1, 1), (0, 0, 0), 1, "NCDHW"),
+]
+
+
+@pytest.mark.parametrize("case", SHARES, ids=str)
+def test_the_gradient_of_weights_in_shares_of_the_batch(case):
+    """By oneDNN, where it is there. tests/gluon/test_repeatable.py: on any number of threads."""
+    *dense, groups, layout = case
+    op, attrs, (dy, x) = call("_conv_grad_weight", dense, np.random.default_rng(0))
+    attrs |= {"num_group": groups, "layout": layout}
+    last = layout == "NHWC"
+    if last:
+        dy, x = dy.transpose(0, 2, 3, 1).copy(), x.transpose(0, 2, 3, 1).copy()
+    n, channels, _, filters, kernel, *_ = dense
+    shape = (channels // groups, *kernel)
+    attrs["weight_shape"] = (filters, *(shape[1:] + shape[:1] if last else shape))
+    if onednn.load():
+        assert kernel_of(op, attrs, (dy, x)) == "plk_dnn_weight_run"
+    found = run(op, attrs, (dy, x))
+    (want,) = run_reference(op, op.parse(attrs), [dy.astype(np.float64), x.astype(np.float64)])
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
 
 
 def test_nan_stays_in_its_tile():
