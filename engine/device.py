@@ -64,11 +64,16 @@ class Context(metaclass=_ContextType):
     def device_type(self) -> str:
         return Context.devtype2str[self.device_typeid]
 
+    @property
+    def home(self) -> Context:
+        """The device on whose lane arrays here are computed: cpu(i) for cpu_pinned(i) and
+        cpu_shared(i)."""
+        return self if self.device_typeid < 3 else cpu(self.device_id)
+
     def same_memory(self, other: Context) -> bool:
         """Do kernels here read other's arrays as well? cpu, cpu_pinned and cpu_shared of a number
         are one memory."""
-        host = self.device_typeid % 2 == other.device_typeid % 2 == 1
-        return self == other or (host and self.device_id == other.device_id)
+        return self is other or self.home == other.home
 
     def check(self) -> None:
         """Raises DeviceError if nothing can run here."""
@@ -124,6 +129,14 @@ class Context(metaclass=_ContextType):
 
 _cpus = [Context("cpu", i) for i in range(8)]
 _default = _cpus[0]
+
+
+def named(text: str) -> Context:
+    """The device that is written as `text`: "gpu(1)". Raises DeviceError."""
+    kind, _, number = text.rstrip(")").partition("(")
+    if not (number or "0").isdigit():
+        raise DeviceError(f"a device is written as 'cpu(0)' or 'gpu(1)', got {text!r}")
+    return Context(kind, int(number or 0))
 
 
 def cpu(device_id: int = 0) -> Context:

@@ -265,8 +265,7 @@ class HybridBlock(Block):
             except DynamicShape:
                 self.__dict__["_dynamic"], self.__dict__["_n_data"] = True, len(flat)
                 return self._run(*args)
-        ctx = flat[0]._spec.device
-        arrays = [*flat, *[p._data_on(ctx) for p in trace.params]]
+        arrays = [*flat, *[p._data_on(c) for p, c in trace.placed]]
         if self._op_hooks:
             return trace.outputs(monitored(trace, arrays, self._op_hooks))
         made = trace.graph(arrays)
@@ -316,7 +315,7 @@ class HybridBlock(Block):
     def _compare_modes(self, trace, args):
         flat: list[NDArray] = []
         flatten(args, NDArray, "input", flat)
-        params = [p._data_on(flat[0].context) for p in trace.params]
+        params = [p._data_on(c) for p, c in trace.placed]
         with autograd.pause(train_mode=False):
             graph = trace.outputs(trace.graph([*flat, *params]))
             compare(self, self._run_eager(args), graph)

@@ -38,7 +38,7 @@ def load_model(block, prefix) -> None:
     """Checks that the structure is that of the file, gives the children their names in the file,
     and loads the parameters. Raises MXNetError with the block as it was."""
     name = f"{prefix}-model.json"
-    saved = parse_json(files.read(name, "load").decode(errors="replace"), f"load: {name} is not JSON: it")
+    saved = parse_json(files.read(name, "load"), f"load: {name} is not JSON: it")
     if not isinstance(saved, dict) or len(saved) != 1:
         raise MXNetError(f"load: {name} is not a model file\n  fix: write it with Block.save")
     renamed: list = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..engine import current_context, settings, stats
+from ..engine import settings, stats
 from ..engine.log import size
 from ..ndarray import autograd, backward
 from ..ndarray.backward import compiled, n_fused, queued_with
@@ -153,8 +153,8 @@ def _graph(block, args, training: bool):
     trace = Trace(block, args, training)
     trace.finish_parameters()
     trace.compile(block.name, block._recompute)
-    device = flat[0]._spec.device if flat else current_context()
-    return trace.graph, [*flat, *(p._data_on(device) for p in trace.params)], trace.params
+    arrays = [*flat, *(p._data_on(c) for p, c in trace.placed)]
+    return trace.graph, arrays, [p for p, _ in trace.placed]
 
 
 def _used(graph: CachedGraph, arrays, plan: GraphPlan, arena: int, unshared: int) -> dict[str, int]:
@@ -195,7 +195,7 @@ def _training(block, args) -> dict[str, int]:
     refs = tuple(next(numbers) if w else None for w in wanted)
     heads = tuple((0, i) for i in range(plan.n_out))
     key = ((plan, refs, heads), (True,) * plan.n_out, ("write",) * sum(wanted))
-    b = compiled(key, arrays[0]._spec.device, plan.tier).program
+    b = compiled(key, plan.tier).program
     used = _used(
         graph, arrays, plan, max(p.arena_bytes, b.arena_bytes), p.naive_bytes + b.naive_bytes
     )

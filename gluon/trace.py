@@ -6,13 +6,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 
+from ..engine import Context, current_context
+from ..engine.device import named
 from ..engine.error import DynamicShape, InvalidValue, MXNetError
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.stepwise import run_nodes, run_plan
-from ..symbol.graph import Value, topological
+from ..symbol.graph import Node, Value, rewrite, topological, values_of, variable, with_inputs
 from ..symbol.names import output_name
+from ..symbol.placement import TO_DEVICE, Placement, crosses
 from .parameter import Parameter, shape_is_known, tracing_state
 
 
@@ -133,6 +136,7 @@ class Trace:
 
         flat: list[NDArray] = []
         self.in_structure = flatten(args, NDArray, "input", flat)
+        self.data_devices = [a._spec.device for a in flat]
         mode = autograd.train_mode() if training else autograd.predict_mode()
         state.asked_recording = False
         with Tracer(training) as tracer, mode:  # is_recording() says what the caller does
@@ -162,6 +166,8 @@ class Trace:
         self.params = [p for p, s in tracer.params.items() if s._outputs[0].node in inputs]
         self.param_values = [tracer.params[p]._outputs[0] for p in self.params]
         self.graph: CachedGraph | None = None
+        # the parameters as the graph takes them, with the device of each: see compile
+        self.placed: list[tuple[Parameter, Context]] = []
 
     @staticmethod
     def complete(block, args, training: bool) -> None:
@@ -191,14 +197,38 @@ class Trace:
         results: there "blocks" is True."""
         if recompute == "blocks":
             recompute = "blocks" if self._bounds else True
-        self.graph = CachedGraph(
-            self.symbol._outputs,
-            [*self.data_values, *self.param_values],
-            name,
-            len(self.data_values),
-            recompute,
-            self._bounds if recompute == "blocks" else (),
-        )
+        bounds = self._bounds if recompute == "blocks" else []
+        outputs, variables = self.symbol._outputs, self.param_values
+        devices = self.data_devices or [current_context()]
+        if len({d.home for d in devices}) > 1 or crosses(outputs):
+            graph, variables = self._place([*outputs, *bounds], devices[0])
+            outputs, bounds = graph[: len(outputs)], graph[len(outputs) :]
+        else:
+            self.placed = [(p, devices[0]) for p in self.params]
+        inputs = [*self.data_values, *variables]
+        self.graph = CachedGraph(outputs, inputs, name, len(self.data_values), recompute, bounds)
+
+    def _place(self, graph: list[Value], default: Context) -> tuple[list[Value], list[Value]]:
+        """Says in `placed` on which device each parameter is read. A parameter that several devices
+        read is a variable for each: (the graph with these, the variables)."""
+        place = Placement(graph, dict(zip(self.data_values, self.data_devices)), default)
+        self.placed, variables = [], []
+        twins: dict[tuple[Value, Context], Value] = {}
+        for p, v in zip(self.params, self.param_values):
+            for i, device in enumerate(place.readers.get(v, [default])):
+                twin = variable(v.node.name, v.type, v.node.extra) if i else v
+                self.placed.append((p, device))
+                variables.append(twin)
+                twins[v, device] = twin
+
+        def replace(node: Node, inputs: tuple[Value, ...]):
+            if node.op is None or node.op is TO_DEVICE:
+                return None
+            here = place.of(node)
+            near = [twins.get((v, here), x) for v, x in zip(node.inputs, inputs)]
+            return None if near == list(inputs) else values_of(with_inputs(node, near))
+
+        return rewrite(graph, replace), variables
 
     def warn_of_unused(self, block) -> None:
         for name in self.unused:
@@ -374,9 +404,11 @@ def monitored(trace: Trace, arrays, hooks) -> list[NDArray]:
 
     def compute(node, inputs):
         names = node.op.names_in(node.attrs, len(inputs))
-        for callback, with_inputs in hooks:
-            for name, a in zip(names, inputs) if with_inputs else ():
+        for callback, inputs_too in hooks:
+            for name, a in zip(names, inputs) if inputs_too else ():
                 callback(f"{node.name}_{name}", node.op.name, a)
+        if node.op is TO_DEVICE:
+            return [a.as_in_context(named(node.attrs["ctx"])) for a in inputs]
         made = run_plan(node, inputs, inputs[0]._spec.device if inputs else arrays[0].context)
         for i, a in enumerate(made[: node.n_visible]):
             for callback, _ in hooks:

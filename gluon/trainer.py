@@ -90,18 +90,20 @@ class Trainer:
             p._trainer = self
 
     def _check_contexts(self):
+        """The devices that each parameter is on; of the first one, where each is on one: the stages
+        of a network on several devices, whose gradients need no sum."""
         contexts = None
         for p in self._params:
             if p._data is None and not p._deferred_init:
                 continue
             found = p.list_ctx()
-            if contexts is not None and contexts != found:
+            if contexts is not None and contexts != found and max(len(contexts), len(found)) > 1:
                 raise TrainerError(
                     "All Parameters must be initialized on the same set of contexts, but Parameter"
                     f" {p.name} is initialized on {found} while previous Parameters are initialized"
                     f" on {contexts}."
                 )
-            contexts = found
+            contexts = contexts or found
         return contexts or []
 
     def _init_optimizer(self, optimizer, params) -> None:

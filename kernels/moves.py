@@ -35,6 +35,7 @@ VIEWS = (
     "slice_axis",
     "diag",
     "_linalg_extractdiag",
+    "_to_device",
     *LIKE,
 )
 NEW, ZEROS, FIRST = "new", "zeros", "first"

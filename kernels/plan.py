@@ -127,6 +127,12 @@ def make_plan(
     return plan
 
 
+def copy_plan(s: Spec, device) -> Plan:
+    """The plan of a copy, on a device, of an array of this spec."""
+    attrs = {"ctx": str(device), "source": str(s.device)}
+    return make_plan(lookup("_to_device"), attrs, [s], device)
+
+
 def make_plans(calls: Sequence[tuple], wait: bool) -> list[Plan]:
     """Plans of several calls, of each the arguments of make_plan. wait: for the compiler of a GPU's
     kernels, which works on all of them at once; else those plans are `late`."""
@@ -237,7 +243,7 @@ def _build(
     for i in plan.mutated:
         mutates[i] = 1
     lane, number, place = device.lane, device.device_id, place_flag(device)
-    if op.name == "_copy" and _leaves(in_specs[0].device, device):
+    if op.name in ("_copy", "_to_device") and _leaves(in_specs[0].device, device):
         found, launched = _transfer(in_specs[0].nbytes, way), None
         params = _native_params(found)
         lane, number, place = _way(in_specs[0].device, device)

@@ -131,29 +131,6 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
     not recorded. The tape is freed unless retain_graph.
     """
     heads, head_grads = _lists(heads, head_grads)
-    if len(heads) > 1 and (parts := _by_device(heads)):
-        for part in parts:
-            _backward([heads[i] for i in part], [head_grads[i] for i in part], retain_graph)
-    else:
-        _backward(heads, head_grads, retain_graph)
-
-
-def _by_device(heads) -> list[list[int]] | None:
-    """The numbers of the heads of each device; None where it is one device, or their graphs or
-    variables are not apart."""
-    parts: dict = {}
-    for i, h in enumerate(heads):
-        parts.setdefault(h._spec.device, []).append(i)
-    if len(parts) == 1:
-        return None
-    _check_heads(heads)
-    tapes = [TapeGraph([heads[i]._tape for i in part]) for part in parts.values()]
-    below = [{*t.nodes, *t.variables} for t in tapes]
-    apart = len(set().union(*below)) == sum(len(b) for b in below)
-    return list(parts.values()) if apart else None
-
-
-def _backward(heads, head_grads, retain_graph: bool) -> None:
     tape = TapeGraph([h._tape for h in heads])
     _check_heads(heads)
     order = list(tape.variables)
@@ -161,7 +138,6 @@ def _backward(heads, head_grads, retain_graph: bool) -> None:
         tape,
         tuple([g is not None for g in head_grads]),
         tuple([request(v) for v in order]),
-        heads[0]._spec.device,
     )
     if found is None:
         _deliver(order, interpret(heads, head_grads, order, create_graph=False))
@@ -207,12 +183,14 @@ def _lists(heads, head_grads):
             f"backward: needs as many head gradients as heads, got {len(head_grads)} and"
             f" {len(heads)}"
         )
-    for h, g in zip(heads, head_grads):
+    for i, (h, g) in enumerate(zip(heads, head_grads)):
         check_nd(h, "backward: every head")
         if g is None:
             continue
         check_nd(g, "backward: every head gradient")
         if g._spec is not h._spec:
+            if not g._spec.device.same_memory(h._spec.device):
+                head_grads[i] = g = g.as_in_context(h._spec.device)
             _check_gradient("backward", "a head gradient", "its head", g, h)
     return heads, head_grads
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ..engine import log
+from ..engine import Context, log
 from ..engine.collector import resting
 from ..engine.error import MXNetError
 from ..engine.log import size
@@ -16,7 +16,8 @@ from ..symbol.digest import hashed
 from ..symbol.graph import Builder, Node, Value, topological, variable
 from ..symbol.passes.gradient import gradient
 from ..symbol.passes.recompute import replayed
-from ..symbol.program import Program, lower
+from ..symbol.placement import PlacedProgram, lower
+from ..symbol.program import Program
 from ..symbol.tiers import NEVER, Tiered
 from .tape import TapeNode, Variable, expand, keeps_input
 
@@ -84,13 +85,14 @@ class Translation:
     heads: the values of its heads. nodes: all of the forward graph. variables: the value of each
     variable. sources: where the array of a value is: ("input", node number, input index),
     ("saved", node number, output index) or ("head", i). layouts: of values whose arrays are not
-    row-major.
+    row-major. devices: of these arrays; head_devices: of the heads.
     """
 
     def __init__(self, structure: tuple, numbers: Sequence[float] | None = None):
         """numbers: of the calls; None leaves them open, as Numbers."""
         self.sources: dict[Value, tuple] = {}
         self.layouts: dict[Value, str] = {}
+        self.devices: dict[Value, Context] = {}
         self.variables: dict[int, Value] = {}
         made: list[Sequence[Value]] = []
         first = 0
@@ -105,6 +107,7 @@ class Translation:
                         self.variables[ref] = value
                 if keeps_input(plan, j):  # never computed again, nor its side effects
                     self.sources.setdefault(value, ("input", k, j))
+                self.devices.setdefault(value, plan.in_specs[j].device)
                 inputs.append(value)
             n = len(plan.scalars)
             scalars = [given(first + i) for i in range(n)] if numbers is None else numbers[first:]
@@ -112,17 +115,22 @@ class Translation:
             outputs, results = expand(plan, inputs, scalars[:n])
             made.append(outputs)
             self.sources.update((results[i], ("saved", k, i)) for i in plan.saved)
+            kept = getattr(plan, "kept_specs", plan.out_specs)
+            self.devices.update((results[i], kept[i].device) for i in plan.saved)
             layouts = getattr(plan, "layouts", {})
             self.layouts.update((results[i], layout) for i, layout in layouts.items())
         self.heads: list[Value] = []
+        self.head_devices: list[Context] = []
         for i, (a, b) in enumerate(structure[-1]):
             if b.__class__ is int:
                 self.heads.append(made[a][b])
+                self.head_devices.append(structure[2 * a].out_specs[b].device)
                 continue
             if a not in self.variables:
-                self.variables[a] = variable(f"head{i}", b.type)
-                self.sources[self.variables[a]] = ("head", i)
+                value = self.variables[a] = variable(f"head{i}", b.type)
+                self.sources[value], self.devices[value] = ("head", i), b.device
             self.heads.append(self.variables[a])
+            self.head_devices.append(b.device)
         self.nodes: set[Node] = set(topological([v for values in made for v in values]))
 
 
@@ -146,7 +154,7 @@ def told(made) -> str:
     )
 
 
-def n_fused(program: Program) -> int:
+def n_fused(program: Program | PlacedProgram) -> int:
     """How many instructions are groups of pointwise operators."""
     return sum(p.op.name == "_fused" for p in program.plans)
 
@@ -154,8 +162,8 @@ def n_fused(program: Program) -> int:
 class Backward(Tiered):
     """The gradients of a structure: the program that serves now, and how to make a better one."""
 
-    def __init__(self, key: tuple, device):
-        self.key, self.device = key, device
+    def __init__(self, key: tuple):
+        self.key = key
         self.serving: _Program | None = None
         self.interpreted = any(getattr(p, "python", False) for p in self.plans)
         # graphs on the tape change in one step's backward, for the next step
@@ -175,7 +183,7 @@ class Backward(Tiered):
         if self.serving is None:
             try:
                 with resting():
-                    self.serving = compiled(self.key, self.device, 0)
+                    self.serving = compiled(self.key, 0)
             except UnknownNumber:
                 self.interpreted = True
                 return None
@@ -220,7 +228,7 @@ class Backward(Tiered):
     def compile(self) -> tuple[tuple, _Program]:
         """The program for tapes as they will be when the forward graphs below have changed."""
         key = better(self.key)
-        return key, compiled(key, self.device, 1)
+        return key, compiled(key, 1)
 
     def publish(self, made: tuple[tuple, _Program]) -> None:
         key, program = made
@@ -228,7 +236,7 @@ class Backward(Tiered):
             self.serving = program
         else:
             _programs.pop(self.key, None)
-            found = _programs[key] = Backward(key, self.device)
+            found = _programs[key] = Backward(key)
             found.serving, found.queued, found.changed, found.due = program, True, True, NEVER
             found.change_at, found.waited_s = self.change_at, self.waited_s
             for before, now in zip(self.plans, found.plans):
@@ -256,7 +264,7 @@ def queued_with(plan) -> list[Backward]:
     ]
 
 
-def compiled(key: tuple, device, tier: int) -> _Program:
+def compiled(key: tuple, tier: int) -> _Program:
     """The gradient program of (structure, which heads have gradients, requests). Raises
     UnknownNumber where a gradient depends on the value of a number."""
     start = time.perf_counter()
@@ -268,8 +276,9 @@ def compiled(key: tuple, device, tier: int) -> _Program:
     made.program = lower(
         outputs,
         list(used.values()),
-        device,
+        [graph.devices[v] for v in used] or graph.head_devices,
         "backward",
+        wanted=[graph.devices[graph.variables[i]] for i in made.written],
         tier=tier,
         layouts={x: graph.layouts[v] for v, x in used.items() if v in graph.layouts},
     )
@@ -325,6 +334,7 @@ def gradients(
         grads_in.append(variable(f"dy{i}", h.type) if has_grad else None)
         if has_grad:
             graph.sources[grads_in[-1]] = ("head_grad", i)
+            graph.devices[grads_in[-1]] = graph.head_devices[i]
     variables = [graph.variables[i] for i in range(len(reqs))]
     outputs, written, sparse = [], [], []
     for i, (v, g) in enumerate(zip(variables, gradient(graph.heads, grads_in, variables))):
@@ -338,6 +348,7 @@ def gradients(
         if reqs[i] == "add":
             before = variable(f"grad{i}", g.type)
             graph.sources[before] = ("grad", i)
+            graph.devices[before] = graph.devices[v]
             g = F.broadcast_add(before, g)
         written.append(i)
         outputs.append(g)
@@ -360,12 +371,12 @@ def better(key: tuple) -> tuple:
 _programs = Recent(MAX_PROGRAMS)
 
 
-def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple, device) -> _Program | None:
+def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> _Program | None:
     """The program for this tape, or None; see Backward.use."""
     key = (tape.structure, with_grad, reqs)
     found = _programs[key]
     if found is None:
-        found = _programs.setdefault(key, Backward(key, device))
+        found = _programs.setdefault(key, Backward(key))
     return found.use()
 
 

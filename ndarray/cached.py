@@ -11,16 +11,16 @@ import time
 import weakref
 from collections.abc import Sequence
 
-from ..engine import cpu, current_context, location, log
+from ..engine import current_context, location, log
 from ..engine.collector import resting
-from ..engine.error import DeviceError, DynamicShape
+from ..engine.error import DynamicShape
 from ..engine.recent import Recent
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
 from ..symbol.digest import digest
 from ..symbol.graph import Node, Value, rewrite, topological, values_of
 from ..symbol.inference import typed_graph
 from ..symbol.passes import before_gradient
-from ..symbol.program import lower
+from ..symbol.placement import Placement, crosses, lower
 from ..symbol.tiers import Tiered, waiting
 from . import autograd, functions
 from .backward import queued_with, told
@@ -47,7 +47,8 @@ class GraphPlan:
     def __init__(self, entry: _Entry, tier: int):
         start = time.perf_counter()
         self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
-        if tier and not entry.recompute:
+        devices = [s.device for s in self.in_specs]
+        if tier and not entry.recompute and len({d.device_type for d in devices}) < 2:
             self.outputs = before_gradient(self.outputs, entry.device.device_type)
         self.tier, self.newer, self.entry = tier, None, weakref.ref(entry)
         self.n_out = len(self.outputs)
@@ -57,13 +58,13 @@ class GraphPlan:
         self.program = lower(
             [*self.outputs, *self.kept],
             self.variables,
-            entry.device,
+            devices or entry.device,
             entry.name,
             tier=tier,
             stable=entry.stable,
             free=free(self.kept, self.n_out),
         )
-        specs = self.program.out_specs
+        specs = self.kept_specs = self.program.out_specs  # by the numbers in `saved`
         self.out_specs = specs[: self.n_out]
         self.layouts = {i: specs[i].layout for i in self.saved if specs[i].layout}
         self.seconds = time.perf_counter() - start
@@ -90,10 +91,11 @@ class GraphPlan:
 
     def _replay(self, inputs, saved) -> list[NDArray]:
         fixed = {v: saved[i] for i, v in enumerate([*self.outputs, *self.kept]) if i in saved}
-        device = inputs[0]._spec.device
+        devices = {v: a._spec.device for v, a in zip(self.variables, inputs)}
+        place = Placement(self.outputs, devices, inputs[0]._spec.device)
 
         def compute(node: Node, ins: list[NDArray]) -> list[NDArray]:
-            values = values_of(node)
+            values, device = values_of(node), place.of(node)
             for i in mutated_inputs(node.op, node.attrs, len(ins)):
                 ins[i] = ins[i].copy()
             if node.op.is_random(node.attrs) and all(v in fixed for v in values):
@@ -266,20 +268,16 @@ class CachedGraph:
 
     def entry(self, arrays, wanted: tuple[bool, ...]) -> _Entry:
         """A new entry for such arrays in the current mode. wanted: whose gradients will be."""
-        device = arrays[0]._spec.device if arrays else current_context()
-        for a in arrays:
-            if a._spec.device != device:
-                if device.same_memory(a._spec.device):
-                    device = cpu(device.device_id)
-                    continue
-                raise DeviceError(
-                    f"{self.name}: all inputs must be on one device, got {device} and"
-                    f" {a._spec.device}\n  fix: x.as_in_context({device})"
-                )
-        types = {v.node: a._spec.type for v, a in zip(self.inputs, arrays)}
+        specs = tuple(a._spec for a in arrays)
+        device = specs[0].device if specs else current_context()
+        if any(s.device != device for s in specs):
+            device = device.home
+        types = {v.node: s.type for v, s in zip(self.inputs, specs)}
         typed = typed_graph([*self.outputs, *self.bounds, *self.inputs], types, state.training)
         n, m = len(self.outputs), len(self.outputs) + len(self.bounds)
-        specs = tuple(a._spec for a in arrays)
+        if crosses(typed):
+            known = {v: s.device for v, s in zip(typed[m:], specs)}
+            typed = Placement(typed, known, device).resolve(typed)
         return _Entry(self, typed[:n], typed[m:], typed[n:m], specs, device, wanted)
 
     def _told(self, arrays, wanted) -> str:

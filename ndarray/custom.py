@@ -243,14 +243,15 @@ class Instances:
     def _take(self, types: tuple, device) -> tuple[int, Any]:
         """An instance for one more forward, and its number."""
         with self._lock:
-            again = [n for n, (of, _) in self._done.items() if of == types] if self._reuse else ()
+            wanted = types, device
+            again = [n for n, (of, _) in self._done.items() if of == wanted] if self._reuse else ()
             op = self._done.pop(again[0])[1] if again else None
             number = self._next()
         if op is None:
             shapes = [list(t.shape) for t in types]
             op = self._rules.prop.create_operator(device, shapes, [flag(t) for t in types])
         with self._lock:
-            self._live[number] = types, op
+            self._live[number] = wanted, op
             while len(self._live) > MAX_INSTANCES:
                 self._live.popitem(last=False)
         return number, op

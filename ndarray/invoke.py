@@ -11,11 +11,12 @@ import numpy as np
 from ..engine import Context, cpu, current_context, is_naive, location, wait
 from ..engine._array import invoke as call
 from ..engine._array import invoke1, shared
+from ..engine.device import named
 from ..engine.error import DeviceError, InvalidType, MXNetError, OperatorError
 from ..engine.recent import Recent
 from ..kernels import precision
 from ..kernels.ops.strided import reach
-from ..kernels.plan import Plan, make_plan, scalars_of
+from ..kernels.plan import Plan, copy_plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from ..kernels.spec import STYPES, Spec
 from .ndarray import NDArray, check_nd, state
@@ -48,7 +49,7 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
             full["grad_scale"] *= precision.loss_scale()
     if op.eager:
         op.check_inputs(full, len(inputs))
-        _device_of(op, inputs, ctx)
+        _device_of(op, inputs, ctx, out)
         return op.eager(_call, inputs, out, **full)
     if makes_sparse(full):
         # it stands above this module
@@ -56,7 +57,7 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
         return storage.call(op, inputs, attrs, out)
     if op.train_aware:
         full["train"] = state.training
-    device = _device_of(op, inputs, ctx)
+    device = _device_of(op, inputs, ctx or full.get("ctx"), out)
     if op.part is not None and len(inputs) == 1:
         return read_part(inputs[0], op.part(inputs[0]._spec.shape, **full), out)
     plan = make_plan(op, full, [a._spec for a in inputs], device)
@@ -127,9 +128,16 @@ def makes_sparse(attrs: dict) -> bool:
     return attrs.get("stype") in STYPES[1:] or attrs.get("forward_stype") in STYPES[1:]
 
 
-def _device_of(op: Operator, inputs: Sequence[NDArray], ctx):
+def _device_of(op: Operator, inputs: Sequence[NDArray], ctx=None, out=None):
+    """Where a call runs: with its inputs; without any where `out` is, else on ctx (a Context or its
+    text), else on the current device."""
     if not inputs:
-        device = current_context() if ctx is None else ctx
+        first = out[0] if isinstance(out, (list, tuple)) and out else out
+        if isinstance(first, NDArray):
+            return first._spec.device
+        device = current_context() if ctx is None or ctx == "" else ctx
+        if isinstance(device, str):
+            device = named(device)
         if not isinstance(device, Context):
             raise InvalidType(
                 f"{op.name}: ctx must be a Context, got {ctx!r}\n"
@@ -350,10 +358,6 @@ def not_a_number(self, other, op):
     return NotImplemented
 
 
-def _one_memory(a: NDArray, b: NDArray) -> bool:
-    return a._spec.device.memory == b._spec.device.memory
-
-
 def copy_into(source: NDArray, target: NDArray) -> None:
     """Writes source into target: same shape, any device and storage type; the dtype is
     converted."""
@@ -361,16 +365,14 @@ def copy_into(source: NDArray, target: NDArray) -> None:
         sparse = target if target._spec.stype != "default" else source
         sparse._copy_between(source, target)
         return
-    if source._spec.dtype != target._spec.dtype and not _one_memory(source, target):
-        source = invoke(lookup("Cast"), (source,), {"dtype": target._spec.dtype})
-    if source._spec.dtype == target._spec.dtype:
-        run(
-            make_plan(_COPY, _COPY.parse({}), [source._spec], target._spec.device),
-            [source],
-            (),
-            target,
-        )
+    device = target._spec.device
+    if not source._spec.device.same_memory(device):
+        if source._spec.dtype != target._spec.dtype:
+            source = invoke(lookup("Cast"), (source,), {"dtype": target._spec.dtype})
+        run(copy_plan(source._spec, device), [source], (), target)
+    elif source._spec.dtype == target._spec.dtype:
+        run(make_plan(_COPY, _COPY.parse({}), [source._spec], device), [source], (), target)
     else:
         cast = lookup("Cast")
         attrs = cast.parse({"dtype": target._spec.dtype})
-        run(make_plan(cast, attrs, [source._spec], target._spec.device), [source], (), target)
+        run(make_plan(cast, attrs, [source._spec], device), [source], (), target)

@@ -6,7 +6,7 @@ from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..engine.recent import Recent
 from ..kernels import precision
-from ..kernels.plan import make_plan
+from ..kernels.plan import copy_plan, make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup, several
 from ..symbol.operators import BINARY, add_composites, add_operators
 from . import autograd, functions
@@ -149,8 +149,8 @@ def copyto(self, other):
     Returns the target."""
     if isinstance(other, Context):
         other.check()
-        target = functions.empty(self.shape, other, self._spec.dtype)
-    elif isinstance(other, NDArray):
+        return run(copy_plan(self._spec, other), [self])
+    if isinstance(other, NDArray):
         target = other
         if target.shape != self.shape:
             raise InvalidValue(f"copyto: shapes must be equal, got {self.shape} and {target.shape}")

@@ -26,7 +26,8 @@ def run_nodes(
 
 
 def run_plan(node: Node, inputs: Sequence[NDArray], device) -> list[NDArray]:
-    """All outputs of a node, hidden ones too, from dense inputs on its device."""
+    """All outputs of a node, hidden ones too, from dense inputs on its device. device: for a node
+    that copies to it, or has no inputs."""
     plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], device)
     return run_all(plan, inputs, scalars_of(node.op, node.attrs))
 

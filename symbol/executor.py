@@ -38,10 +38,10 @@ from .names import output_name, output_names
 from .passes import before_gradient
 from .passes.gradient import gradient
 from .passes.recompute import replayed
-from .placement import Placement
-from .program import Program, lower
+from .placement import PlacedProgram, Placement, grouped, lower
+from .program import Program
 from .storage import StorageRun, declared, gradient_stypes, keep
-from .tiers import NEVER, QUEUE_AT, Tiered
+from .tiers import QUEUE_AT, Tiered
 
 REQUESTS = ("null", "write", "add")
 
@@ -69,24 +69,22 @@ class _Graph:
     ):
         """stable: numbers of the arrays that seldom change."""
         start = time.perf_counter()
-        self.values = executor._typed(train)
+        self.values, self.placement = executor._placed(executor._typed(train))
         self.given = executor._inputs(self.values)
         self.requests, self.device, self.tier = executor._requests, executor._ctx, tier
-        self.placement = executor._placed(self.values)
-        self.lower = lower if self.placement is None else self.placement.lower
         self.wanted = [i for i, r in enumerate(self.requests) if r != "null"] if records else []
         grads = enumerate(executor.grad_arrays or ())
         self.sparse = {i for i, g in grads if g is not None and g.stype == "row_sparse"}
         self.kept: list[Value] = []
         if self.wanted:
-            if tier:
+            if tier and self.placement is None:
                 self.values = before_gradient(self.values, self.device.device_type)
             needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
             self.kept = [v for v in needed if v not in self.values]
         self.forward = self.lower(
             [*self.values, *self.kept],
             self.given,
-            self.device,
+            self.given,
             "forward",
             tier=tier,
             stable=[self.given[i] for i in stable],
@@ -96,6 +94,17 @@ class _Graph:
         self.layouts = {v: s.layout for v, s in zip(self.kept, specs) if s.layout}
         self._backward: dict[tuple, _Backward] = {}
         self.seconds = time.perf_counter() - start
+
+    def place(self, node: Node) -> Context:
+        """The device of a node."""
+        return self.device if self.placement is None else self.placement.of(node)
+
+    def lower(self, outputs, inputs, known: Sequence[Value], name: str, wanted=(), **options):
+        """As `lower`, with inputs, and wanted outputs, where these values of the graph are."""
+        if self.placement is None:
+            return lower(outputs, inputs, self.device, name, **options)
+        devices, targets = ([self.place(v.node) for v in values] for values in (known, wanted))
+        return PlacedProgram(outputs, inputs, devices, name, wanted=targets, **options)
 
     def backward(self, with_grad: tuple[bool, ...]) -> _Backward:
         """The backward program for the outputs that have a head gradient."""
@@ -113,7 +122,7 @@ class _Serving(Tiered):
 
     def __init__(self, executor: Executor, train: bool, records: bool):
         self._executor, self._arguments = weakref.ref(executor), (train, records)
-        self.due = NEVER if executor._placed(executor._values) else QUEUE_AT
+        self.due = QUEUE_AT
         self._versions = executor._versions()
         self._stable: list[int] = []  # numbers of the arrays that calls do not write
         with resting():
@@ -222,14 +231,17 @@ class _Backward:
         known = {*forward.given, *forward.values, *forward.kept, *self.head_grads, *self.before}
         outputs, used = replayed(outputs, known, set(topological(forward.values)))
         self.inputs = list(used)
+        of = {g: forward.values[i] for g, i in self.head_grads.items()}
+        of |= {v: forward.given[i] for v, i in self.before.items()}
         self.missing = [i for v, i in self.head_grads.items() if v in used and not with_grad[i]]
         if self.missing:
             return
         self.program = forward.lower(
             outputs,
             list(used.values()),
-            forward.device,
+            [of.get(v, v) for v in used],
             "backward",
+            wanted=[forward.given[i] for i in self.written],
             tier=forward.tier,
             layouts={x: forward.layouts[v] for v, x in used.items() if v in forward.layouts},
         )
@@ -279,13 +291,13 @@ class Executor:
             self._dynamic, self._result = True, []
             self._storage = StorageRun(self._values, self._nodes)
             return
-        placement = self._placed(typed)
+        values, placement = self._placed(typed)
         arrays = self.arg_arrays + self.aux_arrays
         stored = infer_storage(self._values, {n: a.stype for n, a in zip(self._nodes, arrays)})
         stypes = {g.stype for g in self.grad_arrays or () if g is not None}
         sparse = "csr" in stypes or any(s != "default" for s in stored.values())
         self._storage = StorageRun(self._values, self._nodes) if sparse else None
-        devices = [placement.of(v.node) if placement else ctx for v in typed]
+        devices = [placement.of(v.node) if placement else ctx for v in values]
         self._result = [
             empty_like_spec(spec(v.shape, v.dtype, device))
             if stored[plain] == "default"
@@ -333,9 +345,10 @@ class Executor:
     def _typed(self, train: bool) -> list[Value]:
         return typed_graph(self._values, self._types, train)
 
-    def _placed(self, values: Sequence[Value]) -> Placement | None:
-        """Where the nodes of a form of the graph run, unless all run on one device."""
-        return placed(values, self._ctx, self._group2ctx)
+    def _placed(self, values: Sequence[Value]) -> tuple[list[Value], Placement | None]:
+        """A form of the graph with the copies between devices, and where its nodes run; None where
+        all run on one device."""
+        return grouped(values, self._ctx, self._group2ctx)
 
     def _inputs(self, values: list[Value]) -> list[Value]:
         """The variables of a typed form of the graph, in the order of arguments and auxiliary
@@ -459,7 +472,7 @@ class Executor:
             with pause():
                 deliver_rows(self.grad_arrays[i], parts, made, self._requests[i] == "add")
         if self._monitor is not None and graph in self._monitored.values():
-            run_backward(graph.values, known, grads, graph.lower, self._ctx, self._monitor)
+            run_backward(graph.values, known, grads, graph.place, self._monitor)
 
     def _head_grads(self, out_grads) -> list[NDArray | None]:
         if isinstance(out_grads, NDArray):
@@ -505,8 +518,7 @@ class Executor:
             graph = _Graph(self, self._train, records, 0)
             self._monitored[self._train] = graph
         known = dict(zip(graph.given, arrays))
-        place = graph.placement.of if graph.placement is not None else lambda node: self._ctx
-        run_forward(graph.values, known, place, self._monitor, self._monitor_all)
+        run_forward(graph.values, known, graph.place, self._monitor, self._monitor_all)
         for v, target in zip(graph.values, self._result):
             copy_into(known[v], target)
         if records:
@@ -562,7 +574,13 @@ class Executor:
             _reshaped(n.name, a, s, allow_up_sizing)
             for n, a, s in zip(self._auxiliary, self.aux_arrays, aux_shapes)
         ]
-        return Executor(self._symbol, self._ctx, args, grads, self._requests, aux, self._group2ctx)
+        made = Executor(self._symbol, self._ctx, args, grads, self._requests, aux, self._group2ctx)
+        for i, (old, new) in enumerate(zip(self._result, made._result)):
+            a, b = old._spec, new._spec
+            same = (a.dtype, a.device, a.stype) == (b.dtype, b.device, b.stype)
+            if same and a.stype == "default" and b.size <= a.size:
+                made._result[i] = _view(old, b)
+        return made
 
     def debug_str(self) -> str:
         """The graph, and the memory that its programs plan."""
@@ -611,14 +629,6 @@ def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: 
             " reverse\n  fix: allow_up_sizing=True"
         )
     return zeros(shape, s.device, s.dtype)
-
-
-def placed(values: Sequence[Value], ctx: Context, group2ctx: dict | None) -> Placement | None:
-    """The placement of a graph by group2ctx, or None where all runs on ctx."""
-    if not group2ctx:
-        return None
-    placement = Placement(values, ctx, group2ctx)
-    return placement if placement.spans_devices() else None
 
 
 # ---- binding -------------------------------------------------------------------------------------
@@ -715,28 +725,29 @@ def simple_bind(
     if double:
         raise _bind_error(MXNetError(f"two variables are called {double!r}"), given)
     requests = requests_of(grad_req, names)
-    placement = placed(symbol._outputs, ctx, group2ctx)
+    _, placement = grouped(symbol._outputs, ctx, group2ctx)
     stypes = {n: declared(n, stype_dict or {}) for n in arguments + auxiliary}
     stored = infer_storage(symbol._outputs, stypes)
     of_grads = gradient_stypes(symbol._outputs, stored, arguments)
 
-    def shared(of: str, name: str, t, stype: str) -> NDArray | None:
-        """shared_exec's array of a name, if it has the type."""
+    def shared(of: str, name: str, t, device: Context, stype: str) -> NDArray | None:
+        """shared_exec's array of a name, if it has the type and is on the device."""
         found = getattr(shared_exec, of).get(name) if shared_exec is not None else None
-        same = found is not None and (found.shape, found._spec.dtype) == (t.shape, t.dtype)
+        like = None if found is None else found._spec
+        same = like and (like.shape, like.dtype, like.device) == (t.shape, t.dtype, device)
         return found if same and found.stype == stype else None
 
     def new(node: Node, of: str) -> NDArray:
         t: Type = types[node]
         stype = stypes.get(node, "default")
         device = placement.of(node) if placement else ctx
-        found = shared(of, node.name, t, stype)
+        found = shared(of, node.name, t, device, stype)
         return zeros(t.shape, device, t.dtype, stype=stype) if found is None else found
 
     def gradient(array: NDArray, name: str, stype: str) -> NDArray:
         """The gradients of shared arguments are shared too: grad_req "add" sums over executors."""
         if shared_exec is not None and shared_exec.arg_dict.get(name) is array:
-            found = shared("grad_dict", name, array._spec, stype)
+            found = shared("grad_dict", name, array._spec, array.context, stype)
             if found is not None:
                 return found
         return zeros(array.shape, array.context, array._spec.dtype, stype=stype)

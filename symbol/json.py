@@ -12,6 +12,7 @@ from ..kernels.record import Operator, lookup
 from . import attribute
 from .compose import variable_attrs
 from .graph import Node, Value, rewrite, topological
+from .placement import without_copies
 
 VERSION = 10901  # MXNet 1.9.1
 OLDEST = 800  # files without a version
@@ -29,7 +30,8 @@ def to_json(outputs: Sequence[Value]) -> str:
 
 
 def _graph(outputs: Sequence[Value]) -> dict:
-    """A graph, or one inside a node, as JSON has it."""
+    """A graph, or one inside a node, as JSON has it: without devices."""
+    outputs = without_copies(outputs)
     order = topological(outputs)
     number = {node: i for i, node in enumerate(order)}
     versions: dict[Node, int] = {}

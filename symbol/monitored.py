@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from ..engine import Context
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import lookup
 from ..ndarray.autograd import pause
@@ -14,6 +15,7 @@ from ..ndarray.stepwise import Compute, run_nodes, run_plan
 from .graph import Node, Value, topological, typed_node, values_of, variable, with_inputs
 from .names import output_name
 from .passes.gradient import gradient
+from .placement import TO_DEVICE, lower
 
 See = Callable[[str, NDArray], None]
 Known = dict[Value, NDArray]
@@ -23,6 +25,8 @@ def watched(compute: Compute, see: See, inputs_too: bool) -> Compute:
     """`compute` of a node, with what it computes shown: see(name, array)."""
 
     def shown(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
+        if node.op is TO_DEVICE:
+            return compute(node, inputs)
         if inputs_too:  # variables under their names, others as fc1_data
             names = node.op.names_in(node.attrs, len(inputs))
             for name, v, a in zip(names, node.inputs, inputs):
@@ -55,13 +59,12 @@ def run_backward(
     values: Sequence[Value],
     known: Known,
     head_grads: Sequence[NDArray | None],
-    lower: Callable,
-    device,
+    device_of: Callable,
     see: See,
 ) -> None:
     """Shows see("fc1_backward_output0", the gradient that node fc1 gives to its input 0), last
     nodes first. known: arrays of all values, as run_forward leaves them."""
-    apart, reads, arrays = _with_copies(values, known)
+    apart, reads, arrays, devices = _with_copies(values, known, device_of)
     heads = [
         (v, None if g is None else variable("dy", v.type), g) for v, g in zip(apart, head_grads)
     ]
@@ -70,7 +73,9 @@ def run_backward(
     if not shown:
         return
     arrays |= {dy: g for _, dy, g in heads if dy is not None}
-    program = lower([g for *_, g in shown], list(arrays), device, "monitor")
+    devices |= {dy: devices[v] for v, dy, _ in heads if dy is not None}
+    places = [devices[v] for v in arrays]
+    program = lower([g for *_, g in shown], list(arrays), places, "monitor")
     results = program.run(list(arrays.values()), (), -1)
     n_shown = Counter(node for node, *_ in shown)
     place = {node: k for k, node in enumerate(topological(values))}
@@ -80,13 +85,15 @@ def run_backward(
 
 
 def _with_copies(
-    values: Sequence[Value], known: Known
-) -> tuple[list[Value], list[tuple[Node, int, Value]], Known]:
+    values: Sequence[Value], known: Known, device_of: Callable
+) -> tuple[list[Value], list[tuple[Node, int, Value]], Known, dict[Value, Context]]:
     """The graph with a copy before every input of every node, so that what two readers of a value
-    give to it stays apart: (values, (node, input, its copy), arrays of all values)."""
+    give to it stays apart: (values, (node, input, its copy), arrays of all values, their
+    devices)."""
     new: dict[Value, Value] = {}
     reads: list[tuple[Node, int, Value]] = []
     arrays: Known = {}
+    devices: dict[Value, Context] = {}
     for node in topological(values):
         made = node
         if node.op is not None:
@@ -94,13 +101,13 @@ def _with_copies(
             inputs = []
             for i, v in enumerate(node.inputs):
                 source = new[v]
-                if i not in written:
+                if i not in written and node.op is not TO_DEVICE:
                     source = Value(typed_node(lookup("_copy"), {}, [source]))
-                    arrays[source] = known[v]
+                    arrays[source], devices[source] = known[v], device_of(v.node)
                     reads.append((node, i, source))
                 inputs.append(source)
             made = with_inputs(node, inputs)
         for v, twin in zip(values_of(node), values_of(made)):
             new[v] = twin
-            arrays[twin] = known[v]
-    return [new[v] for v in values], reads, arrays
+            arrays[twin], devices[twin] = known[v], device_of(node)
+    return [new[v] for v in values], reads, arrays, devices

@@ -1,125 +1,382 @@
-"""Placement: a bound graph on several devices (group2ctx). The graph is cut into segments, each of
-one device and one program, with copies between them."""
+"""Placement: where the nodes of a graph run. A node runs where its inputs are; a `_to_device` node
+copies to another device. A graph on several devices is cut into segments of one device, each one
+program, with the copies between them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ..engine import Context
+from ..engine._array import invoke, shared
+from ..engine.device import named
+from ..engine.error import DeviceError
+from ..kernels.plan import copy_plan, mutated_inputs
+from ..kernels.record import lookup
 from ..kernels.spec import spec
-from ..ndarray.invoke import copy_into
-from ..ndarray.ndarray import NDArray
-from .graph import Node, Value, topological, values_of
-from .passes.dead_code import live
-from .program import Program, lower
+from .graph import Node, Value, rewrite, topological, values_of, with_inputs
+from .passes.dead_code import cut, live
+from .program import Program
+from .program import lower as lower_here
 
+TO_DEVICE = lookup("_to_device")
 GROUP = "__ctx_group__"
+LATE = 1 << 30  # steps of one segment, at most; see Program.finals
+
+
+def crosses(outputs: Sequence[Value]) -> bool:
+    """Does a graph hold copies to other devices?"""
+    return any(n.op is TO_DEVICE for n in topological(outputs))
 
 
 class Placement:
-    """Which device each node of a graph runs on: that of its group, else the default one. A
-    variable without a group goes where it is read first."""
+    """The device of each node of a graph.
 
-    def __init__(self, values: Sequence[Value], default: Context, group2ctx: dict[str, Context]):
-        self._groups, self.default = group2ctx, default
-        self._devices: dict[Node, Context] = {}
-        order = topological(values)
-        for node in order:
-            if node.op is not None or self._group(node) is not None:
-                self._devices[node] = self._group(node) or default
-        for node in order:
-            if node.op is not None:
-                for v in node.inputs:
-                    self._devices.setdefault(v.node, self._devices[node])
+    known: devices of variables. What depends on none of them runs where it is read, and so do
+    variables that are not in `known`: `readers` tells for each the devices. wanted: where values of
+    which nothing else tells should be. default: for the rest. Raises DeviceError for a node whose
+    inputs are on several devices.
+    """
 
-    def _group(self, node: Node) -> Context | None:
-        return self._groups.get((node.extra or {}).get(GROUP, ""))
+    def __init__(
+        self,
+        outputs: Sequence[Value],
+        known: Mapping[Value, Context],
+        default: Context,
+        wanted: Mapping[Value, Context] | None = None,
+    ):
+        order = topological(outputs)
+        of: dict[Node, Context | None] = dict.fromkeys(order)
+        of.update((v.node, device.home) for v, device in known.items())
+        of.update((n, _target(n)) for n in order if n.op is TO_DEVICE)
+        self._of = of
+        while self._spread(order):
+            pass
+        for v, device in (wanted or {}).items():
+            if of[v.node] is None:
+                of[v.node] = device.home
+        while self._spread(order):
+            pass
+        of.update((n, default.home) for n in order if of[n] is None)
+        self.readers: dict[Value, list[Context]] = {}
+        for node in order:
+            for v in node.inputs if node.op is not TO_DEVICE else ():
+                if of[v.node] == of[node]:
+                    pass
+                elif v.node.op is not None or v in known:
+                    raise DeviceError(
+                        f"{node.op.name}: all inputs must be on one device, got {of[v.node]} and"
+                        f" {of[node]}\n  fix: x.as_in_context(mx.{of[node]})"
+                    )
+                if v.node.op is None and v not in known:
+                    devices = self.readers.setdefault(v, [])
+                    if of[node] not in devices:
+                        devices.append(of[node])
+
+    def _spread(self, order: Sequence[Node]) -> bool:
+        """Gives nodes of no device that of what they read, or of what reads them. Were there
+        any?"""
+        of, before = self._of, list(self._of.values()).count(None)
+        for node in order:
+            if of[node] is None:
+                of[node] = next((of[v.node] for v in node.inputs if of[v.node]), None)
+        for node in reversed(order):
+            device = of[node] if node.op is not TO_DEVICE else _source(node)
+            for v in node.inputs if device else ():
+                of[v.node] = of[v.node] or device
+        return 0 < list(of.values()).count(None) < before
 
     def of(self, node: Node) -> Context:
-        """The device of a node; a node of a gradient runs where the parameters or values that it
-        reads are."""
-        found = self._devices.get(node) or self._group(node)
-        if found is None:
-            known = [v.node for v in node.inputs if v.node in self._devices]
-            known.sort(key=lambda n: n.op is not None)  # parameters first
-            found = self._devices[known[0]] if known else self.default
-            self._devices[node] = found
-        return found
+        """The device of a node."""
+        return self._of[node]
 
-    def spans_devices(self) -> bool:
-        """Is anything away from the default device?"""
-        return any(d != self.default for d in self._devices.values())
+    def resolve(self, outputs: Sequence[Value]) -> list[Value]:
+        """The graph with the source of every copy; without copies to where an array is already."""
 
-    def lower(
-        self, outputs: Sequence[Value], inputs: Sequence[Value], device, name="program", **_
-    ) -> PlacedProgram:
-        """As `lower`, over all devices; without the passes that compile."""
-        return PlacedProgram(self, outputs, inputs, name)
+        def replace(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+            source, target = self.of(node.inputs[0].node), self.of(node)
+            if source == target:
+                return inputs
+            return [_copy_of(inputs[0], source, target)]
 
-    def segments(self, order: Sequence[Node]) -> list[tuple[Context, list[Node]]]:
-        """Nodes in runs of one device, each run as long as its inputs allow."""
-        place = {node: i for i, node in enumerate(order)}
-        waits = {n: len({v.node for v in n.inputs if v.node in place}) for n in order}
-        users: dict[Node, list[Node]] = {n: [] for n in order}
-        for n in order:
-            for source in {v.node for v in n.inputs if v.node in place}:
-                users[source].append(n)
-        ready = [n for n in order if not waits[n]]
-        found: list[tuple[Context, list[Node]]] = []
-        while ready:
-            device = self.of(min(ready, key=place.__getitem__))
-            run: list[Node] = []
-            here = [n for n in ready if self.of(n) == device]
-            ready = [n for n in ready if self.of(n) != device]
-            while here:
-                node = here.pop()
-                run.append(node)
-                for user in users[node]:
-                    waits[user] -= 1
-                    if not waits[user]:
-                        (here if self.of(user) == device else ready).append(user)
-            found.append((device, sorted(run, key=place.__getitem__)))
-        return found
+        return rewrite(outputs, replace, asked={TO_DEVICE})
+
+
+def _copy_of(v: Value, source: Context, target: Context) -> Value:
+    attrs = {"ctx": str(target), "source": str(source)}
+    types = None if v.node.types is None else (v.type,)
+    return Value(Node(TO_DEVICE, attrs, (v,), f"{v.node.name}_on_{target}", types))
+
+
+def without_copies(outputs: Sequence[Value]) -> list[Value]:
+    """The graph for one device."""
+    if not crosses(outputs):
+        return list(outputs)
+    return rewrite(outputs, lambda node, inputs: inputs, asked={TO_DEVICE})
+
+
+def grouped(
+    values: Sequence[Value], default: Context, group2ctx: dict[str, Context] | None
+) -> tuple[list[Value], Placement | None]:
+    """A graph over the devices of its groups (group2ctx), with copies where an edge leaves a
+    device, and where its nodes run; None where all runs on the default device. A variable without a
+    group, and one that is written, goes where it is used first. Copies that were traced go."""
+    values = without_copies(values)
+    if not group2ctx:
+        return values, None
+    order = topological(values)
+    group = lambda node: group2ctx.get((node.extra or {}).get(GROUP, ""))
+    of = {n: (group(n) or default).home for n in order if n.op is not None or group(n)}
+    for node in order:
+        if node.op is not None:
+            written = mutated_inputs(node.op, node.attrs, len(node.inputs))
+            for i, v in enumerate(node.inputs):
+                if v.node.op is None and i in written:
+                    of[v.node] = of[node]
+                of.setdefault(v.node, of[node])
+    if all(d == default.home for d in of.values()):
+        return values, None
+    copies: dict[tuple[Value, Context], Value] = {}
+
+    def replace(node: Node, inputs: tuple[Value, ...]) -> Sequence[Value] | None:
+        here, near = of[node], list(inputs)
+        for i, v in enumerate(node.inputs):
+            if of[v.node] != here:
+                if (v, here) not in copies:
+                    copies[v, here] = _copy_of(inputs[i], of[v.node], here)
+                near[i] = copies[v, here]
+        if near == list(inputs):
+            return None
+        return values_of(with_inputs(node, near))
+
+    made = rewrite(values, replace)
+    known = {Value(n): of[n] for n in order if n.op is None}
+    return made, Placement(made, known, default)
+
+
+def _target(copy: Node) -> Context | None:
+    return named(copy.attrs["ctx"]).home if copy.attrs["ctx"] else None
+
+
+def _source(copy: Node) -> Context | None:
+    return named(copy.attrs["source"]).home if copy.attrs["source"] else None
+
+
+# ---- programs ------------------------------------------------------------------------------------
+
+
+def lower(
+    outputs: Sequence[Value],
+    inputs: Sequence[Value],
+    devices: Context | Sequence[Context],
+    name: str = "program",
+    *,
+    wanted: Sequence[Context] = (),
+    **options,
+) -> Program | PlacedProgram:
+    """As program.lower, with inputs on these devices. wanted: see PlacedProgram."""
+    if isinstance(devices, Context):
+        return lower_here(outputs, inputs, devices, name, **options)
+    if len({d.home for d in (*devices, *wanted)}) == 1 and not crosses(outputs):
+        one = devices[0] if len(set(devices)) == 1 else devices[0].home
+        return lower_here(outputs, inputs, one, name, **options)
+    return PlacedProgram(outputs, inputs, devices, name, wanted=wanted, **options)
+
+
+class _Copy(NamedTuple):
+    """A step that copies an array to another device."""
+
+    source: Value
+    made: Value
+    device: Context
+
+
+class _Part(NamedTuple):
+    """A step that runs a program. targets: of the outputs of the whole, the numbers of those that
+    its first outputs are."""
+
+    device: Context
+    reads: list[Value]
+    made: list[Value]
+    targets: list[int]
+    program: Program
 
 
 class PlacedProgram:
-    """Programs of several devices, run one after the other; each waits only for what it reads."""
+    """Programs of several devices and the copies between them, pushed one after the other; each
+    waits only for what it reads. Stands where a Program stands."""
 
-    def __init__(self, placement: Placement, outputs, inputs, name: str):
-        self._outputs, self._inputs = list(outputs), list(inputs)
-        order = [n for n in live(outputs, inputs) if n.op is not None]
-        segments = placement.segments(order)
-        segment_of = {n: k for k, (_, nodes) in enumerate(segments) for n in nodes}
-        given, used = set(inputs), set(outputs)
-        used |= {v for n in order for v in n.inputs if segment_of.get(v.node) != segment_of[n]}
-        self._parts: list[tuple[Context, list[Value], list[Value], Program]] = []
-        for k, (device, nodes) in enumerate(segments):
-            read = [v for n in nodes for v in n.inputs if v in given or segment_of[v.node] != k]
-            reads = list(dict.fromkeys(read))
-            made = [v for n in nodes for v in values_of(n) if v in used and v not in given]
-            self._parts.append((device, reads, made, lower(made, reads, device, name)))
-        self.out_specs = tuple(spec(v.shape, v.dtype, placement.of(v.node)) for v in self._outputs)
-        programs = self.programs = [p for *_, p in self._parts]
-        self.can_fail = any(p.can_fail for p in programs)
-        self.arena_bytes = sum(p.arena_bytes for p in programs)
-        self.naive_bytes = sum(p.naive_bytes for p in programs)
+    def __init__(
+        self,
+        outputs: Sequence[Value],
+        inputs: Sequence[Value],
+        devices: Sequence[Context],
+        name: str,
+        *,
+        tier: int = 0,
+        stable: Sequence[Value] = (),
+        free: Sequence[int] = (),
+        layouts: Mapping[Value, str] | None = None,
+        wanted: Sequence[Context] = (),
+    ):
+        """wanted: where outputs should be of which no input tells."""
+        outputs, variables = cut(outputs, inputs)
+        place = Placement(
+            outputs, dict(zip(variables, devices)), devices[0], dict(zip(outputs, wanted))
+        )
+        self._inputs, self._outputs, self.tier = variables, outputs, tier
+        renamed = dict(zip(inputs, variables))
+        seldom = {renamed[v] for v in stable}
+        tags = {renamed[v]: tag for v, tag in (layouts or {}).items()}
+        number = {v: i for i, v in reversed(list(enumerate(outputs)))}
+        order = [n for n in live(outputs, variables) if n.op is not None]
+        segments = _segments(order, place)
+        step_of = {n: k for k, nodes in enumerate(segments) for n in nodes}
+        crossing = {v for n in order for v in n.inputs if step_of.get(v.node) != step_of[n]}
+        loose = {outputs[i] for i in free} - crossing
+        last_read: dict[Value, int] = {}
+        self._steps: list[_Copy | _Part] = []
+        for k, nodes in enumerate(segments):
+            inside = set(nodes)
+            reads = dict.fromkeys(v for n in nodes for v in n.inputs if v.node not in inside)
+            last_read.update(dict.fromkeys(reads, k))
+            if nodes[0].op is TO_DEVICE:
+                (source,) = reads
+                self._steps.append(_Copy(source, Value(nodes[0]), place.of(nodes[0])))
+                continue
+            values = [v for n in nodes for v in values_of(n)]
+            wanted = sorted((v for v in values if v in number), key=number.__getitem__)
+            made = [*wanted, *(v for v in values if v in crossing and v not in number)]
+            device = place.of(nodes[0])
+            program = lower_here(
+                made,
+                list(reads),
+                device,
+                name,
+                tier=tier,
+                stable=[v for v in reads if v in seldom],
+                free=[i for i, v in enumerate(made) if v in loose],
+                layouts={v: tags[v] for v in reads if v in tags},
+            )
+            self._steps.append(
+                _Part(device, list(reads), made, [number[v] for v in wanted], program)
+            )
+        # an input that is read after an output is written must not lie in its memory
+        step = {i: k for k, s in enumerate(self._steps) if s.__class__ is _Part for i in s.targets}
+        self._step_of_output = [step.get(i, -1) for i in range(len(outputs))]
+        self._last_read = [last_read.get(v, -1) for v in variables]
+        parts = self.parts
+        made_by = {v: (k, p.program, j) for k, p in enumerate(parts) for j, v in enumerate(p.made)}
+        self.finals = []
+        self.out_specs = []
+        for v in outputs:
+            k, program, j = made_by.get(v, (0, None, 0))
+            final = program.finals[j] if program else 0
+            self.finals.append(k * LATE + min(final, LATE - 1))
+            layout = program.out_specs[j].layout if program else ""
+            self.out_specs.append(spec(v.shape, v.dtype, place.of(v.node), layout))
+        self.plans = [plan for p in parts for plan in p.program.plans]
+        self.constants = tuple(a for p in parts for a in p.program.constants)
+        self.prologue = None
+        self.cost_us = sum(p.program.cost_us for p in parts)
+        self.can_fail = any(p.program.can_fail for p in parts)
+        self.arena_bytes = sum(p.program.arena_bytes for p in parts)
+        self.naive_bytes = sum(p.program.naive_bytes for p in parts)
 
-    def run(self, inputs: Sequence[NDArray], outputs=(), location: int = -1, numbers=()) -> list:
+    @property
+    def parts(self) -> list[_Part]:
+        """The programs, in the order in which they are pushed."""
+        return [s for s in self._steps if s.__class__ is _Part]
+
+    def run(
+        self,
+        inputs: Sequence,
+        outputs: Sequence = (),
+        location: int = -1,
+        numbers: Sequence[float] = (),
+    ) -> list:
         """As Program.run."""
+
+        def copied(a, device: Context, targets: Sequence = ()):
+            plan = copy_plan(a._spec, device)
+            return invoke(plan.handle, plan.in_specs, plan.out_specs, [a], targets, (), location)[0]
+
         known = dict(zip(self._inputs, inputs))
-        for device, reads, made, program in self._parts:
-            here = [known[v].as_in_context(device) for v in reads]
-            known.update(zip(made, program.run(here, (), location)))
+        direct = self._direct(inputs, outputs)
+        for step in self._steps:
+            if step.__class__ is _Copy:
+                known[step.made] = copied(known[step.source], step.device)
+                continue
+            device, reads, made, targets, program = step
+            arrays = [known[v] for v in reads]
+            here = [a if a._spec.device.home == device else copied(a, device) for a in arrays]
+            given = [outputs[i] for i in targets if i < len(outputs)]
+            if not all(i in direct for i in targets[: len(given)]):
+                given = []
+            known.update(zip(made, program.run(here, given, location, numbers)))
             for i in program.mutated:
-                if here[i] is not known[reads[i]]:
-                    copy_into(here[i], known[reads[i]])
-        results = []
+                if here[i] is not arrays[i]:
+                    copied(here[i], arrays[i]._spec.device, [arrays[i]])
+        results: list = []
         for i, (v, s) in enumerate(zip(self._outputs, self.out_specs)):
             value = known[v]
             if i < len(outputs):
-                copy_into(value, outputs[i])
+                if value is not outputs[i]:
+                    copied(value, outputs[i]._spec.device, [outputs[i]])
                 value = outputs[i]
-            elif value.context != s.device or v in self._inputs:
-                value = value.copyto(s.device)
+            elif v in self._inputs or any(value is r for r in results):
+                value = copied(value, s.device)
             results.append(value)
         return results
+
+    def _direct(self, inputs, outputs) -> set[int]:
+        """The numbers of the arrays to write into that the programs themselves may write."""
+        found = {
+            i
+            for i, (a, s) in enumerate(zip(outputs, self.out_specs))
+            if a._spec.stype == "default" and a._spec.device.home == s.device
+        }
+        for i, j, _ in shared(inputs, outputs) if outputs else ():
+            if self._last_read[i] > self._step_of_output[j]:
+                found.discard(j)
+        return found
+
+
+def _segments(order: Sequence[Node], place: Placement) -> list[list[Node]]:
+    """Nodes in steps: copies alone, others in runs of one device, each as long as its inputs
+    allow."""
+    number = {node: i for i, node in enumerate(order)}
+    waits = {n: len({v.node for v in n.inputs if v.node in number}) for n in order}
+    users: dict[Node, list[Node]] = {n: [] for n in order}
+    for n in order:
+        for source in {v.node for v in n.inputs if v.node in number}:
+            users[source].append(n)
+    ready = [n for n in order if not waits[n]]
+    found: list[list[Node]] = []
+
+    def done(node: Node) -> list[Node]:
+        """The nodes that may run once this one has."""
+        for user in users[node]:
+            waits[user] -= 1
+        return [user for user in users[node] if not waits[user]]
+
+    while ready:
+        copies = [n for n in ready if n.op is TO_DEVICE]
+        if copies:
+            ready = [n for n in ready if n.op is not TO_DEVICE]
+            for node in copies:
+                found.append([node])
+                ready += done(node)
+            continue
+        device = place.of(min(ready, key=number.__getitem__))
+        here = [n for n in ready if place.of(n) == device]
+        ready = [n for n in ready if place.of(n) != device]
+        run: list[Node] = []
+        while here:
+            node = here.pop()
+            run.append(node)
+            for user in done(node):
+                near = user.op is not TO_DEVICE and place.of(user) == device
+                (here if near else ready).append(user)
+        found.append(sorted(run, key=number.__getitem__))
+    return found

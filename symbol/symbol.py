@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from numbers import Number
 from typing import Any
 
-from ..engine import current_context, files
+from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError
 from ..kernels import ops  # noqa: F401  (fills the registry)
@@ -604,8 +604,8 @@ def _only_arrays(name: str):
     def method(self, *args, **kwargs):
         if self._is_array and name in TRACED:
             return apply(lookup(TRACED[name]), name, [self], {})
-        if self._is_array and name == "as_in_context":
-            return self
+        if self._is_array and name in ("as_in_context", "copyto") and isinstance(args[0], Context):
+            return apply(lookup("_to_device"), name, [self], {"ctx": str(args[0])})
         raise NotImplementedForSymbol(name)
 
     method.__name__, method.__doc__ = (

@@ -9,10 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from multiprocessing.reduction import ForkingPickler
 
-from ...engine import cpu_pinned, lib, num_gpus
+from ...engine import cpu_pinned, lib
 from ...engine.error import InvalidValue, MXNetError
+from ...kernels.spec import spec
 from ...ndarray import random
-from ...ndarray.ndarray import NDArray
+from ...ndarray.ndarray import NDArray, make
 from ..state import StateError, restore, saved
 from .batchify import default_batchify_fn, default_mp_batchify_fn
 from .sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
@@ -81,7 +82,7 @@ class DataLoader:
         self._num_workers = max(0, num_workers)
         self._prefetch = max(0, int(prefetch) if prefetch is not None else 2 * self._num_workers)
         self._batchify_fn = batchify_fn
-        self._pinned = cpu_pinned(pin_device_id) if pin_memory and num_gpus() else None
+        self._pinned = cpu_pinned(pin_device_id) if pin_memory else None
         self._threads = thread_pool
         if multiprocessing_context is None or isinstance(multiprocessing_context, str):
             import multiprocessing
@@ -334,9 +335,13 @@ class ThreadedPool:
 
 
 def _as_in_context(data, ctx):
-    """Arrays, in nested lists too, on another device."""
+    """New arrays, in nested lists too, on another device; not copied where that is the same
+    memory."""
     if isinstance(data, NDArray):
-        return data.as_in_context(ctx)
+        if data.stype != "default" or data.context.memory != ctx.memory:
+            return data.as_in_context(ctx)
+        s = data._spec
+        return make(lib.pl_array_view(data.handle, 0), spec(s.shape, s.dtype, ctx))
     if isinstance(data, (list, tuple)):
         return [_as_in_context(part, ctx) for part in data]
     return data

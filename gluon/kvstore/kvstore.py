@@ -5,7 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from ...engine import cpu, waitall
+from ...engine._array import stamps
 from ...engine.error import InvalidValue, MissingKey, MXNetError
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
@@ -198,7 +201,9 @@ class KVStore(KVStoreBase):
         targets = dict(pairs if out is None else self._pairs(key, out))
         firsts = priorities(priority, len(pairs))
         jobs = [(pairs, firsts)]
-        if self._updater is None:  # what sends a sum back needs to wait for no other sum
+        apart = pairs if out is None else [*pairs, *targets.items()]
+        if self._updater is None and not _share_memory(apart):
+            # what sends a sum back needs to wait for no other sum
             jobs = [([pair], [first]) for pair, first in zip(pairs, firsts)]
         for some, of_them in jobs:
             for sums in self._sums(some, of_them):
@@ -301,6 +306,19 @@ class KVStore(KVStoreBase):
 
     def _barrier(self) -> None:
         waitall()
+
+
+def _share_memory(pairs) -> bool:
+    """Do arrays of different keys share memory?"""
+    keys, parts = [], []
+    for key, arrays in pairs:
+        for a in arrays:
+            here = [a] if a.stype == "default" else a._parts
+            keys += [key] * len(here)
+            parts += here
+    owner: dict[int, object] = {}
+    variables = np.frombuffer(stamps(parts), np.uint64)[::3]  # the first field of a pl_stamp
+    return any(owner.setdefault(v, key) != key for v, key in zip(variables.tolist(), keys))
 
 
 def priorities(priority, n: int) -> Sequence[int]:

@@ -253,7 +253,7 @@ class LBSGD(_Descent):
             begin_epoch * updates_per_epoch,
         )
         self.num_epochs, self.lbmult = num_epochs, 1
-        # index -> (sum of gradients or None, number of batches)
+        # (index, device) -> (sum of gradients or None, number of batches)
         self._sums: dict = {}
 
     def create_state(self, index, weight):
@@ -281,10 +281,11 @@ class LBSGD(_Descent):
             wide = isinstance(state, tuple)
             lr, wd = self._get_lr(index), self._get_wd(index)
             self._update_count(index)
-            total, n = self._sums.get(index, (None, self.init_updates))
+            key = index, weight.context
+            total, n = self._sums.get(key, (None, self.init_updates))
             total, n = grad if total is None else total + grad, n + 1
             if n % self.batch_scale:
-                self._sums[index] = total, n
+                self._sums[key] = total, n
                 continue
             grad = total / self.batch_scale
             lr *= (
@@ -295,7 +296,7 @@ class LBSGD(_Descent):
             name, numbers = self._operator(wide, "")
             group = self._groups([weight], [grad], [state], wide)[0]
             apply_update(name, group, group[:1], lr=lr, wd=wd, **numbers)
-            self._sums[index] = None, n
+            self._sums[key] = None, n
 
 
 @register

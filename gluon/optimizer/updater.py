@@ -51,14 +51,11 @@ class Updater:
                     optimizer.update_multi_precision(i, w, g, self.states[i])
 
     def _update_together(self, index, grad, weight) -> None:
-        """Weights of one dtype in one call."""
-        dtypes = {w._spec.dtype for w in weight}
-        for dtype in dtypes:
-            part = (
-                range(len(index))
-                if len(dtypes) == 1
-                else [k for k, w in enumerate(weight) if w._spec.dtype == dtype]
-            )
+        """Weights of one dtype and device in one call."""
+        parts: dict[tuple, list[int]] = {}
+        for k, w in enumerate(weight):
+            parts.setdefault((w._spec.dtype, w._spec.device), []).append(k)
+        for part in parts.values():
             self.optimizer.update_multi_precision(
                 [index[k] for k in part],
                 [weight[k] for k in part],

@@ -9,6 +9,7 @@ be traced; they run as they are (fallback.py).
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
@@ -52,6 +53,19 @@ class Strided(NamedTuple):
 
     strides: Sequence[int]
     offset: int
+
+
+class Unknown(Untraceable, AttributeError):
+    """An attribute of arrays that is not traced."""
+
+
+def applied(function, t: Tracer, *args, **kwargs):
+    """A traced function's result. Raises Untraceable for arguments that it does not take."""
+    try:
+        inspect.signature(function).bind(t, *args, **kwargs)
+    except TypeError as error:
+        raise Untraceable(str(error)) from None
+    return function(t, *args, **kwargs)
 
 
 class Array(np.lib.mixins.NDArrayOperatorsMixin):
@@ -111,13 +125,15 @@ class Array(np.lib.mixins.NDArrayOperatorsMixin):
         made = FUNCTIONS.get(function.__name__)
         if made is None:
             raise Untraceable(f"there is no {function.__name__}")
-        return made(self.tracer, *args, **kwargs)
+        return applied(made, self.tracer, *args, **kwargs)
 
     def __getattr__(self, name):
         made = FUNCTIONS.get(name)
-        if made is None or name.startswith("_"):
+        if name.startswith("_"):
             raise AttributeError(name)
-        return lambda *args, **kwargs: made(self.tracer, self, *args, **kwargs)
+        if made is None:
+            raise Unknown(f"there is no {name} of an array")
+        return lambda *args, **kwargs: applied(made, self.tracer, self, *args, **kwargs)
 
     def astype(self, dtype, copy=True):
         return Array(self.tracer, self.tracer.cast(self.node, dtype))
@@ -288,7 +304,7 @@ class Tracer:
         given = [self.joined(x) for x in inputs]
         types = [
             float
-            if isinstance(x, Array) and x.weak
+            if isinstance(x, Array) and x.weak and x.dtype != bool
             else type(x)
             if type(x) in (int, float)
             else bool
@@ -691,7 +707,7 @@ def _address(x: np.ndarray) -> int:
 
 
 def trace(op, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native:
-    """The kernel of a call. Raises Untraceable, and whatever a reference raises."""
+    """The kernel of a call. Raises Untraceable, and what the reference raises."""
     from ..plan import mutated_inputs
 
     given, at = dict(attrs), 0
@@ -756,12 +772,11 @@ def _needed(steps: Sequence[Step]) -> list:
 
 
 def traced_entry(op, ins, outs, attrs):
-    """The reference's kernel, None where it has to run as it is."""
+    """The reference's kernel, None where it has to run as it is: what it does cannot be traced, or
+    its expressions are too deep. Any other exception is a fault, of the reference or of ours."""
     try:
         return trace(op, ins, outs, attrs)
-    except RecursionError:
-        return None
-    except Exception:  # whatever a reference raises on arrays that are not there: it runs itself
+    except (Untraceable, RecursionError):
         return None
 
 

@@ -60,7 +60,10 @@ class Cupy:
 
     def ndarray(self, shape, dtype, memory):
         self.used.add("ndarray")
-        buffer = ffi.buffer(ffi.cast("void *", memory[0]), memory[1])
+        path = os.path.join(os.environ["PLAIT_CUDA_LIBRARIES"], "libcuda.so.1")
+        find = ctypes.CDLL(path).emulatorMemory
+        find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        buffer = ffi.buffer(ffi.cast("void *", find(memory[0])), memory[1])
         return np.frombuffer(buffer, dtype).reshape(shape)
 
     def __getattr__(self, name):

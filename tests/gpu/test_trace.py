@@ -154,3 +154,33 @@ def test_who_looks_at_values_is_not_traced(ref):
     assert trace.traced_entry(op, types, types, {}) is None
     with pytest.raises(trace.Untraceable):
         trace.trace(op, types, types, {})
+
+
+def test_truth_of_a_number_is_not_a_number(on_gpu):
+    """A comparison of a call's number is a bool, which `&` takes."""
+    assert len(same(on_gpu, lambda xp, x: (x != 0) & (x.dtype.type(2) != 0), X)) == 1
+    params = (Param("scalar", "float", 2.0, dynamic=True),)
+    ref = lambda xp, x, scalar: (x > 0) & (scalar != 0)
+    (got,), steps = on_gpu(ref, X, attrs={"scalar": 2.0}, params=params)
+    np.testing.assert_array_equal(got, X > 0)
+    assert len(steps) == 1
+
+
+@pytest.mark.parametrize(
+    "ref, error",
+    [
+        (lambda xp, x: xp.sort(x, kind="stable", axis=0, stable=None, order=["a"]), None),
+        (lambda xp, x: x.byteswap(), None),  # unknown to the tracer
+        (lambda xp, x: x if x.sum() > 0 else -x, None),  # looks at values
+        (lambda xp, x: x + missing, NameError),  # noqa: F821
+        (lambda xp, x: {}[0], KeyError),
+    ],
+)
+def test_only_what_cannot_be_traced_is_left_to_the_reference(ref, error):
+    types = [Type(X.shape, "float32")]
+    op = Operator(name="_traced", infer=lambda ins: types, ref=ref, inputs=("x",))
+    if error is None:
+        assert trace.traced_entry(op, types, types, {}) is None
+    else:
+        with pytest.raises(error):
+            trace.traced_entry(op, types, types, {})

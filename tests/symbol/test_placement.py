@@ -80,7 +80,8 @@ def test_segments_are_few():
     executor = filled(network().simple_bind(mx.cpu(0), data=(4, 5), group2ctx=GROUPS))
     executor.forward(is_train=True)
     (serving,) = executor._serving.values()
-    assert [part[0] for part in serving.graph.forward._parts] == [mx.cpu(1), mx.cpu(2), mx.cpu(1)]
+    devices = [part.device for part in serving.graph.forward.parts]
+    assert devices == [mx.cpu(1), mx.cpu(2), mx.cpu(1)]
 
 
 def test_groups_on_the_same_device_are_one_program():

@@ -90,13 +90,19 @@ std::mutex lock;
 std::deque<call> calls; /* a captured one runs again: they are kept */
 
 typedef int (*enqueue)(void *stream, void (*)(void *), void *);
-enqueue launch_host()
+void *driver_function(const char *name)
 {
     Dl_info info;
-    dladdr(reinterpret_cast<void *>(launch_host), &info);
+    dladdr(reinterpret_cast<void *>(driver_function), &info);
     std::string path = info.dli_fname;
     void *driver = dlopen((path.substr(0, path.rfind('/')) + "/libcuda.so.1").c_str(), RTLD_NOW);
-    return driver ? reinterpret_cast<enqueue>(dlsym(driver, "cuLaunchHostFunc")) : nullptr;
+    return driver ? dlsym(driver, name) : nullptr;
+}
+
+char *plain(const void *p)
+{
+    static auto memory = reinterpret_cast<void *(*)(const void *)>(driver_function("emulatorMemory"));
+    return static_cast<char *>(memory(p));
 }
 
 bool fits(const desc *d, const layout *a, const layout *b, const layout *c, const layout *y)
@@ -180,7 +186,7 @@ EXPORT int cublasLtMatmul(handle *h, desc *d, const void *alpha, const void *a, 
                           const void *beta, const void *c, layout *lc, void *y, layout *ly, const algorithm *algo,
                           void *workspace, size_t workspace_bytes, void *stream)
 {
-    static enqueue host = launch_host();
+    static enqueue host = reinterpret_cast<enqueue>(driver_function("cuLaunchHostFunc"));
     if (!h || !host)
         return NOT_INITIALIZED;
     if (!algo || algo->data[0] != 0xb1a5 || workspace_bytes < WORKSPACE || !fits(d, la, lb, lc, ly))
@@ -195,8 +201,8 @@ EXPORT int cublasLtMatmul(handle *h, desc *d, const void *alpha, const void *a, 
     call made = {*d, *la, *lb, *lc, *ly,
                  wide ? *static_cast<const double *>(alpha) : *static_cast<const float *>(alpha),
                  wide ? *static_cast<const double *>(beta) : *static_cast<const float *>(beta),
-                 static_cast<const char *>(a), static_cast<const char *>(b), static_cast<const char *>(c),
-                 static_cast<char *>(y), static_cast<char *>(workspace)};
+                 plain(a), plain(b), plain(c), plain(y), plain(workspace)};
+    made.d.bias = plain(made.d.bias), made.d.aux = plain(made.d.aux);
     std::lock_guard<std::mutex> guard(lock);
     calls.push_back(made);
     return host(stream, run, &calls.back()) ? EXECUTION_FAILED : OK;

@@ -129,13 +129,13 @@ std::mutex lock;
 std::deque<std::function<void()>> calls; /* a captured one runs again: they are kept */
 
 typedef int (*enqueue)(void *stream, void (*)(void *), void *);
-enqueue launch_host()
+void *driver_function(const char *name)
 {
     Dl_info info;
-    dladdr(reinterpret_cast<void *>(launch_host), &info);
+    dladdr(reinterpret_cast<void *>(driver_function), &info);
     std::string path = info.dli_fname;
     void *driver = dlopen((path.substr(0, path.rfind('/')) + "/libcuda.so.1").c_str(), RTLD_NOW);
-    return driver ? reinterpret_cast<enqueue>(dlsym(driver, "cuLaunchHostFunc")) : nullptr;
+    return driver ? dlsym(driver, name) : nullptr;
 }
 
 int start(handle *h, const call &made, int algo, void *room, size_t bytes)
@@ -145,13 +145,19 @@ int start(handle *h, const call &made, int algo, void *room, size_t bytes)
     return emu_dnn_start(h, [made] { run(made); });
 }
 
-char *plain(const void *p) { return static_cast<char *>(const_cast<void *>(p)); }
+char *plain(const void *p) { return emu_dnn_memory(p); }
 
 } // namespace
 
+char *emu_dnn_memory(const void *p)
+{
+    static auto memory = reinterpret_cast<void *(*)(const void *)>(driver_function("emulatorMemory"));
+    return static_cast<char *>(memory(p));
+}
+
 int emu_dnn_start(handle *h, std::function<void()> f)
 {
-    static enqueue host = launch_host();
+    static enqueue host = reinterpret_cast<enqueue>(driver_function("cuLaunchHostFunc"));
     if (!host)
         return EXECUTION_FAILED;
     std::lock_guard<std::mutex> guard(lock);

@@ -17,6 +17,9 @@ struct tensor { int type, n, size[5], step[5]; };
 /* Runs f on the handle's stream, when its turn comes; in a recording each time that this runs. */
 int emu_dnn_start(handle *h, std::function<void()> f);
 
+/* Where the bytes are that a pointer to memory of the current device names. */
+char *emu_dnn_memory(const void *p);
+
 template <class T> int make(T **made) { return *made = new T(), OK; }
 template <class T> int drop(T *made) { return delete made, OK; }
 #endif

@@ -329,8 +329,7 @@ int start(handle *h, void (*what)(const call &), const call &k)
     return emu_dnn_start(h, [what, k] { what(k); });
 }
 
-const char *plain(const void *p) { return static_cast<const char *>(p); }
-char *plain(void *p) { return static_cast<char *>(p); }
+char *plain(const void *p) { return emu_dnn_memory(p); }
 
 int describe(tensor *t, int type, int rows, int columns)
 {
@@ -395,7 +394,7 @@ EXPORT int cudnnRNNForward(handle *h, rnn *r, int trains, const int32_t *lengths
                            size_t reserve_size, void *reserve)
 {
     call k = {};
-    k.r = *r, k.d = *x_desc, k.lengths = lengths, k.x = plain(x), k.y_out = plain(y), k.hx = plain(hx), k.cx = plain(cx);
+    k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x), k.y_out = plain(y), k.hx = plain(hx), k.cx = plain(cx);
     k.hy = plain(hy), k.cy = plain(cy), k.weights = plain(weights), k.room = plain(room), k.room_bytes = room_size;
     k.reserve = trains ? plain(reserve) : nullptr, k.reserve_bytes = reserve_size;
     return fits(r, x_desc, y_desc, h_desc, c_desc, weight_bytes, k, trains) ? start(h, forward, k) : BAD_PARAM;
@@ -406,7 +405,7 @@ EXPORT int cudnnRNNBackwardData_v8(handle *h, rnn *r, const int32_t *lengths, rn
                                    const void *weights, size_t room_size, void *room, size_t reserve_size, void *reserve)
 {
     call k = {};
-    k.r = *r, k.d = *x_desc, k.lengths = lengths, k.y = plain(y), k.dy = plain(dy), k.dx = plain(dx), k.hx = plain(hx);
+    k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.y = plain(y), k.dy = plain(dy), k.dx = plain(dx), k.hx = plain(hx);
     k.dhy = plain(dhy), k.dhx = plain(dhx), k.cx = plain(cx), k.dcy = plain(dcy), k.dcx = plain(dcx);
     k.weights = plain(weights), k.room = plain(room), k.room_bytes = room_size;
     k.reserve = plain(reserve), k.reserve_bytes = reserve_size;
@@ -417,7 +416,7 @@ EXPORT int cudnnRNNBackwardWeights_v8(handle *h, rnn *r, int add, const int32_t 
                                       void *dweights, size_t room_size, void *room, size_t reserve_size, void *reserve)
 {
     call k = {};
-    k.r = *r, k.d = *x_desc, k.lengths = lengths, k.x = plain(x), k.y = plain(y), k.hx = plain(hx);
+    k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x), k.y = plain(y), k.hx = plain(hx);
     k.dweights = plain(dweights), k.room = plain(room), k.room_bytes = room_size;
     k.reserve = plain(reserve), k.reserve_bytes = reserve_size;
     bool ok = add == ADD && fits(r, x_desc, y_desc, h_desc, h_desc, weight_bytes, k, true);

@@ -8,7 +8,9 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <link.h>
+#include <csignal>
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -131,6 +133,9 @@ void emu_device_failed(emu_device *device, int code, const std::string &text)
     device->error.compare_exchange_strong(none, code);
 }
 
+static struct sigaction before_us;
+static void on_fault(int, siginfo_t *info, void *);
+
 /* ---- devices ------------------------------------------------------------------------------------------------------ */
 EXPORT CUresult cuInit(unsigned)
 {
@@ -146,6 +151,10 @@ EXPORT CUresult cuInit(unsigned)
             d.null_stream.blocking = true;
         }
         state().started = true;
+        struct sigaction ours = {};
+        ours.sa_sigaction = on_fault;
+        ours.sa_flags = SA_SIGINFO | SA_NODEFER;
+        sigaction(SIGSEGV, &ours, &before_us);
         pthread_atfork(nullptr, nullptr, [] { state().forked = true; });
     });
     if (state().forked)
@@ -280,6 +289,13 @@ EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned)
     std::lock_guard<std::mutex> hold(state().lock);
     return emu_current->peers.insert(peer).second ? CUDA_SUCCESS : CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
 }
+/* From here on no device may use another one's memory. */
+EXPORT void emulatorForgetPeers(void)
+{
+    std::lock_guard<std::mutex> hold(state().lock);
+    for (auto &d : state().devices)
+        d->peers.clear();
+}
 EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     return *least = 0, *greatest = -5, CUDA_SUCCESS;
@@ -302,6 +318,31 @@ int emu_unsafe(void)
 }
 
 /* ---- memory --------------------------------------------------------------------------------------------------------- */
+static const emu_allocation *inside(const std::map<CUdeviceptr, emu_allocation> &all, CUdeviceptr data, size_t bytes,
+                                    CUdeviceptr *start = nullptr);
+
+/* Host code that touches memory of a device: says so, and dies as it would. */
+static void on_fault(int, siginfo_t *info, void *)
+{
+    auto data = reinterpret_cast<CUdeviceptr>(info->si_addr);
+    if (state().lock.try_lock()) {
+        const emu_allocation *found = inside(state().allocations, data, 1);
+        char text[96];
+        int n = found ? snprintf(text, sizeof text, "emulator: host code touched memory of gpu(%d)\n",
+                                 found->device->number) : 0;
+        state().lock.unlock();
+        if (n && write(2, text, static_cast<size_t>(n)) < 0)
+            _exit(139);
+    }
+    sigaction(SIGSEGV, &before_us, nullptr); /* the access is tried again, and whoever was here before us sees it */
+}
+
+static void *pages(size_t bytes, int access)
+{
+    void *p = mmap(nullptr, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return p == MAP_FAILED ? nullptr : p;
+}
+
 EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     CHECK_CONTEXT();
@@ -325,14 +366,19 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *data, size_t bytes)
     std::lock_guard<std::mutex> hold(state().lock);
     if (emu_current->used + bytes > emu_current->total)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    void *p = aligned_alloc(512, (bytes + 511) & ~static_cast<size_t>(511));
-    if (!p)
+    size_t room = ((bytes + 4095) & ~static_cast<size_t>(4095)) + 4096; /* the last page is nobody's, in both */
+    void *seen = pages(room, PROT_NONE), *real = seen ? pages(room, PROT_READ | PROT_WRITE) : nullptr;
+    if (!real) {
+        if (seen)
+            munmap(seen, room);
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    mprotect(static_cast<char *>(real) + room - 4096, 4096, PROT_NONE);
     if (bytes <= 16 << 20)
-        memset(p, 0xff, bytes); /* what nobody wrote is NaN */
+        memset(real, 0xff, bytes); /* what nobody wrote is NaN */
     emu_current->used += bytes;
-    *data = reinterpret_cast<CUdeviceptr>(p);
-    state().allocations[*data] = {bytes, emu_current};
+    *data = reinterpret_cast<CUdeviceptr>(seen);
+    state().allocations[*data] = {bytes, emu_current, static_cast<char *>(real), room};
     return emu_current->error;
 }
 
@@ -353,9 +399,11 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr data)
     }
     emu_sync_device(owner); /* the real one waits, too */
     std::lock_guard<std::mutex> hold(state().lock);
-    owner->used -= state().allocations[data].bytes;
+    emu_allocation freed = state().allocations[data];
+    owner->used -= freed.bytes;
     state().allocations.erase(data);
-    free(reinterpret_cast<void *>(data));
+    munmap(reinterpret_cast<void *>(data), freed.room);
+    munmap(freed.real, freed.room);
     return owner->error;
 }
 
@@ -366,7 +414,7 @@ EXPORT CUresult cuMemHostAlloc(void **data, size_t bytes, unsigned)
         return code;
     *data = aligned_alloc(4096, (bytes + 4095) & ~static_cast<size_t>(4095));
     std::lock_guard<std::mutex> hold(state().lock);
-    state().pinned[reinterpret_cast<CUdeviceptr>(*data)] = {bytes, nullptr};
+    state().pinned[reinterpret_cast<CUdeviceptr>(*data)] = {bytes, nullptr, nullptr, 0};
     return *data ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 EXPORT CUresult cuMemAllocHost_v2(void **data, size_t bytes) { return cuMemHostAlloc(data, bytes, 0); }
@@ -384,7 +432,7 @@ EXPORT CUresult cuMemFreeHost(void *data)
 EXPORT CUresult cuMemHostRegister_v2(void *data, size_t bytes, unsigned)
 {
     std::lock_guard<std::mutex> hold(state().lock);
-    return state().pinned[reinterpret_cast<CUdeviceptr>(data)] = {bytes, nullptr}, CUDA_SUCCESS;
+    return state().pinned[reinterpret_cast<CUdeviceptr>(data)] = {bytes, nullptr, nullptr, 0}, CUDA_SUCCESS;
 }
 EXPORT CUresult cuMemHostUnregister(void *data)
 {
@@ -397,12 +445,15 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *to, void *data, unsign
 }
 
 /* The allocation in which [data, data + bytes) lies, or null. */
-static const emu_allocation *inside(const std::map<CUdeviceptr, emu_allocation> &all, CUdeviceptr data, size_t bytes)
+static const emu_allocation *inside(const std::map<CUdeviceptr, emu_allocation> &all, CUdeviceptr data, size_t bytes,
+                                    CUdeviceptr *start)
 {
     auto after = all.upper_bound(data);
     if (after == all.begin())
         return nullptr;
     --after;
+    if (start)
+        *start = after->first;
     return data + bytes <= after->first + after->second.bytes ? &after->second : nullptr;
 }
 static bool on_device(CUdeviceptr data, size_t bytes)
@@ -432,7 +483,51 @@ EXPORT CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr da
     return CUDA_SUCCESS;
 }
 
-static void *at(CUdeviceptr data) { return reinterpret_cast<void *>(data); }
+/* Where the bytes are. */
+static void *at(CUdeviceptr data)
+{
+    std::lock_guard<std::mutex> hold(state().lock);
+    CUdeviceptr start = 0;
+    const emu_allocation *a = inside(state().allocations, data, 0, &start);
+    return a ? a->real + (data - start) : reinterpret_cast<void *>(data);
+}
+
+/* Is there memory at this address? */
+static bool is_mapped(CUdeviceptr data)
+{
+    unsigned char there;
+    return data >> 32 && !(data >> 47) && !mincore(reinterpret_cast<void *>(data & ~CUdeviceptr{4095}), 1, &there);
+}
+
+/* A pointer that code of a device is given, as an address where the bytes are. Other words stay as they are. Returns
+ * what is wrong with it, or "". */
+static std::string localise(emu_device *device, CUdeviceptr *word)
+{
+    std::lock_guard<std::mutex> hold(state().lock);
+    char text[128] = "";
+    CUdeviceptr start = 0;
+    const emu_allocation *a = inside(state().allocations, *word, 0, &start);
+    if (a && a->device != device && !device->peers.count(a->device))
+        snprintf(text, sizeof text, "memory of gpu(%d) given to code of gpu(%d)", a->device->number, device->number);
+    else if (a)
+        *word = reinterpret_cast<CUdeviceptr>(a->real) + (*word - start);
+    else if (!inside(state().pinned, *word, 0) && is_mapped(*word))
+        snprintf(text, sizeof text, "memory of the host given to code of gpu(%d)", device->number);
+    return text;
+}
+
+/* For the other emulated libraries: where the bytes are that a pointer names on the current device. One of another
+ * memory fails the device. Without a current device, any pointer will do. */
+EXPORT void *emulatorMemory(const void *data)
+{
+    auto word = reinterpret_cast<CUdeviceptr>(data);
+    if (!emu_current)
+        return at(word);
+    std::string wrong = word ? localise(emu_current, &word) : "";
+    if (!wrong.empty())
+        emu_device_failed(emu_current, CUDA_ERROR_ILLEGAL_ADDRESS, wrong);
+    return reinterpret_cast<void *>(word);
+}
 
 static int copy(void *to, const void *from, size_t bytes, emu_stream *stream)
 {
@@ -904,7 +999,9 @@ int emu_kernel_work::set(CUfunction f, const unsigned *sizes, unsigned shared, v
         offsets.push_back(total);
         total += (k->sizes[i] + 15) & ~static_cast<size_t>(15);
     }
-    data.reset(static_cast<char *>(aligned_alloc(64, (total + 64) & ~static_cast<size_t>(63))), free);
+    data_bytes = (total + 64) & ~static_cast<size_t>(63);
+    data.reset(static_cast<char *>(aligned_alloc(64, data_bytes)), free);
+    memset(data.get(), 0, data_bytes);
     args.clear();
     for (int i = 0; i < k->n; i++) {
         memcpy(data.get() + offsets[i], params[i], k->sizes[i]);
@@ -919,7 +1016,21 @@ static void *statics_of_running() { return static_cast<char *>(running->touch())
 int emu_kernel_work::run(emu_device *device) const
 {
     running = function->module;
-    emu_launch launch = {function->kernel->name, function->kernel->call, args.data(), grid, block, shared_bytes,
+    std::shared_ptr<char> local(static_cast<char *>(aligned_alloc(64, data_bytes)), free);
+    memcpy(local.get(), data.get(), data_bytes);
+    std::vector<void *> here;
+    for (size_t i = 0; i < args.size(); i++) {
+        char *arg = local.get() + (static_cast<char *>(args[i]) - data.get());
+        here.push_back(arg);
+        for (size_t at = 0; at + 8 <= function->kernel->sizes[i]; at += 8) { /* pointers stand in structures, too */
+            std::string wrong = localise(device, reinterpret_cast<CUdeviceptr *>(arg + at));
+            if (!wrong.empty()) {
+                wrong = std::string(function->kernel->name) + ": argument " + std::to_string(i) + ": " + wrong;
+                return emu_device_failed(device, CUDA_ERROR_ILLEGAL_ADDRESS, wrong), CUDA_SUCCESS;
+            }
+        }
+    }
+    emu_launch launch = {function->kernel->name, function->kernel->call, here.data(), grid, block, shared_bytes,
                          cooperative, statics_of_running, function->module->statics_bytes};
     std::string fault = emu_run(launch);
     if (!fault.empty())

@@ -41,11 +41,14 @@ struct emu_kernel_work {
     bool cooperative = false;
     std::shared_ptr<char> data; /* copies of the arguments */
     std::vector<void *> args;
+    size_t data_bytes = 0;
     int set(CUfunction f, const unsigned *sizes, unsigned shared, void **params);
     int run(emu_device *device) const;
 };
 
-struct emu_allocation { size_t bytes; emu_device *device; };
+/* Memory of a device has two addresses. Programs see one where nothing may be read or written; kernels and copies work
+ * at `real`, where the bytes are. Page-locked memory has one address, and no device. */
+struct emu_allocation { size_t bytes; emu_device *device; char *real; size_t room; };
 struct emu_failure { int after, code; };
 
 struct emu_state {

@@ -54,7 +54,7 @@ class ndarray(_np.lib.mixins.NDArrayOperatorsMixin):
             self._host = _np.empty(shape, dtype, order)
             return
         n = int(_np.prod(shape, dtype=_np.int64)) * _np.dtype(dtype).itemsize
-        raw = (ctypes.c_char * max(n, 1)).from_address(memptr.ptr or 1) if n else b""
+        raw = (ctypes.c_char * n).from_address(cuda.memory(memptr.ptr)) if n else b""
         flat = _np.frombuffer(raw, _np.uint8, n) if n else _np.empty(0, _np.uint8)
         self._host = flat.view(dtype).reshape(shape, order=order)
         self._kept = memptr

@@ -19,6 +19,13 @@ def _check(code):
         raise runtime.CUDARuntimeError((text.value or b"unknown").decode())
 
 
+def memory(ptr):
+    """Where the bytes are that a pointer to memory of the current device names."""
+    find = _driver().emulatorMemory
+    find.restype, find.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+    return find(ptr)
+
+
 class runtime:
     class CUDARuntimeError(RuntimeError):
         pass

@@ -69,7 +69,9 @@ def _rounded(x):
 
 def _view(address, count, dtype):
     kind = np.dtype(np.uint16 if dtype == NCCL_BFLOAT16 else TYPES[dtype])
-    raw = (ctypes.c_char * (count * kind.itemsize)).from_address(address)
+    from . import memory
+
+    raw = (ctypes.c_char * (count * kind.itemsize)).from_address(memory(address))
     return np.frombuffer(raw, kind)
 
 

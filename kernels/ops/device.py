@@ -1,0 +1,26 @@
+"""The copy of an array to another device, as an operator: recorded, differentiated and placed."""
+
+from __future__ import annotations
+
+from ...engine.device import named
+from ..record import Param, operator, sample
+
+
+def _copy_now(call, inputs, out, ctx, source):
+    (x,) = inputs
+    if out is not None:
+        return x.copyto(out)
+    return x.copyto(named(ctx)) if ctx else call("_copy", x)
+
+
+operator(
+    "_to_device",
+    params=(Param("ctx", "str", ""), Param("source", "str", "")),
+    infer=lambda ins, ctx, source: [ins[0]],
+    ref=lambda xp, x, ctx, source: x,
+    grad=lambda F, dys, xs, ys, ctx, source: [F._to_device(dys[0], ctx=source, source=ctx)],
+    eager=_copy_now,
+    samples=(sample((2, 3)), sample((0, 3))),
+    doc="A copy of data on the device ctx, such as 'gpu(1)', from the device source; '': where data"
+    " is.",
+)
