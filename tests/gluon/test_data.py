@@ -443,14 +443,12 @@ def test_sparse_items_make_dense_batches(way):
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_pinned_batches(workers, monkeypatch):
-    monkeypatch.setattr("plait.gluon.data.dataloader.num_gpus", lambda: 1)
-    monkeypatch.setattr("plait.gluon.data.dataloader.cpu_pinned", mx.cpu)
+def test_pinned_batches(workers):
     loader = DataLoader(
         numbers(), 5, num_workers=workers, thread_pool=True, pin_memory=True, pin_device_id=2
     )
     for x, y in loader:
-        assert x.context == y.context == mx.cpu(2)
+        assert x.context == y.context == mx.cpu_pinned(2)
 
 
 def test_auto_reload_starts_the_next_epoch():
