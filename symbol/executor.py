@@ -41,7 +41,7 @@ from .passes.recompute import replayed
 from .placement import PlacedProgram, Placement, grouped, lower
 from .program import Program
 from .storage import StorageRun, declared, gradient_stypes, keep
-from .tiers import QUEUE_AT, Tiered
+from .tiers import Tiered
 
 REQUESTS = ("null", "write", "add")
 
@@ -122,14 +122,12 @@ class _Serving(Tiered):
 
     def __init__(self, executor: Executor, train: bool, records: bool):
         self._executor, self._arguments = weakref.ref(executor), (train, records)
-        self.due = QUEUE_AT
         self._versions = executor._versions()
         self._stable: list[int] = []  # numbers of the arrays that calls do not write
         with resting():
             self.graph = _Graph(executor, train, records, 0)
         self._structure = ""
-        if self.due != NEVER:
-            self.begin()
+        self.begin()
 
     counted = (*Tiered.counted, "_stable")
 
