@@ -257,7 +257,7 @@ def install() -> None:
     # files that programs write name these classes
     if Context.__module__ != "mxnet.context":
         plain = NDArray.asnumpy
-        NDArray.asnumpy = functools.wraps(plain)(lambda self: plain(self).view(Values))
+        setattr(NDArray, "asnumpy", functools.wraps(plain)(lambda self: plain(self).view(Values)))
     Context.__module__, NDArray.__module__ = "mxnet.context", "mxnet.ndarray.ndarray"
     for variable, apply in ENVIRONMENT.items():
         if os.environ.get(variable):

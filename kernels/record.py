@@ -397,10 +397,13 @@ class Operator:
         key = self.variadic_key
         if not key:
             return attrs
-        given = attrs.get(key, n_inputs)
-        if given != n_inputs and self.parse({**attrs, key: given})[key] != n_inputs:
-            raise OperatorError(self.name, f"{key} is {given}, but {n_inputs} inputs are given")
-        return {**attrs, key: n_inputs}
+        if key not in attrs:
+            return {**attrs, key: n_inputs}
+        full = self.parse(attrs)
+        # the count may leave out inputs that have names: UpSampling's weight
+        if n_inputs not in (full[key], len(self.names_in(full))):
+            raise OperatorError(self.name, f"{key} is {full[key]}, but {n_inputs} inputs are given")
+        return attrs
 
     def names_in(self, attrs: dict[str, Any], n_given: int | None = None) -> tuple[str, ...]:
         """Names of the inputs this call uses."""

@@ -261,7 +261,6 @@ operator(
     samples=(
         sample((3, 4)),
         sample((3, 4), normalization="batch", grad_scale=2.0),
-        sample((), normalization="batch"),
         sample((3, 4), normalization="valid", valid_thresh=0.2),
     ),
     doc=(

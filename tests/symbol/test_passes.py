@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plait import cpu, nd
+from plait.engine.recent import Recent
 from plait.kernels.record import REGISTRY, Type, lookup
 from plait.symbol._graph import walk
 from plait.symbol.effects import Effects
@@ -349,7 +350,7 @@ def test_the_gradient_of_alike_nodes_is_written_down_once(monkeypatch):
     asked = []
     op = lookup("tanh")
     original = op.grad
-    monkeypatch.setattr(op, "gradients", {})
+    monkeypatch.setattr(op, "gradients", Recent(16))
     monkeypatch.setattr(op, "grad", lambda F, *args, **attrs: asked.append(1) or original(F, *args))
     x = variable("x", Type((3, 4)))
     y = x
