@@ -164,7 +164,7 @@ def replacing(path) -> Iterator[str]:
             remove_leftovers(os.path.dirname(path), os.path.basename(other).removesuffix(".1.part"))
 
 
-def write(path, content: bytes) -> None:
+def write(path, content: bytes | bytearray) -> None:
     """Makes a file of these bytes, whole or not at all. Raises FileError."""
     with replacing(path) as part, open(part, "wb") as file:
         file.write(content)

@@ -3,6 +3,7 @@ and JSON. Reading such a file runs no code."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -19,6 +20,7 @@ from ..ndarray.ndarray import from_memory
 
 CHECKPOINT = "plait-checkpoint-1"  # the format of gluon.checkpoint
 META = "__meta__"  # the array whose bytes are the JSON text
+SHA256_DIGITS = 64
 PLAIN = (type(None), bool, int, float, str)
 ARRAYS = (NDArray, np.ndarray, np.generic)
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
@@ -264,9 +266,21 @@ def _decode(value, arrays: dict):
 def write(path, format: str, state: dict) -> None:
     """Writes plain data to a file, whole or not at all."""
     writer = _Writer()
-    meta = {"format": format, "state": writer.encode(state, "")}
+    meta = {"format": format, "sha256": "0" * SHA256_DIGITS, "state": writer.encode(state, "")}
     text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
-    serialization.save(path, {META: from_memory(text), **writer.arrays})
+    content = bytearray(serialization.save_tobuffer({META: from_memory(text), **writer.arrays}))
+    at, digest = _digest(content)
+    content[at : at + SHA256_DIGITS] = digest.encode()
+    files.write(path, content)
+
+
+def _digest(content: bytes | bytearray) -> tuple[int, str]:
+    """Where a file holds its SHA-256, and that of all its other bytes."""
+    mark = b'"sha256": "'
+    at = content.find(mark) + len(mark)
+    found = hashlib.sha256(memoryview(content)[:at])
+    found.update(memoryview(content)[at + SHA256_DIGITS :])
+    return at, found.hexdigest()
 
 
 def read(path, format: str, what: str) -> dict:
@@ -288,6 +302,8 @@ def parse(content: bytes, format: str, where: str) -> tuple[str | None, Any]:
         meta = json.loads(arrays.pop(META).asnumpy().tobytes())
         if meta["format"] != format:
             return meta["format"], None
+        if meta["sha256"] != _digest(content)[1]:
+            raise ValueError("its bytes are not those that were written")
         return format, _decode(meta["state"], arrays)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise StateError(f"{where} is damaged: {type(error).__name__}: {error}") from None

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
+from ..engine.device import named
 from ..engine.error import InvalidType, MXNetError, OperatorError, compose, did_you_mean, shown
 from ..engine.recent import Recent
 from .number import UnknownNumber, as_float
@@ -168,6 +169,14 @@ def dtype_name(value) -> str:
     return name
 
 
+def _parse_context(value) -> str:
+    """The text of a device: of a Context, or as files hold it ("gpu(1)"); "": the current one."""
+    text = str(value)
+    if text not in ("", "None"):
+        named(text)
+    return text
+
+
 def _optional(parse):
     def parse_optional(value):
         is_none = value is None or (isinstance(value, str) and value == "None")
@@ -182,6 +191,7 @@ PARSERS: dict[str, Callable] = {
     "bool": _parse_bool,
     "shape": _parse_shape,
     "str": str,
+    "context": _parse_context,
     "dtype": dtype_name,
     "floats": lambda v: tuple(as_float(x) for x in several(_literal(v))),
 }

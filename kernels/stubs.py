@@ -14,6 +14,7 @@ KINDS = {
     "float": "float",
     "bool": "bool",
     "str": "str",
+    "context": "str",
     "dtype": "Any",
     "shape": "int | Sequence[int]",
     "floats": "Sequence[float]",

@@ -10,7 +10,7 @@ from ..shapes import one_axis
 
 SHAPE, CTX, DTYPE = (
     Param("shape", "shape", ()),
-    Param("ctx", "str", ""),
+    Param("ctx", "context", ""),
     Param("dtype", "dtype", "float32"),
 )
 

@@ -15,7 +15,7 @@ def _copy_now(call, inputs, out, ctx, source):
 
 operator(
     "_to_device",
-    params=(Param("ctx", "str", ""), Param("source", "str", "")),
+    params=(Param("ctx", "context", ""), Param("source", "context", "")),
     infer=lambda ins, ctx, source: [ins[0]],
     ref=lambda xp, x, ctx, source: x,
     grad=lambda F, dys, xs, ys, ctx, source: [F._to_device(dys[0], ctx=source, source=ctx)],

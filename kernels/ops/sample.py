@@ -82,7 +82,7 @@ DISTRIBUTIONS = {
 ARRAY_NAMES = {"normal": ("mu", "sigma")}  # _sample_normal calls its parameters so
 
 _FLOAT_DTYPE = Param("dtype", ("None", "float16", "float32", "float64"), None)
-_SHAPE, _CTX = Param("shape", "shape?", None), Param("ctx", "str", "")
+_SHAPE, _CTX = Param("shape", "shape?", None), Param("ctx", "context", "")
 
 
 def _check_parameters(op, distribution, given):

@@ -228,6 +228,23 @@ def test_what_does_not_fit_is_refused_and_nothing_changes(tmp_path):
         mx.checkpoint.Checkpoint(path, net=net, trainer=trainer).restore()
 
 
+def test_a_flipped_bit_is_refused(tmp_path):
+    path = tmp_path / "run.ckpt"
+    weights = nd.array(np.arange(1000.0))
+    checkpoint = mx.checkpoint.Checkpoint(path, weights=weights, step=7)
+    checkpoint.save()
+    whole = path.read_bytes()
+    weight = np.arange(500, 510, dtype="float32").tobytes()
+    for at in (whole.index(weight), whole.index(b"sha256") + 20, len(whole) - 1):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"damaged|no whole MXNet array file"):
+            checkpoint.restore()
+    path.write_bytes(whole)
+    assert checkpoint.restore() and checkpoint.step == 7
+
+
 def test_another_order_of_the_parameters_is_refused(tmp_path):
     """A trainer sorts by names: dense10 comes before dense9."""
 
