@@ -171,8 +171,8 @@ def dtype_name(value) -> str:
 
 def _parse_context(value) -> str:
     """The text of a device: of a Context, or as files hold it ("gpu(1)"); "": the current one."""
-    text = str(value)
-    if text not in ("", "None"):
+    text = "" if value is None or str(value) == "None" else str(value)
+    if text:
         named(text)
     return text
 

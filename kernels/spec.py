@@ -98,7 +98,7 @@ def fits(given: Spec, wanted: Spec, role: str, i: int) -> None:
 
 def round_to_bfloat16(x: np.ndarray) -> np.ndarray:
     """float array -> bfloat16 bits (structured dtype BFLOAT16), to nearest even; NaN stays NaN."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    bits = np.asarray(x, np.float32, order="C").view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     nan = (bits & 0x7FFFFFFF) > 0x7F800000
     return np.where(nan, np.uint16(0x7FC0), rounded).astype(np.uint16).view(BFLOAT16)
@@ -106,4 +106,4 @@ def round_to_bfloat16(x: np.ndarray) -> np.ndarray:
 
 def from_bfloat16(x: np.ndarray) -> np.ndarray:
     """bfloat16 bits (BFLOAT16 or uint16) -> float32 array."""
-    return (np.ascontiguousarray(x).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    return (np.asarray(x, order="C").view(np.uint16).astype(np.uint32) << 16).view(np.float32)

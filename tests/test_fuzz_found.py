@@ -104,3 +104,22 @@ def test_a_checkpoint_whose_keys_are_damaged(tmp_path):
             (tmp_path / "run.ckpt").write_bytes(whole.replace(word, word[:2] + b"-" + word[3:]))
             with pytest.raises(mx.checkpoint.StateError, match="damaged|holds"):
                 checkpoint.restore()
+
+
+@pytest.mark.parametrize("device", [1e30, True, "gpu(x)", "None(3)", b"x", ()])
+def test_a_device_is_checked_wherever_attributes_are_parsed(device):
+    for make in (mx.nd._internal._zeros, mx.sym._internal._zeros):
+        with pytest.raises(
+            mx.MXNetError, match="a device is written as|device_type must be one of"
+        ):
+            make(shape=(2,), ctx=device)
+    for make in (mx.nd._internal._zeros, lambda **k: mx.sym._internal._zeros(**k).eval()[0]):
+        assert make(shape=(2,), ctx="None").context == mx.cpu(0)
+
+
+def test_bfloat16_of_one_number_keeps_its_shape():
+    from plait.kernels.spec import from_bfloat16, round_to_bfloat16
+
+    one = np.float32(1.5).reshape(())
+    bits = round_to_bfloat16(one)
+    assert bits.shape == () and from_bfloat16(bits).shape == () and from_bfloat16(bits) == 1.5
