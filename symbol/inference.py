@@ -10,6 +10,7 @@ import ast
 import functools
 from collections import deque
 from collections.abc import Iterable, Sequence
+from operator import index as as_int
 
 from ..engine.error import DTypeError, DynamicShape, MXNetError, OperatorError
 from ..kernels.partial import NOTHING, Known, as_zeros, complete, from_zeros, merge_shapes
@@ -91,15 +92,14 @@ def declared(node: Node) -> tuple:
     try:
         shape = _literal(shape) if shape is not None else None
         shape = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
+        shape = shape and tuple([n if as_int(n) > 0 else None for n in shape])
         dtype = None if dtype in (None, "-1", "None") else dtype_name(dtype)
     except (ValueError, SyntaxError, TypeError) as error:
         raise MXNetError(
             f"variable {node.name!r}: its attributes __shape__ and __dtype__ must be a shape and a"
             f" dtype, got {extra.get('__shape__')!r} and {extra.get('__dtype__')!r}"
         ) from error
-    if shape is not None:
-        shape = tuple([n if n > 0 else None for n in shape]) or None
-    return shape, dtype
+    return shape or None, dtype
 
 
 class Inference:

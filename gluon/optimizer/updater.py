@@ -41,6 +41,14 @@ class Updater:
                     self.states[i] = optimizer.create_state_multi_precision(i, w)
                 self.states_synced[i] = True
             elif not self.states_synced[i]:
+                with autograd.pause():
+                    made = optimizer.create_state_multi_precision(i, w)
+                if not _alike(self.states[i], made):
+                    raise MXNetError(
+                        f"the state of parameter {i} that was loaded does not fit"
+                        f" {type(optimizer).__name__} and a weight of shape {w.shape}\n  fix: load"
+                        " what the same optimizer saved for the same parameters"
+                    )
                 self.states[i] = self.sync_state_context(self.states[i], w.context)
                 self.states_synced[i] = True
         with autograd.pause():
@@ -143,6 +151,16 @@ class Updater:
     def load(self, fname, what: str) -> None:
         """set_states from a file. what: who asks, for the error. Raises MXNetError."""
         self.set_states(files.read(fname, what))
+
+
+def _alike(state, made) -> bool:
+    """Has a state the structure, and have its arrays the shapes, of one made anew?"""
+    if isinstance(made, (tuple, list)):
+        same = isinstance(state, (tuple, list)) and len(state) == len(made)
+        return same and all(map(_alike, state, made))
+    if isinstance(made, NDArray):
+        return isinstance(state, NDArray) and state.shape == made.shape
+    return not isinstance(state, (NDArray, tuple, list))
 
 
 def _is_plain(value) -> bool:

@@ -73,6 +73,8 @@ def read_idx(path: Path) -> np.ndarray:
     start = 4 + 4 * n_axes
     shape = struct.unpack(f">{n_axes}I", data[4:start]) if len(data) >= start else ()
     n_bytes = math.prod(shape) * dtype.itemsize
+    if math.prod(filter(None, shape)) * dtype.itemsize >= 1 << 63:  # beside a 0: no bytes, no array
+        raise DatasetError(compose(f"no array has the IDX file's shape {shape}", str(path)))
     if len(data) < start + n_bytes or len(shape) != n_axes or n_axes > MAX_AXES:
         raise DatasetError(
             compose(
