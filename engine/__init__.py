@@ -31,7 +31,15 @@ from .device import (
     gpu_memory_info,
     num_gpus,
 )
-from .error import DeferredError, InvalidType, InvalidValue, MXNetError, OutOfMemory, raisable
+from .error import (
+    DeferredError,
+    IndexOutOfRange,
+    InvalidType,
+    InvalidValue,
+    MXNetError,
+    OutOfMemory,
+    raisable,
+)
 
 __all__ = [
     "Context",
@@ -81,7 +89,7 @@ _array.bind(
     MXNetError,
 )
 
-POLL_MS = 200  # how often a wait looks for Ctrl-C
+POLL_MS = 200  # how often a wait, or a push that waits for room, looks for Ctrl-C
 GRACE_S = 2.0  # for what is queued, when Ctrl-C has ended the program
 LANES = {
     "cpu": lib.PL_LANE_CPU,
@@ -94,7 +102,11 @@ LANES = {
 _names: dict[str | None, Any] = {None: ffi.NULL}
 _AGAIN = lib.PL_AGAIN
 # what a status of the core is raised as
-_RAISED = {lib.PL_ENOMEM: OutOfMemory, lib.PL_EINVAL: InvalidValue}
+_RAISED = {
+    lib.PL_ENOMEM: OutOfMemory,
+    lib.PL_EINVAL: InvalidValue,
+    lib.PL_EINDEX: IndexOutOfRange,
+}
 
 
 class Var:
@@ -163,21 +175,24 @@ def push(
     if c_name is None:
         c_name = _names[name] = lib.pl_name(name.encode(errors="replace"))
     inputs, outputs = _handles("reads", reads), _handles("writes", writes)
-    number = callback.keep(fn)
-    if lib.pl_push(
-        lib.plpy_call,
-        callback.pointer_to(number),
-        callback.RELEASE,
-        inputs,
-        len(inputs),
-        outputs,
-        len(outputs),
-        kind,
-        device,
-        priority,
-        c_name,
-        location.capture(),
-    ):
+    number, where = callback.keep(fn), location.capture()
+    status = _AGAIN
+    while status == _AGAIN:  # Ctrl-C ends it; fn stays kept then, as it may have been pushed
+        status = lib.pl_push(
+            lib.plpy_call,
+            callback.pointer_to(number),
+            callback.RELEASE,
+            inputs,
+            len(inputs),
+            outputs,
+            len(outputs),
+            kind,
+            device,
+            priority,
+            c_name,
+            where,
+        )
+    if status:
         callback.drop(number)
         raise_last()
 
@@ -337,6 +352,7 @@ set_naive(settings.get("PLAIT_ENGINE") == "naive")
 lib.pl_engine_set_limits(
     settings.get("PLAIT_PENDING_OPS"), (settings.get("PLAIT_PENDING_MB") or 0) << 20
 )
+lib.pl_engine_set_patience(POLL_MS)
 atexit.register(_close)
 if settings.get("PLAIT_PROFILE"):
     from . import profiler  # only then: it needs json

@@ -34,7 +34,7 @@ static struct {
 } core;
 enum { STAMP_BYTES = 24 };  /* sizeof(pl_stamp) */
 
-enum { NO_MEMORY = 3, INVALID = 4 };           /* PL_ENOMEM, PL_EINVAL of plait.h */
+enum { AGAIN = 2, NO_MEMORY = 3, INVALID = 4 };    /* PL_AGAIN, PL_ENOMEM, PL_EINVAL of plait.h */
 static PyObject *out_of_memory, *invalid_value, *invalid_type, *engine_error;
 static PyObject *fits;           /* fits(spec, wanted, role): what to do where an array's spec is not the one wanted */
 static PyObject *kept;           /* number -> object: what the core holds, see release */
@@ -44,6 +44,8 @@ static PyTypeObject *made_type;  /* what new arrays are instances of: NDArray */
 
 static PyObject *failed(int status)
 {
+    if (status == AGAIN)                            /* Ctrl-C: the exception is there */
+        return NULL;
     PyErr_SetString(status == NO_MEMORY ? out_of_memory : status == INVALID ? invalid_value : engine_error,
                     core.error_last());
     return NULL;
@@ -287,9 +289,11 @@ static PyObject *call(core_call run, PyObject *const *args)
             goto end;
     }
     int status;
-    Py_BEGIN_ALLOW_THREADS
-    status = run(target, r.in, r.out, r.scalars, location);
-    Py_END_ALLOW_THREADS
+    do {                                            /* AGAIN: the engine's queue is still full */
+        Py_BEGIN_ALLOW_THREADS
+        status = run(target, r.in, r.out, r.scalars, location);
+        Py_END_ALLOW_THREADS
+    } while (status == AGAIN && PyErr_CheckSignals() == 0);
     result = status ? failed(status) : outputs_list(given, n_given, r.out, specs);
 end:
     PyMem_Free(r.many);
@@ -335,9 +339,11 @@ static PyObject *py_invoke1(PyObject *self, PyObject *const *args, Py_ssize_t n)
         if (scalar == -1.0 && PyErr_Occurred())
             return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS
-    status = core.invoke(plan, in, &out, &scalar, -1);
-    Py_END_ALLOW_THREADS
+    do {
+        Py_BEGIN_ALLOW_THREADS
+        status = core.invoke(plan, in, &out, &scalar, -1);
+        Py_END_ALLOW_THREADS
+    } while (status == AGAIN && PyErr_CheckSignals() == 0);
     return status ? failed(status) : array_make(out, args[1]);
 }
 

@@ -58,6 +58,11 @@ class InvalidIndex(MXNetError, IndexError):
     """An index outside its range."""
 
 
+class IndexOutOfRange(InvalidIndex, ValueError):
+    """A value in an array of indices that is outside what it indexes; NumPy's and MXNet's is an
+    IndexError, and a broken rule of an operator is a ValueError."""
+
+
 class MissingName(MXNetError, AttributeError):
     """A function or attribute that does not exist."""
 

@@ -111,7 +111,10 @@ class CudaKernel:
         if plan is None:
             plan = self._plans[key] = _Plan(self, numbers, ctx, grid_dims, block_dims, shared_mem)
         arrays = [a._handle for a, (_, is_array, _) in zip(args, self._arguments) if is_array]
-        if lib.pl_invoke(plan.handle, arrays, ffi.NULL, ffi.NULL, location.capture()):
+        where, status = location.capture(), lib.PL_AGAIN
+        while status == lib.PL_AGAIN:  # the queue is full; Ctrl-C ends it
+            status = lib.pl_invoke(plan.handle, arrays, ffi.NULL, ffi.NULL, where)
+        if status:
             raise_last()
 
     def _check(self, args, ctx, grid_dims, block_dims) -> None:

@@ -50,6 +50,11 @@ CASES = {
     "truth": (lambda: bool(X), ValueError),
     "asscalar": (lambda: X.asscalar(), ValueError),
     "index": (lambda: X[9], IndexError),
+    "gather_nd": (lambda: nd.gather_nd(X, nd.array([[2], [0]])).asnumpy(), IndexError),
+    "scatter_nd": (
+        lambda: nd.scatter_nd(nd.ones((1,)), nd.array([[0], [3]]), shape=(2, 3)).asnumpy(),
+        IndexError,
+    ),
     "no optimizer": (lambda: mx.optimizer.create("nope"), ValueError),
     "request": (lambda: gluon.Parameter("a", grad_req="nope"), AssertionError),
 }
@@ -61,6 +66,32 @@ def test_type(name):
     with pytest.raises(mx.MXNetError) as found:
         call()
     assert isinstance(found.value, kind)
+
+
+INDICES = nd.array([[0, 3]])
+OUTSIDE = {
+    "take": lambda: nd.take(X, INDICES, axis=1, mode="raise"),
+    "gather_nd": lambda: nd.gather_nd(X, INDICES),
+    "gather_nd, below": lambda: nd.gather_nd(X, nd.array([[-3]])),
+    "its gradient": lambda: nd._internal._backward_gather_nd(X, INDICES, shape=(2, 3)),
+    "scatter_nd": lambda: nd.scatter_nd(X, INDICES, shape=(2, 3)),
+    "_scatter_set_nd": lambda: nd._internal._scatter_set_nd(X, X, INDICES, shape=(2, 3)),
+    "_take_along_axis": lambda: nd._internal._take_along_axis(X[:1, :2], INDICES, axis=1),
+    "_put_along_axis": lambda: nd._internal._put_along_axis(X[:1, :2], INDICES, axis=1, size=3),
+    "retain": lambda: nd.sparse.retain(X.tostype("row_sparse"), nd.array([3])),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+@pytest.mark.parametrize("naive", [False, True])
+def test_indices_outside_are_an_IndexError_and_a_ValueError(name, naive):
+    mx.engine.set_naive(naive)
+    try:
+        for kind in (IndexError, ValueError, mx.MXNetError):
+            with pytest.raises(kind, match="indices must be in"):
+                OUTSIDE[name]().asnumpy()
+    finally:
+        mx.engine.set_naive(False)
 
 
 def test_mixed_inputs_say_so():

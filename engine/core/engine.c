@@ -41,6 +41,7 @@ static int64_t max_queued = 4096;
  * a step needs. This much keeps the lanes busy. */
 #define AHEAD_BYTES ((size_t)128 << 20)
 static size_t max_held_bytes;                 /* set at the first push */
+static int patience_ms;                       /* see pl_engine_set_patience */
 static pl_object *dead;                       /* objects without references, to be destroyed outside the lock */
 static pl_op *spare;                          /* freed small ops */
 static uint64_t random_seed, random_counter;
@@ -156,7 +157,7 @@ static void request_finish(pl_request *r)
 
 /* ---- ops -------------------------------------------------------------------------------------------------- */
 
-pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
+int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes)
 {
     size_t requests_bytes = (size_t)max_requests * sizeof(pl_request);
     size_t bytes = sizeof(pl_op) + requests_bytes + payload_bytes;
@@ -168,7 +169,10 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
             max_held_bytes = AHEAD_BYTES;
     }
     if (!pl_running && (pl_engine.n_queued >= max_queued || pl_engine.held_bytes >= max_held_bytes))
-        pl_wait_room(max_queued / 2, max_held_bytes / 2);
+        if (pl_wait_room(max_queued / 2, max_held_bytes / 2, patience_ms) == PL_AGAIN) {
+            pl_leave();
+            return PL_AGAIN;
+        }
     if (bytes <= SMALL_BLOCK) {
         bytes = SMALL_BLOCK;
         op = spare;
@@ -177,8 +181,7 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
     }
     if (!op && !(op = malloc(bytes))) {
         pl_leave();
-        pl_fail(PL_ENOMEM, "engine: out of memory for an operation");
-        return NULL;
+        return pl_fail(PL_ENOMEM, "engine: out of memory for an operation");
     }
     op->dispose = NULL;                       /* field by field: a memset here costs a tenth of an inline op */
     op->lane = NULL;
@@ -196,7 +199,8 @@ pl_op *pl_op_begin(int max_requests, size_t payload_bytes)
     op->priority = own_priority;
     op->location = -1;
     op->payload = (char *)op->requests + requests_bytes;
-    return op;
+    *made = op;
+    return PL_OK;
 }
 
 static void op_free(pl_op *op)
@@ -435,6 +439,13 @@ void pl_engine_set_limits(int64_t n_ops, size_t held_bytes)
     pl_leave();
 }
 
+void pl_engine_set_patience(int timeout_ms)
+{
+    pl_enter();
+    patience_ms = timeout_ms;
+    pl_leave();
+}
+
 int64_t pl_engine_pending(void)
 {
     pl_enter();
@@ -499,9 +510,10 @@ int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, in
             const uintptr_t *writes, int n_writes, int lane, int device, int priority, const char *name,
             int32_t location)
 {
-    pl_op *op = pl_op_begin(n_reads + n_writes, sizeof(function_call));
-    if (!op)
-        return PL_ENOMEM;
+    pl_op *op;
+    int status = pl_op_begin(&op, n_reads + n_writes, sizeof(function_call));
+    if (status != PL_OK)
+        return status;
     *(function_call *)op->payload = (function_call){fn, arg, free_arg};
     op->run = function_run;
     op->dispose = function_dispose;
@@ -514,7 +526,7 @@ int pl_push(pl_fn fn, void *arg, pl_free_fn free_arg, const uintptr_t *reads, in
         pl_array *a = (pl_array *)writes[i];  /* a view's write leaves the rest as it is */
         pl_op_claim(op, a->var, a->data == a->var->data ? PL_WRITE : PL_READWRITE);
     }
-    int status = pl_op_submit(op, lane, device, false);
+    status = pl_op_submit(op, lane, device, false);
     if (status != PL_OK)
         pl_op_abandon(op);
     return status;

@@ -122,7 +122,8 @@ void pl_leave(void);                                             /* gives it bac
 bool pl_flush(void);                                             /* with the lock: true if it had to let go of it */
 void pl_object_unref(pl_object *object);
 void pl_var_unref(pl_var *var);
-pl_op *pl_op_begin(int max_requests, size_t payload_bytes);      /* waits for room; NULL: no memory, no lock held */
+/* Waits for room. Holds the lock on PL_OK only; PL_AGAIN: there was no room for as long as a push waits. */
+int pl_op_begin(pl_op **made, int max_requests, size_t payload_bytes);
 int pl_op_submit(pl_op *op, int lane, int device, bool may_inline);   /* PL_OK: given, and the lock is left */
 void pl_op_abandon(pl_op *op);                                   /* not submitted; leaves the lock */
 void pl_op_execute(pl_op *op);                                   /* runs (unlocked) and completes */
@@ -157,7 +158,8 @@ static inline bool pl_lane_is_gpu(int lane) { return lane >= PL_LANE_GPU_COMPUTE
 /* wait.c */
 void pl_announce(void);                                          /* what some waiter waits for may have happened */
 void pl_wait_finished(const bool *finished);
-void pl_wait_room(int64_t max_queued, size_t max_held_bytes);
+int pl_wait_room(int64_t max_queued, size_t max_held_bytes, int timeout_ms);   /* PL_AGAIN when the time is over;
+                                                                    0: never */
 int pl_wait_queue(int patience_ms);                              /* PL_AGAIN: nothing finished for so long */
 
 /* lane.c */

@@ -20,7 +20,7 @@
 /* cffi reads from here on: */
 
 /* ---- status and errors ------------------------------------------------------------------------------------ */
-enum { PL_OK = 0, PL_FAILED = 1, PL_AGAIN = 2, PL_ENOMEM = 3, PL_EINVAL = 4 };
+enum { PL_OK = 0, PL_FAILED = 1, PL_AGAIN = 2, PL_ENOMEM = 3, PL_EINVAL = 4, PL_EINDEX = 5 };
 typedef int (*pl_fn)(void *arg);              /* returns PL_OK or pl_fail(...) */
 typedef void (*pl_free_fn)(void *arg);
 const char *pl_error_last(void);              /* text of this thread's last failure; borrowed, until the next one */
@@ -41,6 +41,8 @@ int pl_engine_set_priority(int priority);     /* of what this thread pushes with
 int pl_engine_set_inline(int on);             /* 1: this thread runs its ops itself where their arrays are free, dear
                                                  ones too.  Returns the value before */
 void pl_engine_set_limits(int64_t n_ops, size_t held_bytes);  /* beyond either a push waits; 0 keeps a limit */
+void pl_engine_set_patience(int timeout_ms);  /* a push that waited so long returns PL_AGAIN and has done nothing, so
+                                                 that its caller can look for Ctrl-C; 0, as at the start: it waits on */
 int pl_engine_set_bulk(int size);             /* this thread wakes a sleeping lane once per `size` ops or when anybody
                                                  waits; 0 or 1: at every op.  Returns the size before */
 void pl_engine_stop(void);                    /* waits for all ops and joins the workers; they restart on demand */

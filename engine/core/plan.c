@@ -109,10 +109,11 @@ static int invoke_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, co
     pl_plan *plan = (pl_plan *)handle;
     int n_in = plan->n_in, n_out = plan->n_out, random = (plan->flags & PL_PLAN_RANDOM) != 0;
     size_t n = (size_t)n_in + (size_t)n_out, n_scalars = (size_t)plan->n_scalars;
-    pl_op *op = pl_op_begin((int)n, sizeof(plan_call) + n * sizeof(void *) +
-                            (n_scalars + 2) * sizeof(double) + (size_t)n_out);
-    if (!op)
-        return PL_ENOMEM;
+    pl_op *op;
+    int status = pl_op_begin(&op, (int)n, sizeof(plan_call) + n * sizeof(void *) +
+                             (n_scalars + 2) * sizeof(double) + (size_t)n_out);
+    if (status != PL_OK)
+        return status;
     plan_call *call = op->payload;
     call->plan = plan;
     call->scalars = (double *)(call->bufs + n);
@@ -135,8 +136,8 @@ static int invoke_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, co
         call->bufs[i] = a->data;
         pl_op_claim(op, a->var, plan->mutates && plan->mutates[i] ? PL_READWRITE : PL_READ);
     }
-    int status = pl_outputs_claim(op, n_out, out, plan->out_bytes, plan->memory,
-                                  (char **)call->bufs + n_in, fresh);
+    status = pl_outputs_claim(op, n_out, out, plan->out_bytes, plan->memory,
+                              (char **)call->bufs + n_in, fresh);
     if (status == PL_OK) {
         status = pl_op_submit(op, plan->lane, plan->device, (plan->flags & PL_PLAN_INLINE) != 0);
         if (status == PL_OK)

@@ -378,10 +378,11 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
     size_t n = (size_t)p->n_in + (size_t)p->n_out, n_scalars = (size_t)p->max_scalars + 2;
     size_t n_all = p->n_given ? (size_t)p->n_scalars : 0;
     size_t early_bytes = p->n_early ? sizeof(pl_early) + n * (sizeof(uint64_t) + 2 * sizeof(int32_t)) : 0;
-    pl_op *op = pl_op_begin((int)n, sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
-                            (n_scalars + n_all) * sizeof(double) + early_bytes + (size_t)p->n_out);
-    if (!op)
-        return PL_ENOMEM;
+    pl_op *op;
+    int status = pl_op_begin(&op, (int)n, sizeof(pl_program_args) + (n + (size_t)p->max_bufs) * sizeof(void *) +
+                             (n_scalars + n_all) * sizeof(double) + early_bytes + (size_t)p->n_out);
+    if (status != PL_OK)
+        return status;
     pl_program_args *call = op->payload;
     call->program = p;
     call->scalars = (double *)(call->data + n);
@@ -402,8 +403,8 @@ static int run_once(uintptr_t handle, const uintptr_t *in, uintptr_t *out, const
         call->data[i] = a->data;
         pl_op_claim(op, a->var, p->in_modes[i]);
     }
-    int status = pl_outputs_claim(op, p->n_out, out, p->out_bytes, pl_memory_of(p->lane, p->device, p->flags),
-                                  call->data + p->n_in, fresh);
+    status = pl_outputs_claim(op, p->n_out, out, p->out_bytes, pl_memory_of(p->lane, p->device, p->flags),
+                              call->data + p->n_in, fresh);
     if (status == PL_OK) {
         if (p->n_early)
             op->early = early_fill(early, p, in, out);

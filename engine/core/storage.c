@@ -1,4 +1,9 @@
-/* Pooled memory: 64-byte aligned blocks in size classes (four per power of two), kept for re-use when freed. */
+/* Pooled memory: 64-byte aligned blocks in size classes (four per power of two), kept for re-use when freed.
+ *
+ * The pool is bounded when it would grow: if memory in use and pooled together would pass twice the recent peak of what
+ * is in use, plus KEPT_BYTES, blocks of the classes not used for longest go back to the system. A training step that
+ * repeats finds all its blocks in the pool, so nothing is freed then; sequences of ever other lengths leave no blocks of
+ * all their sizes behind. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -6,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { HUGE_BYTES = 1 << 21 };
+enum { HUGE_BYTES = 1 << 21, MAPPED_BYTES = 1 << 20, KEPT_BYTES = 64 << 20, WINDOW = 4 };
 
 #ifdef PL_PLAIN_MALLOC                        /* sanitizers want to see every free, and where blocks really end */
 enum { PLAIN = 1 };
@@ -17,6 +22,9 @@ enum { PLAIN = 0 };
 typedef struct block { struct block *next; } block;
 
 static block *pool[PL_SIZE_CLASSES];
+static int64_t freed_at[PL_SIZE_CLASSES];              /* n_alloc when a block of the class was freed last */
+static size_t peak_now, peak_before;                   /* of what was in use, in this window and in the one before it; */
+static size_t window_bytes;                            /* a window ends when WINDOW times all memory was handed out */
 static pl_storage_stats stats;
 static _Atomic int64_t workspace_bytes;                /* of threads, which take no lock for it */
 static size_t machine_bytes;
@@ -51,37 +59,100 @@ int pl_size_class(size_t bytes, size_t *class_bytes)
     return 4 * (shift - PL_MIN_SHIFT) + (int)quarter + 1;
 }
 
-static void pool_trim(void)
+/* Large blocks are mapped one by one: what free() takes back stays with the process where its neighbours are in use. */
+static void *system_get(size_t bytes, size_t class_bytes)
 {
-    for (int class = 0; class < PL_SIZE_CLASSES; class++)
-        while (pool[class]) {
-            block *b = pool[class];
-            pool[class] = b->next;
-            free(b);
-        }
-    stats.pooled_bytes = 0;
+    void *data = NULL;
+    if (PLAIN || class_bytes < MAPPED_BYTES)
+        return posix_memalign(&data, class_bytes >= HUGE_BYTES ? HUGE_BYTES : 64, PLAIN ? bytes : class_bytes) ? NULL : data;
+    size_t over = class_bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
+    char *map = mmap(NULL, class_bytes + over, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return NULL;
+    size_t before = over ? (size_t)(-(uintptr_t)map & (HUGE_BYTES - 1)) : 0;
+    if (before)
+        munmap(map, before);
+    if (over - before)
+        munmap(map + before + class_bytes, over - before);
+#ifdef MADV_HUGEPAGE
+    if (over)
+        madvise(map + before, class_bytes & ~(size_t)(HUGE_BYTES - 1), MADV_HUGEPAGE);
+#endif
+    return map + before;
+}
+
+static void system_free(void *data, size_t class_bytes)
+{
+    if (PLAIN || class_bytes < MAPPED_BYTES)
+        free(data);
+    else
+        munmap(data, class_bytes);
+}
+
+/* Frees blocks of a class until no more than `kept` bytes are pooled. */
+static void class_trim(int class, size_t class_bytes, size_t kept)
+{
+    block *b;
+    while (stats.pooled_bytes > kept && (b = pool[class])) {
+        pool[class] = b->next;
+        stats.pooled_bytes -= class_bytes;
+        system_free(b, class_bytes);
+    }
+}
+
+/* The size of a class: pl_size_class the other way round. */
+static size_t size_of_class(int class)
+{
+    if (class == 0)
+        return 64;
+    int shift = PL_MIN_SHIFT + (class - 1) / 4;
+    size_t quarters = (size_t)((class - 1) % 4 + 5);
+    return ((quarters << (shift - 2)) + 63) & ~(size_t)63;
+}
+
+/* Frees blocks, of the classes not used for longest first, until no more than `kept` bytes are pooled. */
+static void pool_trim(size_t kept)
+{
+    while (stats.pooled_bytes > kept) {
+        int oldest = -1;
+        for (int class = 0; class < PL_SIZE_CLASSES; class++)
+            if (pool[class] && (oldest < 0 || freed_at[class] < freed_at[oldest]))
+                oldest = class;
+        class_trim(oldest, size_of_class(oldest), kept);
+    }
+}
+
+/* Before the pool's memory grows. An eighth more is freed than needed, so that few allocations look for old classes. */
+static void pool_bound(size_t class_bytes)
+{
+    size_t all = stats.used_bytes + stats.pooled_bytes;
+    if (window_bytes > WINDOW * all) {
+        peak_before = peak_now;
+        peak_now = stats.used_bytes;
+        window_bytes = 0;
+    }
+    size_t peak = peak_now > peak_before ? peak_now : peak_before, in_use = stats.used_bytes + class_bytes;
+    if (peak < in_use)
+        peak = in_use;
+    if (stats.pooled_bytes + in_use > 2 * peak + KEPT_BYTES) {
+        size_t kept = 2 * peak + KEPT_BYTES - in_use;
+        pool_trim(kept - kept / 8);
+    }
 }
 
 /* Memory from the system; when that is tight, after giving back what is pooled. */
 static void *system_alloc(size_t bytes, size_t class_bytes)
 {
-    void *data = NULL;
     if (pl_guard_side())
         return pl_guard_alloc(bytes);
-    size_t align = class_bytes >= HUGE_BYTES ? HUGE_BYTES : 64;
+    pool_bound(class_bytes);
     if (stats.used_bytes + stats.pooled_bytes + class_bytes > pl_machine_bytes() / 4 * 3)
-        pool_trim();
-    size_t asked = PLAIN ? bytes : class_bytes;
-    if (posix_memalign(&data, align, asked) != 0) {
-        pool_trim();
-        if (posix_memalign(&data, align, asked) != 0)
-            return NULL;
-    }
-#ifdef MADV_HUGEPAGE
-    if (align == HUGE_BYTES && !PLAIN)
-        madvise(data, class_bytes & ~(size_t)(HUGE_BYTES - 1), MADV_HUGEPAGE);
-#endif
-    return data;
+        pool_trim(0);
+    void *data = system_get(bytes, class_bytes);
+    if (data)
+        return data;
+    pool_trim(0);
+    return system_get(bytes, class_bytes);
 }
 
 static void *no_memory(size_t bytes)
@@ -111,8 +182,12 @@ void *pl_storage_alloc(size_t bytes)
     }
     stats.n_alloc++;
     stats.used_bytes += class_bytes;
-    if (stats.used_bytes > stats.peak_bytes)
-        stats.peak_bytes = stats.used_bytes;
+    window_bytes += class_bytes;
+    if (stats.used_bytes > peak_now) {
+        peak_now = stats.used_bytes;
+        if (peak_now > stats.peak_bytes)
+            stats.peak_bytes = peak_now;
+    }
     return data;
 }
 
@@ -133,6 +208,7 @@ void pl_storage_free(void *data, size_t bytes)
     }
     ((block *)data)->next = pool[class];
     pool[class] = data;
+    freed_at[class] = stats.n_alloc;
     stats.pooled_bytes += class_bytes;
 }
 
@@ -143,7 +219,7 @@ size_t pl_storage_used(void) { return stats.used_bytes; }
 void pl_storage_trim(void)
 {
     pl_enter();
-    pool_trim();
+    pool_trim(0);
     pl_leave();
 }
 

@@ -161,7 +161,7 @@ static bool has_room(const void *arg)
            atomic_load_explicit(&pl_engine.held_bytes, memory_order_relaxed) <= r->max_held_bytes;
 }
 
-void pl_wait_room(int64_t max_queued, size_t max_held_bytes)
+int pl_wait_room(int64_t max_queued, size_t max_held_bytes, int timeout_ms)
 {
     int status = PL_OK;
     if (!pl_lane_own()) {
@@ -171,11 +171,16 @@ void pl_wait_room(int64_t max_queued, size_t max_held_bytes)
         pl_enter();
     }
     pl_engine.n_producers++;
+    struct timespec end = deadline_after(timeout_ms ? timeout_ms : 1000);
     while ((pl_engine.n_queued > max_queued || pl_engine.held_bytes > max_held_bytes) && status != PL_FAILED) {
-        struct timespec end = deadline_after(1000);
         status = block(&end);
+        if (status == PL_AGAIN && timeout_ms)
+            break;
+        if (status == PL_AGAIN)
+            end = deadline_after(1000);
     }
     pl_engine.n_producers--;
+    return status == PL_AGAIN && timeout_ms ? PL_AGAIN : PL_OK;
 }
 
 int pl_wait_queue(int patience_ms)

@@ -137,7 +137,7 @@ PLK_KERNEL(plk_take_along)
                 from = (o * p->n + (from < 0 ? 0 : from)) * p->inner + i;
                 copy_one((char *)bufs[2] + at * p->size, (const char *)bufs[0] + from * p->size, p->size);
             }
-    return lowest < 0 ? pl_fail(PL_EINVAL, "_take_along_axis: indices must be inside data") : PL_OK;
+    return lowest < 0 ? pl_fail(PL_EINDEX, "_take_along_axis: indices must be inside data") : PL_OK;
 }
 
 /* bufs: x, index like it (outer, n_indices, inner), y (outer, n, inner): zeros to which x is added; float32 or float64 */
@@ -151,7 +151,7 @@ PLK_KERNEL(plk_put_along)
             for (int64_t i = 0; i < p->inner; i++) {
                 int64_t at = (o * p->n_indices + k) * p->inner + i, to = wrapped(p, bufs[1], at);
                 if (to < 0)
-                    return pl_fail(PL_EINVAL, "_put_along_axis: indices must be inside the result");
+                    return pl_fail(PL_EINDEX, "_put_along_axis: indices must be inside the result");
                 to = (o * p->n + to) * p->inner + i;
                 if (p->size == 4)
                     ((float *)bufs[2])[to] += ((const float *)bufs[0])[at];

@@ -172,7 +172,7 @@ static int find(const plk_points *p, const void *indices, places *at, const char
             char text[200];
             snprintf(text, sizeof text, "%s: indices must be in [%lld, %lld), got a range of %lld to %lld", name,
                      (long long)-n, (long long)n, (long long)low, (long long)high);
-            return pl_fail(PL_EINVAL, text);
+            return pl_fail(PL_EINDEX, text);
         }
     }
     return PL_OK;
@@ -205,7 +205,7 @@ PLK_KERNEL(plk_gather_nd_run)
     if (places_begin(&at, p->n_places, p->n_rows, p->inner, 0) != PL_OK)
         return PL_ENOMEM;
     if (find(p, bufs[1], &at, "gather_nd") != PL_OK)
-        return PL_EINVAL;
+        return PL_EINDEX;
     int n_threads = pl_threads(p->n_places * (int64_t)row_bytes / 8);
     gathered g = {&at, bufs[0], bufs[2], row_bytes, plk_pieces(n_threads, p->n_places * (int64_t)row_bytes / 8)};
     pl_team_run(n_threads, g.n_pieces, gather_piece, &g);
@@ -223,7 +223,7 @@ PLK_KERNEL(plk_scatter_nd_run)
     if (places_begin(&at, p->n_places, p->n_rows, p->inner, 1) != PL_OK)
         return PL_ENOMEM;
     if (find(p, bufs[1 + in], &at, in ? "_scatter_set_nd" : p->what == PLK_ADD ? "_backward_gather_nd" : "scatter_nd"))
-        return PL_EINVAL;
+        return PL_EINDEX;
     if (in && table != bufs[0])
         memcpy(table, bufs[0], (size_t)(p->n_rows * p->inner * p->size));
     if (!in)

@@ -14,7 +14,7 @@ static int check(const plk_csr *p, const int64_t *indptr, const int64_t *indices
         return pl_fail(PL_EINVAL, "dot: indptr of a csr matrix must rise from 0 to the number of its elements");
     for (int64_t e = indptr[0]; e < indptr[p->n_rows]; e++)
         right &= indices[e] >= 0 && indices[e] < p->n_columns;
-    return right ? PL_OK : pl_fail(PL_EINVAL, "dot: an index of a csr matrix is outside its columns");
+    return right ? PL_OK : pl_fail(PL_EINDEX, "dot: an index of a csr matrix is outside its columns");
 }
 
 /* y[row] = sum of data[e] * x[indices[e]] over the row's elements */

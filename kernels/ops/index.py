@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine.error import DTypeError, OperatorError, ShapeError
+from ...engine.error import DTypeError, IndexOutOfRange, OperatorError, ShapeError, compose
 from ..extent import is_unknown
 from ..record import LARGE, Param, Type, operator, sample, values
 from ..shapes import must_be, one_axis, same_dtype
@@ -25,13 +25,24 @@ def _bounded(xp, op, indices, n, mode):
     if mode == "wrap":
         return xp.remainder(indices, max(n, 1))
     if mode == "raise" and indices.size and bool(xp.any((indices < 0) | (indices >= n))):
-        raise OperatorError(
-            op,
-            f"indices must be in [0, {n}) with mode 'raise', got a range of "
-            f"{int(indices.min())} to {int(indices.max())}",
-            fix="use mode='clip' or mode='wrap'",
+        raise IndexOutOfRange(
+            compose(
+                f"{op}: indices must be in [0, {n}) with mode 'raise', got a range of "
+                f"{int(indices.min())} to {int(indices.max())}",
+                fix="use mode='clip' or mode='wrap'",
+            )
         )
     return xp.clip(indices, 0, max(n - 1, 0))
+
+
+def _inside(xp, op, indices, n):
+    """Whole indices of an axis of size n. Negative ones count from the end; others are refused."""
+    i = _whole(xp, indices)
+    if i.size and bool(xp.any((i < -n) | (i >= n))):
+        raise IndexOutOfRange(
+            f"{op}: indices must be in [{-n}, {n}), got a range of {int(i.min())} to {int(i.max())}"
+        )
+    return i
 
 
 def _refuse_empty(op, n, count):
@@ -322,16 +333,8 @@ def _index_depth(op, shape, indices):
 
 
 def _places(xp, op, indices, shape):
-    """A tuple of index arrays, one for each leading axis. Negative indices count from the end;
-    others are refused."""
-    indices = _whole(xp, indices)
-    for i, n in zip(indices, shape):
-        if i.size and bool(xp.any((i < -n) | (i >= n))):
-            raise OperatorError(
-                op,
-                f"indices must be in [{-n}, {n}), got a range of {int(i.min())} to {int(i.max())}",
-            )
-    return tuple(indices)
+    """A tuple of index arrays, one for each leading axis."""
+    return tuple(_inside(xp, op, i, n) for i, n in zip(indices, shape))
 
 
 def _scatter_infer(op):
@@ -654,6 +657,13 @@ def _along(op, data, indices, axis):
     return axis
 
 
+def _take_along_ref(xp, data, indices, axis):
+    axis = one_axis("_take_along_axis", axis, data.ndim)
+    return xp.take_along_axis(
+        data, _inside(xp, "_take_along_axis", indices, data.shape[axis]), axis=axis
+    )
+
+
 def _put_infer(ins, axis, size):
     data, indices = ins
     if data.shape != indices.shape:
@@ -669,7 +679,7 @@ def _put_ref(xp, data, indices, axis, size):
     axis = one_axis("_put_along_axis", axis, data.ndim)
     out = xp.zeros(data.shape[:axis] + (size,) + data.shape[axis + 1 :], dtype=data.dtype)
     places = list(xp.indices(data.shape))
-    places[axis] = _whole(xp, indices)
+    places[axis] = _inside(xp, "_put_along_axis", indices, size)
     xp.add.at(out, tuple(places), data)
     return out
 
@@ -683,7 +693,7 @@ operator(
         if _along("_take_along_axis", ins[0].shape, ins[1].shape, axis) >= 0
         else []
     ),
-    ref=lambda xp, data, indices, axis: xp.take_along_axis(data, _whole(xp, indices), axis=axis),
+    ref=_take_along_ref,
     grad=lambda F, dys, xs, ys, axis: [
         F._put_along_axis(dys[0], xs[1], axis=axis, size=xs[0].shape[axis]),
         None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine.error import OperatorError, ShapeError
+from ...engine.error import IndexOutOfRange, OperatorError, ShapeError
 from ..record import Param, Type, operator, same_type, sample, values
 from ..shapes import must_be, same_dtype
 from ..spec import STYPES
@@ -42,7 +42,7 @@ def _csr_dot_ref(xp, data, indptr, indices, x, *, columns, transpose):
             "dot", "indptr of a csr matrix must rise from 0 to the number of its elements"
         )
     if used.size and not (0 <= used.min() and used.max() < columns):
-        raise OperatorError("dot", "an index of a csr matrix is outside its columns")
+        raise IndexOutOfRange("dot: an index of a csr matrix is outside its columns")
     data, indices = data[indptr[0] : indptr[-1]], used
     rows = xp.repeat(xp.arange(n_rows), xp.diff(indptr))
     out = xp.zeros((columns if transpose else n_rows, *x.shape[1:]), dtype=x.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...engine.error import InvalidType, InvalidValue, ShapeError
+from ...engine.error import IndexOutOfRange, InvalidType, InvalidValue, ShapeError
 from ...kernels.record import lookup
 from ...kernels.spec import from_bfloat16
 from ..invoke import invoke
@@ -90,7 +90,7 @@ def _retain(attrs, x, indices):
         raise InvalidType("retain: data must be row_sparse, got csr")
     wanted = np.unique(whole(indices))
     if wanted.size and not 0 <= wanted[0] <= wanted[-1] < x.shape[0]:
-        raise InvalidValue(
+        raise IndexOutOfRange(
             f"retain: indices must be in [0, {x.shape[0]}), got {wanted[0]} to {wanted[-1]}"
         )
     if x.stype == DENSE:
@@ -196,7 +196,7 @@ def _edge_id(attrs, x, u, v):
     u, v = whole(u), whole(v)
     for name, places, n in (("u", u, x.shape[0]), ("v", v, x.shape[1])):
         if places.size and not 0 <= places.min() <= places.max() < n:
-            raise InvalidValue(f"edge_id: {name} must be in [0, {n})")
+            raise IndexOutOfRange(f"edge_id: {name} must be in [0, {n})")
     keys, wanted = keys_of(x), u * x.shape[1] + v
     order = np.argsort(keys, kind="stable")
     at = np.minimum(np.searchsorted(keys[order], wanted), max(len(keys) - 1, 0))

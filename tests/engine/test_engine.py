@@ -2,6 +2,8 @@
 
 import doctest
 import inspect
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -331,3 +333,30 @@ def test_push_costs_little_and_leaks_nothing():
 def test_examples_in_docstrings(module):
     result = doctest.testmod(module)
     assert result.attempted > 3 and not result.failed
+
+
+POOL = """
+import random
+from plait import engine, nd
+def use(size):
+    arrays = [nd.empty((int(size) << 18,)) for _ in range(4)]
+    s = engine.stats()
+    return s["used_bytes"] + s["pooled_bytes"]
+sizes = [2 ** (k / 4) for k in range(28)]  # 1 to 108 MiB, each of a size class of its own
+random.Random(1).shuffle(sizes)
+most = max(use(size) for _ in range(5) for size in sizes)
+misses = lambda: engine.stats()["allocations"] - engine.stats()["pool_hits"]
+few = sorted(sizes)[:12]
+[use(size) for _ in range(50) for size in few]  # until the large peak is forgotten
+before = misses()
+[use(size) for _ in range(50) for size in few]
+s = engine.stats()
+print(most, s["peak_bytes"], misses() - before, s["used_bytes"] + s["pooled_bytes"])
+"""
+
+
+def test_the_pool_is_bounded_and_serves_what_repeats():
+    out = subprocess.run([sys.executable, "-c", POOL], capture_output=True, text=True, check=True)
+    most, peak, misses, kept = map(int, out.stdout.split())
+    assert most <= 2 * peak + (64 << 20)
+    assert misses == 0 and kept <= most

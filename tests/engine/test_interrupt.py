@@ -23,6 +23,47 @@ y = nd.contrib.ROIAlign(x, rois, pooled_size=(14, 14), spatial_scale=1.0, sample
 print("ready", flush=True)
 y.wait_to_read()
 """,
+    "a full queue": """
+import threading
+from plait import engine, nd
+started, x = threading.Event(), nd.ones((3,))
+def block():
+    started.set()
+    threading.Event().wait()
+engine.push(block, writes=[x])
+started.wait()
+while engine.stats()["pending"] < 4096:
+    x += 1
+print("ready", flush=True)
+x += 1
+""",
+    "a full queue, Python": """
+import threading
+from plait import engine
+x = engine.Var()
+for _ in range(4096):
+    engine.push(threading.Event().wait, writes=[x])
+print("ready", flush=True)
+engine.push(print, writes=[x])
+""",
+    "a full queue, a program": """
+import threading
+import plait as mx
+from plait import engine, nd
+started, x = threading.Event(), nd.ones((3,))
+net = mx.gluon.nn.HybridLambda(lambda F, x: F.relu(x + 1))
+net.hybridize()
+net(x).wait_to_read()
+def block():
+    started.set()
+    threading.Event().wait()
+engine.push(block, writes=[x])
+started.wait()
+while engine.stats()["pending"] < 4096:
+    net(x)
+print("ready", flush=True)
+net(x)
+""",
     "caught, then at exit": """
 import threading
 from plait import engine
