@@ -131,7 +131,14 @@ def _values(graph: dict, version: int, where: str) -> list[Value]:
         for entry in graph["nodes"]:
             nodes.append(_node(entry, nodes, version, where))
         heads = [_value(nodes, head, where, "heads") for head in graph["heads"]]
-    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         if isinstance(error, MXNetError):
             raise
         raise MXNetError(
@@ -146,7 +153,7 @@ def _values(graph: dict, version: int, where: str) -> list[Value]:
 def _version(graph: dict) -> int:
     try:
         return int(graph["attrs"]["mxnet_version"][1])
-    except (LookupError, TypeError, ValueError):
+    except (LookupError, TypeError, ValueError, OverflowError):
         return OLDEST
 
 

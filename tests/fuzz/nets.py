@@ -74,10 +74,18 @@ def compare(net, shape, dtype: str, seed: int, recompute=None, train=True) -> No
     net(mx.nd.array(values, dtype=dtype))
     kept = {k: p.data().asnumpy() for k, p in net.collect_params().items()}
     want = results(net, kept, values, dtype, train)
+    noise = {}
+    if dtype == "float16":  # what eager's rounding does to this net; of one number, norms divide by 0
+        net.cast("float32")
+        exact = results(net, kept, values.astype(dtype), "float32", train)
+        noise = {k: 4 * np.nanmax(abs(want[k] - v), initial=0) for k, v in exact.items()}
+        if 1 in shape[:2]:
+            want = {"output": want["output"]}
+        net.cast(dtype)
     net.hybridize(recompute=recompute)
     for call in range(CALLS):
         got = results(net, kept, values, dtype, train)
-        near(f"call {call + 1}", got, want, dtype)
+        near(f"call {call + 1}", got, want, dtype, noise)
         if not mx.wait_compiled(120):
             return
 
@@ -101,7 +109,7 @@ def results(net, kept, values, dtype, train) -> dict[str, np.ndarray]:
     return {k: v.astype(np.float64) for k, v in found.items()}
 
 
-def near(what: str, got: dict, want: dict, dtype: str) -> None:
+def near(what: str, got: dict, want: dict, dtype: str, noise: dict) -> None:
     largest = max(
         (np.abs(v[np.isfinite(v)]).max(initial=0) for k, v in want.items() if "gradient" in k),
         default=0.0,
@@ -114,7 +122,8 @@ def near(what: str, got: dict, want: dict, dtype: str) -> None:
             continue  # an overflow comes earlier or later in another order
         scale = np.abs(w[np.isfinite(w)]).max(initial=0)
         scale = max(scale, max(largest, head) * 0.1 if "gradient" in name else 0, 1e-6)
-        near = np.isclose(g, w, rtol=0, atol=TOLERANCE[dtype] * scale, equal_nan=True)
+        far = TOLERANCE[dtype] * scale + noise.get(name, 0)
+        near = np.isclose(g, w, rtol=0, atol=far, equal_nan=True)
         assert near.all(), (
             f"{what}: {name} at {np.argwhere(~near)[:3].tolist()}: {g[~near][:5]}, eager has "
             f"{w[~near][:5]}"

@@ -189,7 +189,7 @@ def test_edge_shapes(op, case, how):
         return
     try:
         want = expected(op, attrs, inputs)
-    except OperatorError:  # the given indices do not fit the cut array
+    except (OperatorError, IndexError):  # the given indices do not fit the cut array
         return
     for g, w in zip(execute(op, attrs, inputs), want, strict=True):
         assert_close(g, w)
