@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 
 class MXNetError(RuntimeError):
     """Base of every error that plait raises; the name scripts written for MXNet expect."""
+
+    def __reduce__(self):
+        """As pickle asks. Without it an error whose class takes other arguments than a text would
+        hang a multiprocessing.Pool, which cannot read what its worker sent."""
+        kind = type(self)
+        original = next((k for k, made in _types.items() if made is kind), None)
+        return _rebuilt, (original or kind, original is not None, self.args, dict(vars(self)))
+
+
+def _rebuilt(kind: type, deferred: bool, args: tuple, state: dict) -> MXNetError:
+    """The error that __reduce__ took apart."""
+    made = raisable(kind) if deferred else kind
+    # not by made(*args), whose arguments may be others; of the builtin bases one has its layout
+    bases = (b.__new__ for b in made.__mro__ if b.__module__ == "builtins")
+    for new in bases:
+        with contextlib.suppress(TypeError):
+            error = new(made)
+            break
+    error.args = args
+    error.__dict__.update(state)
+    return error
 
 
 def compose(rule: str, at: str | None = None, fix: str | None = None) -> str:

@@ -3,10 +3,14 @@
 Types in the table are MXNet's, seen by running it.
 """
 
+import multiprocessing
+import pickle
+
 import numpy as np
 import plait as mx
 import pytest
 from plait import gluon, nd, sym
+from plait.engine.error import OperatorError
 from plait.gluon import nn
 from plait.gluon.contrib.estimator import Estimator
 
@@ -108,3 +112,32 @@ def test_one_class_for_what_symbols_lack():
     # made as MXNet's libraries make it
     text = str(NotImplementedForSymbol(nd.NDArray.copy, "copy", np.float32(1)))
     assert text.startswith('Function copy (namely operator "copy") with arguments (<class \'nump')
+
+
+def classes(base=mx.MXNetError):
+    return [base, *(c for k in base.__subclasses__() for c in classes(k))]
+
+
+def test_every_error_survives_pickling():
+    """What a worker of a multiprocessing.Pool raises travels so; what cannot be read hangs it."""
+    with pytest.raises(ValueError) as shapes:
+        nd.dot(nd.ones((2, 3)), nd.ones((2, 3)))
+    with pytest.raises(IndexError) as deferred:
+        nd.gather_nd(nd.ones((2,)), nd.array([[5]])).asnumpy()
+    plain = [c for c in classes() if "__init__" not in vars(c) and not issubclass(c, OperatorError)]
+    made = [c("a text") for c in plain if c.__module__.startswith("plait.")]
+    assert len(made) > 20
+    for error in (shapes.value, deferred.value, *made):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.args) == (type(error), str(error), error.args)
+        assert vars(again) == vars(error)
+
+
+def test_an_error_in_a_pool_is_raised_here():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        with pytest.raises(ValueError, match="dot: lhs.shape"):
+            pool.apply_async(wrong_shapes).get(60)
+
+
+def wrong_shapes():
+    nd.dot(nd.ones((2, 3)), nd.ones((2, 3)))

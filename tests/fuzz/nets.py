@@ -75,11 +75,11 @@ def compare(net, shape, dtype: str, seed: int, recompute=None, train=True) -> No
     kept = {k: p.data().asnumpy() for k, p in net.collect_params().items()}
     want = results(net, kept, values, dtype, train)
     noise = {}
-    if dtype == "float16":  # what eager's rounding does to this net; of one number, norms divide by 0
+    if dtype == "float16":  # what rounding does to this net
         net.cast("float32")
         exact = results(net, kept, values.astype(dtype), "float32", train)
         noise = {k: 4 * np.nanmax(abs(want[k] - v), initial=0) for k, v in exact.items()}
-        if 1 in shape[:2]:
+        if 1 in shape[:2]:  # norms of one number divide by 0
             want = {"output": want["output"]}
         net.cast(dtype)
     net.hybridize(recompute=recompute)
