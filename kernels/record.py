@@ -11,7 +11,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from ..engine.device import named
 from ..engine.error import InvalidType, MXNetError, OperatorError, compose, did_you_mean, shown
 from ..engine.recent import Recent
 from .number import UnknownNumber, as_float
@@ -173,6 +172,8 @@ def _parse_context(value) -> str:
     """The text of a device: of a Context, or as files hold it ("gpu(1)"); "": the current one."""
     text = "" if value is None or str(value) == "None" else str(value)
     if text:
+        from ..engine.device import named  # late: the build reads records before there is a core
+
         named(text)
     return text
 
