@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...engine.device import named
 from ..record import Param, operator, sample
 
 
@@ -10,6 +9,8 @@ def _copy_now(call, inputs, out, ctx, source):
     (x,) = inputs
     if out is not None:
         return x.copyto(out)
+    from ...engine.device import named  # late: the build reads records before there is a core
+
     return x.copyto(named(ctx)) if ctx else call("_copy", x)
 
 
