@@ -54,6 +54,21 @@ def test_nd_needs_numpy_alone():
     assert len([m for m in loaded if not m.startswith("plait")]) < 40
 
 
+def test_records_are_read_before_there_is_a_core():
+    """The build makes C from the records: nothing that they import may need the core."""
+    code = f"""
+import importlib, sys, types
+for name, path in (("plait", {str(ROOT)!r}), ("plait.engine", {str(ROOT / "engine")!r})):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [path]
+sys.modules["plait.engine._core"] = None  # not built yet
+importlib.import_module("plait.kernels.ops")
+for name in ("generate", "stubs"):
+    importlib.import_module(f"plait.kernels.{{name}}")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_modules_are_found_under_both_names():
     """`import plait.io` is what mx.io is, wherever it lives, and a module of its own for none."""
     loaded = modules_after(
