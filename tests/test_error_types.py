@@ -133,6 +133,29 @@ def test_every_error_survives_pickling():
         assert vars(again) == vars(error)
 
 
+def test_a_failure_of_c_after_one_of_python_keeps_its_type():
+    class Fails(mx.operator.CustomOp):
+        def forward(self, is_train, req, in_data, out_data, aux):
+            raise KeyError("of Python")
+
+    @mx.operator.register("fails_in_python")
+    class Prop(mx.operator.CustomOpProp):
+        def create_operator(self, ctx, shapes, dtypes):
+            return Fails()
+
+    mx.engine.set_naive(True)  # both on this thread
+    try:
+        poisoned = []  # alive, and so are their errors
+        with pytest.raises(KeyError):
+            poisoned.append(nd.Custom(X, op_type="fails_in_python"))
+            poisoned[0].asnumpy()
+        with pytest.raises(IndexError) as found:
+            nd.gather_nd(X, nd.array([[9]])).asnumpy()
+        assert found.value.__cause__ is None
+    finally:
+        mx.engine.set_naive(False)
+
+
 def test_an_error_in_a_pool_is_raised_here():
     with multiprocessing.get_context("fork").Pool(1) as pool:
         with pytest.raises(ValueError, match="dot: lhs.shape"):

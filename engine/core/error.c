@@ -68,6 +68,7 @@ void pl_fail_forget(void)
     if (fresh.release) {
         fresh.release(fresh.owner);
         fresh.release = NULL;
+        fresh.owner = NULL;
     }
 }
 
@@ -100,6 +101,7 @@ pl_error *pl_error_new(int status, const char *name, int32_t location)
     error->release = fresh.release;
     error->owner = fresh.owner;
     fresh.release = NULL;
+    fresh.owner = NULL;                       /* the next failure here may be C's, without one */
     return error;
 }
 
