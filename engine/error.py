@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from typing import Any
 
 
 class MXNetError(RuntimeError):
@@ -21,10 +22,10 @@ def _rebuilt(kind: type, deferred: bool, args: tuple, state: dict) -> MXNetError
     """The error that __reduce__ took apart."""
     made = raisable(kind) if deferred else kind
     # not by made(*args), whose arguments may be others; of the builtin bases one has its layout
-    bases = (b.__new__ for b in made.__mro__ if b.__module__ == "builtins")
-    for new in bases:
+    bases: list[Any] = [b for b in made.__mro__ if b.__module__ == "builtins"]
+    for base in bases:
         with contextlib.suppress(TypeError):
-            error = new(made)
+            error = base.__new__(made)
             break
     error.args = args
     error.__dict__.update(state)
