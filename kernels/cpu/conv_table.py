@@ -92,20 +92,21 @@ def _weight(fields, us):
     worth = max(1, n * prod(fields["out"]) // LEAST_PIXELS)
     per = -(-n // min(n, worth, MAX_SHARES))
     shares = -(-n // per)
-    made = []
-    for size in (per, n - (shares - 1) * per):
-        primitive = lib.plk_dnn_conv(ffi.new("plk_conv *", fields | {"n": size}), True)
-        if not primitive:
-            return None
-        made.append(ffi.gc(primitive, lib.plk_dnn_free))
+    made = {}
+    for size in (per, last := n - (shares - 1) * per):
+        if size not in made:
+            primitive = lib.plk_dnn_conv(ffi.new("plk_conv *", fields | {"n": size}), True)
+            if not primitive:
+                return None
+            made[size] = ffi.gc(primitive, lib.plk_dnn_free)
     sizes = {
         "x_size": fields["channels"] * prod(fields["space"]),
         "y_size": fields["filters"] * prod(fields["out"]),
         "w_size": fields["filters"] * fields["channels"] // fields["groups"],
     }
     sizes["w_size"] *= prod(fields["kernel"])
-    params = {"primitive": made[0], "last": made[1], "shares": shares, "per": per, **sizes}
-    return Native("plk_dnn_weight_run", ("plk_dnn_weight", params), us, owner=made)
+    params = {"primitive": made[per], "last": made[last], "shares": shares, "per": per, **sizes}
+    return Native("plk_dnn_weight_run", ("plk_dnn_weight", params), us, owner=list(made.values()))
 
 
 def _geometry(op, attrs):
