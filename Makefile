@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 # what a build depends on: a changed C source or operator record compiles again, a changed .py file does not
-NATIVE := $(shell find engine kernels symbol -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
+NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
           $(wildcard kernels/ops/*.py) kernels/record.py kernels/pointwise.py setup.py pyproject.toml
 
 .PHONY: train test check fuzz sanitize kills bench docs oracle downstream gpu-check gpu-test gpu-bench clean
@@ -30,7 +30,7 @@ sanitize: $(VENV)/installed
 
 # 200 training runs, killed at random moments and resumed; ARGS="--kills 1000 --ways by_hand"
 kills: $(VENV)/installed
-	OMP_NUM_THREADS=1 $(BIN)/python tests/gluon/killed.py $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/training/killed.py $(ARGS)
 
 bench: $(VENV)/installed
 	$(BIN)/python -m plait bench $(ARGS)

@@ -9,62 +9,80 @@ import importlib
 import importlib.machinery
 import sys
 
-__version__ = "0.1.0"
+__version__ = "0.4.0"
 
 MODULES = {  # attribute of mx -> module of this package
+    # rooms
+    "engine": "engine",
+    "kernels": "kernels",
+    "graph": "graph",
     "nd": "ndarray",
     "ndarray": "ndarray",
     "sym": "symbol",
     "symbol": "symbol",
+    "data": "data",
+    "training": "training",
     "gluon": "gluon",
-    "engine": "engine",
-    "kernels": "kernels",
     "compat": "compat",
-    "autograd": "ndarray.autograd",
-    "random": "ndarray.random",
-    "rnd": "ndarray.random",
+    "tools": "tools",
+    # engine, kernels
     "context": "engine.device",
     "base": "engine.base",
     "error": "engine.base",
-    "libinfo": "engine.libinfo",
-    "runtime": "kernels.runtime",
-    "util": "ndarray.numpy_mode",
-    "rtc": "ndarray.rtc",
-    "library": "ndarray.library",
-    "log": "gluon.logger",
-    "registry": "gluon.registry",
     "profiler": "engine.profiler",
-    "name": "symbol.name",
+    "registry": "engine.registry",
+    "runtime": "kernels.runtime",
+    # arrays
+    "autograd": "ndarray.autograd",
+    "random": "ndarray.random",
+    "rnd": "ndarray.random",
+    "util": "ndarray.numpy_mode",
+    "operator": "ndarray.custom",
+    "rtc": "ndarray.rtc",
+    # symbols
     "attribute": "symbol.attribute",
     "executor": "symbol.executor",
+    "name": "symbol.name",
     "viz": "symbol.viz",
     "visualization": "symbol.viz",
-    "init": "gluon.initializer",
-    "initializer": "gluon.initializer",
-    "metric": "gluon.metric",
-    "opt": "gluon.optimizer",
-    "optimizer": "gluon.optimizer",
-    "lr_scheduler": "gluon.lr_scheduler",
-    "misc": "gluon.lr_scheduler_old",
-    "callback": "gluon.callback",
-    "checkpoint": "gluon.checkpoint",
-    "recordio": "gluon.data.recordio",
-    "io": "gluon.io",
-    "image": "gluon.image",
-    "img": "gluon.image",
-    "kv": "gluon.kvstore",
-    "kvstore": "gluon.kvstore",
-    "mod": "gluon.module",
-    "module": "gluon.module",
-    "model": "gluon.model",
-    "rnn": "gluon.symbolic_rnn",
-    "mon": "gluon.monitor",
-    "monitor": "gluon.monitor",
-    "executor_manager": "gluon.executor_manager",
-    "operator": "ndarray.custom",
-    "contrib": "gluon.mxcontrib",
-    "notebook": "gluon.notebook",
-    "test_utils": "gluon.test_utils",
+    # data
+    "image": "data.image",
+    "img": "data.image",
+    "io": "data.io",
+    "recordio": "data.recordio",
+    # training
+    "callback": "training.callback",
+    "checkpoint": "training.checkpoint",
+    "init": "training.initializer",
+    "initializer": "training.initializer",
+    "kv": "training.kvstore",
+    "kvstore": "training.kvstore",
+    "lr_scheduler": "training.lr_scheduler",
+    "metric": "training.metric",
+    "mod": "training.module",
+    "module": "training.module",
+    "mon": "training.monitor",
+    "monitor": "training.monitor",
+    "opt": "training.optimizer",
+    "optimizer": "training.optimizer",
+    # what only MXNet's users look for
+    "contrib": "compat.contrib",
+    "executor_manager": "compat.executor_manager",
+    "libinfo": "compat.libinfo",
+    "library": "compat.library",
+    "log": "compat.log",
+    "misc": "compat.misc",
+    "model": "compat.model",
+    "notebook": "compat.notebook",
+    "rnn": "compat.rnn",
+    "test_utils": "compat.test_utils",
+}
+PATHS = {  # module below one of these, as users import it -> module of this package
+    "contrib.amp": "gluon.amp",
+    "contrib.svrg_optimization": "training.svrg_optimization",
+    "contrib.text": "data.text",
+    "gluon.data.sampler": "data.sampler",
+    "gluon.metric": "training.metric",
 }
 NAMES = {  # attribute of mx -> (module, name there)
     "Context": ("engine.device", "Context"),
@@ -78,7 +96,7 @@ NAMES = {  # attribute of mx -> (module, name there)
     "AttrScope": ("symbol.attribute", "AttrScope"),
     "NDArray": ("ndarray.ndarray", "NDArray"),
     "Symbol": ("symbol.symbol", "Symbol"),
-    "wait_compiled": ("symbol.tiers", "wait_compiled"),
+    "wait_compiled": ("graph.tiers", "wait_compiled"),
     "is_np_shape": ("ndarray.numpy_mode", "is_np_shape"),
     "is_np_array": ("ndarray.numpy_mode", "is_np_array"),
     "np_shape": ("ndarray.numpy_mode", "np_shape"),
@@ -89,6 +107,13 @@ NAMES = {  # attribute of mx -> (module, name there)
     "use_np_shape": ("ndarray.numpy_mode", "use_np_shape"),
     "seed_all": ("ndarray.random", "seed_all"),
     "stream": ("ndarray.streaming", "stream"),
+}
+HOOKS = {  # what a room needs of one that stands on it: engine/hooks.py
+    "custom instances": ("ndarray.custom", "Instances"),
+    "operator of graphs": ("symbol.contrib", "operator_of"),
+    "loops of symbols": ("symbol", "contrib"),
+    "symbol of a tape": ("symbol.from_tape", "symbol_of"),
+    "symbol of a custom operator": ("symbol.functions", "custom_symbol"),
 }
 
 
@@ -110,6 +135,15 @@ def __dir__():
     return sorted({*globals(), *MODULES, *NAMES})
 
 
+def place(path: str) -> str:
+    """Where what is called mx.`path` lives: "io.io" is data.io.io."""
+    for long, found in PATHS.items():
+        if path == long or path.startswith(f"{long}."):
+            return found + path.removeprefix(long)
+    first, dot, rest = path.partition(".")
+    return MODULES.get(first, first) + dot + rest
+
+
 class _Finder:
     """Finds `plait.io` and all below it where MODULES says: one module under both names."""
 
@@ -117,11 +151,10 @@ class _Finder:
     def find_spec(fullname, path=None, target=None):
         if not fullname.startswith(f"{__name__}."):
             return None
-        first, *rest = fullname.split(".")[1:]
-        place = MODULES.get(first, first)
-        if place == first:
+        name = fullname.removeprefix(f"{__name__}.")
+        if place(name) == name:
             return None
-        real = ".".join([__name__, place, *rest])
+        real = f"{__name__}.{place(name)}"
         return importlib.machinery.ModuleSpec(fullname, _Finder, loader_state=real)
 
     @staticmethod

@@ -57,10 +57,10 @@ setup(
     ext_modules=[
         c_type("plait.engine._array", "engine/array_type.c"),
         c_type(
-            "plait.symbol._graph",
-            "symbol/graph_type.c",
-            "symbol/graph_walk.c",
-            "symbol/graph_place.c",
+            "plait.graph._graph",
+            "graph/graph_type.c",
+            "graph/graph_walk.c",
+            "graph/graph_place.c",
         ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

@@ -43,7 +43,6 @@ TABLE = {
 }
 # beginnings of modules' names: below mx
 _SAME = {
-    "gluon.mxcontrib": "contrib",
     "ndarray": "nd",
     "symbol": "sym",
 }
@@ -54,7 +53,7 @@ class MissingModule(MXNetError, ModuleNotFoundError):
 
 
 def _below(full: str) -> str:
-    name = re.sub(r"^(plait|mxnet)(\.|$)", "", full)
+    name = re.sub(r"^(plait|mxnet)(\.compat)?(\.|$)", "", full)
     for long, short in _SAME.items():
         if name == long or name.startswith(long + "."):
             name = short + name[len(long) :]

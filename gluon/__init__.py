@@ -26,7 +26,7 @@ def __getattr__(name):
         return parameter.tensor_types
     if name not in _ON_FIRST_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(f".{name}", __name__)
+    return importlib.import_module(f"{__package__.rpartition('.')[0]}.gluon.{name}")
 
 
 def __dir__():

@@ -8,7 +8,8 @@ from collections import OrderedDict
 
 from ..engine.error import InvalidType, MissingMethod, MissingName, MXNetError
 from ..ndarray import serialization
-from . import initializer
+from ..training import initializer
+from .block_state import SavedBlock
 from .hook import HookHandle
 from .nesting import _flatten, _regroup  # noqa: F401 - where MXNet code imports them
 from .parameter import Parameter, owned
@@ -16,7 +17,7 @@ from .parameter_dict import ParameterDict, check_names
 from .scope import BlockScope
 
 
-class Block:
+class Block(SavedBlock):
     """Base class of neural network layers and models. Subclasses make children and parameters in
     `__init__` and define `forward`.
 

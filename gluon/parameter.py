@@ -16,7 +16,7 @@ from ..kernels.spec import STYPES
 from ..ndarray import NDArray, autograd, functions
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import from_memory
-from . import initializer
+from ..training import initializer
 
 
 class DeferredInitializationError(MXNetError):

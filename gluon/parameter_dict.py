@@ -9,7 +9,7 @@ from collections import OrderedDict
 from ..engine.error import InvalidType, MissingKey, close_matches
 from ..kernels.record import dtype_name
 from ..ndarray import NDArray, functions, serialization
-from . import initializer
+from ..training import initializer
 from .parameter import Constant, Parameter, ParameterError
 
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from ..engine import settings, stats
 from ..engine.log import size
+from ..graph.graph import topological
+from ..graph.tiers import Tiered
 from ..ndarray import autograd, backward
 from ..ndarray.backward import compiled, n_fused, queued_with
 from ..ndarray.cached import CachedGraph, GraphPlan
 from ..ndarray.ndarray import NDArray
-from ..symbol.graph import topological
-from ..symbol.tiers import Tiered
 from .trace import Trace, blocks_of, flatten
 
 

@@ -213,8 +213,8 @@ class SymbolBlock(HybridBlock):
 
     def _compose(self, flat):
         """The graph on other Symbols; typed when a block around it is traced."""
+        from ..graph.graph import Node, Value, rewrite
         from ..symbol.compose import _type, active
-        from ..symbol.graph import Node, Value, rewrite
 
         nodes = self._variables()
         start = {
@@ -265,7 +265,7 @@ class _Monitored:
     """What `monitored` reads of a trace, for a typed copy of the symbol's graph."""
 
     def __init__(self, block, flat, params):
-        from ..symbol.graph import typed
+        from ..graph.graph import typed
 
         nodes = block._variables()
         values = [*(nodes[n] for n in block._data_names), *(nodes[p.name] for p in params)]

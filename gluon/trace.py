@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from ..engine import Context, current_context
 from ..engine.device import named
 from ..engine.error import DynamicShape, InvalidValue, MXNetError
+from ..graph.graph import Node, Value, rewrite, topological, values_of, variable, with_inputs
+from ..graph.names import output_name
+from ..graph.placement import TO_DEVICE, Placement, crosses
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.stepwise import run_nodes, run_plan
-from ..symbol.graph import Node, Value, rewrite, topological, values_of, variable, with_inputs
-from ..symbol.names import output_name
-from ..symbol.placement import TO_DEVICE, Placement, crosses
 from .parameter import Parameter, shape_is_known, tracing_state
 
 

@@ -7,20 +7,21 @@ import numbers
 from ..engine import files
 from ..engine.error import MXNetError
 from ..ndarray.autograd import rank_gradients
-from . import optimizer as opt
-from .kvstore import KVStore, KVStoreBase
-from .kvstore.base import check_store
-from .kvstore.choose import choose_sparse_store, choose_store
+from ..ndarray.saved_state import CHECKPOINT, StateError, copied, merged, parse, states_of
+from ..training import optimizer as opt
+from ..training.checkpoint import UpdatesParameters
+from ..training.kvstore import KVStore, KVStoreBase
+from ..training.kvstore.base import check_store
+from ..training.kvstore.choose import choose_sparse_store, choose_store
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
-from .state import CHECKPOINT, StateError, copied, merged, parse, states_of
 
 
 class TrainerError(MXNetError, ValueError, AssertionError):
     """A Trainer that is given or asked something that makes no sense."""
 
 
-class Trainer:
+class Trainer(UpdatesParameters):
     """Updates parameters with an optimizer.
 
     Args:
@@ -351,6 +352,9 @@ class Trainer:
             "scaler": self._amp_loss_scaler,
             "compression": getattr(store, "_compression", None),
         }
+
+    def _updated(self) -> list:
+        return self._params
 
     def state_dict(self) -> dict:
         """All that the next steps depend on besides the parameters: the optimizer with its counts,

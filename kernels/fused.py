@@ -294,6 +294,6 @@ operator(
     ),
     doc=(
         "What a group of pointwise operators, with reductions at its end or over rows, computes in"
-        " one loop; made by symbol/passes/fuse.py."
+        " one loop; made by graph/passes/fuse.py."
     ),
 )

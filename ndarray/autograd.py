@@ -3,12 +3,10 @@ structure, or, where there is none, the gradient of each call."""
 
 from __future__ import annotations
 
-import importlib
-
-from ..engine import location
+from ..engine import hooks, location
 from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
+from ..graph.graph import variable
 from ..kernels import precision
-from ..symbol.graph import variable
 from .backward import ROWS, TapeGraph, deliver_rows, program_of, reachable, source
 from .ndarray import NDArray, check_nd, state
 from .tape import TapeNode, Variable, plan_node, shadow
@@ -380,6 +378,4 @@ def get_symbol(x: NDArray):
     """The recorded computation of x as a Symbol. Raises MXNetError when x was not recorded."""
     check_nd(x, "get_symbol: x")
     _check_heads([x])
-    # it stands above this module
-    from_tape = importlib.import_module("..symbol.from_tape", __package__)
-    return from_tape.symbol_of(TapeGraph([x._tape]))
+    return hooks.get("symbol of a tape")(TapeGraph([x._tape]))

@@ -11,14 +11,14 @@ from ..engine.collector import resting
 from ..engine.error import MXNetError
 from ..engine.log import size
 from ..engine.recent import Recent
+from ..graph.digest import hashed
+from ..graph.graph import Builder, Node, Value, topological, variable
+from ..graph.passes.gradient import gradient
+from ..graph.passes.recompute import replayed
+from ..graph.placement import PlacedProgram, lower
+from ..graph.program import Program
+from ..graph.tiers import NEVER, Tiered
 from ..kernels.number import UnknownNumber, given
-from ..symbol.digest import hashed
-from ..symbol.graph import Builder, Node, Value, topological, variable
-from ..symbol.passes.gradient import gradient
-from ..symbol.passes.recompute import replayed
-from ..symbol.placement import PlacedProgram, lower
-from ..symbol.program import Program
-from ..symbol.tiers import NEVER, Tiered
 from .tape import TapeNode, Variable, expand, keeps_input
 
 MAX_PROGRAMS = 4096

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from ..engine import current_context, lib
 from ..engine.error import ShapeError
 from ..engine.recent import Recent
+from ..graph.graph import Value, variable
+from ..graph.program import Program, lower
 from ..kernels.native import Native
 from ..kernels.record import FLOATS, MAX_KEPT, Type
-from ..symbol.graph import Value, variable
-from ..symbol.program import Program, lower
 from .control import (
     COUNT,
     Backward,

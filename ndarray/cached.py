@@ -15,13 +15,13 @@ from ..engine import current_context, location, log
 from ..engine.collector import resting
 from ..engine.error import DynamicShape
 from ..engine.recent import Recent
+from ..graph.digest import digest
+from ..graph.graph import Node, Value, rewrite, topological, values_of
+from ..graph.inference import typed_graph
+from ..graph.passes import before_gradient
+from ..graph.placement import Placement, crosses, lower
+from ..graph.tiers import Tiered, waiting
 from ..kernels.plan import make_plan, mutated_inputs, scalars_of
-from ..symbol.digest import digest
-from ..symbol.graph import Node, Value, rewrite, topological, values_of
-from ..symbol.inference import typed_graph
-from ..symbol.passes import before_gradient
-from ..symbol.placement import Placement, crosses, lower
-from ..symbol.tiers import Tiered, waiting
 from . import autograd, functions
 from .backward import queued_with, told
 from .ndarray import NDArray, state

@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 from ..engine import current_context, ffi, lib
 from ..engine.error import OperatorError
+from ..graph.graph import Builder, Value, topological, variable
+from ..graph.inference import Inference, typed_graph
+from ..graph.passes.gradient import gradient
+from ..graph.passes.recompute import replayed
+from ..graph.program import Program
 from ..kernels.native import Native
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import FLOATS, Operator, Param, Type, dtype_name
 from ..kernels.spec import ITEM_BYTES
-from ..symbol.graph import Builder, Value, topological, variable
-from ..symbol.inference import Inference, typed_graph
-from ..symbol.passes.gradient import gradient
-from ..symbol.passes.recompute import replayed
-from ..symbol.program import Program
 
 COUNT = Type((1,), "int64")
 CONSTANT = lib.PL_PART_CONSTANT

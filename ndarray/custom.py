@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..engine import ffi, lib, profiler, push, wait
+from ..engine import ffi, hooks, lib, profiler, push, wait
 from ..engine._array import exchange
 from ..engine.error import InvalidType, MissingMethod, MXNetError
 from ..engine.recent import Recent
@@ -419,10 +419,8 @@ class PythonOp:
         return self.need_top_grad_
 
     def _symbol(self, name: str, run: type, args, kwargs):
-        from ..symbol.functions import custom_symbol
-
         op = operator_of(Rules(type(self).__name__, _LegacyProp(self, run), True), (), name)
-        return custom_symbol(op, name.lower(), args, {}, kwargs)
+        return hooks.get("symbol of a custom operator")(op, name.lower(), args, {}, kwargs)
 
 
 class NumpyOp(PythonOp):

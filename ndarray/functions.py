@@ -8,11 +8,11 @@ import sys
 from ..engine import missing
 from ..engine.error import MXNetError, did_you_mean
 from ..engine.recent import Recent
+from ..graph.decompositions import body_entry  # noqa: F401  (fills the rest of that table)
 from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
-from ..symbol.bodies import body_entry  # noqa: F401  (fills the rest of that table)
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
 from .invoke import MAX_KEYS, _device_of, invoke, makes_sparse, read_part, run

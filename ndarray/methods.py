@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..engine.recent import Recent
+from ..graph.operators import BINARY, add_composites, add_operators
 from ..kernels import precision
 from ..kernels.plan import copy_plan, make_plan
 from ..kernels.record import REGISTRY, dtype_name, lookup, several
-from ..symbol.operators import BINARY, add_composites, add_operators
 from . import autograd, functions
 from .indexing import refuse_recorded, seen, view, view_plan
 from .invoke import (

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..engine.error import InvalidValue
-from ..symbol.graph import Node, Value, topological, variable
-from ..symbol.passes import recompute as how
-from ..symbol.passes.gradient import gradient
+from ..graph.graph import Node, Value, topological, variable
+from ..graph.passes import recompute as how
+from ..graph.passes.gradient import gradient
 
 default: bool | str = False  # `recompute` where nothing is said; compat may say "mirror"
 

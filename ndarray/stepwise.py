@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..graph.graph import Node, Value, topological
 from ..kernels.plan import make_plan, scalars_of
-from ..symbol.graph import Node, Value, topological
 from .invoke import invoke, run_all
 from .ndarray import NDArray
 

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Sequence
 
 from ..engine import lib
+from ..graph.graph import Value, typed_node, variable
 from ..kernels.plan import Plan
-from ..symbol.graph import Value, typed_node, variable
 from .ndarray import NDArray, make
 
 next_seq = itertools.count().__next__
@@ -104,7 +104,7 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
         return nothing, ()
     xs = [variable(f"x{i}", s.type) for i, s in enumerate(plan.in_specs)]
     node = plan_node(plan, xs, scalars)
-    from ..symbol.graph import Builder, topological
+    from ..graph.graph import Builder, topological
 
     ys = [Value(node, i) for i in range(len(node.types))]
     dys: list = [variable(f"dy{i}", y.type) for i, y in enumerate(ys)]

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..engine.error import OperatorError
+from ..graph.graph import Node, Value, caller_line, rewrite, topological, values_of
+from ..graph.inference import Inference, declared, fill_node, infer_node, is_known, source_shape
+from ..graph.passes.precision import cast
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.partial import as_zeros, merge_shapes
 from ..kernels.record import DTYPES, Operator, Type, dtype_name, lookup
 from . import attribute
 from . import name as naming
-from .graph import Node, Value, caller_line, rewrite, topological, values_of
-from .inference import Inference, declared, fill_node, infer_node, is_known, source_shape
-from .names import output_name
 
-CAST, MULTICAST = map(lookup, precision.CASTS)
+MULTICAST = lookup(precision.CASTS[1])
 # how variables made for missing inputs start
 # (operator or "" for any, input) -> its attribute __init__
 INITIAL = {
@@ -161,13 +161,13 @@ def in_precision(node: Node, policy: precision.Policy) -> Node:
         wanted = policy.casts(op, attrs, dtypes)
         if wanted is None:
             return node
-        values = [v if d is None else cast(v, d) for v, d in zip(node.inputs, wanted)]
+        values = [v if d is None else _typed_cast(v, d) for v, d in zip(node.inputs, wanted)]
     elif (rule := policy.rule(op, attrs)) == "widest":
         values = multicast(node.inputs)
     else:
         other = "float32" if rule != "float32" else policy.target
         wanted = policy.casts(op, attrs, [other] * len(node.inputs)) or [None] * len(node.inputs)
-        values = [v if d is None else cast(v, d) for v, d in zip(node.inputs, wanted)]
+        values = [v if d is None else _typed_cast(v, d) for v, d in zip(node.inputs, wanted)]
     return Node(op, attrs, values, node.name, None, node.extra, node.source)
 
 
@@ -178,13 +178,11 @@ def _stand_in(v: Value, target: str) -> Value:
     return Value(Node(None, {}, (), v.node.name, (v.type._replace(dtype="float32"),)))
 
 
-def cast(v: Value, dtype: str) -> Value:
-    """The value in another float dtype, by a node called after it."""
-    name = f"{output_name(v)}_amp_cast_{dtype}"
-    node = Node(CAST, {"dtype": dtype}, (v,), name, None, {"dtype": dtype})
+def _typed_cast(v: Value, dtype: str) -> Value:
+    made = cast(v, dtype)
     if active() is not None:
-        _type(node)
-    return Value(node)
+        _type(made.node)
+    return made
 
 
 def multicast(values: Sequence[Value]) -> list[Value]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..engine import missing
 from ..engine.error import InvalidValue, MXNetError
+from ..graph.graph import Node, Value, rewrite, topological, values_of, variable
 from ..kernels.record import REGISTRY, Operator, Type, lookup
 from ..ndarray.branch import Branch
 from ..ndarray.control import Part
@@ -22,7 +23,6 @@ from ..ndarray.loop import Loop
 from ..ndarray.nesting import LoopError, NotNested, flatten, pair, regroup
 from . import attribute
 from .executor import output_name
-from .graph import Node, Value, rewrite, topological, values_of, variable
 from .symbol import Symbol, active, apply, symbol_function, var
 
 SCOPE = "__subgraph_name__"  # the attribute of what is made inside a body

@@ -19,6 +19,16 @@ from ..engine.error import (
     MXNetError,
     ShapeError,
 )
+from ..graph.digest import digest
+from ..graph.graph import Builder, Node, Value, as_python, topological, variable
+from ..graph.inference import typed_graph
+from ..graph.names import output_name, output_names
+from ..graph.passes import before_gradient
+from ..graph.passes.gradient import gradient
+from ..graph.passes.recompute import replayed
+from ..graph.placement import PlacedProgram, Placement, grouped, lower
+from ..graph.program import Program
+from ..graph.tiers import Tiered
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Type
 from ..kernels.spec import spec
@@ -30,18 +40,8 @@ from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
 from ..ndarray.sparse.graphs import infer_storage
 from ..ndarray.stepwise import call
-from .digest import digest
-from .graph import Builder, Node, Value, as_python, topological, variable
-from .inference import typed_graph
 from .monitored import run_backward, run_forward, watched
-from .names import output_name, output_names
-from .passes import before_gradient
-from .passes.gradient import gradient
-from .passes.recompute import replayed
-from .placement import PlacedProgram, Placement, grouped, lower
-from .program import Program
 from .storage import StorageRun, declared, gradient_stypes, keep
-from .tiers import Tiered
 
 REQUESTS = ("null", "write", "add")
 

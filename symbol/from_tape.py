@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..engine.error import MXNetError
+from ..graph.graph import Node, Value, rewrite
 from ..ndarray.backward import Translation
-from .graph import Node, Value, rewrite
 from .symbol import Symbol
 
 

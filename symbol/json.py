@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..engine.error import MXNetError, OperatorError, parse_json
+from ..graph.graph import Node, Value, rewrite, topological
+from ..graph.placement import without_copies
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import Operator, lookup
 from . import attribute
 from .compose import variable_attrs
-from .graph import Node, Value, rewrite, topological
-from .placement import without_copies
 
 VERSION = 10901  # MXNet 1.9.1
 OLDEST = 800  # files without a version

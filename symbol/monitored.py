@@ -7,15 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from ..engine import Context
+from ..graph.graph import Node, Value, topological, typed_node, values_of, variable, with_inputs
+from ..graph.names import output_name
+from ..graph.passes.gradient import gradient
+from ..graph.placement import TO_DEVICE, lower
 from ..kernels.plan import mutated_inputs
 from ..kernels.record import lookup
 from ..ndarray.autograd import pause
 from ..ndarray.ndarray import NDArray
 from ..ndarray.stepwise import Compute, run_nodes, run_plan
-from .graph import Node, Value, topological, typed_node, values_of, variable, with_inputs
-from .names import output_name
-from .passes.gradient import gradient
-from .placement import TO_DEVICE, lower
 
 See = Callable[[str, NDArray], None]
 Known = dict[Value, NDArray]

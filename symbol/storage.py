@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..graph.graph import Node, Value, topological
 from ..kernels.spec import STYPES
 from ..ndarray import autograd
 from ..ndarray.invoke import copy_into
@@ -12,7 +13,6 @@ from ..ndarray.ndarray import NDArray
 from ..ndarray.sparse.storage import DENSE
 from ..ndarray.stepwise import Compute, run_nodes
 from ..ndarray.tape import Variable, shadow
-from .graph import Node, Value, topological
 
 
 def declared(node: Node, stype_dict: dict) -> str:

@@ -14,12 +14,17 @@ from typing import Any
 from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError
+from ..graph import operators
+from ..graph.graph import Node, Value, caller_line, rewrite, topological
+from ..graph.inference import DtypeInference, Inference, is_dynamic, typed_graph
+from ..graph.names import output_name, output_names
+from ..graph.passes.gradient import gradient as gradient_pass
 from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.partial import as_zeros, from_zeros
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, lookup
 from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.spec import NUMPY_DTYPES
-from . import attribute, operators
+from . import attribute
 from . import executor as execution
 from .compose import (  # noqa: F401  (tracing is offered from here)
     active,
@@ -32,12 +37,8 @@ from .compose import (  # noqa: F401  (tracing is offered from here)
     twin,
 )
 from .executor import Executor, variables_of
-from .graph import Node, Value, caller_line, rewrite, topological
 from .indexing import slice_of
-from .inference import DtypeInference, Inference, is_dynamic, typed_graph
 from .json import from_json, text_attrs, to_json, without_amp_cast
-from .names import output_name, output_names
-from .passes.gradient import gradient as gradient_pass
 
 
 class UntypedError(MXNetError, AttributeError):

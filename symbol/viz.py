@@ -6,9 +6,9 @@ import os
 from math import prod
 
 from ..engine.error import InvalidType
+from ..graph.graph import Node, Value, topological
 from ..kernels.record import dtype_name
 from .draw import Drawing, draw, hidden_nodes, shapes_of
-from .graph import Node, Value, topological
 from .symbol import Group, Symbol, load, tracing, var
 
 

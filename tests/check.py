@@ -131,7 +131,7 @@ def main() -> int:
         [
             *(ROOT / "engine").rglob("*.c"),
             *(ROOT / "kernels/cpu").glob("*.c"),
-            *(ROOT / "symbol").glob("*.c"),
+            *(ROOT / "graph").glob("*.c"),
         ]
     )
     python = sys.executable

@@ -24,8 +24,8 @@ hypothesis.settings.load_profile("repeatable")
 def checked_passes():
     """Graphs are verified after every pass. What a test left to be compiled in the background is
     done before the next one begins, and fails it if it fails; what is told once is told to each."""
-    passes = importlib.import_module("plait.symbol.passes")
-    tiers = importlib.import_module("plait.symbol.tiers")
+    passes = importlib.import_module("plait.graph.passes")
+    tiers = importlib.import_module("plait.graph.tiers")
     passes.checking = True
     importlib.import_module("plait.ndarray.sparse.storage")._warned.clear()
     yield
@@ -38,7 +38,7 @@ def full_precision():
     precision = importlib.import_module("plait.kernels.precision")
     yield
     if precision.used:
-        amp = importlib.import_module("plait.gluon.mxcontrib.amp.amp")
+        amp = importlib.import_module("plait.gluon.amp.amp")
         precision.set_default(None)
         amp._loss_scaler, amp._amp_initialized = None, False
         amp._amp_loss_scale_initialized = False

@@ -6,7 +6,7 @@
     python docs/examples/train_digits.py --data fashion-mnist --epochs 5
 
 Writes a checkpoint, the drawn graph and the loss curve to out/. The loop is
-plait.gluon.training.train_epoch:
+plait.tools.train.train_epoch:
 
     for x, y in loader:
         with autograd.record():
@@ -15,8 +15,8 @@ plait.gluon.training.train_epoch:
         trainer.step(x.shape[0])
 """
 
-from plait.gluon import training
+from plait.tools import train
 
 if __name__ == "__main__":
-    history = training.main()
+    history = train.run()
     print(f"best validation accuracy: {max(h['valid'] for h in history):.2%}")

@@ -1,9 +1,6 @@
 """Data: datasets, samplers and the loader that makes batches, in this process or in others."""
 
-from . import vision  # noqa: F401
-from .dataloader import DataLoader  # noqa: F401
-from .dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset  # noqa: F401
-from .sampler import (  # noqa: F401
+from ...data.sampler import (  # noqa: F401
     BatchSampler,
     FilterSampler,
     IntervalSampler,
@@ -11,3 +8,6 @@ from .sampler import (  # noqa: F401
     Sampler,
     SequentialSampler,
 )
+from . import vision  # noqa: F401
+from .dataloader import DataLoader  # noqa: F401
+from .dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset  # noqa: F401

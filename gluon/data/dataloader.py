@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from multiprocessing.reduction import ForkingPickler
 
+from ...data.sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
 from ...engine import cpu_pinned, lib
 from ...engine.error import InvalidValue, MXNetError
 from ...kernels.spec import spec
 from ...ndarray import random
 from ...ndarray.ndarray import NDArray, make
-from ..state import StateError, restore, saved
+from ...ndarray.saved_state import StateError, restore, saved
 from .batchify import default_batchify_fn, default_mp_batchify_fn
-from .sampler import BatchSampler, RandomSampler, SequentialSampler, host_generator
 from .worker import WorkerPool, default_context
 
 __all__ = ["DataLoader", "default_batchify_fn", "default_mp_batchify_fn"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from ...data import recordio
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray.ndarray import NDArray
-from . import recordio
 
 __all__ = ["Dataset", "SimpleDataset", "ArrayDataset", "RecordFileDataset"]
 
@@ -43,7 +43,7 @@ class Dataset:
 
     def sample(self, sampler) -> Dataset:
         """The items in the order that a Sampler (or any iterable of numbers) gives."""
-        from .sampler import Sampler
+        from ...data.sampler import Sampler
 
         if not isinstance(sampler, Sampler):
             raise InvalidType(f"sample: sampler must be a Sampler, got {type(sampler).__name__}")

@@ -8,9 +8,9 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from ...data.download import _get_repo_file_url, check_sha1, download, local_folder, replace_file
 from ...engine import cpu
 from ...engine.error import InvalidValue, MXNetError, compose
-from ..utils import _get_repo_file_url, check_sha1, download, local_folder, replace_file
 from .checksums import SHA1 as _model_sha1
 
 ROOT = os.path.join("~", ".mxnet", "models")  # ~/.mxnet: $MXNET_HOME where that is set

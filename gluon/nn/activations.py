@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...engine.error import InvalidValue
-from .. import initializer
+from ...training import initializer
 from ..hybrid import HybridBlock
 
 __all__ = ["ELU", "GELU", "SELU", "Activation", "LeakyReLU", "PReLU", "Swish"]

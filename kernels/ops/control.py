@@ -4,8 +4,8 @@ own, made from its graphs (ndarray/control.py)."""
 from __future__ import annotations
 
 import functools
-import importlib
 
+from ...engine import hooks
 from ...engine.error import OperatorError
 from ..record import Param, operator
 
@@ -14,8 +14,7 @@ def _of_graphs(name: str, given, graphs=None):
     """The record of one use, from its attributes as text and its graphs."""
     if not graphs:
         _alone(name)
-    above = importlib.import_module("...symbol.contrib", __package__)
-    return above.operator_of(name, given, graphs)
+    return hooks.get("operator of graphs")(name, given, graphs)
 
 
 def _alone(name: str, *_, **__):

@@ -3,10 +3,10 @@ own, made from an instance of its CustomOpProp."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
+from ...engine import hooks
 from ...engine.error import MXNetError, OperatorError, ShapeError
 from ...engine.recent import Recent
 from ..record import DTYPES, MAX_KEPT, Operator, Param, Type, dtype_name, operator
@@ -27,9 +27,7 @@ class Rules:
         self.auxiliary = self._names("list_auxiliary_states")
         self.need_top_grad = bool(getattr(prop, "need_top_grad_", True))
         self._backward = Recent(MAX_KEPT)
-        # it stands above this module
-        above = importlib.import_module("...ndarray.custom", __package__)
-        self.instances = above.Instances(self, reuse)
+        self.instances = hooks.get("custom instances")(self, reuse)
 
     def _names(self, method: str) -> tuple[str, ...]:
         names = getattr(self.prop, method)()

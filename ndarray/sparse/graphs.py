@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...symbol.graph import Node, Value, topological
+from ...graph.graph import Node, Value, topological
 from ..ndarray import NDArray
 from .storage import DENSE, output_stype
 

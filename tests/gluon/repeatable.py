@@ -8,7 +8,7 @@ import numpy as np
 import plait as mx
 from plait import autograd, gluon, nd
 from plait.gluon import nn
-from plait.symbol import tiers
+from plait.graph import tiers
 
 STEPS = 60
 # Small networks take long to reach the call at which their tier changes: here some wait for the

@@ -7,9 +7,8 @@ import numpy as np
 import plait as mx
 import pytest
 from plait import autograd, gluon, nd
-from plait.gluon import nn
-from plait.gluon.mxcontrib import amp
-from plait.gluon.mxcontrib.amp import amp as module
+from plait.gluon import amp, nn
+from plait.gluon.amp import amp as module
 from plait.kernels import precision
 
 

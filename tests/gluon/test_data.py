@@ -621,7 +621,7 @@ def test_image_folder(tmp_path):
 
 def test_image_records(tmp_path):
     pytest.importorskip("PIL")
-    from plait.gluon.data import recordio
+    from plait.data import recordio
 
     image = np.random.default_rng(0).integers(0, 256, (5, 7, 3), dtype=np.uint8)
     with recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as out:

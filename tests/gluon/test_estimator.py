@@ -12,9 +12,9 @@ import plait as mx
 import pytest
 from plait.engine import files
 from plait.gluon import Trainer, loss, nn
-from plait.gluon import metric as metrics
 from plait.gluon.contrib import estimator as est
 from plait.gluon.data import ArrayDataset, DataLoader
+from plait.training import metric as metrics
 
 nd = mx.nd
 X = np.random.RandomState(0).randn(32, 6).astype("float32")

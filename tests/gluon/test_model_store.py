@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import plait as mx
 import pytest
-from plait.gluon import nn, utils
+from plait.data import download
+from plait.gluon import nn
 from plait.gluon.model_zoo import model_store, vision
 
 
@@ -62,7 +63,7 @@ def test_a_repository_of_ones_own(home, tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     monkeypatch.setenv("MXNET_GLUON_REPO", (tmp_path / "repository").as_uri())
     with pytest.raises(mx.MXNetError, match="download: file://"):
-        monkeypatch.setattr(utils.time, "sleep", lambda seconds: None)
+        monkeypatch.setattr(download.time, "sleep", lambda seconds: None)
         model_store.get_model_file("alexnet")
     with zipfile.ZipFile(folder / f"alexnet-{sha1[:8]}.zip", "w") as z:
         z.writestr(f"alexnet-{sha1[:8]}.params", content)

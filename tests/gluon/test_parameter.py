@@ -120,7 +120,7 @@ def test_files_of_every_naming_style_load(tmp_path, style):
 
 
 def mx_init():
-    from plait.gluon import initializer
+    from plait.training import initializer
 
     return initializer.Normal(1.0)
 

@@ -7,8 +7,8 @@ import pytest
 from plait import autograd, engine, gluon, nd
 from plait.engine import profiler
 from plait.gluon import nn
+from plait.graph.placement import PlacedProgram
 from plait.ndarray import backward
-from plait.symbol.placement import PlacedProgram
 
 ONE, TWO = mx.cpu(0), mx.cpu(1)
 X = np.random.RandomState(1).randn(5, 4).astype(np.float32)

@@ -7,9 +7,9 @@ import pytest
 from plait import gluon, nd
 from plait.engine import lib
 from plait.gluon import nn
+from plait.graph import branches, program
+from plait.graph.graph import Builder, variable
 from plait.kernels.record import Type
-from plait.symbol import branches, program
-from plait.symbol.graph import Builder, variable
 
 F = Builder()
 

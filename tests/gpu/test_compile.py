@@ -13,14 +13,14 @@ import pytest
 from plait import MXNetError, gpu, nd
 from plait.engine import cuda
 from plait.engine.error import DeviceError
+from plait.graph.graph import Value, typed_node, variable
+from plait.graph.program import lower
 from plait.kernels import cache
 from plait.kernels import cuda as kernels_of_gpus
 from plait.kernels.cuda import compile as compiler
 from plait.kernels.cuda.compile import Kernel, compile_all, function, ready
 from plait.kernels.plan import make_plan
 from plait.kernels.record import REGISTRY, Type, lookup
-from plait.symbol.graph import Value, typed_node, variable
-from plait.symbol.program import lower
 
 SOURCE = "template<class T> __global__ void k(T *x) {\n x[0] = VALUE; }"
 

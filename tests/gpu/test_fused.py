@@ -6,7 +6,7 @@ import plait as mx
 import pytest
 from plait import cpu, gpu, nd
 from plait.gluon import nn
-from plait.symbol.tiers import wait_compiled
+from plait.graph.tiers import wait_compiled
 
 RNG = np.random.default_rng(4)
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from plait.gluon.benchmark import gpu
+from plait.tools.benchmark import gpu
 
 ALL = os.environ.get("GPU_TESTS") == "all"
 FEW = ["copy", "gelu_chain", "stream_both"]

@@ -6,10 +6,10 @@ import pytest
 from calls import TOLERANCE
 from plait import autograd, cpu, gpu, nd
 from plait.gluon import nn
+from plait.graph.graph import Builder, topological, variable
+from plait.graph.passes import compile_passes
 from plait.kernels.cuda import steps
 from plait.kernels.record import Type
-from plait.symbol.graph import Builder, topological, variable
-from plait.symbol.passes import compile_passes
 
 F = Builder()
 

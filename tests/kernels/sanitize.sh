@@ -31,5 +31,5 @@ checked() {
 cd "$build"
 checked "$python" -W ignore "$root/tests/kernels/sanitized.py" "${1:-20}"
 checked "$python" -m pytest -q -p no:cacheprovider -c "$root/pyproject.toml" --rootdir "$root" \
-    "$root/tests/symbol/test_fuse.py" "$root/tests/kernels/test_products.py" "$root/tests/kernels/test_recurrent.py"
+    "$root/tests/graph/test_fuse.py" "$root/tests/kernels/test_products.py" "$root/tests/kernels/test_recurrent.py"
 echo "sanitize: kernels clean"

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from plait import cpu
+from plait.graph.graph import Builder, Node, Value, variable
+from plait.graph.program import lower
 from plait.kernels.layouts import parse, physical_shape, to_physical, to_plain
 from plait.kernels.record import Type, lookup
 from plait.ndarray import ndarray
-from plait.symbol.graph import Builder, Node, Value, variable
-from plait.symbol.program import lower
 
 F = Builder()
 TAGS = ["abcd", "acdb", "aBcd8b", "ABcd8b8a", "Abcd16a", "ABcd4a8b2a"]

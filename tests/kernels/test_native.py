@@ -2,9 +2,9 @@
 aliasing."""
 
 import numpy as np
+import plait.graph.decompositions
 import plait.kernels.cpu
 import plait.kernels.ops
-import plait.symbol.bodies
 import pytest
 import samples
 from plait.engine import callback, cpu, ffi, lib, wait

@@ -3,10 +3,10 @@
 import math
 
 import pytest
+from plait.graph.graph import Builder, Value, topological, typed_node, variable
 from plait.kernels.number import Number, UnknownNumber, given, log, value_of
 from plait.kernels.plan import numbers_of, scalars_of
 from plait.kernels.record import REGISTRY
-from plait.symbol.graph import Builder, Value, topological, typed_node, variable
 
 N = (3.0, -0.5, 0.0)
 

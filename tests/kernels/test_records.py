@@ -8,14 +8,14 @@ import pytest
 import samples
 from plait import MXNetError, autograd, cpu
 from plait.engine.error import DTypeError, OperatorError, ShapeError
+from plait.graph.graph import Value, typed_node, variable, verify
+from plait.graph.program import lower
 from plait.kernels.plan import infer, make_plan, run_reference, scalars_of, store
 from plait.kernels.record import DTYPES, FLOATS, KIND_TEXT, REGISTRY
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, spec
 from plait.ndarray.cached import CachedGraph
 from plait.ndarray.invoke import invoke, run_all
 from plait.ndarray.ndarray import from_memory
-from plait.symbol.graph import Value, typed_node, variable, verify
-from plait.symbol.program import lower
 
 device = cpu()  # tests/gpu/test_operators.py has another
 # an operator with `eager` has a test of its own

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plait import MXNetError, autograd, cpu, nd, random
 from plait.gluon import HybridBlock
+from plait.graph.graph import Builder, Value, topological, variable
 from plait.ndarray.cached import CachedGraph
 from plait.ndarray.residuals import residuals
-from plait.symbol.graph import Builder, Value, topological, variable
 from plait.symbol.symbol import Symbol
 
 F = Builder(train=True)

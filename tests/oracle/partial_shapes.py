@@ -1,5 +1,5 @@
 """What the real MXNet infers from partly unknown shapes. Run by its Python, it writes the fixture
-of tests/symbol/test_partial_shapes.py:
+of tests/graph/test_partial_shapes.py:
 
     mxnet/python -W ignore tests/oracle/partial_shapes.py tests/fixtures/partial_shapes.json
 

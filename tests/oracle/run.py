@@ -15,6 +15,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+
 from graph import graph_of, mxnet_composer, plait_composer
 
 warnings.simplefilter("ignore")

@@ -11,12 +11,12 @@ from plait import autograd, cpu, nd
 from plait.engine.collector import resting
 from plait.gluon import nn
 from plait.gluon.trace import Trace, symbols_of
+from plait.graph.graph import Value, topological
+from plait.graph.inference import typed_graph
+from plait.graph.passes.gradient import gradient
+from plait.graph.program import lower
 from plait.kernels.record import Type
 from plait.symbol import Symbol
-from plait.symbol.graph import Value, topological
-from plait.symbol.inference import typed_graph
-from plait.symbol.passes.gradient import gradient
-from plait.symbol.program import lower
 
 DEEP = 20_000  # a recursion would need 2 MB of stack
 

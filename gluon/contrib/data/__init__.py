@@ -2,7 +2,7 @@
 
 import importlib
 
-from ...data.sampler import IntervalSampler  # noqa: F401
+from ....data.sampler import IntervalSampler  # noqa: F401
 
 
 def __getattr__(name):

@@ -1,3 +1,3 @@
 """contrib.data.sampler: where MXNet keeps IntervalSampler."""
 
-from ...data.sampler import IntervalSampler  # noqa: F401
+from ....data.sampler import IntervalSampler  # noqa: F401

@@ -8,12 +8,12 @@ import zipfile
 
 import numpy as np
 
+from ....data import text
+from ....data.download import _get_repo_file_url, check_sha1, download, local_folder  # noqa: F401
 from ....engine import files
 from ....engine.error import InvalidValue, MXNetError, compose
 from ....ndarray.ndarray import from_memory
 from ...data.dataset import Dataset
-from ...mxcontrib import text
-from ...utils import _get_repo_file_url, check_sha1, download, local_folder  # noqa: F401
 
 __all__ = ["WikiText2", "WikiText103"]
 

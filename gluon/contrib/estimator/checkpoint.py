@@ -11,9 +11,9 @@ import numpy as np
 
 from ....engine import files
 from ....engine.error import InvalidValue, MXNetError
-from ...checkpoint import Checkpoint, is_checkpoint
+from ....training.checkpoint import Checkpoint, is_checkpoint
+from ....training.metric import EvalMetric
 from ...hybrid import HybridBlock
-from ...metric import EvalMetric
 from .event import BatchEnd, EpochEnd, TrainBegin, better, worst
 
 

@@ -10,13 +10,13 @@ import warnings
 from ....engine import Context, cpu, gpu, num_gpus
 from ....engine.error import InvalidValue
 from ....ndarray import random
-from ... import initializer as init
+from ....ndarray.saved_state import copied, merged, restore, saved
+from ....training import initializer as init
+from ....training.metric import Accuracy, EvalMetric
+from ....training.metric import Loss as LossMetric
 from ...block import Block
 from ...data.dataloader import DataLoader
 from ...loss import Loss, SoftmaxCrossEntropyLoss
-from ...metric import Accuracy, EvalMetric
-from ...metric import Loss as LossMetric
-from ...state import copied, merged, restore, saved
 from ...trainer import Trainer
 from .batch_processor import BatchProcessor
 from .event import (

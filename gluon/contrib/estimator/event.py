@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ....engine.error import InvalidValue
-from ...metric import CompositeEvalMetric, EvalMetric
+from ....training.metric import CompositeEvalMetric, EvalMetric
 
 
 class EventHandler:

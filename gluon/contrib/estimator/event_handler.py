@@ -8,8 +8,8 @@ import warnings
 import numpy as np
 
 from ....engine.error import InvalidValue
-from ...metric import CompositeEvalMetric, EvalMetric
-from ...metric import Loss as LossMetric
+from ....training.metric import CompositeEvalMetric, EvalMetric
+from ....training.metric import Loss as LossMetric
 from .checkpoint import CheckpointHandler
 from .event import (
     BatchBegin,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from ...progress import Progress
+from ....training.progress import Progress
 from .event import BatchEnd, EpochBegin, EpochEnd, TrainBegin, check_metrics
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...summary_writer import summary_writer
+from ....training.summary_writer import summary_writer
 from .event import BatchEnd, EpochEnd, TrainBegin, TrainEnd, check_metrics
 
 

@@ -10,6 +10,9 @@ import math
 
 import numpy as np
 
+from ....data.image.crop import cropped
+from ....data.image.rotate import check_zoom, imrotate
+from ....data.sampler import host_generator
 from ....engine.error import InvalidValue, OperatorError
 from ....kernels.record import several
 from ....ndarray import functions as nd
@@ -18,9 +21,6 @@ from ....ndarray.numpy_mode import is_np_array  # noqa: F401
 from ...block import Block
 from ...hybrid import HybridBlock
 from ...nn import HybridSequential, Sequential  # noqa: F401
-from ..sampler import host_generator
-from .crop import cropped
-from .rotate import check_zoom, imrotate
 
 __all__ = [
     "Compose",

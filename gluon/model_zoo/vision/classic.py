@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ....engine.error import InvalidValue
+from ....training.initializer import Xavier
 from ... import nn
 from ...hybrid import HybridBlock
-from ...initializer import Xavier
 from ..model_store import CPU, ROOT, load_pretrained
 
 __all__ = ["AlexNet", "alexnet", "VGG", "get_vgg"]

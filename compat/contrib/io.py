@@ -1,0 +1,63 @@
+"""mx.contrib.io: a gluon DataLoader as a data iterator of Modules."""
+
+from __future__ import annotations
+
+from ... import ndarray as nd
+from ...data.io import DataDesc, DataIter
+from ...ndarray.saved_state import restore, saved
+
+__all__ = ["DataDesc", "DataIter", "DataLoaderIter"]
+
+
+class DataLoaderIter(DataIter):
+    """Iterates over a loader of (data, label) batches; a last batch that is short is padded.
+
+    data_name, label_name, dtype: what provide_data and provide_label tell a Module.
+    """
+
+    def __init__(self, loader, data_name="data", label_name="softmax_label", dtype="float32"):
+        data, label = next(iter(loader))
+        super().__init__(data.shape[0])
+        self._loader, self.dtype = loader, dtype
+        self.provide_data = [DataDesc(data_name, data.shape, dtype)]
+        self.provide_label = [DataDesc(label_name, label.shape, dtype)]
+        self.reset()
+
+    def state_dict(self):
+        return {"loader": saved(self._loader)}
+
+    def load_state_dict(self, state):
+        restore(self._loader, state["loader"], "DataLoaderIter: loader")
+        self.reset()
+
+    def reset(self):
+        """Starts again."""
+        self._batches, self._current = iter(self._loader), None
+
+    def iter_next(self):
+        """Goes to the next batch. Returns whether there is one."""
+        self._current = next(self._batches, None)
+        return self._current is not None
+
+    def _part(self, i):
+        part = self._current[i].astype(self.dtype)
+        if not self.getpad():
+            return [part]
+        padding = nd.zeros((self.getpad(), *part.shape[1:]), dtype=self.dtype)
+        return [nd.concat(part, padding, dim=0)]
+
+    def getdata(self):
+        """The data of the batch, in a list."""
+        return self._part(0)
+
+    def getlabel(self):
+        """The label of the batch, in a list."""
+        return self._part(1)
+
+    def getpad(self):
+        """How many rows at the end of the batch are padding."""
+        return self.batch_size - self._current[0].shape[0]
+
+    def getindex(self):
+        """Loaders do not tell the numbers of items."""
+        return None

@@ -1,0 +1,22 @@
+"""DummyIter: one batch for ever, to time what consumes batches."""
+
+from __future__ import annotations
+
+from ...data.io import DataIter
+
+
+class DummyIter(DataIter):
+    """Gives the first batch of another iterator again and again."""
+
+    def __init__(self, real_iter):
+        super().__init__(real_iter.batch_size)
+        self.real_iter = real_iter
+        self.provide_data, self.provide_label = real_iter.provide_data, real_iter.provide_label
+        self.the_batch = next(real_iter)
+
+    def __iter__(self):
+        return self
+
+    def next(self):
+        """The batch."""
+        return self.the_batch

@@ -1,0 +1,1 @@
+"""Data: record files, iterators, images and text."""

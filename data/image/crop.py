@@ -1,0 +1,25 @@
+"""A part of an image, copied at once."""
+
+from __future__ import annotations
+
+from ...ndarray import functions as nd
+from ...ndarray.ndarray import NDArray, from_memory, state
+
+
+def cropped(image, x: int, y: int, width: int, height: int) -> NDArray:
+    """The part of `width` x `height` pixels at column x, row y of an image (..., H, W, C).
+
+    The place differs from call to call: an operator would make a plan for each.
+    """
+    rows, columns = image.shape[-3:-1]
+    inside = 0 <= x <= columns - width and 0 <= y <= rows - height and width > 0 < height
+    if (
+        state.recording
+        or not inside
+        or type(image) is not NDArray
+        or image.context.device_type == "gpu"
+    ):
+        return nd._image_crop(image, x=x, y=y, width=width, height=height)
+    image.wait_to_read()
+    part = image._memory()[..., y : y + height, x : x + width, :]
+    return from_memory(part, image.context, image._spec.dtype)

@@ -1,0 +1,167 @@
+"""Iterators around iterators: ResizeIter (another number of batches), PrefetchingIter (batches made
+ahead in threads)."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from ...engine.error import InvalidValue
+from ...ndarray.saved_state import restore, saved
+from .desc import DataBatch, DataDesc, DataIter, has_position, need_iterator
+
+
+class _Current(DataIter):
+    """An iterator that holds its batch as `current_batch`."""
+
+    current_batch: DataBatch
+
+    def getdata(self):
+        return self.current_batch.data
+
+    def getlabel(self):
+        return self.current_batch.label
+
+    def getindex(self):
+        return self.current_batch.index
+
+    def getpad(self):
+        return self.current_batch.pad
+
+
+class ResizeIter(_Current):
+    """An iterator made to give `size` batches an epoch; the inner one begins again where it is
+    shorter.
+
+    reset_internal: reset() resets the inner one too.
+    """
+
+    def __init__(self, data_iter, size, reset_internal=True):
+        need_iterator("ResizeIter: data_iter", data_iter)
+        super().__init__(data_iter.batch_size)
+        self.data_iter, self.size, self.reset_internal = data_iter, size, reset_internal
+        self.cur = 0
+        self.provide_data, self.provide_label = data_iter.provide_data, data_iter.provide_label
+        if hasattr(data_iter, "default_bucket_key"):
+            self.default_bucket_key = data_iter.default_bucket_key
+
+    def state_dict(self):
+        return {"cur": self.cur, "inner": saved(self.data_iter)}
+
+    def load_state_dict(self, state):
+        self.cur = state["cur"]
+        restore(self.data_iter, state["inner"], "ResizeIter: data_iter")
+
+    def reset(self):
+        self.cur = 0
+        if self.reset_internal:
+            self.data_iter.reset()
+
+    def iter_next(self) -> bool:
+        if self.cur == self.size:
+            return False
+        try:
+            self.current_batch = self.data_iter.next()
+        except StopIteration:
+            self.data_iter.reset()
+            self.current_batch = self.data_iter.next()
+        self.cur += 1
+        return True
+
+
+class PrefetchingIter(_Current):
+    """Joins the batches of one or several iterators; each makes its next batch in a thread of its
+    own meanwhile.
+
+    rename_data, rename_label: for each iterator a dict from its names to new ones.
+    An error in a thread is raised at the next batch.
+    """
+
+    def __init__(self, iters, rename_data=None, rename_label=None):
+        self.iters = list(iters) if isinstance(iters, (list, tuple)) else [iters]
+        if not self.iters:
+            raise InvalidValue("PrefetchingIter: needs at least one iterator")
+        for i, inner in enumerate(self.iters):
+            need_iterator(f"PrefetchingIter: iterator {i}", inner)
+        self.n_iter = len(self.iters)
+        self.rename_data, self.rename_label = rename_data, rename_label
+        super().__init__(self.provide_data[0][1][0])
+        self._pool = ThreadPoolExecutor(self.n_iter, "plait-prefetch")
+        self._pending: list[Future] = []
+        self._fetch()
+
+    @property
+    def provide_data(self):
+        """Descriptions of all data, renamed."""
+        return _renamed(self.rename_data, [i.provide_data for i in self.iters])
+
+    @property
+    def provide_label(self):
+        """Descriptions of all labels, renamed."""
+        return _renamed(self.rename_label, [i.provide_label for i in self.iters])
+
+    def state_dict(self):
+        return self._before if self._before is not None else super().state_dict()
+
+    def load_state_dict(self, state):
+        for future in self._pending:
+            future.exception()
+        for i, (inner, found) in enumerate(zip(self.iters, state["iters"], strict=True)):
+            restore(inner, found, f"PrefetchingIter: iterator {i}")
+        self._fetch()
+
+    def _fetch(self):
+        # where the iterators were before they went ahead
+        able = all(map(has_position, self.iters))
+        self._before = {"iters": [saved(i) for i in self.iters]} if able else None
+        self._pending = [self._pool.submit(_next_or_none, i) for i in self.iters]
+
+    def reset(self):
+        for future in self._pending:
+            future.exception()  # waits; what failed is begun again
+        for i in self.iters:
+            i.reset()
+        self._fetch()
+
+    def iter_next(self) -> bool:
+        batches = [future.result() for future in self._pending]
+        if all(b is None for b in batches):
+            return False
+        if any(b is None or b.pad != batches[0].pad for b in batches):
+            raise InvalidValue(
+                "PrefetchingIter: Number of entry mismatches between iterators: all must end with"
+                " the same batch and the same pad"
+            )
+        self.current_batch = DataBatch(
+            [x for b in batches for x in b.data],
+            [x for b in batches for x in b.label or []],
+            batches[0].pad,
+            batches[0].index,
+            provide_data=self.provide_data,
+            provide_label=self.provide_label,
+        )
+        self._fetch()
+        return True
+
+    def next(self) -> DataBatch:
+        if not self.iter_next():
+            raise StopIteration
+        return self.current_batch
+
+
+def _next_or_none(iterator):
+    try:
+        return iterator.next()
+    except StopIteration:
+        return None
+
+
+def _renamed(renames, descriptions):
+    if renames is None:
+        return [x for found in descriptions for x in found]
+    return [
+        DataDesc(names.get(x.name, x.name), x.shape, x.dtype, x.layout)
+        if isinstance(x, DataDesc)
+        else DataDesc(*x)
+        for names, found in zip(renames, descriptions)
+        for x in found
+    ]

@@ -1,0 +1,141 @@
+"""Samplers: in which order a loader takes the items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from ..engine.error import InvalidType, InvalidValue
+from ..ndarray import functions
+from ..ndarray.saved_state import Stateful
+
+__all__ = [
+    "Sampler",
+    "SequentialSampler",
+    "RandomSampler",
+    "BatchSampler",
+    "FilterSampler",
+    "IntervalSampler",
+]
+
+
+def host_generator() -> np.random.Generator:
+    """A NumPy generator keyed by the next draw of the package's random stream: `random.seed`
+    governs it."""
+    key = functions._random_randint(low=0, high=2**31 - 1, shape=(2,), dtype="int32").asnumpy()
+    return np.random.Generator(np.random.Philox(key=[int(k) for k in key]))
+
+
+class Sampler(Stateful):
+    """Base of all samplers: subclasses define `__iter__` (numbers, or lists of numbers) and
+    `__len__`.
+
+    A checkpoint holds the state that a sampler had when its pass began, and how far the pass is; a
+    resumed pass runs through the numbers before that. So all that `__iter__` draws, it must draw
+    before its first number, or from a generator that is an attribute.
+    """
+
+    not_state = ("_length", "_indices", "_start", "_interval", "_batch_size")
+
+    def __len__(self) -> int:
+        raise InvalidType(f"{type(self).__name__} must define __len__")
+
+    def __iter__(self) -> Iterator:
+        raise InvalidType(f"{type(self).__name__} must define __iter__")
+
+
+class SequentialSampler(Sampler):
+    """start, start + 1, ..., start + length - 1."""
+
+    def __init__(self, length: int, start: int = 0):
+        self._length, self._start = length, start
+
+    def __iter__(self):
+        return iter(range(self._start, self._start + self._length))
+
+    def __len__(self):
+        return self._length
+
+
+class RandomSampler(Sampler):
+    """0 ... length - 1 in random order, another one at each iteration; `mx.random.seed` makes it
+    repeat."""
+
+    def __init__(self, length: int):
+        self._length = length
+
+    def __iter__(self):
+        return iter(host_generator().permutation(self._length).tolist())
+
+    def __len__(self):
+        return self._length
+
+
+class FilterSampler(Sampler):
+    """The numbers of the items for which fn(item) is true; looked at once, now."""
+
+    def __init__(self, fn: Callable, dataset):
+        self._indices = [i for i in range(len(dataset)) if fn(dataset[i])]
+
+    def __iter__(self):
+        return iter(self._indices)
+
+    def __len__(self):
+        return len(self._indices)
+
+
+class IntervalSampler(Sampler):
+    """0, interval, 2 interval, ...; with rollover then 1, 1 + interval, ... until all of [0,
+    length) were there."""
+
+    def __init__(self, length: int, interval: int, rollover: bool = True):
+        if not 0 < interval <= length:
+            raise InvalidValue(
+                f"IntervalSampler: interval must be in [1, length] = [1, {length}], got {interval}"
+            )
+        self._length, self._interval, self._rollover = length, interval, rollover
+
+    def __iter__(self):
+        for start in range(self._interval if self._rollover else 1):
+            yield from range(start, self._length, self._interval)
+
+    def __len__(self):
+        return self._length if self._rollover else -(-self._length // self._interval)
+
+
+class BatchSampler(Sampler):
+    """Lists of `batch_size` numbers of another sampler.
+
+    last_batch: what becomes of a shorter rest: "keep" gives it, "discard" drops it, "rollover"
+        begins the next iteration with it.
+    """
+
+    def __init__(self, sampler, batch_size: int, last_batch: str = "keep"):
+        if last_batch not in ("keep", "discard", "rollover"):
+            raise InvalidValue(
+                "BatchSampler: last_batch must be one of 'keep', 'discard', or 'rollover', "
+                f"but got {last_batch}"
+            )
+        if batch_size < 1:
+            raise InvalidValue(f"BatchSampler: batch_size must be positive, got {batch_size}")
+        self._sampler, self._batch_size, self._last_batch = sampler, batch_size, last_batch
+        self._rest: list = []
+
+    def __iter__(self):
+        batch, self._rest = self._rest, []
+        for i in self._sampler:
+            batch.append(i)
+            if len(batch) == self._batch_size:
+                yield batch
+                batch = []
+        if batch and self._last_batch == "keep":
+            yield batch
+        elif self._last_batch == "rollover":
+            self._rest = batch
+
+    def __len__(self):
+        n = len(self._sampler)
+        if self._last_batch == "keep":
+            return -(-n // self._batch_size)
+        return (n + len(self._rest)) // self._batch_size

@@ -1,0 +1,50 @@
+"""A loss scale that follows the gradients: half after an overflow, double after 2000 steps without
+one."""
+
+from __future__ import annotations
+
+import logging
+
+from ...ndarray import autograd
+from ...ndarray import functions as nd
+from ...ndarray.saved_state import Stateful
+
+
+class LossScaler(Stateful):
+    """The factor by which losses are multiplied, so that gradients stay in float16's range.
+
+    A change takes effect one step after the check that found it, as in MXNet. Source: Micikevicius
+    et al. 2018, arXiv:1710.03740.
+    """
+
+    MAX, STEPS = 2.0**24, 2000
+
+    def __init__(self):
+        self._loss_scale = self._next_loss_scale = 2.0**16
+        self._unskipped = 0
+
+    @property
+    def loss_scale(self) -> float:
+        """The factor now."""
+        return self._loss_scale
+
+    def has_overflow(self, params) -> bool:
+        """Is a gradient of these Parameters inf or NaN? Waits for them, and moves the scale on."""
+        grads = [p.list_grad()[0] for p in params if p.grad_req != "null"]
+        with autograd.pause():
+            dense = [g if g.stype == "default" else g.data for g in grads]
+            finite = not dense or bool(
+                nd.multi_all_finite(*dense, num_arrays=len(dense)).asscalar()
+            )
+        self._loss_scale = self._next_loss_scale
+        if not finite:
+            self._next_loss_scale = self._loss_scale / 2
+            self._unskipped = 0
+            logging.info("AMP: decreasing loss scale to %f", self._next_loss_scale)
+        else:
+            self._unskipped += 1
+        if self._unskipped == self.STEPS:
+            self._unskipped = 0
+            self._next_loss_scale = min(self.MAX, self._loss_scale * 2)
+            logging.info("AMP: increasing loss scale to %f", self._next_loss_scale)
+        return not finite

@@ -1,0 +1,1 @@
+"""Graphs: typed nodes, inference, passes, programs, tiers, placement. No arrays, no users' API."""

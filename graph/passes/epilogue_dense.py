@@ -1,0 +1,221 @@
+"""Products with what follows them: scale, bias, activation and addition become one operator.
+
+A chain is followed from a product upwards while nothing else reads the values in between; only
+what an activation is applied to may be read elsewhere too (gradients do) and then is an output of
+the operator as well. In backward graphs the gradients of a weight and of its bias become one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from ...kernels.loops import multiplies
+from ...kernels.ops.dense_fused import activation_of
+from ..effects import Effects
+from ..graph import Builder, Node, Value, topological
+from .fusible import FUSED_DTYPES, ends_product
+from .replace_uses import redirect
+
+F = Builder()
+
+
+def epilogue_dense(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
+    """The graph with its products fused, of the types for which the device has fused kernels."""
+    order = topological(outputs)
+    users: dict[Value, list[Node]] = {}
+    for node in order:
+        for v in node.inputs:
+            users.setdefault(v, []).append(node)
+    for v in outputs:
+        users.setdefault(v, []).append(None)  # the caller
+    held = Effects(order).held
+    instead: dict[Value, Value] = {}
+    for node in order:
+        if node.op is not None and node not in held:
+            product = _product(node, device)
+            if product is not None:
+                _Chain(product, Value(node), users, held, device).fuse(instead)
+    _sums(order, users, instead, device)
+    return redirect(outputs, instead) if instead else list(outputs)
+
+
+def _plain(dtype: str, *values: Value) -> bool:
+    return all(v.dtype == dtype and not v.type.layout for v in values)
+
+
+def _product(node: Node, device: str) -> dict | None:
+    """Attributes and inputs of _dense for a product of matrices."""
+    if node.op.name not in ("FullyConnected", "dot"):
+        return None
+    dtype = node.types[0].dtype
+    if dtype not in FUSED_DTYPES[device] or not _plain(dtype, *node.inputs):
+        return None
+    a, b = node.inputs[:2]
+    attrs = node.attrs
+    if node.op.name == "FullyConnected":
+        rows = prod(node.types[0].shape[:-1])
+        given = {"lhs": F.reshape_to(a, shape=(rows, b.shape[1])), "rhs": b, "transpose_b": True}
+        return given if attrs["no_bias"] else given | {"bias": node.inputs[2]}
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        return None
+    return {"lhs": a, "rhs": b} | {k: attrs[k] for k in ("transpose_a", "transpose_b")}
+
+
+class _Chain:
+    """One product and what follows it. end: the value that the fused operator gives so far."""
+
+    def __init__(self, given: dict, end: Value, users: dict, held: set[Node], device: str):
+        self.given, self.end, self.users, self.held = given, end, users, held
+        self.dtype, self.device = end.dtype, device
+        self.pre: Value | None = None  # what is activated, where it is read elsewhere too
+        self.matrix = (prod(end.shape[:-1]), end.shape[-1])
+
+    def fuse(self, instead: dict[Value, Value]) -> None:
+        before = set(self.given)
+        while self._step():
+            pass
+        if set(self.given) == before:
+            return
+        g = dict(self.given)
+        inputs = [g.pop("lhs"), g.pop("rhs"), g.pop("bias", None), g.pop("residual", None)]
+        made = F._dense(
+            *inputs,
+            bias=inputs[2] is not None,
+            residual=inputs[3] is not None,
+            keep=self.pre is not None,
+            **g,
+        )
+        made = made if isinstance(made, list) else [made]
+        for old, new in zip((self.end, self.pre), made):
+            instead[old] = F.reshape_to(new, shape=old.shape)
+
+    def _step(self) -> bool:
+        """Takes in the operator that reads the end, if it fits."""
+        if "residual" in self.given:
+            return False
+        readers = self.users.get(self.end, [])
+        if len(readers) == 1:
+            return readers[0] is not None and self._take(readers[0])
+        gated = self._gated(readers)
+        if gated is not None and self._ends("silu", False, False):
+            self.given["act"], self.end = "silu", Value(gated)
+            return True
+        acts = [n for n in readers if n is not None and activation_of(n.op, n.attrs)]
+        return self.pre is None and len(acts) == 1 and self._take(acts[0], True)
+
+    def _gated(self, readers: Sequence[Node | None]) -> Node | None:
+        """The product of the end and its own sigmoid, where these two alone read it."""
+        if len(readers) != 2 or None in readers or self.given.get("act"):
+            return None
+        for sigmoid, product in (readers, readers[::-1]):
+            if activation_of(sigmoid.op, sigmoid.attrs) != "sigmoid" or product in self.held:
+                continue
+            y, types = Value(sigmoid), [v.type for v in product.inputs]
+            if set(product.inputs) == {self.end, y} and self.users.get(y) == [product]:
+                if multiplies(product.op, types, product.types, product.attrs) and _plain(
+                    self.dtype, y
+                ):
+                    return product
+        return None
+
+    def _ends(self, act: str | None, keep: bool, residual: bool) -> bool:
+        return ends_product(self.dtype, act, keep, residual, self.device)
+
+    def _take(self, node: Node, keep: bool = False) -> bool:
+        if node in self.held or not _plain(self.dtype, *node.inputs, Value(node)):
+            return False
+        act = activation_of(node.op, node.attrs)
+        slope = self._slope(node)
+        name, end = node.op.name, self.end
+        if node.op.view:
+            if prod(node.types[0].shape[:-1]) != self.matrix[0]:
+                return False
+        elif slope is not None:
+            self.given |= {"slope": slope[0], "residual": F.reshape_to(slope[1], shape=self.matrix)}
+        elif act is not None:
+            if self.given.get("act") or not self._ends(act, keep, False):
+                return False
+            self.given["act"] = act
+            self.pre = end if keep else None
+        elif name in ("_mul_scalar", "_div_scalar") and not self.given.keys() & {"bias", "act"}:
+            s = node.attrs["scalar"]
+            s = s if name == "_mul_scalar" else 1 / s if s else float("inf")
+            self.given["scale"] = self.given.get("scale", 1.0) * s
+        elif node.op.adds and len(node.inputs) == len(set(node.inputs)) == 2:
+            other = node.inputs[1 - node.inputs.index(end)]
+            if other.shape == end.shape and self.pre is None:
+                if not self._ends(self.given.get("act"), False, True):
+                    return False
+                self.given["residual"] = F.reshape_to(other, shape=self.matrix)
+            elif other.shape == end.shape[-1:] and not self.given.keys() & {"bias", "act"}:
+                self.given["bias"] = other
+            else:
+                return False
+        else:
+            return False
+        self.end = Value(node)
+        return True
+
+    def _slope(self, node: Node) -> tuple[str, Value] | None:
+        """(activation, where its slope is taken) of a node that multiplies the end by one."""
+        if self.device != "cpu" or self.pre is not None or self.given.keys() & {"bias", "act"}:
+            return None
+        if node.op.name == "_gelu_grad" and node.inputs[0] == self.end:
+            found = "gelu", node.inputs[1]
+        elif multiplies(node.op, [v.type for v in node.inputs], node.types, node.attrs):
+            a, b = node.inputs
+            mask = (b if a == self.end else a).node
+            if mask.op is None or mask.op.name != "_greater_scalar" or mask.has_numbers:
+                return None
+            if mask.attrs["scalar"] != 0 or not _plain(self.dtype, *mask.inputs):
+                return None
+            found = "relu", mask.inputs[0]
+        else:
+            return None
+        x = found[1]
+        return found if x != self.end and x.shape == node.types[0].shape else None
+
+
+def _sums(order: Sequence[Node], users: dict, instead: dict[Value, Value], device: str) -> None:
+    """dot(v, u, transpose_a) and sum(v, axis=0) become one."""
+    number = {node: i for i, node in enumerate(order)}
+    for node in order:
+        if node.op is None or node.op.name != "sum" or node.attrs["keepdims"]:
+            continue
+        v = node.inputs[0]
+        dtype = node.types[0].dtype
+        if len(v.shape) != 2 or _axes(node) != (0,) or dtype not in FUSED_DTYPES[device]:
+            continue
+        if not _plain(dtype, v):
+            continue
+        for dot in users[v]:
+            if dot is None or dot.op.name != "dot" or dot.inputs[0] != v:
+                continue
+            u = dot.inputs[1]
+            if (
+                dot.attrs["transpose_a"]
+                and len(u.shape) == 2
+                and _plain(dtype, u)
+                and Value(dot) not in instead
+                and _earlier(u, number, number[node])
+            ):
+                made = F._dot_sum(v, u, transpose_b=dot.attrs["transpose_b"])
+                instead[Value(dot)] = made[0]
+                instead[Value(node)] = made[1]
+                break
+
+
+def _axes(node: Node) -> tuple[int, ...]:
+    axis = node.attrs["axis"]
+    axis = (axis,) if isinstance(axis, int) else tuple(axis or ())
+    if node.attrs.get("exclude") or not axis:
+        return tuple(range(2)) if not axis else ()
+    return tuple(a % 2 for a in axis)
+
+
+def _earlier(v: Value, number: dict[Node, int], place: int) -> bool:
+    """Is v computed before a place in the order, so that it cannot depend on what is there?"""
+    while v.node.op is not None and v.node.op.view:
+        v = v.node.inputs[0]
+    return v.node.op is None or number[v.node] < place

@@ -1,0 +1,416 @@
+"""Programs: a typed graph lowered to C instructions over one arena. One run is one call and one
+engine operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..engine import ffi, is_naive, lib, wait
+from ..engine._array import invoke, run, shared, stamps
+from ..engine.error import OutOfMemory
+from ..kernels.moves import join_offsets
+from ..kernels.number import Number
+from ..kernels.plan import (
+    INLINE_US,
+    Plan,
+    make_plan,
+    make_plans,
+    numbers_of,
+    place_flag,
+    scalars_of,
+)
+from ..kernels.record import Type, lookup
+from ..kernels.spec import Spec, spec
+from ._graph import kinds, place
+from .branches import at_once, find_sections
+from .effects import Effects
+from .graph import Node, Value, rewrite, typed_node, variable
+from .passes import compile_passes, fused, optimize
+from .passes.control import control
+from .passes.dead_code import cut, live
+from .passes.expand import expand
+from .passes.memory import ALIGN_BYTES, Buffer, plan_memory, rounded
+from .passes.prepack import split_prologue
+
+READ, WRITE, READWRITE = 0, 1, 2
+LARGE_BYTES = 1 << 20
+MAX_JOINED_BYTES = 32 << 20  # of an array whose parts are made in place
+SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.int64)])  # pl_slot
+
+
+class Program:
+    """A lowered graph. Inputs and outputs are array handles in the order given to `lower`.
+
+    finals: the time, in steps, from which each output stays as it is: others may have it then.
+    """
+
+    __slots__ = (
+        "_first_write",
+        "_inplace",
+        "_last_read",
+        "arena_bytes",
+        "can_fail",
+        "constants",
+        "cost_us",
+        "finals",
+        "handle",
+        "in_modes",
+        "in_specs",
+        "mutated",
+        "n_in",
+        "n_out",
+        "naive_bytes",
+        "numbers",
+        "out_specs",
+        "plans",
+        "prologue",
+        "tier",
+    )
+
+    def __del__(self, free=lib.pl_program_free):
+        free(self.handle)
+
+    def run(
+        self,
+        inputs: Sequence,
+        outputs: Sequence = (),
+        location: int = -1,
+        numbers: Sequence[float] = (),
+    ) -> list:
+        """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
+        all are made new. numbers: what the Numbers of the graph are computed from. Returns every
+        output array. Raises MemoryError."""
+        numbers = [n.of(numbers) for n in self.numbers] if self.numbers else ()
+        if self.prologue is not None:
+            inputs = [*inputs, *self.constants, *self.prologue.results(inputs, location)]
+        elif self.constants:
+            inputs = [*inputs, *self.constants]
+        apart = outputs and not all(
+            self._may_share(i, j, same) for i, j, same in shared(inputs, outputs)
+        )
+        made = run(
+            self.handle,
+            self.in_specs,
+            self.out_specs,
+            inputs,
+            () if apart else outputs,
+            numbers,
+            location,
+        )
+        if apart:
+            for j, target in enumerate(outputs):
+                plan = make_plan(lookup("_copy"), {}, [self.out_specs[j]], self.out_specs[j].device)
+                invoke(plan.handle, plan.in_specs, plan.out_specs, [made[j]], [target], (), -1)
+                made[j] = target
+        if self.can_fail and is_naive():
+            for a in [*made, *(inputs[i] for i in self.mutated)]:
+                wait(a._handle)
+        return made
+
+    def _may_share(self, i: int, j: int, same_address: bool) -> bool:
+        """May output j lie in the memory of input i? Not if it is written before the last read of
+        the input."""
+        read, write = self._last_read[i], self._first_write[j]
+        return read < write or read == write and same_address and (i, j) in self._inplace
+
+
+class Prologue:
+    """What a program computes from its stable inputs alone: once, and again when one of them was
+    written."""
+
+    __slots__ = ("_state", "inputs", "program")
+
+    def __init__(self, program: Program, inputs: Sequence[int]):
+        self.program, self.inputs = program, tuple(inputs)  # of the main program, by number
+        self._state: tuple = (None, (), ())  # stamps, the arrays they are of, results
+
+    def results(self, inputs: Sequence, location: int) -> list:
+        """The arrays that the main program reads, for its inputs as they are now."""
+        given = [inputs[i] for i in self.inputs]
+        now = stamps(given)  # before the run: what is written after it shows
+        before, _, made = self._state
+        if now != before:
+            made = self.program.run(given, (), location)
+            self._state = now, given, made
+        return made
+
+
+def lower(
+    outputs: Sequence[Value],
+    inputs: Sequence[Value],
+    device,
+    name: str = "program",
+    *,
+    tier: int = 0,
+    stable: Sequence[Value] = (),
+    free: Sequence[int] = (),
+    layouts: dict[Value, str] | None = None,
+) -> Program:
+    """Lowers a typed graph. Every variable of the graph must be among `inputs` (variables, or
+    values computed elsewhere).
+
+    tier: 0 runs the exact passes only; 1 also those that compile, and differ in rounding.
+    stable: inputs that seldom change: at tier 1 what depends on them alone becomes the prologue.
+    free: numbers of outputs whose memory layout the passes may choose; `out_specs` tell it.
+    layouts: of inputs that are not row-major.
+
+    Operators that mutate inputs write into the given arrays. An output that is an input or appears
+    twice is copied.
+    """
+    on_gpu = device.device_typeid == 2
+    outputs, variables = cut(outputs, inputs)
+    if layouts:
+        outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
+    if not on_gpu:
+        outputs = expand(outputs)
+    outputs, constants = optimize(control(outputs, tier), device)
+    given = [*variables, *constants]
+    prologue = None
+    if tier:
+        seldom = set(stable)
+        places = [i for i, v in enumerate(inputs) if v in seldom]
+        kept = [variables[i] for i in places]
+        outputs = compile_passes(outputs, free, [*kept, *constants], device.device_type)
+        outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
+        if wanted:
+            first = _assemble(
+                fused(wanted, device), [*kept, *constants], device, name + ".prologue", tier
+            )
+            first.constants = tuple(constants.values())
+            prologue = Prologue(first, places)
+            given += results
+        outputs = fused(outputs, device)
+    threads = at_once(device) if tier else 1
+    program = _assemble(outputs, given, device, name, tier, threads)
+    program.n_in, program.tier = len(inputs), tier
+    program.constants, program.prologue = tuple(constants.values()), prologue
+    return program
+
+
+def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Sequence[str]):
+    """Variables as they lie in memory, with the nodes that make them row-major."""
+    stored = [
+        variable(v.node.name, v.type._replace(layout=tag)) if tag else v
+        for v, tag in zip(variables, layouts)
+    ]
+    plain = {
+        v.node: [Value(typed_node(lookup("_reorder"), {"layout": ""}, [s]))]
+        for v, s in zip(variables, stored)
+        if s is not v
+    }
+    return rewrite(outputs, None, plain), stored
+
+
+def _assemble(
+    outputs: Sequence[Value], given: Sequence[Value], device, name: str, tier: int, threads: int = 1
+) -> Program:
+    """A program of the graph as it is. tier: from 1 on it waits for compilers. threads: that its
+    branches may use."""
+    layout = _Layout(outputs, given, device, threads, tier)
+    specs, plans = layout.specs, layout.plans
+    scalars: list[float] = []
+    numbers: dict[int, Number] = {}  # by their place among the scalars
+    in_modes = bytearray(max(1, len(layout.given)))
+    dynamic = [scalars_of(n.op, n.attrs) if n.op.has_dynamic else () for n in layout.alike]
+    unknown = [numbers_of(n.op, n.attrs) if n.op.has_dynamic else () for n in layout.alike]
+    if any(dynamic):
+        for kind in layout.kinds:
+            if dynamic[kind]:
+                found = enumerate(unknown[kind], len(scalars))
+                numbers.update((k, n) for k, n in found if n is not None)
+                scalars += dynamic[kind]
+    if any(n.op.mutates for n in layout.alike):
+        for node, plan in zip(layout.steps, plans):
+            for i in plan.mutated:
+                at = layout.given.get(layout.base(node.inputs[i]))
+                if at is not None:
+                    in_modes[at] = READWRITE
+
+    program = Program.__new__(Program)
+    program.handle = 0
+    program.plans, program.arena_bytes = plans, layout.arena_bytes
+    program.naive_bytes = sum(rounded(b.nbytes) for b in layout.buffers)
+    program.constants, program.prologue, program.tier = (), None, 0
+    program._last_read, program._inplace = layout.last_read, layout.inplace
+    program._first_write, program.finals = layout.first_write, layout.finals
+    program.n_in, program.n_out = len(given), len(outputs)
+    program.in_specs = tuple([specs[v.type] for v in layout.given])
+    program.out_specs = tuple([specs[v.type] for v in outputs])
+    program.in_modes = bytes(in_modes)
+    program.mutated = [i for i, m in enumerate(in_modes) if m]
+    program.cost_us = sum(p.cost_us for p in plans)
+    # an array that a run makes for itself may find no memory
+    program.can_fail = any(p.can_fail for p in plans) or layout.arena_bytes >= LARGE_BYTES
+    program.handle = lib.pl_program_new(
+        len(layout.given),
+        ffi.from_buffer("uint8_t *", in_modes),
+        program.n_out,
+        [s.nbytes for s in program.out_specs],
+        len(plans),
+        [p.handle for p in plans],
+        ffi.from_buffer("pl_slot[]", layout.slots),
+        scalars,
+        program.arena_bytes,
+        (lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0) | place_flag(device),
+        device.lane,
+        device.device_id,
+        name.encode(),
+    )
+    program.numbers = tuple(numbers.values())
+    if (
+        not program.handle
+        or (numbers and lib.pl_program_give(program.handle, len(numbers), [*numbers]))
+        or (
+            layout.ends
+            and lib.pl_program_split(
+                program.handle, threads, len(layout.ends), layout.ends, layout.sections
+            )
+        )
+    ):
+        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+    return program
+
+
+class _Specs(dict):
+    """The Spec of each Type on one device."""
+
+    def __init__(self, device):
+        self._device = device
+
+    def __missing__(self, t: Type) -> Spec:
+        made = self[t] = spec(t.shape, t.dtype, self._device, t.layout)
+        return made
+
+
+class _Layout:
+    """The steps of a program and where every value lives: in an input, an output, or a buffer of
+    the arena.
+
+    kinds: the number of each step's kind; alike: the first node of each, see _graph.kinds. ends,
+        sections: as the core wants branches; empty where no steps run at once. Times are numbers of
+        steps, or of sections. slots: as the core wants them. last_read: the last time at which each
+        given value is read. finals: the time from which each output of the program stays as it is.
+        first_write: the time at which each output is written. inplace: pairs (input, output) that
+        may be the same memory although the step that writes the one reads the other.
+    """
+
+    def __init__(
+        self, outputs: Sequence[Value], given: Sequence[Value], device, threads: int, tier: int
+    ):
+        self.given = {v: i for i, v in enumerate(given)}
+        specs = self.specs = _Specs(device)
+        order = live(outputs, given)
+        effects = Effects(order)
+        # views take no step; but a view of memory that is written is a copy, made when the graph
+        # looks
+        self._bases = {v: base for v, base in effects.bases.items() if base not in effects.written}
+        owned = self._owned(outputs, order)
+        viewing = {v.node for v in self._bases}
+        self.steps = [n for n in order if n not in viewing] if viewing else order
+        self.kinds, self.alike = kinds(self.steps)
+        made = make_plans(
+            [
+                (n.op, n.attrs, [specs[v.type] for v in n.inputs], device, n.types)
+                for n in self.alike
+            ],
+            tier > 0,
+        )
+        self.plans = [made[k] for k in self.kinds]
+        times = list(range(len(self.steps)))
+        self.ends: list[int] = []
+        self.sections: list[int] = []
+        if threads > 1:
+            times = self._branch(
+                find_sections(self.steps, self.plans, effects.held, self.base, threads, device)
+            )
+        slots, buffers, self.last_read, self.finals, self.first_write, inplace = place(
+            self.steps,
+            self.kinds,
+            times,
+            list(self.given),
+            owned,
+            self._bases,
+            self._joined(owned, effects, device),
+            [tuple([s.nbytes for s in plan.out_specs]) for plan in made],
+            [_overwritable(plan) for plan in made],
+        )
+        self.inplace = set(inplace)
+        self.buffers = [Buffer(*b) for b in buffers]
+        offsets, self.arena_bytes = plan_memory(self.buffers)
+        self.slots = np.frombuffer(bytearray(slots), SLOT)
+        arena = self.slots["kind"] == lib.PL_SLOT_ARENA
+        self.slots["offset_bytes"][arena] += np.array(offsets, int)[self.slots["index"][arena]]
+        self.slots["index"][arena] = 0
+
+    def _branch(self, sections: list[list[list[int]]]) -> list[int]:
+        """Puts the steps in the order of their branches; the time of each."""
+        if all(len(branches) == 1 for branches in sections):
+            return list(range(len(self.steps)))
+        order: list[int] = []
+        times: list[int] = []
+        for time, branches in enumerate(sections):
+            for steps in branches:
+                order += steps
+                times += [time] * len(steps)
+                self.ends.append(len(order))
+                self.sections.append(time)
+        self.steps = [self.steps[i] for i in order]
+        self.plans = [self.plans[i] for i in order]
+        self.kinds = [self.kinds[i] for i in order]
+        return times
+
+    def _joined(self, owned, effects: Effects, device) -> dict[Value, tuple[Value, int, int]]:
+        """Values that are made where a join wants them, so that it has nothing to copy: value ->
+        (the joined array, the offset in it and its size, in bytes). Larger joined arrays would take
+        their room too long before they are there."""
+        found: dict[Value, tuple[Value, int]] = {}
+        steps = set(self.steps)
+        kept = {self.base(v) for v in owned} | effects.written
+        nbytes = lambda v: self.specs[v.type].nbytes
+        for node in self.steps if device.device_type != "gpu" else ():
+            offsets = join_offsets(
+                node.op, [v.type for v in node.inputs], node.types[0], node.attrs
+            )
+            whole = Value(node)
+            if offsets is None or whole in kept or nbytes(whole) > MAX_JOINED_BYTES:
+                continue
+            for given, offset in zip(node.inputs, offsets):
+                v = self.base(given)
+                own = v.node in steps and v not in kept and nbytes(v) == nbytes(given)
+                if own and v not in found and offset % ALIGN_BYTES == 0:
+                    found[v] = (whole, offset)
+        joined: dict[Value, tuple[Value, int, int]] = {}
+        for v, (whole, offset) in reversed(found.items()):  # what it is joined into comes first
+            root, more, size = joined.get(whole, (whole, 0, nbytes(whole)))
+            joined[v] = (root, offset + more, size)
+        return joined
+
+    def base(self, v: Value) -> Value:
+        """The value in whose memory v lies."""
+        return self._bases.get(v, v)
+
+    def _owned(self, outputs: Sequence[Value], order: list[Node]) -> list[Value]:
+        """The outputs, each in memory of its own: inputs, views of them and repeated ones are
+        copied at the end."""
+        taken: set[Value] = set()
+        owned = []
+        for v in outputs:
+            if self.base(v) in self.given or self.base(v) in taken:
+                order.append(Node(lookup("_copy"), {}, (v,), "copy", (v.type,)))
+                v = Value(order[-1])
+            taken.add(self.base(v))
+            owned.append(v)
+        return owned
+
+
+def _overwritable(plan: Plan) -> tuple[tuple[int, int], ...]:
+    """The pairs (input, output) of a call that may share memory, element by element, and are of one
+    size."""
+    ins, outs = plan.in_specs, plan.out_specs
+    return tuple(
+        (a, b)
+        for a, b in plan.op.inplace
+        if a < len(ins) and b < len(outs) and ins[a].nbytes == outs[b].nbytes
+    )

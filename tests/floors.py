@@ -1,0 +1,146 @@
+"""The floors of the house: a room imports only rooms that stand before it in ROOMS, and no files
+import each other in a circle. Every import counts: at the top of a file, inside a function, by
+importlib, as text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOMS = (
+    "engine",
+    "kernels",
+    "graph",
+    "ndarray",
+    "symbol",
+    "data",
+    "training",
+    "gluon",
+    "compat",
+    "tools",
+)
+
+
+class Import(NamedTuple):
+    """One import: the file's module, what it imports, both without the package's name."""
+
+    module: str
+    target: str
+    path: Path
+    line: int
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """Every module of the package, by its name below the package: "" is the package itself."""
+    files = [p for room in ROOMS for p in (root / room).rglob("*.py")]
+    found = {}
+    for path in [*files, root / "__init__.py", root / "__main__.py"]:
+        parts = path.relative_to(root).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(module: str, path: Path, known: dict[str, Path]) -> Iterator[Import]:
+    """What a file imports of the package."""
+    words = module.split(".") if module else []
+    package = words if path.name == "__init__.py" else words[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = _above(package, node.level) + (node.module.split(".") if node.module else [])
+            targets = [".".join([*base, alias.name]) for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and module:
+            targets = [_named(node.value, package)]
+        else:
+            continue
+        for target in targets:
+            name = target if target in known else target.rpartition(".")[0]
+            if name in known and name != module and target:
+                yield Import(module, name, path, node.lineno)
+
+
+def _above(package: list[str], level: int) -> list[str]:
+    return package[: len(package) - level + 1]
+
+
+def _named(text: str, package: list[str]) -> str:
+    """The module that a text names as import_module takes it: "..graph.tiers", "graph.tiers"."""
+    if not re.fullmatch(r"\.*[a-z_]\w*(\.[a-z_]\w*)*", text):
+        return ""
+    name = text.lstrip(".")
+    level = len(text) - len(name)
+    if level:
+        return ".".join([*_above(package, level), name])
+    return name if "." in name and name.partition(".")[0] in ROOMS else ""
+
+
+def every_import(root: Path) -> list[Import]:
+    known = modules(root)
+    return [i for module, path in known.items() for i in imports(module, path, known)]
+
+
+def upward(found: list[Import], root: Path) -> list[str]:
+    """The imports of a room that stands later."""
+    wrong = []
+    for i in found:
+        here, there = (name.partition(".")[0] for name in (i.module, i.target))
+        if here in ROOMS and there in ROOMS and ROOMS.index(there) > ROOMS.index(here):
+            place = f"{i.path.relative_to(root)}:{i.line}"
+            wrong.append(f"{place}: {here}/ must not import {i.target}: {there}/ stands on it")
+    return sorted(set(wrong))
+
+
+def circles(found: list[Import]) -> list[str]:
+    """Files that import each other, directly or through others."""
+    edges: dict[str, set[str]] = {}
+    for i in found:
+        if i.module:
+            edges.setdefault(i.module, set()).add(i.target)
+            edges.setdefault(i.target, set())
+    return sorted(" <-> ".join(sorted(group)) for group in _components(edges) if len(group) > 1)
+
+
+def _components(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of which each member reaches each other (Tarjan 1972), without recursion."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    on: set[str] = set()
+    groups = []
+    for start in edges:
+        if start in index:
+            continue
+        work = [(start, iter(sorted(edges[start])))]
+        index[start] = low[start] = len(index)
+        stack.append(start)
+        on.add(start)
+        while work:
+            name, targets = work[-1]
+            for target in targets:
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    stack.append(target)
+                    on.add(target)
+                    work.append((target, iter(sorted(edges[target]))))
+                    break
+                if target in on:
+                    low[name] = min(low[name], index[target])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                if low[name] == index[name]:
+                    group = []
+                    while not group or group[-1] != name:
+                        group.append(stack.pop())
+                        on.discard(group[-1])
+                    groups.append(group)
+    return groups
+
+
+def problems(root: Path) -> list[str]:
+    """All that is wrong, one line each."""
+    found = every_import(root)
+    return [*upward(found, root), *(f"in a circle: {c}" for c in circles(found))]

@@ -1,0 +1,71 @@
+"""The prologue of a program: made once, and again when one of its inputs was written."""
+
+import numpy as np
+from plait import cpu, nd
+from plait.graph.graph import Builder, variable
+from plait.graph.program import lower
+from plait.kernels.record import Type
+
+F = Builder()
+X, W = variable("x", Type((2, 3))), variable("w", Type((2, 3)))
+
+
+def _program():
+    weight = F.exp(F._mul_scalar(W, scalar=2.0))
+    return lower([F.broadcast_add(X, weight), weight], [X, W], cpu(), tier=1, stable=[W])
+
+
+def _expect(program, x, w):
+    made, weight = program.run([x, w])
+    assert np.allclose(weight.asnumpy(), np.exp(2 * w.asnumpy()), rtol=1e-6)
+    assert np.allclose(made.asnumpy(), x.asnumpy() + np.exp(2 * w.asnumpy()), rtol=1e-6)
+
+
+def _prepared(program):
+    return program.prologue._state[2][0]
+
+
+def test_stable_inputs_are_read_once():
+    program, x, w = _program(), nd.ones((2, 3)), nd.ones((2, 3))
+    assert [p.op.name for p in program.prologue.program.plans] == ["_fused"]
+    _expect(program, x, w)
+    first = _prepared(program)
+    x[:] = 7
+    _expect(program, x, w)
+    assert _prepared(program) is first
+
+
+def test_a_write_is_seen():
+    program, x, w = _program(), nd.ones((2, 3)), nd.ones((2, 3))
+    _expect(program, x, w)
+    w[:] = 0.5
+    _expect(program, x, w)
+    w[0, 1] = 0.25
+    _expect(program, x, w)
+    nd.elemwise_mul(w, w, out=w)
+    _expect(program, x, w)
+
+
+def test_another_array_is_seen_even_at_the_same_address():
+    program, x = _program(), nd.ones((2, 3))
+    for value in range(5):
+        w = nd.full((2, 3), value / 4)
+        _expect(program, x, w)
+        del w
+
+
+def test_memory_shown_to_numpy_is_read_every_time():
+    program, x, w = _program(), nd.ones((2, 3)), nd.ones((2, 3))
+    _expect(program, x, w)
+    shown = np.from_dlpack(w)
+    _expect(program, x, w)
+    shown[:] = 0.125
+    _expect(program, x, w)
+
+
+def test_without_stable_inputs_there_is_none():
+    weight = F.exp(W)
+    assert lower([F.broadcast_add(X, weight)], [X, W], cpu(), tier=1).prologue is None
+    assert lower([F.broadcast_add(X, W)], [X, W], cpu(), tier=1, stable=[W]).prologue is None
+    view = F.reshape_to(W, shape=(2, 3))
+    assert lower([F.broadcast_add(X, view)], [X, W], cpu(), tier=1, stable=[W]).prologue is None

@@ -1,0 +1,506 @@
+"""Checkpoints: a resumed run equals the uninterrupted one; killed.py kills runs at random."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import deque
+from pathlib import Path
+
+import numpy as np
+import plait as mx
+import pytest
+from plait import autograd, gluon, nd
+from plait.gluon import nn
+from plait.gluon.data import ArrayDataset, DataLoader, Sampler
+from plait.ndarray import saved_state
+from plait.tools import train as training
+
+HARNESS = Path(__file__).with_name("killed.py")
+
+
+def harness(*arguments):
+    done = subprocess.run(
+        [sys.executable, HARNESS, *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_killed_runs_end_as_if_never_killed():
+    ways = ["by_hand", "with_estimator", "with_module"]
+    told = harness("--kills", "10", "--seed", "5", "--ways", *ways)
+    assert [t["way"] for t in told] == ways and sum(t["kills"] for t in told) == 10
+    assert not any(t["others"] for t in told)
+
+
+# ---- what a checkpoint holds ---------------------------------------------------------------------
+
+
+def small(optimizer="adam", **options):
+    net = nn.Dense(2, in_units=3, prefix="net_")
+    net.initialize(mx.init.Xavier())
+    return net, gluon.Trainer(net.collect_params(), optimizer, options)
+
+
+def step(net, trainer, seed):
+    x = nd.array(np.random.RandomState(seed).rand(4, 3))
+    with autograd.record():
+        loss = (nd.Dropout(net(x), p=0.5) ** 2).mean()
+    loss.backward()
+    trainer.step(1)
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["sgd", "nag", "adam", "nadam", "lbsgd", "sgld", "ftrl", "lars", "dcasgd"]
+)
+def test_every_optimizer_goes_on_where_it_was(tmp_path, optimizer):
+    """Compares with the weights of the run that did not stop."""
+    options = {"lr_scheduler": mx.lr_scheduler.MultiFactorScheduler([2, 4, 6], 0.5)}
+    mx.seed_all(1)
+    net, trainer = small(optimizer, learning_rate=0.1, **options)
+    checkpoint = mx.checkpoint.Checkpoint(tmp_path / "c", net=net, trainer=trainer)
+    for i in range(8):
+        step(net, trainer, i)
+        if i == 3:
+            checkpoint.save()
+    expected = net.weight.data().asnumpy()
+    options = {"lr_scheduler": mx.lr_scheduler.MultiFactorScheduler([2, 4, 6], 0.5)}
+    net, trainer = small(optimizer, learning_rate=0.1, **options)
+    assert mx.checkpoint.Checkpoint(tmp_path / "c", net=net, trainer=trainer).restore()
+    for i in range(4, 8):
+        step(net, trainer, i)
+    np.testing.assert_array_equal(net.weight.data().asnumpy(), expected)
+
+
+def test_sums_of_gradients_and_devices_of_their_own(tmp_path):
+    def made():
+        net = nn.BatchNorm(in_channels=2, prefix="norm_")
+        net.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
+        net.collect_params().setattr("grad_req", "add")
+        return net
+
+    net = made()
+    for i in range(2):
+        with autograd.record():
+            y = net(nd.array([[1.0, 2.0], [4.0, 3.0 + i]], ctx=mx.cpu(i)))
+        y.backward()
+    mx.checkpoint.Checkpoint(tmp_path / "c", net=net).save()
+    again = made()
+    mx.checkpoint.Checkpoint(tmp_path / "c", net=again).restore()
+    means = [a.asnumpy().tolist() for a in again.running_mean.list_data()]
+    assert means == [a.asnumpy().tolist() for a in net.running_mean.list_data()]
+    assert means[0] != means[1]  # each device has its own
+    for a, b in zip(again.beta.list_grad(), net.beta.list_grad()):
+        assert a.asnumpy().tolist() == b.asnumpy().tolist() == [2.0, 2.0]
+
+
+def test_the_random_streams_go_on(tmp_path):
+    def draws():
+        return nd.random.uniform(shape=3).asnumpy().tolist(), np.random.rand(), random.random()
+
+    checkpoint = mx.checkpoint.Checkpoint(tmp_path / "c")
+    np.random.randn()  # leaves its second normal number for the next call
+    checkpoint.save()
+    expected = draws(), np.random.randn()
+    mx.seed_all(7)
+    assert checkpoint.restore()
+    assert (draws(), np.random.randn()) == expected
+
+
+def test_the_scale_of_mixed_precision_goes_on(tmp_path):
+    from plait.gluon.amp.loss_scaler import LossScaler
+
+    net, trainer = small()
+    trainer._amp_loss_scaler = LossScaler()
+    trainer._amp_loss_scaler._loss_scale, trainer._amp_loss_scaler._unskipped = 8.0, 41
+    mx.checkpoint.Checkpoint(tmp_path / "c", net=net, trainer=trainer).save()
+    net, trainer = small()
+    with pytest.raises(
+        saved_state.StateError, match="the saved state has a scaler, the trainer here"
+    ):
+        mx.checkpoint.Checkpoint(tmp_path / "c", net=net, trainer=trainer).restore()
+    trainer._amp_loss_scaler = LossScaler()
+    mx.checkpoint.Checkpoint(tmp_path / "c", net=net, trainer=trainer).restore()
+    assert vars(trainer._amp_loss_scaler) == {
+        "_loss_scale": 8.0,
+        "_next_loss_scale": 2.0**16,
+        "_unskipped": 41,
+    }
+
+
+class Counter(mx.metric.EvalMetric):
+    """A metric of the user's, with states of its own."""
+
+    def reset(self):
+        self.seen, self.table, self.last = [], {0: np.zeros(2)}, deque(maxlen=2)
+        self.rng = np.random.default_rng(1)
+
+    def update(self, labels, preds):
+        self.seen.append((len(self.seen), self.rng.integers(100)))
+        self.table[0] += 1.5
+        self.last.append(None)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: mx.metric.Accuracy(),
+        lambda: mx.metric.F1(average="micro"),
+        lambda: mx.metric.PCC(),
+        lambda: mx.metric.PearsonCorrelation(average="micro"),
+        lambda: mx.metric.CompositeEvalMetric(["acc", "mcc", "ce"]),
+        lambda: Counter("counter"),
+    ],
+)
+def test_metrics_go_on(tmp_path, make):
+    def update(metric, seed):
+        rng = np.random.RandomState(seed)
+        scores = rng.rand(6, 2).astype("float32")
+        labels, scores = rng.randint(0, 2, 6), scores / scores.sum(1, keepdims=True)
+        if isinstance(metric, mx.metric.PearsonCorrelation):
+            labels, scores = rng.rand(6), scores[:, 0]
+        metric.update([nd.array(labels)], [nd.array(scores)])
+
+    whole, resumed = make(), make()
+    for i in range(4):
+        update(whole, i)
+        if i == 1:
+            mx.checkpoint.Checkpoint(tmp_path / "c", metric=whole).save()
+            mx.checkpoint.Checkpoint(tmp_path / "c", metric=resumed).restore()
+    for i in range(2, 4):
+        update(resumed, i)
+    if isinstance(whole, Counter):
+        assert resumed.seen == whole.seen and resumed.last == whole.last
+        assert resumed.table[0].tolist() == [6.0, 6.0] and resumed.last.maxlen == 2
+    else:
+        assert resumed.get() == whole.get() and resumed.get_global() == whole.get_global()
+
+
+def test_values_are_attributes_and_the_file_holds_arrays_alone(tmp_path):
+    path = tmp_path / "run.ckpt"
+    kept = {"best": -np.inf, "history": [(1, 0.1 + 0.2)], "names": {2: "two", "a": None}}
+    first = mx.checkpoint.Checkpoint(path, **kept, mask=nd.ones(2), table=np.eye(2, dtype="u4"))
+    first.best = np.float32(0.1)
+    first.save()
+    again = mx.checkpoint.Checkpoint(path, best=0.0, history=[], names={}, mask=None, table=0)
+    assert again.restore()
+    assert again.best == np.float32(0.1) and again.best.dtype == np.float32
+    assert again.history == [(1, 0.1 + 0.2)] and again.names == kept["names"]
+    assert again.mask.asnumpy().tolist() == [1, 1] and again.table.dtype == np.uint32
+    loaded = nd.load(str(path))
+    assert json.loads(loaded["__meta__"].asnumpy().tobytes())["format"] == "plait-checkpoint-1"
+    assert b"pickle" not in path.read_bytes()
+
+
+def test_what_does_not_fit_is_refused_and_nothing_changes(tmp_path):
+    net, trainer = small()
+    path = tmp_path / "c"
+    assert not mx.checkpoint.Checkpoint(path, net=net).restore()
+    mx.checkpoint.Checkpoint(path, net=net, trainer=trainer).save()
+    with pytest.raises(saved_state.StateError, match="holds net, trainer; here are net"):
+        mx.checkpoint.Checkpoint(path, net=net).restore()
+    wide = nn.Dense(5, in_units=3)
+    wide.initialize()
+    before = wide.weight.data().asnumpy()
+    other = gluon.Trainer(wide.collect_params(), "adam")
+    with pytest.raises(mx.MXNetError, match=r"shape incompatible expected \(5, 3\)"):
+        mx.checkpoint.Checkpoint(path, net=wide, trainer=other).restore()
+    np.testing.assert_array_equal(wide.weight.data().asnumpy(), before)
+    sgd = gluon.Trainer(net.collect_params(), "sgd")
+    with pytest.raises(
+        saved_state.StateError, match="state is one of Adam, the object here is SGD"
+    ):
+        mx.checkpoint.Checkpoint(path, net=net, trainer=sgd).restore()
+    with pytest.raises(TypeError, match="Checkpoint: f must be a Block, .* got function"):
+        mx.checkpoint.Checkpoint(path, f=lambda: 0)
+    with pytest.raises(ValueError, match="a value cannot be called 'save'"):
+        mx.checkpoint.Checkpoint(path, save=3)
+    content = path.read_bytes()
+    for broken in (
+        content[:50],
+        content[: len(content) // 2],
+        content.replace(b'{"dict', b'{"dics'),
+    ):
+        path.write_bytes(broken)
+        with pytest.raises(ValueError, match=r"no whole MXNet array file|is damaged|unknown tag"):
+            mx.checkpoint.Checkpoint(path, net=net, trainer=trainer).restore()
+    nd.save(str(path), nd.ones(1))
+    with pytest.raises(
+        saved_state.StateError, match="the format must be plait-checkpoint-1, got None"
+    ):
+        mx.checkpoint.Checkpoint(path, net=net, trainer=trainer).restore()
+
+
+def test_a_flipped_bit_is_refused(tmp_path):
+    path = tmp_path / "run.ckpt"
+    weights = nd.array(np.arange(1000.0))
+    checkpoint = mx.checkpoint.Checkpoint(path, weights=weights, step=7)
+    checkpoint.save()
+    whole = path.read_bytes()
+    weight = np.arange(500, 510, dtype="float32").tobytes()
+    for at in (whole.index(weight), whole.index(b"sha256") + 20, len(whole) - 1):
+        damaged = bytearray(whole)
+        damaged[at] ^= 1
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"damaged|no whole MXNet array file"):
+            checkpoint.restore()
+    path.write_bytes(whole)
+    assert checkpoint.restore() and checkpoint.step == 7
+
+
+def test_another_order_of_the_parameters_is_refused(tmp_path):
+    """A trainer sorts by names: dense10 comes before dense9."""
+
+    def made(first):
+        net = nn.Sequential(prefix="")
+        net.add(nn.Dense(2, in_units=2, prefix=f"d{first}_"))
+        net.add(nn.Dense(2, in_units=2, prefix=f"d{first + 1}_"))
+        net.initialize()
+        trainer = gluon.Trainer(net.collect_params(), "sgd")
+        return mx.checkpoint.Checkpoint(tmp_path / "c", net=net, trainer=trainer)
+
+    made(1).save()
+    assert made(3).restore()
+    with pytest.raises(saved_state.StateError, match="parameters in the order .*net.1.weight"):
+        made(9).restore()
+
+
+# ---- positions in data ---------------------------------------------------------------------------
+
+
+def resumes(make, n_batches, tmp_path, values):
+    """Every position of two epochs goes on with the batches that would have followed."""
+
+    def batches(data, n, first=True):
+        found = []
+        while len(found) < n:
+            found += [values(b) for _, b in zip(range(n - len(found)), data)]
+            if len(found) < n and hasattr(data, "reset"):
+                data.reset()
+        return found
+
+    for at in range(2 * n_batches):
+        mx.seed_all(at)
+        data = make()
+        iterator = data if hasattr(data, "reset") else iter(data)
+        for _ in range(at):
+            batch = next(iterator, None)
+            if batch is None:
+                if iterator is data:
+                    data.reset()
+                else:
+                    iterator = iter(data)
+                next(iterator)
+        mx.checkpoint.Checkpoint(tmp_path / "c", data=data).save()
+        expected = batches(data if iterator is data else _Rest(iterator, data), n_batches + 2)
+        mx.seed_all(99)
+        again = make()
+        assert mx.checkpoint.Checkpoint(tmp_path / "c", data=again).restore()
+        assert batches(again, n_batches + 2) == expected, at
+
+
+class _Rest:
+    """A pass that has begun, and then new ones."""
+
+    def __init__(self, iterator, loader):
+        self._iterator, self._loader = iterator, loader
+
+    def __iter__(self):
+        iterator, self._iterator = self._iterator, None
+        return iter(self._loader) if iterator is None else iterator
+
+
+def noisy(x):
+    return x + nd.random.uniform(shape=(1,)).asnumpy()[0] + np.random.rand() + random.random()
+
+
+class Alternating(Sampler):
+    """Shuffles its own list, with its own generator."""
+
+    def __init__(self):
+        self.numbers, self.rng = list(range(11)), random.Random(3)
+
+    def __iter__(self):
+        self.rng.shuffle(self.numbers)
+        return iter(list(self.numbers))
+
+    def __len__(self):
+        return 11
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shuffle": True},
+        {"shuffle": True, "last_batch": "rollover"},
+        {"sampler": Alternating, "last_batch": "discard"},
+        {"shuffle": True, "num_workers": 2},
+        {"shuffle": True, "num_workers": 1, "auto_reload": True},
+    ],
+    ids=str,
+)
+def test_loaders_go_on_inside_a_pass(tmp_path, options):
+    def make():
+        data = ArrayDataset(np.arange(11.0, dtype="float32")).transform(noisy)
+        own = {k: v() if isinstance(v, type) else v for k, v in options.items()}
+        return DataLoader(data, 4, **own)
+
+    resumes(make, 3, tmp_path, lambda b: b.asnumpy().tolist())
+
+
+def test_a_loader_of_other_data_is_refused(tmp_path):
+    mx.checkpoint.Checkpoint(tmp_path / "c", data=DataLoader(ArrayDataset([1, 2]), 1)).save()
+    other = mx.checkpoint.Checkpoint(tmp_path / "c", data=DataLoader(ArrayDataset([1]), 1))
+    with pytest.raises(saved_state.StateError, match="one in 2 items, the data set here has 1"):
+        other.restore()
+
+
+def images(tmp_path):
+    path = str(tmp_path / "a")
+    with mx.recordio.MXIndexedRecordIO(f"{path}.idx", f"{path}.rec", "w") as records:
+        for i in range(7):
+            picture = np.random.RandomState(i).randint(0, 255, (6, 6, 3), np.uint8)
+            header = mx.recordio.IRHeader(0, float(i), i, 0)
+            records.write_idx(i, mx.recordio.pack_img(header, picture, img_fmt=".png"))
+    return {"path_imgrec": f"{path}.rec", "path_imgidx": f"{path}.idx", "data_shape": (3, 4, 4)}
+
+
+def iterators(tmp_path):
+    x, y = np.arange(22.0).reshape(11, 2), np.arange(11.0)
+    np.savetxt(tmp_path / "x.csv", x, delimiter=",")
+    records = images(tmp_path)
+    sentences = [[1, 2, 3]] * 3 + [[i, i + 1, i + 2] for i in range(8)]
+    return {
+        "arrays": lambda: mx.io.NDArrayIter(x, y, 4, shuffle=True),
+        "rolling": lambda: mx.io.NDArrayIter(x, y, 4, True, last_batch_handle="roll_over"),
+        "csv": lambda: mx.io.CSVIter(
+            data_csv=str(tmp_path / "x.csv"), data_shape=(2,), batch_size=4
+        ),
+        "records": lambda: mx.io.ImageRecordIter(
+            **records, batch_size=3, shuffle=True, rand_crop=True, rand_mirror=True
+        ),
+        "ImageIter": lambda: mx.image.ImageIter(
+            3, shuffle=True, rand_crop=True, rand_mirror=True, **records
+        ),
+        "resized": lambda: mx.io.ResizeIter(mx.io.NDArrayIter(x, y, 4, shuffle=True), 5),
+        "ahead": lambda: mx.io.PrefetchingIter(mx.io.NDArrayIter(x, y, 4)),
+        "sentences": lambda: mx.rnn.BucketSentenceIter(sentences, 4, buckets=[3]),
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["arrays", "rolling", "csv", "records", "ImageIter", "resized", "ahead", "sentences"],
+)
+def test_iterators_go_on_inside_an_epoch(tmp_path, kind):
+    make = iterators(tmp_path)[kind]
+    resumes(make, 3, tmp_path, lambda b: [a.asnumpy().tolist() for a in (b.data + (b.label or []))])
+
+
+def test_an_iterator_that_cannot_tell_its_position_says_so(tmp_path):
+    class Mine(mx.io.DataIter):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Mine cannot tell its position\n  fix: define"):
+        mx.checkpoint.Checkpoint(tmp_path / "c", data=Mine()).save()
+
+
+# ---- the Estimator -------------------------------------------------------------------------------
+
+
+def test_a_resumed_estimator_remembers_the_best(tmp_path):
+    """A worse model overwrote the best one."""
+    from plait.gluon.contrib import estimator as est
+
+    def fit(epochs, rate):
+        net = nn.Dense(2, in_units=3, prefix="net_")
+        net.initialize(mx.init.Constant(0.1))
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": rate})
+        made = est.Estimator(net, gluon.loss.SoftmaxCrossEntropyLoss(), trainer=trainer)
+        made.logger.handlers.clear()
+        x = np.random.RandomState(0).rand(8, 3).astype("float32")
+        handler = est.CheckpointHandler(
+            str(tmp_path),
+            monitor=made.train_metrics[1],
+            save_best=True,
+            resume_from_checkpoint=True,
+        )
+        if epochs > 1:  # from here on it gets worse
+            handler.train_begin = lambda *a, begin=handler.train_begin: (
+                begin(*a),
+                net.bias.set_data(nd.array([99.0, -99.0])),
+            )
+        made.fit(DataLoader(ArrayDataset(x, np.arange(8.0) % 2), 4), None, epochs, [handler])
+        return handler.best
+
+    best = fit(1, 0.1)
+    content = (tmp_path / "model-best.params").read_bytes()
+    assert fit(2, 0.1) == best
+    assert (tmp_path / "model-best.params").read_bytes() == content
+    net, trainer = small("sgd")
+    trainer.load_states(str(tmp_path / "model-best.states"))  # the trainer's part
+
+
+def test_fit_goes_on_inside_an_epoch_over_two_devices(tmp_path):
+    def fit(stop=None):
+        mx.seed_all(2)
+        hidden = mx.sym.BatchNorm(mx.sym.var("data"), name="norm")
+        out = mx.sym.FullyConnected(hidden, num_hidden=2, name="a")
+        module = mx.mod.Module(
+            mx.sym.SoftmaxOutput(mx.sym.Dropout(out), name="softmax"),
+            context=[mx.cpu(0), mx.cpu(1)],
+        )
+        data = mx.io.NDArrayIter(np.arange(60.0).reshape(20, 3), np.arange(20.0) % 2, 4, True)
+        seen = []
+
+        def after(param):
+            seen.append((param.epoch, param.nbatch))
+            if len(seen) == stop:
+                raise KeyboardInterrupt
+
+        path = None if stop is None else str(tmp_path / "c")
+        options = {"batch_end_callback": after, "checkpoint": path, "checkpoint_period": 2}
+        module.fit(data, num_epoch=2, optimizer="adam", **options)
+        return module.get_params()[0]["a_weight"].asnumpy().tobytes(), seen
+
+    expected, _ = fit()
+    with pytest.raises(KeyboardInterrupt):
+        fit(stop=4)
+    found, seen = fit(stop=-1)
+    assert found == expected and seen[0] == (0, 2)
+
+
+def test_a_command_goes_on_with_the_same_arguments_alone(tmp_path, monkeypatch):
+    for name, given in (("seconds_per_epoch", {"eager": 0, "hybridized": 0}), ("save_curve", 0)):
+        monkeypatch.setattr(training, name, lambda *a, given=given: given)
+    monkeypatch.setattr(training.viz, "plot_network", lambda *a, **k: training.viz)
+    monkeypatch.setattr(training.viz, "render", lambda *a, **k: None, raising=False)
+    monkeypatch.setattr(training, "build", lambda *_: nn.Dense(10, prefix="one_layer_"))
+    options = "--model mlp --epochs 2 --checkpoint-every 5 --out".split()
+    whole = training.run([*options, str(tmp_path / "whole")])
+    save, n_saved = mx.checkpoint.Checkpoint.save, 0
+
+    def interrupted(checkpoint):
+        nonlocal n_saved
+        save(checkpoint)
+        n_saved += 1
+        if n_saved == 7:  # in the second epoch
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(mx.checkpoint.Checkpoint, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        training.run([*options, str(tmp_path / "parts")])
+    monkeypatch.setattr(mx.checkpoint.Checkpoint, "save", save)
+    with pytest.raises(ValueError, match="run with --seed 1\n  fix: the arguments of that run"):
+        training.run([*options, str(tmp_path / "parts"), "--resume", "--seed", "2"])
+    parts = training.run([*options, str(tmp_path / "parts"), "--resume"])
+    assert [{**h, "seconds": 0} for h in parts] == [{**h, "seconds": 0} for h in whole]
+    name = "mlp-digits-0002.params"
+    found = [nd.load(str(tmp_path / folder / name)).values() for folder in ("parts", "whole")]
+    values = [sorted(a.asnumpy().tobytes() for a in arrays) for arrays in found]
+    assert values[0] == values[1]

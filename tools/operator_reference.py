@@ -1,0 +1,61 @@
+"""The operator reference, docs/reference/operators.md, made from the records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table of native kernels)
+from ..kernels.native import TABLE
+from ..kernels.record import REGISTRY, REQUIRED, Operator, Param
+
+HEAD = """# Operators
+
+Made by `make docs` from the operator records; {count} operators. Each is `nd.name(...)` and `sym.name(...)`, and `help(nd.name)`
+prints its documentation.
+`_contrib_x`, `_linalg_x` and `_image_x` are `nd.contrib.x`, `nd.linalg.x` and `nd.image.x`.
+
+- **gradient**: *yes*, or *zero*, where there is nothing to differentiate.
+- **kernel**: *C*, for the types that have a C kernel; else *NumPy*, the reference, which serves all others as well.
+
+| name | inputs | parameters | gradient | kernel | |
+|---|---|---|---|---|---|
+"""
+
+
+def cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def parameter(p: Param) -> str:
+    if p.default is REQUIRED:
+        return f"**{p.name}**"
+    return f"{p.name}={p.default!r}"
+
+
+def row(op: Operator) -> str:
+    names = [op.name, *op.aliases]
+    inputs = ", ".join(op.inputs).replace("*", "\\*")
+    params = ", ".join(parameter(p) for p in op.params if p.name != op.variadic_key)
+    return (
+        "| "
+        + " | ".join(
+            [
+                ", ".join(f"`{n}`" for n in names),
+                inputs,
+                cell(params),
+                "yes" if op.grad else "zero",
+                "C" if op.name in TABLE else "NumPy",
+                cell(op.doc),
+            ]
+        )
+        + " |\n"
+    )
+
+
+def write(folder: Path) -> list[Path]:
+    """Writes operators.md. Returns the files written. Raises OSError."""
+    records = sorted(set(REGISTRY.values()), key=lambda op: op.name.lower())
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "operators.md"
+    path.write_text(HEAD.format(count=len(records)) + "".join(map(row, records)))
+    return [path]

@@ -1,0 +1,122 @@
+"""plait docs: the reference, docs/reference/*.md: the operators, and a page for each module, from
+its docstrings."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import inspect
+import pkgutil
+import textwrap
+from pathlib import Path
+from types import ModuleType
+
+from .. import MODULES
+from . import operator_reference
+
+ROOT = __package__.partition(".")[0]
+
+
+ROOMS = ("gluon", "training", "data")  # whose modules users import
+HIDDEN = ("graph", "kernels", "tools", "testing")  # no user imports them
+
+
+def public_modules() -> dict[str, ModuleType]:
+    """Name as users write it (mx.gluon.nn) -> module: the top level's, and the packages in them and
+    modules with an __all__ that offer something of their own."""
+    found: dict[str, ModuleType] = {}
+    for name, target in MODULES.items():
+        module = importlib.import_module(f"{ROOT}.{target}")
+        if module not in found.values():
+            found[name] = module
+    shown = {id(v) for m in found.values() for v in public(m).values()}
+    for name, module in list(found.items()):
+        for part in pkgutil.walk_packages(getattr(module, "__path__", ()), module.__name__ + "."):
+            words = part.name.removeprefix(ROOT + ".").split(".")
+            if words[0] not in ROOMS or any(w.startswith("_") or w in HIDDEN for w in words):
+                continue
+            inner = importlib.import_module(part.name)
+            offers = {id(v) for v in public(inner).values()}
+            told = part.ispkg or hasattr(inner, "__all__")
+            if told and inner not in found.values() and offers - shown:
+                found[name + part.name.removeprefix(module.__name__)] = inner
+                shown |= offers
+    return dict(sorted(found.items()))
+
+
+def public(module: ModuleType) -> dict[str, object]:
+    """What a module offers by name: its __all__, or what it or a part of it defines."""
+    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    known = {n: getattr(module, n, None) for n in sorted(names)}
+    return {n: v for n, v in known.items() if _is_of(v, module)}
+
+
+def _is_of(value, module: ModuleType) -> bool:
+    if not (inspect.isclass(value) or inspect.isroutine(value)):
+        return False
+    home = str(getattr(value, "__module__", ""))
+    return home == module.__name__ or home.startswith(module.__name__ + ".")
+
+
+def _signature(value) -> str:
+    try:
+        text = str(inspect.signature(value))
+    except (TypeError, ValueError):
+        return "(...)"
+    return text.partition(" -> ")[0]
+
+
+def _doc(value) -> str:
+    return textwrap.dedent(inspect.getdoc(value) or "").strip()
+
+
+def entry(name: str, value, level: str = "###") -> str:
+    """The text for one class or function; for a class, its public methods too."""
+    lines = [f"{level} {name}\n", f"```text\n{name}{_signature(value)}\n```\n", _doc(value), ""]
+    if inspect.isclass(value):
+        for method, member in sorted(vars(value).items()):
+            text = _doc(member)
+            if method.startswith("_") or not text:
+                continue
+            call = _signature(member).replace("(self, ", "(").replace("(self)", "()")
+            head = f"{method}{call if inspect.isroutine(member) else ''}"
+            lines.append(f"- `{head}`: {' '.join(text.split())}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def page(name: str, module: ModuleType) -> str:
+    """The page of one module."""
+    body = "\n".join(entry(n, value) for n, value in public(module).items())
+    return f"# mx.{name}\n\n{_doc(module)}\n\n{body}"
+
+
+def write(folder: Path) -> list[Path]:
+    """Writes a page for each public module and index.md. Returns the files. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written, index = [], []
+    for name, module in public_modules().items():
+        names = public(module)
+        if not names:
+            continue
+        path = folder / f"{name}.md"
+        path.write_text(page(name, module))
+        written.append(path)
+        first = " ".join(_doc(module).split("\n\n")[0].split())
+        index.append(f"- [mx.{name}]({path.name}) ({len(names)} names): {first}")
+    overview = folder / "index.md"
+    overview.write_text(
+        "# Reference\n\nMade by `make docs` from the sources.\n\n"
+        "- [operators](operators.md): all of `nd` and `sym`\n" + "\n".join(index) + "\n"
+    )
+    return [*written, overview]
+
+
+def main(argv: list[str]) -> int:
+    """Writes the reference. Returns the exit status."""
+    p = argparse.ArgumentParser(prog="python -m plait docs", description=__doc__)
+    p.add_argument("folder", type=Path, help="where operators.md goes")
+    folder = p.parse_args(argv).folder
+    for path in (*operator_reference.write(folder), *write(folder)):
+        print(path)
+    return 0

@@ -1,0 +1,1 @@
+"""Training without blocks: optimizers, initializers, metrics, stores, checkpoints, Module ..."""

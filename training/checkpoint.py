@@ -1,0 +1,208 @@
+"""Checkpoint: all that a training run depends on, in one file, so that a resumed run equals one
+that was never interrupted."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from ..engine import files
+from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
+from ..graph import tiers
+from ..ndarray import random, saved_state
+from ..ndarray.saved_state import StateError
+
+__all__ = ["Checkpoint", "StateError"]
+
+KIND = "Block"  # what the file calls something with parameters
+
+
+class HasParameters:
+    """Something with parameters: a gluon.Block. A checkpoint saves these alone."""
+
+    def _structural_names(self) -> dict[Any, str]:
+        """Each parameter once, with its first name."""
+        raise NotImplementedError
+
+    def _saved_parameters(self) -> dict:
+        """The values of the parameters, and the gradients that may still grow, as plain data."""
+        raise NotImplementedError
+
+    def _restore_parameters(self, found: dict, where: str) -> None:
+        """Takes them back; writes nothing unless all fits. Raises StateError."""
+        raise NotImplementedError
+
+
+class UpdatesParameters:
+    """Something that updates parameters of others: a gluon.Trainer."""
+
+    def _updated(self) -> list:
+        """The parameters, in its order."""
+        raise NotImplementedError
+
+
+class Checkpoint:
+    """Saves the state of a training run to a file, and goes on from it.
+
+    A checkpoint holds the state of its parts and the random streams of plait, NumPy and Python. It
+    is written beside its place and renamed: after a crash the file is the last whole checkpoint.
+    The file is one of arrays and JSON, which `nd.load` reads too; no pickle.
+
+    Args:
+        path: the file.
+        parts: by name, what the run depends on: blocks (their parameters), and whatever has
+            state_dict() and load_state_dict(state): Trainer (optimizer, counts, schedule, loss
+            scale), DataLoader and iterators (the position in the epoch), metrics, Modules, objects
+            of your own. A value that is plain data (a number, a text, an array, a list ...) becomes
+            an attribute of the checkpoint, to be read and set: `best=0.0` is `checkpoint.best`.
+
+    >>> import os, tempfile
+    >>> net = gluon.nn.Dense(1, in_units=2)
+    >>> net.initialize()
+    >>> trainer = gluon.Trainer(net.collect_params(), "adam")
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.ckpt")
+    >>> checkpoint = mx.checkpoint.Checkpoint(path, net=net, trainer=trainer, best=0.0)
+    >>> checkpoint.restore()
+    False
+    >>> checkpoint.best = 0.5
+    >>> checkpoint.save()
+    >>> checkpoint.best = 0.75
+    >>> checkpoint.restore(), checkpoint.best
+    (True, 0.5)
+    """
+
+    if TYPE_CHECKING:  # values become attributes
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self, path, /, **parts):
+        self.path = os.fspath(path)
+        self._parts: dict = {}
+        self._values: list[str] = []
+        self.add(**parts)
+
+    def add(self, **parts) -> None:
+        """More parts."""
+        for name, part in parts.items():
+            if isinstance(part, HasParameters) or saved_state.has_state(part):
+                self._parts[name] = part
+            elif not saved_state.is_data(part):
+                raise InvalidType(
+                    compose(
+                        f"Checkpoint: {name} must be a Block, an object with state_dict and"
+                        f" load_state_dict, or plain data, got {type(part).__name__}",
+                        fix="give the class these two methods: data out, and in again",
+                    )
+                )
+            elif name.startswith("_") or hasattr(type(self), name) or name == "path":
+                raise InvalidValue(f"Checkpoint: a value cannot be called {name!r}")
+            else:
+                self._values.append(name)
+                setattr(self, name, part)
+
+    def save(self) -> None:
+        """Writes the file. Raises OSError where that cannot be done; the old file then stays."""
+        saved_state.write(self.path, saved_state.CHECKPOINT, self.state_dict())
+
+    def restore(self) -> bool:
+        """Goes on from the file. Returns False where there is none.
+
+        Call it directly before the training loop, when all parts are made. Raises StateError where
+        the file is another one's, damaged, or does not fit the parts.
+        """
+        if not os.path.exists(self.path):
+            return False
+        try:
+            self.load_state_dict(load(self.path))
+        except (LookupError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, MXNetError):
+                raise
+            raise StateError(
+                f"{self.path}: the checkpoint is damaged: {type(error).__name__}: {error}"
+            ) from error
+        return True
+
+    def state_dict(self) -> dict:
+        """What save writes."""
+        parts = {name: state_of(part) for name, part in self._parts.items()}
+        orders = {name: self._order(part) for name, part in self._trainers()}
+        values = {name: saved_state.copied(getattr(self, name)) for name in self._values}
+        common = {"streams": random.get_state(), "tiers": tiers.counts()}
+        return {"parts": parts, "orders": orders, "values": values, **common}
+
+    def _trainers(self) -> list[tuple[str, UpdatesParameters]]:
+        return [(n, p) for n, p in self._parts.items() if isinstance(p, UpdatesParameters)]
+
+    def _order(self, trainer: UpdatesParameters) -> list[str | None]:
+        """The structural names of a trainer's parameters in its order, which is that of their full
+        names: dense10 comes before dense9."""
+        names = {
+            p: f"{n}.{name}"
+            for n, part in self._parts.items()
+            if isinstance(part, HasParameters)
+            for p, name in part._structural_names().items()
+        }
+        return [names.get(p) for p in trainer._updated()]
+
+    def load_state_dict(self, found: dict) -> None:
+        """What restore does with the file's content."""
+        kept, here = [*found["parts"], *found["values"]], [*self._parts, *self._values]
+        if set(kept) != set(here):
+            raise StateError(
+                f"{self.path}: the checkpoint holds {', '.join(sorted(kept))}; here are"
+                f" {', '.join(sorted(here))}"
+            )
+        for name, trainer in self._trainers():
+            if self._order(trainer) != found["orders"].get(name):
+                raise StateError(
+                    compose(
+                        f"{self.path}: {name} has its parameters in the order"
+                        f" {self._order(trainer)}, the checkpoint in {found['orders'].get(name)}",
+                        fix="build the network as before, in a fresh process or with a prefix",
+                    )
+                )
+        # parameters before the trainers that hold them
+        first = [n for n, part in self._parts.items() if isinstance(part, HasParameters)]
+        for name in (*first, *(n for n in self._parts if n not in first)):
+            restore(self._parts[name], found["parts"][name], f"{self.path}: {name}")
+        for name in self._values:
+            now = getattr(self, name)
+            setattr(
+                self, name, saved_state.merged(now, found["values"][name], f"{self.path}: {name}")
+            )
+        tiers.resume(found["tiers"])
+        random.set_state(found["streams"])
+
+
+def load(path) -> dict:
+    """The content of a checkpoint's file. Raises StateError for other files."""
+    return saved_state.read(path, saved_state.CHECKPOINT, "checkpoint")
+
+
+def is_checkpoint(path) -> bool:
+    """Did a Checkpoint write this file?"""
+    content = files.read(path, "checkpoint")
+    return (
+        saved_state.parse(content, saved_state.CHECKPOINT, os.fspath(path))[0]
+        == saved_state.CHECKPOINT
+    )
+
+
+# ---- parts ---------------------------------------------------------------------------------------
+
+
+def state_of(part) -> saved_state.Saved:
+    """The state of something with parameters or of an object with state_dict."""
+    if isinstance(part, HasParameters):
+        return saved_state.Saved(KIND, part._saved_parameters())
+    return saved_state.saved(part)
+
+
+def restore(part, found, where: str) -> None:
+    """Gives a part its state back. Raises StateError."""
+    if not isinstance(part, HasParameters):
+        saved_state.restore(part, found, where)
+        return
+    if found.kind != KIND:
+        raise StateError(f"{where}: the saved state is one of {found.kind}, here is a {KIND}")
+    part._restore_parameters(found.state, where)

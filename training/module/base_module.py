@@ -1,0 +1,515 @@
+"""BaseModule: what every module can do (fit, score, predict) by what its subclass defines."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...data.io import DataBatch, DataDesc, DataIter
+from ...data.io.desc import need_iterator
+from ...engine import cpu
+from ...engine.error import InvalidValue, MissingMethod, MXNetError
+from ...ndarray import NDArray, functions, serialization
+from ...symbol.symbol import Symbol
+from .. import metric
+from ..callback import BatchEndParam
+from ..initializer import Uniform
+from ..model_params import split_names
+from .progress import Progress
+
+
+class ModuleError(MXNetError, ValueError, AssertionError):
+    """A module that is asked something before it can do it, or given what does not fit."""
+
+
+class MissingParameter(ModuleError):
+    """A parameter that has no value."""
+
+
+def as_list(value) -> list:
+    """A list from one thing, several, or None."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def _check_input_names(symbol, names: Sequence[str], typename: str, throw: bool) -> None:
+    """Is every name an argument of the symbol? Raises ModuleError, or warns."""
+    if not isinstance(symbol, Symbol):
+        raise ModuleError(f"symbol must be a Symbol, got {type(symbol).__name__}")
+    arguments = symbol.list_arguments()
+    for name in names:
+        if name in arguments:
+            continue
+        inputs = [a for a in arguments if not a.endswith(("_weight", "_bias", "_gamma", "_beta"))]
+        text = (
+            f"You created Module with Module(..., {typename}_names={list(names)}) but input with"
+            f" name '{name}' is not found in symbol.list_arguments(). Did you mean one of:"
+            f" {', '.join(inputs)}"
+        )
+        if throw:
+            raise ModuleError(text)
+        warnings.warn(text, stacklevel=4)
+
+
+def descriptions(shapes) -> list[DataDesc]:
+    """DataDescs from DataDescs or pairs (name, shape)."""
+    try:
+        return [x if isinstance(x, DataDesc) else DataDesc(*x) for x in shapes]
+    except TypeError:
+        raise ModuleError(
+            f"bind: shapes must be a list of DataDescs or pairs (name, shape), got {shapes!r}\n"
+            "  fix: data_shapes=[('data', (32, 10))]"
+        ) from None
+
+
+def _parse_data_desc(data_names, label_names, data_shapes, label_shapes):
+    """(descriptions of data, of labels or None). Raises ModuleError where data names differ, warns
+    where label names do."""
+    data = descriptions(data_shapes)
+    labels = None if label_shapes is None else descriptions(label_shapes)
+    for names, found, kind in ((data_names, data, "data"), (label_names, labels or [], "label")):
+        if sorted(names) == sorted(x.name for x in found):
+            continue
+        text = (
+            f"Data provided by {kind}_shapes don't match names specified by {kind}_names"
+            f" ({found} vs. {names})"
+        )
+        if kind == "data":
+            raise ModuleError(text)
+        warnings.warn(text, stacklevel=4)
+    return data, labels
+
+
+class BaseModule:
+    """Base of modules. Life of one: bind (memory for given shapes), init_params, init_optimizer,
+    then forward, backward and update for each batch; fit does all of it.
+
+    Attributes: binded, params_initialized, optimizer_initialized, for_training, inputs_need_grad.
+    """
+
+    def __init__(self, logger=logging):
+        self.logger = logger
+        self.binded = False
+        self.for_training = False
+        self.inputs_need_grad = False
+        self.params_initialized = False
+        self.optimizer_initialized = False
+        self._symbol = None
+        self._total_exec_bytes = 0
+
+    def _need(self, optimizer=False, params=True) -> None:
+        """Raises ModuleError unless the module is that far."""
+        for done, call in (
+            (self.binded, "bind(data_shapes=...)"),
+            (self.params_initialized or not params, "init_params()"),
+            (self.optimizer_initialized or not optimizer, "init_optimizer()"),
+        ):
+            if not done:
+                raise ModuleError(f"{type(self).__name__}: not ready\n  fix: call {call} before")
+
+    def _undefined(self, what: str) -> MissingMethod:
+        return MissingMethod(f"{type(self).__name__} does not define {what}")
+
+    # ---- loops -----------------------------------------------------------------------------------
+
+    def forward_backward(self, data_batch) -> None:
+        """forward in training mode, then backward."""
+        self.forward(data_batch, is_train=True)
+        self.backward()
+
+    def _count_metric(self, eval_metric, batch) -> None:
+        if isinstance(batch, list):
+            self.update_metric(eval_metric, [b.label for b in batch], pre_sliced=True)
+        else:
+            self.update_metric(eval_metric, batch.label)
+
+    def _batches(self, eval_data, num_batch, sparse_row_id_fn):
+        """(number, batch) of a prediction, after its forward."""
+        for nbatch, batch in enumerate(eval_data):
+            if nbatch == num_batch:
+                return
+            self.prepare(batch, sparse_row_id_fn=sparse_row_id_fn)
+            self.forward(batch, is_train=False)
+            yield nbatch, batch
+
+    def score(
+        self,
+        eval_data,
+        eval_metric,
+        num_batch=None,
+        batch_end_callback=None,
+        score_end_callback=None,
+        reset=True,
+        epoch=0,
+        sparse_row_id_fn=None,
+    ) -> list[tuple]:
+        """The metric over an iterator's batches (num_batch of them): [(name, value)].
+
+        Callbacks are called with a BatchEndParam.
+        """
+        self._need()
+        if reset:
+            eval_data.reset()
+        eval_metric = metric.create(eval_metric)
+        eval_metric.reset()
+        count = 0
+        for nbatch, eval_batch in self._batches(eval_data, num_batch, sparse_row_id_fn):
+            self._count_metric(eval_metric, eval_batch)
+            for callback in as_list(batch_end_callback):
+                callback(BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            count += 1
+        for callback in as_list(score_end_callback):
+            callback(BatchEndParam(epoch, count, eval_metric, locals()))
+        return eval_metric.get_name_value()
+
+    def iter_predict(self, eval_data, num_batch=None, reset=True, sparse_row_id_fn=None):
+        """Yields (outputs without padding, number of the batch, batch)."""
+        self._need()
+        if reset:
+            eval_data.reset()
+        for nbatch, batch in self._batches(eval_data, num_batch, sparse_row_id_fn):
+            yield _unpadded(self.get_outputs(), batch), nbatch, batch
+
+    def predict(
+        self,
+        eval_data,
+        num_batch=None,
+        merge_batches=True,
+        reset=True,
+        always_output_list=False,
+        sparse_row_id_fn=None,
+    ):
+        """Outputs for an iterator's batches, or for one array.
+
+        Returns: merge_batches: one NDArray for each output (a list unless there is only one), all
+            batches joined; else a list of the outputs of each batch.
+        """
+        self._need()
+        if isinstance(eval_data, (NDArray, np.ndarray)):
+            data = eval_data if isinstance(eval_data, NDArray) else functions.array(eval_data)
+            self.forward(DataBatch([data]))
+            return self.get_outputs()[0]
+        if not isinstance(eval_data, DataIter):
+            raise InvalidValue("eval_data must be of type NDArray or DataIter")
+        if reset:
+            eval_data.reset()
+        found = [
+            [out.copy() for out in _unpadded(self.get_outputs(), batch)]
+            for _, batch in self._batches(eval_data, num_batch, sparse_row_id_fn)
+        ]
+        if not found or not merge_batches:
+            return found
+        if len({len(outputs) for outputs in found}) > 1:
+            raise ModuleError(
+                "Cannot merge batches, as num of outputs is not the same in mini-batches. Maybe"
+                " bucketing is used?\n  fix: merge_batches=False"
+            )
+        merged = [functions.concatenate(list(arrays)) for arrays in zip(*found)]
+        return merged[0] if len(merged) == 1 and not always_output_list else merged
+
+    def fit(
+        self,
+        train_data,
+        eval_data=None,
+        eval_metric="acc",
+        epoch_end_callback=None,
+        batch_end_callback=None,
+        kvstore="local",
+        optimizer="sgd",
+        optimizer_params=(("learning_rate", 0.01),),
+        eval_end_callback=None,
+        eval_batch_end_callback=None,
+        initializer=Uniform(0.01),
+        arg_params=None,
+        aux_params=None,
+        allow_missing=False,
+        force_rebind=False,
+        force_init=False,
+        begin_epoch=0,
+        num_epoch=None,
+        validation_metric=None,
+        monitor=None,
+        sparse_row_id_fn=None,
+        checkpoint=None,
+        checkpoint_period=None,
+    ) -> None:
+        """Trains over an iterator for num_epoch - begin_epoch epochs.
+
+        Args:
+            train_data, eval_data: DataIters. eval_metric, validation_metric: metrics or names.
+            epoch_end_callback: called with (epoch, symbol, arg_params, aux_params); the other
+                callbacks with a BatchEndParam. Each may be a list.
+            kvstore, optimizer, optimizer_params: as init_optimizer takes them.
+            initializer, arg_params, aux_params, allow_missing, force_init: as init_params.
+            monitor: a Monitor that watches every batch.
+            checkpoint: a file, or a Checkpoint of more that shall be kept. Where it is there,
+                training goes on from it as if it had never stopped; it is written after every
+                epoch, and every checkpoint_period batches. plait's addition.
+        Raises: ModuleError (AssertionError) without num_epoch.
+        """
+        if num_epoch is None:
+            raise ModuleError("please specify number of epochs\n  fix: num_epoch=10")
+        need_iterator("fit: train_data", train_data)
+        self.bind(
+            data_shapes=train_data.provide_data,
+            label_shapes=train_data.provide_label,
+            for_training=True,
+            force_rebind=force_rebind,
+        )
+        if monitor is not None:
+            self.install_monitor(monitor)
+        self.init_params(
+            initializer=initializer,
+            arg_params=arg_params,
+            aux_params=aux_params,
+            allow_missing=allow_missing,
+            force_init=force_init,
+        )
+        self.init_optimizer(kvstore=kvstore, optimizer=optimizer, optimizer_params=optimizer_params)
+        validation_metric = eval_metric if validation_metric is None else validation_metric
+        eval_metric = metric.create(eval_metric)
+        kept = Progress(begin_epoch, checkpoint, checkpoint_period)
+        kept.restore(module=self, train_data=train_data, eval_metric=eval_metric)
+        for epoch in range(kept.epoch, num_epoch):
+            tic = time.time()
+            if not kept.batch:
+                eval_metric.reset()
+                self._begin_epoch(epoch, train_data)
+            values = self._train_epoch(
+                epoch, train_data, eval_metric, batch_end_callback, monitor, sparse_row_id_fn, kept
+            )
+            for name, value in values:
+                self.logger.info("Epoch[%d] Train-%s=%f", epoch, name, value)
+            self.logger.info("Epoch[%d] Time cost=%.3f", epoch, time.time() - tic)
+            arg_params, aux_params = self.get_params()
+            self.set_params(arg_params, aux_params)  # all devices go on with the same values
+            for callback in as_list(epoch_end_callback):
+                callback(epoch, self.symbol, arg_params, aux_params)
+            if eval_data is not None:
+                found = self.score(
+                    eval_data,
+                    validation_metric,
+                    score_end_callback=eval_end_callback,
+                    batch_end_callback=eval_batch_end_callback,
+                    epoch=epoch,
+                )
+                for name, value in found:
+                    self.logger.info("Epoch[%d] Validation-%s=%f", epoch, name, value)
+            train_data.reset()
+            kept.save(epoch + 1, 0)
+
+    def _begin_epoch(self, epoch: int, train_data) -> None:
+        """Before an epoch of fit."""
+
+    def _train_epoch(
+        self, epoch, train_data, eval_metric, batch_end_callback, monitor, sparse_row_id_fn, kept
+    ) -> list[tuple]:
+        """One epoch, or what is left of it; the metric's values over it. The next batch is fetched
+        while the engine works on this one, unless a checkpoint comes between."""
+        batches, nbatch = iter(train_data), kept.batch
+        data_batch = next(batches, None)
+        if data_batch is None:
+            if not nbatch:
+                raise ModuleError("fit: train_data has no batches\n  fix: train_data.reset()")
+            return eval_metric.get_global_name_value()
+        values: list[tuple] = []
+        while data_batch is not None:
+            if monitor is not None:
+                monitor.tic()
+            self.forward_backward(data_batch)
+            self.update()
+            self._count_metric(eval_metric, data_batch)
+            saves = kept.is_due(nbatch + 1)
+            following = None if saves else next(batches, None)
+            if following is not None:
+                self.prepare(following, sparse_row_id_fn=sparse_row_id_fn)
+            if monitor is not None:
+                monitor.toc_print()
+            if following is None:  # a callback may reset the metric
+                values = eval_metric.get_global_name_value()
+            for callback in as_list(batch_end_callback):
+                callback(BatchEndParam(epoch, nbatch, eval_metric, locals()))
+            if saves:
+                kept.save(epoch, nbatch + 1)
+                following = next(batches, None)
+                if following is not None:
+                    self.prepare(following, sparse_row_id_fn=sparse_row_id_fn)
+            data_batch, nbatch = following, nbatch + 1
+        return values
+
+    # ---- parameters ------------------------------------------------------------------------------
+
+    def get_params(self) -> tuple[dict, dict]:
+        """(arg_params, aux_params): dicts of NDArrays on cpu."""
+        raise self._undefined("get_params")
+
+    def init_params(
+        self,
+        initializer=Uniform(0.01),
+        arg_params=None,
+        aux_params=None,
+        allow_missing=False,
+        force_init=False,
+        allow_extra=False,
+    ) -> None:
+        """Gives parameters their first values: those of arg_params and aux_params, else (where
+        allow_missing) the initializer's.
+
+        force_init: also when they have values. allow_extra: names that the module does not have are
+            ignored.
+        """
+        raise self._undefined("init_params")
+
+    def set_params(
+        self, arg_params, aux_params, allow_missing=False, force_init=True, allow_extra=False
+    ) -> None:
+        """Sets the values of parameters; see init_params."""
+        self.init_params(
+            initializer=None,
+            arg_params=arg_params,
+            aux_params=aux_params,
+            allow_missing=allow_missing,
+            force_init=force_init,
+            allow_extra=allow_extra,
+        )
+
+    def save_params(self, fname) -> None:
+        """Writes the parameters to a file of arrays named "arg:..." and "aux:..."."""
+        arg_params, aux_params = self.get_params()
+        named = {f"arg:{k}": v.as_in_context(cpu()) for k, v in arg_params.items()}
+        named |= {f"aux:{k}": v.as_in_context(cpu()) for k, v in aux_params.items()}
+        serialization.save(fname, named)
+
+    def load_params(self, fname) -> None:
+        """Sets the parameters from a file that save_params wrote."""
+        self.set_params(*split_names(serialization.load(fname), fname))
+
+    # ---- what subclasses define ------------------------------------------------------------------
+
+    @property
+    def data_names(self) -> list[str]:
+        """Names of the inputs."""
+        raise self._undefined("data_names")
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs."""
+        raise self._undefined("output_names")
+
+    @property
+    def data_shapes(self):
+        """Descriptions of the inputs."""
+        raise self._undefined("data_shapes")
+
+    @property
+    def label_shapes(self):
+        """Descriptions of the labels, or None."""
+        raise self._undefined("label_shapes")
+
+    @property
+    def output_shapes(self):
+        """[(name, shape)] of the outputs."""
+        raise self._undefined("output_shapes")
+
+    @property
+    def symbol(self):
+        """The Symbol, or None."""
+        return self._symbol
+
+    def state_dict(self) -> dict:
+        """Parameters, optimizer and counts as plain data, for a Checkpoint."""
+        raise self._undefined("state_dict")
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes on from state_dict."""
+        raise self._undefined("load_state_dict")
+
+    def get_states(self, merge_multi_context=True) -> list:
+        """The states that a batch hands to the next: for each a list with one array per device."""
+        self._need()
+        if merge_multi_context:
+            raise ModuleError("merge_multi_context=True is not supported for get_states yet.")
+        return []
+
+    def set_states(self, states=None, value=None) -> None:
+        """Sets the states from arrays, or all of them to a number."""
+        self._need()
+        if states or value:
+            raise ModuleError(f"{type(self).__name__} has no states")
+
+    def install_monitor(self, mon) -> None:
+        """Lets a Monitor see every operator's outputs."""
+        raise self._undefined("install_monitor")
+
+    def prepare(self, data_batch, sparse_row_id_fn=None) -> None:
+        """Called with the next batch while this one is computed.
+
+        sparse_row_id_fn: from a batch to {name: row ids} of row_sparse parameters to fetch.
+        """
+        if sparse_row_id_fn is not None:
+            warnings.warn("sparse_row_id_fn is not invoked for BaseModule.", stacklevel=2)
+
+    def forward(self, data_batch, is_train=None) -> None:
+        """Computes the outputs of a batch. is_train: default: what it was bound for."""
+        raise self._undefined("forward")
+
+    def backward(self, out_grads=None) -> None:
+        """Computes gradients. out_grads: gradients of the outputs, where these are no losses."""
+        raise self._undefined("backward")
+
+    def get_outputs(self, merge_multi_context=True) -> list:
+        """The outputs of the last forward: NDArrays; or, not merged, a list per device of each."""
+        raise self._undefined("get_outputs")
+
+    def get_input_grads(self, merge_multi_context=True) -> list:
+        """The gradients of the inputs, as get_outputs gives outputs."""
+        raise self._undefined("get_input_grads")
+
+    def update(self) -> None:
+        """Updates the parameters by their gradients."""
+        raise self._undefined("update")
+
+    def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
+        """Counts the last outputs and these labels. pre_sliced: labels has one list per device."""
+        raise self._undefined("update_metric")
+
+    def bind(
+        self,
+        data_shapes,
+        label_shapes=None,
+        for_training=True,
+        inputs_need_grad=False,
+        force_rebind=False,
+        shared_module=None,
+        grad_req="write",
+    ) -> None:
+        """Makes the memory for inputs of given shapes.
+
+        Args:
+            data_shapes, label_shapes: DataDescs or pairs (name, shape).
+            inputs_need_grad: get_input_grads will be called.
+            shared_module: a bound module whose parameters this one uses.
+            grad_req: "write", "add" or "null", for all, as a list, or a dict by name.
+        """
+        raise self._undefined("bind")
+
+    def init_optimizer(
+        self,
+        kvstore="local",
+        optimizer="sgd",
+        optimizer_params=(("learning_rate", 0.01),),
+        force_init=False,
+    ) -> None:
+        """Chooses the store and the optimizer; see Module.init_optimizer."""
+        raise self._undefined("init_optimizer")
+
+
+def _unpadded(outputs: list[NDArray], batch) -> list[NDArray]:
+    """Outputs without the samples that only fill up the batch."""
+    pad = getattr(batch, "pad", None) or 0
+    return [out[0 : out.shape[0] - pad] if pad else out for out in outputs]

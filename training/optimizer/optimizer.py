@@ -1,0 +1,326 @@
+"""Optimizer: the base class; rates and decays of each weight, update counts, the registry, and
+calls of update operators."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from typing import ClassVar
+
+from ...engine import location
+from ...engine.error import MissingMethod, MXNetError, compose, did_you_mean
+from ...kernels.plan import make_plan, scalars_of
+from ...kernels.record import lookup
+from ...ndarray import NDArray, functions
+from ...ndarray.invoke import call, copy_into, invoke
+from ...ndarray.saved_state import Stateful
+
+MULTI_TENSOR = 64  # weights of one operator call
+
+
+class OptimizerError(MXNetError, ValueError, AssertionError):
+    """An optimizer that is unknown, or used in a way it cannot work."""
+
+
+class UnknownOption(OptimizerError, TypeError):
+    """A parameter that an optimizer does not have."""
+
+
+def _parameters_of(klass) -> set[str]:
+    """Names that a class and its bases take as keywords; empty where one cannot tell."""
+    names: set[str] = set()
+    for k in klass.__mro__[:-1]:
+        if "__init__" not in k.__dict__:
+            continue
+        found = inspect.signature(k.__init__).parameters.values()
+        names |= {p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        if not any(p.kind is p.VAR_KEYWORD for p in found):
+            break
+    return names - {"self"}
+
+
+class Optimizer(Stateful):
+    """Base class of optimizers. Subclasses define `create_state(index, weight)` and `update(index,
+    weight, grad, state)`.
+
+    Args:
+        rescale_grad: factor on gradients. clip_gradient: bound on each of their elements.
+        learning_rate, lr_scheduler: the rate, or a function of the number of updates that gives it.
+        wd: weight decay. param_idx2name: names by index. param_dict: Parameters by index, whose
+            lr_mult and wd_mult count.
+        multi_precision: 16-bit weights keep a float32 copy.
+        begin_num_update: where the count of updates starts.
+    """
+
+    opt_registry: ClassVar[dict[str, type]] = {}
+
+    def __init__(
+        self,
+        rescale_grad=1.0,
+        param_idx2name=None,
+        wd=0.0,
+        clip_gradient=None,
+        learning_rate=None,
+        lr_scheduler=None,
+        sym=None,
+        begin_num_update=0,
+        multi_precision=False,
+        param_dict=None,
+    ):
+        self.rescale_grad, self.wd, self.clip_gradient = rescale_grad, wd, clip_gradient
+        self.lr_scheduler = lr_scheduler
+        self.lr = 0.01 if learning_rate is None and lr_scheduler is None else learning_rate
+        if lr_scheduler is not None and learning_rate is not None:
+            lr_scheduler.base_lr = learning_rate
+        self.begin_num_update = self.num_update = begin_num_update
+        self._all_index_update_counts: dict[int, dict] = {0: {}}
+        self._index_update_count = self._all_index_update_counts[0]
+        self.multi_precision, self.aggregate_num = multi_precision, 0
+        if param_idx2name is None:
+            param_idx2name = {}
+        if not isinstance(param_idx2name, dict):
+            raise OptimizerError(
+                "param_idx2name should be a dict of param indexes to names, got "
+                f"{type(param_idx2name).__name__}"
+            )
+        self.idx2name = dict(param_idx2name)
+        self.sym_info = (sym.attr_dict(), sym.list_arguments()) if sym is not None else ()
+        self.param_dict = param_dict or {}
+        self.lr_mult: dict = {}
+        self.wd_mult: dict = {}
+        self.set_lr_mult({})
+        self.set_wd_mult({})
+
+    # ---- registry --------------------------------------------------------------------------------
+
+    @staticmethod
+    def register(klass):
+        """Class decorator: makes an optimizer known under its name in lower case."""
+        Optimizer.opt_registry[klass.__name__.lower()] = klass
+        return klass
+
+    @staticmethod
+    def create_optimizer(name, **kwargs) -> Optimizer:
+        """An optimizer by name. Raises OptimizerError."""
+        klass = Optimizer.opt_registry.get(name.lower())
+        if klass is None:
+            known = Optimizer.opt_registry
+            fix = did_you_mean(name, known) or f"one of {', '.join(sorted(known))}"
+            raise OptimizerError(compose(f"Cannot find optimizer {name}", fix=fix))
+        allowed = _parameters_of(klass)
+        unknown = [k for k in kwargs if k not in allowed]
+        if unknown and allowed:
+            rule = (
+                f"{klass.__name__} has no parameter {unknown[0]!r}, its parameters are "
+                f"{', '.join(sorted(allowed))}"
+            )
+            raise UnknownOption(compose(rule, fix=did_you_mean(unknown[0], allowed)))
+        return klass(**kwargs)
+
+    # ---- to be defined by subclasses -------------------------------------------------------------
+
+    def create_state(self, index, weight):
+        """What is kept for one weight: None, an array, or a tuple of them."""
+
+    def update(self, index, weight, grad, state) -> None:
+        """One step of one weight, in place (or of lists of them, when aggregate_num > 0)."""
+        raise MissingMethod(
+            f"{type(self).__name__} must define update(self, index, weight, grad, state)"
+        )
+
+    def _keeps_copy(self, weight) -> bool:
+        return self.multi_precision and weight._spec.dtype in ("float16", "bfloat16")
+
+    def create_state_multi_precision(self, index, weight):
+        """create_state, with a float32 copy of a 16-bit weight before it when multi_precision."""
+        if self._keeps_copy(weight):
+            copy = weight.astype("float32")
+            return copy, self.create_state(index, copy)
+        self._warn_of_precision(weight)
+        return self.create_state(index, weight)
+
+    def _warn_of_precision(self, weight) -> None:
+        if weight._spec.dtype == "float16" and not self.multi_precision:
+            warnings.warn(
+                "Accumulating with float16 in optimizer can lead to poor accuracy or slow"
+                " convergence. Consider using multi_precision=True option of the optimizer",
+                stacklevel=2,
+            )
+
+    def update_multi_precision(self, index, weight, grad, state) -> None:
+        """update, on the float32 copy of a 16-bit weight when there is one."""
+        if not self._keeps_copy(weight):
+            self.update(index, weight, grad, state)
+            return
+        copy, state = state
+        self.update(index, copy, grad.astype("float32"), state)
+        copy_into(copy, weight)
+
+    # ---- rates -----------------------------------------------------------------------------------
+
+    @property
+    def learning_rate(self) -> float:
+        """The current learning rate."""
+        return self.lr_scheduler(self.num_update) if self.lr_scheduler is not None else self.lr
+
+    def set_learning_rate(self, lr) -> None:
+        """Sets the rate. Raises UserWarning when a scheduler decides it."""
+        if self.lr_scheduler is not None:
+            raise UserWarning(
+                "LRScheduler of the optimizer has already been defined. Note that set_learning_rate"
+                " can mutate the value of the learning rate of the optimizer only when the"
+                " LRScheduler of the optimizer is undefined."
+            )
+        self.lr = lr
+
+    def set_lr_scale(self, args_lrscale) -> None:
+        """Gone; set_lr_mult does it."""
+        raise DeprecationWarning("set_lr_scale is gone\n  fix: set_lr_mult")
+
+    def _from_symbol(self, key: str) -> dict:
+        if not self.sym_info:
+            return {}
+        attrs, names = self.sym_info
+        return {n: float(attrs[n][key]) for n in names if key in attrs.get(n, ())}
+
+    def set_lr_mult(self, args_lr_mult) -> None:
+        """Factors on the learning rate, by name or index."""
+        self.lr_mult = {**self._from_symbol("__lr_mult__"), **args_lr_mult}
+
+    _DECAYED = ("_weight", "_gamma")
+
+    def set_wd_mult(self, args_wd_mult) -> None:
+        """Factors on the weight decay, by name or index; names that are no weight (or gamma) have 0
+        unless given."""
+        plain = {n: 0.0 for n in self.idx2name.values() if not n.endswith(self._DECAYED)}
+        self.wd_mult = {**plain, **self._from_symbol("__wd_mult__"), **args_wd_mult}
+
+    def _set_current_context(self, device_id) -> None:
+        """Each device counts its own updates."""
+        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+
+    def _update_count(self, index) -> None:
+        counts, start = self._index_update_count, self.begin_num_update
+        for i in index if isinstance(index, (list, tuple)) else (index,):
+            counts[i] = n = counts.get(i, start) + 1
+            self.num_update = max(self.num_update, n)
+
+    def _factors(self, indices, attribute: str, mults: dict) -> list[float]:
+        out = []
+        for i in indices:
+            if i in self.param_dict:
+                out.append(getattr(self.param_dict[i], attribute))
+            elif i in mults:
+                out.append(mults[i])
+            else:
+                out.append(mults.get(self.idx2name[i], 1.0) if i in self.idx2name else 1.0)
+        return out
+
+    def _get_lrs(self, indices) -> list[float]:
+        lr = self.learning_rate
+        return [lr * m for m in self._factors(indices, "lr_mult", self.lr_mult)]
+
+    def _get_lr(self, index) -> float:
+        return self._get_lrs([index])[0]
+
+    def _get_wds(self, indices) -> list[float]:
+        return [self.wd * m for m in self._factors(indices, "wd_mult", self.wd_mult)]
+
+    def _get_wd(self, index) -> float:
+        return self._get_wds([index])[0]
+
+    def _start(self, index) -> tuple[float, float, int]:
+        """Counts one update of a weight; returns its rate, its decay and how many there were."""
+        self._update_count(index)
+        return self._get_lr(index), self._get_wd(index), self._index_update_count[index]
+
+    def _numbers(self) -> dict[str, float]:
+        """The numbers that every update operator takes."""
+        clip = self.clip_gradient
+        return {"rescale_grad": self.rescale_grad, "clip_gradient": -1.0 if not clip else clip}
+
+    def _clipped(self, grad: NDArray) -> NDArray:
+        return (
+            grad
+            if self.clip_gradient is None
+            else functions.clip(grad, -self.clip_gradient, self.clip_gradient)
+        )
+
+    # ---- state as plain data ---------------------------------------------------------------------
+
+    not_state = ("param_dict", "sym_info", "idx2name", "_index_update_count")
+
+    def load_state_dict(self, state: dict) -> None:
+        super().load_state_dict(state)
+        self._index_update_count = self._all_index_update_counts.setdefault(0, {})
+
+    def __getstate__(self):
+        return {
+            k: v for k, v in self.__dict__.items() if k not in ("param_dict", "_index_update_count")
+        }
+
+    def __setstate__(self, state):
+        self.__dict__.update(state, param_dict={})
+        self._index_update_count = self._all_index_update_counts[0]
+
+
+def apply_update(name: str, inputs, targets, **attrs) -> None:
+    """Runs an update operator: one call into the engine that writes `targets` (and the operator's
+    states) in place."""
+    op = lookup(name)
+    if is_sparse(*inputs):
+        invoke(op, inputs, attrs, targets[0])
+        return
+    full = {p.name: attrs.get(p.name, p.default) for p in op.params}
+    plan = make_plan(op, full, [a._spec for a in inputs], inputs[0]._spec.device)
+    call(
+        plan.handle,
+        plan.in_specs,
+        plan.out_specs,
+        inputs,
+        targets,
+        scalars_of(op, full),
+        location.capture() if plan.can_fail else -1,
+    )
+
+
+def apply_multi(name: str, groups, lrs, wds, **attrs) -> None:
+    """Runs a multi-tensor update on groups (weight, gradient, states ...): one call for all weights
+    of a device."""
+    for at in range(0, len(groups), MULTI_TENSOR):
+        part = groups[at : at + MULTI_TENSOR]
+        apply_update(
+            name,
+            [a for group in part for a in group],
+            [group[0] for group in part],
+            lrs=tuple(lrs[at : at + len(part)]),
+            wds=tuple(wds[at : at + len(part)]),
+            num_weights=len(part),
+            **attrs,
+        )
+
+
+def zeros_like(weight: NDArray, dtype=None, lazy: bool = True) -> NDArray:
+    """A state of zeros beside a weight, stored as it is; dense if not lazy."""
+    stype = weight.stype if lazy else "default"
+    return functions.zeros(weight.shape, weight.context, dtype or weight.dtype, stype=stype)
+
+
+def is_sparse(*arrays: NDArray) -> bool:
+    """Is any of them stored sparse?"""
+    return any([a._spec.stype != "default" for a in arrays])
+
+
+def as_lists(index, weight, grad, state):
+    """Arguments of update as lists, whether one weight was given or several."""
+    if isinstance(index, (list, tuple)):
+        return list(index), list(weight), list(grad), list(state)
+    return [index], [weight], [grad], [state]
+
+
+register = Optimizer.register
+
+
+def create(name, **kwargs) -> Optimizer:
+    """An optimizer by name (any case): create("sgd", learning_rate=0.1)."""
+    return name if isinstance(name, Optimizer) else Optimizer.create_optimizer(name, **kwargs)

@@ -1,0 +1,225 @@
+"""Updater: an optimizer with the states of all weights; saved and loaded as arrays and JSON, never
+as a pickle."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from ...engine import files
+from ...engine.error import InvalidType, MXNetError
+from ...ndarray import NDArray, autograd, serialization
+from ...ndarray.ndarray import from_memory
+from ...ndarray.saved_state import copied
+from .optimizer import Optimizer
+
+FORMAT = "plait-optimizer-states-1"
+META = "__meta__"
+
+
+class Updater:
+    """`updater(index, grad, weight)` updates a weight (or lists of them) in place; makes states
+    when first needed."""
+
+    def __init__(self, optimizer: Optimizer):
+        self.optimizer = optimizer
+        self.states: dict = {}
+        self.states_synced: dict = {}
+        self.aggregate_updates = optimizer.aggregate_num > 0
+
+    def __call__(self, index, grad, weight) -> None:
+        if not isinstance(index, (list, tuple)):
+            index, grad, weight = [index], [grad], [weight]
+        if not index:
+            return
+        optimizer = self.optimizer
+        optimizer._set_current_context(weight[0]._spec.device.device_id)
+        for i, w in zip(index, weight):
+            if i not in self.states:
+                with autograd.pause():
+                    self.states[i] = optimizer.create_state_multi_precision(i, w)
+                self.states_synced[i] = True
+            elif not self.states_synced[i]:
+                with autograd.pause():
+                    made = optimizer.create_state_multi_precision(i, w)
+                if not _alike(self.states[i], made):
+                    raise MXNetError(
+                        f"the state of parameter {i} that was loaded does not fit"
+                        f" {type(optimizer).__name__} and a weight of shape {w.shape}\n  fix: load"
+                        " what the same optimizer saved for the same parameters"
+                    )
+                self.states[i] = self.sync_state_context(self.states[i], w.context)
+                self.states_synced[i] = True
+        with autograd.pause():
+            if self.aggregate_updates:
+                self._update_together(index, grad, weight)
+            else:
+                for i, g, w in zip(index, grad, weight):
+                    optimizer.update_multi_precision(i, w, g, self.states[i])
+
+    def _update_together(self, index, grad, weight) -> None:
+        """Weights of one dtype and device in one call."""
+        parts: dict[tuple, list[int]] = {}
+        for k, w in enumerate(weight):
+            parts.setdefault((w._spec.dtype, w._spec.device), []).append(k)
+        for part in parts.values():
+            self.optimizer.update_multi_precision(
+                [index[k] for k in part],
+                [weight[k] for k in part],
+                [grad[k] for k in part],
+                [self.states[index[k]] for k in part],
+            )
+
+    def sync_state_context(self, state, context):
+        """A state on another device."""
+        if isinstance(state, NDArray):
+            return state.as_in_context(context)
+        if isinstance(state, (tuple, list)):
+            return type(state)(self.sync_state_context(s, context) for s in state)
+        return state
+
+    # ---- files -----------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict:
+        """The states by index, without the optimizer."""
+        return {"states": copied(self.states)}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Takes state_dict's; each goes to its weight's device when it is first used."""
+        self.states = dict(state["states"])
+        self.states_synced = dict.fromkeys(self.states, False)
+
+    def get_states(self, dump_optimizer=False) -> bytes:
+        """The states as bytes; dump_optimizer: with the optimizer's numbers and counts."""
+        arrays: dict[str, NDArray] = {}
+
+        def plain(state, path):
+            if isinstance(state, NDArray):
+                arrays[path] = state
+                return path
+            if isinstance(state, (tuple, list)):
+                return [plain(s, f"{path}.{i}") for i, s in enumerate(state)]
+            return state
+
+        meta = {"format": FORMAT, "states": [[i, plain(s, str(i))] for i, s in self.states.items()]}
+        if dump_optimizer:
+            meta["optimizer"] = _describe(self.optimizer)
+        text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+        return serialization.save_tobuffer({META: from_memory(text), **arrays})
+
+    def set_states(self, states: bytes) -> None:
+        """Takes what get_states gave. Raises MXNetError for anything else; pickles are never
+        read."""
+        if bytes(states[:1]) == b"\x80" or states[:4] in (b"(dp0", b"ccop"):
+            raise MXNetError(
+                "set_states: these are pickled states, as MXNet writes them; plait does not read"
+                " pickles, because reading one can run any code\n  fix: train on without the old"
+                " states, or convert them with MXNet to arrays (nd.save)"
+            )
+
+        def nested(state):
+            if isinstance(state, str):
+                return loaded[state]
+            return tuple(nested(s) for s in state) if isinstance(state, list) else state
+
+        loaded = serialization.load_frombuffer(states)
+        if not isinstance(loaded, dict) or META not in loaded:
+            raise MXNetError(
+                "set_states: these are no optimizer states\n  fix: write them with"
+                " Trainer.save_states"
+            )
+        try:
+            meta = json.loads(loaded.pop(META).asnumpy().tobytes())
+            told = meta["format"]
+            read = {i: nested(s) for i, s in meta["states"]} if told == FORMAT else {}
+            if told == FORMAT and "optimizer" in meta:
+                _restore(self.optimizer, meta["optimizer"])
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise MXNetError(
+                f"set_states: these optimizer states are damaged: {type(error).__name__}: {error}"
+            ) from None
+        if told != FORMAT:
+            raise MXNetError(f"set_states: format must be {FORMAT}, got {told}")
+        self.states = read
+        self.states_synced = dict.fromkeys(self.states, False)
+
+    def save(self, fname, dump_optimizer=False) -> None:
+        """Writes get_states to a file, whole or not at all."""
+        files.write(fname, self.get_states(dump_optimizer))
+
+    def load(self, fname, what: str) -> None:
+        """set_states from a file. what: who asks, for the error. Raises MXNetError."""
+        self.set_states(files.read(fname, what))
+
+
+def _alike(state, made) -> bool:
+    """Has a state the structure, and have its arrays the shapes, of one made anew?"""
+    if isinstance(made, (tuple, list)):
+        same = isinstance(state, (tuple, list)) and len(state) == len(made)
+        return same and all(map(_alike, state, made))
+    if isinstance(made, NDArray):
+        return isinstance(state, NDArray) and state.shape == made.shape
+    return not isinstance(state, (NDArray, tuple, list))
+
+
+def _is_plain(value) -> bool:
+    return (
+        value is None
+        or isinstance(value, (bool, int, float, str))
+        or isinstance(value, list)
+        and all(map(_is_plain, value))
+    )
+
+
+def _plain_attributes(thing) -> dict:
+    return {k: v for k, v in thing.__dict__.items() if _is_plain(v)}
+
+
+def _describe(optimizer: Optimizer) -> dict:
+    counts = [[device, list(c.items())] for device, c in optimizer._all_index_update_counts.items()]
+    found = {
+        "class": type(optimizer).__name__,
+        "attributes": _plain_attributes(optimizer),
+        "counts": counts,
+    }
+    if optimizer.lr_scheduler is not None:
+        found["scheduler"] = {
+            "class": type(optimizer.lr_scheduler).__name__,
+            "attributes": _plain_attributes(optimizer.lr_scheduler),
+        }
+    return found
+
+
+def _restore(optimizer: Optimizer, saved: dict) -> None:
+    if saved["class"] != type(optimizer).__name__:
+        raise MXNetError(
+            f"set_states: the states belong to {saved['class']}, the optimizer is "
+            f"{type(optimizer).__name__}\n  fix: make the Trainer with {saved['class'].lower()!r}"
+        )
+    own, scheduler = saved["attributes"].items(), saved.get("scheduler") or {}
+    counts = {device: {i: n for i, n in pairs} for device, pairs in saved["counts"]}
+    rate = optimizer.lr_scheduler
+    its = scheduler["attributes"].items() if scheduler else ()
+    _put(optimizer, own)
+    optimizer._all_index_update_counts = counts
+    optimizer._index_update_count = counts.setdefault(0, {})
+    if rate is not None and scheduler.get("class") == type(rate).__name__:
+        _put(rate, its)
+
+
+def _put(thing, attributes) -> None:
+    """Sets those plain attributes that the thing has."""
+    for key, value in attributes:
+        if key in thing.__dict__ and _is_plain(thing.__dict__[key]):
+            setattr(thing, key, value)
+
+
+def get_updater(optimizer: Optimizer) -> Updater:
+    """An Updater of an optimizer. Raises TypeError for anything else."""
+    if not isinstance(optimizer, Optimizer):
+        raise InvalidType(
+            f"optimizer must be an Optimizer, got {optimizer!r}\n"
+            "  fix: mx.optimizer.create('sgd', learning_rate=0.1)"
+        )
+    return Updater(optimizer)
