@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import floors
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = tuple(sorted(p.parent.name for p in ROOT.glob("*/__init__.py")))
 WARNINGS = [
@@ -162,6 +164,7 @@ def main() -> int:
             include,
             *c_files,
         ),
+        report("floors", floors.upward(floors.every_import(ROOT), ROOT)),
         report("import cycles", import_cycles()),
         report("absolute imports", absolute_imports()),
         subprocess.run([python, ROOT / "tests/gpu/check.py"]).returncode == 0,

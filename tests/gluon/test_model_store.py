@@ -91,9 +91,9 @@ def test_a_wrong_file_of_a_repository_is_refused(home, tmp_path, monkeypatch):
 
 def test_folders(monkeypatch):
     monkeypatch.setenv("MXNET_HOME", "/data/mx")
-    assert str(utils.local_folder("~/.mxnet/datasets/mnist")) == "/data/mx/datasets/mnist"
-    assert str(utils.local_folder("/elsewhere/mnist")) == "/elsewhere/mnist"
+    assert str(download.local_folder("~/.mxnet/datasets/mnist")) == "/data/mx/datasets/mnist"
+    assert str(download.local_folder("/elsewhere/mnist")) == "/elsewhere/mnist"
     monkeypatch.delenv("MXNET_HOME")
-    assert str(utils.local_folder("~/.mxnet/x")) == os.path.expanduser("~/.mxnet/x")
+    assert str(download.local_folder("~/.mxnet/x")) == os.path.expanduser("~/.mxnet/x")
     monkeypatch.setenv("MXNET_GLUON_REPO", "http://x/y")
-    assert utils._get_repo_file_url("n", "f") == "http://x/y/n/f"
+    assert download._get_repo_file_url("n", "f") == "http://x/y/n/f"
