@@ -1,14 +1,19 @@
 """Networks whose layers live on several devices: the numbers of one device, each operation on the
 lane where its arrays are."""
 
+import random
+
 import numpy as np
 import plait as mx
 import pytest
 from plait import autograd, engine, gluon, nd
 from plait.engine import profiler
 from plait.gluon import nn
+from plait.kernels.record import Type
 from plait.ndarray import backward
-from plait.symbol.placement import PlacedProgram
+from plait.symbol.effects import mutated
+from plait.symbol.graph import Builder, Value, topological, typed_node, variable
+from plait.symbol.placement import TO_DEVICE, PlacedProgram, Placement, _Copy, _Part, _segments
 
 ONE, TWO = mx.cpu(0), mx.cpu(1)
 X = np.random.RandomState(1).randn(5, 4).astype(np.float32)
@@ -374,3 +379,90 @@ def test_a_shared_executor_of_another_device_shares_nothing():
     third = y.simple_bind(TWO, data=(5, 3), shared_exec=second)
     third.arg_dict["fc_weight"][:] = 3
     assert second.arg_dict["fc_weight"].asnumpy().min() == 3
+
+
+# ---- pipelines: micro-batches over two stages ----------------------------------------------------
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+def test_micro_batches_of_one_backward_have_programs_of_their_own(hybridize):
+    """So that the stages of different micro-batches may overlap, although their gradients are one
+    sum."""
+    backward._programs.clear()
+    net, n = network(TWO, hybridize), 4
+    batches = [nd.array(X + i) for i in range(n)]
+    with autograd.record():
+        losses = [(net(x) ** 2).sum() for x in batches]
+    autograd.backward(losses)
+    trained = [p for p in net.collect_params().values() if p.grad_req != "null"]
+    got = [p.grad().asnumpy() for p in trained]
+
+    steps = served()._steps
+    copies = {s.made: s for s in steps if s.__class__ is _Copy}
+    parts = [s for s in steps if s.__class__ is _Part]
+    assert len(copies) == n and [p.device for p in parts] == [TWO, ONE] * n
+    makes = {v: i for i, p in enumerate(parts) for v in p.made}
+    for i in range(0, 2 * n, 2):
+        above, below = parts[i : i + 2]
+        (copy,) = [copies[v] for v in below.reads if v in copies]
+        assert makes[copy.source] == i and not any(v in copies for v in above.reads)
+        # the last one adds up the gradients; the others read nothing of each other
+        assert i == 2 * n - 2 or not any(v in makes for p in (above, below) for v in p.reads)
+
+    want = [0] * len(got)
+    for x in batches:
+        with autograd.record():
+            loss = (net(x) ** 2).sum()
+        loss.backward()
+        want = [w + p.grad().asnumpy().astype(np.float64) for w, p in zip(want, trained)]
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-3)
+
+
+DEVICES = [mx.cpu(i) for i in range(3)]
+
+
+class Written:
+    """Builds a random graph over devices, with copies and with memory written in place."""
+
+    def __init__(self, seed, n_nodes):
+        choose, F = random.Random(seed), Builder()
+        self.known = {variable(f"x{i}", Type((2,), "float32")): DEVICES[i % 3] for i in range(6)}
+        at = dict(self.known)
+        for _ in range(n_nodes):
+            a = choose.choice(list(at))
+            near = [v for v in at if at[v] == at[a]]
+            if choose.random() < 0.4:
+                target = choose.choice([d for d in DEVICES if d != at[a]])
+                attrs = {"ctx": str(target), "source": str(at[a])}
+                at[Value(typed_node(TO_DEVICE, attrs, [a]))] = target
+            elif choose.random() < 0.2:
+                states = [v for v in self.known if at[v] == at[a]]
+                at[F.sgd_mom_update(a, choose.choice(near), choose.choice(states), lr=1.0)] = at[a]
+            else:
+                at[F.broadcast_add(a, choose.choice(near))] = at[a]
+        self.outputs = choose.sample(list(at), min(len(at), 5))
+
+
+@pytest.mark.parametrize("n_nodes", [3, 12, 40])
+def test_steps_of_random_graphs_are_in_order(n_nodes):
+    for seed in range(60):
+        graph = Written(seed, n_nodes)
+        order = [n for n in topological(graph.outputs) if n.op is not None]
+        place = Placement(graph.outputs, graph.known, DEVICES[0])
+        steps = _segments(order, place)
+        step = {n: k for k, nodes in enumerate(steps) for n in nodes}
+        assert len(step) == sum(map(len, steps)) == len(order) and set(step) == set(order)
+        written = {n.inputs[i] for n in order for i in mutated(n)}
+        users = {}
+        for n in order:
+            for v in n.inputs:
+                if v.node in step:
+                    assert step[v.node] <= step[n]
+                    assert step[v.node] < step[n] or TO_DEVICE not in (v.node.op, n.op)
+                if v in written:  # memory written in place: the order of the graph
+                    assert step.get(users.get(v), -1) <= step[n]
+                    users[v] = n
+        for nodes in steps:
+            assert len({place.of(n) for n in nodes}) == 1
+            assert len(nodes) == 1 or all(n.op is not TO_DEVICE for n in nodes)
