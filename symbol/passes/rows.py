@@ -157,7 +157,9 @@ def expanded(
             return None
         wide = [F.cast(v, dtype="float32") if v.dtype in WIDENED else v for v in inputs]
         made = RULES[node.op.name](node, *wide)
-        made = [v if v.dtype == t.dtype else F.cast(v, dtype=t.dtype) for v, t in zip(made, node.types)]
+        made = [
+            v if v.dtype == t.dtype else F.cast(v, dtype=t.dtype) for v, t in zip(made, node.types)
+        ]
         became[node] = _above(made, {v.node for v in inputs})
         return made
 
