@@ -64,8 +64,8 @@ class Param(NamedTuple):
     # a number that may change from call to call: handed to the kernel, not part of the plan
     dynamic: bool = False
     doc: str = ""
-    # the least and the most of an integer, or of each in a shape; None: what LIMITS says
-    limits: tuple[int, int] | None = None
+    # the least and the most of a number, or of each in a shape; None: what LIMITS says
+    limits: tuple[float, float] | None = None
 
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
@@ -76,6 +76,7 @@ LIMITS = {"int": INT32, "shape": ANY}
 LARGE = (-(1 << 46), 1 << 46)  # sizes of an axis, and places on it: `infer` bounds the bytes
 COUNT = (0, 1 << 16)  # of inputs, outputs, sections: each is an object
 WEIGHTS = (0, 1 << 12)  # that one call updates: each is several inputs
+FRACTION = (0, 1)  # of one: what a region covers of a map decides how many samples are taken of it
 REACH = (0, 1 << 20)  # of a window, in elements: what kernels go through for one output
 
 
@@ -360,7 +361,7 @@ class Operator:
         return found
 
     def _parse_one(self, p: Param, value):
-        if type(value) is float and p.kind == "float":
+        if type(value) is float and p.kind == "float" and p.limits is None:
             return value
         if isinstance(p.kind, tuple):
             if p.name == "dtype" and value is not None and not isinstance(value, str):
