@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 
 from ..engine import files
-from ..engine.error import MXNetError
+from ..engine.error import InvalidValue
 from ..ndarray.autograd import rank_gradients
 from . import optimizer as opt
 from .kvstore import KVStore, KVStoreBase
@@ -16,7 +16,7 @@ from .parameter_dict import ParameterDict
 from .state import CHECKPOINT, StateError, copied, merged, parse, states_of
 
 
-class TrainerError(MXNetError, ValueError, AssertionError):
+class TrainerError(InvalidValue):
     """A Trainer that is given or asked something that makes no sense."""
 
 

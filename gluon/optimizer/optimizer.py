@@ -8,7 +8,7 @@ import warnings
 from typing import ClassVar
 
 from ...engine import location
-from ...engine.error import MissingMethod, MXNetError, compose, did_you_mean
+from ...engine.error import InvalidValue, MissingMethod, compose, did_you_mean
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
@@ -18,7 +18,7 @@ from ..state import Stateful
 MULTI_TENSOR = 64  # weights of one operator call
 
 
-class OptimizerError(MXNetError, ValueError, AssertionError):
+class OptimizerError(InvalidValue):
     """An optimizer that is unknown, or used in a way it cannot work."""
 
 

@@ -3,7 +3,10 @@
  * Statistics are taken in one pass over memory: block by block in the L1 cache, a mean and the squares around it, which
  * Chan's rule joins in double. Backward applies relu's mask and sums in one pass, and leaves the masked dy where dx will be;
  * for other activations it computes again what they were applied to.
+ *
+ * Compiled without contraction: recomputation and fused groups compute (x - mean) * scale + shift with operators.
  */
+#pragma GCC optimize("fp-contract=off")
 #include "simd.h"
 #include "lanes.h"
 #include "batch_norm.h"

@@ -8,6 +8,7 @@ import plait as mx
 import pytest
 from plait import autograd, engine, gluon, nd
 from plait.engine import profiler
+from plait.engine.error import DeviceError
 from plait.gluon import nn
 from plait.kernels.record import Type
 from plait.ndarray import backward
@@ -466,3 +467,42 @@ def test_steps_of_random_graphs_are_in_order(n_nodes):
         for nodes in steps:
             assert len({place.of(n) for n in nodes}) == 1
             assert len(nodes) == 1 or all(n.op is not TO_DEVICE for n in nodes)
+
+
+class Moves(nn.HybridBlock):
+    """A body that copies to a device."""
+
+    def __init__(self, how, copy):
+        super().__init__()
+        self.how, self.copy = how, copy
+
+    def hybrid_forward(self, F, x):
+        there = lambda v: self.copy(v) * 2
+        if self.how == "foreach":
+            return F.contrib.foreach(lambda v, s: (there(v) + s, s), x, F.sum(x, axis=0))[0]
+        if self.how == "while_loop":
+            body = lambda i, v: (v, [i + 1, there(v)])
+            (_, out) = F.contrib.while_loop(
+                lambda i, v: i < 2, body, [F.zeros((1,)), x], max_iterations=3
+            )[1]
+            return out
+        return F.contrib.cond(F.sum(x) > 0, lambda: there(x), lambda: x)
+
+
+@pytest.mark.parametrize("how", ["foreach", "while_loop", "cond"])
+@pytest.mark.parametrize("copy", ["as_in_context", "copyto"])
+def test_bodies_of_control_flow_stay_on_their_device(how, copy):
+    """A copy to another device was one on the same: of a GPU, the wrong memory."""
+    x = nd.array([[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(DeviceError, match=r"runs on one device, got a copy to cpu\(1\)"):
+        net = Moves(how, lambda v: getattr(v, copy)(mx.cpu(1)))
+        net.hybridize()
+        net(x)
+    plain = Moves(how, lambda v: getattr(v, copy)(mx.cpu(0)))
+    want = Moves(how, lambda v: v)(x).asnumpy()
+    plain.hybridize()
+    x.attach_grad()
+    with mx.autograd.record():
+        out = plain(x)
+    out.backward()
+    assert out.asnumpy().tolist() == want.tolist() and np.abs(x.grad.asnumpy()).sum() > 0
