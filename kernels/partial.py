@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import DTypeError, DynamicShape, ShapeError
-from .extent import MAX_NDIM, AnyDtype, Undecided, Way, agree, common, explore, is_unknown
+from .extent import Undecided, Way, agree, is_unknown
 from .record import Operator, Type
+from .ways import MAX_NDIM, AnyDtype, common, explore
 
 
 class Known(NamedTuple):

@@ -289,13 +289,7 @@ class PlacedProgram:
         """The programs, in the order in which they are pushed."""
         return [s for s in self._steps if s.__class__ is _Part]
 
-    def run(
-        self,
-        inputs: Sequence,
-        outputs: Sequence = (),
-        location: int = -1,
-        numbers: Sequence[float] = (),
-    ) -> list:
+    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, numbers=()) -> list:
         """As Program.run."""
 
         def copied(a, device: Context, targets: Sequence = ()):

@@ -15,38 +15,10 @@ from plait.ndarray import backward
 from plait.symbol.effects import mutated
 from plait.symbol.graph import Builder, Value, topological, typed_node, variable
 from plait.symbol.placement import TO_DEVICE, PlacedProgram, Placement, _Copy, _Part, _segments
+from stages import network
 
 ONE, TWO = mx.cpu(0), mx.cpu(1)
 X = np.random.RandomState(1).randn(5, 4).astype(np.float32)
-
-
-class Stages(gluon.HybridBlock):
-    """Two layers on one device, then two on another; the copy is part of forward."""
-
-    def __init__(self, second):
-        super().__init__(prefix="stages_")
-        self.second = second
-        with self.name_scope():
-            self.low = nn.Dense(3, activation="tanh", in_units=4)
-            self.norm = nn.BatchNorm(in_channels=3)
-            self.high = nn.Dense(2, in_units=3)
-
-    def hybrid_forward(self, F, x):
-        return self.high(self.norm(self.low(x).as_in_context(self.second)))
-
-
-def network(second, hybridize=False):
-    net = Stages(second)
-    net.low.initialize(ctx=ONE)
-    net.norm.initialize(ctx=second)
-    net.high.initialize(ctx=second)
-    values = np.random.RandomState(0)
-    for name, p in net.collect_params().items():
-        if "running" not in name:
-            p.set_data(nd.array(values.randn(*p.shape)))
-    if hybridize:
-        net.hybridize()
-    return net
 
 
 def gradients(net, n_steps=1):
@@ -61,7 +33,7 @@ def gradients(net, n_steps=1):
 
 def by_hand():
     """The loss and the gradients of `network`, in float64."""
-    p = [v.data().asnumpy().astype(np.float64) for v in network(ONE).collect_params().values()]
+    p = [v.data().asnumpy().astype(np.float64) for v in network(ONE, ONE).collect_params().values()]
     w1, b1, gamma, beta, _, _, w2, b2 = p
     x = X.astype(np.float64)
     h = np.tanh(x @ w1.T + b1)
@@ -82,7 +54,7 @@ def by_hand():
 
 @pytest.mark.parametrize("hybridize", [False, True])
 def test_gradients_are_those_of_one_device(hybridize):
-    net = network(TWO, hybridize)
+    net = network(ONE, TWO, hybridize)
     for _ in range(3):
         for got, want in zip(gradients(net), by_hand(), strict=True):
             np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-4)
@@ -91,7 +63,7 @@ def test_gradients_are_those_of_one_device(hybridize):
 
 @pytest.mark.parametrize("hybridize", [False, True])
 def test_grad_req_add(hybridize):
-    net = network(TWO, hybridize)
+    net = network(ONE, TWO, hybridize)
     for p in net.collect_params().values():
         p.grad_req = "add" if p.grad_req == "write" else p.grad_req
     gradients(net, 2)
@@ -110,7 +82,7 @@ def served():
 @pytest.mark.parametrize("tier", [0, 1])
 def test_backward_runs_where_forward_ran(hybridize, tier):
     backward._programs.clear()
-    net = network(TWO, hybridize)
+    net = network(ONE, TWO, hybridize)
     gradients(net, 1 + 3 * tier)
     mx.wait_compiled()
     backward._programs.clear()
@@ -127,7 +99,7 @@ def test_backward_runs_where_forward_ran(hybridize, tier):
 
 @pytest.mark.parametrize("hybridize", [False, True])
 def test_the_lanes_of_both_devices_work(hybridize):
-    net = network(TWO, hybridize)
+    net = network(ONE, TWO, hybridize)
     with autograd.record():
         loss = net(nd.array(np.tile(X, (4000, 1)))).sum()
     engine.waitall()
@@ -145,7 +117,7 @@ def test_the_lanes_of_both_devices_work(hybridize):
 def test_gradients_of_gradients_cross_devices():
     for second in (ONE, TWO):
         for hybridize in (False, True):
-            net = network(second, hybridize)
+            net = network(ONE, second, hybridize)
             x = nd.array(X)
             x.attach_grad()
             with autograd.record():
@@ -238,7 +210,7 @@ def test_inputs_on_two_devices_need_a_copy(hybridize):
 
 
 def test_a_parameter_that_is_not_there(capfd):
-    net = network(TWO, hybridize=True)
+    net = network(ONE, TWO, hybridize=True)
     net.high.collect_params().reset_ctx(ONE)
     with pytest.raises(mx.MXNetError, match=r"not initialized on context cpu\(1\)"):
         net(nd.array(X))
@@ -248,7 +220,7 @@ def test_a_parameter_that_is_not_there(capfd):
 def test_one_trainer_over_both(optimizer):
     weights = []
     for second, hybridize in ((ONE, False), (TWO, False), (TWO, True)):
-        net = network(second, hybridize)
+        net = network(ONE, second, hybridize)
         trainer = gluon.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.01})
         for _ in range(4):
             with autograd.record():
@@ -262,7 +234,7 @@ def test_one_trainer_over_both(optimizer):
 
 
 def test_an_exported_graph_has_no_devices(tmp_path):
-    net = network(TWO, hybridize=True)
+    net = network(ONE, TWO, hybridize=True)
     want = net(nd.array(X)).asnumpy()
     net.export(str(tmp_path / "net"))
     assert "device" not in (tmp_path / "net-symbol.json").read_text()
@@ -272,7 +244,7 @@ def test_an_exported_graph_has_no_devices(tmp_path):
 
 
 def test_recomputation_across_devices():
-    net = network(TWO)
+    net = network(ONE, TWO)
     net.hybridize(recompute=True)
     for got, want in zip(gradients(net), by_hand(), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-4)
@@ -321,7 +293,7 @@ def test_pinned_batches_are_not_copied():
     data = gluon.data.ArrayDataset(np.ones((4, 2), np.float32))
     batches = list(gluon.data.DataLoader(data, 2, pin_memory=True))
     assert [b.context for b in batches] == [mx.cpu_pinned(0)] * 2
-    net = network(TWO, hybridize=True)
+    net = network(ONE, TWO, hybridize=True)
     assert net(nd.array(X, ctx=mx.cpu_pinned(0))).context == TWO
 
 
@@ -506,3 +478,22 @@ def test_bodies_of_control_flow_stay_on_their_device(how, copy):
         out = plain(x)
     out.backward()
     assert out.asnumpy().tolist() == want.tolist() and np.abs(x.grad.asnumpy()).sum() > 0
+
+
+def test_each_weight_counts_its_updates_whatever_is_updated_with_it():
+    """Adam's fourth step of the second stage, after one that had no gradient for the first."""
+    weights = [gluon.Parameter(n, shape=(1,), init="ones") for n in ("one", "two")]
+    for w, device in zip(weights, (ONE, TWO)):
+        w.initialize(ctx=device)
+    trainer = gluon.Trainer(weights, "adam", {"learning_rate": 0.1})
+    expected, mean, var = 1.0, 0.0, 0.0
+    for t, fresh in enumerate([weights, weights, weights[1:], weights], 1):
+        for w in fresh:
+            with autograd.record():
+                loss = (w.data() * t).sum()
+            loss.backward()
+        trainer.step(1, ignore_stale_grad=True)
+        mean, var = 0.9 * mean + 0.1 * t, 0.999 * var + 0.001 * t * t
+        rate = 0.1 * (1 - 0.999**t) ** 0.5 / (1 - 0.9**t)
+        expected -= rate * mean / (var**0.5 + 1e-8)
+    np.testing.assert_allclose(weights[1].data().asscalar(), expected, rtol=1e-5)
