@@ -362,7 +362,7 @@ def test_micro_batches_of_one_backward_have_programs_of_their_own(hybridize):
     """So that the stages of different micro-batches may overlap, although their gradients are one
     sum."""
     backward._programs.clear()
-    net, n = network(TWO, hybridize), 4
+    net, n = network(ONE, TWO, hybridize), 4
     batches = [nd.array(X + i) for i in range(n)]
     with autograd.record():
         losses = [(net(x) ** 2).sum() for x in batches]
