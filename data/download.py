@@ -11,7 +11,7 @@ import warnings
 from pathlib import Path
 
 from ..engine.base import data_dir
-from ..engine.error import MXNetError
+from ..engine.error import InvalidValue, MXNetError
 
 
 def check_sha1(filename, sha1_hash) -> bool:
@@ -50,7 +50,7 @@ def replace_file(src, dst) -> None:
     os.replace(src, dst)
 
 
-class DownloadError(MXNetError, ValueError, AssertionError):
+class DownloadError(InvalidValue):
     """Arguments that no download can begin with."""
 
 
