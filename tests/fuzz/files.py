@@ -127,6 +127,7 @@ WHOLE = {
         *("lstm-symbol.json", "save_000800.json"),
     ],
     "records": [_records, "records.rec"],
+    "images": [_records],
     "index": ["records.idx", lambda: b"0\t0\n1\t84\n2\t200\n"],
     "picture": [functools.partial(_picture, kind) for kind in ("png", "jpeg", "bmp", "gif")],
     "csv": [lambda: b"1,2,3\n4,5,6\n-7.5,1e3,9\n", lambda: b"1\n2\n3\n"],
@@ -264,13 +265,18 @@ def _read_records(path, folder):
     with mx.recordio.MXRecordIO(path, "r") as file:
         while (record := file.read()) is not None:
             records.append(record)
+    return records
+
+
+def _read_images(path, folder):
+    with mx.recordio.MXRecordIO(path, "r") as file:
+        while (record := file.read()) is not None:
             mx.recordio.unpack(record)
     batches = mx.io.ImageRecordIter(
         path_imgrec=path, data_shape=(3, 8, 8), batch_size=2, preprocess_threads=1
     )
     for _ in zip(range(5), batches):
         pass
-    return records
 
 
 def _read_index(path, folder):
@@ -360,6 +366,7 @@ READERS = {
     "arrays": _read_arrays,
     "symbol": _read_symbol,
     "records": _read_records,
+    "images": _read_images,
     "index": _read_index,
     "picture": _read_picture,
     "csv": _read_csv,
@@ -381,7 +388,7 @@ CUT_SHOWS = ("arrays", "symbol", "records", "mnist", "labels", "states", "checkp
 KINDS = (
     ("arrays",) * 3
     + ("symbol",) * 4
-    + ("records",) * 2
+    + ("records", "images") * 2
     + ("states", "checkpoint") * 2
     + tuple(READERS)
 )

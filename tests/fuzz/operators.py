@@ -98,18 +98,21 @@ class Call:
         return self.op.parse(attrs) | ({"train": self.train} if self.op.train_aware else {})
 
     def written(self) -> tuple[int, ...]:
+        """The inputs that the operator writes."""
         return mutated_inputs(self.op, self.full(), len(self.given))
 
     def results(self, made, arrays: dict) -> list[np.ndarray]:
-        """What was made, then the inputs that the operator writes. arrays: by number. Raises
-        AssertionError if it wrote another one."""
+        """What was made, then the inputs that the operator writes, but not one that is `out` too.
+        arrays: by number. Raises AssertionError if it wrote another one."""
         written = self.written()
         for i, a in arrays.items():
             if i not in written and i != self.out:
                 assert a.asnumpy().tobytes() == self.before[i], (
                     f"{self.op.name}: input {i} was written:\n{a.asnumpy()}"
                 )
-        return numpy_of(made) + [arrays[i].asnumpy() for i in written if i in arrays]
+        return numpy_of(made) + [
+            arrays[i].asnumpy() for i in written if i in arrays and i != self.out
+        ]
 
     # -- the ways --
 
@@ -189,7 +192,8 @@ class Call:
                 store(target, value)
         except (mx.MXNetError, TypeError, ValueError, ArithmeticError, MemoryError, IndexError):
             return None
-        return out[: self.op.visible(attrs)] + out[len(out) - len(self.written()) :]
+        written = zip(self.written(), out[len(out) - len(self.written()) :])
+        return out[: self.op.visible(attrs)] + [a for i, a in written if i != self.out]
 
     # -- the comparison --
 
