@@ -13,7 +13,7 @@ from typing import Any
 
 from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
-from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError
+from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError, OperatorError
 from ..kernels import ops  # noqa: F401  (fills the registry)
 from ..kernels.partial import as_zeros, from_zeros
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, lookup
@@ -656,6 +656,10 @@ def apply(
     attr: dict[str, str] | None = None,
 ) -> Symbol:
     """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
+    if op.n_outputs == 0:
+        raise OperatorError(
+            op.name, "it has no outputs, of which symbols consist", fix=f"call nd.{op.name}"
+        )
     values: list[Value | None] = []
     for i, s in enumerate(inputs):
         if s.__class__ is Symbol and len(s._outputs) == 1:
