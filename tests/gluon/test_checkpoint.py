@@ -290,6 +290,7 @@ def resumes(make, n_batches, tmp_path, values):
                 next(iterator)
         mx.checkpoint.Checkpoint(tmp_path / "c", data=data).save()
         expected = batches(data if iterator is data else _Rest(iterator, data), n_batches + 2)
+        state.saved(data)  # waits for what it makes ahead, which draws from the streams
         mx.seed_all(99)
         again = make()
         assert mx.checkpoint.Checkpoint(tmp_path / "c", data=again).restore()
@@ -345,6 +346,33 @@ def test_loaders_go_on_inside_a_pass(tmp_path, options):
     resumes(make, 3, tmp_path, lambda b: b.asnumpy().tolist())
 
 
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_loaders_used_in_turns_go_on(tmp_path, n_workers):
+    """Both draw their order when the pass begins, one after the other."""
+
+    def made(**more):
+        x, y = np.arange(8.0), np.arange(8.0, 16.0)
+        loaders = [DataLoader(ArrayDataset(v), 2, True, num_workers=n_workers) for v in (x, y)]
+        parts = {"first": loaders[0], "second": loaders[1]}
+        return loaders, mx.checkpoint.Checkpoint(tmp_path / "c", **parts)
+
+    def rest(pairs):
+        return [[a.asnumpy().tolist() for a in pair] for pair in pairs]
+
+    for at in range(4):
+        mx.seed_all(at)
+        loaders, checkpoint = made()
+        pairs = zip(*loaders)
+        for _ in range(at):
+            next(pairs)
+        checkpoint.save()
+        expected = rest(pairs)
+        mx.seed_all(99)
+        loaders, checkpoint = made()
+        assert checkpoint.restore()
+        assert rest(zip(*loaders)) == expected, at
+
+
 def test_a_loader_of_other_data_is_refused(tmp_path):
     mx.checkpoint.Checkpoint(tmp_path / "c", data=DataLoader(ArrayDataset([1, 2]), 1)).save()
     other = mx.checkpoint.Checkpoint(tmp_path / "c", data=DataLoader(ArrayDataset([1]), 1))
@@ -381,13 +409,26 @@ def iterators(tmp_path):
         ),
         "resized": lambda: mx.io.ResizeIter(mx.io.NDArrayIter(x, y, 4, shuffle=True), 5),
         "ahead": lambda: mx.io.PrefetchingIter(mx.io.NDArrayIter(x, y, 4)),
+        "images ahead": lambda: mx.io.PrefetchingIter(
+            mx.image.ImageIter(3, shuffle=True, rand_crop=True, rand_mirror=True, **records)
+        ),
         "sentences": lambda: mx.rnn.BucketSentenceIter(sentences, 4, buckets=[3]),
     }
 
 
 @pytest.mark.parametrize(
     "kind",
-    ["arrays", "rolling", "csv", "records", "ImageIter", "resized", "ahead", "sentences"],
+    [
+        "arrays",
+        "rolling",
+        "csv",
+        "records",
+        "ImageIter",
+        "resized",
+        "ahead",
+        "images ahead",
+        "sentences",
+    ],
 )
 def test_iterators_go_on_inside_an_epoch(tmp_path, kind):
     make = iterators(tmp_path)[kind]
