@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from ...engine.error import InvalidValue
 from ...ndarray import random
 from ..state import restore, saved
-from .desc import DataBatch, DataDesc, DataIter, has_position, need_iterator
+from .desc import DataBatch, DataDesc, DataIter, need_iterator, position_of
 
 
 class _Current(DataIter):
@@ -116,10 +116,9 @@ class PrefetchingIter(_Current):
 
     def _fetch(self):
         # where the iterators and the random streams were before the threads went ahead
-        able, self._before = all(map(has_position, self.iters)), None
-        if able:
-            inner = [saved(i) for i in self.iters]
-            self._before = {"iters": inner, "streams": random.get_state()}
+        inner = [position_of(i) for i in self.iters]
+        known = None not in inner
+        self._before = {"iters": inner, "streams": random.get_state()} if known else None
         self._pending = [self._pool.submit(_next_or_none, i) for i in self.iters]
 
     def _wait(self):

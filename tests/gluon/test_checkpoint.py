@@ -274,6 +274,8 @@ def resumes(make, n_batches, tmp_path, values):
             found += [values(b) for _, b in zip(range(n - len(found)), data)]
             if len(found) < n and hasattr(data, "reset"):
                 data.reset()
+        if isinstance(data, mx.io.DataIter):
+            data.state_dict()  # waits for what is made ahead, which draws from the streams
         return found
 
     for at in range(2 * n_batches):
@@ -290,7 +292,6 @@ def resumes(make, n_batches, tmp_path, values):
                 next(iterator)
         mx.checkpoint.Checkpoint(tmp_path / "c", data=data).save()
         expected = batches(data if iterator is data else _Rest(iterator, data), n_batches + 2)
-        state.saved(data)  # waits for what it makes ahead, which draws from the streams
         mx.seed_all(99)
         again = make()
         assert mx.checkpoint.Checkpoint(tmp_path / "c", data=again).restore()
@@ -506,6 +507,38 @@ def test_fit_goes_on_inside_an_epoch_over_two_devices(tmp_path):
         fit(stop=4)
     found, seen = fit(stop=-1)
     assert found == expected and seen[0] == (0, 2)
+
+
+def test_fit_goes_on_in_shuffled_validation_data(tmp_path):
+    def fit(stop=None):
+        mx.seed_all(2)
+        out = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="a")
+        module = mx.mod.Module(mx.sym.SoftmaxOutput(out, name="softmax"))
+        x, y = np.arange(18.0).reshape(6, 3), np.arange(6.0) % 2
+        train, valid = mx.io.NDArrayIter(x, y, 2), mx.io.NDArrayIter(x, y, 2, True)
+        order: list = []
+
+        def first(param):
+            return param.locals["eval_batch"].data[0].asnumpy().tolist()
+
+        def after(param):
+            if param.epoch == stop:
+                raise KeyboardInterrupt
+
+        module.fit(
+            train,
+            valid,
+            num_epoch=3,
+            batch_end_callback=after,
+            eval_batch_end_callback=lambda param: order.append(first(param)),
+            checkpoint=str(tmp_path / f"c{stop is None}"),
+        )
+        return order
+
+    expected = fit()
+    with pytest.raises(KeyboardInterrupt):
+        fit(stop=1)
+    assert fit(stop=-1) == expected[3:]
 
 
 def test_a_command_goes_on_with_the_same_arguments_alone(tmp_path, monkeypatch):
