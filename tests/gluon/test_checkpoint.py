@@ -97,6 +97,37 @@ def test_sums_of_gradients_and_devices_of_their_own(tmp_path):
         assert a.asnumpy().tolist() == b.asnumpy().tolist() == [2.0, 2.0]
 
 
+def test_each_device_goes_on_with_its_own_running_means(tmp_path):
+    """A new Trainer's store gave all devices the values of the first one."""
+
+    def run(n_steps, stop=None):
+        mx.seed_all(1)
+        devices = [mx.cpu(0), mx.cpu(1)]
+        net = nn.HybridSequential(prefix="net_")
+        net.add(nn.Dense(2), nn.BatchNorm())
+        net.initialize(mx.init.Xavier(), ctx=devices)
+        trainer = gluon.Trainer(net.collect_params(), "adam")
+        checkpoint = mx.checkpoint.Checkpoint(tmp_path / "c", net=net, trainer=trainer, step=0)
+        if stop is None:
+            checkpoint.restore()
+        while checkpoint.step < n_steps:
+            x = nd.array(np.random.RandomState(checkpoint.step).rand(8, 3))
+            with autograd.record():
+                losses = [(net(part) ** 2).sum() for part in gluon.utils.split_and_load(x, devices)]
+            autograd.backward(losses)
+            trainer.step(8)
+            checkpoint.step += 1
+            if checkpoint.step == stop:
+                checkpoint.save()
+        arrays = net._collect_params_with_prefix()
+        return {k: [a.asnumpy().tolist() for a in p.list_data()] for k, p in arrays.items()}
+
+    expected = run(4, stop=2)
+    means = expected["1.running_mean"]
+    assert means[0] != means[1]
+    assert run(4) == expected
+
+
 def test_the_random_streams_go_on(tmp_path):
     def draws():
         return nd.random.uniform(shape=3).asnumpy().tolist(), np.random.rand(), random.random()
