@@ -104,10 +104,14 @@ def test_a_failing_compilation_leaves_tier_0_serving(gate, monkeypatch, caplog):
 
 
 def test_a_resumed_run_stays_at_tier_0_where_the_compiler_had_failed(gate, monkeypatch):
+    def made():
+        x, w = (variable(n, F._zeros(shape=(3, 3)).type) for n in "xw")
+        return CachedGraph([F.sin(F.dot(w, x))], [x, w], "resumed", 1)
+
     monkeypatch.setattr(passes, "checking", False)
     gate.fails = True
     gate.open.set()
-    graph = small()
+    graph = made()
     graph([A, W]), graph([A, W])
     mx.wait_compiled()
     graph([A, W])
@@ -117,7 +121,7 @@ def test_a_resumed_run_stays_at_tier_0_where_the_compiler_had_failed(gate, monke
     gate.fails = False
     tiers.resume({structure: [kept, kept]})  # of the graph above, and of the one below
     try:
-        again = small()
+        again = made()
         for _ in range(8):
             again([A, W])
             mx.wait_compiled()
