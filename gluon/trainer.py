@@ -136,9 +136,7 @@ class Trainer:
             self._make_kvstore()
             self._kv_initialized = True
         if self._params_to_init and self._kvstore is not None:
-            self._params_to_init = [
-                p for p in self._params_to_init if not self._stored(p, equal)
-            ]
+            self._params_to_init = [p for p in self._params_to_init if not self._stored(p, equal)]
 
     def _make_kvstore(self) -> None:
         asked = self._kvstore_params["update_on_kvstore"]
