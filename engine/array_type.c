@@ -2,9 +2,9 @@
  *
  * A handle must be freed when its Python object dies. A __del__ method would cost more than a small kernel, so the
  * object is a C type: handle, spec and tape entry, nothing else. invoke() and run() turn arrays into handles, make one
- * call into the core without the GIL, and wrap the new handles. They hold every array to the spec (shape, dtype, device,
- * layout) for which the plan or program was compiled: nothing else enters compiled code. The core's functions arrive as
- * addresses (bind), since they live in the cffi module.
+ * call into the core without the GIL, and wrap the new handles. They hold every array to the spec (shape, dtype,
+ * device, layout) for which the plan or program was compiled: nothing else enters compiled code. The core's functions
+ * arrive as addresses (bind), since they live in the cffi module.
  *
  * An array always has a live handle, except a sparse one, which consists of other arrays: handle_of refuses it.
  */
@@ -257,7 +257,8 @@ static int address_of(PyObject *number, uintptr_t *address)
     return *address == (uintptr_t)-1 && PyErr_Occurred() ? -1 : 0;
 }
 
-typedef int (*core_call)(uintptr_t target, const uintptr_t *in, uintptr_t *out, const double *scalars, int32_t location);
+typedef int (*core_call)(uintptr_t target, const uintptr_t *in, uintptr_t *out, const double *scalars,
+                         int32_t location);
 
 /* Shared by invoke and run. */
 static PyObject *call(core_call run, PyObject *const *args)
@@ -485,12 +486,14 @@ static PyMethodDef functions[] = {
     {"bind", py_bind, METH_VARARGS, "bind(array_new, array_free, invoke, program_run, error_last, array_shares, "
      "array_data, arrays_stamp, kept, OutOfMemory, InvalidValue, InvalidType, MXNetError): addresses in the core, the "
      "objects that it holds by number, and what a failed call raises"},
-    {"set_class", py_set_class, METH_VARARGS, "set_class(type, empty_spec, fits): what new arrays are instances of; the "
+    {"set_class", py_set_class, METH_VARARGS,
+     "set_class(type, empty_spec, fits): what new arrays are instances of; the "
      "spec of one without values; fits(spec, wanted, role, i) raises where an array cannot stand for another"},
     {"make", FAST(py_make), "make(handle, spec) -> array that owns the handle; raises OutOfMemory for 0"},
     {"make_sparse", FAST(py_make_sparse), "make_sparse(class, spec) -> array without a handle"},
     {"exchange", FAST(py_exchange), "exchange(a, b): each gets the other's handle and spec"},
-    {"lend", (PyCFunction)py_lend, METH_O, "lend(address) -> capsule of a DLManagedTensor, whose manager_ctx is a number "
+    {"lend", (PyCFunction)py_lend, METH_O,
+     "lend(address) -> capsule of a DLManagedTensor, whose manager_ctx is a number "
      "of `kept`; its deleter drops that"},
     {"invoke", FAST(py_invoke),
      "invoke(plan, in_specs, out_specs, inputs, outputs, scalars, location) -> list of all outputs"},

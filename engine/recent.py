@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
@@ -13,6 +13,9 @@ class Recent(dict):
     `older`. A value found in `older` moves here; when this dict is full it becomes `older`, and
     what was left in `older` is dropped. So a hit writes nothing and costs what a dict costs.
 
+    Values of different sizes: weigh(value) tells a value's weight, and a dict is full too when the
+    weights of its values reach `room`. So what is kept of large graphs is bounded as well.
+
     >>> from plait.engine.recent import Recent
     >>> cache = Recent(2)
     >>> for i in range(6):
@@ -22,10 +25,11 @@ class Recent(dict):
     [0, 4, 5]
     """
 
-    __slots__ = ("older", "size")
+    __slots__ = ("_held", "older", "room", "size", "weigh")
 
-    def __init__(self, size: int):
-        self.size = size
+    def __init__(self, size: int, room: int = 0, weigh: Callable[[Any], int] | None = None):
+        self.size, self.room, self.weigh = size, room, weigh
+        self._held = 0  # the weight of the values in this dict, at most
         self.older: dict = {}
 
     def __missing__(self, key) -> Any:
@@ -35,9 +39,14 @@ class Recent(dict):
         return found
 
     def __setitem__(self, key, value) -> None:
-        if dict.__len__(self) >= self.size and not dict.__contains__(self, key):
-            self.older = dict(dict.items(self))
-            dict.clear(self)
+        if not dict.__contains__(self, key):
+            weight = self.weigh(value) if self.weigh is not None else 0
+            n = dict.__len__(self)
+            if n >= self.size or (n and self._held + weight > self.room > 0):
+                self.older = dict(dict.items(self))
+                dict.clear(self)
+                self._held = 0
+            self._held += weight
         self.older.pop(key, None)
         dict.__setitem__(self, key, value)
 
@@ -74,5 +83,5 @@ class Recent(dict):
         return default if found is None else found
 
     def clear(self) -> None:
-        self.older = {}
+        self.older, self._held = {}, 0
         dict.clear(self)

@@ -19,13 +19,15 @@ from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.residuals import checked
+from ..symbol.graph import topological
 from .block import Block
 from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .report import HybridReport, MemoryReport
 from .trace import StructureError, Trace, arrays_only, compare, flatten, holds, monitored
 
-MAX_TRACES = 2048  # of a block, for shapes of inputs
+MAX_TRACES = 2048  # of a block, for shapes of inputs,
+MAX_NODES = 1 << 16  # and of how many nodes in all
 
 
 class _Format:
@@ -51,6 +53,10 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
+def _n_nodes(trace: Trace) -> int:
+    return len(topological(trace.graph.outputs))
+
+
 class HybridBlock(Block):
     """A block whose computation can become a graph: `hybrid_forward(F, x, ..., **parameters)` runs
     with F = nd or F = sym.
@@ -66,7 +72,7 @@ class HybridBlock(Block):
         super().__init__(prefix, params)
         self._active = self._check = False
         self._recompute: bool | float | str = False
-        self._traces = Recent(MAX_TRACES)
+        self._traces = Recent(MAX_TRACES, MAX_NODES, _n_nodes)
         self._structure = None
         self._op_hooks: list[tuple] = []
         self._dynamic = self._asks_recording = False
@@ -87,7 +93,10 @@ class HybridBlock(Block):
         self._clear_traces()
 
     def _clear_traces(self):
-        self.__dict__["_traces"], self.__dict__["_structure"] = Recent(MAX_TRACES), None
+        self.__dict__["_traces"], self.__dict__["_structure"] = (
+            Recent(MAX_TRACES, MAX_NODES, _n_nodes),
+            None,
+        )
         self.__dict__["_dynamic"] = self.__dict__["_asks_recording"] = False
 
     def _clear_cached_op(self):

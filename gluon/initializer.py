@@ -12,8 +12,8 @@ import numpy as np
 
 from ..engine.error import (
     InvalidType,
+    InvalidValue,
     MissingMethod,
-    MXNetError,
     compose,
     did_you_mean,
     parse_json,
@@ -26,7 +26,7 @@ from ..ndarray.serialization import load  # noqa: F401
 from .registry import table
 
 
-class InitializerError(MXNetError, ValueError, AssertionError):
+class InitializerError(InvalidValue):
     """An initializer that is unknown, or cannot serve an array."""
 
 

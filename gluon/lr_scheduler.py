@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 
-from ..engine.error import MissingMethod, MXNetError
+from ..engine.error import InvalidValue, MissingMethod
 from .state import Stateful
 
 
-class ScheduleError(MXNetError, ValueError, AssertionError):
+class ScheduleError(InvalidValue):
     """Parameters of a schedule that make no sense."""
 
 

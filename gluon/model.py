@@ -280,7 +280,7 @@ class FeedForward:
             manager.install_monitor(monitor)
         manager.set_params(self.arg_params, self.aux_params)
         optimizer = self._optimizer(param_names, on_store, data.batch_size)
-        updater = None if on_store else opt.get_updater(optimizer)
+        updater = None if on_store else opt.get_updater(optimizer, 0)
         if on_store:
             store.set_optimizer(optimizer)
         if store is not None:

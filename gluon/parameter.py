@@ -23,7 +23,7 @@ class DeferredInitializationError(MXNetError):
     """A parameter was read before the shapes that its initialization waits for were known."""
 
 
-class ParameterError(MXNetError, ValueError, AssertionError):
+class ParameterError(InvalidValue):
     """A parameter and what it is given (shape, attribute, name) do not fit."""
 
 

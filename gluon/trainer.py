@@ -5,7 +5,7 @@ from __future__ import annotations
 import numbers
 
 from ..engine import files
-from ..engine.error import MXNetError
+from ..engine.error import InvalidValue
 from ..ndarray.autograd import rank_gradients
 from . import optimizer as opt
 from .kvstore import KVStore, KVStoreBase
@@ -16,7 +16,7 @@ from .parameter_dict import ParameterDict
 from .state import CHECKPOINT, StateError, copied, merged, parse, states_of
 
 
-class TrainerError(MXNetError, ValueError, AssertionError):
+class TrainerError(InvalidValue):
     """A Trainer that is given or asked something that makes no sense."""
 
 
@@ -118,7 +118,7 @@ class Trainer:
             optimizer.param_dict = by_index
         else:
             self._optimizer = opt.create(optimizer, param_dict=by_index, **params)
-        self._updaters = [opt.get_updater(self._optimizer) for _ in self._contexts or [None]]
+        self._updaters = self._made_updaters(len(self._contexts) or 1)
 
     # ---- the store -------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class Trainer:
             return
         n_devices = len(self._contexts) or 1
         if len(self._updaters) < n_devices:
-            self._updaters = [opt.get_updater(self._optimizer) for _ in range(n_devices)]
+            self._updaters = self._made_updaters(n_devices)
         jobs: list[tuple[list, list, list]] = [([], [], []) for _ in range(n_devices)]
         for i, p in enumerate(self._params):
             if p._grad_req == "null":
@@ -330,13 +330,14 @@ class Trainer:
             for w in weights:
                 w._tape.fresh = False
 
+    def _made_updaters(self, n: int) -> list:
+        return [opt.get_updater(self._optimizer, replica) for replica in range(n)]
+
     def _for(self, parameter, jobs):
         if len(parameter._data) > len(jobs):
             self._contexts = parameter.list_ctx()
             jobs += [([], [], []) for _ in range(len(parameter._data) - len(jobs))]
-            self._updaters += [
-                opt.get_updater(self._optimizer) for _ in range(len(jobs) - len(self._updaters))
-            ]
+            self._updaters += self._made_updaters(len(jobs))[len(self._updaters) :]
         return jobs
 
     # ---- files -----------------------------------------------------------------------------------

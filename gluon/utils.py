@@ -148,7 +148,7 @@ def replace_file(src, dst) -> None:
     os.replace(src, dst)
 
 
-class DownloadError(MXNetError, ValueError, AssertionError):
+class DownloadError(InvalidValue):
     """Arguments that no download can begin with."""
 
 

@@ -119,9 +119,8 @@ def vjp(F, fn, xs, dys):
         dy = [
             grads[id(y)] if id(y) in grads else F._zeros(shape=y.shape, dtype=y.dtype) for y in ys
         ]
-        gs = op.grad(
-            F, dy, [x.value if tape._own(x) else x for x in ins], [y.value for y in ys], **attrs
-        )
+        given = [x.value if tape._own(x) else x for x in ins]
+        gs = op.differentiate(F, dy, given, [y.value for y in ys], attrs)
         for x, g in zip(ins, gs):
             give(x, g)
     return [None if x is None else grads.get(id(x)) for x in leaves]

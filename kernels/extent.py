@@ -2,23 +2,18 @@
 
 An Extent stands for a size in a shape. A record's `infer` and `fill` work on Extents as they do on
 ints: sums, products and quotients are polynomials of unknown sizes. A comparison that the sizes do
-not decide is answered both ways, one after the other: see `explore`. Where a way ends in the
+not decide is answered both ways, one after the other: see `ways.explore`. Where a way ends in the
 record's error, its answers cannot hold; what all other ways agree on is known. So the checks of
 `infer` are also the rules that tell one input from another, or an input from the output.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeGuard
 
-from ..engine.error import OperatorError
-
-MAX_WAYS = 96  # through one rule; beyond, nothing is concluded
-MAX_NDIM = 6  # of inputs of which nothing is known, unless known arrays have more
-REFUSALS = (OperatorError, ArithmeticError, LookupError, ValueError)  # a rule's way to say no
+from .polynomial import Terms, plus, product, substituted, without
 
 
 class Contradiction(Exception):
@@ -27,9 +22,6 @@ class Contradiction(Exception):
 
 class Undecided(Exception):
     """A rule needs the value of an unknown size."""
-
-
-Terms = dict  # a polynomial: {sorted tuple of numbers of unknown sizes: int coefficient}
 
 
 class Way:
@@ -78,7 +70,7 @@ class Way:
             at = next((v for m in terms for v in m if v in self._solved), None)
             if at is None:
                 break
-            terms = _substituted(terms, at, self._solved[at])
+            terms = substituted(terms, at, self._solved[at])
         return terms
 
     def value(self, x):
@@ -173,7 +165,7 @@ class Way:
             v = next((v for v in common if _is_above(self._low[v], 0)), None)
             if v is None:
                 break
-            terms = {_without(m, (v,)): c for m, c in terms.items()}
+            terms = {without(m, (v,)): c for m, c in terms.items()}
         divisor = math.gcd(*terms.values()) if terms else 1
         return {m: c // divisor for m, c in terms.items()} if divisor > 1 else terms
 
@@ -206,7 +198,7 @@ class Way:
         if len(by) == 1:
             ((d, c),) = by.items()
             for m, n in terms.items():
-                quotient = _without(m, d)
+                quotient = without(m, d)
                 fits = quotient is not None and n % c == 0
                 (whole if fits else rest)[quotient if fits else m] = n // c if fits else n
         else:
@@ -222,7 +214,7 @@ class Way:
             r = self.size(0, step - 1) if step > 0 else self.size(None)
             self._divisions[key] = rest, by, q.terms, r.terms
         _, _, q, r = self._divisions[key]
-        return _number(self, self.resolved(_sum(whole, q))), _number(self, self.resolved(r))
+        return _number(self, self.resolved(plus(whole, q))), _number(self, self.resolved(r))
 
     def _divided(self) -> list[Terms]:
         """Equations from divisions whose operands or whose remainder have become known."""
@@ -231,13 +223,13 @@ class Way:
             terms, by = self.resolved(terms), self.resolved(by)
             remainder = self.resolved(r)
             if not (remainder.keys() - {()}):
-                made.append(_sum(terms, _product(by, q), -1))
-                made[-1] = _sum(made[-1], remainder, -1)
+                made.append(plus(terms, product(by, q), -1))
+                made[-1] = plus(made[-1], remainder, -1)
             elif not (terms.keys() - {()}) and not (by.keys() - {()}):
                 n, d = terms.get((), 0), by.get((), 0)
                 if not d:
                     raise Contradiction
-                made += [_sum(q, {(): n // d}, -1), _sum(r, {(): n % d}, -1)]
+                made += [plus(q, {(): n // d}, -1), plus(r, {(): n % d}, -1)]
             else:
                 continue
             del self._divisions[key]
@@ -250,45 +242,6 @@ def _product_of(bounds: Sequence[int | None]) -> int | None:
 
 def _is_above(a: int | None, b: int | None) -> bool:
     return a is not None and b is not None and a > b
-
-
-def _sum(a: Terms, b: Terms, factor: int = 1) -> Terms:
-    made = dict(a)
-    for m, c in b.items():
-        n = made.pop(m, 0) + factor * c
-        if n:
-            made[m] = n
-    return made
-
-
-def _product(a: Terms, b: Terms) -> Terms:
-    made: Terms = {}
-    for (m, c), (k, n) in itertools.product(a.items(), b.items()):
-        key = tuple(sorted(m + k))
-        total = made.pop(key, 0) + c * n
-        if total:
-            made[key] = total
-    return made
-
-
-def _without(monomial: tuple, divisor: tuple) -> tuple | None:
-    """A product of sizes without some of them; None where they are not in it."""
-    rest = list(monomial)
-    for v in divisor:
-        if v not in rest:
-            return None
-        rest.remove(v)
-    return tuple(rest)
-
-
-def _substituted(terms: Terms, v: int, by: Terms) -> Terms:
-    made: Terms = {}
-    for m, c in terms.items():
-        part = {tuple(k for k in m if k != v): c}
-        for _ in range(m.count(v)):
-            part = _product(part, by)
-        made = _sum(made, part)
-    return made
 
 
 def _number(way: Way, terms: Terms):
@@ -340,10 +293,10 @@ class Extent:
     def __repr__(self):
         return "?"
 
-    __add__ = __radd__ = _arithmetic(_sum)
-    __sub__ = _arithmetic(lambda a, b: _sum(a, b, -1))
-    __rsub__ = _arithmetic(lambda a, b: _sum(b, a, -1))
-    __mul__ = __rmul__ = _arithmetic(_product)
+    __add__ = __radd__ = _arithmetic(plus)
+    __sub__ = _arithmetic(lambda a, b: plus(a, b, -1))
+    __rsub__ = _arithmetic(lambda a, b: plus(b, a, -1))
+    __mul__ = __rmul__ = _arithmetic(product)
 
     def __neg__(self):
         return self * -1
@@ -366,12 +319,12 @@ class Extent:
     def __rmod__(self, other):
         return divmod(other, self)[1]
 
-    __eq__ = _comparison(lambda way, a, b: way.is_zero(_sum(a, b, -1)))
-    __ne__ = _comparison(lambda way, a, b: not way.is_zero(_sum(a, b, -1)))
-    __lt__ = _comparison(lambda way, a, b: way.is_negative(_sum(a, b, -1)))
-    __gt__ = _comparison(lambda way, a, b: way.is_negative(_sum(b, a, -1)))
-    __le__ = _comparison(lambda way, a, b: not way.is_negative(_sum(b, a, -1)))
-    __ge__ = _comparison(lambda way, a, b: not way.is_negative(_sum(a, b, -1)))
+    __eq__ = _comparison(lambda way, a, b: way.is_zero(plus(a, b, -1)))
+    __ne__ = _comparison(lambda way, a, b: not way.is_zero(plus(a, b, -1)))
+    __lt__ = _comparison(lambda way, a, b: way.is_negative(plus(a, b, -1)))
+    __gt__ = _comparison(lambda way, a, b: way.is_negative(plus(b, a, -1)))
+    __le__ = _comparison(lambda way, a, b: not way.is_negative(plus(b, a, -1)))
+    __ge__ = _comparison(lambda way, a, b: not way.is_negative(plus(a, b, -1)))
 
     def __bool__(self):
         return not self.way.is_zero(self.terms)
@@ -395,69 +348,7 @@ def agree(a, b) -> bool:
     if not is_unknown(x):
         return a == b
     try:
-        x.way.equate(_sum(x.terms, _terms(y) or {}, -1))
+        x.way.equate(plus(x.terms, _terms(y) or {}, -1))
     except Contradiction:
         return False
     return True
-
-
-class AnyDtype(str):
-    """The dtype of an input whose dtype shall not matter: a Way answers what rules ask of it, and
-    answers that a rule refuses do not count."""
-
-    way: Way
-
-    def __new__(cls, way: Way):
-        made = super().__new__(cls, "float32")
-        made.way = way
-        return made
-
-    def _answer(self, question: str) -> bool:
-        known = self.way.known
-        if (id(self), question) not in known:
-            known[id(self), question] = not self.way.choose(2)
-        return known[id(self), question]
-
-    def __eq__(self, other):
-        return isinstance(other, AnyDtype) or isinstance(other, str) and self._answer(other)
-
-    def __ne__(self, other):
-        return not self == other
-
-    def __contains__(self, part):
-        return self._answer(part)
-
-    __hash__ = str.__hash__
-
-
-def explore(rule: Callable[[Way], object]) -> tuple[list, list] | None:
-    """(results of the ways through a rule that do not end in an error, the errors), or None
-    where the rule needs more than is known."""
-    waiting: list[list[int]] = [[]]
-    results: list = []
-    errors: list[Exception] = []
-    n_ways = 0
-    while waiting:
-        answers = waiting.pop()
-        n_ways += 1
-        if n_ways > MAX_WAYS:
-            return None
-        way = Way(answers)
-        try:
-            results.append(rule(way))
-        except Contradiction:
-            pass
-        except REFUSALS as refusal:
-            errors.append(refusal.with_traceback(None))  # its frames hold this list
-        except (Undecided, TypeError, AttributeError, RecursionError):
-            return None
-        waiting += way.alternatives(len(answers))
-    return results, errors
-
-
-def common(shapes: Sequence[tuple | None]) -> tuple | None:
-    """What several shapes agree on: None for what they do not."""
-    known = [s for s in shapes if s is not None]
-    if len(known) < len(shapes) or len({len(s) for s in known}) > 1:
-        return None
-    return tuple(sizes[0] if len({*sizes}) == 1 else None for sizes in zip(*known))

@@ -19,9 +19,11 @@ from .number import Number, as_float
 from .pointwise import Expression
 from .record import FLOATS, PARSERS, Param, Type, lookup, operator, sample
 from .rows import ROW_HEADER, RowSource, is_reduction
+from .spec import from_bfloat16, round_to_bfloat16
 
 WIDENED = {"float16": "float32", "bfloat16": "float32"}
 COMPUTED_IN = {**WIDENED, "bool": "uint8"}  # else in itself
+ROUNDING = 8  # the weight of rounding to 16 bits
 MAX_INPUTS, MAX_OUTPUTS = 16, 8  # PLK_MAX_ARRAYS, PLK_MAX_RESULTS
 
 
@@ -127,7 +129,8 @@ def _ref(xp, *arrays, group, scalars, num_args):
         op, attrs = lookup(step.op), dict(step.attrs)
         if group.rows and is_reduction(step.op):
             v = xp.broadcast_to(values[step.inputs[0]], group.shape)
-            values.append(op.ref(xp, v, axis=group.axes, keepdims=True, exclude=False))
+            y = op.ref(xp, v, axis=group.axes, keepdims=True, exclude=False)
+            values.append(_rounded(y, step.dtype))
             continue
         dtype = step.dtype or values[step.inputs[-1]].dtype.name
         # how many scalars it takes does not depend on dtypes
@@ -139,7 +142,7 @@ def _ref(xp, *arrays, group, scalars, num_args):
         at += n
         extra = {"rng": None} if op.random else {}
         y = op.ref(xp, *(values[i] for i in step.inputs), **attrs, **extra)
-        y = xp.asarray(y).astype(WIDENED.get(dtype, dtype))
+        y = _rounded(xp.asarray(y), dtype)
         values.append(y if step.inputs else y.reshape(-1)[0])
     outs = []
     for r in group.results:
@@ -150,6 +153,13 @@ def _ref(xp, *arrays, group, scalars, num_args):
             v = lookup(r.reduce).ref(xp, v, **attrs)
         outs.append(v.reshape(r.shape))
     return tuple(outs)
+
+
+def _rounded(y, dtype: str):
+    """What an operator gives in a dtype, as references see it."""
+    if dtype == "bfloat16":
+        return from_bfloat16(round_to_bfloat16(y))
+    return y.astype(dtype).astype(WIDENED.get(dtype, dtype)) if dtype else y
 
 
 def source(group: Group, in_dtypes: Sequence[str], name: str) -> str:
@@ -198,8 +208,10 @@ def lowered(group: Group, in_dtypes: Sequence[str]) -> Lowered:
         scalars += own
         read = [names[i] for i in step.inputs]
         made = statement(names[n_in + k], e, native(dtype), read, [s.name for s in own])
-        text = _converted(made.text, {dtypes[i] for i in step.inputs}, dtype)
-        statements.append(made._replace(text=text))
+        text = converted(made.text, {dtypes[i] for i in step.inputs}, dtype)
+        text = rounded(text, dtype)  # as the operator alone gives it, whichever group computes it
+        weight = made.weight + ROUNDING * (dtype in WIDENED)
+        statements.append(made._replace(text=text, weight=weight))
     if group.rows and {native(d) for d in dtypes} != {"float32"}:
         raise ValueError("row programs compute in float32")
     inputs = [Name(n, native(d)) for n, d in zip(names, in_dtypes)]
@@ -217,14 +229,17 @@ def _made(group: Group, in_dtypes: Sequence[str], name: str) -> tuple[str, int]:
     return found.loop(name, group).text(), 0
 
 
-def _converted(text: str, given: set[str], dtype: str) -> str:
+def rounded(text: str, dtype: str) -> str:
+    """A float32 expression as a 16-bit dtype holds it; others as they are."""
+    return f"plk_as_{dtype}_f32((float)({text}))" if dtype in WIDENED else text
+
+
+def converted(text: str, given: set[str], dtype: str) -> str:
     """An expression with what a cast does beside C's own conversion; and bools are 0 or 1."""
     if dtype == "bool":
         return f"({text}) != 0"
     if len(given) != 1 or given == {dtype}:
         return text
-    if dtype in WIDENED:
-        return f"plk_as_{dtype}_f32((float)({text}))"
     if dtype in ("uint8", "int8") and given <= set(FLOATS):
         return f"(int64_t)({text})"  # as the kernel of casts: by way of the widest
     return text

@@ -51,6 +51,8 @@ ISAS = {
     ),
 }
 HEAD = "/* Written by kernels/generate.py. */\n"
+# fused groups are compiled so too: a value is one number, whichever of both computes it
+EXACT = '#pragma GCC optimize("fp-contract=off")\n'
 TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<sign><=|>=|==|!=|&&|\|\||<<|>>|[-+*/%<>?:(),!&|^~]))"
@@ -306,7 +308,7 @@ def pointwise_files() -> dict[str, str]:
     for part in range(0, max(len(ops), 1), OPERATORS_PER_FILE):
         body = f"pointwise_{part // OPERATORS_PER_FILE}"
         text = [
-            HEAD,
+            HEAD + EXACT,
             (
                 '#include "kernel.h"\n#include "pointwise.h"\n#include "vecmath.h"\n'
                 '#pragma GCC diagnostic ignored "-Wtype-limits"\n'

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import DTypeError, DynamicShape, ShapeError
-from .extent import MAX_NDIM, AnyDtype, Undecided, Way, agree, common, explore, is_unknown
-from .record import Operator, Type, same_fill
+from .extent import Undecided, Way, agree, is_unknown
+from .record import Operator, Type
+from .ways import MAX_NDIM, AnyDtype, common, explore
 
 
 class Known(NamedTuple):
@@ -105,7 +106,7 @@ def _infer(op, attrs, ins, outs, way: Way, any_dtype: bool) -> list[Known]:
     given = {k: v for k, v in attrs.items() if k != "train"}
 
     def fill():
-        if op.fill is same_fill:
+        if op.elementwise:
             filled = _alike(op, types, wanted)
         elif op.fill is not None and None in types and any(t is not None for t in types):
             filled = op.fill(list(types), **given)

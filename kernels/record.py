@@ -11,7 +11,15 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from ..engine.error import InvalidType, MXNetError, OperatorError, compose, did_you_mean, shown
+from ..engine.error import (
+    InvalidType,
+    MXNetError,
+    OperatorError,
+    ShapeError,
+    compose,
+    did_you_mean,
+    shown,
+)
 from ..engine.recent import Recent
 from .number import UnknownNumber, as_float
 
@@ -56,8 +64,8 @@ class Param(NamedTuple):
     # a number that may change from call to call: handed to the kernel, not part of the plan
     dynamic: bool = False
     doc: str = ""
-    # the least and the most of an integer, or of each in a shape; None: what LIMITS says
-    limits: tuple[int, int] | None = None
+    # the least and the most of a number, or of each in a shape; None: what LIMITS says
+    limits: tuple[float, float] | None = None
 
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
@@ -68,6 +76,7 @@ LIMITS = {"int": INT32, "shape": ANY}
 LARGE = (-(1 << 46), 1 << 46)  # sizes of an axis, and places on it: `infer` bounds the bytes
 COUNT = (0, 1 << 16)  # of inputs, outputs, sections: each is an object
 WEIGHTS = (0, 1 << 12)  # that one call updates: each is several inputs
+FRACTION = (0, 1)  # of one: what a region covers of a map decides how many samples are taken of it
 REACH = (0, 1 << 20)  # of a window, in elements: what kernels go through for one output
 
 
@@ -271,6 +280,8 @@ class Operator:
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
     view: bool = False  # output 0 is input 0's bytes under another shape
     constant: float | None = None  # every element of its output is this number
+    # all arrays have one shape: an unknown one is that of those that are known
+    elementwise: bool = False
     adds: bool = False  # its output is the sum of its inputs
     pointwise: Any = None  # the Expression, for pointwise operators
     no_head_grad: Callable | bool = False  # a loss layer: gradient does not depend on dys
@@ -291,6 +302,8 @@ class Operator:
 
     def __post_init__(self):
         self.params = tuple([self._limited(p) for p in self.params])
+        if self.elementwise and self.fill is None:
+            self.fill = same_fill
         self.param_index = {p.name: i for i, p in enumerate(self.params)}
         self.variadic = self.inputs[:1] != () and self.inputs[0].startswith("*")
         self.has_dynamic = any(p.dynamic for p in self.params)
@@ -348,7 +361,7 @@ class Operator:
         return found
 
     def _parse_one(self, p: Param, value):
-        if type(value) is float and p.kind == "float":
+        if type(value) is float and p.kind == "float" and p.limits is None:
             return value
         if isinstance(p.kind, tuple):
             if p.name == "dtype" and value is not None and not isinstance(value, str):
@@ -388,12 +401,22 @@ class Operator:
             )
         return names
 
-    def differentiate(self, F, dys: Sequence, xs: Sequence, ys: Sequence, attrs: dict) -> list:
-        """The gradients of the inputs, as the field `grad` gives them. Raises OperatorError where
-        that fails, as for shapes that it did not think of."""
-        assert self.grad is not None
+    def differentiate(
+        self,
+        F,
+        dys: Sequence,
+        xs: Sequence,
+        ys: Sequence,
+        attrs: dict,
+        rule: Callable | None = None,
+    ) -> list:
+        """The gradients of the inputs, as the field `grad` or another rule gives them,
+        all of their input's shape and dtype. The one place that calls such a rule. Raises
+        OperatorError where that fails, as for shapes that it did not think of."""
+        rule = rule or self.grad
+        assert rule is not None
         try:
-            return list(self.grad(F, dys, xs, ys, **attrs))
+            found = list(rule(F, dys, xs, ys, **attrs))
         except (MXNetError, UnknownNumber):
             raise
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -401,6 +424,17 @@ class Operator:
             raise OperatorError(
                 self.name, f"has no gradient for {given} ({type(error).__name__}: {error})"
             ) from error
+        for i, (g, x) in enumerate(zip(found, xs)):
+            if g is None:
+                continue
+            if tuple(g.shape) != tuple(x.shape):
+                raise ShapeError(
+                    self.name, f"its gradient must have its input's shape {x.shape}, got {g.shape}"
+                )
+            # rules are written for floats: of integers, a gradient may come out as another dtype
+            if g.dtype != x.dtype and dtype_name(g.dtype) != dtype_name(x.dtype):
+                found[i] = F.cast(g, dtype=dtype_name(x.dtype))
+        return found
 
     def counted(self, attrs: dict[str, Any], n_inputs: int) -> dict[str, Any]:
         """attrs with the number of inputs, for an operator that takes any number. Raises

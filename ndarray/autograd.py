@@ -304,12 +304,7 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
     device = node.plan.in_specs[0].device  # where a gradient makes its constants
     training = bool(graph_node.attrs.get("train", state.training))
     with device, _Scope(None, training), precision.forced(None):
-        found = op.differentiate(F, dys, xs, ys, graph_node.attrs)
-    # the rules are written for floats: of integers, a gradient may come out as another dtype
-    return [
-        g if g is None or g._spec.dtype == s.dtype else F.cast(g, dtype=s.dtype)
-        for g, s in zip(found, node.plan.in_specs)
-    ]
+        return op.differentiate(F, dys, xs, ys, graph_node.attrs)
 
 
 def grad(

@@ -21,7 +21,8 @@ from ..symbol.program import Program
 from ..symbol.tiers import NEVER, Tiered
 from .tape import TapeNode, Variable, expand, keeps_input
 
-MAX_PROGRAMS = 4096
+MAX_PROGRAMS = 4096  # that are kept,
+MAX_CALLS = 1 << 17  # and of how many calls and instructions of graphs in all
 
 
 def reachable(entries, since: int = -1) -> list[TapeNode]:
@@ -368,7 +369,12 @@ def better(key: tuple) -> tuple:
     return (tuple(structure), *key[1:])
 
 
-_programs = Recent(MAX_PROGRAMS)
+def weight(found: Backward) -> int:
+    """The calls on a tape; for a graph its instructions."""
+    return sum(len(p.program.plans) if hasattr(p, "program") else 1 for p in found.plans)
+
+
+_programs = Recent(MAX_PROGRAMS, MAX_CALLS, weight)
 
 
 def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> _Program | None:

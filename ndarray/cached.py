@@ -30,7 +30,9 @@ from .sparse.graphs import has_sparse
 from .stepwise import call, run_nodes, run_plan
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
-MAX_ENTRIES = 2048  # signatures of a graph that stay compiled
+MAX_ENTRIES = 2048  # signatures of a graph that stay compiled,
+# and of how many instructions in all: each takes about 4 KB, backward included
+MAX_INSTRUCTIONS = 1 << 16
 
 
 class GraphPlan:
@@ -194,6 +196,11 @@ def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[st
     return ", ".join(found) or "the values of constants changed"
 
 
+def weight(entry: _Entry) -> int:
+    """The instructions of a signature's program."""
+    return len(entry.plan.program.plans)
+
+
 class CachedGraph:
     """Calls a graph on arrays.
 
@@ -215,7 +222,7 @@ class CachedGraph:
         self.outputs, self.inputs, self.name = list(outputs), list(inputs), name
         self.n_data = len(self.inputs) if n_data is None else n_data
         self.recompute, self.bounds = recompute, list(bounds)
-        self.entries = Recent(MAX_ENTRIES)
+        self.entries = Recent(MAX_ENTRIES, MAX_INSTRUCTIONS, weight)
         self.dynamic = False
 
     def __call__(self, arrays: Sequence[NDArray]) -> list[NDArray]:

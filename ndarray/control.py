@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from ..engine import current_context, ffi, lib
-from ..engine.error import OperatorError
+from ..engine import Context, current_context, ffi, lib
+from ..engine.device import named
+from ..engine.error import DeviceError, OperatorError
 from ..kernels.native import Native
 from ..kernels.plan import mutated_inputs
-from ..kernels.record import FLOATS, Operator, Param, Type, dtype_name
+from ..kernels.record import Operator, Param, Type, dtype_name, lookup
 from ..kernels.spec import ITEM_BYTES
 from ..symbol.graph import Builder, Value, topological, variable
 from ..symbol.inference import Inference, typed_graph
@@ -27,6 +28,7 @@ from ..symbol.passes.gradient import gradient
 from ..symbol.passes.recompute import replayed
 from ..symbol.program import Program
 
+TO_DEVICE = lookup("_to_device")
 COUNT = Type((1,), "int64")
 CONSTANT = lib.PL_PART_CONSTANT
 
@@ -57,6 +59,17 @@ class Part:
             if ins[i] is None:
                 ins[i] = found.type(v)
         return [found.type(v) for v in self.outputs]
+
+    def must_stay(self, name: str, device: Context) -> None:
+        """Raises DeviceError where the graph copies to another device than it runs on: its program
+        runs inside one operation, whose memory is on one device."""
+        for node in topological(self.outputs):
+            target = node.op is TO_DEVICE and node.attrs["ctx"]
+            if target and named(target).home != device.home:
+                raise DeviceError(
+                    f"{name}: its body runs on one device, got a copy to {target} in a body on "
+                    f"{device}\n  fix: as_in_context or copyto before or after the loop or branch"
+                )
 
     def is_random(self, train: bool) -> bool:
         """Does a run draw random numbers?"""
@@ -92,17 +105,14 @@ class Backward(NamedTuple):
 def backward_of(part: Part) -> Backward:
     """The gradient of a typed part; nothing of the forward graph is computed again."""
     forward = set(topological(part.outputs)) | {v.node for v in part.variables}
-    heads = [(i, v) for i, v in enumerate(part.outputs) if v.dtype in FLOATS]
-    dys = {i: variable(f"dy{i}", v.type) for i, v in heads}
-    wrt = [v for v in part.variables if v.dtype in FLOATS]
-    found = gradient([v for _, v in heads], [dys[i] for i, _ in heads], wrt)
+    dys = {i: variable(f"dy{i}", v.type) for i, v in enumerate(part.outputs)}
+    found = gradient(part.outputs, list(dys.values()), part.variables)
     known = {Value(n, i) for n in forward for i in range(len(n.types))} | set(dys.values())
     outputs, used = replayed([g for g in found if g is not None], known, set())
     given = iter(outputs)
-    by_variable = {v: None if g is None else next(given) for v, g in zip(wrt, found)}
     own = set(dys.values())
     reads = {v: x for v, x in used.items() if v not in own}
-    return Backward([by_variable.get(v) for v in part.variables], reads, dys)
+    return Backward([None if g is None else next(given) for g in found], reads, dys)
 
 
 def zeros_of(t: Type) -> Value:
@@ -184,6 +194,8 @@ class Control:
             return self.infer(ins, train, keeping(train))
 
         def native(ins, outs, attrs):
+            for part in self.parts:
+                part.must_stay(self.name, current_context())
             train = attrs.get("train", False)
             return self.native(ins, train, keeping(train), tier)
 

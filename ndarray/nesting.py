@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..engine.error import InvalidType, MXNetError
+from ..engine.error import InvalidType, InvalidValue
 
 Leaf = Callable[[Any], "tuple[list, int] | None"]
 
@@ -18,7 +18,7 @@ class NotNested(InvalidType, AssertionError):
     """Something that stands where an array, or a list of them, must; MXNet asserts it."""
 
 
-class LoopError(MXNetError, AssertionError, ValueError):
+class LoopError(InvalidValue):
     """A body that a loop cannot use."""
 
 

@@ -57,8 +57,8 @@ PyObject *py_kinds(PyObject *self, PyObject *nodes)
 enum { NOWHERE = -1 };
 
 /* last: the time at which it is read last, -1: never. n_last: steps that do so then. given: its number among the given
- * values, or -1. place: PL_SLOT_..., or NOWHERE yet; at: the number of the input, output or buffer. whole: the number of
- * the value of which it is a part, `offset` bytes from its beginning, or -1; nbytes: of a value that has parts. */
+ * values, or -1. place: PL_SLOT_..., or NOWHERE yet; at: the number of the input, output or buffer. whole: the number
+ * of the value of which it is a part, `offset` bytes from its beginning, or -1; nbytes: of a value that has parts. */
 typedef struct {
     const void *node;
     Py_ssize_t index;
@@ -227,7 +227,8 @@ static int layout_place(layout *l, Py_ssize_t i, Py_ssize_t k, const int32_t *in
         } else if (e->place == NOWHERE && x->place == PL_SLOT_ARENA && x->last == now) {
             reuse = x->at;
             for (Py_ssize_t j = 0; j < k; j++)
-                if (l->m.values[whole_of(l, outs[j])].place == PL_SLOT_ARENA && l->m.values[whole_of(l, outs[j])].at == reuse)
+                if (l->m.values[whole_of(l, outs[j])].place == PL_SLOT_ARENA &&
+                    l->m.values[whole_of(l, outs[j])].at == reuse)
                     reuse = -1;
             if (reuse < 0)
                 continue;
@@ -238,7 +239,8 @@ static int layout_place(layout *l, Py_ssize_t i, Py_ssize_t k, const int32_t *in
     e->place = PL_SLOT_ARENA;
     e->at = reuse >= 0 ? reuse : l->n_buffers;
     if (reuse < 0)
-        l->buffers[l->n_buffers++] = (buffer){e->nbytes ? e->nbytes : PyLong_AsLongLong(PyTuple_GetItem(nbytes, k)), now, 0};
+        l->buffers[l->n_buffers++] =
+            (buffer){e->nbytes ? e->nbytes : PyLong_AsLongLong(PyTuple_GetItem(nbytes, k)), now, 0};
     l->buffers[e->at].last = e->last;
     return status;
 }

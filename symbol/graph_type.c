@@ -293,7 +293,8 @@ static PyMethodDef functions[] = {
     {"walk", py_walk, METH_VARARGS,
      "walk(outputs, given=(), instead={}) -> nodes below a list of Values, inputs first, depth first; not beyond the "
      "given values. instead: {node: tuple of its inputs in another order}"},
-    {"rewrite", py_rewrite, METH_VARARGS, "rewrite(outputs, order, replace, start, asked, values={}): see graph.rewrite"},
+    {"rewrite", py_rewrite, METH_VARARGS,
+     "rewrite(outputs, order, replace, start, asked, values={}): see graph.rewrite"},
     {"merge", py_merge, METH_VARARGS,
      "merge(outputs, order, kinds, names, held) -> outputs of the graph in which nodes with equal names and inputs are "
      "one. kinds: of each node; names: of each kind a number, or None: such nodes and the held ones stay"},

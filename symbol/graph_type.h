@@ -31,11 +31,12 @@ Node *node_at(PyObject *value);
 PyObject *type_of(const Value *value);
 
 /* A new node. inputs: given. types: a tuple or None. Returns NULL with an exception set, as the others. */
-PyObject *node_make(PyTypeObject *type, PyObject *op, PyObject *attrs, PyObject *inputs, PyObject *name, PyObject *types,
-                    PyObject *extra, PyObject *source);
+PyObject *node_make(PyTypeObject *type, PyObject *op, PyObject *attrs, PyObject *inputs, PyObject *name,
+                    PyObject *types, PyObject *extra, PyObject *source);
 PyObject *value_make(PyTypeObject *type, PyObject *node, Py_ssize_t index);
 PyObject *values_of(PyObject *node);                       /* every output of a node, a new list */
-PyObject *with_inputs(PyObject *node, PyObject *inputs);   /* the node reading other inputs (given, a tuple), or itself: new */
+/* the node reading other inputs (given, a tuple), or itself: new */
+PyObject *with_inputs(PyObject *node, PyObject *inputs);
 
 /* graph_walk.c */
 PyObject *py_walk(PyObject *self, PyObject *args);

@@ -5,7 +5,8 @@
 /* ---- the walk --------------------------------------------------------------------------------------------- */
 
 typedef struct { PyObject *node, *inputs; Py_ssize_t next; } visit;   /* node: borrowed; inputs: owned */
-typedef struct { visit *items; Py_ssize_t n, max; uint64_t number; PyObject *given, *instead; } walk;   /* given, instead: borrowed, may be NULL */
+/* given, instead: borrowed, may be NULL */
+typedef struct { visit *items; Py_ssize_t n, max; uint64_t number; PyObject *given, *instead; } walk;
 
 /* Begins with a value's node, unless it was seen or the value is given. Returns -1 with an exception set. */
 static int walk_enter(walk *w, PyObject *value)
@@ -119,7 +120,8 @@ static PyObject *inputs_now(const replaced *r, PyObject *inputs)
 /* What a node becomes: a new list or tuple of values, or None where it stays; NULL with an exception set. */
 static PyObject *replacement(PyObject *node, PyObject *inputs, PyObject *replace)
 {
-    PyObject *made = replace == Py_None ? Py_NewRef(Py_None) : PyObject_CallFunctionObjArgs(replace, node, inputs, NULL);
+    PyObject *made = replace == Py_None ? Py_NewRef(Py_None)
+                                        : PyObject_CallFunctionObjArgs(replace, node, inputs, NULL);
     if (!made || (made != Py_None && (PyList_Check(made) || PyTuple_Check(made))))
         return made;
     if (made != Py_None) {

@@ -14,6 +14,7 @@ from ..engine.error import DeviceError
 from ..kernels.plan import copy_plan, mutated_inputs
 from ..kernels.record import lookup
 from ..kernels.spec import spec
+from .effects import Effects
 from .graph import Node, Value, rewrite, topological, values_of, with_inputs
 from .passes.dead_code import cut, live
 from .program import Program
@@ -288,13 +289,7 @@ class PlacedProgram:
         """The programs, in the order in which they are pushed."""
         return [s for s in self._steps if s.__class__ is _Part]
 
-    def run(
-        self,
-        inputs: Sequence,
-        outputs: Sequence = (),
-        location: int = -1,
-        numbers: Sequence[float] = (),
-    ) -> list:
+    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, numbers=()) -> list:
         """As Program.run."""
 
         def copied(a, device: Context, targets: Sequence = ()):
@@ -343,40 +338,83 @@ class PlacedProgram:
 
 
 def _segments(order: Sequence[Node], place: Placement) -> list[list[Node]]:
-    """Nodes in steps: copies alone, others in runs of one device, each as long as its inputs
-    allow."""
-    number = {node: i for i, node in enumerate(order)}
-    waits = {n: len({v.node for v in n.inputs if v.node in number}) for n in order}
-    users: dict[Node, list[Node]] = {n: [] for n in order}
-    for n in order:
-        for source in {v.node for v in n.inputs if v.node in number}:
-            users[source].append(n)
-    ready = [n for n in order if not waits[n]]
-    found: list[list[Node]] = []
+    """Nodes in steps, in an order in which they may run: a copy, or nodes of one device.
 
-    def done(node: Node) -> list[Node]:
-        """The nodes that may run once this one has."""
-        for user in users[node]:
-            waits[user] -= 1
-        return [user for user in users[node] if not waits[user]]
+    Before a copy runs what it waits for, right after it what now waits for no other copy. So
+    devices start as soon as they can, and micro-batches stay apart although the sums of their
+    gradients connect them: a sum goes with the last one.
+    """
+    before = _before(order)
+    copies = [n for n in order if n.op is TO_DEVICE]
+    number = {n: k for k, n in enumerate(copies)}
+    first: dict[Node, int] = {}  # of the copies that wait for a node
+    for node in reversed(order):
+        k = number.get(node, first.get(node))
+        for n in before[node] if k is not None else ():
+            first[n] = min(k, first.get(n, k))
+    # copies between the same devices for which nothing more must run start together
+    path = [(place.of(c.inputs[0].node), place.of(c)) for c in copies]
+    waited = {k for n, k in first.items() if n not in number}
+    turn, last = [], -1
+    for k in range(len(copies)):
+        last += k == 0 or k in waited or path[k] != path[k - 1]
+        turn.append(last)
+    end = last + 1
 
-    while ready:
-        copies = [n for n in ready if n.op is TO_DEVICE]
-        if copies:
-            ready = [n for n in ready if n.op is not TO_DEVICE]
-            for node in copies:
-                found.append([node])
-                ready += done(node)
+    time: dict[Node, int] = {}
+    for node in order:
+        k = number.get(node, first.get(node))
+        if k is not None:
+            time[node] = turn[k]
             continue
-        device = place.of(min(ready, key=number.__getitem__))
-        here = [n for n in ready if place.of(n) == device]
-        ready = [n for n in ready if place.of(n) != device]
-        run: list[Node] = []
-        while here:
-            node = here.pop()
-            run.append(node)
-            for user in done(node):
-                near = user.op is not TO_DEVICE and place.of(user) == device
-                (here if near else ready).append(user)
-        found.append(sorted(run, key=number.__getitem__))
+        # what writes over the source of a copy runs after the copy, in the next turn
+        after = [time[n] + (n in number and place.of(n) != place.of(node)) for n in before[node]]
+        time[node] = max([-1, *after])
+    users: dict[Node, int] = {}  # the earliest one
+    for node in reversed(order):
+        if time[node] < 0:  # it waits for nothing: as late as possible
+            time[node] = users.get(node, end)
+        for n in before[node]:
+            users[n] = min(time[node], users.get(n, end))
+
+    there: list[dict[Context, list[Node]]] = [{} for _ in range(end + 1)]
+    starts: list[list[Node]] = [[] for _ in there]
+    for node in order:
+        if node in number:
+            starts[time[node]].append(node)
+        else:
+            there[time[node]].setdefault(place.of(node), []).append(node)
+    steps: list[list[Node]] = []
+    for t, groups in enumerate(there):
+        started = starts[t]
+        behind = groups.pop(place.of(started[0]), []) if started else []
+        for nodes in groups.values():
+            _run(steps, nodes, place)
+        steps += [[c] for c in started]
+        _run(steps, behind, place)
+    return steps
+
+
+def _run(steps: list[list[Node]], nodes: list[Node], place: Placement) -> None:
+    """Adds nodes of one device to steps; what the step before runs there is one with them."""
+    if not nodes:
+        return
+    there = steps and steps[-1][0].op is not TO_DEVICE
+    if there and place.of(steps[-1][0]) == place.of(nodes[0]):
+        steps[-1] += nodes
+    else:
+        steps.append(nodes)
+
+
+def _before(order: Sequence[Node]) -> dict[Node, list[Node]]:
+    """The nodes that each node runs after: those that it reads, and of those that use memory that
+    is written in place the one before it."""
+    inside, effects = set(order), Effects(order)
+    found = {n: [v.node for v in n.inputs if v.node in inside] for n in order}
+    last: dict[Value, Node] = {}
+    for node in order if effects.written else ():
+        for v in {effects.base(v) for v in node.inputs} & effects.written:
+            if v in last:
+                found[node].append(last[v])
+            last[v] = node
     return found

@@ -72,13 +72,7 @@ class Program:
     def __del__(self, free=lib.pl_program_free):
         free(self.handle)
 
-    def run(
-        self,
-        inputs: Sequence,
-        outputs: Sequence = (),
-        location: int = -1,
-        numbers: Sequence[float] = (),
-    ) -> list:
+    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, numbers=()) -> list:
         """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
         all are made new. numbers: what the Numbers of the graph are computed from. Returns every
         output array. Raises MemoryError."""

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import weakref
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -30,7 +31,7 @@ HELD_S = 1.0  # with PLAIT_TIER=ready: how long a program may wait for others th
 SWITCH_S = 5e-5  # how often the compiler's thread gives way: the caller's calls last microseconds
 
 
-class Tiered:
+class Tiered(ABC):
     """Something that starts at tier 0 and is compiled at tier 1: a signature of a graph, the
     structure of a tape, a mode of an executor.
 
@@ -46,17 +47,17 @@ class Tiered:
     _number = 0
     made: Any = None
 
+    @abstractmethod
     def compile(self) -> Any:
         """Makes what `publish` takes, on the compiler's thread; None: nothing better."""
-        raise NotImplementedError
 
+    @abstractmethod
     def publish(self, made) -> None:
         """Puts what was compiled in the place of tier 0, and changes what belongs with it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def work(self) -> tuple[int, float]:
         """(nodes to compile, estimated microseconds of a call with what belongs to it)."""
-        raise NotImplementedError
 
     def waits_for_others(self) -> bool:
         """Does something that belongs with this one decide when both change?"""
@@ -67,13 +68,13 @@ class Tiered:
     # what decides at which call the tier changes
     counted: ClassVar[tuple[str, ...]] = ("hits", "due", "change_at", "queued", "changed")
 
+    @abstractmethod
     def structure(self) -> str:
         """A name that is the same in every process that builds the same."""
-        raise NotImplementedError
 
+    @abstractmethod
     def restart(self) -> None:
         """Goes back to tier 0."""
-        raise NotImplementedError
 
     def in_use(self) -> bool:
         """Can it still be called?"""

@@ -2,6 +2,7 @@
 what is wrong."""
 
 import ast
+import re
 import subprocess
 import sys
 import tempfile
@@ -120,6 +121,32 @@ def absolute_imports() -> list[str]:
     return found
 
 
+COLUMNS = 120  # of C, CUDA and Markdown; ruff counts Python's
+SOURCES = {".c", ".h", ".cu", ".cuh", ".cpp"}
+# what Markdown cannot break: code spans, links, words
+ATOM = re.compile(r"(?:`[^`]*`|\[[^]]*\]\([^)]*\)|\S)+")
+
+
+def long_lines(path: Path) -> list[str]:
+    """Lines that are too long; in Markdown those of prose that could be shorter, so no code block,
+    table row or link of its own."""
+    found, is_code = [], False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if path.suffix == ".md":
+            is_code ^= line.lstrip().startswith("```")
+            if is_code or line.lstrip().startswith("|") or len(ATOM.findall(line)) == 1:
+                continue
+        if len(line) > COLUMNS:
+            found.append(f"{path}:{number} has {len(line)} columns, the most are {COLUMNS}")
+    return found
+
+
+def texts() -> list[Path]:
+    """Sources and prose that people wrote."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout
+    return [ROOT / name for name in listed.splitlines() if Path(name).suffix in SOURCES | {".md"}]
+
+
 def report(title: str, problems: list[str]) -> bool:
     print(f"{title}: {'ok' if not problems else 'FAILED'}")
     print("".join(f"  {p}\n" for p in problems), end="")
@@ -164,6 +191,7 @@ def main() -> int:
         ),
         report("import cycles", import_cycles()),
         report("absolute imports", absolute_imports()),
+        report("long lines", [line for path in texts() for line in long_lines(path)]),
         subprocess.run([python, ROOT / "tests/gpu/check.py"]).returncode == 0,
     ]
     return 0 if all(checks) else 1

@@ -15,6 +15,7 @@ from plait import autograd, engine, gluon, nd, sym
 from plait.engine.error import (
     DeviceError,
     DTypeError,
+    InvalidValue,
     MXNetError,
     OperatorError,
     OutOfMemory,
@@ -866,3 +867,15 @@ def test_a_child_process_reports_errors_too():
         finally:
             os._exit(status)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_broken_values_are_one_class():
+    """Whoever catches InvalidValue gets all errors that are what it is to users."""
+    kinds, found = [mx.MXNetError], []
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if kind.__name__ not in ("DeferredError",) and issubclass(kind, ValueError):
+            if issubclass(kind, AssertionError) and not issubclass(kind, InvalidValue):
+                found.append(kind.__name__)
+    assert not found

@@ -1,6 +1,6 @@
-/* Kernels of control flow: loops and branches whose bodies are programs, run at once on this thread. A body reads slices
- * of arrays where they lie; states alternate between two places. On a GPU the bodies are enqueued one after the other,
- * and the host waits where it must know a flag. */
+/* Kernels of control flow: loops and branches whose bodies are programs, run at once on this thread. A body reads
+ * slices of arrays where they lie; states alternate between two places. On a GPU the bodies are enqueued one after the
+ * other, and the host waits where it must know a flag. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -170,7 +170,8 @@ int pl_kernel_loop(const void *params, void *const *bufs, const double *scalars)
         status = value_get(&n, bufs[p->count_at], sizeof n);
     for (int s = 0; s < p->n_states; s++) {
         now[s] = bufs[p->states_at[s]];
-        even[s] = results[p->final_at[s]];                          /* with a known count the last iteration writes there */
+        /* with a known count the last iteration writes there */
+        even[s] = results[p->final_at[s]];
         odd[s] = spare;
         spare += rounded((size_t)p->state_bytes[s]);
     }

@@ -28,7 +28,8 @@ struct pl_stream {
     double clock_ns;
     struct { pl_block *block; size_t bytes; } scratch[PL_BRANCHES];     /* guarded by lock, as what follows */
     uint64_t scratch_epoch;          /* how often it changed */
-    cu_stream captures[PL_BRANCHES]; /* or NULL: where programs are recorded, branches beside each other; nothing runs there */
+    /* or NULL: where programs are recorded, branches beside each other; nothing runs there */
+    cu_stream captures[PL_BRANCHES];
     cu_event forks[PL_BRANCHES];     /* order these streams */
 };
 
@@ -62,11 +63,13 @@ uint64_t pl_stream_mark(pl_stream *stream);                      /* records an e
 /* Launches a recording that records n events; number: of the first, the others follow. */
 int pl_stream_replay(pl_stream *stream, cu_exec exec, const cu_event *events, int n, uint64_t *number);
 void pl_stream_unmark(cu_event event);                           /* before it is destroyed */
-int pl_block_await(pl_stream *stream, pl_block *block, bool for_write);  /* work enqueued from now on waits on the GPU */
+/* work enqueued from now on waits on the GPU */
+int pl_block_await(pl_stream *stream, pl_block *block, bool for_write);
 
 /* timing.c: device times, while the profiler is on */
 pl_timing *pl_timing_begin(pl_stream *stream);                   /* NULL: this one is not timed */
-void pl_timing_end(pl_stream *stream, pl_timing *timing, int kind, const char *name, const char *label, int64_t push_ns);
+void pl_timing_end(pl_stream *stream, pl_timing *timing, int kind, const char *name, const char *label,
+                   int64_t push_ns);
 
 /* launch.c, replay.c */
 typedef struct pl_recorder {

@@ -106,8 +106,8 @@ extern pthread_cond_t pl_done;                /* sleeping waiters; woken by pl_a
 extern _Thread_local pl_op *pl_running;           /* the innermost op that this thread runs */
 extern struct pl_engine_state {
     int64_t n_pending;                        /* ops submitted and not finished */
-    atomic_int_fast64_t n_queued;             /* those of them that did not run at once on their caller; read without the
-                                                 lock by producers */
+    /* those of them that did not run at once on their caller; read without the lock by producers */
+    atomic_int_fast64_t n_queued;
     int64_t n_ready;                          /* those of them that stand in a lane */
     int64_t n_active, n_asleep;               /* threads inside an op that go on; that sleep in a wait */
     atomic_size_t held_bytes;                 /* new outputs of queued ops; read without the lock too */
@@ -158,8 +158,8 @@ static inline bool pl_lane_is_gpu(int lane) { return lane >= PL_LANE_GPU_COMPUTE
 /* wait.c */
 void pl_announce(void);                                          /* what some waiter waits for may have happened */
 void pl_wait_finished(const bool *finished);
-int pl_wait_room(int64_t max_queued, size_t max_held_bytes, int timeout_ms);   /* PL_AGAIN when the time is over;
-                                                                    0: never */
+/* PL_AGAIN when the time is over; 0: never */
+int pl_wait_room(int64_t max_queued, size_t max_held_bytes, int timeout_ms);
 int pl_wait_queue(int patience_ms);                              /* PL_AGAIN: nothing finished for so long */
 
 /* lane.c */
@@ -188,7 +188,8 @@ void pl_team_forget(void);                                       /* in a forked 
 /* array.c */
 /* Claims outputs; out[i] == 0 makes one, in that memory, and sets fresh[i].  Failure: made ones are freed, out is as
  * before. */
-int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, int memory, char **data, uint8_t *fresh);
+int pl_outputs_claim(pl_op *op, int n, uintptr_t *out, const size_t *out_bytes, int memory, char **data,
+                     uint8_t *fresh);
 void pl_outputs_undo(int n, uintptr_t *out, const uint8_t *fresh);
 
 /* plan.c */
@@ -233,12 +234,14 @@ struct pl_block {
     int size_class;             /* -1: foreign memory, or nothing */
     int n_reads;
     bool watched;               /* others have waited for a write of it: the next one tells when it is there */
-    pl_use write, reads[PL_MAX_READS];   /* the stamps: last write, reads since then (one a stream); stream NULL: none */
+    /* the stamps: last write, reads since then (one a stream); stream NULL: none */
+    pl_use write, reads[PL_MAX_READS];
     pl_block *next;             /* in its pool */
 };
-pl_block *pl_block_new(int memory, size_t bytes);                /* NULL, with a text; has the stamps of its last user */
-bool pl_memory_wait(int memory);                                 /* of a GPU, after a failure, without the lock: true when
-                                                                    ops that hold some of it have ended since */
+/* NULL, with a text; has the stamps of its last user */
+pl_block *pl_block_new(int memory, size_t bytes);
+/* of a GPU, after a failure, without the lock: true when ops that hold some of it have ended since */
+bool pl_memory_wait(int memory);
 pl_block *pl_block_wrap(int memory, void *data);
 void pl_block_free(pl_block *block);
 /* Returns the read that lost its place (stream NULL: none): the stream must wait for it and stamp again. */
@@ -253,9 +256,10 @@ int pl_gpu_copy(void *to, const void *from, size_t bytes);       /* inside a ker
 int pl_gpu_zero(void *to, size_t bytes);
 int pl_kernel_run_timed(const pl_plan *plan, void *const *bufs, const double *scalars);
 void pl_request_stamp(pl_op *op, pl_request *request, uint64_t number);  /* before it ends early; with pl_lock */
-int pl_op_run_on_gpu(pl_op *op);                                 /* op->run, in the order of streams; without the lock */
-int pl_block_wait(pl_block *block, bool for_write, int timeout_ms);   /* on the host, without the lock: PL_OK, PL_AGAIN,
-                                                                         PL_FAILED */
+/* op->run, in the order of streams; without the lock */
+int pl_op_run_on_gpu(pl_op *op);
+/* on the host, without the lock: PL_OK, PL_AGAIN, PL_FAILED */
+int pl_block_wait(pl_block *block, bool for_write, int timeout_ms);
 /* Inside a kernel on a GPU: memory that its stream uses until it is given back, both in the stream's order. */
 int pl_block_take(pl_block *block);                              /* without pl_lock */
 void pl_block_give(pl_block *block);                             /* with pl_lock */

@@ -1,4 +1,6 @@
-/* Lanes: queues of ready ops, one worker thread each. Priority 0 is a plain FIFO; other priorities stand in a heap. */
+/* Lanes: queues of ready ops, one worker thread each. Of the ready ops the one of the highest priority runs, and of
+ * those the one that was pushed first: an op that becomes ready goes before what was pushed after it, so what is begun
+ * is finished before more is begun. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -9,8 +11,8 @@ enum { MAX_DEVICES = 64, STACK_BYTES = 16 << 20 };
 struct pl_lane {
     pthread_t thread;
     pthread_cond_t wake;
-    pl_op *head, *tail;              /* priority 0 */
-    pl_op **heap;                    /* other priorities: highest first, then oldest */
+    pl_op *head, *tail;              /* priority 0, in the order of pushing */
+    pl_op **heap;                    /* other priorities, and what became ready after later ops did */
     int n_heap, max_heap, kind, device;
     int n_blocked;                   /* threads asleep in a wait that would run its ops */
     bool alive, sleeping, stop;
@@ -78,7 +80,7 @@ static void lane_add_ready(pl_lane *lane, int n)
 pl_op *pl_lane_pop(pl_lane *lane)
 {
     pl_op *op = NULL;
-    if (lane->n_heap && (!lane->head || lane->heap[0]->priority > 0)) {
+    if (lane->n_heap && (!lane->head || before(lane->heap[0], lane->head))) {
         op = heap_pop(lane);
     } else if (lane->head) {
         op = lane->head;
@@ -102,7 +104,8 @@ static void lane_wake(pl_lane *lane)
 void pl_lane_put(pl_op *op)
 {
     pl_lane *lane = op->lane;
-    if (op->priority == 0 || !heap_push(lane, op)) {    /* no memory: its turn is lost, not the op */
+    bool in_order = op->priority == 0 && (!lane->head || lane->tail->seq < op->seq);
+    if (in_order || !heap_push(lane, op)) {             /* no memory: its turn is lost, not the op */
         op->next = NULL;
         if (lane->head)
             lane->tail->next = op;

@@ -55,7 +55,8 @@ static int launch_run(const pl_launches *p, const pl_launch *launch, char *data)
                                                   (unsigned)launch->shared_bytes, stream, params),
                                "gpu: a cooperative kernel's launch failed");
         return pl_gpu_fail(cu.launch((cu_function)launch->function, g[0], g[1], g[2], b[0], b[1], b[2],
-                                     (unsigned)launch->shared_bytes, stream, params, NULL), "gpu: a kernel's launch failed");
+                                     (unsigned)launch->shared_bytes, stream, params, NULL),
+                           "gpu: a kernel's launch failed");
     }
     memcpy(words, data, sizeof words);
     if (launch->kind == PL_LAUNCH_FILL)
@@ -73,7 +74,8 @@ static bool has_scalar(const pl_launches *p, const pl_launch *launch)
 
 int pl_kernel_run_on_gpu(const pl_plan *plan, void *const *bufs, const double *scalars)
 {
-    if (pl_gpu_now.stream && plan->flags & PL_PLAN_PYTHON)    /* it waits for the GIL, whose owner may wait for the stream */
+    /* it waits for the GIL, whose owner may wait for the stream */
+    if (pl_gpu_now.stream && plan->flags & PL_PLAN_PYTHON)
         return plan->kernel(plan->params, bufs, scalars);
     return pl_kernel_run_locked(plan->kernel, plan->params, bufs, scalars);
 }

@@ -10,8 +10,8 @@
  *
  * Pointers are borrowed (caller keeps), given (callee frees) or new (caller frees). Handles (uintptr_t) are pointers
  * that Python holds as plain ints; 0 means failure, the text is pl_error_last(). Everything is thread-safe.
- * Read on in: internal.h, engine.c (dependencies), wait.c, lane.c, team.c, process.c, error.c, storage.c, array.c, plan.c,
- * program.c, profiler.c.
+ * Read on in: internal.h, engine.c (dependencies), wait.c, lane.c, team.c, process.c, error.c, storage.c, array.c,
+ * plan.c, program.c, profiler.c.
  */
 #ifndef PLAIT_H
 #define PLAIT_H
@@ -63,14 +63,16 @@ int pl_team_lend(int n_threads);
 void pl_team_take_back(int n_threads, int usual);
 int64_t pl_engine_pending(void);              /* ops pushed and not finished */
 int pl_threads(int64_t work);                 /* how many threads `work` elementary steps deserve here */
-/* Calls run(arg, i) for each piece i in [0, n_pieces), on this thread and up to n_threads - 1 that have nothing better to
- * do, each beginning with neighbours; all are done on return. Pieces never wait for each other and enter no OpenMP region.
+/* Calls run(arg, i) for each piece i in [0, n_pieces), on this thread and up to n_threads - 1 that have nothing better
+ * to do, each beginning with neighbours; all are done on return. Pieces never wait for each other and enter no OpenMP
+ * region.
  * arg: borrowed.  Takes this thread alone where it is not the worker of cpu(0), or inside a piece. */
 typedef void (*pl_piece)(void *arg, int64_t i);
 void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg);
 int pl_team_place(void);                      /* inside a piece: which of the n_threads this one is */
 void pl_workspace_add(int64_t bytes);         /* counts scratch memory of threads in the statistics; negative: freed */
-void *pl_scratch(size_t bytes);               /* this thread's scratch memory, valid until the kernel returns; or NULL */
+/* this thread's scratch memory, valid until the kernel returns; or NULL */
+void *pl_scratch(size_t bytes);
 void pl_seed(uint64_t seed);                  /* restarts the stream of random operators */
 /* Where that stream is, to be returned to: the seed and how many draws were claimed. */
 void pl_random_get(uint64_t *seed, uint64_t *counter);
@@ -116,7 +118,10 @@ void pl_arrays_stamp(const uintptr_t *arrays, int n, pl_stamp *stamps);
 void pl_array_overwritten(uintptr_t array);   /* the caller waited for writing and stored new contents: heals */
 
 /* ---- storage ---------------------------------------------------------------------------------------------- */
-typedef struct { size_t used_bytes, pooled_bytes, peak_bytes; int64_t n_alloc, n_hit, workspace_bytes; } pl_storage_stats;
+typedef struct {
+    size_t used_bytes, pooled_bytes, peak_bytes;
+    int64_t n_alloc, n_hit, workspace_bytes;
+} pl_storage_stats;
 void pl_storage_get_stats(pl_storage_stats *stats);
 void pl_storage_trim(void);                   /* gives pooled memory back to the system */
 enum { PL_GUARD_OFF = 0, PL_GUARD_AFTER = 1, PL_GUARD_BEFORE = 2 };
@@ -183,8 +188,8 @@ typedef struct {
 } pl_part;
 /* bufs: n_in inputs, then outputs. Output result_at[k] has `length` slices, each an output stacked_at[k] of the body;
  * final_at[s] is state s at the end: it starts as input states_at[s], the body's output next_at[s] is the next one.
- * test: while true; its program may be 0. count_at: the input (int64) that tells the number of iterations, count_out: the
- * output that gets it; or -1. Slices that no iteration wrote are zeros. */
+ * test: while true; its program may be 0. count_at: the input (int64) that tells the number of iterations, count_out:
+ * the output that gets it; or -1. Slices that no iteration wrote are zeros. */
 typedef struct {
     pl_part body, test;
     int64_t length;
@@ -241,7 +246,8 @@ typedef struct {
     const pl_launch *launches;
     const int32_t *offsets;                   /* where each parameter of a launch begins in its data */
     const pl_argument *arguments;             /* what a call puts into the data */
-    const char *data;                         /* constant arguments; FILL: (to, value, bytes), COPY: (to, from, bytes) */
+    /* constant arguments; FILL: (to, value, bytes), COPY: (to, from, bytes) */
+    const char *data;
 } pl_launches;
 int pl_kernel_launch(const void *params, void *const *bufs, const double *scalars);
 /* Inside a kernel with PL_PLAN_PYTHON: runs another kernel of its GPU, which may use scratch memory. */

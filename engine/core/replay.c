@@ -1,8 +1,8 @@
-/* Programs on a GPU. When a program runs again on the same memory, its launches are recorded as a CUDA graph; later runs
- * on that memory replay it, which costs the host one call. Launches with dynamic parameters or random counters get
+/* Programs on a GPU. When a program runs again on the same memory, its launches are recorded as a CUDA graph; later
+ * runs on that memory replay it, which costs the host one call. Launches with dynamic parameters or random counters get
  * theirs before each replay. A program with a kernel in Python, or with numbers for a library's kernel, is never
- * recorded; nor is anything while the profiler asks for the time of each instruction. Branches of a section are recorded
- * on streams of their own, each with scratch memory of its own.
+ * recorded; nor is anything while the profiler asks for the time of each instruction. Branches of a section are
+ * recorded on streams of their own, each with scratch memory of its own.
  */
 #include "gpu.h"
 #include "program.h"
@@ -89,7 +89,8 @@ static bool can_record(const pl_program *p)
 
 /* ---- events inside a run ------------------------------------------------------------------------------------
  *
- * Where an array has its last use that others have waited for before, when it was written: another stream, or the host. */
+ * Where an array has its last use that others have waited for before, when it was written: another stream, or the
+ * host. */
 
 int pl_program_marks(pl_op *op)
 {
@@ -206,7 +207,8 @@ void pl_recorder_note(pl_recorder *recorder, int launch)
     int code = cu.capture_info(pl_gpu_now.handle, &status, &id, &graph, &last, &n_last);
     recorder->failed = code != 0 || n_last != 1;
     if (!recorder->failed)
-        ((changing *)recorder->changes)[recorder->n++] = (changing){recorder->instruction, launch, pl_gpu_now.branch, last[0]};
+        ((changing *)recorder->changes)[recorder->n++] =
+            (changing){recorder->instruction, launch, pl_gpu_now.branch, last[0]};
 }
 
 static int range_record(pl_program_args *call, int *at, int end)
@@ -241,7 +243,8 @@ static int streams_join(pl_stream *s, int from, int to)
     return code ? code : cu.stream_wait(s->captures[to], s->forks[from], 0);
 }
 
-/* Branches [first, end): the first on the stream that captures, the others beside it; beyond `threads` behind each other. */
+/* Branches [first, end): the first on the stream that captures, the others beside it; beyond `threads` behind each
+ * other. */
 static int section_record(pl_program_args *call, pl_stream *s, int first, int end, int *at)
 {
     int n = call->program->threads < PL_BRANCHES ? call->program->threads : PL_BRANCHES, code = 0, status = PL_OK;

@@ -2,8 +2,8 @@
  *
  * The pool is bounded when it would grow: if memory in use and pooled together would pass twice the recent peak of what
  * is in use, plus KEPT_BYTES, blocks of the classes not used for longest go back to the system. A training step that
- * repeats finds all its blocks in the pool, so nothing is freed then; sequences of ever other lengths leave no blocks of
- * all their sizes behind. */
+ * repeats finds all its blocks in the pool, so nothing is freed then; sequences of ever other lengths leave no blocks
+ * of all their sizes behind. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -23,7 +23,8 @@ typedef struct block { struct block *next; } block;
 
 static block *pool[PL_SIZE_CLASSES];
 static int64_t freed_at[PL_SIZE_CLASSES];              /* n_alloc when a block of the class was freed last */
-static size_t peak_now, peak_before;                   /* of what was in use, in this window and in the one before it; */
+/* of what was in use, in this window and in the one before it; */
+static size_t peak_now, peak_before;
 static size_t window_bytes;                            /* a window ends when WINDOW times all memory was handed out */
 static pl_storage_stats stats;
 static _Atomic int64_t workspace_bytes;                /* of threads, which take no lock for it */
@@ -64,7 +65,8 @@ static void *system_get(size_t bytes, size_t class_bytes)
 {
     void *data = NULL;
     if (PLAIN || class_bytes < MAPPED_BYTES)
-        return posix_memalign(&data, class_bytes >= HUGE_BYTES ? HUGE_BYTES : 64, PLAIN ? bytes : class_bytes) ? NULL : data;
+        return posix_memalign(&data, class_bytes >= HUGE_BYTES ? HUGE_BYTES : 64, PLAIN ? bytes : class_bytes)
+                   ? NULL : data;
     size_t over = class_bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
     char *map = mmap(NULL, class_bytes + over, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)

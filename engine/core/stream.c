@@ -1,9 +1,9 @@
 /* Streams: in which order they run what is enqueued, and how the host waits for them.
  *
  * An op on a GPU lane is finished for the engine when its work is enqueued. Blocks keep stamps: (stream, number) of the
- * last write and of the reads since. Before an op's work is enqueued, its stream is told to wait for the stamps of other
- * streams; an op on a host lane waits itself. Events are recorded when somebody asks: one event says "all up to number
- * n of this stream". See docs/design/gpu.md.
+ * last write and of the reads since. Before an op's work is enqueued, its stream is told to wait for the stamps of
+ * other streams; an op on a host lane waits itself. Events are recorded when somebody asks: one event says "all up to
+ * number n of this stream". See docs/design/gpu.md.
  */
 #include "gpu.h"
 
@@ -12,7 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-enum { N_STREAMS = PL_LANE_COUNT - PL_LANE_GPU_COMPUTE, MAX_USES = 32, SPIN_NS = 50000, MAX_NAP_NS = 100000, FOREVER_MS = 1 << 30 };
+enum { N_STREAMS = PL_LANE_COUNT - PL_LANE_GPU_COMPUTE, MAX_USES = 32, SPIN_NS = 50000, MAX_NAP_NS = 100000,
+       FOREVER_MS = 1 << 30 };
 
 _Thread_local struct pl_gpu_now pl_gpu_now;
 atomic_bool pl_watching;
@@ -86,7 +87,8 @@ static int event_covering(pl_stream *s, uint64_t number, pl_mark **mark)
     return status;
 }
 
-/* A number that is taken before its event is recorded: what others enqueue and number meanwhile is larger, or covered. */
+/* A number that is taken before its event is recorded: what others enqueue and number meanwhile is larger, or
+ * covered. */
 uint64_t pl_stream_mark(pl_stream *s)
 {
     pthread_mutex_lock(&s->event_lock);
@@ -218,13 +220,13 @@ static void list_add_block(use_list *list, const pl_block *block, bool for_write
         list_add(list, &block->reads[i]);
 }
 
-/* With pl_lock: another stream, or the host (NULL), waits for what a stream has not made yet. Lanes of copies to and from
- * the host wait themselves. */
+/* With pl_lock: another stream, or the host (NULL), waits for what a stream has not made yet. Lanes of copies to and
+ * from the host wait themselves. */
 static void block_watch(pl_block *block, const pl_stream *by)
 {
     const pl_use *made = &block->write;
-    if (made->stream && made->stream != by && made->stream->kind != PL_LANE_GPU_H2D && made->stream->kind != PL_LANE_GPU_D2H &&
-        atomic_load(&made->stream->done) < made->number) {
+    if (made->stream && made->stream != by && made->stream->kind != PL_LANE_GPU_H2D &&
+        made->stream->kind != PL_LANE_GPU_D2H && atomic_load(&made->stream->done) < made->number) {
         block->watched = true;
         atomic_store(&pl_watching, true);
     }

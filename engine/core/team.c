@@ -19,7 +19,8 @@
 #endif
 
 enum { MAX_PLACES = 64, PLACE_BITS = 8, PLACES = (1 << PLACE_BITS) - 1, IDLE_NS = 5000000, CLOSE_NS = 200000,
-       SPIN_NS = 50000 /* long enough for a hand-over, too short to burn */, AHEAD_NS = 20000, MAX_VAIN = 6, PRODUCING_NS = 500000 };
+       SPIN_NS = 50000 /* long enough for a hand-over, too short to burn */, AHEAD_NS = 20000, MAX_VAIN = 6,
+       PRODUCING_NS = 500000 };
 _Static_assert(MAX_PLACES <= PLACES, "places left fit into the gate");
 
 /* Pieces [next, end). */
@@ -40,7 +41,8 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INIT
 static pthread_t helpers[MAX_PLACES];
 static int n_helpers, n_called;               /* alive; asked to wake up */
 static atomic_bool stopping;                  /* read without the lock too */
-static atomic_int n_asleep, n_watching, n_wanted;   /* read without the lock; places of the last region but the worker's */
+/* read without the lock; places of the last region but the worker's */
+static atomic_int n_asleep, n_watching, n_wanted;
 static atomic_llong lent_ns;                  /* when the last of them ended */
 static atomic_int n_lent;                     /* teams of OpenMP's that work now; read without the lock */
 static atomic_ullong pushes, pushes_at_sleep; /* of producers; what it was when one went to sleep */
@@ -84,7 +86,8 @@ static bool join(void)
     do {
         if (!(gate & PLACES))
             return false;
-    } while (!atomic_compare_exchange_weak_explicit(&region.gate, &gate, gate - 1, memory_order_acquire, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&region.gate, &gate, gate - 1, memory_order_acquire,
+                                                    memory_order_relaxed));
     take_pieces(region.n_places - (int)(gate & PLACES));
     atomic_fetch_add(&region.n_left, 1);      /* the region may be gone after this */
     if (atomic_load(&region.worker_sleeps)) {
@@ -134,11 +137,13 @@ static void wait_for_joined(int n_joined)
 /* How many more threads watch than a region has places for. */
 static int watchers_over(void)
 {
-    return atomic_load_explicit(&n_watching, memory_order_relaxed) - atomic_load_explicit(&n_wanted, memory_order_relaxed);
+    return atomic_load_explicit(&n_watching, memory_order_relaxed) -
+        atomic_load_explicit(&n_wanted, memory_order_relaxed);
 }
 
-/* Joins regions until done(arg) or until there was none for idle_ns; true: there was one. A waiter gives its core to who
- * wants it (the thread waited for, or one of its team); one that counts as watching has nothing else to do, and goes first. */
+/* Joins regions until done(arg) or until there was none for idle_ns; true: there was one. A waiter gives its core to
+ * who wants it (the thread waited for, or one of its team); one that counts as watching has nothing else to do, and
+ * goes first. */
 static bool watch(bool (*done)(const void *arg), const void *arg, int64_t idle_ns, bool counts)
 {
     int64_t end = pl_profiler_now() + idle_ns;
@@ -164,7 +169,8 @@ end:
 
 void pl_spin(bool (*done)(const void *arg), const void *arg) { watch(done, arg, SPIN_NS, false); }
 
-/* Producers have come to watch, or a team of OpenMP's works: a helper would keep them from their core. Or the end has come. */
+/* Producers have come to watch, or a team of OpenMP's works: a helper would keep them from their core. Or the end has
+ * come. */
 static bool surplus(const void *arg)
 {
     (void)arg;
@@ -253,7 +259,8 @@ static void run_alone(int64_t n_pieces, pl_piece run, void *arg)
     at_place = place;
 }
 
-/* libgomp's threads spin after a primitive, on the cores that helpers would need: a network with primitives runs on them alone. */
+/* libgomp's threads spin after a primitive, on the cores that helpers would need: a network with primitives runs on
+ * them alone. */
 static bool openmp_is_awake(void)
 {
     enum { AWAKE_NS = 250000000 };
@@ -302,7 +309,8 @@ void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
     atomic_store_explicit(&n_wanted, n_places - 1, memory_order_relaxed);
     fill(n_places);
     take_pieces(0);
-    unsigned long long left = atomic_fetch_and_explicit(&region.gate, ~(unsigned long long)PLACES, memory_order_relaxed);
+    unsigned long long left =
+        atomic_fetch_and_explicit(&region.gate, ~(unsigned long long)PLACES, memory_order_relaxed);
     wait_for_joined(n_places - 1 - (int)(left & PLACES));
 }
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import warnings
 from typing import ClassVar
 
-from ...engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
+from ...engine.error import InvalidType, InvalidValue, MissingMethod
 from ...engine.profiler import set_kvstore_handle
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
@@ -14,7 +14,7 @@ from ...ndarray.invoke import copy_into
 from .comm import copy_back, total
 
 
-class StoreError(MXNetError, ValueError, AssertionError):
+class StoreError(InvalidValue):
     """A store that is asked something that makes no sense."""
 
 

@@ -251,7 +251,7 @@ class KVStore(KVStoreBase):
 
     def set_optimizer(self, optimizer) -> None:
         """push updates the stored values with an optimizer from now on."""
-        self._set_updater(opt.get_updater(optimizer))
+        self._set_updater(opt.get_updater(optimizer, 0))
 
     def _set_updater(self, updater) -> None:
         """updater(key, merged, stored) changes stored in place."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...engine import cpu
-from ...engine.error import InvalidValue, MissingMethod, MXNetError
+from ...engine.error import InvalidValue, MissingMethod
 from ...ndarray import NDArray, functions, serialization
 from ...symbol.symbol import Symbol
 from .. import metric
@@ -22,7 +22,7 @@ from ..model_params import split_names
 from .progress import Progress
 
 
-class ModuleError(MXNetError, ValueError, AssertionError):
+class ModuleError(InvalidValue):
     """A module that is asked something before it can do it, or given what does not fit."""
 
 

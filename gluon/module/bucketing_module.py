@@ -7,12 +7,15 @@ import logging
 import warnings
 
 from ...engine import cpu
+from ...engine.recent import Recent
 from ...ndarray import functions, serialization
 from ...symbol.name import NameManager
 from ..initializer import Uniform
 from ..model_params import load_params
 from .base_module import BaseModule, ModuleError, _check_input_names
 from .module import Module
+
+MAX_BUCKETS = 256  # that stay bound
 
 
 class BucketingModule(BaseModule):
@@ -77,6 +80,7 @@ class BucketingModule(BaseModule):
     def _reset_bind(self) -> None:
         self.binded = False
         self._buckets: dict = {}
+        self._bound = Recent(MAX_BUCKETS)  # the buckets used last: key -> True
         self._curr_module: Module | None = None
         self._curr_bucket_key = None
 
@@ -217,8 +221,8 @@ class BucketingModule(BaseModule):
             module = self._buckets[bucket_key] = self._made(bucket_key)
         if not module.binded:
             module.bind(
-                data_shapes,
-                label_shapes,
+                data_shapes or module._data_shapes,
+                label_shapes or (None if data_shapes else module._label_shapes),
                 self._curr_module.for_training,
                 self._curr_module.inputs_need_grad,
                 shared_module=self._buckets[self._default_bucket_key],
@@ -226,7 +230,25 @@ class BucketingModule(BaseModule):
             )
             if self._monitor is not None:
                 module.install_monitor(self._monitor)
+        if not self._bound[bucket_key]:
+            self._bound[bucket_key] = True
+            self._unbind_old()
         self._curr_module, self._curr_bucket_key = module, bucket_key
+
+    def _unbind_old(self) -> None:
+        """Frees the executors of buckets not used for long; they are bound again when they are
+        used. What only they hold stays: states, parameters that the default bucket lacks,
+        gradients of inputs."""
+        if self._arguments["state_names"] or self.inputs_need_grad:
+            return
+        base = self._buckets[self._default_bucket_key]
+        shared = {*base._param_names, *base._aux_names}
+        for key, module in self._buckets.items():
+            if module.binded and key not in self._bound and module is not base:
+                if {*module._param_names, *module._aux_names} <= shared:
+                    shapes = module.data_shapes, module.label_shapes
+                    module._reset_bind()
+                    module._data_shapes, module._label_shapes = shapes
 
     def prepare(self, data_batch, sparse_row_id_fn=None) -> None:
         """Binds the bucket of the next batch, and fetches its sparse rows."""

@@ -357,7 +357,7 @@ class Module(BaseModule):
         names = {i * n + k: name for i, name in enumerate(group.param_names) for k in range(n)}
         self._optimizer = self._made_optimizer(optimizer, optimizer_params, names, 1.0 / batch_size)
         self._kvstore, self._update_on_kvstore = store, on_store
-        self._updater = None if on_store else opt.get_updater(self._optimizer)
+        self._updater = None if on_store else opt.get_updater(self._optimizer, 0)
         if store is not None:
             if self._compression_params:
                 store.set_gradient_compression(self._compression_params)

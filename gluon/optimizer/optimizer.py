@@ -8,7 +8,7 @@ import warnings
 from typing import ClassVar
 
 from ...engine import location
-from ...engine.error import MissingMethod, MXNetError, compose, did_you_mean
+from ...engine.error import InvalidValue, MissingMethod, compose, did_you_mean
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
@@ -18,7 +18,7 @@ from ..state import Stateful
 MULTI_TENSOR = 64  # weights of one operator call
 
 
-class OptimizerError(MXNetError, ValueError, AssertionError):
+class OptimizerError(InvalidValue):
     """An optimizer that is unknown, or used in a way it cannot work."""
 
 
@@ -195,9 +195,9 @@ class Optimizer(Stateful):
         plain = {n: 0.0 for n in self.idx2name.values() if not n.endswith(self._DECAYED)}
         self.wd_mult = {**plain, **self._from_symbol("__wd_mult__"), **args_wd_mult}
 
-    def _set_current_context(self, device_id) -> None:
-        """Each device counts its own updates."""
-        self._index_update_count = self._all_index_update_counts.setdefault(device_id, {})
+    def _set_current_context(self, replica: int) -> None:
+        """Each copy of the network counts its own updates, whatever devices it lives on."""
+        self._index_update_count = self._all_index_update_counts.setdefault(replica, {})
 
     def _update_count(self, index) -> None:
         counts, start = self._index_update_count, self.begin_num_update

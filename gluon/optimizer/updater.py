@@ -22,8 +22,8 @@ class Updater:
     """`updater(index, grad, weight)` updates a weight (or lists of them) in place; makes states
     when first needed."""
 
-    def __init__(self, optimizer: Optimizer):
-        self.optimizer = optimizer
+    def __init__(self, optimizer: Optimizer, replica: int | None = None):
+        self.optimizer, self.replica = optimizer, replica
         self.states: dict = {}
         self.states_synced: dict = {}
         self.aggregate_updates = optimizer.aggregate_num > 0
@@ -34,7 +34,8 @@ class Updater:
         if not index:
             return
         optimizer = self.optimizer
-        optimizer._set_current_context(weight[0]._spec.device.device_id)
+        replica = weight[0]._spec.device.device_id if self.replica is None else self.replica
+        optimizer._set_current_context(replica)
         for i, w in zip(index, weight):
             if i not in self.states:
                 with autograd.pause():
@@ -215,11 +216,12 @@ def _put(thing, attributes) -> None:
             setattr(thing, key, value)
 
 
-def get_updater(optimizer: Optimizer) -> Updater:
-    """An Updater of an optimizer. Raises TypeError for anything else."""
+def get_updater(optimizer: Optimizer, replica: int | None = None) -> Updater:
+    """An Updater of an optimizer. replica: which copy of the network it updates; as in MXNet the
+    number of the weights' device unless given. Raises TypeError for what is no optimizer."""
     if not isinstance(optimizer, Optimizer):
         raise InvalidType(
             f"optimizer must be an Optimizer, got {optimizer!r}\n"
             "  fix: mx.optimizer.create('sgd', learning_rate=0.1)"
         )
-    return Updater(optimizer)
+    return Updater(optimizer, replica)

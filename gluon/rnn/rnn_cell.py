@@ -7,7 +7,15 @@ from ...engine.error import InvalidType, InvalidValue, MissingMethod, MXNetError
 from ...ndarray.ndarray import NDArray
 from ..block import Block
 from ..hybrid import HybridBlock
-from .sequence import masked, merged, namespace, reversed_steps, steps_of, zero_state
+from .sequence import (
+    device_of,
+    masked,
+    merged,
+    namespace,
+    reversed_steps,
+    steps_of,
+    zero_state,
+)
 
 __all__ = [
     "RecurrentCell",
@@ -507,7 +515,7 @@ class ZoneoutCell(ModifierCell):
             )
         super().__init__(base_cell)
         self.zoneout_outputs, self.zoneout_states = zoneout_outputs, zoneout_states
-        self._prev_output = None
+        self._prev_outputs: dict = {}  # by device
 
     def __repr__(self):
         return (
@@ -520,7 +528,7 @@ class ZoneoutCell(ModifierCell):
 
     def reset(self):
         super().reset()
-        self._prev_output = None
+        self._prev_outputs = {}
 
     def hybrid_forward(self, F, inputs, states):
         new_output, new_states = self.base_cell(inputs, states)
@@ -528,10 +536,12 @@ class ZoneoutCell(ModifierCell):
         def mixed(rate, new, old):
             return F.where(F.Dropout(F.ones_like(new), p=rate), new, old) if rate else new
 
-        old = self._prev_output if self._prev_output is not None else F.zeros_like(new_output)
+        device = device_of(new_output)
+        old = self._prev_outputs.get(device)
+        old = F.zeros_like(new_output) if old is None else old
         output = mixed(self.zoneout_outputs, new_output, old)
         new_states = [mixed(self.zoneout_states, new, old) for new, old in zip(new_states, states)]
-        self._prev_output = output
+        self._prev_outputs[device] = output
         return output, new_states
 
 

@@ -19,6 +19,11 @@ def namespace(x):
     return symbol
 
 
+def device_of(x):
+    """The device of an array, for what a cell keeps from step to step; None: of a symbol."""
+    return x.context if isinstance(x, NDArray) else None
+
+
 def steps_of(length: int, inputs, layout: str) -> list:
     """The steps of a sequence: a list as it is, an array cut along T. Raises ShapeError if there
     are not `length`."""

@@ -1,9 +1,10 @@
 /* Attention and its gradient, in blocks that stay in the cache; scores are never stored as a whole.
  *
  * Forward goes through the keys once with a running maximum and sum for each query (Milakov and Gimelshein 2018), and
- * keeps the maximum and log(sum e^(score - maximum)) of each; backward computes the scores again from that (Dao et al. 2022, arXiv:2205.14135).
- * Operands are read where they lie, keys and values packed once for each batch and head. Dropout of probabilities keeps a bit
- * of each. Keys that a mask leaves no part in a block of queries are not multiplied.
+ * keeps the maximum and log(sum e^(score - maximum)) of each; backward computes the scores again from that (Dao et al.
+ * 2022, arXiv:2205.14135). Operands are read where they lie, keys and values packed once for each batch and head.
+ * Dropout of probabilities keeps a bit of each. Keys that a mask leaves no part in a block of queries are not
+ * multiplied.
  */
 #include "attention.h"
 #include "gemm.h"
@@ -12,7 +13,8 @@
 #include "tile.h"
 
 enum { LANES = 16, BLOCK_Q = 8 * ROWS, BLOCK_K = ROWS == 14 ? 224 : 192, TASKS_PER_THREAD = 4 };
-_Static_assert(BLOCK_K % (int)ROWS == 0 && BLOCK_K % (int)COLUMNS == 0 && BLOCK_K <= (int)DEPTH, "blocks are whole panels");
+_Static_assert(BLOCK_K % (int)ROWS == 0 && BLOCK_K % (int)COLUMNS == 0 && BLOCK_K <= (int)DEPTH,
+               "blocks are whole panels");
 
 typedef struct {
     const plk_attention *p;
@@ -79,13 +81,15 @@ typedef struct { const float *from, *packed; int64_t row, n_here; } panel_rows;
 
 static panel_rows rows_of(const float *from, int64_t row, int64_t rows, int64_t depth, float *room)
 {
-    panel_rows x = {from, room, row, row % 1024 == 0 ? 0 : rows / (int64_t)ROWS * ROWS};    /* not lines of one cache set */
+    /* not lines of one cache set */
+    panel_rows x = {from, room, row, row % 1024 == 0 ? 0 : rows / (int64_t)ROWS * ROWS};
     pack_a(room + x.n_here * DEPTH, from + x.n_here * row, row, 1, rows - x.n_here, depth);
     return x;
 }
 
 /* s (rows x n, BLOCK_K apart) = alpha x times panels of columns */
-static void times_panels(const panel_rows *x, int64_t rows, const float *panels, int64_t n, int64_t depth, float alpha, float *s)
+static void times_panels(const panel_rows *x, int64_t rows, const float *panels, int64_t n, int64_t depth, float alpha,
+                         float *s)
 {
     for (int64_t j = 0; j < n; j += COLUMNS)
         for (int64_t i = 0; i < rows; i += ROWS)
@@ -93,8 +97,8 @@ static void times_panels(const panel_rows *x, int64_t rows, const float *panels,
                 tile_rows_apart(depth, x->from + i * x->row, x->row, panels + j * depth, COLUMNS, alpha, 0, no_bias,
                                 s + i * BLOCK_K + j, BLOCK_K);
             else
-                tile_rows(depth, x->packed + i * DEPTH, panels + j * depth, COLUMNS, alpha, 0, no_bias, s + i * BLOCK_K + j,
-                          BLOCK_K);
+                tile_rows(depth, x->packed + i * DEPTH, panels + j * depth, COLUMNS, alpha, 0, no_bias,
+                          s + i * BLOCK_K + j, BLOCK_K);
 }
 
 /* s (rows x n keys, BLOCK_K apart) = scale q k^T + mask for packed k */
@@ -151,7 +155,8 @@ enum { NO_PART = 110 };                          /* e^-NO_PART is 0 in float32 *
 
 /* Are the keys [k0, k0 + n) masked out for all of `rows` queries, each of which has better ones? A mask of at most
  * `threshold` leaves no part. */
-static int left_no_part(const plk_attention *p, const float *mask, int64_t rows, int64_t k0, int64_t n, double threshold)
+static int left_no_part(const plk_attention *p, const float *mask, int64_t rows, int64_t k0, int64_t n,
+                        double threshold)
 {
     for (int64_t i = rows - 1; i >= 0; i--)
         for (int64_t j = k0; j < k0 + n; j++) {
@@ -209,12 +214,18 @@ static void pack_panels(float *to, const float *x, int64_t row_step, int64_t row
 {
     int64_t n = across ? rows : columns, depth = across ? columns : rows;
     for (int64_t j = 0; j < n; j += COLUMNS, to += COLUMNS * depth)
-        pack_b(to, x + (across ? j * row_step : j), across ? 1 : row_step, across ? row_step : 1, least(n - j, COLUMNS), depth);
+        pack_b(to, x + (across ? j * row_step : j), across ? 1 : row_step, across ? row_step : 1, least(n - j, COLUMNS),
+               depth);
 }
 
 /* ---- forward ----------------------------------------------------------------------------------------------- */
 
-typedef struct { float *k, *v, *q, *s, *o, *top, *total; uint32_t *random; int64_t wide; float most_k, most_v; } forward_room;
+typedef struct {
+    float *k, *v, *q, *s, *o, *top, *total;
+    uint32_t *random;
+    int64_t wide;
+    float most_k, most_v;
+} forward_room;
 
 static size_t forward_layout(const plk_attention *p, forward_room *r, float *base)
 {
@@ -235,8 +246,8 @@ static size_t forward_layout(const plk_attention *p, forward_room *r, float *bas
 }
 
 /* Scores of a block become probabilities up to a factor of each row; o and total are brought to the new maximum. */
-static void soften(const plk_attention *p, const forward_room *r, const void *mask, int64_t mask_at, int64_t rows, int64_t k0,
-                   int64_t n)
+static void soften(const plk_attention *p, const forward_room *r, const void *mask, int64_t mask_at, int64_t rows,
+                   int64_t k0, int64_t n)
 {
     for (int64_t i = 0; i < rows; i++) {
         float *s = r->s + i * BLOCK_K, *o = r->o + i * r->wide;
@@ -254,10 +265,10 @@ static void soften(const plk_attention *p, const forward_room *r, const void *ma
     }
 }
 
-/* Draws which of the probabilities of a block are kept, and drops the others. bits: of the first of the queries, which is
- * number `query` of all. */
-static void drop(const plk_attention *p, const forward_room *r, const stream *numbers, int64_t query, int64_t rows, int64_t k0,
-                 int64_t n, uint32_t *bits)
+/* Draws which of the probabilities of a block are kept, and drops the others. bits: of the first of the queries, which
+ * is number `query` of all. */
+static void drop(const plk_attention *p, const forward_room *r, const stream *numbers, int64_t query, int64_t rows,
+                 int64_t k0, int64_t n, uint32_t *bits)
 {
     for (int64_t i = 0; i < rows; i++) {
         uint32_t *own = bits + i * p->words + k0 / 32;
@@ -304,8 +315,8 @@ static void forward_block(const work *w, const forward_room *r, int64_t b, int64
             drop(p, r, &numbers, query, rows, k0, n, bits);
         for (int64_t j = 0; j < p->dim_v; j += COLUMNS)
             for (int64_t i = 0; i < rows; i += ROWS)
-                tile_rows_apart(n, r->s + i * BLOCK_K, BLOCK_K, r->v + k0 * r->wide + j * packed, COLUMNS, 1, 1, no_bias,
-                          r->o + i * r->wide + j, r->wide);
+                tile_rows_apart(n, r->s + i * BLOCK_K, BLOCK_K, r->v + k0 * r->wide + j * packed, COLUMNS, 1, 1,
+                                no_bias, r->o + i * r->wide + j, r->wide);
     }
     for (int64_t i = 0; i < rows; i++) {
         int none = p->mask_kind >= PLK_MASK_LENGTH32 && r->total[i] == 0;    /* as softmax with lengths: zeros */
@@ -357,7 +368,8 @@ static void run_tasks(void *arg, int64_t thread)
         __atomic_store_n(&all->status, status, __ATOMIC_RELAXED);
 }
 
-static int run(const plk_attention *p, void *const *bufs, const double *scalars, int products, int split, int (*tasks)(work *))
+static int run(const plk_attention *p, void *const *bufs, const double *scalars, int products, int split,
+               int (*tasks)(work *))
 {
     int64_t multiplies = p->batch * p->heads * p->n_q * p->n_k * (p->dim + p->dim_v) * products / 2;
     int n_threads = pl_threads(multiplies / 32);
@@ -370,8 +382,8 @@ static int run(const plk_attention *p, void *const *bufs, const double *scalars,
     return all.status ? pl_fail(all.status, "out of memory for attention") : PL_OK;
 }
 
-/* bufs: sources, mask if any, y, the sums (largest score, log of the sum of e^(score - largest)) of each query, bits of what is kept where some are dropped.
- * scalars: seed, call where some are dropped */
+/* bufs: sources, mask if any, y, the sums (largest score, log of the sum of e^(score - largest)) of each query, bits of
+ * what is kept where some are dropped. scalars: seed, call where some are dropped */
 PLK_KERNEL(plk_attention_run)
 {
     return run(params, bufs, scalars, 2, 1, forward_tasks);
@@ -437,8 +449,8 @@ PLK_INLINE void score_gradients(float *s, float *ds, const float *factor, int64_
     }
 }
 
-static void backward_block(const plk_attention *p, void *const *bufs, const backward_room *r, int64_t b, int64_t h, int64_t i0,
-                           int64_t rows, float *dq)
+static void backward_block(const plk_attention *p, void *const *bufs, const backward_room *r, int64_t b, int64_t h,
+                           int64_t i0, int64_t rows, float *dq)
 {
     int64_t query = (b * p->heads + h) * p->n_q + i0;
     void *const *sources = bufs + 3 + (p->words != 0);
@@ -495,7 +507,8 @@ static void backward_block(const plk_attention *p, void *const *bufs, const back
 static int backward_tasks(work *w)
 {
     const plk_attention *p = w->p;
-    void *const *sources = w->bufs + 3 + (p->words != 0), *const *grads = sources + p->n_sources + (p->mask_kind != PLK_MASK_NONE);
+    void *const *sources = w->bufs + 3 + (p->words != 0),
+                *const *grads = sources + p->n_sources + (p->mask_kind != PLK_MASK_NONE);
     backward_room r;
     float *base = plk_gemm_room(backward_layout(p, &r, NULL));
     if (!base)
@@ -529,7 +542,8 @@ static int backward_tasks(work *w)
     return PL_OK;
 }
 
-/* bufs: dy, y, sums, bits of what was kept where some were dropped, sources, mask if any, the gradient of each source */
+/* bufs: dy, y, sums, bits of what was kept where some were dropped, sources, mask if any, the gradient of each
+ * source */
 PLK_KERNEL(plk_attention_backward)
 {
     const plk_attention *p = params;

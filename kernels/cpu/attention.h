@@ -8,7 +8,8 @@ enum { PLK_MASK_NONE = 0, PLK_MASK_ADD, PLK_MASK_WHERE, PLK_MASK_LENGTH32, PLK_M
  * row lie side by side. */
 typedef struct { int64_t source, at, batch, head, row; } plk_heads;
 /* mask_*: where the mask lies, as plk_heads, and the step between keys. PLK_MASK_ADD is added to the scaled product;
- * PLK_MASK_WHERE puts mask_value where the mask is 0; a length says how many keys of a row count. fill: 1, q, k and v leave gaps in source i. */
+ * PLK_MASK_WHERE puts mask_value where the mask is 0; a length says how many keys of a row count. fill: 1, q, k and v
+ * leave gaps in source i. */
 typedef struct {
     int64_t batch, heads, n_q, n_k, dim, dim_v;
     plk_heads q, k, v, y, mask;

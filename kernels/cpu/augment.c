@@ -103,7 +103,8 @@ PLK_KERNEL(plk_warp_run)
     const uint8_t *x = bufs[0];
     uint8_t *y = bufs[1];
     const double *m = p->m, one = 1 << PLACE_BITS;
-    int shift = p->linear ? PLACE_BITS - STEP_BITS : PLACE_BITS, half = p->linear ? 1 << (shift - 1) : 1 << (PLACE_BITS - 1);
+    int shift = p->linear ? PLACE_BITS - STEP_BITS : PLACE_BITS,
+        half = p->linear ? 1 << (shift - 1) : 1 << (PLACE_BITS - 1);
     (void)scalars;
     for (int64_t i = 0; i < p->out_height; i++) {
         int64_t x0 = (int64_t)rint((m[1] * (double)i + m[2]) * one) + half;
@@ -120,7 +121,8 @@ PLK_KERNEL(plk_warp_run)
             column >>= STEP_BITS, row >>= STEP_BITS;
             for (int64_t c = 0; c < p->n_channels; c++) {
                 int upper = pixel_at(p, x, row, column, c) * (STEPS - u) + pixel_at(p, x, row, column + 1, c) * u;
-                int lower = pixel_at(p, x, row + 1, column, c) * (STEPS - u) + pixel_at(p, x, row + 1, column + 1, c) * u;
+                int lower = pixel_at(p, x, row + 1, column, c) * (STEPS - u) +
+                    pixel_at(p, x, row + 1, column + 1, c) * u;
                 *y++ = (uint8_t)((upper * (STEPS - v) + lower * v + STEPS * STEPS / 2) >> (2 * STEP_BITS));
             }
         }

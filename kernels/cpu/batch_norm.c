@@ -1,9 +1,12 @@
 /* Batch normalisation in float32, with the sum and the activation that follow it, both ways.
  *
  * Statistics are taken in one pass over memory: block by block in the L1 cache, a mean and the squares around it, which
- * Chan's rule joins in double. Backward applies relu's mask and sums in one pass, and leaves the masked dy where dx will be;
- * for other activations it computes again what they were applied to.
+ * Chan's rule joins in double. Backward applies relu's mask and sums in one pass, and leaves the masked dy where dx
+ * will be; for other activations it computes again what they were applied to.
+ *
+ * Compiled without contraction: recomputation and fused groups compute (x - mean) * scale + shift with operators.
  */
+#pragma GCC optimize("fp-contract=off")
 #include "simd.h"
 #include "lanes.h"
 #include "batch_norm.h"
@@ -88,8 +91,8 @@ PLK_INLINE float slope(float v, const int act, float low, float high)
 }
 
 /* y <- act((x - mean) * scale + shift [+ other]) */
-PLK_INLINE void write_row(const plk_batch_norm *p, const float *x, const float *other, int64_t n, float mean, float scale,
-                          float shift, float *y, const int add, const int act)
+PLK_INLINE void write_row(const plk_batch_norm *p, const float *x, const float *other, int64_t n, float mean,
+                          float scale, float shift, float *y, const int add, const int act)
 {
     const float low = p->low, high = p->high;
     ELEMENTWISE for (int64_t i = 0; i < n; i++)
@@ -105,8 +108,8 @@ PLK_INLINE void write_row(const plk_batch_norm *p, const float *x, const float *
     case PLK_NORM_ACT_SILU: DO(PLK_NORM_ACT_SILU); break; \
     }
 
-static void write_activated(const plk_batch_norm *p, const float *x, int64_t n, float mean, float scale, float shift, float *y)
-{
+static void write_activated(const plk_batch_norm *p, const float *x, int64_t n, float mean, float scale, float shift,
+                            float *y){
 #define WRITE(act) write_row(p, x, NULL, n, mean, scale, shift, y, 0, act)
     EACH_ACT(WRITE)
 #undef WRITE
@@ -136,8 +139,8 @@ PLK_INLINE vec mask_vector(const backward_bufs *at, int64_t i, const int two, co
 }
 
 /* dz <- mask(dy [+ more]) from element `first` on; the sums of dz and of dz * (x - mean) */
-PLK_INLINE void mask_channel(const backward_bufs *at, int64_t first, int64_t n, int64_t length, int64_t step, float mean,
-                             double *sum, double *along, const int two, const int relu)
+PLK_INLINE void mask_channel(const backward_bufs *at, int64_t first, int64_t n, int64_t length, int64_t step,
+                             float mean, double *sum, double *along, const int two, const int relu)
 {
     const vec centre = vec_all(mean);
     vec a[AHEAD] = {0}, b[AHEAD] = {0};
@@ -178,7 +181,8 @@ PLK_INLINE void mask_channel(const backward_bufs *at, int64_t first, int64_t n, 
 /* ---- channels last: up to COLUMNS neighbouring channels --------------------------------------------------------- */
 
 /* Sums over the rows of x, or of (x - mean)^2. */
-static void column_sums(const plk_batch_norm *p, const float *x, const float *mean, int64_t first, int width, double *sum)
+static void column_sums(const plk_batch_norm *p, const float *x, const float *mean, int64_t first, int width,
+                        double *sum)
 {
     for (int j = 0; j < width; j++)
         sum[j] = 0;
@@ -289,8 +293,8 @@ PLK_KERNEL(plk_batch_norm_run)
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
 /* dz <- (dy [+ more]) * slope of what was activated, in channel c; the sums of dz and of dz * (x - mean) */
-PLK_INLINE void slope_row(const plk_batch_norm *p, const float *dy, const float *more, const float *x, int64_t n, float mean,
-                          float scale, float shift, float *dz, const int act)
+PLK_INLINE void slope_row(const plk_batch_norm *p, const float *dy, const float *more, const float *x, int64_t n,
+                          float mean, float scale, float shift, float *dz, const int act)
 {
     const float low = p->low, high = p->high;
     if (more)
@@ -311,7 +315,8 @@ static void slope_channel(const plk_batch_norm *p, const backward_bufs *at, int6
             float a[SUMS] = {0}, b[SUMS] = {0};
             int64_t k = i;
             end = stop - i < BLOCK ? stop : i + BLOCK;
-#define SLOPE(act) slope_row(p, at->dy + i, p->more ? at->more + i : NULL, x + i, end - i, mean, scale, shift, dz + i, act)
+#define SLOPE(act)                                                                                                     \
+    slope_row(p, at->dy + i, p->more ? at->more + i : NULL, x + i, end - i, mean, scale, shift, dz + i, act)
             EACH_ACT(SLOPE)
 #undef SLOPE
             for (; k + SUMS <= end; k += SUMS)

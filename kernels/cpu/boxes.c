@@ -120,7 +120,13 @@ static void write_box(float *to, const float *from, int in_center, int out_cente
 }
 
 /* What sets of boxes share: what is read, what is written, and whether there was memory. */
-typedef struct { const void *params; const float *x, *offsets, *anchors; float *y; int32_t *index; int failed; } box_sets;
+typedef struct {
+    const void *params;
+    const float *x, *offsets, *anchors;
+    float *y;
+    int32_t *index;
+    int failed;
+} box_sets;
 
 /* One set of boxes; y and index are filled with -1. Returns 0 without memory. */
 static int nms(const plk_box_nms *p, const float *x, float *y, int32_t *index)
@@ -215,7 +221,12 @@ PLK_KERNEL(plk_box_nms_backward)
 
 /* ---- SSD's targets --------------------------------------------------------------------------------------------- */
 
-typedef struct { int64_t *object, *best_anchor; float *overlap, *best, *share; int8_t *state; candidate *mined; } matching;
+typedef struct {
+    int64_t *object, *best_anchor;
+    float *overlap, *best, *share;
+    int8_t *state;
+    candidate *mined;
+} matching;
 
 enum { OPEN = 0, POSITIVE, NEGATIVE };
 
@@ -291,8 +302,8 @@ static void encode(const float *anchor, const float *box, const float *variances
 }
 
 /* One image with objects. */
-static void target(const plk_multibox_target *p, matching *m, const float *anchors, const float *label, int64_t n_objects,
-                   const float *logits, float *offsets, float *mask, float *classes)
+static void target(const plk_multibox_target *p, matching *m, const float *anchors, const float *label,
+                   int64_t n_objects, const float *logits, float *offsets, float *mask, float *classes)
 {
     memset(m->state, OPEN, (size_t)p->n_anchors);
     for (int64_t i = 0; i < p->n_anchors; i++) {
@@ -380,7 +391,8 @@ static void decode(const plk_multibox_detection *p, const float *anchor, const f
 }
 
 /* One image; y (n_anchors, 6) is filled with -1. Returns 0 without memory. */
-static int detect(const plk_multibox_detection *p, const float *prob, const float *offsets, const float *anchors, float *y)
+static int detect(const plk_multibox_detection *p, const float *prob, const float *offsets, const float *anchors,
+                  float *y)
 {
     candidate *all = malloc(sizeof *all * (size_t)(p->n_anchors + 1));
     float *found = malloc(sizeof *found * 6 * (size_t)(p->n_anchors + 1));
@@ -495,10 +507,11 @@ static int propose(const plk_proposal *p, int64_t image, const float *scores, co
         for (int64_t k = 0; k < p->n_anchors; k++, n++) {
             const float *a = p->anchors + k * 4;
             float x = (float)(i % p->width * p->stride), y = (float)(i / p->width * p->stride);
-            corners b = moved(p, (corners){a[0] + x, a[1] + y, a[2] + x, a[3] + y}, deltas + k * 4 * area + i, area, width,
-                              height);
+            corners b = moved(p, (corners){a[0] + x, a[1] + y, a[2] + x, a[3] + y}, deltas + k * 4 * area + i, area,
+                              width, height);
             float score = scores[k * area + i];
-            if ((float)(i / p->width) >= truncf(height / p->stride) || (float)(i % p->width) >= truncf(width / p->stride))
+            if ((float)(i / p->width) >= truncf(height / p->stride) ||
+                (float)(i % p->width) >= truncf(width / p->stride))
                 score = -1;
             if (b.x2 - b.x1 + 1 < least || b.y2 - b.y1 + 1 < least) {
                 b = (corners){b.x1 - least / 2, b.y1 - least / 2, b.x2 + least / 2, b.y2 + least / 2};
@@ -531,7 +544,8 @@ static int propose(const plk_proposal *p, int64_t image, const float *scores, co
     return PL_OK;
 }
 
-/* bufs: cls_prob (n, 2 anchors, h, w), bbox_pred (n, 4 anchors, h, w), im_info (n, 3), rows (n, post, 5), scores (n, post) */
+/* bufs: cls_prob (n, 2 anchors, h, w), bbox_pred (n, 4 anchors, h, w), im_info (n, 3), rows (n, post, 5), scores (n,
+ * post) */
 PLK_KERNEL(plk_proposal_run)
 {
     const plk_proposal *p = params;

@@ -28,7 +28,8 @@ static void move_columns(const box *b, int64_t channels, float *x, float *column
     int64_t rows = channels * b->kernel[0] * b->kernel[1] * b->kernel[2];
     for (int64_t r = 0; r < rows; r++) {
         int64_t kw = r % b->kernel[2], kh = r / b->kernel[2] % b->kernel[1];
-        int64_t kd = r / (b->kernel[2] * b->kernel[1]) % b->kernel[0], ch = r / (b->kernel[2] * b->kernel[1] * b->kernel[0]);
+        int64_t kd = r / (b->kernel[2] * b->kernel[1]) % b->kernel[0],
+                ch = r / (b->kernel[2] * b->kernel[1] * b->kernel[0]);
         for (int64_t od = 0; od < b->out[0]; od++)
             for (int64_t oh = 0; oh < b->out[1]; oh++) {
                 int64_t d = od * b->stride[0] + kd * b->dilate[0] - b->pad[0];

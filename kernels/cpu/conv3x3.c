@@ -5,8 +5,8 @@
  *   weight          dw = Gt [ (A dy At) . (Bt x B) ] G        each of the 36 points; for dw the tiles are summed
  *
  * A data gradient is a forward convolution of dy with the windows turned round. Images are cut into chunks whose
- * transforms fit the outer cache. Within a chunk: all threads transform tiles; then each takes blocks of products, whose
- * results stay in its inner cache until they are transformed back. Lanes are channels throughout.
+ * transforms fit the outer cache. Within a chunk: all threads transform tiles; then each takes blocks of products,
+ * whose results stay in its inner cache until they are transformed back. Lanes are channels throughout.
  */
 #include "simd.h"
 #include "lanes.h"
@@ -29,7 +29,8 @@ typedef struct { float *data; int64_t tiles, width, row, point, part, block; } p
 typedef struct {
     int64_t n, channels, filters, height, width, out_height, out_width, pad_h, pad_w;
     int64_t tiles_high, tiles_wide;
-    int64_t rows, chunk, block, n_blocks;                 /* rows of tiles, of a chunk; tiles of a block; blocks of a chunk */
+    /* rows of tiles, of a chunk; tiles of a block; blocks of a chunk */
+    int64_t rows, chunk, block, n_blocks;
     int n_threads;
 } work;
 
@@ -51,7 +52,7 @@ static float *point_at(const points *p, int64_t t, int64_t c)
     return p->data + t / p->tiles * p->block + t % p->tiles * p->row + c / p->width * p->part + c % p->width;
 }
 
-/* ---- the transforms of gradients; the others are Winograd's in both kernels ----------------------------------------- */
+/* ---- the transforms of gradients; the others are Winograd's in both kernels -------------------------------------- */
 
 #define VEC vec
 #define NAME(name) name
@@ -78,7 +79,7 @@ PLK_INLINE void weight_back(const vec *m, int64_t step, vec *g)
     g[2] = even_a * (PA * PA / FA) + even_b * (PB * PB / FB) + m[5 * step];
 }
 
-/* ---- images to points --------------------------------------------------------------------------------------------- */
+/* ---- images to points -------------------------------------------------------------------------------------------- */
 
 /* One row of tiles of LANES channels (`some` of them real) of an image: rows of the image become strip[row][column].
  * x: the first channel's plane.  top, left: image coordinates of the strip's corner. */
@@ -99,8 +100,8 @@ static void load_strip(const float *x, int64_t some, int64_t height, int64_t wid
 }
 
 /* Transforms the tiles of one row of tiles; t: the first one's number in the chunk.  6x6 values of x, or 4x4 of dy. */
-PLK_INLINE void strip_points(const int is_input, vec *strip, int64_t n_columns, int64_t n_tiles, const points *to, int64_t t,
-                             int64_t channel)
+PLK_INLINE void strip_points(const int is_input, vec *strip, int64_t n_columns, int64_t n_tiles, const points *to,
+                             int64_t t, int64_t channel)
 {
     vec tall[6], out[6];
     const int n_rows = is_input ? 6 : 4;
@@ -145,9 +146,10 @@ static void gradient_piece(const work *w, const float *dy, int64_t first, int64_
     strip_points(0, strip, n_columns, w->tiles_wide, to, unit / groups * w->tiles_wide, f);
 }
 
-/* ---- weights to points and back ----------------------------------------------------------------------------------- */
+/* ---- weights to points and back ---------------------------------------------------------------------------------- */
 
-/* u (point, channel, PANEL) of the filters [first, first + PANEL).  turned: w is (channels, filters, 3, 3) and its windows are turned. */
+/* u (point, channel, PANEL) of the filters [first, first + PANEL).  turned: w is (channels, filters, 3, 3) and
+ * its windows are turned. */
 static void weight_panel(const work *k, const float *w, int turned, int64_t first, float *u, int64_t point)
 {
     float g[9 * LANES * LANES];
@@ -181,8 +183,8 @@ static void weight_panel(const work *k, const float *w, int turned, int64_t firs
 }
 
 /* dw of n_filters x n_channels from m (point, filter, channel). */
-static void weight_store(const work *w, const float *m, int64_t row, int64_t point, float *dw, int64_t f, int64_t n_filters,
-                         int64_t c, int64_t n_channels)
+static void weight_store(const work *w, const float *m, int64_t row, int64_t point, float *dw, int64_t f,
+                         int64_t n_filters, int64_t c, int64_t n_channels)
 {
     vec in[6], down[18], out[9];
     for (int64_t i = 0; i < n_filters; i++)
@@ -206,12 +208,13 @@ static void weight_store(const work *w, const float *m, int64_t row, int64_t poi
         }
 }
 
-/* ---- points to images --------------------------------------------------------------------------------------------- */
+/* ---- points to images -------------------------------------------------------------------------------------------- */
 
 /* A 4x4 tile of LANES filters (`some` of them real) into y, the first filter's plane. */
 static void store_tile(const work *w, vec *v, int64_t some, float *y, int64_t h, int64_t x)
 {
-    int64_t rows = least(4, w->out_height - h), columns = least(4, w->out_width - x), plane = w->out_height * w->out_width;
+    int64_t rows = least(4, w->out_height - h), columns = least(4, w->out_width - x),
+            plane = w->out_height * w->out_width;
     for (int at = 0; at < 16; at += LANES) {
         vec_transpose(v + at);
         for (int64_t l = 0; l < some; l++) {
@@ -259,7 +262,7 @@ static void output_block(const work *w, const float *m, int64_t row, int64_t poi
     }
 }
 
-/* ---- products ----------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 
 static void product(int64_t depth, const float *a, int64_t a_row, int64_t a_step, int64_t n_rows, const float *b,
                     int64_t b_step, float *c, int64_t c_row, int add)
@@ -278,7 +281,7 @@ static void product(int64_t depth, const float *a, int64_t a_row, int64_t a_step
     }
 }
 
-/* ---- whole convolutions ------------------------------------------------------------------------------------------- */
+/* ---- whole convolutions ------------------------------------------------------------------------------------------ */
 
 static work work_of(const plk_conv3x3 *p)
 {
@@ -290,7 +293,8 @@ static work work_of(const plk_conv3x3 *p)
     w.tiles_high = (w.out_height + 3) / 4;
     w.tiles_wide = (w.out_width + 3) / 4;
     w.rows = w.n * w.tiles_high;
-    int64_t operands = w.channels + (p->kind == PLK_CONV_WEIGHT ? w.filters : 0), row = w.tiles_wide * POINTS * operands;
+    int64_t operands = w.channels + (p->kind == PLK_CONV_WEIGHT ? w.filters : 0),
+            row = w.tiles_wide * POINTS * operands;
     w.n_threads = pl_threads(w.rows * row);
     int64_t n_chunks = (4 * w.rows * row + CHUNK_BYTES - 1) / CHUNK_BYTES;
     w.chunk = (w.rows + n_chunks - 1) / n_chunks;
@@ -356,8 +360,8 @@ static void forward_piece(void *arg, int64_t item)
     float *m = (float *)own_strip(a) + strip_floats(w), *part_u = m + POINTS * odd_lines(w->block * BLOCK);
     if (!a->by_part) {
         int64_t f = item / a->n_blocks * BLOCK, end = least(f + BLOCK, n_filters);
-        forward_block(w, &a->v, a->u + f * w->channels, a->u_point, m, a->bias, a->y, a->first, a->tiles, item % a->n_blocks, f,
-                      end);
+        forward_block(w, &a->v, a->u + f * w->channels, a->u_point, m, a->bias, a->y, a->first, a->tiles,
+                      item % a->n_blocks, f, end);
         return;
     }
     int64_t f = item * BLOCK, end = least(f + BLOCK, n_filters);
@@ -371,7 +375,8 @@ static int forward(const plk_conv3x3 *p, const float *x, const float *weight, co
 {
     pass a = {.w = work_of(p), .x = x, .weight = weight, .bias = bias, .y = y, .turned = p->kind == PLK_CONV_DATA};
     const work *w = &a.w;
-    int64_t n_filters = up(w->filters, PANEL), n_parts = up(n_filters, BLOCK) / BLOCK, n_groups = up(w->channels, LANES) / LANES;
+    int64_t n_filters = up(w->filters, PANEL), n_parts = up(n_filters, BLOCK) / BLOCK,
+            n_groups = up(w->channels, LANES) / LANES;
     /* With one chunk each thread transforms the weights of its part as it comes to it: they stay in the cache. */
     a.by_part = w->chunk >= w->rows && n_parts >= 2 * w->n_threads;
     a.u_point = odd_lines((a.by_part ? BLOCK : n_filters) * w->channels);

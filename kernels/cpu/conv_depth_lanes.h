@@ -2,8 +2,8 @@
 
 /* y (columns) = bias + the sums over `rows` rows of windows; x: the first column's first tap. stride: of columns;
  * addend: NULL, or columns to add (which may be y) */
-PLK_INLINE void NAME(sum)(const plk_conv_depth *p, int columns, int64_t stride, const float *x, const float *w, int64_t rows,
-                          VEC bias, const float *addend, float *y)
+PLK_INLINE void NAME(sum)(const plk_conv_depth *p, int columns, int64_t stride, const float *x, const float *w,
+                          int64_t rows, VEC bias, const float *addend, float *y)
 {
     VEC acc[COLUMNS];
     UNROLL for (int i = 0; i < columns; i++)
@@ -20,7 +20,8 @@ PLK_INLINE void NAME(sum)(const plk_conv_depth *p, int columns, int64_t stride, 
 }
 
 /* The window of one output near an edge, added to its sum. */
-static void NAME(sum_inside)(const plk_conv_depth *p, const float *x, int64_t left, const float *w, int64_t rows, VEC *sum)
+static void NAME(sum_inside)(const plk_conv_depth *p, const float *x, int64_t left, const float *w, int64_t rows,
+                             VEC *sum)
 {
     for (int64_t h = 0; h < rows; h++, x += p->dilate[0] * p->width * LANES)
         for (int64_t v = 0; v < p->kernel[1]; v++, w += LANES) {

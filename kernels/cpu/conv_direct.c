@@ -8,7 +8,8 @@
 #include "pointwise.h"
 #include "conv_direct.h"
 
-enum { ROWS = 6, MOST_BLOCKS = 3, PIXELS = 96, ROOM = 384 << 10, DEPTH = 256 };     /* DEPTH: products between two visits of an output */
+/* DEPTH: products between two visits of an output */
+enum { ROWS = 6, MOST_BLOCKS = 3, PIXELS = 96, ROOM = 384 << 10, DEPTH = 256 };
 
 #define UNROLL _Pragma("GCC unroll 8")
 #define INLINE static inline __attribute__((always_inline))
@@ -22,13 +23,14 @@ typedef int32_t mask16 __attribute__((vector_size(64)));
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* How one call is cut: items are (image, part of its rows or pixels, slice of its blocks of filters), and where the inputs
- * of a part lie once they are copied: (channels / x_lanes, rows, phases of columns, width, x_lanes). */
+/* How one call is cut: items are (image, part of its rows or pixels, slice of its blocks of filters), and where the
+ * inputs of a part lie once they are copied: (channels / x_lanes, rows, phases of columns, width, x_lanes). */
 typedef struct {
     const plk_conv_direct *p;
     void *const *bufs;
     int64_t parts, per_part, slices, per_slice, n_taps;
-    int32_t *taps;                       /* where the inputs of a tile lie for each element of the window, a block of channels each */
+    /* where the inputs of a tile lie for each element of the window, a block of channels each */
+    int32_t *taps;
     int in_place;
     int64_t rows, row_gap, row_step, phases, width, room;   /* row_gap: between rows in x that follow each other here */
     char *places;                        /* one room for each thread, with the part that it holds in front */
@@ -101,7 +103,8 @@ static void piece(void *arg, int64_t i)
 {
     const work *w = arg;
     const plk_conv_direct *p = w->p;
-    int64_t part = i / w->slices, begin = i % w->slices * w->per_slice, end = least(begin + w->per_slice, p->filters / p->lanes);
+    int64_t part = i / w->slices, begin = i % w->slices * w->per_slice,
+            end = least(begin + w->per_slice, p->filters / p->lanes);
     const float *x;
     if (w->in_place)
         x = (const float *)w->bufs[0] + (part / w->parts * p->channels * p->size[0] * p->size[1] +
@@ -129,7 +132,8 @@ static int64_t rows_of(work *w, int n_threads)
     w->row_step = p->kernel[0] == 1 ? 1 : p->stride[0];
     w->phases = p->kernel[1] == 1 ? 1 : p->stride[1];
     w->width = p->out[1] + (p->kernel[1] - 1) * p->dilate[1] / p->stride[1];
-    int64_t row = (int64_t)sizeof(float) * p->channels * w->phases * w->width, both = (p->kernel[0] - 1) * p->dilate[0] + 1;
+    int64_t row = (int64_t)sizeof(float) * p->channels * w->phases * w->width,
+            both = (p->kernel[0] - 1) * p->dilate[0] + 1;
     int64_t fit = (ROOM / row - both) / w->row_step + 1, share = over(p->n * p->out[0], 4 * n_threads);
     int64_t rows = least(over(p->kernel[0] == 1 ? PIXELS : 4 * PIXELS, p->out[1]), least(fit, share));
     rows = rows > over(PIXELS / 2, p->out[1]) ? rows : over(PIXELS / 2, p->out[1]);

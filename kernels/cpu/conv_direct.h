@@ -4,12 +4,13 @@
 #include "kernel.h"
 /* cffi reads from here on: */
 enum { PLK_RELU = 1, PLK_CLIP };
-/* y (n, filters / lanes, out, lanes), lanes 8 or 16, filters a multiple of them. Where channels are one too and x_lanes is
- * `lanes`: x (n, channels / lanes, size, lanes), w (filters / lanes, channels / lanes, kernel, lanes of channels, lanes of
- * filters). Where x_lanes is 1: x (n, channels, size), w (filters / lanes, channels, kernel, lanes). */
+/* y (n, filters / lanes, out, lanes), lanes 8 or 16, filters a multiple of them. Where channels are one too and x_lanes
+ * is `lanes`: x (n, channels / lanes, size, lanes), w (filters / lanes, channels / lanes, kernel, lanes of channels,
+ * lanes of filters). Where x_lanes is 1: x (n, channels, size), w (filters / lanes, channels, kernel, lanes). */
 typedef struct {
     int32_t lanes, x_lanes, add;                 /* an addend comes after the bias */
-    int32_t rectify;                             /* PLK_RELU, PLK_CLIP (to act's scalars): done by tiles, instead of act's loop */
+    /* PLK_RELU, PLK_CLIP (to act's scalars): done by tiles, instead of act's loop */
+    int32_t rectify;
     plk_act act;
     int64_t n, channels, filters, size[2], kernel[2], out[2], stride[2], dilate[2], pad[2];
 } plk_conv_direct;

@@ -1,4 +1,5 @@
-/* Included by conv_direct.c for blocks of LANES channels, each a VEC; FMA: 1 where an instruction multiplies and adds one. */
+/* Included by conv_direct.c for blocks of LANES channels, each a VEC; FMA: 1 where an instruction multiplies and adds
+ * one. */
 
 /* Where a tile takes what it adds up, and where it goes. */
 typedef struct {
@@ -99,7 +100,8 @@ TILE(1, 3) TILE(2, 3) TILE(3, 3) TILE(4, 3)
 #define UP_TO_4(of, blocks) NAME(of##_1_##blocks), NAME(of##_2_##blocks), NAME(of##_3_##blocks), NAME(of##_4_##blocks)
 #define UP_TO_6(of, blocks) UP_TO_4(of, blocks), NAME(of##_5_##blocks), NAME(of##_6_##blocks)
 static NAME(tile_fn) *const NAME(tiles)[2][MOST_BLOCKS][ROWS] = {
-    {{UP_TO_6(plain, 1)}, {UP_TO_6(plain, 2)}, {UP_TO_4(plain, 3)}}, {{UP_TO_6(tile, 1)}, {UP_TO_6(tile, 2)}, {UP_TO_4(tile, 3)}}};
+    {{UP_TO_6(plain, 1)}, {UP_TO_6(plain, 2)}, {UP_TO_4(plain, 3)}},
+    {{UP_TO_6(tile, 1)}, {UP_TO_6(tile, 2)}, {UP_TO_4(tile, 3)}}};
 #undef UP_TO_4
 #undef UP_TO_6
 
@@ -118,7 +120,8 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
 {
     const plk_conv_direct *p = w->p;
     int64_t out = p->out[0] * p->out[1], unit = w->in_place ? 1 : p->out[1], first = part * w->per_part * unit;
-    int64_t pixels = least(w->per_part * unit, out - first), run = pixels, x_row = w->row_step * w->phases * w->width * p->x_lanes;
+    int64_t pixels = least(w->per_part * unit, out - first), run = pixels,
+            x_row = w->row_step * w->phases * w->width * p->x_lanes;
     int64_t at_once = DEPTH / p->x_lanes;
     const float *weights = w->bufs[1], *bias = w->bufs[2];
     const float *addend = p->add ? (const float *)w->bufs[3] + image * p->filters * out : NULL;
@@ -131,8 +134,8 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
             blocks = end - f == 3 || end - f == 1 ? end - f : 2;
             NAME(sums) s = {
                 .taps = w->taps + t, .n_taps = least(at_once, w->n_taps - t), .w_step = w->n_taps * p->x_lanes * LANES,
-                .y_step = out * LANES, .shift = last && addend ? bias + f * LANES : NULL, .rectify = last ? p->rectify : 0,
-                .low = (float)p->act.scalars[0], .high = (float)p->act.scalars[1],
+                .y_step = out * LANES, .shift = last && addend ? bias + f * LANES : NULL,
+                .rectify = last ? p->rectify : 0, .low = (float)p->act.scalars[0], .high = (float)p->act.scalars[1],
             };
             s.w = weights + f * s.w_step + t * p->x_lanes * LANES;
             s.start_row = again || addend ? LANES : 0;

@@ -42,7 +42,8 @@ static dnnl_memory_desc_t given_desc(const axes *x, int channels_last, const cha
             strides[i] = step;
             step *= x->dims[i];
         }
-    return dnn.dnnl_memory_desc_create_with_strides(&md, x->ndim, x->dims, dnnl_f32, strides) == dnnl_success ? md : NULL;
+    return dnn.dnnl_memory_desc_create_with_strides(&md, x->ndim, x->dims, dnnl_f32, strides) == dnnl_success
+               ? md : NULL;
 }
 
 /* The array as the primitive is asked for it: as given, or any layout it likes. new; NULL: no such layout */
@@ -103,7 +104,8 @@ static int describe(const plk_conv *c, described *d)
                      axes_of(nd, c->groups, c->filters / c->groups, c->channels / c->groups, c->kernel),
                      axes_of(nd, 1, c->n, c->filters, c->out), NULL, NULL};
     dnnl_memory_desc_t x = asked_desc(&d->x, c->x_layout), w = asked_desc(&d->w, c->w_layout);
-    dnnl_memory_desc_t y = asked_desc(&d->y, c->y_layout), b = forward_only && c->bias ? plk_dnn_desc(1, none, "") : NULL;
+    dnnl_memory_desc_t y = asked_desc(&d->y, c->y_layout),
+                       b = forward_only && c->bias ? plk_dnn_desc(1, none, "") : NULL;
     dnnl_primitive_attr_t attr = make_attr(c);
     int ok = x && w && y && attr && (b || !forward_only || !c->bias);
     ok = ok && dnn.dnnl_convolution_forward_primitive_desc_create(
@@ -111,8 +113,8 @@ static int describe(const plk_conv *c, described *d)
                    dnnl_convolution_direct, x, w, b, y, strides, dilates, left, right, attr) == dnnl_success;
     if (ok && c->kind == PLK_CONV_DATA)
         ok = dnn.dnnl_convolution_backward_data_primitive_desc_create(
-                 &d->backward, plk_dnn_engine, dnnl_convolution_direct, x, w, y, strides, dilates, left, right, d->forward,
-                 attr) == dnnl_success;
+                 &d->backward, plk_dnn_engine, dnnl_convolution_direct, x, w, y, strides, dilates, left, right,
+                 d->forward, attr) == dnnl_success;
     if (ok && c->kind == PLK_CONV_WEIGHT)
         ok = dnn.dnnl_convolution_backward_weights_primitive_desc_create(
                  &d->backward, plk_dnn_engine, dnnl_convolution_direct, x, w, NULL, y, strides, dilates, left, right,
@@ -182,8 +184,9 @@ static const char *kernel_name(const plk_conv *c)
 {
     described d;
     const char *name = "";
-    if (describe(c, &d) && dnn.dnnl_primitive_desc_query(d.backward ? d.backward : d.forward, dnnl_query_impl_info_str, 0,
-                                                         &name) != dnnl_success)
+    if (describe(c, &d) &&
+        dnn.dnnl_primitive_desc_query(d.backward ? d.backward : d.forward, dnnl_query_impl_info_str, 0, &name) !=
+            dnnl_success)
         name = "";
     release(&d);
     return name;
@@ -203,8 +206,9 @@ int plk_dnn_conv_layouts(plk_conv *c, char *kernel)
                                      {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST}};
         const_dnnl_primitive_desc_t pd = d.backward ? d.backward : d.forward;
         ok = dnn.dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) == dnnl_success &&
-             plk_dnn_tag(dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][0]), 0, c->x_layout) &&
-             plk_dnn_tag(dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][2]), 0, c->y_layout);
+            plk_dnn_tag(dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][0]), 0,
+                        c->x_layout) &&
+            plk_dnn_tag(dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][2]), 0, c->y_layout);
         /* kernels of one element: several tags name one memory, and a primitive may know one of them only */
         const_dnnl_memory_desc_t w = dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, ids[c->kind][1]);
         do

@@ -37,8 +37,8 @@ static int panel_width(const panels *p, int64_t i) { return (int)(i == 0 ? p->fi
 static int64_t panel_start(const panels *p, int64_t i) { return i == 0 ? 0 : p->first + 2 * (i - 1); }
 static int panel_rows(int v) { return v == 1 ? ROWS(1) : v == 2 ? ROWS(2) : ROWS(3); }
 
-static void any_tile(int v, int64_t depth, const float *const *rows, int64_t step, const int32_t *offsets, const float *b,
-                     float *const *to, int add)
+static void any_tile(int v, int64_t depth, const float *const *rows, int64_t step, const int32_t *offsets,
+                     const float *b, float *const *to, int add)
 {
     if (offsets) {
         if (v == 1)
@@ -94,8 +94,8 @@ static int32_t place(const plk_conv_tiles *p, const padded *q, int64_t k)
 }
 
 /* y[filter][pixel] <- strip[pixel][lanes] + bias, for `some` filters of one vector and n outputs from o on. */
-static void store_strip(const plk_conv_tiles *p, const float *strip, int64_t row, int64_t n, int64_t some, const float *bias,
-                        float *y, int64_t f, int64_t o)
+static void store_strip(const plk_conv_tiles *p, const float *strip, int64_t row, int64_t n, int64_t some,
+                        const float *bias, float *y, int64_t f, int64_t o)
 {
     int64_t area = p->out[0] * p->out[1];
     vec shift = {0};
@@ -130,7 +130,7 @@ static int threads_of(const plk_conv_tiles *p)
 
 static int no_memory(void) { return pl_fail(PL_ENOMEM, "out of memory for a convolution"); }
 
-/* ---- forward ------------------------------------------------------------------------------------------------------ */
+/* ---- forward ----------------------------------------------------------------------------------------------------- */
 
 /* What the pieces of one convolution share; a chunk of images at a time. */
 typedef struct {
@@ -201,8 +201,8 @@ static void forward_piece(void *arg, int64_t piece)
                     rows[r] = a->from + corners[row];
                     to[r] = strip + row * a->width + start;
                 }
-                any_tile(v, least(DEPTH, a->depth - k), rows, 0, a->places + k, a->packed + start * a->depth + k * v * LANES,
-                         to, k > 0);
+                any_tile(v, least(DEPTH, a->depth - k), rows, 0, a->places + k,
+                         a->packed + start * a->depth + k * v * LANES, to, k > 0);
             }
         }
     for (int64_t f = 0; f < p->filters; f += LANES)
@@ -233,7 +233,7 @@ static int forward(const plk_conv_tiles *p, const float *x, const float *w, cons
     return PL_OK;
 }
 
-/* ---- data gradient ------------------------------------------------------------------------------------------------ */
+/* ---- data gradient ----------------------------------------------------------------------------------------------- */
 
 static void data_prepare(void *arg, int64_t f)                    /* (place, panel, filter, lane) */
 {
@@ -281,8 +281,8 @@ static void data_piece(void *arg, int64_t item)
     }
     for (int64_t c = 0; c < v * LANES && start + c < p->channels; c += LANES)
         for (int64_t h = 0; h < p->size[0]; h++)
-            from_lanes(sums + ((h + p->pad[0]) * a->q.width + p->pad[1]) * v * LANES + c, v * LANES, p->size[1], (vec){0},
-                       a->y + (i * p->channels + start + c) * plane + h * p->size[1], plane,
+            from_lanes(sums + ((h + p->pad[0]) * a->q.width + p->pad[1]) * v * LANES + c, v * LANES, p->size[1],
+                       (vec){0}, a->y + (i * p->channels + start + c) * plane + h * p->size[1], plane,
                        least(LANES, p->channels - start - c));
 }
 
@@ -304,7 +304,7 @@ static int data_gradient(const plk_conv_tiles *p, const float *dy, const float *
     return PL_OK;
 }
 
-/* ---- weight gradient ---------------------------------------------------------------------------------------------- */
+/* ---- weight gradient --------------------------------------------------------------------------------------------- */
 
 static void weight_prepare(void *arg, int64_t i)                  /* dy, turned: (panel, pixel, lane) */
 {
@@ -312,8 +312,8 @@ static void weight_prepare(void *arg, int64_t i)                  /* dy, turned:
     const plk_conv_tiles *p = a->p;
     int64_t image = i / a->s.vectors, f = i % a->s.vectors, step;
     float *to = packed_at(&a->s, a->lanes, a->outputs, f, &step);
-    to_lanes(a->dy + ((a->first + image) * p->filters + f * LANES) * a->area, a->area, least(LANES, p->filters - f * LANES),
-             a->area, to + image * a->area * step, step);
+    to_lanes(a->dy + ((a->first + image) * p->filters + f * LANES) * a->area, a->area,
+             least(LANES, p->filters - f * LANES), a->area, to + image * a->area * step, step);
     for (int64_t o = image * a->area; f == 0 && o < (image + 1) * a->area; o++)
         a->corners[o] = corner(p, &a->q, o);
 }
@@ -333,8 +333,8 @@ static void weight_piece(void *arg, int64_t item)
                 rows[r] = a->from + place(p, &a->q, least(b + r, end - 1));
                 to[r] = a->sums + least(b + r, end - 1) * a->width + start;
             }
-            any_tile(v, least(DEPTH, a->outputs - o), rows, 0, a->corners + o, a->lanes + start * a->outputs + o * v * LANES,
-                     to, o > 0 || a->first > 0);
+            any_tile(v, least(DEPTH, a->outputs - o), rows, 0, a->corners + o,
+                     a->lanes + start * a->outputs + o * v * LANES, to, o > 0 || a->first > 0);
         }
 }
 
@@ -342,7 +342,8 @@ static void weight_store(void *arg, int64_t vector)
 {
     const pass *a = arg;
     int64_t f = vector * LANES;
-    from_lanes(a->sums + f, a->width, a->depth, (vec){0}, a->y + f * a->depth, a->depth, least(LANES, a->p->filters - f));
+    from_lanes(a->sums + f, a->width, a->depth, (vec){0}, a->y + f * a->depth, a->depth,
+               least(LANES, a->p->filters - f));
 }
 
 static int weight_gradient(const plk_conv_tiles *p, const float *dy, const float *x, float *dw)

@@ -121,7 +121,8 @@ static void copy_piece(void *arg, int64_t piece)
             transpose_run(s->out + (y + row * p->out_strides[cross]) * size, p->out_strides[cross],
                           s->in + (x + row) * size, p->in_strides[last], row_end - row, p->shape[last], p->size);
         else
-            copy_run(s->out + y * size, p->out_strides[last], s->in + x * size, p->in_strides[last], p->shape[last], p->size);
+            copy_run(s->out + y * size, p->out_strides[last], s->in + x * size, p->in_strides[last], p->shape[last],
+                     p->size);
         for (int d = last - 1; d >= 0; d--) {           /* the next run: the last of these counts first */
             if (d == cross)
                 continue;
@@ -179,7 +180,9 @@ static int place(const plk_copy *p, const double *scalars, const char *in, char 
 PLK_KERNEL(plk_copy_run)
 {
     const plk_copy *p = params;
-    return bufs[0] == bufs[1] && p->out_n == p->n ? PL_OK /* a view kept in place */ : place(p, scalars, bufs[0], bufs[1]);
+    if (bufs[0] == bufs[1] && p->out_n == p->n)
+        return PL_OK;                                 /* a view kept in place */
+    return place(p, scalars, bufs[0], bufs[1]);
 }
 
 /* bufs: x, an array that only tells a shape, y */

@@ -1,4 +1,5 @@
-/* CTC in the domain of logarithms, in double. The states of an example are blank, label 1, blank, label 2, ..., blank. */
+/* CTC in the domain of logarithms, in double. The states of an example are blank, label 1, blank, label 2, ...,
+ * blank. */
 #include "simd.h"
 #include "ctc.h"
 #include "index.h"
@@ -68,7 +69,8 @@ static void example_begin(example *e, const plk_ctc *p, void *const *bufs, int64
     int64_t padding = p->blank_is_last ? -1 : 0, at = n * p->length;
     void *const *lengths = bufs + 2;
     double *numbers = room;
-    *e = (example){.p = p, .x = (const float *)bufs[0] + n * p->classes, .stride = p->batch * p->classes, .steps = p->steps};
+    *e = (example){
+        .p = p, .x = (const float *)bufs[0] + n * p->classes, .stride = p->batch * p->classes, .steps = p->steps};
     e->norm = numbers;
     e->emit = numbers + p->steps;
     e->alpha = e->emit + p->steps * most;

@@ -3,7 +3,8 @@
 #define PLK_CTC_H
 #include "kernel.h"
 /* cffi reads from here on: */
-/* x (steps, batch, classes), labels (batch, length), then lengths of data and of labels (batch,), where there are any */
+/* x (steps, batch, classes), labels (batch, length), then lengths of data and of labels (batch,), where there are
+ * any */
 typedef struct {
     int64_t steps, batch, classes, length;
     int32_t label_dtype, steps_dtype, count_dtype;      /* of the lengths; -1: there are none */

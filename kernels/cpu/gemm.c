@@ -55,7 +55,8 @@ static int product(const plk_product *p, void *const *bufs)
     if (p->m == 0 || p->n == 0)
         return PL_OK;
     if (p->n == 1 && p->m > 1 && p->c_row == 1 && p->k > 0 && !bufs[2] && !bufs[6]) {    /* its transpose is one row */
-        plk_product t = {1, p->m, p->k, p->k, p->b_depth, p->a_depth, p->a_row, p->m, p->alpha, p->beta, p->act, p->n_threads, 0};
+        plk_product t = {1, p->m, p->k, p->k, p->b_depth, p->a_depth, p->a_row, p->m, p->alpha, p->beta, p->act,
+                         p->n_threads, 0};
         return plk_product_thin(&t, (void *[]){bufs[1], bufs[0], NULL, bufs[3], bufs[4], bufs[5], NULL}, NULL);
     }
     return few_rows(p) ? plk_product_thin(p, bufs, NULL) : plk_product_run(p, bufs, NULL);
@@ -64,8 +65,8 @@ static int product(const plk_product *p, void *const *bufs)
 int plk_sgemm(int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda, const float *b,
               int64_t ldb, float beta, float *c, int64_t ldc, int n_threads)
 {
-    plk_product p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, alpha, beta, PLK_ACT_NONE, n_threads,
-                     PLK_ACT_NONE};
+    plk_product p = {m, n, k, ta ? 1 : lda, ta ? lda : 1, tb ? 1 : ldb, tb ? ldb : 1, ldc, alpha, beta, PLK_ACT_NONE,
+                     n_threads, PLK_ACT_NONE};
     void *bufs[7] = {(void *)(uintptr_t)a, (void *)(uintptr_t)b, NULL, NULL, c, NULL, NULL};
     return product(&p, bufs);
 }

@@ -35,7 +35,8 @@ static inline void totals(const vector *v, float *out)
 #endif
 }
 
-/* out[r * WIDE + c] = row r of A . column c of B for n_rows rows and DOTS columns, all of which lie along their depth */
+/* out[r * WIDE + c] = row r of A . column c of B for n_rows rows and DOTS columns, all of which lie along their
+ * depth */
 static inline __attribute__((always_inline)) void dots(const int n_rows, const float *a, int64_t a_row, const float *b,
                                                        int64_t b_column, int64_t k, float *out)
 {
@@ -74,7 +75,8 @@ static void rows(const float *x, int64_t x_step, const float *b, int64_t b_depth
 }
 
 /* out (n_rows x n, WIDE apart) = columns [j, j + n) of a few rows of the product */
-static void strip(const plk_product *p, int64_t n_rows, const float *a, const float *b, int64_t j, int64_t n, float *out)
+static void strip(const plk_product *p, int64_t n_rows, const float *a, const float *b, int64_t j, int64_t n,
+                  float *out)
 {
     int64_t done = 0;
     b += j * p->b_column;

@@ -2,8 +2,9 @@
  * 2008, with what follows the product (bias, activation, addition) done on each tile while it is in the L1 cache.
  *
  * C is cut into stripes of columns. A thread packs a stripe of B for itself, then takes blocks of rows of that stripe
- * from a common counter: threads never wait for each other, a thread that the machine slows down takes fewer blocks, and
- * packed data stays in the caches of the core that packed it (reading it from another core's costs four times as much).
+ * from a common counter: threads never wait for each other, a thread that the machine slows down takes fewer blocks,
+ * and packed data stays in the caches of the core that packed it (reading it from another core's costs four times as
+ * much).
  */
 #include "simd.h"
 #include "act.h"
@@ -17,21 +18,21 @@ typedef struct { const float *bias, *residual; float *c, *pre, *sums; } ends;
 /* What a tile multiplies: rows of A, packed (apart = 0) or where they lie, and columns of B. */
 typedef struct { const float *a, *b; int64_t apart, b_step; } operands;
 
-static inline void multiply(const plk_product *p, const operands *x, int64_t rows, int64_t depth, float beta, const float *bias,
-                            float *out, int64_t out_step)
+static inline void multiply(const plk_product *p, const operands *x, int64_t rows, int64_t depth, float beta,
+                            const float *bias, float *out, int64_t out_step)
 {
     if (rows <= FEW_ROWS)
         (p->a_depth == 1 ? few_rows : few_steps)(depth, x->a, x->b, x->b_step, p->alpha, beta, bias, out, out_step);
     else if (!x->apart)
         (p->a_depth == 1 ? tile_rows : tile_steps)(depth, x->a, x->b, x->b_step, p->alpha, beta, bias, out, out_step);
     else
-        (p->a_depth == 1 ? tile_rows_apart : tile_steps_apart)(depth, x->a, x->apart, x->b, x->b_step, p->alpha, beta, bias, out,
-                                                               out_step);
+        (p->a_depth == 1 ? tile_rows_apart : tile_steps_apart)(depth, x->a, x->apart, x->b, x->b_step, p->alpha, beta,
+                                                               bias, out, out_step);
 }
 
 /* One tile of C; the last block of depth also does what follows the product. */
-static inline void finish(const plk_product *p, const ends *e, const operands *x, int64_t depth, int64_t i, int64_t j, int first,
-                          int last)
+static inline void finish(const plk_product *p, const ends *e, const operands *x, int64_t depth, int64_t i, int64_t j,
+                          int first, int last)
 {
     int64_t rows = p->m - i < ROWS ? p->m - i : ROWS, columns = p->n - j < COLUMNS ? p->n - j : COLUMNS;
     float beta = first ? p->beta : 1, *c = e->c + i * p->c_row + j;
@@ -97,7 +98,8 @@ typedef struct { const float *at; int64_t step, n_lines, length, n_each; } ahead
 /* n elements side by side `step` apart, for each of `others`; whichever way they lie side by side. */
 static ahead ahead_of(const float *at, int64_t n, int64_t step, int64_t others, int64_t other_step, int64_t n_tiles)
 {
-    return step == 1 ? (ahead){at, other_step, others, n, up(others, n_tiles)} : (ahead){at, step, n, others, up(n, n_tiles)};
+    return step == 1 ? (ahead){at, other_step, others, n, up(others, n_tiles)}
+                     : (ahead){at, step, n, others, up(n, n_tiles)};
 }
 
 static inline void fetch(ahead *f)
@@ -122,8 +124,8 @@ static ahead next_a(const plk_product *p, const stripe *s, const float *a, const
         t = next;
         d = s->k;
     }
-    return ahead_of(a + t->i * p->a_row + d * p->a_depth, least(s->depth, s->k_end - d), p->a_depth, t->i_end - t->i, p->a_row,
-                    n_tiles);
+    return ahead_of(a + t->i * p->a_row + d * p->a_depth, least(s->depth, s->k_end - d), p->a_depth, t->i_end - t->i,
+                    p->a_row, n_tiles);
 }
 
 /* A task of a stripe; fresh: its panels of B are yet to be packed. next: the task after this one, or NULL. */
@@ -131,7 +133,8 @@ static void block(const plk_product *p, const ends *e, const stripe *s, const fl
                   float *packed_a, const task *t, const task *next, int fresh)
 {
     int64_t n_rows = t->i_end - t->i, n_tiles = up(n_rows, ROWS), n_panels = up(s->j_end - s->j, COLUMNS), depth;
-    int64_t n_here = in_place(up(p->n, COLUMNS), p->a_depth) && (p->a_depth == 1 || p->a_row == 1) ? n_rows / ROWS * ROWS : 0;
+    int64_t n_here =
+        in_place(up(p->n, COLUMNS), p->a_depth) && (p->a_depth == 1 || p->a_row == 1) ? n_rows / ROWS * ROWS : 0;
     int b_here = p->b_column == 1 && in_place(up(p->m, ROWS), p->b_depth);
     float *sums = s->j == 0 && e->sums ? e->sums + t->i : NULL;
     if (sums && s->k == 0)
@@ -183,7 +186,8 @@ static void plan_work(work *w, const plk_product *p, void *const *bufs, int64_t 
     while (groups < MAX_GROUPS && groups < p->n_threads && groups * groups * p->m < p->n_threads * p->n)
         groups *= 2;
     int64_t width = least(piece(p->n, groups, COLUMNS), PACKED_B / span / COLUMNS * COLUMNS);
-    *w = (work){p, bufs, PL_OK, k, k_end, piece(span, up(span, DEPTH), CHUNK), width, up(p->m, ROWS), up(p->n, width), groups, {0}};
+    *w = (work){p, bufs, PL_OK, k, k_end, piece(span, up(span, DEPTH), CHUNK), width, up(p->m, ROWS), up(p->n, width),
+                groups, {0}};
 }
 
 /* The next task of a thread; 0, there is none. Tasks get smaller towards the end, so that threads end together. */
@@ -197,7 +201,8 @@ static int claim(work *w, int64_t thread, int64_t *other, task *t)
             some = (n - at) / (TASKS_LEFT * w->p->n_threads);
             some = w->p->n_threads == 1 ? TASK_TILES : least(TASK_TILES, some < LEAST_TILES ? LEAST_TILES : some);
             some = least(some, w->n_tiles - at % w->n_tiles);
-        } while (at < n && !__atomic_compare_exchange_n(&w->next[g], &at, at + some, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+        } while (at < n &&
+                 !__atomic_compare_exchange_n(&w->next[g], &at, at + some, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
         if (at < n) {
             int64_t i = at % w->n_tiles * ROWS;
             *t = (task){first + at / w->n_tiles, i, least(w->p->m, i + some * ROWS)};

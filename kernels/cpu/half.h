@@ -31,7 +31,20 @@ PLK_INLINE uint16_t float_to_brain(float x)
     return (uint16_t)(x != x ? (b >> 16 | 0x40u) : r);
 }
 
-/* A float32 as the 16-bit type would hold it. */
-PLK_INLINE float plk_as_float16_f32(float x) { return half_to_float(float_to_half(x)); }
-PLK_INLINE float plk_as_bfloat16_f32(float x) { return brain_to_float(float_to_brain(x)); }
+/* A float32 as the 16-bit type would hold it: computed as float32, for loops that go by way of uint16_t are five times
+ * as slow. A sum with 2^13 times x's power of two rounds x to 10 bits after the first, and a denormal to 2^-24. */
+PLK_INLINE float plk_as_float16_f32(float x)
+{
+    int32_t b = plk_bits(x), power = b & 0x7f800000;
+    float a = plk_float(b & 0x7fffffff), large = plk_float((power > 0x38800000 ? power : 0x38800000) + (13 << 23));
+    float r = a >= 65520.0f ? INFINITY : a + large - large;
+    return plk_float(plk_bits(r) | (b & INT32_MIN));
+}
+
+PLK_INLINE float plk_as_bfloat16_f32(float x)
+{
+    uint32_t b = (uint32_t)plk_bits(x), r = (b + 0x7fffu + (b >> 16 & 1)) & 0xffff0000u;
+    uint32_t nan = (b & 0xffff0000u) | 0x400000u;
+    return plk_float((int32_t)((b & 0x7fffffffu) > 0x7f800000u ? nan : r));
+}
 #endif

@@ -32,7 +32,8 @@ static void spread_images(void *arg, int64_t begin, int64_t end)
 PLK_KERNEL(plk_to_tensor_run)
 {
     const plk_image *p = params;
-    plk_run_parts(p->n_images * p->n_pixels * p->n_channels, p->n_images, 1, spread_images, &(plk_call){params, bufs, scalars});
+    plk_run_parts(p->n_images * p->n_pixels * p->n_channels, p->n_images, 1, spread_images,
+                  &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 

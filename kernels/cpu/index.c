@@ -140,7 +140,8 @@ PLK_KERNEL(plk_take_along)
     return lowest < 0 ? pl_fail(PL_EINDEX, "_take_along_axis: indices must be inside data") : PL_OK;
 }
 
-/* bufs: x, index like it (outer, n_indices, inner), y (outer, n, inner): zeros to which x is added; float32 or float64 */
+/* bufs: x, index like it (outer, n_indices, inner), y (outer, n, inner): zeros to which x is added; float32 or
+ * float64 */
 PLK_KERNEL(plk_put_along)
 {
     const plk_take *p = params;

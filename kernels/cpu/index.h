@@ -1,4 +1,5 @@
-/* Selection by indices: take, pick, their gradients, one_hot, SequenceMask. Indices come in any integer or float dtype. */
+/* Selection by indices: take, pick, their gradients, one_hot, SequenceMask. Indices come in any integer or float
+ * dtype. */
 #ifndef PLK_INDEX_H
 #define PLK_INDEX_H
 #include "kernel.h"

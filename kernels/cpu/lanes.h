@@ -57,8 +57,9 @@ PLK_INLINE void tile(const int v, int64_t depth, const float *const *rows, int64
 
 typedef int32_t lanes_mask __attribute__((vector_size(4 * LANES)));
 #if defined(__AVX512F__)
-#define LOW(s) ((lanes_mask){MIX(0, s), MIX(1, s), MIX(2, s), MIX(3, s), MIX(4, s), MIX(5, s), MIX(6, s), MIX(7, s), \
-                             MIX(8, s), MIX(9, s), MIX(10, s), MIX(11, s), MIX(12, s), MIX(13, s), MIX(14, s), MIX(15, s)})
+#define LOW(s) \
+    ((lanes_mask){MIX(0, s), MIX(1, s), MIX(2, s), MIX(3, s), MIX(4, s), MIX(5, s), MIX(6, s), MIX(7, s), MIX(8, s), \
+                  MIX(9, s), MIX(10, s), MIX(11, s), MIX(12, s), MIX(13, s), MIX(14, s), MIX(15, s)})
 #elif defined(__AVX2__)
 #define LOW(s) ((lanes_mask){MIX(0, s), MIX(1, s), MIX(2, s), MIX(3, s), MIX(4, s), MIX(5, s), MIX(6, s), MIX(7, s)})
 #else

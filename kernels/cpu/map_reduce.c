@@ -33,7 +33,8 @@ static worker *scratch_begin(size_t parts_bytes, double **parts)
     return room ? (worker *)(void *)(room + parts_bytes) : NULL;
 }
 
-/* What the pieces of one reduction share. workers: of each thread, NULL until it comes; the first one is the caller's. */
+/* What the pieces of one reduction share. workers: of each thread, NULL until it comes; the first one is the
+ * caller's. */
 typedef struct {
     const plan *m;
     const plk_job *j;
@@ -200,7 +201,8 @@ static int run_rows(const plan *m, const plk_job *j, int n_threads)
 }
 
 /* Rows [begin, end) of one tile of columns, added to acc. */
-static void add_columns(worker *w, const plan *m, int64_t base, int64_t first, int64_t width, int64_t begin, int64_t end)
+static void add_columns(worker *w, const plan *m, int64_t base, int64_t first, int64_t width, int64_t begin,
+                        int64_t end)
 {
     const plk_map_reduce *p = m->p;
     int last = p->n_reduced - 1;
@@ -215,8 +217,8 @@ static void add_columns(worker *w, const plan *m, int64_t base, int64_t first, i
         blocks_run(&w->b, base + reduced_offset(m, r) + first, n * width);
         for (int k = 0; k < p->map.n_out; k++)
             for (int64_t i = 0; m->methods[k] && i < n; i++)
-                m->methods[k]->rows(w->acc[k], (const char *)w->values[k] + (size_t)(i * width) * (is_f64(m, k) ? 8 : 4),
-                                    width);
+                m->methods[k]->rows(w->acc[k],
+                                    (const char *)w->values[k] + (size_t)(i * width) * (is_f64(m, k) ? 8 : 4), width);
     }
 }
 

@@ -91,7 +91,8 @@ static int make_reorder(dnnl_primitive_t *primitive, const_dnnl_memory_desc_t fr
     return status == dnnl_success;
 }
 
-int plk_dnn_add_arg(plk_dnn_object *o, dnnl_primitive_desc_t pd, int id, int is_output, int buf, dnnl_memory_desc_t given)
+int plk_dnn_add_arg(plk_dnn_object *o, dnnl_primitive_desc_t pd, int id, int is_output, int buf,
+                    dnnl_memory_desc_t given)
 {
     plk_dnn_arg *a = &o->args[o->n_args++];
     const_dnnl_memory_desc_t chosen = dnn.dnnl_primitive_desc_query_md(pd, dnnl_query_exec_arg_md, id);
@@ -178,7 +179,8 @@ static int execute(const plk_dnn_object *o, memories *m, void *const *bufs)
 {
     size_t total = o->scratch_bytes + ALIGN;
     dnnl_exec_arg_t args[PLK_DNN_MAX_ARGS + 1];
-    int n = 0, ok = stream || dnn.dnnl_stream_create(&stream, plk_dnn_engine, dnnl_stream_default_flags) == dnnl_success;
+    int n = 0,
+        ok = stream || dnn.dnnl_stream_create(&stream, plk_dnn_engine, dnnl_stream_default_flags) == dnnl_success;
     for (int i = 0; i < o->n_args; i++)
         total += o->args[i].bytes;
     char *room = pl_scratch(total);

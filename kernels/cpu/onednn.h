@@ -23,7 +23,8 @@ typedef struct {
     plk_act act;
 } plk_dnn;
 /* The gradient of a convolution's weights, summed over `shares` of the batch, each `per` images long but for the last:
- * each share is a primitive for one thread. Were it one primitive, oneDNN would split the sum by the number of threads. */
+ * each share is a primitive for one thread. Were it one primitive, oneDNN would split the sum by the number of
+ * threads. */
 typedef struct {
     void *primitive, *last;                      /* borrowed; last: of the last share */
     int64_t shares, per, x_size, y_size, w_size; /* floats of one image, and of the gradient */
@@ -32,9 +33,11 @@ int plk_dnn_load(const char *path);              /* 1: found and usable */
 int plk_dnn_version(void);                       /* 10000 major + 100 minor + patch; 0: not loaded */
 /* new; NULL: oneDNN is absent or has no kernel for this. alone: on one thread */
 void *plk_dnn_conv(const plk_conv *conv, int alone);
-/* Fills in the layouts that are "" as oneDNN likes them, and its name for the kernel (PLK_LAYOUT_CHARS, zeroed); 0: none */
+/* Fills in the layouts that are "" as oneDNN likes them, and its name for the kernel (PLK_LAYOUT_CHARS, zeroed); 0:
+ * none */
 int plk_dnn_conv_layouts(plk_conv *conv, char *kernel);
-void *plk_dnn_reorder(int ndim, const int64_t *dims, const char *from, const char *to);   /* new; NULL: no such layouts */
+/* new; NULL: no such layouts */
+void *plk_dnn_reorder(int ndim, const int64_t *dims, const char *from, const char *to);
 void plk_dnn_free(void *primitive);              /* what plk_dnn_conv and plk_dnn_reorder made */
 int plk_dnn_threads(void *primitive);            /* how many threads it enters OpenMP with */
 /* cffi stops reading here */

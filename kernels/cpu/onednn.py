@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 from ...engine import lib
 
-
 LIBRARY = "libdnnl.so.3"
 
 

@@ -47,10 +47,12 @@ typedef struct {
 
 /* The layout of an array whose logical axes are dims: "" is row-major, else oneDNN's tag. new; NULL: no such layout */
 dnnl_memory_desc_t plk_dnn_desc(int ndim, const int64_t *dims, const char *layout);
-/* The first tag behind number `after` that names a layout, into text (PLK_LAYOUT_CHARS): its number; 0: there is none. */
+/* The first tag behind number `after` that names a layout, into text (PLK_LAYOUT_CHARS): its number; 0: there is
+ * none. */
 int plk_dnn_tag(const_dnnl_memory_desc_t md, int after, char *text);
 /* Adds an argument whose array the caller has as `given` (given). 0: failed */
-int plk_dnn_add_arg(plk_dnn_object *o, dnnl_primitive_desc_t pd, int id, int is_output, int buf, dnnl_memory_desc_t given);
+int plk_dnn_add_arg(plk_dnn_object *o, dnnl_primitive_desc_t pd, int id, int is_output, int buf,
+                    dnnl_memory_desc_t given);
 /* Makes the primitive and its scratch once the arguments are there. pd: borrowed. 0: failed */
 int plk_dnn_finish(plk_dnn_object *o, dnnl_primitive_desc_t pd);
 #endif

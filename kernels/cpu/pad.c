@@ -1,5 +1,5 @@
-/* Borders of a constant, of the edge's values or of a mirror image, and the gradient of the last two. Rows along the last
- * padded axis are copied as a whole. */
+/* Borders of a constant, of the edge's values or of a mirror image, and the gradient of the last two. Rows along the
+ * last padded axis are copied as a whole. */
 #include "pad.h"
 #include "cast.h"
 #include "generated/kernels.h"

@@ -1,8 +1,8 @@
 /* Matrix products over packed panels, for kernels that use one matrix many times, such as an RNN's weights.
  *
- * A panel holds PLK_PANEL columns: panel[p * PLK_PANEL + c] is element (p, c). A tile of up to PLK_TILE rows and one panel
- * stays in registers while the depth runs (Goto and van de Geijn 2008). Sums run in the order of p in blocks of PLK_DEPTH,
- * whatever the number of rows, so that a result does not depend on how threads share the work.
+ * A panel holds PLK_PANEL columns: panel[p * PLK_PANEL + c] is element (p, c). A tile of up to PLK_TILE rows and one
+ * panel stays in registers while the depth runs (Goto and van de Geijn 2008). Sums run in the order of p in blocks of
+ * PLK_DEPTH, whatever the number of rows, so that a result does not depend on how threads share the work.
  *
  * PLK_REAL is float or double. */
 #ifndef PLK_PANEL_H
@@ -67,8 +67,8 @@ static inline void plk_pack_line(real *to, const real *from, int64_t n_columns)
 #define PLK_ADD_PRODUCT(to, x, y) to += x * y
 #endif
 
-static inline __attribute__((always_inline)) void plk_tile(const int n_rows, int64_t depth, plk_left a, const real *panel,
-                                                           real *out, int64_t out_step, int add)
+static inline __attribute__((always_inline)) void plk_tile(const int n_rows, int64_t depth, plk_left a,
+                                                           const real *panel, real *out, int64_t out_step, int add)
 {
     plk_vector acc[PLK_TILE][2];
     _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) {
@@ -83,7 +83,8 @@ static inline __attribute__((always_inline)) void plk_tile(const int n_rows, int
         const plk_vector *line = (const plk_vector *)(panel + s * PLK_PANEL); \
         plk_vector b0 = line[0], b1 = line[1]; \
         _Pragma("GCC unroll 6") for (int r = 0; r < n_rows; r++) { \
-            plk_vector x = (r < 3 ? at[r * a.row + s * a.column] : low[(r - 3) * a.row + s * a.column]) - (plk_vector){0}; \
+            plk_vector x = (r < 3 ? at[r * a.row + s * a.column] : low[(r - 3) * a.row + s * a.column]) \
+                           - (plk_vector){0}; \
             PLK_ADD_PRODUCT(acc[r][0], x, b0); \
             PLK_ADD_PRODUCT(acc[r][1], x, b1); \
         } \
@@ -106,7 +107,8 @@ static inline __attribute__((always_inline)) void plk_tile(const int n_rows, int
 }
 
 #define PLK_TILES(name, of_rows, of_columns) \
-    static inline void name(int64_t n_rows, int64_t depth, plk_left a, const real *panel, real *out, int64_t out_step, int add) \
+    static inline void name(int64_t n_rows, int64_t depth, plk_left a, const real *panel, real *out, \
+                            int64_t out_step, int add) \
     { \
         a.row = of_rows; \
         a.column = of_columns; \
@@ -123,7 +125,8 @@ PLK_TILES(plk_tile_rows, a.row, 1)
 PLK_TILES(plk_tile_columns, 1, PLK_PANEL)
 
 /* out (n_rows, PLK_PANEL) = or += a (n_rows, depth) times a panel; depth at most PLK_DEPTH. */
-static inline void plk_tiles(int64_t n_rows, int64_t depth, plk_left a, const real *panel, real *out, int64_t out_step, int add)
+static inline void plk_tiles(int64_t n_rows, int64_t depth, plk_left a, const real *panel, real *out, int64_t out_step,
+                             int add)
 {
     int64_t n_tiles = (n_rows + PLK_TILE - 1) / PLK_TILE;
     for (int64_t i = 0; i < n_tiles; i++) {
@@ -141,12 +144,13 @@ static inline void plk_tiles(int64_t n_rows, int64_t depth, plk_left a, const re
 static inline void plk_panel_product(int64_t n_rows, int64_t depth, plk_left a, const real *panel, real *out, int add)
 {
     for (int64_t p = 0; p < depth; p += PLK_DEPTH, a.at += PLK_DEPTH / PLK_PANEL * a.next)
-        plk_tiles(n_rows, depth - p < PLK_DEPTH ? depth - p : PLK_DEPTH, a, panel + p * PLK_PANEL, out, PLK_PANEL, p || add);
+        plk_tiles(n_rows, depth - p < PLK_DEPTH ? depth - p : PLK_DEPTH, a, panel + p * PLK_PANEL, out, PLK_PANEL,
+                  p || add);
 }
 
 /* out (n_rows, n_columns) = or += a (n_rows, depth) times packed panels of `depth` lines each. */
-static inline void plk_product_rows(int64_t n_rows, int64_t n_columns, int64_t depth, plk_left a, const real *packed, real *out,
-                               int64_t out_step, int add)
+static inline void plk_product_rows(int64_t n_rows, int64_t n_columns, int64_t depth, plk_left a, const real *packed,
+                                    real *out, int64_t out_step, int add)
 {
     real edge[PLK_BLOCK_ROWS * PLK_PANEL];
     for (int64_t p = 0; p < depth; p += PLK_DEPTH)

@@ -1,5 +1,5 @@
-/* Philox 4x32-10 (Salmon et al. 2011): the key is the seed, the counter is (block of four numbers, call). For files that
- * include "simd.h". */
+/* Philox 4x32-10 (Salmon et al. 2011): the key is the seed, the counter is (block of four numbers, call). For files
+ * that include "simd.h". */
 #ifndef PLK_PHILOX_H
 #define PLK_PHILOX_H
 #include "simd.h"
@@ -19,7 +19,8 @@ static inline stream stream_of(const double *scalars)
 
 /* Words of blocks [block, block + PHILOX_LANES); words[4 l + w] is word w of block `block + l`. */
 #if defined(__AVX2__)
-/* A counter in the lower half of each lane of 64 bits, as products take it and leave it; upper halves are never read. */
+/* A counter in the lower half of each lane of 64 bits, as products take it and leave it; upper halves are never
+ * read. */
 static inline void philox(const stream *s, uint64_t block, uint32_t *words)
 {
     enum { GROUPS = 2, STEP = 4 };
@@ -28,7 +29,8 @@ static inline void philox(const stream *s, uint64_t block, uint32_t *words)
         __m256i c0[GROUPS], c1[GROUPS], c2[GROUPS], c3[GROUPS];
         uint32_t k0 = s->key[0], k1 = s->key[1];
         _Pragma("GCC unroll 2") for (int g = 0; g < GROUPS; g++) {
-            c0[g] = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)(block + (uint64_t)(l + g * STEP))), _mm256_set_epi64x(3, 2, 1, 0));
+            c0[g] = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)(block + (uint64_t)(l + g * STEP))),
+                                     _mm256_set_epi64x(3, 2, 1, 0));
             c1[g] = _mm256_srli_epi64(c0[g], 32);
             c2[g] = _mm256_set1_epi64x(s->call[0]);
             c3[g] = _mm256_set1_epi64x(s->call[1]);

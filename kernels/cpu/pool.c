@@ -36,7 +36,8 @@ enum { BAND_BYTES = 1 << 16 };
 static int64_t band_rows(const plk_pool *p)
 {
     int64_t rows = BAND_BYTES / (p->size[2] * LANES * 4) + 1;
-    return p->size[0] > 1 || p->out[0] > 1 || p->kernel[0] > 1 ? p->size[1] : least(most(rows, 2 * p->kernel[1]), p->size[1]);
+    return p->size[0] > 1 || p->out[0] > 1 || p->kernel[0] > 1 ? p->size[1]
+                                                               : least(most(rows, 2 * p->kernel[1]), p->size[1]);
 }
 
 /* The band of the outputs whose windows cover any of the rows [begin, end). */
@@ -112,7 +113,8 @@ static void forward(const plk_pool *p, const reach *all, const band *b, const ve
     })
 }
 
-/* x: NULL where the gradient does not depend on it. A maximum passes its gradient to the first element that holds it. */
+/* x: NULL where the gradient does not depend on it. A maximum passes its gradient to the first element that holds
+ * it. */
 static void backward(const plk_pool *p, const reach *all, const band *b, const vec *dy, const vec *x, vec *dx)
 {
     memset(dx, 0, (size_t)floats(p, b->high - b->low) * sizeof *dx);
@@ -155,9 +157,10 @@ static float plane_reduce(const plk_pool *p, const float *x)
     return p->kind == PLK_POOL_AVG ? y / (float)n : y;
 }
 
-/* n (at most LANES) channels from the `first` on, as (pixel, lane): `count` pixels from `at` on of planes of n_pixels. */
-static void gather(const plk_pool *p, const float *x, int64_t n_pixels, int64_t at, int64_t count, int64_t first, int64_t n,
-                   vec *to)
+/* n (at most LANES) channels from the `first` on, as (pixel, lane): `count` pixels from `at` on of planes of
+ * n_pixels. */
+static void gather(const plk_pool *p, const float *x, int64_t n_pixels, int64_t at, int64_t count, int64_t first,
+                   int64_t n, vec *to)
 {
     if (p->inner == 1) {
         to_lanes(x + first * n_pixels + at, n_pixels, n, count, (float *)to, LANES);
@@ -170,8 +173,8 @@ static void gather(const plk_pool *p, const float *x, int64_t n_pixels, int64_t 
     }
 }
 
-static void scatter(const plk_pool *p, const vec *from, int64_t n_pixels, int64_t at, int64_t count, int64_t first, int64_t n,
-                    float *x)
+static void scatter(const plk_pool *p, const vec *from, int64_t n_pixels, int64_t at, int64_t count, int64_t first,
+                    int64_t n, float *x)
 {
     if (p->inner == 1) {
         from_lanes((const float *)from, LANES, count, (vec){0}, x + first * n_pixels + at, n_pixels, n);

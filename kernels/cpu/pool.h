@@ -8,7 +8,8 @@ enum { PLK_POOL_MAX = 0, PLK_POOL_AVG, PLK_POOL_SUM };
  * lie last. */
 typedef struct {
     int64_t planes, inner, size[3], kernel[3], stride[3], pad[3], out[3];
-    int32_t kind, count_pad;             /* count_pad: an average divides by the window's size inside the padded array */
+    /* count_pad: an average divides by the window's size inside the padded array */
+    int32_t kind, count_pad;
 } plk_pool;
 /* cffi stops reading here */
 #endif

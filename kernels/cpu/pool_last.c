@@ -20,7 +20,8 @@ static void clip_window(const plk_pool *p, int axis, int64_t o, int64_t *begin, 
 /* y[l] for n <= LANES channels of one window; x: the first channel of the image. is_max, n: constants of the caller,
  * where it counts. */
 static inline __attribute__((always_inline)) void take(const plk_pool *p, const float *x, float *y, int64_t n,
-                                                       const int64_t *begin, const int64_t *end, float scale, int is_max)
+                                                       const int64_t *begin, const int64_t *end, float scale,
+                                                       int is_max)
 {
     lanes acc = (lanes){0} - (is_max ? INFINITY : 0);
     for (int64_t d = begin[0]; d < end[0]; d++)

@@ -1,5 +1,5 @@
-/* Numbers from Philox's words: a uniform float32 takes one word, a float64 two; a normal pair takes two words (or four) by
- * Box and Muller. */
+/* Numbers from Philox's words: a uniform float32 takes one word, a float64 two; a normal pair takes two words (or four)
+ * by Box and Muller. */
 #include "simd.h"
 #include "philox.h"
 #include "random.h"
@@ -126,21 +126,24 @@ static int run(const plk_random *p, void *y, const double *scalars, fill_fn fill
 PLK_KERNEL(plk_random_uniform)
 {
     const plk_random *p = params;
-    return p->dtype == PLK_F32 ? run(p, bufs[p->out_at], scalars, uniform32, 1) : run(p, bufs[p->out_at], scalars, uniform64, 2);
+    return p->dtype == PLK_F32 ? run(p, bufs[p->out_at], scalars, uniform32, 1)
+                               : run(p, bufs[p->out_at], scalars, uniform64, 2);
 }
 
 /* bufs: y, maybe after another.  scalars: seed, call */
 PLK_KERNEL(plk_random_normal)
 {
     const plk_random *p = params;
-    return p->dtype == PLK_F32 ? run(p, bufs[p->out_at], scalars, normal32, 1) : run(p, bufs[p->out_at], scalars, normal64, 2);
+    return p->dtype == PLK_F32 ? run(p, bufs[p->out_at], scalars, normal32, 1)
+                               : run(p, bufs[p->out_at], scalars, normal64, 2);
 }
 
 /* bufs: y, maybe after another.  scalars: seed, call */
 PLK_KERNEL(plk_random_exponential)
 {
     const plk_random *p = params;
-    return p->dtype == PLK_F32 ? run(p, bufs[p->out_at], scalars, exponential32, 1) : run(p, bufs[p->out_at], scalars, exponential64, 2);
+    return p->dtype == PLK_F32 ? run(p, bufs[p->out_at], scalars, exponential32, 1)
+                               : run(p, bufs[p->out_at], scalars, exponential64, 2);
 }
 
 /* bufs: y, maybe after another.  scalars: seed, call */
@@ -157,7 +160,8 @@ static void drop_batches(void *arg, int64_t begin, int64_t end)
     const plk_call *call = arg;
     const plk_dropout *p = call->params;
     const float *x = call->bufs[0];
-    float *y = call->bufs[1], *mask = call->bufs[2], keep = (float)(1 - p->p), scale = p->p < 1 ? (float)(1 / (1 - p->p)) : 0;
+    float *y = call->bufs[1], *mask = call->bufs[2], keep = (float)(1 - p->p),
+          scale = p->p < 1 ? (float)(1 / (1 - p->p)) : 0;
     stream s = stream_of(call->scalars);
     for (int64_t b = begin; b < end; b++) {
         uint32_t words[WORDS];

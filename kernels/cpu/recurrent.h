@@ -6,7 +6,8 @@
 enum { PLK_RNN_RELU = 0, PLK_RNN_TANH, PLK_LSTM, PLK_GRU };
 /* Parameters and reserve are packed as kernels/ops/recurrent.py says; spare: elements at the reserve's end. */
 typedef struct {
-    int64_t steps, batch, inputs, hidden, out, spare;        /* out: of a state, which is less than hidden if projected */
+    /* out: of a state, which is less than hidden if projected */
+    int64_t steps, batch, inputs, hidden, out, spare;
     int32_t mode, layers, directions, state_outputs, keep;   /* keep: 1 writes the reserve */
     int32_t lengths, length_dtype, clip;                     /* lengths: 1 a (batch) input; clip: 1 limits cells */
     double p;                                                /* dropout between layers; 0: no masks in the reserve */

@@ -1,8 +1,8 @@
 /* Backpropagation through time: see recurrent_cell.h. The steps run backwards and leave the gradients of all
  * pre-activations; the gradients of weights and inputs are then products over all steps at once.
  *
- * dz, the gradients of pre-activations, lie in panels of hidden units, (gate, panel, line, PLK_PANEL): that serves as left
- * operand both by lines and by gates. gru has a fourth part: what the new gate's h2h part gets. */
+ * dz, the gradients of pre-activations, lie in panels of hidden units, (gate, panel, line, PLK_PANEL): that serves as
+ * left operand both by lines and by gates. gru has a fourth part: what the new gate's h2h part gets. */
 #ifndef PLK_RECURRENT_BACK_H
 #define PLK_RECURRENT_BACK_H
 #include "recurrent_cell.h"
@@ -23,10 +23,11 @@ typedef struct {
 
 static inline int running(const back_pass *a, int64_t t, int64_t row) { return !a->lengths || t < a->lengths[row]; }
 
-/* `width` hidden units of one row. d: gradient of the output; by: what passes by the product with u.  dz: gate after gate */
-static inline __attribute__((always_inline)) void back_row(const back_pass *a, int64_t width, const real *g, const real *extra,
-                                                           const real *h, const real *c, real *dz, real *dc, const real *d,
-                                                           real *by)
+/* `width` hidden units of one row. d: gradient of the output; by: what passes by the product with u.
+ * dz: gate after gate */
+static inline __attribute__((always_inline)) void back_row(const back_pass *a, int64_t width, const real *g,
+                                                           const real *extra, const real *h, const real *c, real *dz,
+                                                           real *dc, const real *d, real *by)
 {
     const plk_rnn *p = a->s->p;
     int64_t n = p->hidden, gate = a->part;
@@ -84,7 +85,8 @@ static void back_outputs(const back_pass *a, part q, int64_t t)
         }
 }
 
-/* The pre-activations' gradients of one thread's hidden units at step t, which came after step `before` (-1: the first). */
+/* The pre-activations' gradients of one thread's hidden units at step t, which came after step `before` (-1: the
+ * first). */
 static void back_units(const back_pass *a, part q, int64_t t, int64_t before)
 {
     const sizes *s = a->s;
@@ -93,7 +95,8 @@ static void back_units(const back_pass *a, part q, int64_t t, int64_t before)
     real d[CHUNK * PLK_PANEL], unused[PLK_PANEL];
     for (int64_t row = q.row; row < q.row_end; row += CHUNK)
         for (int64_t j = q.column; j < q.column_end; j += PLK_PANEL) {
-            int64_t some = q.row_end - row < CHUNK ? q.row_end - row : CHUNK, width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
+            int64_t some = q.row_end - row < CHUNK ? q.row_end - row : CHUNK,
+                    width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
             if (s->projected)
                 plk_panel_product(some, p->out, plk_panelled(a->dout + (t * p->batch + row) * PLK_PANEL, lines),
                                   a->packed_proj + j * p->out, d, 0);
@@ -110,7 +113,9 @@ static void back_units(const back_pass *a, part q, int64_t t, int64_t before)
                     d[i * PLK_PANEL + e] = dy[e] + by[e];
                 const real *h = before >= 0 && running(a, before, r) ? a->of.out + (before * p->batch + r) * p->out + j
                                                                     : a->h0 + r * p->out + j;
-                const real *c = !s->lstm ? NULL : before >= 0 ? a->of.extra + (before * p->batch + r) * n + j : a->c0 + at;
+                const real *c = !s->lstm ? NULL
+                    : before >= 0        ? a->of.extra + (before * p->batch + r) * n + j
+                                         : a->c0 + at;
                 const real *g = a->of.gates + line * s->rows + j, *extra = a->of.extra + line * n + j;
                 real *dc = a->dc ? a->dc + at : NULL;
                 if (width == PLK_PANEL)
@@ -258,7 +263,8 @@ static void back_gate(const back_pass *a, int64_t i)
     int64_t g = i / panels, j = i % panels * PLK_PANEL, width = n - j < PLK_PANEL ? n - j : PLK_PANEL, row = g * n + j;
     const real *dz = a->dz + g * a->part + j * lines, *dzu = s->gru && g == 2 ? dz + a->part : dz;
     plk_product_rows(width, k, lines, plk_transposed(dz), a->packed_x, a->dw + row * k, k, 0);
-    plk_product_rows(width, n_out, lines, plk_transposed(dzu), a->packed_h, a->dw + s->rows * k + row * n_out, n_out, 0);
+    plk_product_rows(width, n_out, lines, plk_transposed(dzu), a->packed_h, a->dw + s->rows * k + row * n_out, n_out,
+                     0);
     back_bias(a, dz, row, width, a->db);
     back_bias(a, dzu, row, width, a->db + s->rows);
 }
@@ -283,8 +289,8 @@ static void products_piece(void *arg, int64_t i)
         return;
     }
     plk_share(lines, PLK_TILE, (int)(i - n_projected), a->n_pieces, &begin, &end);
-    plk_product_rows(end - begin, k, s->n_gates * plk_padded(n), plk_panelled(a->dz + begin * PLK_PANEL, lines), a->packed_w,
-                     a->dx + begin * k, k, a->direction);
+    plk_product_rows(end - begin, k, s->n_gates * plk_padded(n), plk_panelled(a->dz + begin * PLK_PANEL, lines),
+                     a->packed_w, a->dx + begin * k, k, a->direction);
 }
 
 /* The gradients of a cell's weights, biases and inputs from those of the pre-activations. */
@@ -303,8 +309,8 @@ static void back_products(back_pass *a)
     pl_team_run(n_threads, n_panels + a->n_pieces, products_piece, a);
 }
 
-/* bufs: dy, dstate, dstate_cell of lstm, data, parameters, state, state_cell of lstm, sequence_length if used, reserve, dx,
- * dparameters, dstate0, dstate_cell0 of lstm */
+/* bufs: dy, dstate, dstate_cell of lstm, data, parameters, state, state_cell of lstm, sequence_length if used, reserve,
+ * dx, dparameters, dstate0, dstate_cell0 of lstm */
 static int backward(const plk_rnn *p, void *const *bufs)
 {
     sizes s = sizes_of(p);

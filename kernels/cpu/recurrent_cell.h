@@ -1,7 +1,7 @@
 /* What both ways through an RNN share: sizes, where things lie, how a team shares a step.
  *
- * A cell is one layer in one direction. The inputs of all steps go through one product before the steps begin; then each
- * step multiplies the last state by packed weights and passes over the gates. The team shares the steps:
+ * A cell is one layer in one direction. The inputs of all steps go through one product before the steps begin; then
+ * each step multiplies the last state by packed weights and passes over the gates. The team shares the steps:
  *
  *   by rows:   a piece walks through all steps with its rows of the batch; nobody waits. For weights that fit a cache.
  *   by units:  a piece computes its panels of hidden units, all gates of them; each step is a region. */
@@ -18,7 +18,8 @@ enum { CACHE_BYTES = 1 << 18 };              /* of packed weights that stay in a
 
 typedef struct {
     const plk_rnn *p;
-    int64_t lines, rows, gates, state, cell, n_cells, per_cell, mask;   /* elements: rows of weights, one step's gates, ... */
+    /* elements: rows of weights, one step's gates, ... */
+    int64_t lines, rows, gates, state, cell, n_cells, per_cell, mask;
     int n_gates, lstm, gru, projected;
 } sizes;
 
@@ -82,7 +83,8 @@ static inline real *cut(room *from, int64_t n)
 }
 
 typedef struct { real low, high, nan; } limits;
-static inline limits limits_of(const plk_rnn *p) { return (limits){(real)p->clip_min, (real)p->clip_max, (real)p->clip_nan}; }
+static inline limits limits_of(const plk_rnn *p)
+{ return (limits){(real)p->clip_min, (real)p->clip_max, (real)p->clip_nan}; }
 static inline __attribute__((always_inline)) real limited(limits to, real c)
 {
     c = c != c ? to.nan : c;

@@ -29,9 +29,10 @@ static void tangents(real *x, int64_t n)
 
 /* Rows [row, row + n_rows) of `width` hidden units from unit j on, at step t. z: what the last states h gave, as
  * (gate, CHUNK, PLK_PANEL). */
-static inline __attribute__((always_inline)) void forward_rows(const forward_pass *a, int64_t t, int64_t row, int64_t n_rows,
-                                                               int64_t j, int64_t width, real (*z)[CHUNK * PLK_PANEL],
-                                                               const real *h, const real *c)
+static inline __attribute__((always_inline)) void forward_rows(const forward_pass *a, int64_t t, int64_t row,
+                                                               int64_t n_rows, int64_t j, int64_t width,
+                                                               real (*z)[CHUNK * PLK_PANEL], const real *h,
+                                                               const real *c)
 {
     const sizes *s = a->s;
     int64_t n = s->p->hidden, n_out = s->p->out, line = t * s->p->batch + row, all = n_rows * PLK_PANEL;
@@ -87,7 +88,8 @@ static inline __attribute__((always_inline)) void forward_rows(const forward_pas
         for (int64_t r = 0; r < n_rows; r++)
             for (int64_t i = 0; i < width; i++) {
                 real v = z[0][r * PLK_PANEL + i];
-                z[0][r * PLK_PANEL + i] = out[r * n + i] = s->p->mode == PLK_RNN_RELU && v < 0 ? 0 : v;    /* NaN stays */
+                /* NaN stays */
+                z[0][r * PLK_PANEL + i] = out[r * n + i] = s->p->mode == PLK_RNN_RELU && v < 0 ? 0 : v;
             }
     }
     for (int g = 0; g < s->n_gates && s->p->keep; g++)
@@ -103,7 +105,8 @@ static void forward_units(const forward_pass *a, part q, int64_t t, const real *
     real z[MAX_GATES][CHUNK * PLK_PANEL];
     for (int64_t j = q.column; j < q.column_end; j += PLK_PANEL)
         for (int64_t row = q.row; row < q.row_end; row += CHUNK) {
-            int64_t some = q.row_end - row < CHUNK ? q.row_end - row : CHUNK, width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
+            int64_t some = q.row_end - row < CHUNK ? q.row_end - row : CHUNK,
+                    width = n - j < PLK_PANEL ? n - j : PLK_PANEL;
             for (int g = 0; g < s->n_gates; g++)
                 plk_panel_product(some, n_out, plk_rows(h + row * n_out, n_out),
                                   a->packed_u + (j / PLK_PANEL * s->n_gates + g) * panel, z[g], 0);
@@ -158,7 +161,8 @@ static void inputs_piece(void *arg, int64_t piece)
     const forward_pass *a = arg;
     int64_t k = a->inputs, rows = a->s->rows, begin, end;
     plk_share(a->s->lines, PLK_TILE, (int)piece, a->n_pieces, &begin, &end);
-    plk_product_rows(end - begin, rows, k, plk_rows(a->x + begin * k, k), a->packed_w, a->to.gates + begin * rows, rows, 0);
+    plk_product_rows(end - begin, rows, k, plk_rows(a->x + begin * k, k), a->packed_w, a->to.gates + begin * rows, rows,
+                     0);
 }
 
 /* What the inputs of all steps give, without bias. */
@@ -178,7 +182,8 @@ static void pack_u_piece(void *arg, int64_t i)
     int64_t n = s->p->hidden, n_out = s->p->out, n_panels = plk_panels(n) * s->n_gates;
     int64_t j = (i < n_panels ? i / s->n_gates : i - n_panels) * PLK_PANEL;
     if (i < n_panels)
-        plk_pack_lines(a->packed_u + i * n_out * PLK_PANEL, a->u + (i % s->n_gates * n + j) * n_out, n_out, n - j, n_out);
+        plk_pack_lines(a->packed_u + i * n_out * PLK_PANEL, a->u + (i % s->n_gates * n + j) * n_out, n_out, n - j,
+                       n_out);
     else
         plk_pack_lines(a->packed_proj + j * n, a->proj + j * n, n, n_out - j, n);
 }
@@ -245,7 +250,8 @@ static const real *forward_steps(forward_pass *a, int n_threads)
 {
     const sizes *s = a->s;
     a->n_pieces = n_threads;
-    pl_team_run(n_threads, plk_panels(s->p->hidden) * s->n_gates + (s->projected ? plk_panels(s->p->out) : 0), pack_u_piece, a);
+    pl_team_run(n_threads, plk_panels(s->p->hidden) * s->n_gates + (s->projected ? plk_panels(s->p->out) : 0),
+                pack_u_piece, a);
     if (a->by_rows)
         pl_team_run(n_threads, n_threads, rows_piece, a);
     else
@@ -261,7 +267,8 @@ static const real *forward_steps(forward_pass *a, int n_threads)
 static void draw_mask(const sizes *s, int64_t layer, real *mask, const double *scalars)
 {
     plk_random uniform = {.n = s->mask, .dtype = PLK_F32, .b = 1};
-    double stream[2] = {scalars[0], scalars[1] + 0x1p40 * (double)(layer + 1)};     /* a stream of its own for each layer */
+    /* a stream of its own for each layer */
+    double stream[2] = {scalars[0], scalars[1] + 0x1p40 * (double)(layer + 1)};
     char *drawn = (char *)(mask + s->mask) - s->mask * 4;
     void *bufs[1] = {drawn};
     plk_random_uniform(&uniform, bufs, stream);
@@ -283,7 +290,8 @@ static int forward(const plk_rnn *p, void *const *bufs, const double *scalars)
     const void *lengths = p->lengths ? bufs[at++] : NULL;
     forward_pass a = {.s = &s, .x = bufs[0]};
     real *y = bufs[at++], *last = p->state_outputs ? bufs[at++] : NULL;
-    real *last_cell = p->state_outputs && s.lstm ? bufs[at++] : NULL, *reserve = bufs[at], *joined = NULL, *outs[2][2], *counts = NULL;
+    real *last_cell = p->state_outputs && s.lstm ? bufs[at++] : NULL, *reserve = bufs[at], *joined = NULL, *outs[2][2],
+         *counts = NULL;
     int64_t packed_u = plk_padded(p->hidden) * s.n_gates * p->out, k = most_inputs(&s);
     blocks kept, below[2], here[2];
     room r = {NULL, 0};
@@ -336,7 +344,8 @@ static int forward(const plk_rnn *p, void *const *bufs, const double *scalars)
             if (last)
                 memcpy(last + i * s.state, end, sizeof(real) * (size_t)s.state);
             if (last_cell)
-                memcpy(last_cell + i * s.cell, a.to.extra + (d ? 0 : p->steps - 1) * s.cell, sizeof(real) * (size_t)s.cell);
+                memcpy(last_cell + i * s.cell, a.to.extra + (d ? 0 : p->steps - 1) * s.cell,
+                       sizeof(real) * (size_t)s.cell);
         }
     }
     join(&s, below, NULL, y);

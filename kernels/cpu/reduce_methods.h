@@ -49,14 +49,20 @@ typedef struct {
     RUN(name, T, double, START, STEP, MERGE) ROWS(name, T, STEP, MERGE)
 #define EXTREME(name, T, START, STEP) RUN(name, T, T, START, STEP, STEP) ROWS(name, T, STEP, STEP)
 #define METHODS(T, s) \
-    METHOD(sum_##s, T, 0, ADD, ADD) METHOD(nansum_##s, T, 0, ADD_NUMBER, ADD) METHOD(square_##s, T, 0, ADD_SQUARE, ADD) \
-    METHOD(abs_##s, T, 0, ADD_ABS, ADD) METHOD(prod_##s, T, 1, TIMES, TIMES) METHOD(nanprod_##s, T, 1, TIMES_NUMBER, TIMES) \
+    METHOD(sum_##s, T, 0, ADD, ADD) METHOD(nansum_##s, T, 0, ADD_NUMBER, ADD) \
+    METHOD(square_##s, T, 0, ADD_SQUARE, ADD) \
+    METHOD(abs_##s, T, 0, ADD_ABS, ADD) METHOD(prod_##s, T, 1, TIMES, TIMES) \
+    METHOD(nanprod_##s, T, 1, TIMES_NUMBER, TIMES) \
     EXTREME(max_##s, T, -INFINITY, LARGER) EXTREME(min_##s, T, INFINITY, SMALLER) \
     static const method methods_##s[] = { \
-        {0, sum_##s##_run, sum_##s##_rows, sum_##s##_merge}, {0, nansum_##s##_run, nansum_##s##_rows, nansum_##s##_merge}, \
-        {0, square_##s##_run, square_##s##_rows, square_##s##_merge}, {0, abs_##s##_run, abs_##s##_rows, abs_##s##_merge}, \
-        {1, prod_##s##_run, prod_##s##_rows, prod_##s##_merge}, {1, nanprod_##s##_run, nanprod_##s##_rows, nanprod_##s##_merge}, \
-        {-INFINITY, max_##s##_run, max_##s##_rows, max_##s##_merge}, {INFINITY, min_##s##_run, min_##s##_rows, min_##s##_merge}}; \
+        {0, sum_##s##_run, sum_##s##_rows, sum_##s##_merge}, \
+        {0, nansum_##s##_run, nansum_##s##_rows, nansum_##s##_merge}, \
+        {0, square_##s##_run, square_##s##_rows, square_##s##_merge}, \
+        {0, abs_##s##_run, abs_##s##_rows, abs_##s##_merge}, \
+        {1, prod_##s##_run, prod_##s##_rows, prod_##s##_merge}, \
+        {1, nanprod_##s##_run, nanprod_##s##_rows, nanprod_##s##_merge}, \
+        {-INFINITY, max_##s##_run, max_##s##_rows, max_##s##_merge}, \
+        {INFINITY, min_##s##_run, min_##s##_rows, min_##s##_merge}}; \
     _Static_assert(sizeof methods_##s / sizeof *methods_##s == PLK_REDUCE_COUNT, "one method for each kind");
 METHODS(float, f32)
 METHODS(double, f64)

@@ -1,5 +1,5 @@
-/* Images resampled. What is read between pixels is planned a chunk of places at a time: four pixels and weights for each,
- * which then serve all channels. Places that are no numbers, or beyond the image, weigh 0. */
+/* Images resampled. What is read between pixels is planned a chunk of places at a time: four pixels and weights for
+ * each, which then serve all channels. Places that are no numbers, or beyond the image, weigh 0. */
 #include <math.h>
 #include <stdlib.h>
 #include "simd.h"
@@ -79,7 +79,8 @@ typedef struct { int32_t low; float high; } tap;
 
 static void taps_set(tap *taps, int64_t n_in, int64_t n_out, int align)
 {
-    float step = n_out > 1 ? (float)(align ? (double)(n_in - 1) / (double)(n_out - 1) : (double)n_in / (double)n_out) : 0;
+    float step = n_out > 1 ? (float)(align ? (double)(n_in - 1) / (double)(n_out - 1) : (double)n_in / (double)n_out)
+                           : 0;
     for (int64_t i = 0; i < n_out; i++) {
         float at = n_in == n_out || n_out == 1 ? (float)i : align ? (float)i * step : ((float)i + 0.5f) * step - 0.5f;
         at = at > 0 ? at : 0;
@@ -193,7 +194,8 @@ typedef struct {
 static inline int64_t within(int64_t i, int64_t n) { return i < 0 ? 0 : i < n ? i : n - 1; }
 
 /* clamp: places beyond a border are moved to it; otherwise pixels outside weigh 0. */
-static inline void place_set(places *c, int64_t i, float y, float x, int64_t height, int64_t width, int inside, int clamp)
+static inline void place_set(places *c, int64_t i, float y, float x, int64_t height, int64_t width, int inside,
+                             int clamp)
 {
     inside = inside && y > -2 && y < (float)(height + 1) && x > -2 && x < (float)(width + 1);
     y = inside ? y : 0;
@@ -227,7 +229,8 @@ static void gather(const places *c, const float *x, float *y, int64_t n)
 }
 
 /* Adds dy to dx, and what the places get to dplace_y, dplace_x. */
-static void scatter(const places *c, const float *x, const float *dy, float *dx, float *dplace_y, float *dplace_x, int64_t n)
+static void scatter(const places *c, const float *x, const float *dy, float *dx, float *dplace_y, float *dplace_x,
+                    int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         float g = dy[i], sum_y = 0, sum_x = 0;
@@ -357,8 +360,8 @@ static void column_piece(void *arg, int64_t k)
 }
 
 /* Columns of one image: (channels, taps, windows). */
-static void deformable_columns(const plk_deformable *p, const float *x, const float *offset, const float *mask, float *columns,
-                               int n_threads)
+static void deformable_columns(const plk_deformable *p, const float *x, const float *offset, const float *mask,
+                               float *columns, int n_threads)
 {
     column_job j = {p, x, offset, mask, columns};
     pl_team_run(n_threads, p->groups * ((taps_of(p) * windows_of(p) + CHUNK - 1) / CHUNK), column_piece, &j);
@@ -380,8 +383,8 @@ PLK_KERNEL(plk_deformable_columns_run)
 }
 
 /* One group of one image: x (each, space), dy (each, points); outputs are zero at first. */
-static void columns_back(const plk_deformable *p, const float *x, const float *dy, const float *offset, const float *mask,
-                         float *dx, float *doffset, float *dmask)
+static void columns_back(const plk_deformable *p, const float *x, const float *dy, const float *offset,
+                         const float *mask, float *dx, float *doffset, float *dmask)
 {
     int64_t windows = windows_of(p), points = taps_of(p) * windows, each = p->channels / p->groups;
     int64_t space = p->height * p->width;

@@ -10,7 +10,8 @@
 /* Of one axis: bins x n weights, and the first and last pixel of each bin. */
 typedef struct { float *weight; int64_t *low, *high, n, bins; } band;
 
-static int64_t image_of(const plk_roi *p, const float *roi) { return roi[0] >= 0 && roi[0] < (float)p->n ? (int64_t)roi[0] : -1; }
+static int64_t image_of(const plk_roi *p, const float *roi)
+{ return roi[0] >= 0 && roi[0] < (float)p->n ? (int64_t)roi[0] : -1; }
 
 /* Returns 0 where the region is no numbers. */
 static int band_set(const plk_roi *p, band *b, float low, float high)
@@ -138,7 +139,8 @@ static void plane_spread(const plan *l, const float *dy, float *dx)
 }
 
 /* Channels [begin, end) of the output, all regions. back: from `y` to `x`. */
-static void align(const plk_roi *p, plan *l, const float *rois, float *x, float *y, int64_t begin, int64_t end, int back)
+static void align(const plk_roi *p, plan *l, const float *rois, float *x, float *y, int64_t begin, int64_t end,
+                  int back)
 {
     int64_t area = p->height * p->width, bins = p->bins[0] * p->bins[1];
     int64_t out_channels = p->by_position ? p->channels / bins : p->channels;
@@ -168,7 +170,14 @@ static void align(const plk_roi *p, plan *l, const float *rois, float *x, float 
 }
 
 /* room: for the plan of each piece */
-typedef struct { const plk_roi *p; const float *rois; float *x, *y; char *room; int64_t channels; int back, n_pieces; } align_job;
+typedef struct {
+    const plk_roi *p;
+    const float *rois;
+    float *x, *y;
+    char *room;
+    int64_t channels;
+    int back, n_pieces;
+} align_job;
 
 static void align_piece(void *arg, int64_t piece)
 {
@@ -237,7 +246,8 @@ static void pool_regions(void *arg, int64_t begin, int64_t end)
     int64_t area = p->height * p->width, bins = p->bins[0] * p->bins[1];
     for (int64_t r = begin; r < end; r++) {
         const float *roi = (const float *)bufs[1] + r * 5;
-        int64_t image = image_of(p, roi), *rows = job->ends + r * 2 * (p->bins[0] + p->bins[1]), *columns = rows + 2 * p->bins[0];
+        int64_t image = image_of(p, roi), *rows = job->ends + r * 2 * (p->bins[0] + p->bins[1]),
+                *columns = rows + 2 * p->bins[0];
         bins_set(rows, roi[2], roi[4], p->scale, p->bins[0], p->height);
         bins_set(columns, roi[1], roi[3], p->scale, p->bins[1], p->width);
         for (int64_t k = 0; k < p->channels * bins; k++) {
@@ -246,7 +256,8 @@ static void pool_regions(void *arg, int64_t begin, int64_t end)
             float top = 0;
             for (int64_t h = rows[2 * i]; image >= 0 && h < rows[2 * i + 1]; h++)
                 for (int64_t w = columns[2 * j]; w < columns[2 * j + 1]; w++)
-                    if (best < 0 || x[h * p->width + w] > top || (top != top && x[h * p->width + w] == x[h * p->width + w])) {
+                    if (best < 0 || x[h * p->width + w] > top ||
+                        (top != top && x[h * p->width + w] == x[h * p->width + w])) {
                         best = h * p->width + w;
                         top = x[best];
                     }
@@ -264,7 +275,8 @@ PLK_KERNEL(plk_roi_pool_run)
     (void)scalars;
     if (!all)
         return pl_fail(PL_ENOMEM, "out of memory for ROIPooling");
-    plk_run_parts(p->n_rois * p->channels * p->bins[0] * p->bins[1] * 16, p->n_rois, 1, pool_regions, &(pool_job){p, bufs, all});
+    plk_run_parts(p->n_rois * p->channels * p->bins[0] * p->bins[1] * 16, p->n_rois, 1, pool_regions,
+                  &(pool_job){p, bufs, all});
     free(all);
     return PL_OK;
 }

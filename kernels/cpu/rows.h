@@ -4,7 +4,8 @@
 #include "pointwise.h"
 /* cffi reads from here on: */
 typedef struct {
-    uintptr_t loop;                              /* a plk_loop compiled at run time; its bufs are one row's, then scratch */
+    /* a plk_loop compiled at run time; its bufs are one row's, then scratch */
+    uintptr_t loop;
     int32_t n_in, n_out, n_scratch, ndim;        /* n_scratch: rows of temporaries; ndim: of the rows' index space */
     int64_t n_rows, n, work;                     /* n: elements of a row; work: elementary steps, for pl_threads */
     int64_t shape[PLK_MAX_DIMS];

@@ -61,7 +61,8 @@ SCAN(int64_t, i64, int64_t)
 PLK_KERNEL(plk_scan_run)
 {
     const plk_scan *p = params;
-    plk_part part = p->dtype == PLK_F32 ? scan_f32 : p->dtype == PLK_F64 ? scan_f64 : p->dtype == PLK_I32 ? scan_i32 : scan_i64;
+    plk_part part = p->dtype == PLK_F32 ? scan_f32 : p->dtype == PLK_F64 ? scan_f64
+                  : p->dtype == PLK_I32 ? scan_i32 : scan_i64;
     plk_run_parts(p->outer * p->n * p->inner, p->outer * tiles_of(p), 1, part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

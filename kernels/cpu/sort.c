@@ -51,7 +51,8 @@ static item *merge_sort(item *a, item *room, int64_t n)
         insert(a + i, n - i < RUN ? n - i : RUN);
     for (int64_t run = RUN; run < n; run *= 2) {
         for (int64_t i = 0; i < n; i += 2 * run) {
-            int64_t left = i, middle = i + run < n ? i + run : n, right = middle, end = i + 2 * run < n ? i + 2 * run : n;
+            int64_t left = i, middle = i + run < n ? i + run : n, right = middle,
+                    end = i + 2 * run < n ? i + 2 * run : n;
             for (int64_t to = i; to < end; to++)
                 room[to] = left < middle && (right == end || a[left].key <= a[right].key) ? a[left++] : a[right++];
         }

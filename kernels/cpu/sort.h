@@ -4,8 +4,8 @@
 #include "kernel.h"
 /* cffi reads from here on: */
 enum { PLK_SORT_VALUES = 1, PLK_SORT_INDICES = 2, PLK_SORT_MASK = 4 };
-/* x (outer, n, inner) -> the first k of each line (outer, k, inner), or a mask of x's shape; give: which results, PLK_SORT_*,
- * values before indices. */
+/* x (outer, n, inner) -> the first k of each line (outer, k, inner), or a mask of x's shape; give: which results,
+ * PLK_SORT_*, values before indices. */
 typedef struct {
     int64_t outer, n, inner, k;
     int32_t dtype, index_dtype, ascend, give;

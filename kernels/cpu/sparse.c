@@ -1,5 +1,5 @@
-/* Products of csr matrices with dense ones: rows are shared among threads, or columns where rows of the result collide, so
- * sums do not depend on the number of threads. */
+/* Products of csr matrices with dense ones: rows are shared among threads, or columns where rows of the result collide,
+ * so sums do not depend on the number of threads. */
 #include "sparse.h"
 #include "generated/kernels.h"
 #include "parts.h"
@@ -49,7 +49,8 @@ PLK_KERNEL(plk_csr_dot_run)
     int status = check(p, indptr, indices);
     if (status)
         return status;
-    plk_run_parts((indptr[p->n_rows] + p->n_rows) * p->inner, p->n_rows, 1, dot_rows, &(plk_call){params, bufs, scalars});
+    plk_run_parts((indptr[p->n_rows] + p->n_rows) * p->inner, p->n_rows, 1, dot_rows,
+                  &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
@@ -85,7 +86,8 @@ PLK_KERNEL(plk_csr_dot_transposed)
         return status;
     memset(bufs[4], 0, (size_t)(p->n_columns * p->inner * p->size));
     int n_threads = p->inner >= 64 ? pl_threads(indptr[p->n_rows] * p->inner) : 1;
-    plk_parts parts = {dot_columns, &(plk_call){params, bufs, scalars}, p->inner, 16, n_threads};    /* each reads all elements */
+    /* each reads all elements */
+    plk_parts parts = {dot_columns, &(plk_call){params, bufs, scalars}, p->inner, 16, n_threads};
     pl_team_run(n_threads, n_threads, plk_run_part, &parts);
     return PL_OK;
 }

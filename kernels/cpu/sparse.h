@@ -4,7 +4,8 @@
 #include "kernel.h"
 /* cffi reads from here on: */
 /* csr (n_rows, n_columns) with n_elements; the dense matrices have `inner` columns */
-typedef struct { int64_t n_rows, n_columns, n_elements, inner; int32_t size; } plk_csr;  /* size: bytes of a float: 4 or 8 */
+/* size: bytes of a float: 4 or 8 */
+typedef struct { int64_t n_rows, n_columns, n_elements, inner; int32_t size; } plk_csr;
 typedef struct { int64_t n_rows, n_indices, row_bytes; } plk_assign_rows;
 /* cffi stops reading here */
 #endif

@@ -84,9 +84,9 @@ static void transpose(float *to, int64_t to_step, const float *from, int64_t fro
             to[c * to_step + r] = from[r * from_step + c];
 }
 
-/* A block of A in panels of ROWS rows and DEPTH steps, with zeros for missing rows of the last one. Where the steps of a
- * row lie side by side, a panel is chunks of CHUNK steps, in them the rows; else it is steps, in them the rows: nothing
- * is transposed. */
+/* A block of A in panels of ROWS rows and DEPTH steps, with zeros for missing rows of the last one. Where the steps of
+ * a row lie side by side, a panel is chunks of CHUNK steps, in them the rows; else it is steps, in them the rows:
+ * nothing is transposed. */
 static void pack_a(float *to, const float *a, int64_t a_row, int64_t a_depth, int64_t rows, int64_t depth)
 {
     for (int64_t i = 0; i < rows; i += ROWS, to += ROWS * DEPTH, a += ROWS * a_row) {
@@ -151,8 +151,8 @@ static const float no_bias[COLUMNS];
         } \
         __asm__ volatile("" ::: "memory"); \
     }
-/* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart; step d
- * of row r of A lies at d / chunk * next + d * step + r * row.  noinline: it needs all registers. */
+/* out (n_rows x COLUMNS) = alpha * rows of A times columns of B + beta * out + bias.  Lines of B are b_step apart;
+ * step d of row r of A lies at d / chunk * next + d * step + r * row.  noinline: it needs all registers. */
 #define COMMA ,
 #define TILE(name, n_rows, stride, chunk, next, row, step) \
     __attribute__((noinline, unused)) static void name(int64_t depth, const float *a, stride const float *b, \

@@ -51,8 +51,9 @@ static walk walk_of(const plk_triangular *p)
 {
     int turned = p->transpose != p->right;
     walk w = {0, turned ? 1 : p->n, turned ? p->n : 1, 0, p->columns};
-    return p->lower != turned ? w
-                              : (walk){(p->n - 1) * (p->n + 1), -w.row, -w.column, (p->n - 1) * p->columns, -p->columns};
+    return p->lower != turned
+        ? w
+        : (walk){(p->n - 1) * (p->n + 1), -w.row, -w.column, (p->n - 1) * p->columns, -p->columns};
 }
 
 static void solve(const walk *w, const real *a, real *x, int64_t n, int64_t m)

@@ -149,7 +149,8 @@ static void measure_piece(void *arg, int64_t chunk)
     for (int64_t i = begin, n; i < end; i += n) {
         const void *measured = at(w, w->group[0], i);
         n = end - i < BLOCK ? end - i : BLOCK;
-        step(w, i, n, full_at(w, w->group[p->wide ? 2 + p->n_states : 0], i), gradient_at(w, i, n, gradient), direction);
+        step(w, i, n, full_at(w, w->group[p->wide ? 2 + p->n_states : 0], i), gradient_at(w, i, n, gradient),
+             direction);
         if (p->wide) {                           /* the norm is that of the 16-bit weight */
             convert(p->dtype, measured, PLK_F32, narrow, n);
             measured = narrow;

@@ -12,7 +12,8 @@ typedef struct {
     int32_t loop;                                /* plk_pointwise_find() */
     int32_t n_weights, n_states;
     int32_t dtype, gradient;                     /* dtypes of weights and gradients */
-    int32_t wide;                                /* there are 32-bit weights; 2: they are only read, outputs have 32 bits */
+    /* there are 32-bit weights; 2: they are only read, outputs have 32 bits */
+    int32_t wide;
     int32_t n_after;                             /* inputs after the groups */
     int32_t n_numbers, at[PLK_MAX_NUMBERS], step[PLK_MAX_NUMBERS];   /* of weight k: scalars[at + k step] */
     double fixed[PLK_MAX_NUMBERS];

@@ -101,9 +101,9 @@ PLK_INLINE float plk_log1p_f32(float x)
     return x > -1e-7f && x < 1e-7f ? x : r;
 }
 
-/* With e = exp(-2 |x|) = 2^n (Q - R) / (Q + R), (1 - e) / (1 + e) in one division; where n is 0, that is R / Q. R / Q is
- * tanh(r), |r| <= ln2 / 4, to 1e-9; both times 0.75, since sums just below 1 round better than those just above. No term
- * of ln2 beside the first changes anything. From 9.01 on tanh is 1. */
+/* With e = exp(-2 |x|) = 2^n (Q - R) / (Q + R), (1 - e) / (1 + e) in one division; where n is 0, that is R / Q. R / Q
+ * is tanh(r), |r| <= ln2 / 4, to 1e-9; both times 0.75, since sums just below 1 round better than those just above. No
+ * term of ln2 beside the first changes anything. From 9.01 on tanh is 1. */
 PLK_INLINE float plk_tanh_f32(float x)
 {
     float a = fabsf(x);

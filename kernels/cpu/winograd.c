@@ -5,8 +5,8 @@
  *   w --G w G^T--> U[point][channel][filter] -+- one product for each point --> M[point][tile][filter] --A^T M A--> y
  *
  * The work is cut into ranges of tiles and groups of filters. A thread transforms what its pieces need itself: nothing
- * is shared, nobody waits. Weights too are transformed where they are used, as many at a time as stay in the inner cache:
- * transformed once for all they would be four times as many, and reading them takes longer than the transform.
+ * is shared, nobody waits. Weights too are transformed where they are used, as many at a time as stay in the inner
+ * cache: transformed once for all they would be four times as many, and reading them takes longer than the transform.
  *
  * conv3x3.c is the one for row-major images and for gradients.
  */

@@ -2,8 +2,8 @@
 
 /* The tiles [first, first + n) of one row of tiles (number `row` of the batch), one block of channels, as
  * V[point][tile][channel]; v: the first tile.  down: room for a strip of 6 vectors for each column */
-static void NAME(transform_in)(const plk_winograd *p, const cut *k, const float *x, int64_t row, int64_t first, int64_t n,
-                               int64_t block, float *v, VEC *down)
+static void NAME(transform_in)(const plk_winograd *p, const cut *k, const float *x, int64_t row, int64_t first,
+                               int64_t n, int64_t block, float *v, VEC *down)
 {
     int64_t image = row / k->down, top = row % k->down * 4 - p->pad[0], left = first * 4 - p->pad[1];
     const float *plane = x + (image * (p->channels / LANES) + block) * p->height * p->width * LANES;
@@ -105,8 +105,8 @@ PLK_INLINE void NAME(multiply)(int rows, const float *restrict v, int64_t v_step
 }
 
 /* All tiles of an item for one point and panel. */
-static void NAME(multiply_tiles)(int64_t n_tiles, const float *v, int64_t v_step, const float *u, float *m, int64_t m_step,
-                                 int64_t depth, int add)
+static void NAME(multiply_tiles)(int64_t n_tiles, const float *v, int64_t v_step, const float *u, float *m,
+                                 int64_t m_step, int64_t depth, int add)
 {
     for (int64_t t = 0, n; t < n_tiles; t += n, v += n * v_step, m += n * m_step) {
         n = least(ROWS, n_tiles - t);
@@ -197,11 +197,12 @@ static void NAME(transform_out)(const plk_winograd *p, const cut *k, const float
 
 /* The products of one piece of U, and on the way the weights of the next one (`lines` cache lines of each block of
  * filters, at steps of row_of_w) from memory. */
-static void NAME(multiply_piece)(const plk_winograd *p, const cut *k, const float *v, const float *u, float *m, int64_t n,
-                                 int64_t panels, int64_t m_point, int64_t depth, int add, const float *next, int64_t lines,
-                                 int64_t row_of_w)
+static void NAME(multiply_piece)(const plk_winograd *p, const cut *k, const float *v, const float *u, float *m,
+                                 int64_t n, int64_t panels, int64_t m_point, int64_t depth, int add, const float *next,
+                                 int64_t lines, int64_t row_of_w)
 {
-    int64_t panel = depth * 2 * LANES, u_point = odd_lines(panels * panel), each = over(2 * panels * lines, POINTS * panels);
+    int64_t panel = depth * 2 * LANES, u_point = odd_lines(panels * panel),
+            each = over(2 * panels * lines, POINTS * panels);
     for (int point = 0; point < POINTS; point++)
         for (int64_t j = 0; j < panels; j++) {
             int64_t line = (point * panels + j) * each, end = least(line + each, 2 * panels * lines);

@@ -1,4 +1,5 @@
-/* Arrays as kernels see them: element types and what they are computed in, 16-byte vectors, indices without division. */
+/* Arrays as kernels see them: element types and what they are computed in, 16-byte vectors, indices without
+ * division. */
 #pragma once
 #include "device.cuh"
 

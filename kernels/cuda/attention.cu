@@ -1,9 +1,10 @@
 /* Attention, a tile of scores at a time: neither scores nor probabilities go to memory. Every product is one of the
  * tensor cores; float32 takes three of TF32 each, which is as exact as float32 itself.
  *
- * A warp owns 16 rows of scores. Forward, rows are queries and columns keys: an online softmax. Backward the same program
- * runs twice, on rows of queries for dq, and on rows of keys, columns of queries, for dk and dv; so each result is summed
- * by one warp in one order. Sources: Dao et al. 2022, arXiv:2205.14135; Markidis et al. 2018 (splitting TF32).
+ * A warp owns 16 rows of scores. Forward, rows are queries and columns keys: an online softmax. Backward the same
+ * program runs twice, on rows of queries for dq, and on rows of keys, columns of queries, for dk and dv; so each result
+ * is summed by one warp in one order. Sources: Dao et al. 2022, arXiv:2205.14135; Markidis et al. 2018 (splitting
+ * TF32).
  */
 #include "array.cuh"
 #include "philox.cuh"
@@ -28,7 +29,7 @@ struct Lengths {
     float scale;
 };
 
-/* ---- products of a warp: fragments from shared memory ------------------------------------------------------------- */
+/* ---- products of a warp: fragments from shared memory ------------------------------------------------------------ */
 
 /* Elements of a row of a tile of DIM: padded, so that the rows of a fragment begin in different banks. */
 template<class T, int DIM> struct Row { static const int step = DIM + 16 / (int)sizeof(T); };
@@ -71,8 +72,8 @@ template<> DEVICE uint32_t Pairs<bfloat16>::pack(float x, float y) { return bflo
 template<> DEVICE void Pairs<float16>::multiply(float (&c)[4], const A &a, const B &b) { mma_half(c, a.x, b.x); }
 template<> DEVICE void Pairs<bfloat16>::multiply(float (&c)[4], const A &a, const B &b) { mma_bfloat16(c, a.x, b.x); }
 
-/* float32 as the sum of two numbers of TF32; the product of the small ones is below its last bit. 8 of k at a time, those
- * of a lane side by side: the order of k is free as long as both operands have the same. */
+/* float32 as the sum of two numbers of TF32; the product of the small ones is below its last bit. 8 of k at a time,
+ * those of a lane side by side: the order of k is free as long as both operands have the same. */
 struct Split {
     static const int k = 8;
     struct A { uint32_t x[4], low[4]; };
@@ -224,7 +225,8 @@ template<class M, int KIND> struct Masked {
 /* ---- dropout: a bit for each probability, drawn before the tiles ------------------------------------------------ */
 
 /* words: 32 keys of a row each. Element i of (batch, head, query, key) takes word i of the stream, as in Dropout. */
-__global__ void __launch_bounds__(256) draw_kept(uint32_t *kept, int64_t n_words, int n_k, double p, uint64_t seed, uint64_t call)
+__global__ void __launch_bounds__(256)
+    draw_kept(uint32_t *kept, int64_t n_words, int n_k, double p, uint64_t seed, uint64_t call)
 {
     const float keep = (float)(1 - p);
     const int words = (n_k + 31) / 32;
@@ -264,8 +266,9 @@ template<bool DROPS> struct Kept {
 
 /* Grid: (query tiles x heads x batches). Dynamic shared memory: tiles of ROWS + 2 COLUMNS rows. */
 template<class T, class M, int KIND, int DIM, bool DROPS, int ROWS, int COLUMNS>
-__global__ void __launch_bounds__(2 * ROWS) attention(View<const T> q, View<const T> k, View<const T> v, Mask mask,
-                                                      const uint32_t *bits, float by_kept, View<T> y, float *sums, Lengths l)
+__global__ void __launch_bounds__(2 * ROWS)
+    attention(View<const T> q, View<const T> k, View<const T> v, Mask mask, const uint32_t *bits, float by_kept,
+              View<T> y, float *sums, Lengths l)
 {
     extern __shared__ __align__(16) unsigned char shared[];
     const int step = Row<T, DIM>::step, threads = 2 * ROWS, N = COLUMNS / 8;
@@ -374,7 +377,8 @@ __global__ void __launch_bounds__(2 * ROWS) attention(View<const T> q, View<cons
 template<class T> __global__ void attention_dot(View<const T> dy, View<const T> y, float *dot, Lengths l, int64_t n)
 {
     int lane = threadIdx.x % 32;
-    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < n; i += (int64_t)gridDim.x * blockDim.x / 32) {
+    for (int64_t i = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / 32; i < n;
+         i += (int64_t)gridDim.x * blockDim.x / 32) {
         int query = (int)(i % l.n_q), h = (int)(i / l.n_q % l.heads), b = (int)(i / l.n_q / l.heads);
         const T *g = dy.at(b, h) + query * dy.row, *v = y.at(b, h) + query * y.row;
         float sum = 0;
@@ -390,8 +394,9 @@ template<class T> __global__ void attention_dot(View<const T> dy, View<const T> 
 
 enum { WANT_QUERIES = 1, WANT_KEYS = 2, WANT_VALUES = 4 };
 
-/* Rows x (score operand) and x2 (value operand), columns y and y2: ds = p (f x2 . y2 - dot) scale; out += ds . y, and for
- * values out2 += f p . y2; f: what dropout multiplies p by. WANT_QUERIES: x, x2, y, y2 = q, dy, k, v; else k, v, q, dy. Shared: 2 (ROWS + COLUMNS) rows. */
+/* Rows x (score operand) and x2 (value operand), columns y and y2: ds = p (f x2 . y2 - dot) scale; out += ds . y, and
+ * for values out2 += f p . y2; f: what dropout multiplies p by. WANT_QUERIES: x, x2, y, y2 = q, dy, k, v; else k, v, q,
+ * dy. Shared: 2 (ROWS + COLUMNS) rows. */
 template<class T, class M, int KIND, int DIM, bool DROPS, int ROWS, int COLUMNS, int WANT>
 __global__ void __launch_bounds__(2 * ROWS) attention_backward(View<const T> x, View<const T> x2, View<const T> y,
                                                                View<const T> y2, Mask mask, const uint32_t *bits,

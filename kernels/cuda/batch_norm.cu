@@ -24,7 +24,8 @@ template<class T, class P, class I> struct Moments {
         A shift, sum, square, count;
         DEVICE Sums shuffled(int step) const
         {
-            return {shuffle_xor(shift, step), shuffle_xor(sum, step), shuffle_xor(square, step), shuffle_xor(count, step)};
+            return {shuffle_xor(shift, step), shuffle_xor(sum, step), shuffle_xor(square, step),
+                    shuffle_xor(count, step)};
         }
         /* by Chan, Golub and LeVeque 1979 */
         static DEVICE Sums join(const Sums &a, const Sums &b)
@@ -33,7 +34,8 @@ template<class T, class P, class I> struct Moments {
                 return a.count == 0 ? b : a;
             const A n = a.count + b.count, mean_a = a.sum / a.count, mean_b = b.sum / b.count;
             const A away = (b.shift - a.shift) + (mean_b - mean_a);
-            const A around = a.square - a.sum * mean_a + b.square - b.sum * mean_b + away * away * (a.count * b.count / n);
+            const A around = a.square - a.sum * mean_a + b.square - b.sum * mean_b +
+                away * away * (a.count * b.count / n);
             return {a.shift + mean_a + away * (b.count / n), 0, around, n};
         }
     };
@@ -142,7 +144,8 @@ template<class T, class P, class I, bool MORE, bool RELU> struct Products {
         A shift, sum, along, count;
         DEVICE Sums shuffled(int step) const
         {
-            return {shuffle_xor(shift, step), shuffle_xor(sum, step), shuffle_xor(along, step), shuffle_xor(count, step)};
+            return {shuffle_xor(shift, step), shuffle_xor(sum, step), shuffle_xor(along, step),
+                    shuffle_xor(count, step)};
         }
         static DEVICE Sums join(const Sums &a, const Sums &b)
         {
@@ -206,7 +209,8 @@ template<class T, class P, class I, bool LAST, bool MORE, bool RELU, bool GIVE> 
 
     DEVICE bool aligned() const
     {
-        return is_aligned(dy, x, dx) && (!MORE || is_aligned(more)) && (!RELU || is_aligned(y)) && (!GIVE || is_aligned(dz));
+        return is_aligned(dy, x, dx) && (!MORE || is_aligned(more)) && (!RELU || is_aligned(y)) &&
+            (!GIVE || is_aligned(dz));
     }
     template<int N> DEVICE void at(I e, const Channels<I> &of) const
     {

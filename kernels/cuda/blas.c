@@ -1,5 +1,6 @@
 /* Matrix products by cuBLASLt, found with dlopen. Its few types are declared here, so that building needs no toolkit.
- * It works on columns, we on rows: what it is told to compute is C^T = op(B)^T op(A)^T. Source: cuBLASLt API reference. */
+ * It works on columns, we on rows: what it is told to compute is C^T = op(B)^T op(A)^T. Source: cuBLASLt API
+ * reference. */
 #include "blas.h"
 #include "kernel.h"
 #include "gpu.h"
@@ -23,9 +24,11 @@ enum {
     LT_R_32F = 0, LT_R_64F = 1, LT_R_16F = 2, LT_R_16BF = 14,                           /* cudaDataType_t */
     LT_COMPUTE_32F = 68, LT_COMPUTE_64F = 70, LT_COMPUTE_32F_FAST_TF32 = 77,            /* cublasComputeType_t */
     LT_DESC_TRANSA = 3, LT_DESC_TRANSB = 4, LT_DESC_EPILOGUE = 7, LT_DESC_BIAS_POINTER = 8,
-    LT_DESC_AUX_POINTER = 11, LT_DESC_AUX_LD = 12, LT_DESC_BIAS_TYPE = 26,              /* cublasLtMatmulDescAttributes_t */
+    /* cublasLtMatmulDescAttributes_t */
+    LT_DESC_AUX_POINTER = 11, LT_DESC_AUX_LD = 12, LT_DESC_BIAS_TYPE = 26,
     LT_EPILOGUE_DEFAULT = 1, LT_EPILOGUE_RELU = 2, LT_EPILOGUE_BIAS = 4, LT_EPILOGUE_GELU = 32, LT_EPILOGUE_AUX = 128,
-    LT_LAYOUT_BATCHES = 5, LT_LAYOUT_STEP = 6,                                          /* cublasLtMatrixLayoutAttribute_t */
+    /* cublasLtMatrixLayoutAttribute_t */
+    LT_LAYOUT_BATCHES = 5, LT_LAYOUT_STEP = 6,
     LT_PREFER_ROOM = 1, LT_PREFER_ALIGNMENT_A = 5, LT_NOT_SUPPORTED = 15
 };
 
@@ -35,15 +38,17 @@ enum {
     X(desc_new, cublasLtMatmulDescCreate, (lt_desc *desc, int compute, int scale)) \
     X(desc_free, cublasLtMatmulDescDestroy, (lt_desc desc)) \
     X(desc_set, cublasLtMatmulDescSetAttribute, (lt_desc desc, int what, const void *value, size_t bytes)) \
-    X(layout_new, cublasLtMatrixLayoutCreate, (lt_layout *layout, int type, uint64_t rows, uint64_t columns, int64_t ld)) \
+    X(layout_new, cublasLtMatrixLayoutCreate, \
+      (lt_layout *layout, int type, uint64_t rows, uint64_t columns, int64_t ld)) \
     X(layout_free, cublasLtMatrixLayoutDestroy, (lt_layout layout)) \
     X(layout_set, cublasLtMatrixLayoutSetAttribute, (lt_layout layout, int what, const void *value, size_t bytes)) \
     X(preference_new, cublasLtMatmulPreferenceCreate, (lt_preference *preference)) \
     X(preference_free, cublasLtMatmulPreferenceDestroy, (lt_preference preference)) \
-    X(preference_set, cublasLtMatmulPreferenceSetAttribute, (lt_preference p, int what, const void *value, size_t bytes)) \
-    X(heuristic, cublasLtMatmulAlgoGetHeuristic, (lt_handle handle, lt_desc desc, lt_layout a, lt_layout b, lt_layout c, \
-                                                  lt_layout d, lt_preference preference, int wanted, \
-                                                  lt_heuristic *found, int *n_found)) \
+    X(preference_set, cublasLtMatmulPreferenceSetAttribute, \
+      (lt_preference p, int what, const void *value, size_t bytes)) \
+    X(heuristic, cublasLtMatmulAlgoGetHeuristic, \
+      (lt_handle handle, lt_desc desc, lt_layout a, lt_layout b, lt_layout c, lt_layout d, lt_preference preference, \
+       int wanted, lt_heuristic *found, int *n_found)) \
     X(matmul, cublasLtMatmul, (lt_handle handle, lt_desc desc, const void *alpha, const void *a, lt_layout a_layout, \
                                const void *b, lt_layout b_layout, const void *beta, const void *c, lt_layout c_layout, \
                                void *d, lt_layout d_layout, const lt_algorithm *algorithm, void *workspace, \
@@ -181,9 +186,11 @@ static lt_status state_make(const plk_blas *p, plk_blas_state *s)
         SET(LT_DESC_AUX_LD, ld)
 #undef SET
     if (!status)
-        status = layout_make(&s->a, type, trans_a ? p->k : p->n, trans_a ? p->n : p->k, p->b_row, p->n_batch, p->b_step);
+        status =
+            layout_make(&s->a, type, trans_a ? p->k : p->n, trans_a ? p->n : p->k, p->b_row, p->n_batch, p->b_step);
     if (!status)
-        status = layout_make(&s->b, type, trans_b ? p->m : p->k, trans_b ? p->k : p->m, p->a_row, p->n_batch, p->a_step);
+        status =
+            layout_make(&s->b, type, trans_b ? p->m : p->k, trans_b ? p->k : p->m, p->a_row, p->n_batch, p->a_step);
     if (!status)
         status = layout_make(&s->c, type, p->n, p->m, p->y_row, p->n_batch, p->y_step);
     return status;

@@ -9,12 +9,14 @@ typedef struct { int32_t kind, index; int64_t offset_bytes; } plk_where;
 
 /* Steps of one call, which share scratch memory. */
 typedef struct { pl_kernel run; const void *params; } plk_step;
-typedef struct { int32_t n; int64_t scratch_bytes; const plk_step *steps; } plk_steps;    /* steps: the plan's owner's */
+/* steps: the plan's owner's */
+typedef struct { int32_t n; int64_t scratch_bytes; const plk_step *steps; } plk_steps;
 int plk_steps_run(const void *params, void *const *bufs, const double *scalars);
 
 /* y = act(alpha op(a) op(b) + beta c + bias), row-major, n_batch of them; a batch of one operand repeats where its step
- * is 0. a_row, b_row, y_row: elements from one row to the next, as the arrays lie in memory. dtype: PLK_F32, PLK_F64, PLK_F16 or PLK_BF16. act: PLK_BLAS_*; aux: what gelu is applied to is written there. c may
- * be nowhere. state: plk_blas_new's, of the plan alone. room_at: where in the scratch memory the library has its own. */
+ * is 0. a_row, b_row, y_row: elements from one row to the next, as the arrays lie in memory. dtype: PLK_F32, PLK_F64,
+ * PLK_F16 or PLK_BF16. act: PLK_BLAS_*; aux: what gelu is applied to is written there. c may be nowhere. state:
+ * plk_blas_new's, of the plan alone. room_at: where in the scratch memory the library has its own. */
 enum { PLK_BLAS_NONE = 0, PLK_BLAS_RELU = 1, PLK_BLAS_GELU = 2 };
 typedef struct {
     int64_t n_batch, m, n, k, a_step, b_step, y_step, a_row, b_row, y_row, room_at;

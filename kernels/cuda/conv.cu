@@ -1,9 +1,10 @@
-/* Convolution as a matrix product whose operands are gathered where they lie, both ways, and a direct kernel where every
- * channel has filters of its own. Any strides: both memory layouts; 2 or 3 spatial axes (1: the first has size 1).
+/* Convolution as a matrix product whose operands are gathered where they lie, both ways, and a direct kernel where
+ * every channel has filters of its own. Any strides: both memory layouts; 2 or 3 spatial axes (1: the first has size
+ * 1).
  *
- *   forward   y[f][image, out]     = sum over (c, tap) of         w[f][c, tap]      x[image, c][out * stride - pad + tap * dilate]
- *   data      dx[c][image, in]     = sum over (f, tap) of         w[f, tap][c]      dy[image, f][(in + pad - tap * dilate) / stride]
- *   weight    dw[f][c, tap]        = sum over (image, out) of     dy[image, f][out] x[image, c][out * stride - pad + tap * dilate]
+ * forward y[f][image, out] = sum over c, tap of     w[f][c, tap]      x[image, c][out * stride - pad + tap * dilate]
+ * data    dx[c][image, in] = sum over f, tap of     w[f, tap][c]      dy[image, f][(in + pad - tap * dilate) / stride]
+ * weight  dw[f][c, tap]    = sum over image, out of dy[image, f][out] x[image, c][out * stride - pad + tap * dilate]
  */
 #include "product.cuh"
 
@@ -42,7 +43,8 @@ template<int ND> struct Spot {
     bool inside;
 };
 
-/* The elements that windows see: (image, out) on one side, (channel, tap) on the other. SWAPPED: k counts the windows. */
+/* The elements that windows see: (image, out) on one side, (channel, tap) on the other. SWAPPED: k counts the
+ * windows. */
 template<class T, int ND, bool SWAPPED, bool ALONG_K> struct Windows {
     typedef T element;
     static const bool along_k = ALONG_K, quads = false;
@@ -261,8 +263,8 @@ template<class T, class F> __global__ void slices_place(Placed<T, F> out, Groups
 }
 
 /* What follows a convolution that a library made; element i of y is of channel i / inner % channels. */
-template<class T> __global__ void follow(const T *bias, const T *addend, T *y, int64_t n, int inner, int channels, int act,
-                                         float low, float high)
+template<class T> __global__ void follow(const T *bias, const T *addend, T *y, int64_t n, int inner, int channels,
+                                         int act, float low, float high)
 {
     typedef computed<T> F;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (int64_t)gridDim.x * blockDim.x) {
@@ -273,7 +275,7 @@ template<class T> __global__ void follow(const T *bias, const T *addend, T *y, i
     }
 }
 
-/* ---- every channel with filters of its own -------------------------------------------------------------------------- */
+/* ---- every channel with filters of its own ----------------------------------------------------------------------- */
 
 /* Sizes of a convolution in three axes; multiple: filters of a channel. */
 struct Depthwise {
@@ -299,7 +301,8 @@ template<class T> __global__ void depthwise(const T *x, const T *w, const T *bia
         int image = (int)(i / ((int64_t)filters * points)), rest = (int)(i % ((int64_t)filters * points));
         int f = last ? rest % filters : rest / points, p = last ? rest / filters : rest % points;
         int o2 = p % d.out[2], o1 = p / d.out[2] % d.out[1], o0 = p / d.out[2] / d.out[1];
-        const T *from = x + image * d.x_image + (int64_t)(f / d.multiple) * d.x_channel, *taps = w + (int64_t)f * d.w_filter;
+        const T *from = x + image * d.x_image + (int64_t)(f / d.multiple) * d.x_channel,
+                *taps = w + (int64_t)f * d.w_filter;
         F sum = 0;
         for (int a = 0; a < d.kernel[0]; a++) {
             int i0 = o0 * d.stride[0] - d.pad[0] + a * d.dilate[0];

@@ -1,5 +1,5 @@
-/* Moving elements: strided copies, transposes through shared memory, joins and splits, conversions. Elements are words of
- * 1, 2, 4 or 8 bytes. */
+/* Moving elements: strided copies, transposes through shared memory, joins and splits, conversions. Elements are words
+ * of 1, 2, 4 or 8 bytes. */
 #include "array.cuh"
 
 /* ---- strided ---------------------------------------------------------------------------------------------------- */
@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(256) copy_strided(I n, Places<I, D, 2> at, con
     }
 }
 
-/* y (..., columns, ..., rows) <- x where rows lie side by side in x and columns in y: of each pair of the other dimensions
- * (D of them, n_others places) tiles pass through shared memory. */
+/* y (..., columns, ..., rows) <- x where rows lie side by side in x and columns in y: of each pair of the other
+ * dimensions (D of them, n_others places) tiles pass through shared memory. */
 template<class T, class I, int D>
 __global__ void __launch_bounds__(TILE * TILE_ROWS)
 copy_transposed(I n_rows, I n_columns, Divisor<I> row_tiles, Divisor<I> column_tiles, I in_step, I out_step,

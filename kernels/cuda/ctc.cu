@@ -1,5 +1,5 @@
-/* Connectionist temporal classification (Graves et al. 2006): a block takes a sequence and goes through its steps; a thread
- * takes states of the extended labels (blank, l1, blank, l2, ..., blank). In double, as the reference. */
+/* Connectionist temporal classification (Graves et al. 2006): a block takes a sequence and goes through its steps; a
+ * thread takes states of the extended labels (blank, l1, blank, l2, ..., blank). In double, as the reference. */
 #include "reduce.cuh"
 
 enum { THREADS = 128 };
@@ -64,8 +64,8 @@ DEVICE double log_sum(double a, double b, double c)
     return top + log(exp(a - top) + exp(b - top) + exp(c - top));
 }
 
-/* alpha: (batch, steps, states), or NULL; totals: log P(labels), or NULL; loss: minus that, or NULL. Shared: two rows of
- * states in double, then their classes. */
+/* alpha: (batch, steps, states), or NULL; totals: log P(labels), or NULL; loss: minus that, or NULL. Shared: two rows
+ * of states in double, then their classes. */
 template<class T, class L, class D, class K>
 __global__ void __launch_bounds__(THREADS)
 forward(Batch<L, D, K> of, const T *x, const double *lse, double *alpha, double *totals, T *loss)
@@ -114,8 +114,8 @@ forward(Batch<L, D, K> of, const T *x, const double *lse, double *alpha, double 
     }
 }
 
-/* dx: P(class at t) - P(class at t | labels), 0 after the end. Shared: three rows of states in double, then classes, and the
- * next state of the same class. */
+/* dx: P(class at t) - P(class at t | labels), 0 after the end. Shared: three rows of states in double, then classes,
+ * and the next state of the same class. */
 template<class T, class L, class D, class K>
 __global__ void __launch_bounds__(THREADS)
 backward(Batch<L, D, K> of, const T *x, const double *lse, const double *alpha, const double *totals, T *dx)

@@ -1,5 +1,6 @@
 /* Convolutions by cuDNN 9, found with dlopen. Its few types are declared here, so that building needs no toolkit. What
- * cuDNN refuses runs on our own kernels, from then on at once. Source: cuDNN API reference, the legacy functions of 9. */
+ * cuDNN refuses runs on our own kernels, from then on at once. Source: cuDNN API reference, the legacy functions of
+ * 9. */
 #include "dnn.h"
 #include "kernel.h"
 #include "gpu.h"
@@ -27,7 +28,8 @@ enum {
     X(create, cudnnCreate, (dnn_handle *handle)) \
     X(stream_set, cudnnSetStream, (dnn_handle handle, void *stream)) \
     X(tensor_new, cudnnCreateTensorDescriptor, (dnn_tensor *tensor)) \
-    X(tensor_set, cudnnSetTensorNdDescriptor, (dnn_tensor tensor, int type, int n, const int *sizes, const int *steps)) \
+    X(tensor_set, cudnnSetTensorNdDescriptor, \
+      (dnn_tensor tensor, int type, int n, const int *sizes, const int *steps)) \
     X(tensor_free, cudnnDestroyTensorDescriptor, (dnn_tensor tensor)) \
     X(filter_new, cudnnCreateFilterDescriptor, (dnn_filter *filter)) \
     X(filter_set, cudnnSetFilterNdDescriptor, (dnn_filter filter, int type, int format, int n, const int *sizes)) \
@@ -39,10 +41,12 @@ enum {
     X(conv_math, cudnnSetConvolutionMathType, (dnn_conv conv, int math)) \
     X(conv_free, cudnnDestroyConvolutionDescriptor, (dnn_conv conv)) \
     X(activation_new, cudnnCreateActivationDescriptor, (dnn_activation *activation)) \
-    X(activation_set, cudnnSetActivationDescriptor, (dnn_activation activation, int mode, int nan, double coefficient)) \
+    X(activation_set, cudnnSetActivationDescriptor, \
+      (dnn_activation activation, int mode, int nan, double coefficient)) \
     X(activation_free, cudnnDestroyActivationDescriptor, (dnn_activation activation)) \
-    X(forward_choices, cudnnGetConvolutionForwardAlgorithm_v7, (dnn_handle handle, dnn_tensor x, dnn_filter w, dnn_conv c, \
-                                                                dnn_tensor y, int wanted, int *n, dnn_choice *found)) \
+    X(forward_choices, cudnnGetConvolutionForwardAlgorithm_v7, \
+      (dnn_handle handle, dnn_tensor x, dnn_filter w, dnn_conv c, dnn_tensor y, int wanted, int *n, \
+       dnn_choice *found)) \
     X(data_choices, cudnnGetConvolutionBackwardDataAlgorithm_v7, (dnn_handle handle, dnn_filter w, dnn_tensor dy, \
                                                                   dnn_conv c, dnn_tensor dx, int wanted, int *n, \
                                                                   dnn_choice *found)) \
@@ -54,8 +58,8 @@ enum {
                                          size_t room_bytes, const void *beta, dnn_tensor y_desc, void *y)) \
     X(forward_relu, cudnnConvolutionBiasActivationForward, \
       (dnn_handle handle, const void *alpha, dnn_tensor x_desc, const void *x, dnn_filter w_desc, const void *w, \
-       dnn_conv c, int algorithm, void *room, size_t room_bytes, const void *alpha2, dnn_tensor z_desc, const void *z, \
-       dnn_tensor bias_desc, const void *bias, dnn_activation activation, dnn_tensor y_desc, void *y)) \
+       dnn_conv c, int algorithm, void *room, size_t room_bytes, const void *alpha2, dnn_tensor z_desc, \
+       const void *z, dnn_tensor bias_desc, const void *bias, dnn_activation activation, dnn_tensor y_desc, void *y)) \
     X(data, cudnnConvolutionBackwardData, (dnn_handle handle, const void *alpha, dnn_filter w_desc, const void *w, \
                                            dnn_tensor dy_desc, const void *dy, dnn_conv c, int algorithm, void *room, \
                                            size_t room_bytes, const void *beta, dnn_tensor dx_desc, void *dx)) \
@@ -131,7 +135,9 @@ static dnn_status state_make(const plk_cudnn *p, plk_cudnn_state *s)
 {
     int type = p->dtype == PLK_F64 ? DNN_DOUBLE : p->dtype == PLK_F16 ? DNN_HALF : p->dtype == PLK_BF16 ? DNN_BFLOAT16
                                                                                                        : DNN_FLOAT;
-    int math = type == DNN_HALF || type == DNN_BFLOAT16 ? DNN_TENSOR_OP_MATH : p->tf32 ? DNN_DEFAULT_MATH : DNN_FMA_MATH;
+    int math = type == DNN_HALF || type == DNN_BFLOAT16 ? DNN_TENSOR_OP_MATH
+        : p->tf32                                       ? DNN_DEFAULT_MATH
+                                                        : DNN_FMA_MATH;
     int n = p->nd + 2, bias[5] = {1, p->w[0], 1, 1, 1}, bias_steps[5] = {p->w[0], 1, 1, 1, 1};
     dnn_status status = dnn.tensor_new(&s->x);
 #define TRY(call) if (!status) status = call;
@@ -190,7 +196,8 @@ static dnn_status compute(const plk_cudnn *p, plk_cudnn_state *s, dnn_handle han
         return dnn.weight(handle, alpha, s->x, right, s->y, left, s->conv, algorithm, room, bytes, beta, s->w, out);
     if (p->act)
         return dnn.forward_relu(handle, alpha, s->x, left, s->w, right, s->conv, algorithm, room, bytes,
-                                addend ? alpha : beta, s->y, addend ? addend : out, s->bias, bias, s->activation, s->y, out);
+                                addend ? alpha : beta, s->y, addend ? addend : out, s->bias, bias, s->activation, s->y,
+                                out);
     return dnn.forward(handle, alpha, s->x, left, s->w, right, s->conv, algorithm, room, bytes, beta, s->y, out);
 }
 

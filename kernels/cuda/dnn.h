@@ -4,9 +4,9 @@
 #include "blas.h"
 /* cffi reads from here on: */
 enum { PLK_CUDNN_FORWARD = 0, PLK_CUDNN_DATA = 1, PLK_CUDNN_WEIGHT = 2, PLK_CUDNN_MAX_DIMS = 5 };
-/* A convolution, or its gradient; nd: 2 or 3 axes, sizes are (batch, channels, axes), steps in elements. out is y, dx or
- * dw. act: 1, relu(y + addend + bias) in the same call. room_at: as in plk_blas. otherwise: what runs where cuDNN has
- * nothing for these sizes (the plan's owner's). state: plk_cudnn_new's, of the plan alone. */
+/* A convolution, or its gradient; nd: 2 or 3 axes, sizes are (batch, channels, axes), steps in elements. out is y, dx
+ * or dw. act: 1, relu(y + addend + bias) in the same call. room_at: as in plk_blas. otherwise: what runs where cuDNN
+ * has nothing for these sizes (the plan's owner's). state: plk_cudnn_new's, of the plan alone. */
 typedef struct {
     int32_t kind, dtype, nd, channels_last, tf32, groups, act;
     int32_t x[5], w[5], y[5], x_steps[5], y_steps[5], pad[3], stride[3], dilate[3];
@@ -22,5 +22,6 @@ void plk_cudnn_free(uintptr_t state);
 int plk_cudnn_run(const void *params, void *const *bufs, const double *scalars);
 /* cffi stops reading here */
 
-void *plk_cudnn_handle(void);                 /* cudnnHandle_t of this thread's device, on its stream; NULL: there is none */
+/* cudnnHandle_t of this thread's device, on its stream; NULL: there is none */
+void *plk_cudnn_handle(void);
 #endif

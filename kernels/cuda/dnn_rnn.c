@@ -1,5 +1,5 @@
-/* Recurrent layers by cuDNN 9's v8 functions. A reserve is cuDNN's or ours from forward to backward, so that is decided once
- * for all calls of the same sizes on a device, and kept. Source: cuDNN API reference, library adv of 9. */
+/* Recurrent layers by cuDNN 9's v8 functions. A reserve is cuDNN's or ours from forward to backward, so that is decided
+ * once for all calls of the same sizes on a device, and kept. Source: cuDNN API reference, library adv of 9. */
 #include "dnn_rnn.h"
 #include "dnn.h"
 #include "kernel.h"
@@ -15,41 +15,47 @@ typedef void *dnn_handle, *dnn_tensor, *dnn_rnn, *dnn_data;
 enum {
     DNN_FLOAT = 0, DNN_HALF = 2, DNN_BFLOAT16 = 9,                                       /* cudnnDataType_t */
     DNN_DEFAULT_MATH = 0, DNN_TENSOR_OP_MATH = 1, DNN_FMA_MATH = 3,                      /* cudnnMathType_t */
-    DNN_ALGO_STANDARD = 0, DNN_DOUBLE_BIAS = 2, DNN_LINEAR_INPUT = 0,                    /* cudnnRNNAlgo_t, BiasMode, InputMode */
-    DNN_LSTM = 2, DNN_GRU = 3,                                                           /* cudnnRNNMode_t; relu 0, tanh 1 */
-    DNN_PACKED = 1, DNN_INFERENCE = 0, DNN_TRAINING = 1, DNN_WGRAD_ADD = 0,              /* cudnnRNNDataLayout_t, ForwardMode */
+    /* cudnnRNNAlgo_t, BiasMode, InputMode */
+    DNN_ALGO_STANDARD = 0, DNN_DOUBLE_BIAS = 2, DNN_LINEAR_INPUT = 0,
+    /* cudnnRNNMode_t; relu 0, tanh 1 */
+    DNN_LSTM = 2, DNN_GRU = 3,
+    /* cudnnRNNDataLayout_t, ForwardMode */
+    DNN_PACKED = 1, DNN_INFERENCE = 0, DNN_TRAINING = 1, DNN_WGRAD_ADD = 0,
     DNN_NOT_INITIALIZED = 1001                                                           /* cudnnStatus_t */
 };
 
 #define DNN_FUNCTIONS(X) \
     X(tensor_new, cudnnCreateTensorDescriptor, (dnn_tensor *tensor)) \
-    X(tensor_set, cudnnSetTensorNdDescriptor, (dnn_tensor tensor, int type, int n, const int *sizes, const int *steps)) \
-    X(tensor_get, cudnnGetTensorNdDescriptor, (dnn_tensor tensor, int most, int *type, int *n, int *sizes, int *steps)) \
+    X(tensor_set, cudnnSetTensorNdDescriptor, \
+      (dnn_tensor tensor, int type, int n, const int *sizes, const int *steps)) \
+    X(tensor_get, cudnnGetTensorNdDescriptor, \
+      (dnn_tensor tensor, int most, int *type, int *n, int *sizes, int *steps)) \
     X(tensor_free, cudnnDestroyTensorDescriptor, (dnn_tensor tensor)) \
     X(data_new, cudnnCreateRNNDataDescriptor, (dnn_data *data)) \
     X(data_set, cudnnSetRNNDataDescriptor, (dnn_data data, int type, int layout, int steps, int batch, int size, \
                                             const int *lengths, void *padding)) \
     X(data_free, cudnnDestroyRNNDataDescriptor, (dnn_data data)) \
     X(rnn_new, cudnnCreateRNNDescriptor, (dnn_rnn *rnn)) \
-    X(rnn_set, cudnnSetRNNDescriptor_v8, (dnn_rnn rnn, int algorithm, int mode, int bias, int direction, int input, int type, \
-                                          int precision, int math, int32_t inputs, int32_t hidden, int32_t projection, \
-                                          int32_t layers, void *dropout, uint32_t flags)) \
+    X(rnn_set, cudnnSetRNNDescriptor_v8, \
+      (dnn_rnn rnn, int algorithm, int mode, int bias, int direction, int input, int type, int precision, int math, \
+       int32_t inputs, int32_t hidden, int32_t projection, int32_t layers, void *dropout, uint32_t flags)) \
     X(rnn_free, cudnnDestroyRNNDescriptor, (dnn_rnn rnn)) \
     X(weight_bytes, cudnnGetRNNWeightSpaceSize, (dnn_handle handle, dnn_rnn rnn, size_t *bytes)) \
-    X(weight_find, cudnnGetRNNWeightParams, (dnn_handle handle, dnn_rnn rnn, int32_t cell, size_t bytes, const void *weights, \
-                                             int32_t id, dnn_tensor matrix, void **matrix_at, dnn_tensor bias, \
-                                             void **bias_at)) \
+    X(weight_find, cudnnGetRNNWeightParams, \
+      (dnn_handle handle, dnn_rnn rnn, int32_t cell, size_t bytes, const void *weights, int32_t id, \
+       dnn_tensor matrix, void **matrix_at, dnn_tensor bias, void **bias_at)) \
     X(rooms, cudnnGetRNNTempSpaceSizes, (dnn_handle handle, dnn_rnn rnn, int training, dnn_data x, size_t *room_bytes, \
                                          size_t *reserve_bytes)) \
-    X(forward, cudnnRNNForward, (dnn_handle handle, dnn_rnn rnn, int training, const int32_t *lengths, dnn_data x_desc, \
-                                 const void *x, dnn_data y_desc, void *y, dnn_tensor h_desc, const void *hx, void *hy, \
-                                 dnn_tensor c_desc, const void *cx, void *cy, size_t weight_bytes, const void *weights, \
-                                 size_t room_bytes, void *room, size_t reserve_bytes, void *reserve)) \
-    X(back, cudnnRNNBackwardData_v8, (dnn_handle handle, dnn_rnn rnn, const int32_t *lengths, dnn_data y_desc, const void *y, \
-                                      const void *dy, dnn_data x_desc, void *dx, dnn_tensor h_desc, const void *hx, \
-                                      const void *dhy, void *dhx, dnn_tensor c_desc, const void *cx, const void *dcy, \
-                                      void *dcx, size_t weight_bytes, const void *weights, size_t room_bytes, void *room, \
-                                      size_t reserve_bytes, void *reserve)) \
+    X(forward, cudnnRNNForward, \
+      (dnn_handle handle, dnn_rnn rnn, int training, const int32_t *lengths, dnn_data x_desc, const void *x, \
+       dnn_data y_desc, void *y, dnn_tensor h_desc, const void *hx, void *hy, dnn_tensor c_desc, const void *cx, \
+       void *cy, size_t weight_bytes, const void *weights, size_t room_bytes, void *room, size_t reserve_bytes, \
+       void *reserve)) \
+    X(back, cudnnRNNBackwardData_v8, \
+      (dnn_handle handle, dnn_rnn rnn, const int32_t *lengths, dnn_data y_desc, const void *y, const void *dy, \
+       dnn_data x_desc, void *dx, dnn_tensor h_desc, const void *hx, const void *dhy, void *dhx, dnn_tensor c_desc, \
+       const void *cx, const void *dcy, void *dcx, size_t weight_bytes, const void *weights, size_t room_bytes, \
+       void *room, size_t reserve_bytes, void *reserve)) \
     X(back_weights, cudnnRNNBackwardWeights_v8, (dnn_handle handle, dnn_rnn rnn, int add, const int32_t *lengths, \
                                                  dnn_data x_desc, const void *x, dnn_tensor h_desc, const void *hx, \
                                                  dnn_data y_desc, const void *y, size_t weight_bytes, void *dweights, \
@@ -58,8 +64,8 @@ enum {
 #define DNN_DECLARE(name, symbol, parameters) dnn_status (*name) parameters;
 static struct { DNN_FUNCTIONS(DNN_DECLARE) } dnn;
 
-/* Who runs the RNNs of some sizes on a device. UNTRIED: cuDNN will be tried; the first call that succeeds or fails settles
- * it, for a process. Backward asks what forward settled. */
+/* Who runs the RNNs of some sizes on a device. UNTRIED: cuDNN will be tried; the first call that succeeds or fails
+ * settles it, for a process. Backward asks what forward settled. */
 enum { UNTRIED, CUDNN, OURS };
 typedef struct { int32_t device, training, dtype, mode, steps, batch, inputs, hidden, layers, directions; } sizes;
 typedef struct verdict {
@@ -131,8 +137,8 @@ static dnn_status state_make(const plk_cudnn_rnn *p, rnn_state *s)
         lengths[b] = p->steps;
     dnn_status status = dnn.rnn_new(&s->rnn);
 #define TRY(call) if (!status) status = call;
-    TRY(dnn.rnn_set(s->rnn, DNN_ALGO_STANDARD, p->mode, DNN_DOUBLE_BIAS, p->directions - 1, DNN_LINEAR_INPUT, type, DNN_FLOAT,
-                    math, p->inputs, p->hidden, p->hidden, p->layers, NULL, 0))
+    TRY(dnn.rnn_set(s->rnn, DNN_ALGO_STANDARD, p->mode, DNN_DOUBLE_BIAS, p->directions - 1, DNN_LINEAR_INPUT, type,
+                    DNN_FLOAT, math, p->inputs, p->hidden, p->hidden, p->layers, NULL, 0))
     TRY(dnn.data_new(&s->x))
     TRY(dnn.data_set(s->x, type, DNN_PACKED, p->steps, p->batch, p->inputs, lengths, NULL))
     TRY(dnn.data_new(&s->y))
@@ -152,9 +158,10 @@ static bool is_matrix(dnn_tensor tensor, int type, int rows, int columns)
            size[1] == rows && size[2] == columns && step[1] == columns && step[2] == 1;
 }
 
-/* Does every matrix and every bias of cuDNN's lie where the operator packs it? Its gates are in cuDNN's order: lstm input,
- * forget, new, output; gru reset, update, new. weight_bytes: of all of them. */
-static bool packed_alike(const plk_cudnn_rnn *p, dnn_handle handle, const rnn_state *s, size_t weight_bytes, const char *weights)
+/* Does every matrix and every bias of cuDNN's lie where the operator packs it? Its gates are in cuDNN's order: lstm
+ * input, forget, new, output; gru reset, update, new. weight_bytes: of all of them. */
+static bool packed_alike(const plk_cudnn_rnn *p, dnn_handle handle, const rnn_state *s, size_t weight_bytes,
+                         const char *weights)
 {
     int gates = gates_of(p), n_cells = p->layers * p->directions, type = type_of(p);
     int64_t hidden = p->hidden, at = 0, item = (int64_t)item_bytes(p);
@@ -165,9 +172,10 @@ static bool packed_alike(const plk_cudnn_rnn *p, dnn_handle handle, const rnn_st
             for (int id = 0; id < 2 * gates && same; id++) {
                 int columns = id >= gates ? p->hidden : cell < p->directions ? p->inputs : p->directions * p->hidden;
                 void *matrix_at = NULL, *bias_at = NULL;
-                same = !dnn.weight_find(handle, s->rnn, cell, weight_bytes, weights, id, matrix, &matrix_at, bias, &bias_at) &&
-                       (pass ? (char *)bias_at : (char *)matrix_at) == weights + at * item &&
-                       is_matrix(matrix, type, p->hidden, columns) && is_matrix(bias, type, p->hidden, 1);
+                same = !dnn.weight_find(handle, s->rnn, cell, weight_bytes, weights, id, matrix, &matrix_at, bias,
+                                        &bias_at) &&
+                    (pass ? (char *)bias_at : (char *)matrix_at) == weights + at * item &&
+                    is_matrix(matrix, type, p->hidden, columns) && is_matrix(bias, type, p->hidden, 1);
                 at += pass ? hidden : hidden * columns;
             }
     if (matrix)
@@ -180,16 +188,18 @@ static bool packed_alike(const plk_cudnn_rnn *p, dnn_handle handle, const rnn_st
 /* Can cuDNN take these sizes? Fills the bytes in. */
 static bool can_serve(const plk_cudnn_rnn *p, dnn_handle handle, const rnn_state *s, const char *weights, verdict *v)
 {
-    return !dnn.weight_bytes(handle, s->rnn, &v->weight_bytes) && packed_alike(p, handle, s, v->weight_bytes, weights) &&
-           !dnn.rooms(handle, s->rnn, v->of.training ? DNN_TRAINING : DNN_INFERENCE, s->x, &v->room_bytes, &v->reserve_bytes) &&
-           v->room_bytes <= PLK_CUDNN_RNN_ROOM_BYTES && (!v->of.training || v->reserve_bytes <= (size_t)p->reserve_bytes);
+    return !dnn.weight_bytes(handle, s->rnn, &v->weight_bytes) &&
+        packed_alike(p, handle, s, v->weight_bytes, weights) &&
+        !dnn.rooms(handle, s->rnn, v->of.training ? DNN_TRAINING : DNN_INFERENCE, s->x, &v->room_bytes,
+                   &v->reserve_bytes) &&
+        v->room_bytes <= PLK_CUDNN_RNN_ROOM_BYTES && (!v->of.training || v->reserve_bytes <= (size_t)p->reserve_bytes);
 }
 
 /* Makes the descriptors of a plan and finds who runs its sizes; NULL: out of memory. */
 static verdict *decide(const plk_cudnn_rnn *p, rnn_state *s, dnn_handle handle, const char *weights)
 {
-    sizes of = {pl_gpu_device(), p->kind != PLK_CUDNN_RNN_INFER, p->dtype, p->mode, p->steps, p->batch, p->inputs, p->hidden,
-                p->layers, p->directions};
+    sizes of = {pl_gpu_device(), p->kind != PLK_CUDNN_RNN_INFER, p->dtype, p->mode, p->steps, p->batch, p->inputs,
+                p->hidden, p->layers, p->directions};
     s->described = handle && !state_make(p, s);
     pthread_mutex_lock(&lock);
     verdict *v = verdicts;
@@ -205,7 +215,8 @@ static verdict *decide(const plk_cudnn_rnn *p, rnn_state *s, dnn_handle handle, 
     return v;
 }
 
-static dnn_status compute(const plk_cudnn_rnn *p, const rnn_state *s, dnn_handle handle, void *const *bufs, char *scratch)
+static dnn_status compute(const plk_cudnn_rnn *p, const rnn_state *s, dnn_handle handle, void *const *bufs,
+                          char *scratch)
 {
 #define AT(name) void *name = plk_where_find(&p->name, bufs, scratch);
     AT(x) AT(parameters) AT(h) AT(c) AT(y) AT(last_h) AT(last_c) AT(lengths) AT(reserve)
@@ -214,13 +225,15 @@ static dnn_status compute(const plk_cudnn_rnn *p, const rnn_state *s, dnn_handle
     const verdict *v = s->found;
     void *room = scratch + p->room_at;
     if (p->kind != PLK_CUDNN_RNN_BACK)
-        return dnn.forward(handle, s->rnn, p->kind == PLK_CUDNN_RNN_TRAIN ? DNN_TRAINING : DNN_INFERENCE, lengths, s->x, x,
-                           s->y, y, s->states, h, last_h, s->states, c, last_c, v->weight_bytes, parameters, v->room_bytes,
-                           room, v->reserve_bytes, reserve);
-    dnn_status status = dnn.back(handle, s->rnn, lengths, s->y, y, dy, s->x, dx, s->states, h, dlast_h, dh, s->states, c,
-                                 dlast_c, dc, v->weight_bytes, parameters, v->room_bytes, room, v->reserve_bytes, reserve);
-    return status ? status : dnn.back_weights(handle, s->rnn, DNN_WGRAD_ADD, lengths, s->x, x, s->states, h, s->y, y,
-                                              v->weight_bytes, dparameters, v->room_bytes, room, v->reserve_bytes, reserve);
+        return dnn.forward(handle, s->rnn, p->kind == PLK_CUDNN_RNN_TRAIN ? DNN_TRAINING : DNN_INFERENCE, lengths, s->x,
+                           x, s->y, y, s->states, h, last_h, s->states, c, last_c, v->weight_bytes, parameters,
+                           v->room_bytes, room, v->reserve_bytes, reserve);
+    dnn_status status = dnn.back(handle, s->rnn, lengths, s->y, y, dy, s->x, dx, s->states, h, dlast_h, dh, s->states,
+                                 c, dlast_c, dc, v->weight_bytes, parameters, v->room_bytes, room, v->reserve_bytes,
+                                 reserve);
+    return status ? status
+                  : dnn.back_weights(handle, s->rnn, DNN_WGRAD_ADD, lengths, s->x, x, s->states, h, s->y, y,
+                                     v->weight_bytes, dparameters, v->room_bytes, room, v->reserve_bytes, reserve);
 }
 
 int plk_cudnn_rnn_run(const void *params, void *const *bufs, const double *scalars)
@@ -246,8 +259,8 @@ int plk_cudnn_rnn_run(const void *params, void *const *bufs, const double *scala
         s->found->who = CUDNN;
         return p->after ? pl_kernel_launch(p->after, bufs, scalars) : PL_OK;
     }
-    /* What cannot be recorded can run: that settles nothing. While training, reserves of cuDNN's exist from its first success
-     * on: ours cannot take its place any more. */
+    /* What cannot be recorded can run: that settles nothing. While training, reserves of cuDNN's exist from its first
+     * success on: ours cannot take its place any more. */
     if (!pl_gpu_now.recorder && (who == UNTRIED || p->kind == PLK_CUDNN_RNN_INFER)) {
         s->found->who = OURS;
         return p->otherwise.run(p->otherwise.params, bufs, scalars);

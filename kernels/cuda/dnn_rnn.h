@@ -5,9 +5,9 @@
 /* cffi reads from here on: */
 enum { PLK_CUDNN_RNN_INFER = 0, PLK_CUDNN_RNN_TRAIN = 1, PLK_CUDNN_RNN_BACK = 2 };
 /* All layers and steps of an RNN, or its gradient; sizes and the packing of parameters are the operator's
- * (kernels/ops/recurrent.py). lengths: int32 (batch,), every one `steps`, on the device. reserve_bytes: of what cuDNN may
- * use of `reserve`, which backward overwrites. before, after: launches around it, or NULL. otherwise: what runs where
- * cuDNN has another packing, wants more memory or refuses; forward and backward of the same sizes agree on that.
+ * (kernels/ops/recurrent.py). lengths: int32 (batch,), every one `steps`, on the device. reserve_bytes: of what cuDNN
+ * may use of `reserve`, which backward overwrites. before, after: launches around it, or NULL. otherwise: what runs
+ * where cuDNN has another packing, wants more memory or refuses; forward and backward of the same sizes agree on that.
  * room_at: as in plk_blas. state: plk_cudnn_rnn_new's, of the plan alone. */
 typedef struct {
     int32_t kind, dtype, tf32, mode, steps, batch, inputs, hidden, layers, directions;

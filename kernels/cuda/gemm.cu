@@ -54,8 +54,8 @@ struct Sizes {
 
 /* Grid: tiles, batches, slices. With more than one slice out.partial holds (slice, batch, m, n). */
 template<class Unit, bool TRANSPOSE_A, bool TRANSPOSE_B, class T>
-__global__ void __launch_bounds__(Unit::threads, Unit::blocks) gemm(const T *a, const T *b, Result<T, typename Unit::total> out,
-                                                         Sizes s)
+__global__ void __launch_bounds__(Unit::threads, Unit::blocks)
+    gemm(const T *a, const T *b, Result<T, typename Unit::total> out, Sizes s)
 {
     int tiles = (s.m + Unit::m - 1) / Unit::m;
     int m0 = (int)blockIdx.x % tiles * Unit::m, n0 = (int)blockIdx.x / tiles * Unit::n;

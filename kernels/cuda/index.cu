@@ -1,5 +1,6 @@
-/* Selection by indices: take, Embedding, pick, one_hot, gather_nd and scatter_nd, sequences. Indices come in any integer
- * or float type. What several places name is summed in the order of the places, so that results do not change. */
+/* Selection by indices: take, Embedding, pick, one_hot, gather_nd and scatter_nd, sequences. Indices come in any
+ * integer or float type. What several places name is summed in the order of the places, so that results do not
+ * change. */
 #include "sort.cuh"
 
 /* ---- gathers ---------------------------------------------------------------------------------------------------- */
@@ -103,8 +104,8 @@ template<class K> struct PointRows {
     DEVICE int32_t place(int64_t, int64_t i) const { return (int32_t)i; }
 };
 
-/* table (outer, n_rows, inner): rows that are named <- the sum (ADD) or the last of their values (outer, n_places, inner).
- * grid: places * column blocks, outer */
+/* table (outer, n_rows, inner): rows that are named <- the sum (ADD) or the last of their values (outer, n_places,
+ * inner). grid: places * column blocks, outer */
 template<class T, class I, bool ADD, int V>
 __global__ void __launch_bounds__(256)
 scatter_rows(int64_t n_places, int64_t n_rows, int64_t inner, int64_t column_blocks, const uint64_t *keys,
@@ -149,8 +150,8 @@ scatter_rows(int64_t n_places, int64_t n_rows, int64_t inner, int64_t column_blo
 
 /* x (steps, batch, inner) or, with the batch first, (batch, steps, inner) */
 template<class T, class L, class I>
-__global__ void __launch_bounds__(256)
-sequence_mask(I size, Divisor<I> inner, Divisor<I> second, int batch_first, const T *x, const L *lengths, T *y, double value)
+__global__ void __launch_bounds__(256) sequence_mask(I size, Divisor<I> inner, Divisor<I> second, int batch_first,
+                                                     const T *x, const L *lengths, T *y, double value)
 {
     const I i = (I)blockIdx.x * 256 + (I)threadIdx.x;
     if (i >= size)

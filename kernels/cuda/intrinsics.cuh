@@ -63,27 +63,30 @@ PL_DEVICE float fast_reciprocal(float x)
 }
 
 // ---- tensor cores: all lanes of a warp, d += a b ------------------------------------------------
-// Lane l has g = l / 4, t = l % 4. Of a 16x16 (row g or g + 8): a[0] (g; 2t, 2t+1), a[1] (g+8; same), a[2] (g; 2t+8, +9),
-// a[3] (g+8; 2t+8, +9). Of b 16x8: b[0] (2t, 2t+1; g), b[1] (2t+8, +9; g). Of d 16x8: d[0], d[1] (g; 2t, 2t+1),
-// d[2], d[3] (g+8; same).
+// Lane l has g = l / 4, t = l % 4. Of a 16x16 (row g or g + 8): a[0] (g; 2t, 2t+1), a[1] (g+8; same),
+// a[2] (g; 2t+8, +9), a[3] (g+8; 2t+8, +9). Of b 16x8: b[0] (2t, 2t+1; g), b[1] (2t+8, +9; g).
+// Of d 16x8: d[0], d[1] (g; 2t, 2t+1), d[2], d[3] (g+8; same).
 PL_DEVICE void mma_half(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 PL_DEVICE void mma_bfloat16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 // a 16x8: a[0] (g; t), a[1] (g+8; t), a[2] (g; t+4), a[3] (g+8; t+4); b 8x8: b[0] (t; g), b[1] (t+4; g); d as above.
 PL_DEVICE void mma_tf32(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 PL_DEVICE unsigned shared_address(const void *p)
 {

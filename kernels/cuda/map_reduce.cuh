@@ -1,5 +1,5 @@
-/* Reductions of what a Map computes for each element of a row-major space, over any of its dimensions. reduce.cu maps by
- * loading; fused groups by their expressions.
+/* Reductions of what a Map computes for each element of a row-major space, over any of its dimensions. reduce.cu maps
+ * by loading; fused groups by their expressions.
  *
  * A Map has
  *     Sums                      what it accumulates: a struct with  join(a, b),  shuffled(step);

@@ -5,7 +5,8 @@
 enum { THREADS = 1024 };
 
 struct Boxes {
-    int n, width, at, score, id, topk, centre, out_centre, force;    /* at: of a box in its row; id: of its class, or -1 */
+    /* at: of a box in its row; id: of its class, or -1 */
+    int n, width, at, score, id, topk, centre, out_centre, force;
     double overlap, valid, background;
 };
 
@@ -71,7 +72,8 @@ suppress(const Boxes of, const T *x, int *order, int *keep, T *y, int32_t *index
     __syncthreads();
     for (int k = 0; k + 1 < m; k++) {
         if (!keep[k])
-            continue;                           /* all threads see the same: the last barrier is behind the last write */
+            /* all threads see the same: the last barrier is behind the last write */
+            continue;
         const Box<A> best = Box<A>::of(rows + (int64_t)order[k] * of.width + of.at, of.centre);
         for (int l = k + 1 + (int)threadIdx.x; l < m; l += THREADS) {
             const Box<A> box = Box<A>::of(rows + (int64_t)order[l] * of.width + of.at, of.centre);

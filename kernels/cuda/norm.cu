@@ -1,5 +1,5 @@
-/* Normalisations of rows, both ways: LayerNorm, GroupNorm, InstanceNorm, L2Normalization. Rows are held in registers where
- * they fit, so that means and variances take two passes over registers and one over memory. */
+/* Normalisations of rows, both ways: LayerNorm, GroupNorm, InstanceNorm, L2Normalization. Rows are held in registers
+ * where they fit, so that means and variances take two passes over registers and one over memory. */
 #include "rows.cuh"
 
 enum { COLUMNS = 32, COLUMN_ROWS = 32 };
@@ -21,7 +21,8 @@ template<int THREADS, int ITEMS, int V, class F> DEVICE void each(const Row<THRE
     }
 }
 
-/* y = (x - mean) / std * gamma + beta.  COLUMN: gamma has an entry for each column, else row r uses gamma[r % n_params] */
+/* y = (x - mean) / std * gamma + beta.  COLUMN: gamma has an entry for each column, else row r uses
+ * gamma[r % n_params] */
 template<class T, class P, bool COLUMN, int THREADS, int ITEMS, int V>
 __global__ void __launch_bounds__(THREADS < 256 ? 256 : THREADS)
 norm_rows(int64_t n_rows, int n, int64_t n_params, const T *x, const P *gamma, const P *beta, T *y, T *means, T *stds,
@@ -50,7 +51,8 @@ norm_rows(int64_t n_rows, int n, int64_t n_params, const T *x, const P *gamma, c
         means[at] = as<T>(mean);
         stds[at] = as<T>(std);
     }
-    const A one = COLUMN ? (A)0 : (A)value_of(gamma[at % n_params]), shift = COLUMN ? (A)0 : (A)value_of(beta[at % n_params]);
+    const A one = COLUMN ? (A)0 : (A)value_of(gamma[at % n_params]),
+            shift = COLUMN ? (A)0 : (A)value_of(beta[at % n_params]);
     A g[COLUMN && ITEMS ? row.HELD : 1], b[COLUMN && ITEMS ? row.HELD : 1];
     if (COLUMN) {
         row.load(gamma, g);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ..fused import COMPUTED_IN, _converted
+from ..fused import COMPUTED_IN, converted
 from ..generate import Loop, Name, statement
 from ..loops import FORMS, LOOPS, form
 from ..native import native
@@ -86,7 +86,7 @@ def pointwise_entry(op, ins, outs, attrs):
     inputs = [Name(f"v_{v}", COMPUTED_IN.get(t.dtype, t.dtype)) for v, t in zip(e.variables, ins)]
     scalars = [Name(f"s_{s}", computed) for s in e.scalars]
     made = statement("y", e, computed, [v.name for v in inputs], [s.name for s in scalars])
-    made = made._replace(text=_converted(made.text, {t.dtype for t in ins}, y.dtype))
+    made = made._replace(text=converted(made.text, {t.dtype for t in ins}, y.dtype))
     loop = Loop("", inputs, scalars, [made], ["y"])
     pattern, at = pattern_of(ins, [y.dtype], found.shapes or [t.shape for t in ins], y.shape)
     given = scalar_arguments(scalars, found.constants)

@@ -1,5 +1,5 @@
-/* Pooling over windows of up to three axes, both ways. An array is (planes, points of a box, inner): channels first have
- * inner = 1. Gradients are gathered, or scattered where windows share no element: sums have one order always. */
+/* Pooling over windows of up to three axes, both ways. An array is (planes, points of a box, inner): channels first
+ * have inner = 1. Gradients are gathered, or scattered where windows share no element: sums have one order always. */
 #include "reduce.cuh"
 
 enum { POOL_MAX, POOL_AVG, POOL_SUM, POOL_LP };
@@ -77,8 +77,8 @@ template<int LANES, class T> DEVICE Best<computed<T>> best_of(const Pool &p, con
     return joined<LANES>(best, (Best<F> *)nullptr, [](Best<F> a, Best<F> b) { return better(a, b); });
 }
 
-/* LANES neighbouring threads for one output; blocks of whole warps. `values` (may be NULL) gives what stands at the maxima
- * instead of x. */
+/* LANES neighbouring threads for one output; blocks of whole warps. `values` (may be NULL) gives what stands at the
+ * maxima instead of x. */
 template<class T, int KIND, int LANES> __global__ void pool(const T *x, const T *values, T *y, Pool p)
 {
     typedef computed<T> F;
@@ -186,7 +186,8 @@ template<class T> __global__ void adaptive(const T *x, T *y, int64_t planes, int
     }
 }
 
-template<class T> __global__ void adaptive_backward(const T *dy, T *dx, int64_t planes, int h, int w, int out_h, int out_w)
+template<class T> __global__ void adaptive_backward(const T *dy, T *dx, int64_t planes, int h, int w, int out_h,
+                                                    int out_w)
 {
     typedef computed<T> F;
     int64_t n = planes * h * w;

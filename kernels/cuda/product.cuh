@@ -2,9 +2,9 @@
  *
  *   global memory --loader--> registers --put--> shared words[2][KW][M or N] --unit--> accumulators --Store--> memory
  *
- * An operand is a loader: `Column at(mn)` says where a row of A or a column of B lies, `Row along(k)` what k adds to it,
- * `get(column, row)` is one element (0 outside), quad() four that lie side by side. A dense matrix, the windows of an
- * image and the gradient of one differ in nothing else. While a tile is multiplied, the next one is on its way to
+ * An operand is a loader: `Column at(mn)` says where a row of A or a column of B lies, `Row along(k)` what k adds to
+ * it, `get(column, row)` is one element (0 outside), quad() four that lie side by side. A dense matrix, the windows of
+ * an image and the gradient of one differ in nothing else. While a tile is multiplied, the next one is on its way to
  * registers.
  *
  * Shared memory holds words: one element, or two of 16 bits with neighbouring k, as the tensor cores take them. Word
@@ -41,7 +41,7 @@ template<class T, bool ALONG_K> struct Matrix {
     DEVICE Four<T> quad(Column c, Row r) const { return *(const Four<T> *)(p + c + r); }
 };
 
-/* ---- units: how a tile in shared memory is multiplied ------------------------------------------------------------- */
+/* ---- units: how a tile in shared memory is multiplied ------------------------------------------------------------ */
 
 DEVICE int swizzle(int kw) { return 8 * ((kw + (kw >> 2)) & 3); }
 
@@ -118,7 +118,8 @@ template<> struct Cores<bfloat16> {
     typedef bfloat16 element;
     static const int per_word = 2;
     DEVICE static uint32_t pack(bfloat16 x, bfloat16 y) { return x.bits | (uint32_t)y.bits << 16; }
-    DEVICE static void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) { mma_bfloat16(c, a, b); }
+    DEVICE static void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+    { mma_bfloat16(c, a, b); }
 };
 template<> struct Cores<TF32> {
     typedef float element;
@@ -187,7 +188,7 @@ template<class T, int BM, int BN> struct Mma {
     }
 };
 
-/* ---- from memory to shared words ---------------------------------------------------------------------------------- */
+/* ---- from memory to shared words --------------------------------------------------------------------------------- */
 
 /* The part of an operand's tiles that one thread carries: chunks of four words, side by side along k or along N. */
 template<class Unit, class Operand, int N> struct Carrier {
@@ -334,7 +335,7 @@ DEVICE void product(const A &a, const B &b, int m0, int n0, int k_begin, int k_e
     }
 }
 
-/* ---- what follows a product on its way to memory ------------------------------------------------------------------ */
+/* ---- what follows a product on its way to memory ----------------------------------------------------------------- */
 
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_SOFTSIGN, ACT_GELU, ACT_SILU, ACT_CLIP, ACT_LEAKY };
 

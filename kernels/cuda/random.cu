@@ -2,8 +2,8 @@
 #include "array.cuh"
 #include "philox.cuh"
 
-/* N numbers of a block, as they are computed in A: uniform in [a, b), normal with mean a and deviation b, exponential with
- * rate a. */
+/* N numbers of a block, as they are computed in A: uniform in [a, b), normal with mean a and deviation b, exponential
+ * with rate a. */
 enum Kind { UNIFORM, NORMAL, EXPONENTIAL };
 template<class A, Kind K> struct Draw;
 template<> struct Draw<float, UNIFORM> {
@@ -94,7 +94,8 @@ __global__ void __launch_bounds__(256) fill_random(int64_t n, T *y, double a, do
 
 /* y: n whole numbers of [low, low + width). NARROW: a word serves for each, as widths up to 2^16 allow; else two do. */
 template<class T, bool NARROW>
-__global__ void __launch_bounds__(256) fill_whole(int64_t n, T *y, int64_t low, uint64_t width, uint64_t seed, uint64_t call)
+__global__ void __launch_bounds__(256)
+    fill_whole(int64_t n, T *y, int64_t low, uint64_t width, uint64_t seed, uint64_t call)
 {
     enum { N = NARROW ? 4 : 2 };
     const int64_t block = (int64_t)blockIdx.x * 256 + threadIdx.x;
@@ -108,8 +109,8 @@ __global__ void __launch_bounds__(256) fill_whole(int64_t n, T *y, int64_t low, 
     }
 }
 
-/* mask: keep ? scale : 0 for each of n elements, y = x mask (WITH: x has the mask's shape). Blocks are a warp's width apart,
- * so that the four vectors of a thread need no more than its own words. */
+/* mask: keep ? scale : 0 for each of n elements, y = x mask (WITH: x has the mask's shape). Blocks are a warp's width
+ * apart, so that the four vectors of a thread need no more than its own words. */
 template<class T, bool WITH>
 __global__ void __launch_bounds__(256)
 dropout(int64_t n, const T *x, T *y, T *mask, double p, uint64_t seed, uint64_t call)
@@ -159,7 +160,8 @@ __global__ void __launch_bounds__(256) apply_mask(I n, Places<I, D, 1> at, const
     y[i] = as<T>(value_of(x[i]) * value_of(mask[offset]));
 }
 
-/* The dropout mask in front of layer `layer` of an RNN: 1 / (1 - p) with probability 1 - p; a stream of its own for each */
+/* The dropout mask in front of layer `layer` of an RNN: 1 / (1 - p) with probability 1 - p; a stream of its own for
+ * each */
 template<class T>
 __global__ void __launch_bounds__(256) draw_mask(T *mask, int64_t n, double p, uint64_t seed, uint64_t call, int layer)
 {

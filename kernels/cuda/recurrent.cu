@@ -3,8 +3,8 @@
  *
  * A warp owns four lines of the recurrent weight: forward the gates of one unit (of an RNN: four units), backward four
  * units. Its lanes hold the lines in registers (HELD words each) for the whole sequence, or read them from the cache
- * (HELD = 0), and add up products with the states of eight sequences at a time; then lane i has the sums of sequence i. A
- * barrier of the grid parts the steps. Source: Diamos et al. 2016, Persistent RNNs.
+ * (HELD = 0), and add up products with the states of eight sequences at a time; then lane i has the sums of sequence i.
+ * A barrier of the grid parts the steps. Source: Diamos et al. 2016, Persistent RNNs.
  */
 #include "array.cuh"
 
@@ -12,11 +12,12 @@ enum { RNN_RELU, RNN_TANH, LSTM, GRU };
 enum { WARPS = 8, LINES = 4, SEQUENCES = 8, CHUNK = 1024, LANES = 32 };
 
 template<int MODE> struct Cell {
-    static const int gates = MODE == LSTM ? 4 : MODE == GRU ? 3 : 1, units = gates == 1 ? LINES : 1;    /* of a warp, forward */
+    /* of a warp, forward */
+    static const int gates = MODE == LSTM ? 4 : MODE == GRU ? 3 : 1, units = gates == 1 ? LINES : 1;
 };
 
-/* The two directions' arrays of one layer. All of float but what the caller sees. gates, extra, out: blocks of the reserve,
- * or NULL (gates, extra) where nobody asks for them. */
+/* The two directions' arrays of one layer. All of float but what the caller sees. gates, extra, out: blocks of the
+ * reserve, or NULL (gates, extra) where nobody asks for them. */
 template<class T> struct Layer {
     const T *pre[2];    /* (step, batch, gates x hidden): the product with the input, with its bias */
     const T *weight[2], *bias[2], *h0[2], *c0[2];
@@ -69,8 +70,8 @@ template<class T, int HELD> struct Lines {
             for (int i = 0; i < LINES; i++)
                 held[j][i] = get(i, (int)threadIdx.x % LANES + LANES * j);
     }
-    /* dot[i] of this lane's sequence = line i . x[sequence], for the 32 sequences from `first` on; x (batch, depth) is in
-     * memory that other blocks wrote. All threads of a block call it together. */
+    /* dot[i] of this lane's sequence = line i . x[sequence], for the 32 sequences from `first` on; x (batch, depth) is
+     * in memory that other blocks wrote. All threads of a block call it together. */
     DEVICE void dots(float (&dot)[LINES], const float *x, int first, int batch, float *room)
     {
         int lane = threadIdx.x % LANES;
@@ -161,7 +162,8 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
         lines.n = C::units > 1 ? n - j : j < n ? C::gates : 0;
         lines.hold();
     }
-    for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < (int64_t)l.batch * n; i += (int64_t)gridDim.x * blockDim.x)
+    for (int64_t i = blockIdx.x * blockDim.x + threadIdx.x; i < (int64_t)l.batch * n;
+         i += (int64_t)gridDim.x * blockDim.x)
         l.state[d][i] = value_of(l.h0[d][i]);
     all_blocks(l.barrier, round);
 #pragma unroll 1
@@ -197,7 +199,8 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
                         float i = sigmoid(z[0] + (float)value_of(pre[j]) + (float)value_of(l.bias[d][j]));
                         float f = sigmoid(z[1] + (float)value_of(pre[n + j]) + (float)value_of(l.bias[d][n + j]));
                         float g = tanh(z[2] + (float)value_of(pre[2 * n + j]) + (float)value_of(l.bias[d][2 * n + j]));
-                        float o = sigmoid(z[3] + (float)value_of(pre[3 * n + j]) + (float)value_of(l.bias[d][3 * n + j]));
+                        float o =
+                            sigmoid(z[3] + (float)value_of(pre[3 * n + j]) + (float)value_of(l.bias[d][3 * n + j]));
                         float old = k ? l.cell[d][at] : (float)value_of(l.c0[d][at]);
                         c = f * old + i * g;
                         if (l.clips)
@@ -250,7 +253,7 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
     }
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------------- */
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 template<class T> struct Back {
     const T *weight[2], *h0[2], *c0[2], *gates[2], *extra[2], *out[2], *dhy[2], *dcy[2];
@@ -328,7 +331,8 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
                     bool start = from < 0 || from >= (d ? length : l.steps);
                     float h = start ? (float)value_of(l.h0[d][at]) : (float)value_of(l.out[d][from * l.batch * n + at]);
                     l.before[d][step_at] = h;
-                    float step = on ? dh + (float)value_of(l.dy[(((int64_t)t * l.batch + b) * l.directions + d) * n + j]) : 0;
+                    float step =
+                        on ? dh + (float)value_of(l.dy[(((int64_t)t * l.batch + b) * l.directions + d) * n + j]) : 0;
                     const T *gates = l.gates[d] + row;
                     float *dz = l.dz[d] + row, *dzu = l.dzu[d] + row, pass = on ? 0 : dh;
                     if (MODE == LSTM) {
@@ -347,7 +351,8 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
                         dz[3 * n + j] = step * tc * o * (1 - o);
                         l.dc[d][at] = dcell * f + (on ? 0 : dc);
                     } else if (MODE == GRU) {
-                        float r = value_of(gates[j]), update = value_of(gates[n + j]), fresh = value_of(gates[2 * n + j]);
+                        float r = value_of(gates[j]), update = value_of(gates[n + j]),
+                              fresh = value_of(gates[2 * n + j]);
                         float dfresh = step * (1 - update) * (1 - fresh * fresh);
                         float dr = dfresh * (float)value_of(l.extra[d][step_at]) * r * (1 - r);
                         float dupdate = step * (h - fresh) * update * (1 - update);
@@ -369,7 +374,7 @@ template<class T, int MODE, int HELD> __global__ void __launch_bounds__(WARPS *L
     }
 }
 
-/* ---- around the steps ------------------------------------------------------------------------------------------------ */
+/* ---- around the steps -------------------------------------------------------------------------------------------- */
 
 /* Input of a layer: the outputs of the one below, times a mask (NULL: none). */
 template<class T> __global__ void masked(const T *x, const T *mask, T *y, int64_t n)
@@ -388,7 +393,8 @@ template<class T, class S> __global__ void cast(const S *x, T *y, int64_t n)
 /* The outputs of one direction, out (lines, n), into y (lines, directions n) from column `at` on, times a mask. */
 template<class T> __global__ void beside(const T *out, const T *mask, T *y, int n, int width, int at, int64_t lines)
 {
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < lines * n; i += (int64_t)gridDim.x * blockDim.x) {
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < lines * n;
+         i += (int64_t)gridDim.x * blockDim.x) {
         int64_t to = i / n * width + at + i % n;
         y[to] = as<T>((float)value_of(out[i]) * (mask ? (float)value_of(mask[to]) : 1.0f));
     }

@@ -4,9 +4,9 @@
 
 enum { WARP = 32 };
 
-/* Joins the values of THREADS neighbouring threads (a power of 2 up to a block of 1024 in one dimension); all of them get
- * the result. join(a, b) -> what stands for both. room: shared memory for WARP values, where THREADS > WARP; it may be used
- * again after the call. */
+/* Joins the values of THREADS neighbouring threads (a power of 2 up to a block of 1024 in one dimension); all of them
+ * get the result. join(a, b) -> what stands for both. room: shared memory for WARP values, where THREADS > WARP; it may
+ * be used again after the call. */
 template<int THREADS, class A, class Join> DEVICE A joined(A a, A *room, Join join)
 {
 #pragma unroll

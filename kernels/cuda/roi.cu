@@ -1,6 +1,6 @@
-/* Pooling of regions. Averages are products with two bands of weights for each region, (bins, height) and (bins, width), as
- * in the reference; each result is summed by one thread in one order, backward too. Compiled without contraction, so that
- * the pixels of a bin are those of the reference. */
+/* Pooling of regions. Averages are products with two bands of weights for each region, (bins, height) and (bins,
+ * width), as in the reference; each result is summed by one thread in one order, backward too. Compiled without
+ * contraction, so that the pixels of a bin are those of the reference. */
 #include "array.cuh"
 
 enum { ALIGN, PARTS };    /* ROIAlign, PSROIPooling */
@@ -16,7 +16,8 @@ struct Regions {
     double scale;
 };
 
-/* weights: (region, bin, pixel) of an axis; range: the first and the last pixel of a bin, and one more; bad[r]: not finite */
+/* weights: (region, bin, pixel) of an axis; range: the first and the last pixel of a bin, and one more; bad[r]: not
+ * finite */
 template<int KIND, class T, class A>
 __global__ void __launch_bounds__(256)
 bands(Regions of, const T *rois, int axis, int bins, int pixels, A *weights, int *range, int *bad)
@@ -101,15 +102,16 @@ pool(Regions of, int64_t size, int out_channels, int groups, const T *x, const T
 
 /* The transpose of pool: a thread for each pixel takes from all regions of its image. */
 template<class T, class A>
-__global__ void __launch_bounds__(256)
-unpool(Regions of, int64_t size, int out_channels, int groups, const T *dy, const T *rois, const A *rows, const A *columns,
-       const int *rows_at, const int *columns_at, const int *bad_rows, const int *bad_columns, T *dx)
+__global__ void __launch_bounds__(256) unpool(Regions of, int64_t size, int out_channels, int groups, const T *dy,
+                                              const T *rois, const A *rows, const A *columns, const int *rows_at,
+                                              const int *columns_at, const int *bad_rows, const int *bad_columns, T *dx)
 {
     const int64_t e = (int64_t)blockIdx.x * 256 + threadIdx.x;
     if (e >= size)
         return;
     const int w = (int)(e % of.width), h = (int)(e / of.width % of.height);
-    const int channel = (int)(e / of.width / of.height % of.channels), n = (int)(e / of.width / of.height / of.channels);
+    const int channel = (int)(e / of.width / of.height % of.channels),
+              n = (int)(e / of.width / of.height / of.channels);
     A sum = 0;
     for (int r = 0; r < of.count; r++) {
         if (bad_rows[r] || bad_columns[r] || image_of(value_of(rois[r * 5]), of.n) != n)

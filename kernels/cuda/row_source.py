@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..fused import rounded
 from ..generate import Loop, Statement
 from ..rows import OF_ONE, REDUCTIONS, by_row, is_reduction
 from .layout import TYPES
@@ -150,7 +151,8 @@ class Rows:
             helper, finish = REDUCTIONS[step.op]
             value = f"{HELPERS[helper][0]}<THREADS>(a_{k}, room)"
             finish = finish.replace("(double)n", "(float)n")
-            lines.append(f"const float {self._names[k]} = {finish.format(value)};")
+            text = rounded(finish.format(value), step.dtype)
+            lines.append(f"const float {self._names[k]} = {text};")
         return lines
 
     def _numbers(self, level: int) -> list[str]:
@@ -163,7 +165,7 @@ class Rows:
                 lines.append(f"const float {self._names[k]} = (float)({made.text});")
             elif self._single[step.inputs[0]]:
                 text = OF_ONE[step.op].replace("(double)n", "(float)n")
-                text = text.format(self._names[step.inputs[0]])
+                text = rounded(text.format(self._names[step.inputs[0]]), step.dtype)
                 lines.append(f"const float {self._names[k]} = {text};")
         return lines
 

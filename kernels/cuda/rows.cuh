@@ -1,5 +1,6 @@
-/* Rows in registers: THREADS threads (a power of 2) hold up to THREADS * ITEMS * V elements of one row, so that a kernel
- * that needs a row several times reads it once. With ITEMS 0 nothing is held: rows of any length are read again. */
+/* Rows in registers: THREADS threads (a power of 2) hold up to THREADS * ITEMS * V elements of one row, so that a
+ * kernel that needs a row several times reads it once. With ITEMS 0 nothing is held: rows of any length are read
+ * again. */
 #pragma once
 #include "reduce.cuh"
 

@@ -1,5 +1,5 @@
-/* The softmax family along one axis of (outer, n, inner). Rows (inner 1) stay in registers where they fit; other axes go
- * through blocks of columns. */
+/* The softmax family along one axis of (outer, n, inner). Rows (inner 1) stay in registers where they fit; other axes
+ * go through blocks of columns. */
 #include "rows.cuh"
 
 enum { COLUMNS = 32, COLUMN_ROWS = 8 };        /* of a block that walks columns */
@@ -200,7 +200,8 @@ pick_log_softmax_backward(I size, Divisor<I> n, const T *dy, const K *places, co
 /* ---- SoftmaxOutput's gradient ----------------------------------------------------------------------------------- */
 
 /* count[0] = labels that are not the ignored one, at least 1. One block. */
-template<class L> __global__ void __launch_bounds__(1024) count_valid(int64_t n, const L *label, int64_t ignored, float *count)
+template<class L> __global__ void __launch_bounds__(1024)
+    count_valid(int64_t n, const L *label, int64_t ignored, float *count)
 {
     __shared__ One<float> room[WARP];
     float valid = 0;
@@ -211,8 +212,8 @@ template<class L> __global__ void __launch_bounds__(1024) count_valid(int64_t n,
         *count = valid < 1 ? 1.0f : valid;
 }
 
-/* g = (y - target) * scale / count over (examples, classes, positions); target: `on` at the label's class, else `off`; an
- * ignored label gives 0. count may be NULL. */
+/* g = (y - target) * scale / count over (examples, classes, positions); target: `on` at the label's class, else `off`;
+ * an ignored label gives 0. count may be NULL. */
 template<class T, class L, class I>
 __global__ void __launch_bounds__(256)
 softmax_output_backward(I size, Divisor<I> positions, Divisor<I> classes, const T *y, const L *label, T *g, double on,

@@ -1,5 +1,5 @@
-/* Sorting of lines of (key, place) items: tiles in shared memory by Batcher's bitonic network, then merges of ever longer
- * runs. Keys are unsigned numbers; equal ones keep their order, since places differ. */
+/* Sorting of lines of (key, place) items: tiles in shared memory by Batcher's bitonic network, then merges of ever
+ * longer runs. Keys are unsigned numbers; equal ones keep their order, since places differ. */
 #pragma once
 #include "array.cuh"
 
@@ -63,8 +63,8 @@ template<class K, int TILE> DEVICE void sort_tile(K *keys, int32_t *places)
     __syncthreads();
 }
 
-/* A Source has  K key(int64_t line, int64_t i)  and  int32_t place(int64_t line, int64_t i)  for the n items of a line. The
- * first `keep` of each tile go to keys, places: [line][tile][keep].  grid: tiles * lines; blocks of TILE / 2 */
+/* A Source has  K key(int64_t line, int64_t i)  and  int32_t place(int64_t line, int64_t i)  for the n items of a line.
+ * The first `keep` of each tile go to keys, places: [line][tile][keep].  grid: tiles * lines; blocks of TILE / 2 */
 template<class Source, class K, int TILE>
 __global__ void __launch_bounds__(TILE / 2)
 sort_tiles(Source source, int64_t n, int64_t n_tiles, int keep, K *keys, int32_t *places)

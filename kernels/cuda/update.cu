@@ -1,4 +1,5 @@
-/* Updates of optimizers: many weights in one launch. Also sums of squares, and whether all is finite, over many arrays. */
+/* Updates of optimizers: many weights in one launch. Also sums of squares, and whether all is finite, over many
+ * arrays. */
 #include "reduce.cuh"
 
 DEVICE float root_of(float x) { return sqrtf(x); }
@@ -10,7 +11,7 @@ template<class A> DEVICE A clipped(A g, double limit)
     return limit >= 0 ? (g > l ? l : g < -l ? -l : g) : g;
 }
 
-/* ---- rules: numbers are members, rates r[0], r[1], ... the weight's own: lr, wd, eta -------------------------------- */
+/* ---- rules: numbers are members, rates r[0], r[1], ... the weight's own: lr, wd, eta ----------------------------- */
 
 template<class A> struct Sgd {
     enum { STATES = 0 };
@@ -50,7 +51,8 @@ template<class A> struct Adam {
         w -= r[0] * s[0] / (root_of(s[1]) + (A)epsilon);
     }
 };
-template<class A> struct AdamW {               /* r: lr, wd, eta, and the scale of the gradient; 0, NaN, inf: no update */
+/* r: lr, wd, eta, and the scale of the gradient; 0, NaN, inf: no update */
+template<class A> struct AdamW {
     enum { STATES = 2 };
     double beta1, beta2, epsilon, clip_gradient;
     DEVICE void step(const A *r, A &w, A g, A *s) const
@@ -150,7 +152,7 @@ template<class A> struct LambDirection {       /* the direction of LAMB's step, 
     }
 };
 
-/* ---- many arrays, in chunks: a block takes one ---------------------------------------------------------------------- */
+/* ---- many arrays, in chunks: a block takes one ------------------------------------------------------------------- */
 
 enum { THREADS = 256, RATES = 4 };
 
@@ -184,9 +186,9 @@ template<class T, class S, int STATES, bool WIDE, int N> struct Weights {
 
 template<template<class> class Rule, class T, bool WIDE, int N, int V>
 __global__ void __launch_bounds__(THREADS)
-update(const Chunks<N> chunks,
-       const Weights<T, typename Computed<T>::type, Rule<typename Computed<T>::type>::STATES, WIDE, N> given, int from_arrays,
-       const Rule<typename Computed<T>::type> rule)
+    update(const Chunks<N> chunks,
+           const Weights<T, typename Computed<T>::type, Rule<typename Computed<T>::type>::STATES, WIDE, N> given,
+           int from_arrays, const Rule<typename Computed<T>::type> rule)
 {
     typedef computed<T> S;
     enum { STATES = Rule<S>::STATES, UNROLL = 2 };
@@ -260,7 +262,7 @@ update(const Chunks<N> chunks,
     }
 }
 
-/* ---- sums of squares, finite numbers -------------------------------------------------------------------------------- */
+/* ---- sums of squares, finite numbers ----------------------------------------------------------------------------- */
 
 template<class T, int N> struct Arrays { const T *x[N]; };
 
@@ -285,8 +287,8 @@ chunk_sums(const Chunks<N> chunks, const Arrays<T, N> arrays, int64_t chunk_size
         partial[blockIdx.x] = sum;
 }
 
-/* LAMB: w -= lr ratio direction, ratio = |w| / |direction| from the sums of their squares (of 0: 1), |w| within bounds where
- * these are not negative. rate: lr. */
+/* LAMB: w -= lr ratio direction, ratio = |w| / |direction| from the sums of their squares (of 0: 1), |w| within bounds
+ * where these are not negative. rate: lr. */
 template<class T, class A, bool WIDE, int N> struct LambSteps {
     const T *weight[N];
     T *out[N];

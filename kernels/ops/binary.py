@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ...engine.error import ShapeError
 from ..number import log
 from ..pointwise import pointwise, sum_to
-from ..record import Param, Type, operator, same_fill, sample, uniform, values
+from ..record import Param, Type, operator, sample, uniform, values
 from ..shapes import broadcast_shapes, condition_shape, describe, same_dtype
 
 NUMBER = (Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True))
@@ -240,7 +240,7 @@ for row in ARITHMETIC:
                 aliases=names[1:],
                 ref=_on_arrays(row.ref),
                 native=True,
-                fill=same_fill if names is row.pair else None,
+                elementwise=names is row.pair,
                 grad=row.grad,
                 dtypes=row.dtypes,
                 domain=row.domain,
@@ -288,7 +288,7 @@ for key, (text, ref) in LOGIC.items():
             aliases=alias,
             ref=_on_arrays(ref),
             native=True,
-            fill=None if name.startswith("broadcast") else same_fill,
+            elementwise=not name.startswith("broadcast"),
             dtypes="all",
             samples=draws,
             doc=f"1 where ({text.format('lhs', 'rhs')}), else 0, in the operands' dtype.",
@@ -550,7 +550,7 @@ operator(
     variadic_key="num_args",
     params=(Param("num_args", "int"),),
     infer=_add_n_infer,
-    fill=same_fill,
+    elementwise=True,
     ref=_add_n_ref,
     grad=lambda F, dys, xs, ys, num_args: [dys[0]] * len(xs),
     adds=True,

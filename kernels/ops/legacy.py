@@ -52,7 +52,7 @@ def _relative(name, params, doc, relu=False, shows_var=False, **more):
         dy = dys[0] * (ys[0] > 0) if relu else dys[0]
         if shows_var and attrs["output_mean_var"]:
             ys = [ys[0], ys[1], F.rsqrt(ys[2] + attrs["eps"])]
-        return _NORM.grad(F, [dy, *dys[1:]], xs, ys, **relative_attrs(attrs))
+        return _NORM.differentiate(F, [dy, *dys[1:]], xs, ys, relative_attrs(attrs))
 
     def again(F, xs, ys, **attrs):
         if shows_var and attrs["output_mean_var"]:

@@ -10,7 +10,7 @@ from math import ceil
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import REACH, Param, Type, operator, sample, values
+from ..record import FRACTION, REACH, Param, Type, operator, sample, values
 from ..shapes import float_dtype, must_be
 from .resize import images
 from .sampling import first_order
@@ -155,7 +155,7 @@ def _align_ref(xp, data, rois, **attrs):
 
 _ALIGN_PARAMS = (
     Param("pooled_size", "shape", limits=REACH),
-    Param("spatial_scale", "float"),
+    Param("spatial_scale", "float", limits=FRACTION),
     Param("sample_ratio", "int", -1, limits=(-1, MAX_GIVEN)),
     Param("position_sensitive", "bool", False),
     Param("aligned", "bool", False),
@@ -315,7 +315,7 @@ def _ps_ref(xp, data, rois, *, spatial_scale, output_dim, pooled_size, group_siz
 
 
 _PS_PARAMS = (
-    Param("spatial_scale", "float"),
+    Param("spatial_scale", "float", limits=FRACTION),
     Param("output_dim", "int"),
     Param("pooled_size", "int", limits=REACH),
     Param("group_size", "int", 0, limits=REACH),
@@ -433,7 +433,10 @@ operator(
     _POOL,
     aliases=("_npx_roi_pooling",),
     inputs=("data", "rois"),
-    params=(Param("pooled_size", "shape", limits=REACH), Param("spatial_scale", "float")),
+    params=(
+        Param("pooled_size", "shape", limits=REACH),
+        Param("spatial_scale", "float", limits=FRACTION),
+    ),
     n_outputs=2,
     n_visible=1,
     output_names=("output", "maxidx"),

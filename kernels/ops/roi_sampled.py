@@ -7,7 +7,7 @@ from math import ceil
 from typing import NamedTuple
 
 from ...engine.error import OperatorError, ShapeError
-from ..record import REACH, Param, Type, operator, sample, uniform, values
+from ..record import FRACTION, REACH, Param, Type, operator, sample, uniform, values
 from ..shapes import float_dtype, must_be
 from .roi import (
     MAX_GIVEN,
@@ -86,7 +86,7 @@ def _rotated_ref(xp, data, rois, *, pooled_size, **attrs):
 
 _ROTATED_PARAMS = (
     Param("pooled_size", "shape", limits=REACH),
-    Param("spatial_scale", "float"),
+    Param("spatial_scale", "float", limits=FRACTION),
     Param("sampling_ratio", "int", -1, limits=(-1, MAX_GIVEN)),
 )
 _TURNED = values([[0, 2.1, 2.2, 3, 2, 30], [1, 1, 3, 5, 1.5, -100], [-1, 1, 1, 1, 1, 0]])
@@ -262,13 +262,13 @@ def _deform_ref(xp, data, rois, trans=None, *, output_dim, pooled_size, **attrs)
 
 
 _DEFORM_PARAMS = (
-    Param("spatial_scale", "float"),
+    Param("spatial_scale", "float", limits=FRACTION),
     Param("output_dim", "int"),
     Param("group_size", "int", limits=REACH),
     Param("pooled_size", "int", limits=REACH),
     Param("part_size", "int", 0, limits=REACH),
     Param("sample_per_part", "int", 1, limits=(0, MAX_GIVEN)),
-    Param("trans_std", "float", 0.0),
+    Param("trans_std", "float", 0.0, limits=FRACTION),
     Param("no_trans", "bool", False),
 )
 

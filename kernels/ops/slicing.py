@@ -346,7 +346,7 @@ operator(
     variadic_key="num_args",
     params=(Param("axis", "int", 0), Param("num_args", "int")),
     infer=_stack_infer,
-    fill=lambda ins, **_: same_fill(ins),
+    fill=same_fill,
     ref=lambda xp, *xs, axis, num_args: xp.stack(xs, axis=axis),
     grad=_stack_grad,
     samples=(

@@ -8,7 +8,7 @@ import math
 from ...engine.error import OperatorError, ShapeError
 from .. import special
 from ..pointwise import pointwise
-from ..record import COUNT, DTYPES, REQUIRED, Param, Type, operator, same_fill, same_type, sample
+from ..record import COUNT, DTYPES, REQUIRED, Param, Type, operator, same_type, sample
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -314,7 +314,7 @@ def _polygamma_infer(ins, n):
 operator(
     "_polygamma",
     infer=_polygamma_infer,
-    fill=same_fill,
+    elementwise=True,
     params=(Param("n", "int", 0),),
     ref=lambda xp, x, n: special.polygamma(xp, x, n),
     grad=lambda F, dys, xs, ys, n: [dys[0] * F._polygamma(xs[0], n=n + 1)],
@@ -507,7 +507,7 @@ def _div_sqrt_infer(ins):
 operator(
     "_contrib_div_sqrt_dim",
     infer=_div_sqrt_infer,
-    fill=same_fill,
+    elementwise=True,
     ref=lambda xp, x: x / math.sqrt(x.shape[-1]),
     inplace=((0, 0),),
     grad=lambda F, dys, xs, ys: [F._contrib_div_sqrt_dim(dys[0])],
@@ -518,7 +518,7 @@ operator(
     "_identity_with_attr_like_rhs",
     inputs=("lhs", "rhs"),
     infer=same_type,
-    fill=same_fill,
+    elementwise=True,
     ref=lambda xp, lhs, rhs: lhs,
     grad=lambda F, dys, xs, ys: [dys[0], None],
     samples=(sample((3, 4), (3, 4)),),

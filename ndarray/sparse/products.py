@@ -89,7 +89,8 @@ def _dot_grad(F, dys, xs, ys, wanted, transpose_a, transpose_b, forward_stype):
     matrices = len(a.shape) == len(b.shape) == 2
     if not matrices and (wanted[0] or a.stype != "csr"):
         dense = [x.tostype(DENSE) for x in xs]
-        return lookup("dot").grad(F, dys, dense, ys, ta, tb, forward_stype)
+        attrs = {"transpose_a": ta, "transpose_b": tb, "forward_stype": forward_stype}
+        return lookup("dot").differentiate(F, dys, dense, ys, attrs)
     if wanted[0]:
         b = b.tostype(DENSE)
         da = F.dot(b, dy, tb, True) if ta else F.dot(dy, b, False, not tb)

@@ -7,6 +7,7 @@ import inspect
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...engine.error import OperatorError
@@ -184,12 +185,12 @@ class _Call:
     def _grads(self, found, dys, xs, ys, device, node):
         op = self.op
         with device, autograd._Scope(None, bool(self.attrs.get("train", state.training))):
+            rule = op.grad
             if found and found.grad:
-                wanted = [e is not None for e in node.entries]
-                return found.grad(functions, dys, xs, ys, wanted, **self.attrs)
-            if op.grad is None:
+                rule = partial(found.grad, wanted=[e is not None for e in node.entries])
+            if rule is None:
                 return [None] * len(xs)
-            return op.differentiate(functions, dys, xs, ys, self.attrs)
+            return op.differentiate(functions, dys, xs, ys, self.attrs, rule)
 
 
 def _record(op: Operator, attrs: dict, inputs, results, types) -> None:

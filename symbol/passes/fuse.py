@@ -340,7 +340,7 @@ class _Fusion:
             numbers = [self._value(v, seen) for v, seen in self._reads(node)]
             if member.reduces and space.rows:
                 self._at[node] = len(self.inputs) + len(self._steps)
-                self._steps.append(Step(node.op.name, (), (numbers[0],)))
+                self._steps.append(Step(node.op.name, (), (numbers[0],), node.types[0].dtype))
             elif member.reduces:
                 r = Result(numbers[0], node.types[0].shape, node.op.name)
                 self.made[node] = results.setdefault(r, len(results))

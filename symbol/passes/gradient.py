@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...engine.error import ShapeError
 from .._graph import depending, instantiate, kinds
 from ..graph import Builder, Node, Value, topological, values_of, variable
 
@@ -99,13 +98,6 @@ def _write_down(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool])
         grads = [zeros(shape=y.shape, dtype=y.dtype) if d is None else d for d, y in zip(given, ys)]
     made = op.differentiate(BUILDERS[bool(attrs.get("train"))], grads, xs, ys, attrs)
     made = [g if want else None for g, want in zip(made, wanted)]
-    for i, (g, x) in enumerate(zip(made, xs)):
-        if g is not None and g.shape != x.shape:
-            raise ShapeError(
-                op.name, f"its gradient must have its input's shape {x.shape}, got {g.shape}"
-            )
-        if g is not None and g.dtype != x.dtype:
-            made[i] = BUILDERS[False].Cast(g, dtype=x.dtype)
     start = [v for v in (*xs, *ys, *given) if v is not None]
     place = {v: i for i, v in enumerate(start)}
     steps = []

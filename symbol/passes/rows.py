@@ -9,6 +9,7 @@ from math import prod
 import numpy as np
 
 from ...kernels.cpu.fused_table import is_reduction
+from ...kernels.fused import WIDENED
 from ...kernels.loops import form
 from ...kernels.rows import REDUCTIONS
 from ...kernels.shapes import many_axes, one_axis
@@ -154,9 +155,11 @@ def expanded(
             return None
         if not _plain(node, dtypes) or not _has_neighbour(node, readers.get(node, ()), dtypes):
             return None
-        made = RULES[node.op.name](node, *inputs)
-        if any(v.dtype != t.dtype for v, t in zip(made, node.types)):
-            return None
+        wide = [F.cast(v, dtype="float32") if v.dtype in WIDENED else v for v in inputs]
+        made = RULES[node.op.name](node, *wide)
+        made = [
+            v if v.dtype == t.dtype else F.cast(v, dtype=t.dtype) for v, t in zip(made, node.types)
+        ]
         became[node] = _above(made, {v.node for v in inputs})
         return made
 

@@ -55,8 +55,8 @@ static uintptr_t copy_plan(int gate)
 static uintptr_t two_copies(int before, int between)
 {
     uintptr_t plans[] = {copy_plan(before), copy_plan(between), copy_plan(-1)};
-    const pl_slot slots[] = {{PL_SLOT_INPUT, 0, 0}, {PL_SLOT_OUTPUT, 0, 0}, {PL_SLOT_INPUT, 1, 0}, {PL_SLOT_ARENA, 0, 0},
-                             {PL_SLOT_ARENA, 0, 0}, {PL_SLOT_OUTPUT, 1, 0}};
+    const pl_slot slots[] = {{PL_SLOT_INPUT, 0, 0}, {PL_SLOT_OUTPUT, 0, 0}, {PL_SLOT_INPUT, 1, 0},
+                             {PL_SLOT_ARENA, 0, 0}, {PL_SLOT_ARENA, 0, 0},  {PL_SLOT_OUTPUT, 1, 0}};
     const uint8_t modes[] = {PL_READ, PL_READ};
     uintptr_t p = pl_program_new(2, modes, 2, words, 3, plans, slots, NULL, 64, 0, PL_LANE_CPU, 0, "two");
     for (int i = 0; i < 3; i++)
@@ -94,7 +94,8 @@ static void rule_before_the_end(bool waits_first)
     CHECK(pl_program_run(p, in, out, NULL, -1) == PL_OK);
     while (atomic_load(&reached) != (waits_first ? 1 : 2))
         sched_yield();
-    CHECK(pl_push(store_run, pl_array_data(stored), NULL, &out[0], 1, &stored, 1, PL_LANE_IO, 0, 0, "store", 1) == PL_OK);
+    CHECK(pl_push(store_run, pl_array_data(stored), NULL, &out[0], 1, &stored, 1, PL_LANE_IO, 0, 0, "store", 1) ==
+          PL_OK);
     CHECK(!waits_first || pl_wait_read(stored, 0) == PL_AGAIN);
     atomic_store(&gates[0], 1);
     CHECK(written(stored) && *(uint64_t *)pl_array_data(stored) == 100 && pl_array_version(out[0]) == 1);
@@ -118,7 +119,8 @@ static void rule_failure(bool naive)
     pl_engine_set_naive(naive);
     CHECK(pl_program_run(p, in, out, NULL, 5) == PL_OK);
     CHECK(wait_read(out[0]) == PL_OK && *(uint64_t *)pl_array_data(out[0]) == 2);
-    CHECK(wait_read(out[1]) == PL_FAILED && strcmp(pl_error_last(), "the middle fails") == 0 && pl_error_location() == 5);
+    CHECK(wait_read(out[1]) == PL_FAILED && strcmp(pl_error_last(), "the middle fails") == 0 &&
+          pl_error_location() == 5);
     CHECK(wait_read(in[0]) == PL_OK && wait_read(in[1]) == PL_OK);
     for (int i = 0; i < 2; i++) {
         pl_array_free(in[i]);
@@ -211,11 +213,13 @@ static void random_op(int number, uintptr_t *arrays, cell *cells, uint64_t *vers
         int readable = n_in + n_ready - (out >= 0);      /* outputs that are there already */
         s->a = below(readable);
         s->b = below(readable);
-        s->p = (mix_params){.salt = (uint64_t)number << 8 | (uint64_t)k, .fails = k == fails_at, .spin = below(4) ? 0 : below(3000)};
+        s->p = (mix_params){
+            .salt = (uint64_t)number << 8 | (uint64_t)k, .fails = k == fails_at, .spin = below(4) ? 0 : below(3000)};
         plans[k] = pl_plan_new(mix_run, &s->p, sizeof s->p, 2, 1, word, NULL, 0, 0, PL_LANE_CPU, 0, "mix");
         const int of[] = {s->a, s->b, s->out};
         for (int i = 0; i < 3; i++)
-            slots[3 * k + i] = of[i] < n_in ? (pl_slot){PL_SLOT_INPUT, of[i], 0} : (pl_slot){PL_SLOT_OUTPUT, of[i] - n_in, 0};
+            slots[3 * k + i] = of[i] < n_in ? (pl_slot){PL_SLOT_INPUT, of[i], 0}
+                                            : (pl_slot){PL_SLOT_OUTPUT, of[i] - n_in, 0};
     }
     uint8_t modes[4] = {PL_READ, PL_READ, PL_READ, PL_READ};
     const size_t out_bytes[] = {sizeof(uint64_t), sizeof(uint64_t), sizeof(uint64_t)};

@@ -117,8 +117,8 @@ static void add_loop(graph *g, int depth, int chain)
     int widths[MAX_INPUTS] = {1, g->widths[in[1]], g->widths[in[2]], g->widths[in[3]]};
     int out_widths[MAX_OUTPUTS] = {widths[1], widths[2], 1};
     step *s = &g->steps[g->n_steps++];
-    *s = (step){.kind = LOOP, .n_in = n_in, .n_out = 4, .length = length, .random_count = counted, .reverse = !tested && below(2),
-                .chain = chain};
+    *s = (step){.kind = LOOP, .n_in = n_in, .n_out = 4, .length = length, .random_count = counted,
+                .reverse = !tested && below(2), .chain = chain};
     memcpy(s->in, in, sizeof in);
     s->body = graph_random(4, widths, 3, out_widths, depth - 1, 1);
     if (tested)
@@ -372,8 +372,8 @@ static void graph_compile(graph *g, int flags, int lane, int device, bool split)
         }
     }
     static const uint8_t modes[MAX_INPUTS] = {PL_READ, PL_READ, PL_READ, PL_READ};
-    g->program = pl_program_new(g->n_in, modes, g->n_out, out_bytes, g->n_steps, plans, slots, scalars, arena_bytes, flags,
-                                lane, device, "graph");
+    g->program = pl_program_new(g->n_in, modes, g->n_out, out_bytes, g->n_steps, plans, slots, scalars, arena_bytes,
+                                flags, lane, device, "graph");
     CHECK(g->program);
     for (int i = 0; i < g->n_steps; i++)
         pl_plan_free(plans[i]);

@@ -69,6 +69,20 @@ def test_priorities_are_honoured(gate):
     assert log == [7, 3, 3, 0, 0, -1]
 
 
+def test_what_is_begun_is_finished_before_more_is_begun(gate):
+    """Of the ready operations of a lane the one that was pushed first runs, not the one that
+    became ready first: micro-batches come out of a stage one after the other."""
+    log, chains = [], [Var() for _ in range(3)]
+    for i, x in enumerate(chains):
+        for layer in range(3):
+            engine.push(lambda at=(i, layer): log.append(at), writes=[x], lane="io")
+    engine.push(lambda: log.append("first"), lane="io", priority=1)
+    engine.push(lambda: log.append("last"), lane="io", priority=-1)
+    gate.set()
+    engine.waitall()
+    assert log == ["first", *[(i, layer) for i in range(3) for layer in range(3)], "last"]
+
+
 def fails():
     return {}["no such key"]
 

@@ -45,6 +45,45 @@ def test_as_a_dict():
     assert len(cache) == 0 and cache["c"] is None
 
 
+@given(st.integers(1, 4), st.integers(1, 12), st.lists(st.integers(0, 9), max_size=60))
+def test_values_have_weights(size, room, keys):
+    cache, used = Recent(size, room, lambda value: value), OrderedDict()
+    for key in keys:
+        if cache[key] is None:
+            cache[key] = key
+        used[key] = None
+        used.move_to_end(key)
+        # at least what fits is there, at most twice as much
+        assert sum(cache.values()) <= 2 * max(room, 9) and len(cache) <= 2 * size
+        last = list(used)[::-1]
+        fits = next(
+            (i for i in range(len(last) + 1) if sum(last[:i]) > room or i > size), len(last) + 1
+        )
+        assert set(last[: max(1, fits - 1)]) <= set(cache)
+
+
+def test_large_graphs_are_fewer(monkeypatch):
+    """What a net keeps for its shapes is bounded by its size, not only by their number."""
+    monkeypatch.setenv("PLAIT_TIER", "0")
+    monkeypatch.setattr(hybrid, "MAX_NODES", 200)
+    monkeypatch.setattr(backward, "_programs", Recent(4096, 200, backward.weight))
+    traces = Counted(monkeypatch, hybrid, "Trace")
+    plans = Counted(monkeypatch, cached, "GraphPlan")
+    net = nn.HybridSequential()
+    for _ in range(10):  # some 30 nodes: 6 shapes, at most 12
+        net.add(nn.Dense(2, flatten=False, in_units=2))
+    net.initialize()
+    net.hybridize()
+    for n in range(1, 60):
+        with autograd.record():
+            y = net(nd.ones((n, 2)))
+        y.backward()
+    del y
+    gc.collect()
+    assert traces.made == 59 and 6 <= len(traces.alive) <= 13
+    assert len(plans.alive) <= 50 and len(backward._programs) <= 40
+
+
 class Counted:
     """Counts how often a class makes an object, and the objects that live."""
 

@@ -147,6 +147,24 @@ def test_variational_dropout_keeps_its_masks_over_a_sequence():
     assert ((again[0].asnumpy() == 0) != zeros[0]).any()
 
 
+def test_cells_keep_a_mask_on_each_device():
+    cell = contrib.VariationalDropoutCell(rnn.RNNCell(50, prefix="b_"), 0.3, 0.5, 0.4)
+    devices = [mx.cpu(0), mx.cpu(1)]
+    cell.initialize(ctx=devices)
+    states = {d: cell.begin_state(2, ctx=d) for d in devices}
+    zeros = {d: [] for d in devices}
+    with mx.autograd.record():
+        for _ in range(2):
+            for d in devices:
+                out, states[d] = cell(nd.ones((2, 3), ctx=d), states[d])
+                assert out.context == states[d][0].context == d
+                zeros[d].append(out.asnumpy() == 0)
+    for first, second in zeros.values():
+        np.testing.assert_array_equal(first, second)
+    assert (zeros[devices[0]][0] != zeros[devices[1]][0]).any()
+    assert cell.drop_inputs_mask.context == devices[0]
+
+
 def test_variational_dropout_without_states():
     base = rnn.LSTMCell(50, prefix="b_")
     cell = contrib.VariationalDropoutCell(base, 0.0, 0.0, 0.4)

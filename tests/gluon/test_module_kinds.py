@@ -8,6 +8,7 @@ import numpy as np
 import plait as mx
 import pytest
 import symbolic
+from plait.gluon.module import bucketing_module
 from plait.gluon.mxcontrib.svrg_optimization import SVRGModule
 
 FLAT = symbolic.FLAT
@@ -221,6 +222,36 @@ def test_batches_without_a_label():
         module.set_params(params, {}, allow_missing=True)
         module.forward(Batch([mx.nd.ones((1, 4))]))
         np.testing.assert_allclose(module.get_outputs()[0].asnumpy(), [[1 / 3] * 3], rtol=1e-6)
+
+
+def test_buckets_not_used_for_long_are_bound_again_and_train_on(monkeypatch):
+    """Adam's weights after 40 steps over 12 buckets: the same, however many of them stay bound."""
+
+    def trained(n_kept):
+        monkeypatch.setattr(bucketing_module, "MAX_BUCKETS", n_kept)
+        mx.random.seed(3)
+        module = mx.mod.BucketingModule(summed, default_bucket_key=12)
+        module.bind([("data", (2, 12))], None)
+        module.init_params(mx.init.One())
+        module.init_optimizer(optimizer="adam", optimizer_params={"learning_rate": 0.1})
+        for step in range(40):
+            key = step * 5 % 12 + 1
+            shapes = [mx.io.DataDesc("data", (2, key))]
+            data = mx.nd.array(np.random.RandomState(step).randn(2, key))
+            batch = mx.io.DataBatch([data], None, provide_data=shapes, bucket_key=key)
+            module.prepare(batch)
+            module.forward_backward(batch)
+            module.update()
+            assert sum(m.binded for m in module._buckets.values()) <= 2 * n_kept + 1
+        module.switch_bucket(1, None)  # with the shapes it had
+        assert module.data_shapes[0].shape == (2, 1)
+        return module.get_params()[0]["w_weight"].asnumpy()
+
+    def summed(key):
+        w = mx.sym.var("w_weight", shape=(1,))
+        return mx.sym.make_loss((mx.sym.var("data") * 1 + 1) * w), ("data",), None
+
+    np.testing.assert_array_equal(trained(2), trained(99))
 
 
 @pytest.mark.parametrize("request_, values", [("add", [2, 4, 6]), ("write", [2, 2, 2])])

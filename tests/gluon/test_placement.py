@@ -1,46 +1,24 @@
 """Networks whose layers live on several devices: the numbers of one device, each operation on the
 lane where its arrays are."""
 
+import random
+
 import numpy as np
 import plait as mx
 import pytest
 from plait import autograd, engine, gluon, nd
 from plait.engine import profiler
+from plait.engine.error import DeviceError
 from plait.gluon import nn
+from plait.kernels.record import Type
 from plait.ndarray import backward
-from plait.symbol.placement import PlacedProgram
+from plait.symbol.effects import mutated
+from plait.symbol.graph import Builder, Value, topological, typed_node, variable
+from plait.symbol.placement import TO_DEVICE, PlacedProgram, Placement, _Copy, _Part, _segments
+from stages import network
 
 ONE, TWO = mx.cpu(0), mx.cpu(1)
 X = np.random.RandomState(1).randn(5, 4).astype(np.float32)
-
-
-class Stages(gluon.HybridBlock):
-    """Two layers on one device, then two on another; the copy is part of forward."""
-
-    def __init__(self, second):
-        super().__init__(prefix="stages_")
-        self.second = second
-        with self.name_scope():
-            self.low = nn.Dense(3, activation="tanh", in_units=4)
-            self.norm = nn.BatchNorm(in_channels=3)
-            self.high = nn.Dense(2, in_units=3)
-
-    def hybrid_forward(self, F, x):
-        return self.high(self.norm(self.low(x).as_in_context(self.second)))
-
-
-def network(second, hybridize=False):
-    net = Stages(second)
-    net.low.initialize(ctx=ONE)
-    net.norm.initialize(ctx=second)
-    net.high.initialize(ctx=second)
-    values = np.random.RandomState(0)
-    for name, p in net.collect_params().items():
-        if "running" not in name:
-            p.set_data(nd.array(values.randn(*p.shape)))
-    if hybridize:
-        net.hybridize()
-    return net
 
 
 def gradients(net, n_steps=1):
@@ -55,7 +33,7 @@ def gradients(net, n_steps=1):
 
 def by_hand():
     """The loss and the gradients of `network`, in float64."""
-    p = [v.data().asnumpy().astype(np.float64) for v in network(ONE).collect_params().values()]
+    p = [v.data().asnumpy().astype(np.float64) for v in network(ONE, ONE).collect_params().values()]
     w1, b1, gamma, beta, _, _, w2, b2 = p
     x = X.astype(np.float64)
     h = np.tanh(x @ w1.T + b1)
@@ -76,7 +54,7 @@ def by_hand():
 
 @pytest.mark.parametrize("hybridize", [False, True])
 def test_gradients_are_those_of_one_device(hybridize):
-    net = network(TWO, hybridize)
+    net = network(ONE, TWO, hybridize)
     for _ in range(3):
         for got, want in zip(gradients(net), by_hand(), strict=True):
             np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-4)
@@ -85,7 +63,7 @@ def test_gradients_are_those_of_one_device(hybridize):
 
 @pytest.mark.parametrize("hybridize", [False, True])
 def test_grad_req_add(hybridize):
-    net = network(TWO, hybridize)
+    net = network(ONE, TWO, hybridize)
     for p in net.collect_params().values():
         p.grad_req = "add" if p.grad_req == "write" else p.grad_req
     gradients(net, 2)
@@ -104,7 +82,7 @@ def served():
 @pytest.mark.parametrize("tier", [0, 1])
 def test_backward_runs_where_forward_ran(hybridize, tier):
     backward._programs.clear()
-    net = network(TWO, hybridize)
+    net = network(ONE, TWO, hybridize)
     gradients(net, 1 + 3 * tier)
     mx.wait_compiled()
     backward._programs.clear()
@@ -121,7 +99,7 @@ def test_backward_runs_where_forward_ran(hybridize, tier):
 
 @pytest.mark.parametrize("hybridize", [False, True])
 def test_the_lanes_of_both_devices_work(hybridize):
-    net = network(TWO, hybridize)
+    net = network(ONE, TWO, hybridize)
     with autograd.record():
         loss = net(nd.array(np.tile(X, (4000, 1)))).sum()
     engine.waitall()
@@ -139,7 +117,7 @@ def test_the_lanes_of_both_devices_work(hybridize):
 def test_gradients_of_gradients_cross_devices():
     for second in (ONE, TWO):
         for hybridize in (False, True):
-            net = network(second, hybridize)
+            net = network(ONE, second, hybridize)
             x = nd.array(X)
             x.attach_grad()
             with autograd.record():
@@ -232,7 +210,7 @@ def test_inputs_on_two_devices_need_a_copy(hybridize):
 
 
 def test_a_parameter_that_is_not_there(capfd):
-    net = network(TWO, hybridize=True)
+    net = network(ONE, TWO, hybridize=True)
     net.high.collect_params().reset_ctx(ONE)
     with pytest.raises(mx.MXNetError, match=r"not initialized on context cpu\(1\)"):
         net(nd.array(X))
@@ -242,7 +220,7 @@ def test_a_parameter_that_is_not_there(capfd):
 def test_one_trainer_over_both(optimizer):
     weights = []
     for second, hybridize in ((ONE, False), (TWO, False), (TWO, True)):
-        net = network(second, hybridize)
+        net = network(ONE, second, hybridize)
         trainer = gluon.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.01})
         for _ in range(4):
             with autograd.record():
@@ -256,7 +234,7 @@ def test_one_trainer_over_both(optimizer):
 
 
 def test_an_exported_graph_has_no_devices(tmp_path):
-    net = network(TWO, hybridize=True)
+    net = network(ONE, TWO, hybridize=True)
     want = net(nd.array(X)).asnumpy()
     net.export(str(tmp_path / "net"))
     assert "device" not in (tmp_path / "net-symbol.json").read_text()
@@ -266,7 +244,7 @@ def test_an_exported_graph_has_no_devices(tmp_path):
 
 
 def test_recomputation_across_devices():
-    net = network(TWO)
+    net = network(ONE, TWO)
     net.hybridize(recompute=True)
     for got, want in zip(gradients(net), by_hand(), strict=True):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=1e-4)
@@ -315,7 +293,7 @@ def test_pinned_batches_are_not_copied():
     data = gluon.data.ArrayDataset(np.ones((4, 2), np.float32))
     batches = list(gluon.data.DataLoader(data, 2, pin_memory=True))
     assert [b.context for b in batches] == [mx.cpu_pinned(0)] * 2
-    net = network(TWO, hybridize=True)
+    net = network(ONE, TWO, hybridize=True)
     assert net(nd.array(X, ctx=mx.cpu_pinned(0))).context == TWO
 
 
@@ -374,3 +352,148 @@ def test_a_shared_executor_of_another_device_shares_nothing():
     third = y.simple_bind(TWO, data=(5, 3), shared_exec=second)
     third.arg_dict["fc_weight"][:] = 3
     assert second.arg_dict["fc_weight"].asnumpy().min() == 3
+
+
+# ---- pipelines: micro-batches over two stages ----------------------------------------------------
+
+
+@pytest.mark.parametrize("hybridize", [False, True])
+def test_micro_batches_of_one_backward_have_programs_of_their_own(hybridize):
+    """So that the stages of different micro-batches may overlap, although their gradients are one
+    sum."""
+    backward._programs.clear()
+    net, n = network(TWO, hybridize), 4
+    batches = [nd.array(X + i) for i in range(n)]
+    with autograd.record():
+        losses = [(net(x) ** 2).sum() for x in batches]
+    autograd.backward(losses)
+    trained = [p for p in net.collect_params().values() if p.grad_req != "null"]
+    got = [p.grad().asnumpy() for p in trained]
+
+    steps = served()._steps
+    copies = {s.made: s for s in steps if s.__class__ is _Copy}
+    parts = [s for s in steps if s.__class__ is _Part]
+    assert len(copies) == n and [p.device for p in parts] == [TWO, ONE] * n
+    makes = {v: i for i, p in enumerate(parts) for v in p.made}
+    for i in range(0, 2 * n, 2):
+        above, below = parts[i : i + 2]
+        (copy,) = [copies[v] for v in below.reads if v in copies]
+        assert makes[copy.source] == i and not any(v in copies for v in above.reads)
+        # the last one adds up the gradients; the others read nothing of each other
+        assert i == 2 * n - 2 or not any(v in makes for p in (above, below) for v in p.reads)
+
+    want = [0] * len(got)
+    for x in batches:
+        with autograd.record():
+            loss = (net(x) ** 2).sum()
+        loss.backward()
+        want = [w + p.grad().asnumpy().astype(np.float64) for w, p in zip(want, trained)]
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-3)
+
+
+DEVICES = [mx.cpu(i) for i in range(3)]
+
+
+class Written:
+    """Builds a random graph over devices, with copies and with memory written in place."""
+
+    def __init__(self, seed, n_nodes):
+        choose, F = random.Random(seed), Builder()
+        self.known = {variable(f"x{i}", Type((2,), "float32")): DEVICES[i % 3] for i in range(6)}
+        at = dict(self.known)
+        for _ in range(n_nodes):
+            a = choose.choice(list(at))
+            near = [v for v in at if at[v] == at[a]]
+            if choose.random() < 0.4:
+                target = choose.choice([d for d in DEVICES if d != at[a]])
+                attrs = {"ctx": str(target), "source": str(at[a])}
+                at[Value(typed_node(TO_DEVICE, attrs, [a]))] = target
+            elif choose.random() < 0.2:
+                states = [v for v in self.known if at[v] == at[a]]
+                at[F.sgd_mom_update(a, choose.choice(near), choose.choice(states), lr=1.0)] = at[a]
+            else:
+                at[F.broadcast_add(a, choose.choice(near))] = at[a]
+        self.outputs = choose.sample(list(at), min(len(at), 5))
+
+
+@pytest.mark.parametrize("n_nodes", [3, 12, 40])
+def test_steps_of_random_graphs_are_in_order(n_nodes):
+    for seed in range(60):
+        graph = Written(seed, n_nodes)
+        order = [n for n in topological(graph.outputs) if n.op is not None]
+        place = Placement(graph.outputs, graph.known, DEVICES[0])
+        steps = _segments(order, place)
+        step = {n: k for k, nodes in enumerate(steps) for n in nodes}
+        assert len(step) == sum(map(len, steps)) == len(order) and set(step) == set(order)
+        written = {n.inputs[i] for n in order for i in mutated(n)}
+        users = {}
+        for n in order:
+            for v in n.inputs:
+                if v.node in step:
+                    assert step[v.node] <= step[n]
+                    assert step[v.node] < step[n] or TO_DEVICE not in (v.node.op, n.op)
+                if v in written:  # memory written in place: the order of the graph
+                    assert step.get(users.get(v), -1) <= step[n]
+                    users[v] = n
+        for nodes in steps:
+            assert len({place.of(n) for n in nodes}) == 1
+            assert len(nodes) == 1 or all(n.op is not TO_DEVICE for n in nodes)
+
+
+class Moves(nn.HybridBlock):
+    """A body that copies to a device."""
+
+    def __init__(self, how, copy):
+        super().__init__()
+        self.how, self.copy = how, copy
+
+    def hybrid_forward(self, F, x):
+        there = lambda v: self.copy(v) * 2
+        if self.how == "foreach":
+            return F.contrib.foreach(lambda v, s: (there(v) + s, s), x, F.sum(x, axis=0))[0]
+        if self.how == "while_loop":
+            body = lambda i, v: (v, [i + 1, there(v)])
+            (_, out) = F.contrib.while_loop(
+                lambda i, v: i < 2, body, [F.zeros((1,)), x], max_iterations=3
+            )[1]
+            return out
+        return F.contrib.cond(F.sum(x) > 0, lambda: there(x), lambda: x)
+
+
+@pytest.mark.parametrize("how", ["foreach", "while_loop", "cond"])
+@pytest.mark.parametrize("copy", ["as_in_context", "copyto"])
+def test_bodies_of_control_flow_stay_on_their_device(how, copy):
+    """A copy to another device was one on the same: of a GPU, the wrong memory."""
+    x = nd.array([[1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(DeviceError, match=r"runs on one device, got a copy to cpu\(1\)"):
+        net = Moves(how, lambda v: getattr(v, copy)(mx.cpu(1)))
+        net.hybridize()
+        net(x)
+    plain = Moves(how, lambda v: getattr(v, copy)(mx.cpu(0)))
+    want = Moves(how, lambda v: v)(x).asnumpy()
+    plain.hybridize()
+    x.attach_grad()
+    with mx.autograd.record():
+        out = plain(x)
+    out.backward()
+    assert out.asnumpy().tolist() == want.tolist() and np.abs(x.grad.asnumpy()).sum() > 0
+
+
+def test_each_weight_counts_its_updates_whatever_is_updated_with_it():
+    """Adam's fourth step of the second stage, after one that had no gradient for the first."""
+    weights = [gluon.Parameter(n, shape=(1,), init="ones") for n in ("one", "two")]
+    for w, device in zip(weights, (ONE, TWO)):
+        w.initialize(ctx=device)
+    trainer = gluon.Trainer(weights, "adam", {"learning_rate": 0.1})
+    expected, mean, var = 1.0, 0.0, 0.0
+    for t, fresh in enumerate([weights, weights, weights[1:], weights], 1):
+        for w in fresh:
+            with autograd.record():
+                loss = (w.data() * t).sum()
+            loss.backward()
+        trainer.step(1, ignore_stale_grad=True)
+        mean, var = 0.9 * mean + 0.1 * t, 0.999 * var + 0.001 * t * t
+        rate = 0.1 * (1 - 0.999**t) ** 0.5 / (1 - 0.9**t)
+        expected -= rate * mean / (var**0.5 + 1e-8)
+    np.testing.assert_allclose(weights[1].data().asscalar(), expected, rtol=1e-5)

@@ -294,6 +294,23 @@ def test_zoneout_keeps_old_values_at_its_rate():
     )
 
 
+def test_zoneout_keeps_old_values_of_its_own_device():
+    cell = rnn.ZoneoutCell(rnn.RNNCell(50, input_size=5, prefix="a_"), 0.5, 0.0)
+    devices = [mx.cpu(0), mx.cpu(1)]
+    cell.initialize(ctx=devices)
+    states = {d: cell.begin_state(2, ctx=d) for d in devices}
+    old = {d: np.zeros((2, 50)) for d in devices}
+    for step in range(2):
+        for d in devices:
+            x = nd.ones((2, 5), ctx=d) * (1 + step + 2 * d.device_id)
+            new = cell.base_cell(x, states[d])[0].asnumpy()
+            with mx.autograd.record():
+                out, states[d] = cell(x, states[d])
+            is_old, is_new = out.asnumpy() == old[d], out.asnumpy() == new
+            assert out.context == d and (is_old | is_new).all() and is_old.any() and is_new.any()
+            old[d] = out.asnumpy()
+
+
 def test_an_unrolled_stack_hybridizes_for_any_batch_size():
     class Net(nn.HybridBlock):
         def __init__(self):

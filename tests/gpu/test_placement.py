@@ -9,38 +9,19 @@ import plait as mx
 import pytest
 from plait import autograd, gluon, nd
 from plait.engine import ffi, lib
-from plait.gluon import nn
 from plait.kernels.plan import make_plan
 from plait.kernels.record import lookup
 from plait.ndarray.ndarray import make
+from stages import network
 
 CPU, GPU, OTHER = mx.cpu(), mx.gpu(0), mx.gpu(1)
 X = np.random.RandomState(1).randn(5, 4).astype(np.float32)
 two_gpus = pytest.mark.skipif("mx.context.num_gpus() < 2", reason="needs two GPUs")
 
 
-class Stages(gluon.HybridBlock):
-    def __init__(self, second):
-        super().__init__(prefix="stages_")
-        self.second = second
-        with self.name_scope():
-            self.low = nn.Dense(3, activation="tanh", in_units=4)
-            self.high = nn.Dense(2, in_units=3)
-
-    def hybrid_forward(self, F, x):
-        return self.high(self.low(x).as_in_context(self.second))
-
-
 def trained(first, second, hybridize):
     """The weights after some steps."""
-    net = Stages(second)
-    net.low.initialize(ctx=first)
-    net.high.initialize(ctx=second)
-    values = np.random.RandomState(0)
-    for p in net.collect_params().values():
-        p.set_data(nd.array(values.randn(*p.shape)))
-    if hybridize:
-        net.hybridize()
+    net = network(first, second, hybridize)
     trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.01})
     for _ in range(4):
         with autograd.record():
@@ -179,3 +160,21 @@ for number in (1, 0):
         "1 b''",
         "0 b'memory of gpu(1) given to code of gpu(0)'",
     ], done.stderr
+
+
+@pytest.mark.parametrize("devices", [[CPU], [CPU, GPU]], ids=["one", "both"])
+def test_copies_on_a_cpu_and_a_gpu_of_one_number_count_apart(devices):
+    w = gluon.Parameter("w", shape=(1,), init="ones")
+    w.initialize(ctx=devices)
+    trainer = gluon.Trainer([w], "adam", {"learning_rate": 0.1}, update_on_kvstore=False)
+    expected, mean, var = 1.0, 0.0, 0.0
+    for t in range(1, 5):
+        with autograd.record():
+            losses = [(w.data(d) * t).sum() for d in devices]
+        autograd.backward(losses)
+        trainer.step(len(devices))
+        mean, var = 0.9 * mean + 0.1 * t, 0.999 * var + 0.001 * t * t
+        rate = 0.1 * (1 - 0.999**t) ** 0.5 / (1 - 0.9**t)
+        expected -= rate * mean / (var**0.5 + 1e-8)
+    for array in w.list_data():
+        np.testing.assert_allclose(array.asscalar(), expected, rtol=1e-5)

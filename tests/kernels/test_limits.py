@@ -166,3 +166,14 @@ def test_a_gradient_that_fails_says_which(monkeypatch):
     a.attach_grad()
     with autograd.record(), pytest.raises(OperatorError, match=r"relu: has no gradient for .*9\)"):
         nd.relu(a).backward()
+
+
+@pytest.mark.parametrize("scale", [1e15, -1.0, float("nan"), float("inf")])
+def test_scales_of_regions_have_limits(scale):
+    """They decide how many samples are taken: MXNet's limits, [0, 1]. 1e15 ran for ever."""
+    sized = [(op, p) for _, op in RECORDS for p in op.params if p.name == "spatial_scale"]
+    assert len(sized) >= 5
+    for op, p in sized:
+        attrs = {**op.samples[0].attrs, p.name: scale}
+        with pytest.raises(OperatorError, match="spatial_scale must be between 0 and 1, got"):
+            op.parse(attrs)

@@ -6,8 +6,9 @@ import itertools
 import numpy as np
 import pytest
 import samples
-from plait import MXNetError, autograd, cpu
+from plait import MXNetError, autograd, cpu, nd
 from plait.engine.error import DTypeError, OperatorError, ShapeError
+from plait.kernels.compose import vjp
 from plait.kernels.plan import infer, make_plan, run_reference, scalars_of, store
 from plait.kernels.record import DTYPES, FLOATS, KIND_TEXT, REGISTRY
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, spec
@@ -497,3 +498,25 @@ def test_records_are_documented_and_sampled():
     for name, op in OPERATORS:
         assert op.doc.strip().endswith((".", ")")), f"{name}: its doc must be sentences"
         assert op.samples or op.specialise, f"{name}: has no sample"
+
+
+@pytest.mark.parametrize("way", ["interpreted", "compiled", "composed"])
+def test_gradients_have_the_shape_and_dtype_of_their_input(way, monkeypatch):
+    """Whoever asks a record for them: each way used to check something else."""
+
+    def gradient():
+        x = nd.ones((3, 17))
+        if way == "composed":
+            return vjp(nd, lambda F, x: F.arcsinh(x), [x], [x])[0]
+        x.attach_grad()
+        with autograd.record():
+            y = nd.arcsinh(x)
+        return autograd.grad(y, [x], create_graph=way == "interpreted")[0]
+
+    op = REGISTRY["arcsinh"]
+    monkeypatch.setattr(op, "grad", lambda F, dys, xs, ys: [F.cast(dys[0], dtype="float64")])
+    assert gradient().dtype == np.float32
+    op.gradients.clear()
+    monkeypatch.setattr(op, "grad", lambda F, dys, xs, ys: [F.sum(dys[0])])
+    with pytest.raises(ShapeError, match=r"arcsinh: its gradient must have its input's shape"):
+        gradient()

@@ -382,3 +382,35 @@ def test_what_a_body_computes_of_constants_alone_is_kept_by_the_loop():
     for _ in range(4):
         np.testing.assert_allclose(block(*inputs).asnumpy(), eager, rtol=1e-5, atol=1e-5)
         mx.wait_compiled()
+
+
+class IntegerStates(gluon.HybridBlock):
+    """Integer states and results, which gradients pass as they pass integer casts."""
+
+    def hybrid_forward(self, F, x, s):
+        def body(d, state):
+            state = state + F.cast(d * 2.0, dtype="int32")
+            return F.cast(state, dtype="float32") * d, state
+
+        outs, last = F.contrib.foreach(body, x, s)
+        branch = F.contrib.cond(
+            F.sum(x) > 0, lambda: F.cast(x * 2, dtype="int32"), lambda: F.cast(x, dtype="int32")
+        )
+        return outs, F.cast(last, dtype="float32"), F.cast(branch, dtype="float32")
+
+
+@pytest.mark.parametrize(
+    ("head", "of_x", "of_s"),
+    [(0, [16, 18, 21], 6), (1, [2, 2, 2], 1), (2, [2, 2, 2], 0)],
+)
+def test_gradients_of_integer_states_are_mxnets(head, of_x, of_s):
+    net = IntegerStates()
+    net.hybridize()
+    x, s = nd.array([1.3, 2.2, 3.7]).reshape((3, 1)), nd.array([2], dtype="int32")
+    x.attach_grad()
+    s.attach_grad()
+    with autograd.record():
+        outs = net(x, s)
+    outs[head].backward()
+    assert x.grad.asnumpy().ravel().tolist() == of_x
+    assert s.grad.dtype == np.int32 and s.grad.asnumpy().tolist() == [of_s]

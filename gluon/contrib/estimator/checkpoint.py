@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 
 from ....engine import files
-from ....engine.error import InvalidValue, MXNetError
+from ....engine.error import InvalidValue
 from ...checkpoint import Checkpoint, is_checkpoint
 from ...hybrid import HybridBlock
 from ...metric import EvalMetric
@@ -240,5 +240,5 @@ class CheckpointHandler(TrainBegin, BatchEnd, EpochEnd):
         )
 
 
-class CheckpointError(MXNetError, ValueError, AssertionError):
+class CheckpointError(InvalidValue):
     """Checkpoints that cannot be resumed from."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....engine.error import MXNetError
 from ...rnn.rnn_cell import BidirectionalCell, HybridRecurrentCell, ModifierCell
-from ...rnn.sequence import masked, merged, namespace, steps_of
+from ...rnn.sequence import device_of, masked, merged, namespace, steps_of
 
 __all__ = ["VariationalDropoutCell", "LSTMPCell"]
 
@@ -39,16 +39,21 @@ class VariationalDropoutCell(ModifierCell):
         self._masks = {}
 
     def _dropped(self, F, x, which: str, rate: float):
-        """x times this sequence's mask of its kind."""
+        """x times this sequence's mask of its kind, on x's device."""
         if not rate:
             return x
-        if which not in self._masks:
-            self._masks[which] = F.Dropout(F.ones_like(x), p=rate)
-        return x * self._masks[which]
+        key = which, device_of(x)
+        if key not in self._masks:
+            self._masks[key] = F.Dropout(F.ones_like(x), p=rate)
+        return x * self._masks[key]
 
-    drop_inputs_mask = property(lambda self: self._masks.get("inputs"))
-    drop_states_mask = property(lambda self: self._masks.get("states"))
-    drop_outputs_mask = property(lambda self: self._masks.get("outputs"))
+    def _mask(self, which: str):
+        """The mask made first, where there is one for each of several devices."""
+        return next((mask for (kind, _), mask in self._masks.items() if kind == which), None)
+
+    drop_inputs_mask = property(lambda self: self._mask("inputs"))
+    drop_states_mask = property(lambda self: self._mask("states"))
+    drop_outputs_mask = property(lambda self: self._mask("outputs"))
 
     def hybrid_forward(self, F, inputs, states):
         states = [self._dropped(F, states[0], "states", self.drop_states), *states[1:]]

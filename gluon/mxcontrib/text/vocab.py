@@ -5,12 +5,12 @@ from __future__ import annotations
 import collections
 import numbers
 
-from ....engine.error import MXNetError
+from ....engine.error import InvalidValue
 
 UNKNOWN_INDEX = 0
 
 
-class VocabularyError(MXNetError, ValueError, AssertionError):
+class VocabularyError(InvalidValue):
     """A vocabulary, or word vectors, that cannot be made or used as asked."""
 
 

@@ -1,6 +1,7 @@
 /* Runs launches: blocks one by one (all at once in a cooperative launch), the threads of a block as fibers that meet at
  * __syncthreads and at operations of a warp. A thread runs until it has to wait; the order of threads turns around
- * from block to block, so that what is missing a barrier is seen. When nobody can go on, the launch fails with a text. */
+ * from block to block, so that what is missing a barrier is seen. When nobody can go on, the launch fails with a
+ * text. */
 #include "blocks.h"
 
 #include <sys/mman.h>
@@ -314,7 +315,8 @@ std::string where(const emu_block &b)
         if (f.status == DONE)
             snprintf(line, sizeof line, "\n    from thread %u on: returned", t);
         else
-            snprintf(line, sizeof line, "\n    from thread %u on: waits for %s at %s:%d", t, places[f.at], f.file, f.line);
+            snprintf(line, sizeof line, "\n    from thread %u on: waits for %s at %s:%d", t, places[f.at], f.file,
+                     f.line);
         text += line;
         if (text.size() > 1500)
             break;

@@ -113,8 +113,8 @@ bool fits(const desc *d, const layout *a, const layout *b, const layout *c, cons
     bool batches = a->batches == y->batches && b->batches == y->batches && c->batches == y->batches;
     int compute = y->type == R_64F ? 70 : 68;
     bool ok = d->compute == compute || (y->type == R_32F && d->compute == 77);
-    return types && batches && ok && k == k2 && y->rows == m && y->columns == n && c->rows == m && c->columns == n && m &&
-           n && k && !(d->epilogue & EPI_AUX && !(d->epilogue & EPI_GELU));
+    return types && batches && ok && k == k2 && y->rows == m && y->columns == n && c->rows == m && c->columns == n &&
+        m && n && k && !(d->epilogue & EPI_AUX && !(d->epilogue & EPI_GELU));
 }
 
 } // namespace
@@ -130,8 +130,9 @@ EXPORT int cublasLtMatmulDescCreate(desc **d, int compute, int scale)
 EXPORT int cublasLtMatmulDescDestroy(desc *d) { return delete d, OK; }
 EXPORT int cublasLtMatmulDescSetAttribute(desc *d, int what, const void *value, size_t bytes)
 {
-    struct { int what; void *to; size_t bytes; } known[] = {
-        {3, &d->trans_a, 4}, {4, &d->trans_b, 4}, {7, &d->epilogue, 4}, {8, &d->bias, 8}, {11, &d->aux, 8}, {12, &d->aux_ld, 8}};
+    struct { int what; void *to; size_t bytes;
+    } known[] = {{3, &d->trans_a, 4}, {4, &d->trans_b, 4}, {7, &d->epilogue, 4},
+                 {8, &d->bias, 8},    {11, &d->aux, 8},    {12, &d->aux_ld, 8}};
     for (auto &k : known)
         if (k.what == what && k.bytes == bytes)
             return memcpy(k.to, value, bytes), OK;

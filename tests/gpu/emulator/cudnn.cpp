@@ -1,6 +1,6 @@
-/* The convolutions of cuDNN 9's legacy functions on the host: float32, float64, two or three axes, groups, any strides of
- * data, filters of both formats; relu with bias and addend. 16-bit types are refused, as are sizes that do not fit, so
- * that what plait does then is seen too. */
+/* The convolutions of cuDNN 9's legacy functions on the host: float32, float64, two or three axes, groups, any strides
+ * of data, filters of both formats; relu with bias and addend. 16-bit types are refused, as are sizes that do not fit,
+ * so that what plait does then is seen too. */
 #include "cudnn.h"
 #include "numbers.h"
 
@@ -102,8 +102,9 @@ void run(const call &k)
 
 bool fits(const tensor *x, const filter *w, const conv *c, const tensor *y)
 {
-    bool ok = (x->type == 0 || x->type == 1) && x->type == y->type && x->type == w->type && x->n == y->n && x->n == w->n &&
-              c->n == x->n - 2 && x->size[1] == w->size[1] * c->groups && y->size[1] == w->size[0] && c->mode == 1;
+    bool ok = (x->type == 0 || x->type == 1) && x->type == y->type && x->type == w->type && x->n == y->n &&
+        x->n == w->n && c->n == x->n - 2 && x->size[1] == w->size[1] * c->groups && y->size[1] == w->size[0] &&
+        c->mode == 1;
     for (int d = 0; ok && d < c->n; d++) {
         int reach = c->dilate[d] * (w->size[2 + d] - 1) + 1;
         ok = y->size[2 + d] == (x->size[2 + d] + 2 * c->pad[d] - reach) / c->stride[d] + 1;
@@ -197,8 +198,8 @@ EXPORT int cudnnSetFilterNdDescriptor(filter *f, int type, int format, int n, co
 }
 EXPORT int cudnnCreateConvolutionDescriptor(conv **c) { return make(c); }
 EXPORT int cudnnDestroyConvolutionDescriptor(conv *c) { return drop(c); }
-EXPORT int cudnnSetConvolutionNdDescriptor(conv *c, int n, const int *pad, const int *stride, const int *dilate, int mode,
-                                           int type)
+EXPORT int cudnnSetConvolutionNdDescriptor(conv *c, int n, const int *pad, const int *stride, const int *dilate,
+                                           int mode, int type)
 {
     c->n = n, c->mode = mode, c->type = type;
     memcpy(c->pad, pad, n * sizeof *pad);
@@ -215,8 +216,8 @@ EXPORT int cudnnSetActivationDescriptor(activation *a, int mode, int nan, double
     a->mode = mode, a->nan = nan, a->coefficient = coefficient;
     return mode == 1 ? OK : NOT_SUPPORTED;
 }
-EXPORT int cudnnGetConvolutionForwardAlgorithm_v7(handle *, tensor *x, filter *w, conv *c, tensor *y, int wanted, int *n,
-                                                  perf *found)
+EXPORT int cudnnGetConvolutionForwardAlgorithm_v7(handle *, tensor *x, filter *w, conv *c, tensor *y, int wanted,
+                                                  int *n, perf *found)
 {
     return choices(x, w, c, y, wanted, n, found);
 }
@@ -230,15 +231,15 @@ EXPORT int cudnnGetConvolutionBackwardFilterAlgorithm_v7(handle *, tensor *x, te
 {
     return choices(x, w, c, y, wanted, n, found);
 }
-EXPORT int cudnnConvolutionForward(handle *h, const void *, tensor *x, const void *px, filter *w, const void *pw, conv *c,
-                                   int algo, void *room, size_t bytes, const void *, tensor *y, void *py)
+EXPORT int cudnnConvolutionForward(handle *h, const void *, tensor *x, const void *px, filter *w, const void *pw,
+                                   conv *c, int algo, void *room, size_t bytes, const void *, tensor *y, void *py)
 {
     return start(h, {0, *x, *y, *w, *c, plain(px), plain(pw), plain(py), nullptr, nullptr, false}, algo, room, bytes);
 }
 EXPORT int cudnnConvolutionBiasActivationForward(handle *h, const void *, tensor *x, const void *px, filter *w,
                                                  const void *pw, conv *c, int algo, void *room, size_t bytes,
-                                                 const void *alpha2, tensor *, const void *z, tensor *, const void *bias,
-                                                 activation *, tensor *y, void *py)
+                                                 const void *alpha2, tensor *, const void *z, tensor *,
+                                                 const void *bias, activation *, tensor *y, void *py)
 {
     bool adds = x->type ? *static_cast<const double *>(alpha2) != 0 : *static_cast<const float *>(alpha2) != 0;
     call made = {0, *x, *y, *w, *c, plain(px), plain(pw), plain(py), plain(bias), adds ? plain(z) : nullptr, true};
@@ -250,7 +251,8 @@ EXPORT int cudnnConvolutionBackwardData(handle *h, const void *, filter *w, cons
     return start(h, {1, *x, *y, *w, *c, plain(px), plain(pw), plain(py), nullptr, nullptr, false}, algo, room, bytes);
 }
 EXPORT int cudnnConvolutionBackwardFilter(handle *h, const void *, tensor *x, const void *px, tensor *y, const void *py,
-                                          conv *c, int algo, void *room, size_t bytes, const void *, filter *w, void *pw)
+                                          conv *c, int algo, void *room, size_t bytes, const void *, filter *w,
+                                          void *pw)
 {
     return start(h, {2, *x, *y, *w, *c, plain(px), plain(pw), plain(py), nullptr, nullptr, false}, algo, room, bytes);
 }

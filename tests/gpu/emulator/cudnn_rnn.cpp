@@ -1,7 +1,7 @@
-/* The recurrent layers of cuDNN 9 (its v8 functions) on the host: all four cells, both directions, several layers, float32,
- * float16, bfloat16, sequences of one length. Where the weights lie and how large the reserve is, is what cuDNN 9.28 says
- * for the same descriptors. What lies in the reserve is this file's own affair; the gradient of the data overwrites it
- * and that of the weights reads what it wrote, as cuDNN has it. */
+/* The recurrent layers of cuDNN 9 (its v8 functions) on the host: all four cells, both directions, several layers,
+ * float32, float16, bfloat16, sequences of one length. Where the weights lie and how large the reserve is, is what
+ * cuDNN 9.28 says for the same descriptors. What lies in the reserve is this file's own affair; the gradient of the
+ * data overwrites it and that of the weights reads what it wrote, as cuDNN has it. */
 #include "cudnn.h"
 #include "numbers.h"
 
@@ -16,21 +16,26 @@ enum { RELU, TANH, LSTM, GRU };
 enum { DOUBLE_BIAS = 2, LINEAR_INPUT = 0, PACKED = 1, ADD = 0 };
 constexpr size_t ALIGNMENT = 16, HEAD = 256, LIBRARY_ROOM = size_t(32) << 20;
 
-/* What a test asks for. OTHER_LAYOUT: a cell's biases follow its matrices. LARGE_RESERVE: twice what it should be. NO_RUN:
- * a call is refused that all questions were answered for. */
+/* What a test asks for. OTHER_LAYOUT: a cell's biases follow its matrices. LARGE_RESERVE: twice what it should be.
+ * NO_RUN: a call is refused that all questions were answered for. */
 enum { OTHER_LAYOUT = 1, LARGE_RESERVE = 2, NO_RUN = 4 };
 std::atomic<int> asked{0};
 std::atomic<long> served{0};
 
-struct rnn { int algo, mode, bias, both, input, type, precision, math, inputs, hidden, projection, layers; unsigned flags; };
+struct rnn {
+    int algo, mode, bias, both, input, type, precision, math, inputs, hidden, projection, layers;
+    unsigned flags;
+};
 struct rnn_data { int type, layout, steps, batch, size; };
 
 int gates_of(const rnn &r) { return r.mode == LSTM ? 4 : r.mode == GRU ? 3 : 1; }
-int kept_of(const rnn &r) { return r.mode == LSTM ? 5 : r.mode == GRU ? 6 : 1; } /* words of a unit and step in the reserve */
+/* words of a unit and step in the reserve */
+int kept_of(const rnn &r) { return r.mode == LSTM ? 5 : r.mode == GRU ? 6 : 1; }
 int directions_of(const rnn &r) { return 1 + r.both; }
 int cells_of(const rnn &r) { return r.layers * directions_of(r); }
 int inputs_of(const rnn &r, int cell) { return cell < directions_of(r) ? r.inputs : directions_of(r) * r.hidden; }
-int64_t matrices_of(const rnn &r, int cell) { return int64_t(gates_of(r)) * r.hidden * (inputs_of(r, cell) + r.hidden); }
+int64_t matrices_of(const rnn &r, int cell)
+{ return int64_t(gates_of(r)) * r.hidden * (inputs_of(r, cell) + r.hidden); }
 
 /* First element of a cell's matrices, and of its biases. */
 int64_t matrices_at(const rnn &r, int cell)
@@ -53,8 +58,8 @@ int64_t weights_of(const rnn &r)
 
 size_t rounded(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* The reserve: a head, each cell's (step, sequence, unit, kept), the outputs (step, sequence, direction, unit) of all layers
- * but the last. */
+/* The reserve: a head, each cell's (step, sequence, unit, kept), the outputs (step, sequence, direction, unit) of all
+ * layers but the last. */
 size_t cell_bytes(const rnn &r, const rnn_data &d)
 {
     return rounded(size_t(d.steps) * d.batch * r.hidden * kept_of(r) * bytes_of(r.type));
@@ -86,7 +91,8 @@ struct call {
     int64_t lines() const { return int64_t(d.steps) * d.batch; }
     char *cell(int i) const { return reserve + HEAD + i * cell_bytes(r, d); }
     char *layer(int l) const { return cell(cells_of(r)) + l * layer_bytes(r, d); }
-    double w(int c, int row, int k) const { return get(weights, r.type, matrices_at(r, c) + int64_t(row) * inputs_of(r, c) + k); }
+    double w(int c, int row, int k) const
+    { return get(weights, r.type, matrices_at(r, c) + int64_t(row) * inputs_of(r, c) + k); }
     int64_t u_at(int c, int row, int k) const
     {
         return matrices_at(r, c) + int64_t(gates()) * r.hidden * inputs_of(r, c) + int64_t(row) * r.hidden + k;
@@ -314,7 +320,7 @@ bool fits(const rnn *r, const rnn_data *x, const rnn_data *y, const tensor *h, c
 {
     int dirs = directions_of(*r), state[] = {r->layers * dirs, x->batch, r->hidden};
     bool ok = x->type == r->type && y->type == r->type && x->size == r->inputs && y->size == dirs * r->hidden &&
-              x->steps == y->steps && x->batch == y->batch && weight_bytes == size_t(weights_of(*r)) * bytes_of(r->type);
+        x->steps == y->steps && x->batch == y->batch && weight_bytes == size_t(weights_of(*r)) * bytes_of(r->type);
     for (const tensor *t : {h, r->mode == LSTM ? c : h})
         ok = ok && t && t->n == 3 && t->type == r->type && !memcmp(t->size, state, sizeof state);
     ok = ok && k.room && k.room_bytes >= room_bytes(*r, *x);
@@ -344,9 +350,9 @@ EXPORT long emulatorRnnServed() { return served.exchange(0); }
 
 EXPORT int cudnnCreateRNNDescriptor(rnn **r) { return make(r); }
 EXPORT int cudnnDestroyRNNDescriptor(rnn *r) { return drop(r); }
-EXPORT int cudnnSetRNNDescriptor_v8(rnn *r, int algo, int mode, int bias, int both, int input, int type, int precision, int math,
-                                    int32_t inputs, int32_t hidden, int32_t projection, int32_t layers, void *dropout,
-                                    uint32_t flags)
+EXPORT int cudnnSetRNNDescriptor_v8(rnn *r, int algo, int mode, int bias, int both, int input, int type, int precision,
+                                    int math, int32_t inputs, int32_t hidden, int32_t projection, int32_t layers,
+                                    void *dropout, uint32_t flags)
 {
     *r = {algo, mode, bias, both, input, type, precision, math, inputs, hidden, projection, layers, flags};
     bool ok = type == FLOAT ? math == 0 || math == 3 : (type == HALF || type == BFLOAT16) && math == 1;
@@ -355,7 +361,8 @@ EXPORT int cudnnSetRNNDescriptor_v8(rnn *r, int algo, int mode, int bias, int bo
 }
 EXPORT int cudnnCreateRNNDataDescriptor(rnn_data **d) { return make(d); }
 EXPORT int cudnnDestroyRNNDataDescriptor(rnn_data *d) { return drop(d); }
-EXPORT int cudnnSetRNNDataDescriptor(rnn_data *d, int type, int layout, int steps, int batch, int size, const int *lengths, void *)
+EXPORT int cudnnSetRNNDataDescriptor(rnn_data *d, int type, int layout, int steps, int batch, int size,
+                                     const int *lengths, void *)
 {
     *d = {type, layout, steps, batch, size};
     for (int b = 0; b < batch; b++)
@@ -373,8 +380,8 @@ EXPORT int cudnnGetRNNWeightSpaceSize(handle *, rnn *r, size_t *bytes)
 {
     return *bytes = size_t(weights_of(*r)) * bytes_of(r->type), OK;
 }
-EXPORT int cudnnGetRNNWeightParams(handle *, rnn *r, int32_t cell, size_t, const void *weights, int32_t id, tensor *matrix,
-                                   void **at, tensor *bias, void **bias_at)
+EXPORT int cudnnGetRNNWeightParams(handle *, rnn *r, int32_t cell, size_t, const void *weights, int32_t id,
+                                   tensor *matrix, void **at, tensor *bias, void **bias_at)
 {
     int n_gates = gates_of(*r), n_in = inputs_of(*r, cell), hidden = r->hidden;
     if (id < 0 || id >= 2 * n_gates || cell < 0 || cell >= cells_of(*r))
@@ -389,34 +396,39 @@ EXPORT int cudnnGetRNNWeightParams(handle *, rnn *r, int32_t cell, size_t, const
     return describe(bias, r->type, hidden, 1);
 }
 EXPORT int cudnnRNNForward(handle *h, rnn *r, int trains, const int32_t *lengths, rnn_data *x_desc, const void *x,
-                           rnn_data *y_desc, void *y, tensor *h_desc, const void *hx, void *hy, tensor *c_desc, const void *cx,
-                           void *cy, size_t weight_bytes, const void *weights, size_t room_size, void *room,
-                           size_t reserve_size, void *reserve)
+                           rnn_data *y_desc, void *y, tensor *h_desc, const void *hx, void *hy, tensor *c_desc,
+                           const void *cx, void *cy, size_t weight_bytes, const void *weights, size_t room_size,
+                           void *room, size_t reserve_size, void *reserve)
 {
     call k = {};
-    k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x), k.y_out = plain(y), k.hx = plain(hx), k.cx = plain(cx);
+    k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x),
+    k.y_out = plain(y), k.hx = plain(hx), k.cx = plain(cx);
     k.hy = plain(hy), k.cy = plain(cy), k.weights = plain(weights), k.room = plain(room), k.room_bytes = room_size;
     k.reserve = trains ? plain(reserve) : nullptr, k.reserve_bytes = reserve_size;
     return fits(r, x_desc, y_desc, h_desc, c_desc, weight_bytes, k, trains) ? start(h, forward, k) : BAD_PARAM;
 }
-EXPORT int cudnnRNNBackwardData_v8(handle *h, rnn *r, const int32_t *lengths, rnn_data *y_desc, const void *y, const void *dy,
-                                   rnn_data *x_desc, void *dx, tensor *h_desc, const void *hx, const void *dhy, void *dhx,
-                                   tensor *c_desc, const void *cx, const void *dcy, void *dcx, size_t weight_bytes,
-                                   const void *weights, size_t room_size, void *room, size_t reserve_size, void *reserve)
+EXPORT int cudnnRNNBackwardData_v8(handle *h, rnn *r, const int32_t *lengths, rnn_data *y_desc, const void *y,
+                                   const void *dy, rnn_data *x_desc, void *dx, tensor *h_desc, const void *hx,
+                                   const void *dhy, void *dhx, tensor *c_desc, const void *cx, const void *dcy,
+                                   void *dcx, size_t weight_bytes, const void *weights, size_t room_size, void *room,
+                                   size_t reserve_size, void *reserve)
 {
     call k = {};
-    k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.y = plain(y), k.dy = plain(dy), k.dx = plain(dx), k.hx = plain(hx);
+    k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.y = plain(y),
+    k.dy = plain(dy), k.dx = plain(dx), k.hx = plain(hx);
     k.dhy = plain(dhy), k.dhx = plain(dhx), k.cx = plain(cx), k.dcy = plain(dcy), k.dcx = plain(dcx);
     k.weights = plain(weights), k.room = plain(room), k.room_bytes = room_size;
     k.reserve = plain(reserve), k.reserve_bytes = reserve_size;
     return fits(r, x_desc, y_desc, h_desc, c_desc, weight_bytes, k, true) ? start(h, backward_data, k) : BAD_PARAM;
 }
-EXPORT int cudnnRNNBackwardWeights_v8(handle *h, rnn *r, int add, const int32_t *lengths, rnn_data *x_desc, const void *x,
-                                      tensor *h_desc, const void *hx, rnn_data *y_desc, const void *y, size_t weight_bytes,
-                                      void *dweights, size_t room_size, void *room, size_t reserve_size, void *reserve)
+EXPORT int cudnnRNNBackwardWeights_v8(handle *h, rnn *r, int add, const int32_t *lengths, rnn_data *x_desc,
+                                      const void *x, tensor *h_desc, const void *hx, rnn_data *y_desc, const void *y,
+                                      size_t weight_bytes, void *dweights, size_t room_size, void *room,
+                                      size_t reserve_size, void *reserve)
 {
     call k = {};
-    k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x), k.y = plain(y), k.hx = plain(hx);
+    k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x),
+    k.y = plain(y), k.hx = plain(hx);
     k.dweights = plain(dweights), k.room = plain(room), k.room_bytes = room_size;
     k.reserve = plain(reserve), k.reserve_bytes = reserve_size;
     bool ok = add == ADD && fits(r, x_desc, y_desc, h_desc, h_desc, weight_bytes, k, true);

@@ -1,7 +1,7 @@
 /* libcuda.so.1 of the emulator: devices, memory, streams, events, modules, launches. Graphs: graph.cpp.
  *
- * Environment: EMULATOR_DEVICES (2), EMULATOR_MEMORY_MB of each (4096), EMULATOR_CAPABILITY (90), EMULATOR_DELAY_US (0).
- * emulatorFail makes later calls fail, emulatorFault tells what a kernel did wrong. */
+ * Environment: EMULATOR_DEVICES (2), EMULATOR_MEMORY_MB of each (4096), EMULATOR_CAPABILITY (90), EMULATOR_DELAY_US
+ * (0). emulatorFail makes later calls fail, emulatorFault tells what a kernel did wrong. */
 #include "state.h"
 
 #include <dlfcn.h>
@@ -136,7 +136,7 @@ void emu_device_failed(emu_device *device, int code, const std::string &text)
 static struct sigaction before_us;
 static void on_fault(int, siginfo_t *info, void *);
 
-/* ---- devices ------------------------------------------------------------------------------------------------------ */
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
 EXPORT CUresult cuInit(unsigned)
 {
     static std::once_flag once;
@@ -317,7 +317,7 @@ int emu_unsafe(void)
     return CUDA_SUCCESS;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 static const emu_allocation *inside(const std::map<CUdeviceptr, emu_allocation> &all, CUdeviceptr data, size_t bytes,
                                     CUdeviceptr *start = nullptr);
 
@@ -634,7 +634,7 @@ EXPORT CUresult cuMemsetD32Async(CUdeviceptr to, unsigned v, size_t n, CUstream 
 EXPORT CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char v, size_t n) { return now(fill(to, v, n, nullptr)); }
 EXPORT CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned v, size_t n) { return now(fill(to, v, n, nullptr)); }
 
-/* ---- streams ---------------------------------------------------------------------------------------------------------- */
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
 void emu_sync_device(emu_device *device)
 {
     std::vector<emu_stream *> all;
@@ -757,7 +757,7 @@ EXPORT CUresult cuLaunchHostFunc(CUstream stream, void (*f)(void *), void *data)
     return emu_enqueue(emu_stream_of(stream), [=] { return f(data), CUDA_SUCCESS; });
 }
 
-/* ---- events ----------------------------------------------------------------------------------------------------------- */
+/* ---- events ------------------------------------------------------------------------------------------------------ */
 EXPORT CUresult cuEventCreate(CUevent *event, unsigned flags)
 {
     CHECK_CONTEXT();
@@ -851,9 +851,10 @@ EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
         return CUDA_ERROR_NOT_READY;
     return *ms = static_cast<float>(b->ns - a->ns) * 1e-6f, CUDA_SUCCESS;
 }
-EXPORT CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end) { return cuEventElapsedTime(ms, start, end); }
+EXPORT CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{ return cuEventElapsedTime(ms, start, end); }
 
-/* ---- modules ------------------------------------------------------------------------------------------------------------ */
+/* ---- modules ----------------------------------------------------------------------------------------------------- */
 /* The bytes of a library in memory: its section headers stand last. */
 static size_t image_bytes(const void *image)
 {
@@ -979,7 +980,7 @@ EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *n, CUf
     return cuOccupancyMaxActiveBlocksPerMultiprocessor(n, f, threads, shared);
 }
 
-/* ---- launches ----------------------------------------------------------------------------------------------------------- */
+/* ---- launches ---------------------------------------------------------------------------------------------------- */
 int emu_kernel_work::set(CUfunction f, const unsigned *sizes, unsigned shared, void **params)
 {
     const unsigned most[6] = {2147483647, 65535, 65535, 1024, 1024, 64};

@@ -1,5 +1,5 @@
-/* Stream capture and graphs of the emulated driver. Of the nodes that wait for nothing the newest runs next in one launch, the
- * oldest in the next one, so that a dependency that is missing is seen. */
+/* Stream capture and graphs of the emulated driver. Of the nodes that wait for nothing the newest runs next in one
+ * launch, the oldest in the next one, so that a dependency that is missing is seen. */
 #include <algorithm>
 
 #include "state.h"

@@ -67,7 +67,8 @@ static inline void emu_mma(float (&d)[4], const unsigned (&a)[4], const unsigned
 }
 PL_DEVICE void mma_half(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_HERE)
 {
-    emu_mma<16>(d, a, b, [](unsigned v, int part) { return float_of_half((unsigned short)(v >> 16 * part)); }, file, line);
+    emu_mma<16>(
+        d, a, b, [](unsigned v, int part) { return float_of_half((unsigned short)(v >> 16 * part)); }, file, line);
 }
 PL_DEVICE void mma_bfloat16(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2], EMU_HERE)
 {

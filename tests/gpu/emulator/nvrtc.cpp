@@ -37,8 +37,8 @@ EXPORT const char *nvrtcGetErrorString(int code)
 EXPORT int nvrtcGetNumSupportedArchs(int *n) { return *n = 3, OK; }
 EXPORT int nvrtcGetSupportedArchs(int *archs) { return archs[0] = 80, archs[1] = 90, archs[2] = 100, OK; }
 
-EXPORT int nvrtcCreateProgram(nvrtcProgram *made, const char *source, const char *name, int n, const char *const *headers,
-                              const char *const *names)
+EXPORT int nvrtcCreateProgram(nvrtcProgram *made, const char *source, const char *name, int n,
+                              const char *const *headers, const char *const *names)
 {
     *made = new program;
     (*made)->source = source;

@@ -1,4 +1,5 @@
-/* The CUDA language for g++: what a compiler of device code knows without any include. Each module includes this first. */
+/* The CUDA language for g++: what a compiler of device code knows without any include. Each module includes this
+ * first. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@
 
 static const emu_host *emu_host_table;
 EMU_EXPORT void emu_set_host(const emu_host *host) { emu_host_table = host; }
-static thread_local char emu_first_shared; /* __shared__ variables are thread-local: a stream's thread runs its blocks */
+/* __shared__ variables are thread-local: a stream's thread runs its blocks */
+static thread_local char emu_first_shared;
 EMU_EXPORT void *emu_touch() { return &emu_first_shared; }
 
 /* -fsanitize=alignment,bounds calls these; the data begins with the place: file, line, column */
@@ -34,7 +36,8 @@ __attribute__((used)) void emu_misaligned(emu_place *at, unsigned long address)
 
 static inline emu_thread *emu_self()
 {
-    return reinterpret_cast<emu_thread *>(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) & -(uintptr_t)EMU_STACK);
+    return reinterpret_cast<emu_thread *>(reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) &
+                                          -(uintptr_t)EMU_STACK);
 }
 
 /* ---- qualifiers and indices ------------------------------------------------------------------------------------ */
@@ -191,8 +194,14 @@ template <class T, class F> static inline T emu_atomic(T *p, F f)
     while (!__atomic_compare_exchange(p, &old, &now, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     return old;
 }
-template <class T, class U> static inline T atomicAdd(T *p, U v) { return emu_atomic(p, [=](T a) { return T(a + T(v)); }); }
-template <class T, class U> static inline T atomicSub(T *p, U v) { return emu_atomic(p, [=](T a) { return T(a - T(v)); }); }
+template<class T, class U> static inline T atomicAdd(T *p, U v)
+{
+    return emu_atomic(p, [=](T a) { return T(a + T(v)); });
+}
+template<class T, class U> static inline T atomicSub(T *p, U v)
+{
+    return emu_atomic(p, [=](T a) { return T(a - T(v)); });
+}
 template <class T, class U> static inline T atomicMin(T *p, U v)
 {
     return emu_atomic(p, [=](T a) { return T(v) < a ? T(v) : a; });
@@ -201,9 +210,18 @@ template <class T, class U> static inline T atomicMax(T *p, U v)
 {
     return emu_atomic(p, [=](T a) { return T(v) > a ? T(v) : a; });
 }
-template <class T, class U> static inline T atomicAnd(T *p, U v) { return emu_atomic(p, [=](T a) { return T(a & T(v)); }); }
-template <class T, class U> static inline T atomicOr(T *p, U v) { return emu_atomic(p, [=](T a) { return T(a | T(v)); }); }
-template <class T, class U> static inline T atomicXor(T *p, U v) { return emu_atomic(p, [=](T a) { return T(a ^ T(v)); }); }
+template<class T, class U> static inline T atomicAnd(T *p, U v)
+{
+    return emu_atomic(p, [=](T a) { return T(a & T(v)); });
+}
+template<class T, class U> static inline T atomicOr(T *p, U v)
+{
+    return emu_atomic(p, [=](T a) { return T(a | T(v)); });
+}
+template<class T, class U> static inline T atomicXor(T *p, U v)
+{
+    return emu_atomic(p, [=](T a) { return T(a ^ T(v)); });
+}
 template <class T, class U> static inline T atomicExch(T *p, U v) { return emu_atomic(p, [=](T) { return T(v); }); }
 static inline unsigned atomicInc(unsigned *p, unsigned most)
 {
@@ -370,4 +388,5 @@ template <auto F, class... A> struct emu_call<F, void (*)(A...)> {
     static constexpr int n = sizeof...(A);
     static constexpr size_t sizes[sizeof...(A) + 1] = {sizeof(A)..., 0};
 };
-#define EMU_KERNEL(name, ...) {name, emu_call<&__VA_ARGS__>::call, emu_call<&__VA_ARGS__>::n, emu_call<&__VA_ARGS__>::sizes}
+#define EMU_KERNEL(name, ...)                                                                                          \
+    {name, emu_call<&__VA_ARGS__>::call, emu_call<&__VA_ARGS__>::n, emu_call<&__VA_ARGS__>::sizes}
