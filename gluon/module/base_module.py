@@ -17,7 +17,7 @@ from .. import metric
 from ..callback import BatchEndParam
 from ..initializer import Uniform
 from ..io import DataBatch, DataDesc, DataIter
-from ..io.desc import need_iterator
+from ..io.desc import need_iterator, position_of
 from ..model_params import split_names
 from .progress import Progress
 
@@ -274,7 +274,10 @@ class BaseModule:
         validation_metric = eval_metric if validation_metric is None else validation_metric
         eval_metric = metric.create(eval_metric)
         kept = Progress(begin_epoch, checkpoint, checkpoint_period)
-        kept.restore(module=self, train_data=train_data, eval_metric=eval_metric)
+        parts = {"module": self, "train_data": train_data, "eval_metric": eval_metric}
+        if position_of(eval_data) is not None:  # one that shuffles goes on too
+            parts["eval_data"] = eval_data
+        kept.restore(**parts)
         for epoch in range(kept.epoch, num_epoch):
             tic = time.time()
             if not kept.batch:
