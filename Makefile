@@ -13,6 +13,7 @@ NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/f
 train: $(VENV)/installed
 	$(BIN)/python docs/examples/train_digits.py $(ARGS)
 
+# on the kernels of a lesser machine: make test ARGS="--isa avx2"
 test: $(VENV)/installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto $(ARGS)
 

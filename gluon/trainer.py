@@ -129,14 +129,15 @@ class Trainer(UpdatesParameters):
         self._update_on_kvstore: bool | None = None
         self._params_to_init: list[Parameter] = list(self._params)
 
-    def _init_kvstore(self) -> None:
-        """Makes the store when the devices are known; gives it weights as they become known."""
+    def _init_kvstore(self, equal: bool = True) -> None:
+        """Makes the store when the devices are known; gives it weights as they become known.
+        equal: and all devices the values of the first one."""
         if not self._kv_initialized:
             self._contexts = self._contexts or self._check_contexts()
             self._make_kvstore()
             self._kv_initialized = True
         if self._params_to_init and self._kvstore is not None:
-            self._params_to_init = [p for p in self._params_to_init if not self._stored(p)]
+            self._params_to_init = [p for p in self._params_to_init if not self._stored(p, equal)]
 
     def _make_kvstore(self) -> None:
         asked = self._kvstore_params["update_on_kvstore"]
@@ -172,14 +173,14 @@ class Trainer(UpdatesParameters):
         self._kvstore, self._update_on_kvstore = store, on_store
         rank_gradients()
 
-    def _stored(self, p: Parameter) -> bool:
+    def _stored(self, p: Parameter, equal: bool) -> bool:
         """Gives a parameter to the store; False while its shape is not known."""
         if p._data is None:
             return False
         i, store = self._param2idx[p.name], self._kvstore
         if isinstance(store, KVStore) and i in store:
             store._set(i, p._data[0])  # a user set it: the optimizer's states stay
-        elif p._stype != "default":
+        elif p._stype != "default" or not equal and isinstance(store, KVStore):
             store.init(i, p._data[0])
         else:
             store.broadcast(i, p._data[0], p.list_data())
@@ -344,7 +345,6 @@ class Trainer(UpdatesParameters):
 
     def _stateful(self) -> dict:
         """The objects whose states are this trainer's."""
-        self._init_kvstore()
         store = self._kvstore
         updaters = [store._updater] if self._update_on_kvstore else self._updaters
         return {
@@ -360,6 +360,7 @@ class Trainer(UpdatesParameters):
     def state_dict(self) -> dict:
         """All that the next steps depend on besides the parameters: the optimizer with its counts,
         states and schedule, the loss scale, what gradient compression has cut off."""
+        self._init_kvstore()
         return {
             "shapes": [p.shape for p in self._params],
             "scale": self._scale,
@@ -368,6 +369,7 @@ class Trainer(UpdatesParameters):
 
     def load_state_dict(self, state: dict) -> None:
         """Goes on from state_dict. Raises StateError where it does not fit."""
+        self._init_kvstore(equal=False)  # each device goes on with its own running means
         now = self._stateful()
         shapes = [p.shape for p in self._params]
         if shapes != state["shapes"]:

@@ -90,15 +90,17 @@ class Tiered(ABC):
                 self.adopt(found.pop(0))
 
     def adopt(self, counts: dict) -> None:
-        """Takes the counts of another process, and with them its tier: waits for the compiler."""
+        """Takes the counts of another process, and with them its tier: waits for the compiler;
+        where that had failed there, tier 0 serves here too."""
         with _compiler.changing:
-            if self.changed and not counts["changed"]:
+            failed = counts["changed"] and not counts["change_at"]
+            if self.changed and (failed or not counts["changed"]):
                 self.restart()
                 self.changed = self.queued = self.compiled = False
-            if counts["queued"] and not self.queued:
+            if counts["queued"] and not self.queued and not failed:
                 self.queued = _compiler.submit(self)
             # what depends on them is set before the change, which may ask for it
-            vars(self).update(counts, queued=self.queued, changed=self.changed)
+            vars(self).update(counts, queued=self.queued, changed=failed or self.changed)
             if counts["changed"]:
                 self.change(counts["change_at"])
 

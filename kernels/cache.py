@@ -2,12 +2,14 @@
 
 The cache may be shared by processes: files appear by renaming. It is ours alone: a folder or file
 that others own or may write is not used. A file ends with the digest of what stands before, so that
-a damaged one is made again. When it grows too large, the files used longest ago go.
+a damaged one is made again. When it grows too large, the files used longest ago go; so does what
+killed processes left unfinished.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import hashlib
 import logging
@@ -15,12 +17,14 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from ..engine.settings import cache_home
 
 MAX_BYTES = 128 << 20  # beyond it the files used longest ago go, down to three quarters
+LEFT_S = 3600  # what is unfinished after so long was left by a process that was killed
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 log = logging.getLogger(__name__)
@@ -95,7 +99,12 @@ def _private(path: Path, is_kind) -> bool:
 
 
 def _trim(suffix: str) -> None:
-    """Removes the files of a kind that were used longest ago when the kind has grown too large."""
+    """Removes what was left unfinished, and the files of a kind that were used longest ago when the
+    kind has grown too large."""
+    for path in folder().glob("new-*"):
+        with contextlib.suppress(OSError):  # another process was faster
+            if path.lstat().st_mtime < time.time() - LEFT_S:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
     files = []
     for path in folder().glob(f"*{suffix}"):
         try:

@@ -58,6 +58,17 @@ def as_float(value) -> float | Number:
     return value if isinstance(value, Number) else float(value)
 
 
+def element(dtype, number: float):
+    """A float as an element of a NumPy dtype: truncated for whole numbers. Raises OverflowError,
+    ValueError for what none of them is."""
+    return number if dtype.kind == "f" else bool(number) if dtype.kind == "b" else int(number)
+
+
+def truncated(x: float) -> float:
+    """A float without its fraction."""
+    return float(int(x)) if math.isfinite(x) else x
+
+
 def log(x):
     """The natural logarithm of a float, as C has it, or of a Number."""
     if isinstance(x, Number):

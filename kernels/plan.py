@@ -184,7 +184,9 @@ def _infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Ty
                 f"the size of every axis must be at least 0, got the shape {tuple(t.shape)} for "
                 f"{_given(ins, names, attrs)}",
             )
-        if _bytes_of(t) > MAX_BYTES:
+        # of an array without elements, NumPy multiplies the other axes
+        n_elements = prod(n for n in physical_shape(t.shape, t.layout) if n)
+        if n_elements * ITEM_BYTES[t.dtype] > MAX_BYTES:
             raise OutOfMemory(
                 f"{op.name}: no machine has the memory for shape {tuple(t.shape)} and dtype"
                 f" {t.dtype}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
-from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError
+from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError, OperatorError
 from ..graph import operators
 from ..graph.graph import Node, Value, caller_line, rewrite, topological
 from ..graph.inference import DtypeInference, Inference, is_dynamic, typed_graph
@@ -657,6 +657,10 @@ def apply(
     attr: dict[str, str] | None = None,
 ) -> Symbol:
     """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
+    if op.n_outputs == 0:
+        raise OperatorError(
+            op.name, "it has no outputs, of which symbols consist", fix=f"call nd.{op.name}"
+        )
     values: list[Value | None] = []
     for i, s in enumerate(inputs):
         if s.__class__ is Symbol and len(s._outputs) == 1:

@@ -19,6 +19,20 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("repeatable")
 
+ISAS = {"baseline": "PLK_BASELINE", "avx2": "PLK_AVX2", "avx512": "PLK_AVX512"}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--isa", choices=ISAS, help="kernels as on a machine that runs no more")
+
+
+def pytest_configure(config):
+    isa = config.getoption("--isa")
+    if isa:
+        lib = importlib.import_module("plait.engine").lib
+        lib.plk_isa_limit(getattr(lib, ISAS[isa]))
+        os.environ["ONEDNN_MAX_CPU_ISA"] = {"baseline": "SSE41", "avx2": "AVX2"}.get(isa, "DEFAULT")
+
 
 @pytest.fixture(autouse=True)
 def checked_passes():

@@ -9,7 +9,9 @@ from plait import nd
 from plait.kernels.record import REGISTRY, lookup
 from plait.ndarray.invoke import invoke
 
-COUNTED = sorted({op.name for op in REGISTRY.values() if op.variadic_key and op.samples})
+COUNTED = sorted(
+    {op.name for op in REGISTRY.values() if op.variadic_key and op.samples and op.n_outputs != 0}
+)
 
 
 def call(name, *arrays, **attrs):
@@ -123,3 +125,170 @@ def test_bfloat16_of_one_number_keeps_its_shape():
     one = np.float32(1.5).reshape(())
     bits = round_to_bfloat16(one)
     assert bits.shape == () and from_bfloat16(bits).shape == () and from_bfloat16(bits) == 1.5
+
+
+NOT_REPRESENTABLE = (1e308, -1e308, 2.0**63, -(2.0**63), 2.0**64, 9.25e18, np.inf, -np.inf, np.nan)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64"])
+@pytest.mark.parametrize("number", (*NOT_REPRESENTABLE, 300.0, -300.0, 2.0**31, 1.9))
+def test_numbers_beside_arrays_of_integers(number, dtype):
+    """Truncated and wrapped; what no int64 holds is an end of the range, NaN is 0."""
+    ends, bits = np.iinfo(dtype), np.iinfo(dtype).bits
+    if np.isnan(number):
+        want = 0
+    elif -(2.0**63) <= number < 2.0**63:
+        want = (int(number) - int(ends.min)) % (1 << bits) + int(ends.min)
+    else:
+        want = int(ends.max if number > 0 else ends.min)
+    x = nd.zeros((3,), dtype=dtype)
+    assert (x + number).asnumpy().tolist() == [want] * 3
+    net = mx.gluon.nn.HybridLambda(lambda F, x: (x + 1) * 0 + number)
+    net.hybridize()
+    for _ in range(3):
+        assert net(x).asnumpy().tolist() == [want] * 3
+        mx.wait_compiled(60)
+
+
+@pytest.mark.parametrize("slope", ["relu", "gelu"])
+@pytest.mark.parametrize("m, n, k", [(2, 1, 5), (16, 1, 3), (1, 1, 4), (3, 2, 5), (20, 18, 5)])
+def test_a_product_of_one_column_takes_the_slope(m, n, k, slope):
+    """The gradient of a layer of one unit added the slope's argument instead of multiplying."""
+    rng = np.random.default_rng(m)
+    a, b, at = (rng.normal(size=s).astype("float32") for s in ((m, k), (k, n), (m, n)))
+    if slope == "relu":
+        factor = at > 0
+    else:
+        from scipy.special import ndtr
+
+        factor = ndtr(at) + at * np.exp(-at * at / 2) / np.sqrt(2 * np.pi)
+    got = call("_dense", a, b, at, residual=True, slope=slope).asnumpy()
+    np.testing.assert_allclose(got, a.astype(float) @ b * factor, rtol=1e-5, atol=1e-5)
+
+
+def test_the_gradient_of_a_layer_of_one_unit():
+    """As above, in a net: dense layers around one hidden unit, against NumPy."""
+    rng = np.random.default_rng(3)
+    x, w1, w2 = (rng.normal(size=s) for s in ((6, 4), (1, 4), (5, 1)))
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Dense(1, use_bias=False, in_units=4, activation="relu"))
+    net.add(mx.gluon.nn.Dense(5, use_bias=False, in_units=1))
+    net.initialize()
+    for p, w in zip(net.collect_params().values(), (w1, w2)):
+        p.set_data(nd.array(w))
+    net.hybridize()
+    data = nd.array(x)
+    data.attach_grad()
+    hidden = x @ w1.T
+    head = 2 * (np.maximum(hidden, 0) @ w2.T)
+    want = (head @ w2 * (hidden > 0)) @ w1
+    for _ in range(3):
+        with mx.autograd.record():
+            loss = (net(data) ** 2).sum()
+        loss.backward()
+        np.testing.assert_allclose(data.grad.asnumpy(), want, rtol=1e-4, atol=1e-4)
+        mx.wait_compiled(60)
+
+
+@pytest.mark.parametrize(
+    "name, shapes", [("dot", ((4,), (4, 3))), ("batch_dot", ((2, 3, 4), (2, 4, 5)))]
+)
+def test_a_csr_result_has_two_axes(name, shapes):
+    """Graphs gave a dense result where nd refused."""
+    arrays = [np.ones(s) for s in shapes]
+    with pytest.raises(mx.MXNetError, match="a csr array has two axes"):
+        call(name, *arrays, forward_stype="csr")
+    net = mx.gluon.nn.HybridLambda(lambda F, *x: getattr(F, name)(*x, forward_stype="csr"))
+    net.hybridize()
+    with pytest.raises(mx.MXNetError, match="a csr array has two axes"):
+        net(*map(nd.array, arrays))
+
+
+def test_what_has_no_outputs_is_no_symbol():
+    """It was an empty symbol, which does nothing."""
+    with pytest.raises(mx.MXNetError, match=r"it has no outputs[^$]*call nd.reset_arrays"):
+        mx.sym.reset_arrays(mx.sym.var("x"), num_arrays=1)
+    x = nd.ones((3,))
+    nd.reset_arrays(x, num_arrays=1)
+    assert not x.asnumpy().any()
+
+
+@pytest.mark.parametrize("beta", [1.0, 1.5, np.inf, np.nan])
+@pytest.mark.parametrize(
+    "name, which", [("adam", "beta2"), ("adam", "beta1"), ("nadam", "beta2"), ("adamax", "beta1")]
+)
+def test_moments_that_never_fill_are_refused(name, which, beta):
+    optimizer = mx.optimizer.create(name, **{which: beta})
+    updater = mx.optimizer.get_updater(optimizer)
+    with pytest.raises(ValueError, match=f"{which} must lie between -1 and 1") as found:
+        updater(0, nd.ones((3,)), nd.ones((3,)))
+    assert isinstance(found.value, mx.MXNetError)
+
+
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("lr", "x"),
+        ("lr", None),
+        ("wd", [1]),
+        ("beta1", None),
+        ("num_update", "3"),
+        ("clip_gradient", "x"),
+    ],
+)
+def test_optimizer_states_of_another_kind_are_refused(key, value):
+    def updater():
+        made = mx.optimizer.get_updater(mx.optimizer.create("adam", clip_gradient=None))
+        made(0, nd.ones((3,)), nd.ones((3,)))
+        return made
+
+    saved = updater()
+    saved.optimizer.__dict__[key] = value
+    with pytest.raises(mx.MXNetError, match=f"damaged: TypeError: {key} is"):
+        updater().set_states(saved.get_states(dump_optimizer=True))
+    saved = updater()
+    saved.optimizer.clip_gradient = 2.0
+    other = updater()
+    other.set_states(saved.get_states(dump_optimizer=True))
+    assert other.optimizer.clip_gradient == 2.0
+    saved.optimizer.clip_gradient = None
+    other.set_states(saved.get_states(dump_optimizer=True))
+    assert other.optimizer.clip_gradient is None
+
+
+@pytest.mark.parametrize("shape", [(0, 0, 3, 2**31 - 1, 2**31), (0, 2**62), (2**40, 0, 2**40)])
+def test_an_empty_array_has_axes_that_numpy_holds(shape):
+    """nd.zeros made it, and asnumpy raised NumPy's error."""
+    with pytest.raises(MemoryError, match="no machine has the memory") as found:
+        nd.zeros(shape)
+    assert isinstance(found.value, mx.MXNetError)
+    assert nd.zeros((0, 2**30)).asnumpy().shape == (0, 2**30)
+
+
+@pytest.mark.parametrize("at", [-1, -1.5, 8, 12, 1e30])
+def test_a_part_that_moves_out_of_its_array(at):
+    """The place is a number that a later call of the same plan gives."""
+    dy, attrs = np.ones((3, 2)), {"shape": (12,), "sizes": (3, 2), "steps": (2, 0)}
+    assert call("_strided_grad", dy, at=1, **attrs).asnumpy()[[1, 3, 5]].tolist() == [2, 2, 2]
+    with pytest.raises(mx.MXNetError, match="must lie"):
+        call("_strided_grad", dy, at=at, **attrs).asnumpy()
+
+
+def test_labels_that_are_not_finite():
+    x, label = np.ones((2, 3)), np.zeros(2)
+    attrs = {"ignore_label": float("inf"), "use_ignore": True}
+    with mx.autograd.record():
+        data = nd.array(x)
+        data.attach_grad()
+        out = invoke(lookup("SoftmaxOutput"), [data, nd.array(label)], attrs)
+    out.backward()
+    want = np.full((2, 3), 1 / 3) - np.eye(3)[[0, 0]]
+    np.testing.assert_allclose(data.grad.asnumpy(), want, rtol=1e-6)
+    a, b = mx.sym.var("a"), mx.sym.var("b")
+    grads = {"a": nd.zeros((2, 3))}
+    executor = mx.sym.SoftmaxOutput(a, b, **attrs).bind(
+        mx.cpu(), {"a": nd.array(x), "b": nd.array(label)}, grads, {"a": "write", "b": "null"}
+    )
+    executor.forward(is_train=True)
+    executor.backward()
+    np.testing.assert_allclose(grads["a"].asnumpy(), want, rtol=1e-6)

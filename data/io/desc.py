@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...engine.error import InvalidType, MissingMethod
-from ...ndarray.saved_state import attributes_of, set_attributes
+from ...ndarray.saved_state import Saved, attributes_of, has_state, saved, set_attributes
 
 
 class DataDesc(namedtuple("DataDesc", ["name", "shape"])):  # noqa: PYI024 - two fields, two attributes
@@ -92,10 +92,12 @@ def need_iterator(what: str, value) -> None:
         )
 
 
-def has_position(iterator) -> bool:
-    """Can it tell where it is?"""
-    own = getattr(type(iterator), "state_dict", None)
-    return own is not None and (own is not DataIter.state_dict or bool(iterator.position))
+def position_of(iterator) -> Saved | None:
+    """Where it is; None where it, or an iterator in it, cannot tell."""
+    try:
+        return saved(iterator) if has_state(iterator) else None
+    except MissingMethod:
+        return None
 
 
 class DataIter:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from ...engine.error import InvalidValue
+from ...ndarray import random
 from ...ndarray.saved_state import restore, saved
-from .desc import DataBatch, DataDesc, DataIter, has_position, need_iterator
+from .desc import DataBatch, DataDesc, DataIter, need_iterator, position_of
 
 
 class _Current(DataIter):
@@ -100,24 +101,32 @@ class PrefetchingIter(_Current):
         return _renamed(self.rename_label, [i.provide_label for i in self.iters])
 
     def state_dict(self):
+        self._wait()  # for what the threads draw of the random streams
         return self._before if self._before is not None else super().state_dict()
 
     def load_state_dict(self, state):
-        for future in self._pending:
-            future.exception()
+        self._wait()
         for i, (inner, found) in enumerate(zip(self.iters, state["iters"], strict=True)):
             restore(inner, found, f"PrefetchingIter: iterator {i}")
+        now = random.get_state()
+        random.set_state(state["streams"])
         self._fetch()
+        self._wait()
+        random.set_state(now)
 
     def _fetch(self):
-        # where the iterators were before they went ahead
-        able = all(map(has_position, self.iters))
-        self._before = {"iters": [saved(i) for i in self.iters]} if able else None
+        # where the iterators and the random streams were before the threads went ahead
+        inner = [position_of(i) for i in self.iters]
+        known = None not in inner
+        self._before = {"iters": inner, "streams": random.get_state()} if known else None
         self._pending = [self._pool.submit(_next_or_none, i) for i in self.iters]
 
-    def reset(self):
+    def _wait(self):
         for future in self._pending:
-            future.exception()  # waits; what failed is begun again
+            future.exception()
+
+    def reset(self):
+        self._wait()  # what failed is begun again
         for i in self.iters:
             i.reset()
         self._fetch()

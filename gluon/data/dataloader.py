@@ -196,8 +196,11 @@ class _Pass:
         loader._pass = weakref.ref(self)
 
     def _begin(self) -> None:
-        """Takes what the pass draws at its beginning."""
-        self._batches = iter(self._loader._batch_sampler)
+        """Takes what the pass draws at its beginning, now: another pass may draw before the first
+        batch of this one is asked for."""
+        batches = iter(self._loader._batch_sampler)
+        first = next(batches, None)  # samplers draw here
+        self._batches = batches if first is None else itertools.chain([first], batches)
 
     def _skip(self) -> None:
         next(self._batches, None)
@@ -247,10 +250,7 @@ class Epoch(_Pass):
 
     def _begin(self) -> None:
         self._seeds = host_generator()  # of the workers' streams, one for each batch
-        self._batches = iter(self._loader._batch_sampler)
-        first = next(self._batches, None)  # a sampler may draw only now
-        if first is not None:
-            self._batches = itertools.chain([first], self._batches)
+        super()._begin()
 
     def _skip(self) -> None:
         if next(self._batches, None) is not None:

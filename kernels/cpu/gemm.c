@@ -55,8 +55,9 @@ static int product(const plk_product *p, void *const *bufs)
     if (p->m == 0 || p->n == 0)
         return PL_OK;
     if (p->n == 1 && p->m > 1 && p->c_row == 1 && p->k > 0 && !bufs[2] && !bufs[6]) {    /* its transpose is one row */
-        plk_product t = {1, p->m, p->k, p->k, p->b_depth, p->a_depth, p->a_row, p->m, p->alpha, p->beta, p->act,
-                         p->n_threads, 0};
+        plk_product t = *p;    /* what follows the product stays */
+        t.m = 1, t.n = p->m;
+        t.a_row = p->k, t.a_depth = p->b_depth, t.b_depth = p->a_depth, t.b_column = p->a_row, t.c_row = p->m;
         return plk_product_thin(&t, (void *[]){bufs[1], bufs[0], NULL, bufs[3], bufs[4], bufs[5], NULL}, NULL);
     }
     return few_rows(p) ? plk_product_thin(p, bufs, NULL) : plk_product_run(p, bufs, NULL);

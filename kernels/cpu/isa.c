@@ -1,9 +1,9 @@
 /* Which instruction set the kernels run with: found at load, lowered by tests. */
 #include "kernel.h"
 
-static int level;
+static int level, limit = PLK_ISA_COUNT - 1;
 
-int plk_isa_best(void)
+static int found(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -16,6 +16,12 @@ int plk_isa_best(void)
     return PLK_BASELINE;
 }
 
+int plk_isa_best(void)
+{
+    int best = found();
+    return best < limit ? best : limit;
+}
+
 __attribute__((constructor)) static void find(void) { level = plk_isa_best(); }
 
 int plk_isa_get(void) { return level; }
@@ -24,4 +30,10 @@ void plk_isa_set(int isa)
 {
     int best = plk_isa_best();
     level = isa < 0 ? 0 : isa < best ? isa : best;
+}
+
+void plk_isa_limit(int isa)
+{
+    limit = isa < 0 ? 0 : isa;
+    level = plk_isa_best();
 }

@@ -15,6 +15,7 @@ enum { PLK_BASELINE = 0, PLK_AVX2, PLK_AVX512, PLK_ISA_COUNT };
 int plk_isa_best(void);                          /* what this machine runs */
 int plk_isa_get(void);
 void plk_isa_set(int isa);                       /* for tests: at most plk_isa_best() */
+void plk_isa_limit(int isa);                     /* for tests: as if the machine ran no more */
 /* A generated loop over n elements; bufs are contiguous: inputs, then outputs (which may be one of the inputs). */
 typedef void (*plk_loop)(int64_t n, void *const *bufs, const double *scalars);
 enum { PLK_ACT_SCALARS = 8 };

@@ -378,10 +378,11 @@ PLK_INLINE int64_t plk_pow_int(int64_t x, int64_t y)
         v *= y & 1 ? b : 1;
     return (int64_t)v;
 }
-/* A number as integers of a range see it: cut to a whole one, infinities to the ends; the cast that follows wraps. */
+/* A number as integers of a range see it: truncated, and wrapped by the cast that follows; what no int64 holds is an
+ * end of the range. */
 PLK_INLINE int64_t plk_whole(double v, int64_t low, int64_t high)
 {
-    return v != v ? 0 : v >= 9.3e18 ? high : v <= -9.3e18 ? low : (int64_t)v;
+    return v != v ? 0 : v >= 0x1p63 ? high : v < -0x1p63 ? low : (int64_t)v;
 }
 PLK_INLINE int64_t plk_abs_int(int64_t x) { return x < 0 ? -x : x; }
 #endif

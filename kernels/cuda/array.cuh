@@ -40,11 +40,11 @@ template<class T, class V> DEVICE T as(V v) { return As<T>::from(v); }
 /* between any two element types */
 template<class T, class S> DEVICE T convert(S v) { return as<T>(value_of(v)); }
 
-/* A dynamic number as integers see it: cut to a whole one, infinities to the ends. */
+/* A dynamic number as integers see it: truncated and wrapped; what no int64 holds is an end of their range. */
 template<class T> DEVICE T number(double v) { return (T)v; }
 DEVICE int64_t whole(double v, int64_t low, int64_t high)
 {
-    return v != v ? 0 : v >= 9.3e18 ? high : v <= -9.3e18 ? low : (int64_t)v;
+    return v != v ? 0 : v >= 0x1p63 ? high : v < -0x1p63 ? low : (int64_t)v;
 }
 template<> DEVICE uint8_t number<uint8_t>(double v) { return (uint8_t)whole(v, 0, 255); }
 template<> DEVICE int8_t number<int8_t>(double v) { return (int8_t)whole(v, -128, 127); }

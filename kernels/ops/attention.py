@@ -136,7 +136,7 @@ def _infer(ins, **attrs):
 
 
 def _take(xp, x, at, sizes, steps):
-    return x.reshape(-1)[places(xp, at, sizes, steps)]
+    return x.reshape(-1)[places(xp, prod(x.shape), at, sizes, steps)]
 
 
 def _scores(xp, sources, attrs):
@@ -260,7 +260,7 @@ def _grad_ref(xp, *ins, **attrs):
     for (source, at, n, steps), g in zip(
         operands(**attrs), (ds @ k, back(ds) @ q, back(p * factors) @ dy), strict=True
     ):
-        xp.add.at(grads[source], places(xp, at, n, steps), g)
+        xp.add.at(grads[source], places(xp, grads[source].size, at, n, steps), g)
     return [g.reshape(x.shape) for g, x in zip(grads, sources)]
 
 

@@ -8,7 +8,6 @@ them broadcast.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,11 +22,11 @@ NUMBER = (Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", T
 
 # ---- references ----------------------------------------------------------------------------------
 def _number(xp, x, scalar):
-    """The number as x's arithmetic sees it: integers get it truncated and wrapped into their
-    range."""
+    """The number as x's arithmetic sees it: integers get it truncated and, where int64 holds it,
+    wrapped into their range; else the end of their range; of NaN 0."""
     if x.dtype.kind == "f":
         return scalar
-    if not math.isfinite(scalar):
+    if not -(2.0**63) <= scalar < 2.0**63:
         info = xp.iinfo(x.dtype)
         return xp.asarray(info.max if scalar > 0 else info.min if scalar < 0 else 0, dtype=x.dtype)
     bits = 8 * x.dtype.itemsize
@@ -90,7 +89,8 @@ def _mod(xp, a, b):
 
 def _power(xp, a, b):
     if _is_float(a) and _is_float(b):
-        return xp.power(a, b)
+        # to the power of 0.5 NumPy takes a square root, of -inf NaN
+        return xp.where(xp.isinf(a) & xp.equal(b, 0.5), xp.abs(a), xp.power(a, b))
     return xp.trunc(xp.power(a.astype(xp.float64), b.astype(xp.float64))).astype(xp.int64)
 
 

@@ -107,6 +107,11 @@ def _split_dot(a, b, transpose_a, transpose_b):
     )
 
 
+def _check_stype(op, shape, forward_stype):
+    if forward_stype == "csr" and len(shape) != 2:
+        raise ShapeError(op, f"a csr array has two axes, got the shape {shape}")
+
+
 def _dot_infer(ins, transpose_a, transpose_b, forward_stype):
     a, b = ins[0].shape, ins[1].shape
     dtype = same_dtype("dot", ins, ("lhs", "rhs"))
@@ -132,7 +137,9 @@ def _dot_infer(ins, transpose_a, transpose_b, forward_stype):
                 else None
             ),
         )
-    return [Type((left + right) or (1,), dtype)]
+    shape = (left + right) or (1,)
+    _check_stype("dot", shape, forward_stype)
+    return [Type(shape, dtype)]
 
 
 def _dot_ref(xp, a, b, *, transpose_a, transpose_b, forward_stype):
@@ -227,6 +234,7 @@ def _batch_dot_infer(ins, transpose_a, transpose_b, forward_stype):
             fix="use dot for plain matrices",
         )
     batch, m, n = _matrices("batch_dot", ins, transpose_a, transpose_b, ("lhs", "rhs"))
+    _check_stype("batch_dot", (*batch, m, n), forward_stype)
     return [Type((*batch, m, n), same_dtype("batch_dot", ins, ("lhs", "rhs")))]
 
 

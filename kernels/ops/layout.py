@@ -27,7 +27,7 @@ operator(
 operator(
     "_from_memory",
     infer=lambda ins, shape, layout: [Type(shape, ins[0].dtype, layout)],
-    ref=lambda xp, x, shape, layout: to_plain(x, shape, layout),
+    ref=lambda xp, x, shape, layout: to_plain(x, shape, layout).reshape(shape),
     params=(Param("shape", "shape"), Param("layout", "str")),
     view=True,
     samples=(sample((2, 3), shape=(2, 3), layout=""),),

@@ -7,6 +7,7 @@ from math import prod
 
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
+from ..number import truncated
 from ..record import FLOATS, Param, Type, ints, operator, same_type, sample, uniform, values
 from .activation import log_softmax, softmax
 
@@ -147,10 +148,10 @@ def _softmax_output_grad_ref(
         y.dtype
     )
     if use_ignore:
-        g = xp.where(label == int(ignore_label), 0, g)
+        g = xp.where(label == truncated(ignore_label), 0, g)
     scale = grad_scale
     if normalization == "valid":
-        scale = scale / xp.maximum((label != int(ignore_label)).sum(), 1)
+        scale = scale / xp.maximum((label != truncated(ignore_label)).sum(), 1)
     else:
         scale = (
             scale
@@ -189,7 +190,7 @@ def _softmax_output_grad_body(
     else:
         hot = F.transpose(hot, axes=(0, 2, 1))
     g = F.elemwise_sub(F.reshape_to(y, shape=view), hot)
-    ignored = F._equal_scalar(label, scalar=float(int(ignore_label)))
+    ignored = F._equal_scalar(label, scalar=truncated(ignore_label))
     if use_ignore:
         where = F.broadcast_to(F.reshape_to(ignored, shape=(n, 1, positions)), shape=view)
         g = F.where(where, F.zeros_like(g), g)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import ShapeError
+from ..number import element
 from ..pointwise import sum_to
 from ..record import LARGE, Param, Type, operator, sample
 from ..shapes import many_axes, one_axis
@@ -563,7 +564,7 @@ def _padded(shape, mode, pad_width, constant_value=0.0):
 def _pad_ref(xp, x, mode, pad_width, constant_value):
     pads = _pads(x.shape, mode, pad_width)
     if mode == "constant":
-        value = constant_value if x.dtype.kind == "f" else int(constant_value)
+        value = element(x.dtype, constant_value)
         return xp.pad(x, pads, mode="constant", constant_values=value)
     return xp.pad(x, pads, mode=mode) if pads else x
 

@@ -6,6 +6,7 @@ from operator import index as as_int
 
 from ...engine.error import OperatorError, ShapeError
 from ..extent import any_size, is_unknown
+from ..number import element
 from ..pointwise import sum_to
 from ..record import COUNT, LARGE, REQUIRED, Param, Type, operator, same_fill, sample
 from ..shapes import describe, one_axis, same_dtype, strides
@@ -229,9 +230,7 @@ def _assigned(shape, **span):
 
 def _assign_number_ref(xp, x, scalar, **span):
     out = x.copy()
-    out[slices("_slice_assign_scalar", x.shape, **span)] = (
-        scalar if x.dtype.kind == "f" else int(scalar)
-    )
+    out[slices("_slice_assign_scalar", x.shape, **span)] = element(x.dtype, scalar)
     return out
 
 

@@ -48,9 +48,11 @@ def check_view(op, what, n, at, sizes, steps):
         )
 
 
-def places(xp, at, sizes, steps):
-    """Numbers of the elements of a part."""
+def places(xp, n, at, sizes, steps):
+    """Numbers of the elements of a part of n. Raises ShapeError for one that is not in them: `at`
+    may be another in every call."""
     index = xp.full(sizes, int(at))
+    check_view("_strided", "the part", n, at, sizes, steps)
     for axis, (n, step) in enumerate(zip(sizes, steps)):
         index = index + xp.reshape(
             xp.arange(n) * step, [n if a == axis else 1 for a in range(len(sizes))]
@@ -67,7 +69,9 @@ operator(
     "_strided",
     params=VIEW,
     infer=_read_infer,
-    ref=lambda xp, x, *, at, sizes, steps: x.reshape(-1)[places(xp, at, sizes, steps)],
+    ref=lambda xp, x, *, at, sizes, steps: x.reshape(-1)[
+        places(xp, prod(x.shape), at, sizes, steps)
+    ],
     grad=lambda F, dys, xs, ys, **view: [F._strided_grad(dys[0], shape=xs[0].shape, **view)],
     samples=(
         sample((4, 6), at=0, sizes=(2, 4, 3), steps=(3, 6, 1)),
@@ -88,7 +92,7 @@ def _grad_infer(ins, shape, at, sizes, steps):
 
 def _grad_ref(xp, dy, *, shape, at, sizes, steps):
     dx = xp.zeros(prod(shape), dy.dtype)
-    xp.add.at(dx, places(xp, at, sizes, steps), dy)
+    xp.add.at(dx, places(xp, prod(shape), at, sizes, steps), dy)
     return dx.reshape(shape)
 
 
@@ -123,7 +127,9 @@ def _write_infer(ins, at, sizes, steps):
 
 def _write_ref(xp, lhs, rhs, *, at, sizes, steps):
     out = lhs.reshape(-1).copy()
-    out[places(xp, at, sizes, steps)] = rhs if rhs.shape == tuple(sizes) else rhs.reshape(())
+    out[places(xp, prod(lhs.shape), at, sizes, steps)] = (
+        rhs if rhs.shape == tuple(sizes) else rhs.reshape(())
+    )
     return out.reshape(lhs.shape)
 
 

@@ -474,7 +474,7 @@ update(
 def _ftml_ref(xp, w, g, d, v, z, *, lr, beta1, beta2, epsilon, t, wd, rescale_grad, clip_grad):
     g = clip(xp, rescale_grad * g + wd * w, clip_grad)
     v = beta2 * v + (1 - beta2) * g * g
-    new_d = (1 - beta1**t) / lr * (xp.sqrt(v / (1 - beta2**t)) + epsilon)
+    new_d = (1 - beta1**t) * (xp.sqrt(v / (1 - beta2**t)) + epsilon) / lr
     z = beta1 * z + (1 - beta1) * g - (new_d - beta1 * d) * w
     return -z / new_d, new_d, v, z
 

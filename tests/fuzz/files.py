@@ -16,7 +16,9 @@ from pathlib import Path
 import numpy as np
 import plait as mx
 from plait.kernels import cache, jit
+from plait.ndarray.serialization import save_tobuffer
 
+KERNEL = b"what was compiled" * 5
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 
 # ---- whole files ---------------------------------------------------------------------------------
@@ -108,6 +110,11 @@ def _idx(axes: int) -> bytes:
     return head + (np.arange(np.prod(shape)) % 10).astype("uint8").tobytes()
 
 
+def _kernel() -> bytes:
+    cache.write("fuzz.bin", KERNEL)
+    return (cache.folder() / "fuzz.bin").read_bytes()
+
+
 WHOLE = {
     "arrays": [
         _arrays,
@@ -120,6 +127,7 @@ WHOLE = {
         *("lstm-symbol.json", "save_000800.json"),
     ],
     "records": [_records, "records.rec"],
+    "images": [_records],
     "index": ["records.idx", lambda: b"0\t0\n1\t84\n2\t200\n"],
     "picture": [functools.partial(_picture, kind) for kind in ("png", "jpeg", "bmp", "gif")],
     "csv": [lambda: b"1,2,3\n4,5,6\n-7.5,1e3,9\n", lambda: b"1\n2\n3\n"],
@@ -130,7 +138,7 @@ WHOLE = {
     "checkpoint": [_run],
     "list": [lambda: b"0\t1.0\ta.png\n1\t2.0\t3.0\tb.png\n2\t0\tc d.png\n"],
     "embedding": [lambda: b"the 0.1 0.2 0.3\nof -1 2e3 0.5\n<unk> 0 0 0\n"],
-    "kernel": [lambda: b"what was compiled" * 5],
+    "kernel": [_kernel],
 }
 
 
@@ -186,6 +194,20 @@ def edit(data: bytes, place: int, value) -> bytes:
     return json.dumps(tree).encode()
 
 
+def edit_inside(data: bytes, place: int, value) -> bytes:
+    """A file of arrays with one value of the JSON that it holds replaced."""
+    try:
+        arrays = mx.nd.load_frombuffer(data)
+    except mx.MXNetError:
+        return data
+    for name, array in arrays.items() if isinstance(arrays, dict) else ():
+        if array.dtype == np.uint8 and (text := array.asnumpy().tobytes())[:1] == b"{":
+            arrays[name] = mx.nd.array(
+                np.frombuffer(edit(text, place, value), np.uint8), dtype="uint8"
+            )
+    return save_tobuffer(arrays)
+
+
 def reseal(data: bytes) -> bytes:
     """A PNG with right checksums, so that what was changed in it is looked at."""
     at, out = 8, data[:8]
@@ -201,11 +223,21 @@ def reseal(data: bytes) -> bytes:
 
 
 def read(kind: str, data: bytes) -> None:
-    """Reads a file of these bytes, and uses what it holds."""
+    """Reads a file of these bytes, and uses what it holds. Raises AssertionError if a file that was
+    cut off is taken for a whole one."""
+    held = _read(kind, data)
+    for number in range(len(WHOLE[kind])) if kind in CUT_SHOWS else ():
+        complete = whole(kind, number)
+        if len(data) < len(complete) and complete.startswith(data):
+            first = _read(kind, complete)[: len(held)] if held is not None else ()
+            assert held == first, f"cut off after {len(data)} of {len(complete)} bytes, it is read"
+
+
+def _read(kind: str, data: bytes):
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         path = os.path.join(folder, "file")
         Path(path).write_bytes(data)
-        READERS[kind](path, folder)
+        return READERS[kind](path, folder)
 
 
 def _read_arrays(path, folder):
@@ -229,6 +261,14 @@ def _read_symbol(path, folder):
 
 
 def _read_records(path, folder):
+    records = []
+    with mx.recordio.MXRecordIO(path, "r") as file:
+        while (record := file.read()) is not None:
+            records.append(record)
+    return records
+
+
+def _read_images(path, folder):
     with mx.recordio.MXRecordIO(path, "r") as file:
         while (record := file.read()) is not None:
             mx.recordio.unpack(record)
@@ -302,9 +342,9 @@ def _read_embedding(path, folder):
 def _read_kernel(path, folder):
     """A file of the cache of kernels, and a compiled one, damaged on disk."""
     name = "fuzz.bin"
-    cache.write(name, whole("kernel", 0))
+    cache.write(name, KERNEL)
     (cache.folder() / name).write_bytes(Path(path).read_bytes())
-    assert cache.read(name) in (None, whole("kernel", 0)), "a damaged file of the cache is taken"
+    assert cache.read(name) in (None, KERNEL), "a damaged file of the cache is taken"
     source = "void plk_compiled(void) {}\n/* fuzz */"
     jit.function(source)
     library = cache.folder() / f"{jit._key(source)}.so"
@@ -326,6 +366,7 @@ READERS = {
     "arrays": _read_arrays,
     "symbol": _read_symbol,
     "records": _read_records,
+    "images": _read_images,
     "index": _read_index,
     "picture": _read_picture,
     "csv": _read_csv,
@@ -339,12 +380,15 @@ READERS = {
     "kernel": _read_kernel,
 }
 
+# of these a reader notices where they end; its result, if any, lists what came before
+CUT_SHOWS = ("arrays", "symbol", "records", "mnist", "labels", "states", "checkpoint")
+
 # ---- cases ---------------------------------------------------------------------------------------
 
 KINDS = (
     ("arrays",) * 3
     + ("symbol",) * 4
-    + ("records",) * 2
+    + ("records", "images") * 2
     + ("states", "checkpoint") * 2
     + tuple(READERS)
 )
@@ -372,6 +416,9 @@ def change(rng, kind: str, at: int, size: int) -> str:
     if kind == "symbol" and rng.random() < 0.7:
         value = rng.choice(VALUES + ATTRS)
         return f"edit(data, {rng.randrange(2000)}, {value!r})"
+    if kind in ("states", "checkpoint") and rng.random() < 0.5:
+        value = rng.choice(VALUES + ATTRS)
+        return f"edit_inside(data, {rng.randrange(300)}, {value!r})"
     how = rng.randrange(7)
     if how == 0:
         return f"cut(data, {at})"

@@ -129,7 +129,11 @@ def _differentiate(program, given, arrays, want, way: str, seed: int) -> None:
         up, down = (_value(program, given, u, t) for t in (STEP / 2, -STEP / 2))
         change = max(curve, 100 * abs(slope - (up - down) / STEP))  # large beside kinks
         if np.isfinite(slope) and abs(slope) < 1e6 and change < 1e-2 * (1 + abs(slope)):
-            assert abs(got - slope) <= 1e-4 * (1 + abs(slope)), (
+            near_by = (  # shorter steps: over fewer kinks, with more rounding
+                (_value(program, given, u, t) - _value(program, given, u, -t)) / (2 * t)
+                for t in (STEP, STEP / 10, STEP / 100)
+            )
+            assert any(abs(got - s) <= 1e-4 * (1 + abs(s)) for s in near_by), (
                 f"{way}: gradient: {got} by backward, {slope} by differences"
             )
         if way == "compiled" and not mx.wait_compiled(60):

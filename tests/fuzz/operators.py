@@ -1,5 +1,6 @@
 """Every operator, called with what nobody should give it, on arrays between unreadable pages: the
 eager call, the symbol's executor and the hybridized graph agree with the reference, or all refuse.
+None writes an input that its record does not name; the tape's gradients are the executor's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import plait as mx
 import samples
 from plait.engine import cpu, lib
 from plait.engine.error import DynamicShape
-from plait.kernels.plan import infer, run_reference, store
+from plait.kernels.plan import infer, mutated_inputs, run_reference, store
 from plait.kernels.record import DTYPES, FLOATS, REGISTRY, Operator, lookup
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16
 from plait.ndarray.cached_op import CachedOp
@@ -51,7 +52,8 @@ class Call:
         self.given: list[tuple[np.ndarray, str, bool] | None] = []  # values, dtype, is it a view
         self.attrs: dict[str, Any] = {}
         self.out: int | tuple | None = None  # number of an input, or (shape, dtype) of an array
-        self.edges = self.train = False
+        self.edges = self.train = self.gradient = False
+        self.before: list[bytes] = []  # what the inputs hold
 
     def give(self, what, dtype="float32", seed=0, edges=False, view=False) -> None:
         """One input. what: as in a record's sample. edges: NaN, infinities, the least and the
@@ -79,7 +81,10 @@ class Call:
         lib.pl_storage_guard(SIDES[side])
 
     def inputs(self) -> list:
-        return [None if g is None else array(*g) for g in self.given]
+        arrays = [None if g is None else array(*g) for g in self.given]
+        if not self.before:
+            self.before = [b"" if a is None else a.asnumpy().tobytes() for a in arrays]
+        return arrays
 
     def target(self, arrays):
         if self.out is None or isinstance(self.out, int):
@@ -92,13 +97,30 @@ class Call:
             attrs.setdefault(self.op.variadic_key, len(self.given))
         return self.op.parse(attrs) | ({"train": self.train} if self.op.train_aware else {})
 
+    def written(self) -> tuple[int, ...]:
+        """The inputs that the operator writes."""
+        return mutated_inputs(self.op, self.full(), len(self.given))
+
+    def results(self, made, arrays: dict) -> list[np.ndarray]:
+        """What was made, then the inputs that the operator writes, but not one that is `out` too.
+        arrays: by number. Raises AssertionError if it wrote another one."""
+        written = self.written()
+        for i, a in arrays.items():
+            if i not in written and i != self.out:
+                assert a.asnumpy().tobytes() == self.before[i], (
+                    f"{self.op.name}: input {i} was written:\n{a.asnumpy()}"
+                )
+        return numpy_of(made) + [
+            arrays[i].asnumpy() for i in written if i in arrays and i != self.out
+        ]
+
     # -- the ways --
 
     def eager(self) -> list[np.ndarray]:
         arrays = self.inputs()
         with mx.autograd.train_mode() if self.train else mx.autograd.predict_mode():
             made = invoke(self.op, arrays, self.attrs, out=self.target(arrays))
-        return numpy_of(made)
+        return self.results(made, {i: a for i, a in enumerate(arrays) if a is not None})
 
     def composed(self):
         names = [None if g is None else mx.sym.Variable(f"x{i}") for i, g in enumerate(self.given)]
@@ -111,7 +133,8 @@ class Call:
         args = {k: arrays[k] for k in symbol.list_arguments() if k in arrays}
         aux = {k: arrays[k] for k in symbol.list_auxiliary_states() if k in arrays}
         executor = symbol.bind(cpu(), args, aux_states=aux, grad_req="null")
-        return numpy_of(list(executor.forward(is_train=self.train)))
+        made = list(executor.forward(is_train=self.train))
+        return self.results(made, {int(k[1:]): a for k, a in arrays.items()})
 
     def hybridized(self) -> list[np.ndarray]:
         symbol, arrays = self.composed()
@@ -119,16 +142,47 @@ class Call:
             raise mx.MXNetError(f"no array for {missing}")  # composing made variables of them
         call = CachedOp(symbol)
         with mx.autograd.train_mode() if self.train else mx.autograd.predict_mode():
-            return numpy_of(call(*[arrays[k] for k in symbol.list_inputs()]))
+            made = call(*[arrays[k] for k in symbol.list_inputs()])
+        return self.results(made, {int(k[1:]): a for k, a in arrays.items()})
+
+    def tape(self) -> list[np.ndarray]:
+        """Gradients of the sum of all outputs, by the tape."""
+        arrays = self.inputs()
+        wanted = [arrays[i] for i in self.variables()]
+        for a in wanted:
+            a.attach_grad()
+        with mx.autograd.record():
+            made = invoke(self.op, arrays, self.attrs)
+        mx.autograd.backward(made)
+        return [a.grad.asnumpy() for a in wanted]
+
+    def executor(self) -> list[np.ndarray]:
+        """The same gradients by an executor."""
+        symbol, arrays = self.composed()
+        grads = {f"x{i}": mx.nd.zeros_like(arrays[f"x{i}"]) for i in self.variables()}
+        args = {k: arrays[k] for k in symbol.list_arguments() if k in arrays}
+        aux = {k: arrays[k] for k in symbol.list_auxiliary_states() if k in arrays}
+        reqs = {k: "write" if k in grads else "null" for k in symbol.list_arguments()}
+        executor = symbol.bind(cpu(), args, args_grad=grads, aux_states=aux, grad_req=reqs)
+        made = executor.forward(is_train=True)
+        executor.backward([mx.nd.ones_like(y) for y in made])
+        return numpy_of(list(grads.values()))
+
+    def variables(self) -> list[int]:
+        """The inputs of floats that the operator does not write."""
+        written = self.written()
+        return [i for i, g in enumerate(self.given) if g and g[1] in FLOATS and i not in written]
 
     def reference(self, wide: bool = False) -> list[np.ndarray] | None:
-        """Its results in the inferred dtypes; None where it has none for this call. wide: computed
-        in float64, as by a fused multiply-add, whose products do not overflow."""
+        """Its results, as of `results`, in the inferred dtypes; None where it has none for this
+        call. wide: computed in float64, as by a fused multiply-add, whose products do not
+        overflow."""
         if any(g is None for g in self.given) or self.op.specialise:
             return None
         try:
             attrs, arrays = self.full(), self.inputs()
             types = infer(self.op, attrs, [a._spec.type for a in arrays])
+            types = [*types, *(arrays[i]._spec.type for i in self.written())]
             values = [a.asnumpy() for a in arrays]
             if wide:
                 values = [v.astype(float) if v.dtype == np.float32 else v for v in values]
@@ -136,9 +190,10 @@ class Call:
             out = [np.zeros(np.shape(r), NUMPY_DTYPES[t.dtype]) for r, t in zip(results, types)]
             for target, value in zip(out, results):
                 store(target, value)
-        except (mx.MXNetError, TypeError, ValueError, OverflowError, MemoryError, IndexError):
+        except (mx.MXNetError, TypeError, ValueError, ArithmeticError, MemoryError, IndexError):
             return None
-        return out[: self.op.visible(attrs)]
+        written = zip(self.written(), out[len(out) - len(self.written()) :])
+        return out[: self.op.visible(attrs)] + [a for i, a in written if i != self.out]
 
     # -- the comparison --
 
@@ -146,7 +201,7 @@ class Call:
         """All ways give the reference's result, or all are refused. Raises AssertionError, or what
         the calls raise."""
         eager, refusal = attempt(self.eager)
-        if not self.op.eager and self.out is None:
+        if not self.op.eager and self.out is None and self.op.n_outputs != 0:
             for way in (self.symbolic, self.hybridized):
                 other, why = attempt(way)
                 name = f"{self.op.name}: {way.__name__}"
@@ -159,13 +214,30 @@ class Call:
                     same(f"{name} is not eager's result", other, eager, exact=True)
         if refusal is not None:
             raise refusal
+        extreme = self.edges or any(
+            isinstance(v, float) and not abs(v) < 1e30 for v in self.attrs.values()
+        )
+        if self.gradient and not self.op.eager and self.op.n_outputs != 0:
+            self.hold_gradient(extreme)
         fills = self.op.eager and self.out is not None  # the reference knows nothing of `out`
         want = None if self.random() or fills else self.reference()
-        if want is not None and (not self.edges or self.op.pointwise):
-            wide = self.reference(wide=True) if self.edges else None
+        if want is not None and (not extreme or self.op.pointwise):
+            wide = self.reference(wide=True) if extreme else None
             if wide is not None:
                 want = [np.where(e == w, e, x) for e, x, w in zip(eager, want, wide, strict=True)]
             same(f"{self.op.name}: not the reference's result", eager, want, exact=False)
+
+    def hold_gradient(self, extreme: bool) -> None:
+        """The tape and the executor compute the same gradients, or one is refused."""
+        tape, refusal = attempt(self.tape)
+        executor, why = attempt(self.executor)
+        if refusal is None and why is None and not extreme and not self.random():
+            same(
+                f"{self.op.name}: the executor's gradients are not the tape's",
+                executor,
+                tape,
+                False,
+            )
 
     def random(self) -> bool:
         return self.op.is_random(self.full())
@@ -263,6 +335,8 @@ def script(rng: random.Random) -> tuple[str, str]:
     if op.train_aware and rng.random() < 0.5:
         lines.append("call.train = True")
     if rng.random() < 0.15:
+        lines.append("call.gradient = True")
+    elif rng.random() < 0.15:
         other = (rng.choice(SHAPES), rng.choice(DTYPES))
         at = rng.randrange(len(gives)) if gives and rng.random() < 0.8 else other
         lines.append(f"call.out = {at}")

@@ -65,7 +65,7 @@ class Program:
 
 # ---- cases ---------------------------------------------------------------------------------------
 
-INTERRUPTED = (0, 1, 130, -signal.SIGINT)  # it may be done before the signal comes
+INTERRUPTED = (130, -signal.SIGINT)
 IN_FLIGHT = (
     "x = nd.ones(({n}, {n})); y = nd.dot(x, x)",
     "for _ in range({m}): y = nd.dot(nd.ones(({n}, {n})), nd.ones(({n}, {n})))",
@@ -81,7 +81,7 @@ IN_FLIGHT = (
 CHECK = "assert (nd.ones(({n},)) + 1).asnumpy().sum() == 2 * {n}"
 LOADER = (
     "loader = gluon.data.DataLoader(gluon.data.ArrayDataset(nd.arange(40)), batch_size={b}, "
-    "num_workers={w}, timeout=30)"
+    "num_workers={w}, timeout=600)"
 )
 
 
@@ -126,18 +126,18 @@ def interrupt(rng):
     after = rng.choice((0.0, 0.001, 0.01, 0.05, 0.2, 0.5))
     work = rng.choice(
         (
-            "while time.monotonic() < end: nd.dot(x, x).wait_to_read()",
-            "while time.monotonic() < end: x = x * 1.0001",
-            "while time.monotonic() < end: net(x); nd.waitall()",
-            "v = engine.Var(); engine.push(lambda: time.sleep(1.5), writes=[v])\n"
-            "engine.wait_for_var(v)",
-            "for batch in loader: time.sleep(0.05)",
+            "while True: nd.dot(x, x).wait_to_read()",
+            "while True: x = x * 1.0001",
+            "while True: net(x); nd.waitall()",
+            "v = engine.Var()\n"
+            "while True: engine.push(lambda: time.sleep(0.5), writes=[v]); engine.wait_for_var(v)",
+            "while True:\n    for batch in loader: time.sleep(0.05)",
         )
     )
     return (
         "Ctrl-C",
         [
-            "x = nd.ones((100, 100)); end = time.monotonic() + 2",
+            "x = nd.ones((100, 100))",
             "net = nn.Dense(100); net.initialize(); net.hybridize()",
             fill(rng, LOADER),
             f"threading.Timer({after}, os.kill, (os.getpid(), signal.SIGINT)).start()",
@@ -154,7 +154,7 @@ def killed_worker(rng):
             "class Slow:\n    def __len__(self): return 40\n"
             "    def __getitem__(self, i): time.sleep(0.01); return np.full(3, i, 'float32')",
             f"loader = gluon.data.DataLoader(Slow(), batch_size={rng.randint(1, 7)}, "
-            f"num_workers={rng.randint(1, 3)}, timeout=30, prefetch={rng.randint(1, 6)})",
+            f"num_workers={rng.randint(1, 3)}, timeout=600, prefetch={rng.randint(1, 6)})",
             "me = os.getpid()",
             "def kill():\n"
             f"    time.sleep({rng.choice((0.0, 0.02, 0.1, 0.2))})\n"
@@ -200,13 +200,13 @@ def pool(rng):
     else:
         work = (
             "def work(i):\n"
-            "    return int((net(nd.ones((2, 3)) * i) * 0 + 3 * i).asnumpy().reshape(-1)[0])"
+            "    return int((own(nd.ones((2, 3)) * i) * 0 + 3 * i).asnumpy().reshape(-1)[0])"
         )
     return (
         "pool",
         [
             "import multiprocessing",
-            "net = nn.Dense(2); net.initialize(); net.hybridize(); net(nd.ones((2, 3)))",
+            "own = nn.Dense(2); own.initialize(); own.hybridize(); own(nd.ones((2, 3)))",
             *in_flight(rng),
             work,
             f"with multiprocessing.get_context({context!r}).Pool(2) as workers: "

@@ -104,6 +104,33 @@ def test_a_failing_compilation_leaves_tier_0_serving(gate, monkeypatch, caplog):
     assert mx.wait_compiled()
 
 
+def test_a_resumed_run_stays_at_tier_0_where_the_compiler_had_failed(gate, monkeypatch):
+    def made():
+        x, w = (variable(n, F._zeros(shape=(3, 3)).type) for n in "xw")
+        return CachedGraph([F.sin(F.dot(w, x))], [x, w], "resumed", 1)
+
+    monkeypatch.setattr(passes, "checking", False)
+    gate.fails = True
+    gate.open.set()
+    graph = made()
+    graph([A, W]), graph([A, W])
+    mx.wait_compiled()
+    graph([A, W])
+    structure = entry_of(graph).structure()
+    (kept,) = tiers.counts()[structure]
+    assert kept["hits"] == 3
+    gate.fails = False
+    tiers.resume({structure: [kept, kept]})  # of the graph above, and of the one below
+    try:
+        again = made()
+        for _ in range(8):
+            again([A, W])
+            mx.wait_compiled()
+    finally:
+        tiers.resume({})
+    assert entry_of(again).hits == 11 and entry_of(again).plan.tier == 0
+
+
 def test_the_compiler_outlives_what_cannot_be_swapped_in(gate, monkeypatch, caplog):
     gate.open.set()
     monkeypatch.setattr(passes, "checking", False)

@@ -123,6 +123,20 @@ def test_the_oldest_go(cache, monkeypatch):
     assert 2 <= len(kept) <= 4 and kept[0] >= 4
 
 
+def test_what_killed_processes_left_goes(cache):
+    folder = cache()
+    disk.write("first.so", b"1")
+    for name in ("new-old", "new-at-work"):
+        (folder / name).mkdir()
+        (folder / name / "group.c").write_text("")
+        (folder / f"{name}.so").write_text("")
+    for path in (folder / "new-old", folder / "new-old.so"):
+        os.utime(path, (1, 1))
+    disk.write("second.so", b"2")
+    kept = ["first.so", "new-at-work", "new-at-work.so", "second.so"]
+    assert sorted(p.name for p in folder.iterdir()) == kept
+
+
 @needs_compiler
 def test_processes_share_it(cache, tmp_path):
     folder = cache()

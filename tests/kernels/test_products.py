@@ -28,7 +28,7 @@ SIZES = [
 ]
 
 
-@pytest.fixture(params=[0, lib.plk_isa_best()])
+@pytest.fixture(params=range(lib.plk_isa_best() + 1))
 def isa(request):
     lib.plk_isa_set(request.param)
     yield request.param

@@ -125,9 +125,9 @@ def test_every_operator_is_drawn():
             continue
         n = len(op.samples[0].inputs)
         given = {k: v for k, v in op.samples[0].attrs.items() if k != op.variadic_key}
-        s = sym.symbol.apply(op, name.lower(), [sym.var(f"v{i}") for i in range(n)], given)
-        if not len(s):  # reset_arrays only writes
+        if op.n_outputs == 0:  # no symbol
             continue
+        s = sym.symbol.apply(op, name.lower(), [sym.var(f"v{i}") for i in range(n)], given)
         source = mx.viz.plot_network(s, hide_weights=False).source
         assert f"<B>{name.lstrip('_')}</B>" in source and source.count("->") == n, name
         drawn += 1

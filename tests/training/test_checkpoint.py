@@ -99,6 +99,37 @@ def test_sums_of_gradients_and_devices_of_their_own(tmp_path):
         assert a.asnumpy().tolist() == b.asnumpy().tolist() == [2.0, 2.0]
 
 
+def test_each_device_goes_on_with_its_own_running_means(tmp_path):
+    """A new Trainer's store gave all devices the values of the first one."""
+
+    def run(n_steps, stop=None):
+        mx.seed_all(1)
+        devices = [mx.cpu(0), mx.cpu(1)]
+        net = nn.HybridSequential(prefix="net_")
+        net.add(nn.Dense(2), nn.BatchNorm())
+        net.initialize(mx.init.Xavier(), ctx=devices)
+        trainer = gluon.Trainer(net.collect_params(), "adam")
+        checkpoint = mx.checkpoint.Checkpoint(tmp_path / "c", net=net, trainer=trainer, step=0)
+        if stop is None:
+            checkpoint.restore()
+        while checkpoint.step < n_steps:
+            x = nd.array(np.random.RandomState(checkpoint.step).rand(8, 3))
+            with autograd.record():
+                losses = [(net(part) ** 2).sum() for part in gluon.utils.split_and_load(x, devices)]
+            autograd.backward(losses)
+            trainer.step(8)
+            checkpoint.step += 1
+            if checkpoint.step == stop:
+                checkpoint.save()
+        arrays = net._collect_params_with_prefix()
+        return {k: [a.asnumpy().tolist() for a in p.list_data()] for k, p in arrays.items()}
+
+    expected = run(4, stop=2)
+    means = expected["1.running_mean"]
+    assert means[0] != means[1]
+    assert run(4) == expected
+
+
 def test_the_random_streams_go_on(tmp_path):
     def draws():
         return nd.random.uniform(shape=3).asnumpy().tolist(), np.random.rand(), random.random()
@@ -282,6 +313,8 @@ def resumes(make, n_batches, tmp_path, values):
             found += [values(b) for _, b in zip(range(n - len(found)), data)]
             if len(found) < n and hasattr(data, "reset"):
                 data.reset()
+        if isinstance(data, mx.io.DataIter):
+            data.state_dict()  # waits for what is made ahead, which draws from the streams
         return found
 
     for at in range(2 * n_batches):
@@ -353,6 +386,33 @@ def test_loaders_go_on_inside_a_pass(tmp_path, options):
     resumes(make, 3, tmp_path, lambda b: b.asnumpy().tolist())
 
 
+@pytest.mark.parametrize("n_workers", [0, 1])
+def test_loaders_used_in_turns_go_on(tmp_path, n_workers):
+    """Both draw their order when the pass begins, one after the other."""
+
+    def made(**more):
+        x, y = np.arange(8.0), np.arange(8.0, 16.0)
+        loaders = [DataLoader(ArrayDataset(v), 2, True, num_workers=n_workers) for v in (x, y)]
+        parts = {"first": loaders[0], "second": loaders[1]}
+        return loaders, mx.checkpoint.Checkpoint(tmp_path / "c", **parts)
+
+    def rest(pairs):
+        return [[a.asnumpy().tolist() for a in pair] for pair in pairs]
+
+    for at in range(4):
+        mx.seed_all(at)
+        loaders, checkpoint = made()
+        pairs = zip(*loaders)
+        for _ in range(at):
+            next(pairs)
+        checkpoint.save()
+        expected = rest(pairs)
+        mx.seed_all(99)
+        loaders, checkpoint = made()
+        assert checkpoint.restore()
+        assert rest(zip(*loaders)) == expected, at
+
+
 def test_a_loader_of_other_data_is_refused(tmp_path):
     mx.checkpoint.Checkpoint(tmp_path / "c", data=DataLoader(ArrayDataset([1, 2]), 1)).save()
     other = mx.checkpoint.Checkpoint(tmp_path / "c", data=DataLoader(ArrayDataset([1]), 1))
@@ -389,13 +449,26 @@ def iterators(tmp_path):
         ),
         "resized": lambda: mx.io.ResizeIter(mx.io.NDArrayIter(x, y, 4, shuffle=True), 5),
         "ahead": lambda: mx.io.PrefetchingIter(mx.io.NDArrayIter(x, y, 4)),
+        "images ahead": lambda: mx.io.PrefetchingIter(
+            mx.image.ImageIter(3, shuffle=True, rand_crop=True, rand_mirror=True, **records)
+        ),
         "sentences": lambda: mx.rnn.BucketSentenceIter(sentences, 4, buckets=[3]),
     }
 
 
 @pytest.mark.parametrize(
     "kind",
-    ["arrays", "rolling", "csv", "records", "ImageIter", "resized", "ahead", "sentences"],
+    [
+        "arrays",
+        "rolling",
+        "csv",
+        "records",
+        "ImageIter",
+        "resized",
+        "ahead",
+        "images ahead",
+        "sentences",
+    ],
 )
 def test_iterators_go_on_inside_an_epoch(tmp_path, kind):
     make = iterators(tmp_path)[kind]
@@ -473,6 +546,38 @@ def test_fit_goes_on_inside_an_epoch_over_two_devices(tmp_path):
         fit(stop=4)
     found, seen = fit(stop=-1)
     assert found == expected and seen[0] == (0, 2)
+
+
+def test_fit_goes_on_in_shuffled_validation_data(tmp_path):
+    def fit(stop=None):
+        mx.seed_all(2)
+        out = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="a")
+        module = mx.mod.Module(mx.sym.SoftmaxOutput(out, name="softmax"))
+        x, y = np.arange(18.0).reshape(6, 3), np.arange(6.0) % 2
+        train, valid = mx.io.NDArrayIter(x, y, 2), mx.io.NDArrayIter(x, y, 2, True)
+        order: list = []
+
+        def first(param):
+            return param.locals["eval_batch"].data[0].asnumpy().tolist()
+
+        def after(param):
+            if param.epoch == stop:
+                raise KeyboardInterrupt
+
+        module.fit(
+            train,
+            valid,
+            num_epoch=3,
+            batch_end_callback=after,
+            eval_batch_end_callback=lambda param: order.append(first(param)),
+            checkpoint=str(tmp_path / f"c{stop is None}"),
+        )
+        return order
+
+    expected = fit()
+    with pytest.raises(KeyboardInterrupt):
+        fit(stop=1)
+    assert fit(stop=-1) == expected[3:]
 
 
 def test_a_command_goes_on_with_the_same_arguments_alone(tmp_path, monkeypatch):

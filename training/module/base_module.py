@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...data.io import DataBatch, DataDesc, DataIter
-from ...data.io.desc import need_iterator
+from ...data.io.desc import need_iterator, position_of
 from ...engine import cpu
 from ...engine.error import InvalidValue, MissingMethod
 from ...ndarray import NDArray, functions, serialization
@@ -274,7 +274,10 @@ class BaseModule:
         validation_metric = eval_metric if validation_metric is None else validation_metric
         eval_metric = metric.create(eval_metric)
         kept = Progress(begin_epoch, checkpoint, checkpoint_period)
-        kept.restore(module=self, train_data=train_data, eval_metric=eval_metric)
+        parts = {"module": self, "train_data": train_data, "eval_metric": eval_metric}
+        if position_of(eval_data) is not None:  # one that shuffles goes on too
+            parts["eval_data"] = eval_data
+        kept.restore(**parts)
         for epoch in range(kept.epoch, num_epoch):
             tic = time.time()
             if not kept.batch:

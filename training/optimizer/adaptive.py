@@ -29,6 +29,17 @@ class _TwoMoments(Optimizer):
     def create_state(self, index, weight):
         return zeros_like(weight), zeros_like(weight)
 
+    def _filled(self, name: str, t: int) -> float:
+        """1 - beta ** t: how much of a moment, which starts at 0, t gradients make up. Raises
+        InvalidValue."""
+        beta = getattr(self, name)
+        if not (abs(beta) < 1 and t > 0):
+            raise InvalidValue(
+                f"{type(self).__name__}: {name} must lie between -1 and 1 and updates count from "
+                f"1, got {name}={beta} at update {t}"
+            )
+        return 1 - beta**t
+
 
 @register
 class Adam(_TwoMoments):
@@ -51,7 +62,7 @@ class Adam(_TwoMoments):
         indices, weights, grads, states = as_lists(index, weight, grad, state)
         self._update_count(indices)
         rates = [
-            lr * math.sqrt(1 - self.beta2**t) / (1 - self.beta1**t)
+            lr * math.sqrt(self._filled("beta2", t)) / self._filled("beta1", t)
             for lr, t in zip(self._get_lrs(indices), (self._index_update_count[i] for i in indices))
         ]
         decays = self._get_wds(indices)
@@ -94,7 +105,7 @@ class Adamax(_TwoMoments):
             "_adamax_update",
             [weight, grad, *state],
             [weight],
-            lr=lr / (1 - self.beta1**t),
+            lr=lr / self._filled("beta1", t),
             beta1=self.beta1,
             beta2=self.beta2,
             wd=wd,
@@ -135,7 +146,7 @@ class Nadam(_TwoMoments):
             epsilon=self.epsilon,
             of_grad=(1 - now) / (1 - self.m_schedule),
             of_mean=following / (1 - self.m_schedule * following),
-            of_var=1 / (1 - self.beta2**t),
+            of_var=1 / self._filled("beta2", t),
             wd=wd,
             **self._numbers(),
         )

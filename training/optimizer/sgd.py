@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 
+from ...engine.error import InvalidValue
 from ...ndarray import functions, random
 from ...ndarray.invoke import copy_into
 from .optimizer import (
@@ -305,6 +306,8 @@ class SGLD(Optimizer):
 
     def update(self, index, weight, grad, state):
         lr, wd, _ = self._start(index)
+        if lr < 0:
+            raise InvalidValue(f"SGLD: the learning rate is a variance, at least 0, got {lr}")
         step = (self._clipped(grad * self.rescale_grad) + wd * weight) * (-lr / 2)
         noise = random.normal(0, math.sqrt(lr), weight.shape, ctx=weight.context)
         copy_into(weight + step + noise.astype(weight.dtype, copy=False), weight)

@@ -3,6 +3,7 @@ as a pickle."""
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import numpy as np
@@ -199,7 +200,7 @@ def _restore(optimizer: Optimizer, saved: dict) -> None:
             f"{type(optimizer).__name__}\n  fix: make the Trainer with {saved['class'].lower()!r}"
         )
     own, scheduler = saved["attributes"].items(), saved.get("scheduler") or {}
-    counts = {device: {i: n for i, n in pairs} for device, pairs in saved["counts"]}
+    counts = {device: {i: int(n) for i, n in pairs} for device, pairs in saved["counts"]}
     rate = optimizer.lr_scheduler
     its = scheduler["attributes"].items() if scheduler else ()
     _put(optimizer, own)
@@ -210,10 +211,27 @@ def _restore(optimizer: Optimizer, saved: dict) -> None:
 
 
 def _put(thing, attributes) -> None:
-    """Sets those plain attributes that the thing has."""
+    """Sets those plain attributes that the thing has. Raises TypeError for a value of another
+    kind."""
+    optional = {
+        name
+        for base in type(thing).__mro__
+        for name, p in inspect.signature(base.__init__).parameters.items()
+        if p.default is None
+    }
     for key, value in attributes:
-        if key in thing.__dict__ and _is_plain(thing.__dict__[key]):
-            setattr(thing, key, value)
+        own = thing.__dict__.get(key, thing)
+        if not _is_plain(own) or key == "lr_scheduler":
+            continue
+        fits = own is None or key in optional if value is None else _kind(value) is _kind(own)
+        if not fits:
+            raise TypeError(f"{key} is {own!r} here and {value!r} there")
+        setattr(thing, key, value)
+
+
+def _kind(value) -> type:
+    """What is None is a number where it is given."""
+    return float if value is None or isinstance(value, (bool, int, float)) else type(value)
 
 
 def get_updater(optimizer: Optimizer, replica: int | None = None) -> Updater:
