@@ -13,13 +13,13 @@ from ..engine import log
 from ..engine.collector import resting
 from ..engine.error import DynamicShape, InvalidValue, MissingMethod, MXNetError, OperatorError
 from ..engine.recent import Recent
+from ..graph.graph import topological
 from ..kernels import precision
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
 from ..ndarray.residuals import checked
-from ..symbol.graph import topological
 from .block import Block
 from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
