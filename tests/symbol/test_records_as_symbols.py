@@ -11,7 +11,7 @@ from plait.ndarray.invoke import invoke
 CASES = [
     pytest.param(op, s, id=f"{name}-{i}")
     for name, op in REGISTRY.items()
-    if name == op.name and not op.random and not op.eager
+    if name == op.name and not op.random and not op.eager and op.n_outputs != 0
     for i, s in enumerate(op.samples)
 ]
 
@@ -32,8 +32,6 @@ def test_executor_is_eager(op, sample):
     symbol = mx.sym.symbol.apply(
         op, "node", [mx.sym.var(f"v{i}") for i in range(len(arrays))], given
     )
-    if not len(symbol):
-        pytest.skip("an operator that only writes its inputs")
     names = symbol.list_arguments()
     args = {f"v{i}": a for i, a in enumerate(twins)}
     grads = {
