@@ -1,7 +1,7 @@
-"""Shapes and dtypes of untyped graphs: what the variables' are, found from a few given ones.
+"""Shapes and dtypes of untyped graphs: inferred from those of a few variables.
 
-An unknown size, shape or dtype is None. Each node is asked once, inputs first; then those whose
-inputs or outputs have become known since (partial.py: what a record tells in any direction).
+An unknown size, shape or dtype is None. Each node is inferred once, inputs first, then again when
+one of its inputs or outputs has become known (partial.py: inference of one record, both ways).
 """
 
 from __future__ import annotations

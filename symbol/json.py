@@ -120,7 +120,7 @@ def from_json(text: str, where: str = "JSON text") -> list[Value]:
         or not isinstance(graph.get("nodes"), list)
         or not isinstance(graph.get("heads"), list)
     ):
-        raise MXNetError(f'{where}: is no symbol, the lists "nodes" and "heads" must be there')
+        raise MXNetError(f'{where}: is not a symbol, it must have the lists "nodes" and "heads"')
     return _values(graph, _version(graph), where)
 
 
@@ -161,7 +161,7 @@ def _value(nodes: list[Node], at: Sequence[int], where: str, who: str) -> Value:
     node, index = int(at[0]), int(at[1])
     if not 0 <= node < len(nodes) or not 0 <= index < nodes[node].n_outputs:
         raise MXNetError(
-            f"{where}: {who} reads output {index} of node {node}, which is not there before it"
+            f"{where}: {who} reads output {index} of node {node}, which does not exist before it"
         )
     return Value(nodes[node], index)
 

@@ -709,7 +709,7 @@ def no_super(self):
         ),
         (
             lambda: hybrid(lambda s, F, a: a + nd.ones((3,)))(x()),
-            "a Symbol goes with Symbols and numbers",
+            "operands must be Symbols or numbers",
         ),
         (
             lambda: hybrid(lambda s, F, a: a * a.asnumpy())(x()),

@@ -112,7 +112,7 @@ def test_control_flow_of_a_file_runs():
     "text, rule",
     [
         ("{", "is no symbol, its JSON is broken"),
-        ("[]", '"nodes" and "heads" must be there'),
+        ("[]", 'must have the lists "nodes" and "heads"'),
         ('{"nodes": [], "heads": []}', '"heads" must not be empty'),
         (graph({"op": "nope", "name": "n", "inputs": []}), "node 'n': operator 'nope' is unknown"),
         (

@@ -479,7 +479,7 @@ def test_an_iterator_that_cannot_tell_its_position_says_so(tmp_path):
     class Mine(mx.io.DataIter):
         pass
 
-    with pytest.raises(NotImplementedError, match="Mine cannot tell its position\n  fix: define"):
+    with pytest.raises(NotImplementedError, match="Mine cannot report its position\n  fix: define"):
         mx.checkpoint.Checkpoint(tmp_path / "c", data=Mine()).save()
 
 
