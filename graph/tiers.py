@@ -1,5 +1,5 @@
-"""The compiler in the background: what runs again is compiled at tier 1 while tier 0 serves. Which
-call is the first at tier 1 is fixed before anything is compiled, so that results do not depend on
+"""The background compiler: graphs that run again are compiled at tier 1 while calls run at tier 0.
+Which call is the first at tier 1 is fixed before anything is compiled, so results do not depend on
 the clock."""
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def restore(thing, state, where: str) -> None:
     kind = type(thing).__name__
     if not isinstance(state, Saved) or state.kind != kind:
         given = state.kind if isinstance(state, Saved) else type(state).__name__
-        raise StateError(f"{where}: the saved state is of a {given}, the object is a {kind}")
+        raise StateError(f"{where}: the saved state is one of {given}, not of {kind}")
     try:
         if isinstance(thing, np.random.Generator):
             thing.bit_generator.state = state.state

@@ -114,7 +114,7 @@ def from_json(text: str, where: str = "JSON text") -> list[Value]:
 
     where: what the text is, for errors (a file name).
     """
-    graph = parse_json(text, f"{where}: is no symbol, its JSON")
+    graph = parse_json(text, f"{where}: is not a symbol, its JSON")
     if (
         not isinstance(graph, dict)
         or not isinstance(graph.get("nodes"), list)
@@ -142,11 +142,11 @@ def _values(graph: dict, version: int, where: str) -> list[Value]:
         if isinstance(error, MXNetError):
             raise
         raise MXNetError(
-            f"{where}: is no symbol, node {len(nodes)} is malformed ({type(error).__name__}:"
+            f"{where}: is not a symbol, node {len(nodes)} is malformed ({type(error).__name__}:"
             f" {error})"
         ) from None
     if not heads:
-        raise MXNetError(f'{where}: is no symbol, "heads" must not be empty')
+        raise MXNetError(f'{where}: is not a symbol, "heads" must not be empty')
     return heads
 
 

@@ -42,7 +42,7 @@ class UpdatesParameters:
 
 
 class Checkpoint:
-    """Saves the state of a training run to a file, and goes on from it.
+    """Saves the state of a training run to a file, and resumes from it.
 
     A checkpoint holds the state of its parts and the random streams of plait, NumPy and Python. It
     is written beside its place and renamed: after a crash the file is the last whole checkpoint.
@@ -204,5 +204,5 @@ def restore(part, found, where: str) -> None:
         saved_state.restore(part, found, where)
         return
     if found.kind != KIND:
-        raise StateError(f"{where}: the saved state is of a {found.kind}, not of a {KIND}")
+        raise StateError(f"{where}: the saved state is one of {found.kind}, not of {KIND}")
     part._restore_parameters(found.state, where)

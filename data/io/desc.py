@@ -93,7 +93,7 @@ def need_iterator(what: str, value) -> None:
 
 
 def position_of(iterator) -> Saved | None:
-    """Where it is; None where it, or an iterator in it, cannot tell."""
+    """Its position; None where it, or an iterator in it, cannot report one."""
     try:
         return saved(iterator) if has_state(iterator) else None
     except MissingMethod:
