@@ -42,6 +42,12 @@ def test_a_circle_is_found(house):
     assert floors.circles(floors.every_import(house)) == ["ndarray.a <-> ndarray.b <-> ndarray.c"]
 
 
+def test_a_file_ending_is_no_module(house):
+    (house / "ndarray" / "tape.py").write_text("x = '.part'\n")
+    (house / "ndarray" / "__init__.py").write_text("from . import tape\n")
+    assert floors.circles(floors.every_import(house)) == []
+
+
 def test_every_room_is_a_folder_and_imports_only_what_stands_before_it():
     found = {p.parent.name for p in ROOT.glob("*/__init__.py")}
     assert found == set(floors.ROOMS)
