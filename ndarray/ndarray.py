@@ -215,6 +215,24 @@ class _State(threading.local):
 state = _State()
 
 
+class Scope:
+    """A `with` that switches recording and training; None leaves one as it is."""
+
+    def __init__(self, recording: bool | None, training: bool | None):
+        self._wanted = recording, training
+
+    def __enter__(self):
+        state.outer.append((state.recording, state.training))
+        recording, training = self._wanted
+        if recording is not None:
+            state.recording = recording
+        if training is not None:
+            state.training = training
+
+    def __exit__(self, *error):
+        state.recording, state.training = state.outer.pop()
+
+
 def check_nd(value, what: str):
     if not isinstance(value, NDArray):
         raise InvalidType(
