@@ -30,8 +30,8 @@ from ..kernels.ops.custom import (
     operator_of,
     text,
 )
-from ..kernels.plan import view_as_numpy
 from ..kernels.record import MAX_KEPT, REGISTRY, REQUIRED, Operator, lookup
+from ..kernels.reference import view_as_numpy
 from ..kernels.spec import NUMPY_DTYPES, Spec
 from .creation import zeros
 from .invoke import invoke

@@ -12,8 +12,9 @@ import numpy as np
 from ..engine import callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
 from ..engine._array import Array, invoke, make, set_class
 from ..engine.error import DeviceError, InvalidType, OutOfMemory
-from ..kernels.plan import MAX_BYTES, transfer_plan, view_as_numpy
+from ..kernels.plan import MAX_BYTES, transfer_plan
 from ..kernels.record import dtype_name
+from ..kernels.reference import view_as_numpy
 from ..kernels.spec import NUMPY_DTYPES, Spec, fits, spec
 
 

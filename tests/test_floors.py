@@ -1,5 +1,5 @@
 """The check of the floors finds each kind of import of a room that stands later, and circles; the
-package has none of the first."""
+package has neither."""
 
 import floors
 import pytest
@@ -52,3 +52,7 @@ def test_every_room_is_a_folder_and_imports_only_what_stands_before_it():
     found = {p.parent.name for p in ROOT.glob("*/__init__.py")}
     assert found == set(floors.ROOMS)
     assert floors.upward(floors.every_import(ROOT), ROOT) == []
+
+
+def test_no_files_import_each_other():
+    assert floors.circles(floors.every_import(ROOT)) == []

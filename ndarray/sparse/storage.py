@@ -13,8 +13,8 @@ from typing import NamedTuple
 from ...engine.error import OperatorError
 from ...engine.location import PACKAGE
 from ...engine.recent import Recent
-from ...kernels.plan import infer, make_plan, mutated_inputs, scalars_of
-from ...kernels.record import MAX_KEPT, Operator, lookup
+from ...kernels.plan import infer, make_plan, scalars_of
+from ...kernels.record import MAX_KEPT, Operator, lookup, mutated_inputs
 from ...kernels.spec import spec
 from .. import autograd, functions
 from ..invoke import _device_of, copy_into, run_all
