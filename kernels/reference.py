@@ -136,6 +136,7 @@ def call_of(params, scalars) -> Call:
 
 def run_python(call: Call, bufs) -> None:
     """Runs an operator's own kernel in Python."""
+    assert call.op.run is not None
     addresses = [
         int(ffi.cast("uintptr_t", bufs[i])) for i in range(len(call.in_specs) + len(call.out_specs))
     ]
