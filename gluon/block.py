@@ -251,6 +251,12 @@ class Block(SavedBlock):
 
         print_summary(self, inputs, style)
 
+    _is_container = False  # it only calls its children: no layer of its own in a summary
+
+    def _macs(self, args, out) -> int:
+        """Multiply-accumulates of a call, for `summary`: 0 where they are not counted."""
+        return 0
+
     # ---- files -----------------------------------------------------------------------------------
 
     def save_parameters(self, filename, deduplicate=False) -> None:

@@ -48,8 +48,6 @@ def _shape_text(value) -> str:
 
 
 def _collect(block, inputs) -> list[_Row]:
-    from .nn import HybridSequential, Sequential
-
     rows: list[_Row] = []
     seen: set = set()
     handles: list = []
@@ -61,9 +59,7 @@ def _collect(block, inputs) -> list[_Row]:
 
         def hook(called, args, out):
             begin = begins.pop()
-            if tracing_state.tracer is not None or isinstance(
-                called, (Sequential, HybridSequential)
-            ):
+            if tracing_state.tracer is not None or called._is_container:
                 return
             own = list(called.params.values())
             count = {p: prod(p.shape) for p in own}
@@ -72,7 +68,7 @@ def _collect(block, inputs) -> list[_Row]:
                     called,
                     depth,
                     begin,
-                    _macs(called, args, out),
+                    called._macs(args, out) if isinstance(out, NDArray) else 0,
                     _shape_text(out),
                     sum(count.values()),
                     sum(n for p, n in count.items() if p.grad_req != "null"),
@@ -95,23 +91,6 @@ def _collect(block, inputs) -> list[_Row]:
         for h in handles:
             h.detach()
     return rows
-
-
-def _macs(block, args, out) -> int:
-    """Multiply-accumulates of a Dense or convolution layer; 0 for others."""
-    from .nn import Dense
-    from .nn.conv_layers import _Conv
-
-    if not isinstance(out, NDArray):
-        return 0
-    if isinstance(block, Dense):
-        return out.size * block.weight.shape[1]
-    if isinstance(block, _Conv):
-        weights = prod(block.weight.shape)
-        if block._op_name == "Deconvolution":
-            return args[0].size * weights // block.weight.shape[0]
-        return out.size * weights // block._channels
-    return 0
 
 
 def _flat(block, inputs, rows) -> str:

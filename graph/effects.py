@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..kernels.plan import mutated_inputs
+from ..kernels.record import mutated_inputs
 from .graph import Node, Value
 
 

@@ -11,8 +11,8 @@ from ..engine import Context
 from ..engine._array import invoke, shared
 from ..engine.device import named
 from ..engine.error import DeviceError
-from ..kernels.plan import copy_plan, mutated_inputs
-from ..kernels.record import lookup
+from ..kernels.plan import copy_plan
+from ..kernels.record import lookup, mutated_inputs
 from ..kernels.spec import spec
 from .effects import Effects
 from .graph import Node, Value, rewrite, topological, values_of, with_inputs

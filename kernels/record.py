@@ -500,6 +500,16 @@ def lookup(name: str) -> Operator:
         raise MXNetError(compose(rule, fix=did_you_mean(name, REGISTRY, 3))) from None
 
 
+def mutated_inputs(op: Operator, attrs: dict[str, Any], n_inputs: int) -> tuple[int, ...]:
+    """Indices of the inputs that the operator writes in place."""
+    if callable(op.mutates):
+        return tuple(op.mutates(n_inputs, **attrs))
+    if not op.mutates:
+        return ()
+    names = op.names_in(attrs, n_inputs)
+    return tuple(names.index(n) for n in op.mutates if n in names)
+
+
 def same_type(ins: Sequence[Type], **_) -> list[Type]:
     """Inference of operators whose output is like their first input."""
     return [ins[0]]

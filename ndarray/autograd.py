@@ -7,8 +7,10 @@ from ..engine import hooks, location
 from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..graph.graph import variable
 from ..kernels import precision
+from . import functions as F
 from .backward import ROWS, TapeGraph, deliver_rows, program_of, reachable, source
-from .ndarray import NDArray, check_nd, state
+from .invoke import copy_into
+from .ndarray import NDArray, Scope, check_nd, state
 from .tape import TapeNode, Variable, plan_node, shadow
 
 # ---- scopes --------------------------------------------------------------------------------------
@@ -37,40 +39,24 @@ def set_training(train_mode: bool) -> bool:
     return previous
 
 
-class _Scope:
-    def __init__(self, recording: bool | None, training: bool | None):
-        self._wanted = recording, training
-
-    def __enter__(self):
-        state.outer.append((state.recording, state.training))
-        recording, training = self._wanted
-        if recording is not None:
-            state.recording = recording
-        if training is not None:
-            state.training = training
-
-    def __exit__(self, *error):
-        state.recording, state.training = state.outer.pop()
-
-
-def record(train_mode: bool = True) -> _Scope:
+def record(train_mode: bool = True) -> Scope:
     """Scope in which operations are recorded (and training mode is on)."""
-    return _Scope(True, train_mode)
+    return Scope(True, train_mode)
 
 
-def pause(train_mode: bool = False) -> _Scope:
+def pause(train_mode: bool = False) -> Scope:
     """Scope in which nothing is recorded."""
-    return _Scope(False, train_mode)
+    return Scope(False, train_mode)
 
 
-def train_mode() -> _Scope:
+def train_mode() -> Scope:
     """Scope in which train-aware operators behave as in training; recording is left as it is."""
-    return _Scope(None, True)
+    return Scope(None, True)
 
 
-def predict_mode() -> _Scope:
+def predict_mode() -> Scope:
     """Scope in which train-aware operators behave as in prediction; recording is left as it is."""
-    return _Scope(None, False)
+    return Scope(None, False)
 
 
 def mark_variables(variables, gradients, grad_reqs="write") -> None:
@@ -210,15 +196,12 @@ def _free(nodes) -> None:
 
 
 def _deliver(order, grads) -> None:
-    from . import functions
-    from .invoke import copy_into
-
     for v, g in zip(order, grads):
         if v.req == "add":
             if g is not None:
                 copy_into(v.grad + g, v.grad)
         else:
-            copy_into(g if g is not None else functions.zeros_like(v.grad), v.grad)
+            copy_into(g if g is not None else F.zeros_like(v.grad), v.grad)
 
 
 # ---- gradients one call at a time: for create_graph, and for Python functions --------------------
@@ -240,8 +223,6 @@ def interpret(
 
     wanted: tape entries (None gives None). since: nodes recorded before are not entered.
     """
-    from . import functions as F
-
     sums: dict = {}
 
     def add(entry, g):
@@ -250,7 +231,7 @@ def interpret(
             sums[entry] = g if before is None else before + g
 
     keep = {w for w in wanted if w is not None}
-    with _Scope(create_graph, None):
+    with Scope(create_graph, None):
         for h, g in zip(heads, head_grads):
             add(h._tape, F.ones_like(h.detach()) if g is None else g)
         for node in reversed(reachable([h._tape for h in heads], since)):
@@ -301,7 +282,7 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
     ]
     device = node.plan.in_specs[0].device  # where a gradient makes its constants
     training = bool(graph_node.attrs.get("train", state.training))
-    with device, _Scope(None, training), precision.forced(None):
+    with device, Scope(None, training), precision.forced(None):
         return op.differentiate(F, dys, xs, ys, graph_node.attrs)
 
 
@@ -343,19 +324,15 @@ def grad(
 def _recorded(g: NDArray, variable: NDArray) -> NDArray:
     """A gradient that can be differentiated again: one that does not depend on its variable, as
     that of x * 2, has gradient 0."""
-    from . import functions as F
-
     if g._tape is not None:
         return g
-    with _Scope(True, None):
+    with Scope(True, None):
         return F._identity_with_attr_like_rhs(g, variable)
 
 
 def _with_zeros(variables, found, nodes, create_graph: bool) -> list[NDArray]:
     """The gradients found, with zeros for variables from which only operators without a gradient
     lead to the heads. Raises MXNetError for one from which nothing leads there."""
-    from . import functions as F
-
     read = {e for node in nodes for e in node.entries}
     full = []
     for v, g in zip(variables, found):
@@ -364,7 +341,7 @@ def _with_zeros(variables, found, nodes, create_graph: bool) -> list[NDArray]:
                 "grad: the heads do not depend on one of the variables (shape "
                 f"{v.shape})\n  fix: leave it out, or use it inside autograd.record()"
             )
-        with _Scope(create_graph, None):
+        with Scope(create_graph, None):
             full.append(F.zeros_like(v) if g is None else g)
     return full
 

@@ -21,7 +21,8 @@ from ..graph.inference import typed_graph
 from ..graph.passes import before_gradient
 from ..graph.placement import Placement, crosses, lower
 from ..graph.tiers import Tiered, waiting
-from ..kernels.plan import make_plan, mutated_inputs, scalars_of
+from ..kernels.plan import make_plan, scalars_of
+from ..kernels.record import mutated_inputs
 from . import autograd, functions
 from .backward import queued_with, told
 from .ndarray import NDArray, state

@@ -24,8 +24,7 @@ from ..graph.passes.gradient import gradient
 from ..graph.passes.recompute import replayed
 from ..graph.program import Program
 from ..kernels.native import Native
-from ..kernels.plan import mutated_inputs
-from ..kernels.record import Operator, Param, Type, dtype_name, lookup
+from ..kernels.record import Operator, Param, Type, dtype_name, lookup, mutated_inputs
 from ..kernels.spec import ITEM_BYTES
 
 TO_DEVICE = lookup("_to_device")

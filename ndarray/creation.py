@@ -4,7 +4,6 @@ kin."""
 from __future__ import annotations
 
 import builtins
-import importlib
 import operator
 
 import numpy as np
@@ -15,7 +14,7 @@ from ..engine.recent import Recent
 from ..kernels.plan import make_plan
 from ..kernels.record import dtype_name, lookup, several
 from ..kernels.spec import spec
-from .invoke import MAX_KEYS, invoke, run
+from .invoke import MAX_KEYS, SPARSE, invoke, run
 from .ndarray import NDArray, empty_like_spec, from_memory
 
 __all__ = [
@@ -45,7 +44,7 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
     if hasattr(source_array, "_call_operator") or type(source_array).__module__.startswith(
         "scipy.sparse"
     ):
-        return _sparse("array", source_array, ctx, dtype)
+        return SPARSE["array"](source_array, ctx, dtype)
     if isinstance(source_array, NDArray):
         name = dtype_name(dtype) if dtype is not None else source_array._spec.dtype
         return from_memory(source_array.asnumpy(), ctx or source_array.context, name)
@@ -70,11 +69,6 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
     if values.dtype.kind not in "biufV":
         raise InvalidType(f"array: the source must hold numbers, got NumPy dtype {values.dtype}")
     return from_memory(values, ctx, dtype_name(dtype) if dtype is not None else "float32")
-
-
-def _sparse(function: str, *args):
-    """A creation function of nd.sparse, which stands above this module."""
-    return getattr(importlib.import_module(".sparse", __package__), function)(*args)
 
 
 def _shape(shape) -> tuple[int, ...]:
@@ -102,7 +96,7 @@ def _device(ctx) -> Context:
 def empty(shape, ctx=None, dtype=None, stype=None) -> NDArray:
     """Uninitialised memory; of a sparse storage type, nothing is stored."""
     if stype not in (None, "default"):
-        return _sparse("empty", stype, shape, ctx, dtype)
+        return SPARSE["empty"](stype, shape, ctx, dtype)
     return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), _device(ctx)))
 
 
@@ -134,7 +128,7 @@ def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
 def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **_) -> NDArray:
     """Zeros of a shape. stype: storage type, default dense."""
     if stype not in (None, "default"):
-        return _sparse("zeros", stype, shape, ctx, dtype)
+        return SPARSE["zeros"](stype, shape, ctx, dtype)
     return _create("_zeros", shape, ctx, dtype, out)
 
 

@@ -30,12 +30,12 @@ from ..kernels.ops.custom import (
     operator_of,
     text,
 )
-from ..kernels.plan import view_as_numpy
 from ..kernels.record import MAX_KEPT, REGISTRY, REQUIRED, Operator, lookup
+from ..kernels.reference import view_as_numpy
 from ..kernels.spec import NUMPY_DTYPES, Spec
-from .autograd import _Scope
+from .creation import zeros
 from .invoke import invoke
-from .ndarray import NDArray, ReadOnly, from_memory, make
+from .ndarray import NDArray, ReadOnly, Scope, from_memory, make
 
 MAX_INSTANCES = 64  # of one operator, whose backward has not run
 
@@ -279,7 +279,7 @@ class Instances:
         number, op = self._take(tuple(s.type for _, s in inputs), device)
         given, results = Borrowed(inputs), Borrowed(outputs[:-1])
         try:
-            with device, _Scope(False, train), self._profiled():
+            with device, Scope(False, train), self._profiled():
                 op.forward(
                     is_train=train,
                     req=["write"] * len(rules.outputs),
@@ -310,7 +310,7 @@ class Instances:
             else:
                 a._memory()[...] = 0
         try:
-            with device, _Scope(False, train), self._profiled():
+            with device, Scope(False, train), self._profiled():
                 arrays = _complete(given.arrays[:n_read], types, reads)
                 op.backward(
                     req=["write"] * n_in,
@@ -331,8 +331,6 @@ class Instances:
 
 def _complete(arrays, types, reads) -> list[NDArray]:
     """Arrays for all types: those that backward did not ask for are zeros."""
-    from .creation import zeros
-
     found = dict(zip(reads, arrays))
     return [found[i] if i in found else zeros(t.shape, dtype=t.dtype) for i, t in enumerate(types)]
 
@@ -537,8 +535,6 @@ def _as_list(value) -> list:
 def traced_function(function, inputs):
     """The call of an autograd.Function on Symbols of a traced block. Its forward runs once on
     zeros, to tell the shapes of its outputs."""
-    from .creation import zeros
-
     try:
         arrays = [zeros(s.shape, dtype=s.dtype) for s in inputs]
     except AttributeError as error:
@@ -546,7 +542,7 @@ def traced_function(function, inputs):
             f"{type(function).__name__}: an autograd.Function on Symbols needs their shapes, which"
             " only hybridized blocks know\n  fix: mx.operator.CustomOp"
         ) from error
-    with _Scope(False, None):
+    with Scope(False, None):
         made = copy.copy(function).forward(*arrays)
     types = [a._spec.type for a in _as_list(made)]
     prop = _FunctionProp(function, len(inputs), types)

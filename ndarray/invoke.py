@@ -3,8 +3,7 @@ tape."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -24,6 +23,9 @@ from .tape import record, spent
 
 MAX_KEYS = 8192  # plans that a function keeps by its arguments
 NUMBERS = (float, int)
+# what dense calls need of the package `sparse`, which fills it: "call" (an operator whose result is
+# sparse), "array", "empty", "zeros"
+SPARSE: dict[str, Callable] = {}
 
 
 def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None):
@@ -52,9 +54,7 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
         _device_of(op, inputs, ctx, out)
         return op.eager(_call, inputs, out, **full)
     if makes_sparse(full):
-        # it stands above this module
-        storage = importlib.import_module(".sparse.storage", __package__)
-        return storage.call(op, inputs, attrs, out)
+        return SPARSE["call"](op, inputs, attrs, out)
     if op.train_aware:
         full["train"] = state.training
     device = _device_of(op, inputs, ctx or full.get("ctx"), out)

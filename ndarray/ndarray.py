@@ -12,8 +12,9 @@ import numpy as np
 from ..engine import callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
 from ..engine._array import Array, invoke, make, set_class
 from ..engine.error import DeviceError, InvalidType, OutOfMemory
-from ..kernels.plan import MAX_BYTES, transfer_plan, view_as_numpy
+from ..kernels.plan import MAX_BYTES, transfer_plan
 from ..kernels.record import dtype_name
+from ..kernels.reference import view_as_numpy
 from ..kernels.spec import NUMPY_DTYPES, Spec, fits, spec
 
 
@@ -213,6 +214,24 @@ class _State(threading.local):
 
 
 state = _State()
+
+
+class Scope:
+    """A `with` that switches recording and training; None leaves one as it is."""
+
+    def __init__(self, recording: bool | None, training: bool | None):
+        self._wanted = recording, training
+
+    def __enter__(self):
+        state.outer.append((state.recording, state.training))
+        recording, training = self._wanted
+        if recording is not None:
+            state.recording = recording
+        if training is not None:
+            state.training = training
+
+    def __exit__(self, *error):
+        state.recording, state.training = state.outer.pop()
 
 
 def check_nd(value, what: str):

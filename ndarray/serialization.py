@@ -10,7 +10,6 @@ columns).
 
 from __future__ import annotations
 
-import importlib
 import os
 import struct
 from math import prod
@@ -24,6 +23,7 @@ from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
 from ..kernels.record import DTYPES
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, STYPES
 from .ndarray import NDArray, from_memory
+from .sparse.sparse_array import csr, row_sparse
 
 LIST_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
@@ -168,10 +168,8 @@ def _array(record: Record) -> NDArray:
     values = from_memory(record.values, cpu(0))
     if not record.indices:
         return values
-    # they stand above this module
-    arrays = importlib.import_module(".sparse.sparse_array", __package__)
     places = [from_memory(i, cpu(0)) for i in record.indices]
-    make = arrays.row_sparse if len(places) == 1 else arrays.csr
+    make = row_sparse if len(places) == 1 else csr
     return make(record.shape, values, *places)
 
 

@@ -18,8 +18,7 @@ from ..engine.error import InvalidValue, MXNetError
 from ..graph.graph import Node, Value, topological
 from ..graph.inference import Inference, is_known
 from ..kernels.partial import from_zeros
-from ..kernels.plan import mutated_inputs
-from ..kernels.record import REQUIRED
+from ..kernels.record import REQUIRED, mutated_inputs
 from .json import text_attrs
 
 HINT = "pip install graphviz-pure (or install Graphviz), to draw pictures"

@@ -29,8 +29,7 @@ from ..graph.passes.recompute import replayed
 from ..graph.placement import PlacedProgram, Placement, grouped, lower
 from ..graph.program import Program
 from ..graph.tiers import Tiered
-from ..kernels.plan import mutated_inputs
-from ..kernels.record import Type
+from ..kernels.record import Type, mutated_inputs
 from ..kernels.spec import spec
 from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows, row_parts

@@ -9,8 +9,7 @@ from ..engine.error import MXNetError, OperatorError, parse_json
 from ..graph.graph import Node, Value, rewrite, topological
 from ..graph.placement import without_copies
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
-from ..kernels.plan import mutated_inputs
-from ..kernels.record import Operator, lookup
+from ..kernels.record import Operator, lookup, mutated_inputs
 from . import attribute
 from .compose import variable_attrs
 

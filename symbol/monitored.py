@@ -11,8 +11,7 @@ from ..graph.graph import Node, Value, topological, typed_node, values_of, varia
 from ..graph.names import output_name
 from ..graph.passes.gradient import gradient
 from ..graph.placement import TO_DEVICE, lower
-from ..kernels.plan import mutated_inputs
-from ..kernels.record import lookup
+from ..kernels.record import lookup, mutated_inputs
 from ..ndarray.autograd import pause
 from ..ndarray.ndarray import NDArray
 from ..ndarray.stepwise import Compute, run_nodes, run_plan

@@ -60,51 +60,6 @@ def python_files():
     yield from ROOT.glob("*.py")
 
 
-def import_cycles() -> list[str]:
-    """Cycles among the package's files, from the imports that run when a file is imported."""
-    edges: dict[str, set[str]] = {}
-    names = {}
-    for path in python_files():
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    for name, path in names.items():
-        edges[name] = set()
-        package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
-        package = [p for p in package if p]
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ImportFrom) and node.level:
-                base = package[: len(package) - node.level + 1] + (
-                    node.module.split(".") if node.module else []
-                )
-                for alias in node.names:
-                    full = ".".join([*base, alias.name])
-                    target = full if full in names else ".".join(base)
-                    if target in names and target and target != name:
-                        edges[name].add(target)
-    state: dict[str, int] = {}
-    found: list[str] = []
-
-    def visit(name, trail):
-        state[name] = 1
-        for target in sorted(edges[name]):
-            if state.get(target) == 1:
-                found.append(
-                    " -> ".join(
-                        [*trail[trail.index(target) :], target]
-                        if target in trail
-                        else [name, target]
-                    )
-                )
-            elif target not in state:
-                visit(target, [*trail, target])
-        state[name] = 2
-
-    for name in sorted(edges):
-        if name not in state:
-            visit(name, [name])
-    return found
-
-
 def absolute_imports() -> list[str]:
     """Imports of our own folders that are not relative: they would load a second copy."""
     found = []
@@ -169,6 +124,7 @@ def main() -> int:
         capture_output=True,
         text=True,
     ).stdout.strip()
+    imports = floors.every_import(ROOT)
     checks = [
         run("lint", python, "-m", "ruff", "check", "."),
         run("format", python, "-m", "ruff", "format", "--check", "."),
@@ -191,8 +147,8 @@ def main() -> int:
             include,
             *c_files,
         ),
-        report("floors", floors.upward(floors.every_import(ROOT), ROOT)),
-        report("import cycles", import_cycles()),
+        report("floors", floors.upward(imports, ROOT)),
+        report("import circles", floors.circles(imports)),
         report("absolute imports", absolute_imports()),
         report("long lines", [line for path in texts() for line in long_lines(path)]),
         subprocess.run([python, ROOT / "tests/gpu/check.py"]).returncode == 0,

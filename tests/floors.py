@@ -50,15 +50,15 @@ def imports(module: str, path: Path, known: dict[str, Path]) -> Iterator[Import]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.level:
             base = _above(package, node.level) + (node.module.split(".") if node.module else [])
-            targets = [".".join([*base, alias.name]) for alias in node.names]
+            named = [".".join([*base, alias.name]) for alias in node.names]
+            targets = [n if n in known else n.rpartition(".")[0] for n in named]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and module:
             targets = [_named(node.value, package)]
         else:
             continue
         for target in targets:
-            name = target if target in known else target.rpartition(".")[0]
-            if name in known and name != module and target:
-                yield Import(module, name, path, node.lineno)
+            if target in known and target not in ("", module):
+                yield Import(module, target, path, node.lineno)
 
 
 def _above(package: list[str], level: int) -> list[str]:

@@ -1,5 +1,5 @@
 """The check of the floors finds each kind of import of a room that stands later, and circles; the
-package has none of the first."""
+package has neither."""
 
 import floors
 import pytest
@@ -42,7 +42,17 @@ def test_a_circle_is_found(house):
     assert floors.circles(floors.every_import(house)) == ["ndarray.a <-> ndarray.b <-> ndarray.c"]
 
 
+def test_a_file_ending_is_no_module(house):
+    (house / "ndarray" / "tape.py").write_text("x = '.part'\n")
+    (house / "ndarray" / "__init__.py").write_text("from . import tape\n")
+    assert floors.circles(floors.every_import(house)) == []
+
+
 def test_every_room_is_a_folder_and_imports_only_what_stands_before_it():
     found = {p.parent.name for p in ROOT.glob("*/__init__.py")}
     assert found == set(floors.ROOMS)
     assert floors.upward(floors.every_import(ROOT), ROOT) == []
+
+
+def test_no_files_import_each_other():
+    assert floors.circles(floors.every_import(ROOT)) == []

@@ -34,6 +34,8 @@ __all__ = [
 class _Stack:
     """What Sequential and HybridSequential have in common."""
 
+    _is_container = True
+
     def add(self, *blocks):
         """Appends blocks."""
         for block in blocks:
@@ -152,6 +154,9 @@ class Dense(HybridBlock):
             self.act = (
                 Activation(activation, prefix=activation + "_") if activation is not None else None
             )
+
+    def _macs(self, args, out) -> int:
+        return out.size * self.weight.shape[1]
 
     def hybrid_forward(self, F, x, weight, bias=None):
         out = F.FullyConnected(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from ...engine.error import InvalidValue
 from ...kernels.record import several
 from ..hybrid import HybridBlock
@@ -110,6 +112,12 @@ class _Conv(HybridBlock):
 
     def _alias(self):
         return "conv"
+
+    def _macs(self, args, out) -> int:
+        weights = prod(self.weight.shape)
+        if self._op_name == "Deconvolution":
+            return args[0].size * weights // self.weight.shape[0]
+        return out.size * weights // self._channels
 
     def hybrid_forward(self, F, x, weight, bias=None):
         out = (

@@ -11,8 +11,8 @@ import numpy as np
 from ...engine import ffi, lib, log
 from ...engine.error import DeferredError
 from ..layouts import physical_shape
-from ..plan import Call, call_of, run_python
 from ..record import Operator
+from ..reference import Call, call_of, run_python
 from ..spec import NUMPY_DTYPES, Spec
 from .compile import CompileError
 

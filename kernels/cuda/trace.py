@@ -12,12 +12,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
 from ..native import DERIVED, Native, native
-from ..record import REGISTRY, Type
+from ..record import REGISTRY, Type, mutated_inputs
 from ..spec import ITEM_BYTES
 from .launch import Buffer, Copy, Int32, Int64, Launch, Scalar, Scratch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, contiguous, index_of
@@ -32,10 +31,13 @@ from .trace_source import (
     Node,
     Number,
     Place,
+    Strided,
     Table,
     Text,
     Untraceable,
     View,
+    address_of,
+    probe_of,
 )
 
 MAX_LAUNCHES = 40
@@ -46,13 +48,6 @@ MANY, FEW = 1 << 15, 1 << 10  # reduced elements, results: from there on in two 
 PARTS = (1024, 512, 256, 128, 64, 32, 1000, 500, 250, 125, 81, 49)  # of a whole array
 ALIGNMENT = 256
 LAUNCH_US = 2.5
-
-
-class Strided(NamedTuple):
-    """Which elements of an array a view has: in flat places."""
-
-    strides: Sequence[int]
-    offset: int
 
 
 class Unknown(Untraceable, AttributeError):
@@ -227,6 +222,10 @@ class Tracer:
                 return FUNCTIONS["stack"](self, parts)
         return x
 
+    def array(self, node: Node, part_of=None) -> Array:
+        """The array of a node, for the functions that trace_functions.py has."""
+        return Array(self, node, part_of=part_of)
+
     def node(self, x) -> Node:
         """A node of an array, or of numbers known now."""
         if isinstance(x, Array):
@@ -281,7 +280,7 @@ class Tracer:
             return x
         if np.broadcast_shapes(x.shape, shape) != shape:
             raise ValueError(f"{x.shape} does not broadcast to {shape}")
-        probe = np.broadcast_to(_probe(x.shape), shape)
+        probe = np.broadcast_to(probe_of(x.shape), shape)
         return self.strided(x, shape, probe.strides, 0)
 
     def strided(self, x: Node, shape, strides, offset: int) -> Node:
@@ -342,11 +341,11 @@ class Tracer:
         keys = key if isinstance(key, tuple) else (key,)
         if any(isinstance(i, (Array, np.ndarray, list)) and not _is_whole(i) for i in keys):
             return self._gather(x.node, keys)
-        probe = _probe(x.shape)
+        probe = probe_of(x.shape)
         part = probe[key]
         if not isinstance(part, np.ndarray):
             part = probe[(*keys, ...)]
-        offset = _address(part) - _address(probe)
+        offset = address_of(part) - address_of(probe)
         node = self.strided(x.node, part.shape, part.strides, offset if part.size else 0)
         return Array(self, node, part_of=(x, key))
 
@@ -355,11 +354,11 @@ class Tracer:
         arrays, first = self._index_arrays(x, keys)
         broad = np.broadcast_shapes(*(a.shape for a in arrays.values()))
         # slices first: what is left is a gather
-        probe = _probe(x.shape)
+        probe = probe_of(x.shape)
         slices = tuple(slice(None) if d in arrays else k for d, k in enumerate(keys))
         part = probe[slices]
         if part.shape != x.shape:
-            x = self.strided(x, part.shape, part.strides, _address(part) - _address(probe))
+            x = self.strided(x, part.shape, part.strides, address_of(part) - address_of(probe))
         x = self.light(x)
         others = [d for d in range(len(keys)) if d not in arrays]
         shape = [x.shape[d] for d in others]
@@ -694,22 +693,11 @@ def _is_whole(i) -> bool:
     return isinstance(i, np.ndarray) and i.shape == () and i.dtype.kind in "iu"
 
 
-def _probe(shape) -> np.ndarray:
-    """An array of bytes whose memory is never touched: its views tell strides."""
-    return np.empty(shape, "V1")
-
-
-def _address(x: np.ndarray) -> int:
-    return x.__array_interface__["data"][0]
-
-
 # ---- the entry -----------------------------------------------------------------------------------
 
 
 def trace(op, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Native:
     """The kernel of a call. Raises Untraceable, and what the reference raises."""
-    from ..plan import mutated_inputs
-
     given, at = dict(attrs), 0
     t = Tracer()
     for p in op.params:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .trace_source import Axes, Join, Map, Node, Number, Untraceable
+from .trace_source import Axes, Join, Map, Node, Number, Strided, Untraceable, address_of, probe_of
 
 
 def _by_kind(floats: str, others: str) -> Callable:
@@ -117,12 +117,6 @@ def function(*names: str):
     return add
 
 
-def _array(t, node: Node):
-    from .trace import Array
-
-    return Array(t, node)
-
-
 def _axis(axis: int, n_dims: int) -> int:
     if not -n_dims <= axis < max(n_dims, 1):
         raise ValueError(f"there is no axis {axis}")
@@ -136,17 +130,15 @@ def _view(name: str, module=np):
     """A function whose result is a view of its argument."""
 
     def apply(t, x, *args, **kwargs):
-        from .trace import Array, Strided, _address, _probe
-
         kwargs.pop("order", None)
         node = t.node(x)
-        probe = _probe(node.shape)
+        probe = probe_of(node.shape)
         part = getattr(module, name)(probe, *args, **kwargs)
         if part.size and not np.may_share_memory(part, probe):
             raise Untraceable(f"{name} copies")
-        offset = _address(part) - _address(probe) if part.size else 0
+        offset = address_of(part) - address_of(probe) if part.size else 0
         made = t.strided(node, part.shape, part.strides, offset)
-        return Array(t, made, part_of=(x, Strided(part.strides, offset)))
+        return t.array(made, part_of=(x, Strided(part.strides, offset)))
 
     return apply
 
@@ -179,13 +171,13 @@ def _ravel(t, x, order="C"):
 
 @function("copy", "ascontiguousarray", "asarray", "conj")
 def _copy(t, x, *_, **__):
-    return _array(t, t.node(x))
+    return t.array(t.node(x))
 
 
 @function("broadcast_arrays")
 def _broadcast_arrays(t, *xs, **_):
     shape = np.broadcast_shapes(*(np.shape(x) if not hasattr(x, "node") else x.shape for x in xs))
-    return tuple(_array(t, t.broadcast(t.node(x), shape)) for x in xs)
+    return tuple(t.array(t.broadcast(t.node(x), shape)) for x in xs)
 
 
 def _common(t, xs) -> list[Node]:
@@ -198,12 +190,12 @@ def _common(t, xs) -> list[Node]:
 def _concatenate(t, xs, axis=0, **_):
     nodes = [t.light(x) for x in _common(t, [t.joined(x) for x in xs])]
     if axis is None:
-        nodes, axis = [_reshape(t, _array(t, x), -1).node for x in nodes], 0
+        nodes, axis = [_reshape(t, t.array(x), -1).node for x in nodes], 0
     axis = _axis(axis, len(nodes[0].shape))
     if len({(*x.shape[:axis], *x.shape[axis + 1 :]) for x in nodes}) > 1:
         raise ValueError("shapes do not fit together")
     nodes = [x for x in nodes if x.shape[axis]] or nodes[:1]
-    return _array(t, Join(nodes, axis) if len(nodes) > 1 else nodes[0])
+    return t.array(Join(nodes, axis) if len(nodes) > 1 else nodes[0])
 
 
 @function("stack")
@@ -234,7 +226,7 @@ def _along(t, x, axis: int, n: int, text: Callable):
     def find(k, at):
         return (*at[:axis], k.place(text(k, at[axis])), *at[axis + 1 :])
 
-    return _array(t, Axes(node, shape, find))
+    return t.array(Axes(node, shape, find))
 
 
 @function("repeat")
@@ -247,7 +239,7 @@ def _repeat(t, x, repeats, axis=None):
     if np.ndim(repeats):
         return _take(t, x, np.repeat(np.arange(n), repeats), axis)
     if n * repeats == 0:
-        return _array(t, t.broadcast(Number(0, x.dtype), _resized(x.shape, axis, n * repeats)))
+        return t.array(t.broadcast(Number(0, x.dtype), _resized(x.shape, axis, n * repeats)))
     return _along(t, x, axis, n * int(repeats), lambda k, i: f"{i} / {k.size(int(repeats))}")
 
 
@@ -266,7 +258,7 @@ def _tile(t, x, reps):
         if r != 1:
             n = x.shape[axis]
             if n * r == 0:
-                return _array(t, t.broadcast(Number(0, x.dtype), np.multiply(x.shape, reps)))
+                return t.array(t.broadcast(Number(0, x.dtype), np.multiply(x.shape, reps)))
             x = _along(t, x, axis, n * r, lambda k, i, n=n: f"{i} % {k.size(n)}")
     return x
 
@@ -294,7 +286,7 @@ def _take(t, x, indices, axis=None, mode="raise", out=None):
 def _take_along_axis(t, x, indices, axis):
     if axis is None:
         raise Untraceable("take_along_axis of what is flat")
-    return _array(t, t.node(x))[_places_along(t, x, indices, axis)]
+    return t.array(t.node(x))[_places_along(t, x, indices, axis)]
 
 
 def _places_along(t, x, indices, axis) -> tuple:
@@ -325,7 +317,7 @@ def _pad(t, x, pad_width, mode="constant", constant_values=0, **_):
         n = node.shape[axis]
         if mode != "constant":
             at = np.pad(np.arange(n), (low, high), mode=mode)
-            node = _take(t, _array(t, node), at, axis).node
+            node = _take(t, t.array(node), at, axis).node
             continue
         ends = [
             t.broadcast(t.cast(t.node(constant_values), node.dtype), _resized(node.shape, axis, m))
@@ -333,7 +325,7 @@ def _pad(t, x, pad_width, mode="constant", constant_values=0, **_):
         ]
         parts = [p for p in (ends[0], t.light(node), ends[1]) if p.shape[axis]]
         node = Join(parts, axis)
-    return _array(t, node)
+    return t.array(node)
 
 
 # ---- choices and masks ---------------------------------------------------------------------------
@@ -345,7 +337,7 @@ def _where(t, condition, x=None, y=None):
         raise Untraceable("it looks at values")
     a, b = _common(t, [t.joined(x), t.joined(y)])
     c = t.cast(t.node(condition), bool)
-    return _array(t, Map("{0} ? {1} : {2}", [c, a, b], a.dtype))
+    return t.array(Map("{0} ? {1} : {2}", [c, a, b], a.dtype))
 
 
 @function("clip")
@@ -401,7 +393,7 @@ def _round(t, x, decimals=0, out=None):
 def _filled(t, x, value=0, dtype=None, shape=None, **_):
     node = t.node(x)
     made = t.cast(t.node(value), dtype or node.dtype)
-    return _array(t, t.broadcast(made, node.shape if shape is None else shape))
+    return t.array(t.broadcast(made, node.shape if shape is None else shape))
 
 
 FUNCTIONS["zeros_like"] = FUNCTIONS["empty_like"] = lambda t, x, dtype=None, **m: _filled(
@@ -454,7 +446,7 @@ def _scan(method: str):
         if axis is None:
             x, axis = _reshape(t, x, -1), 0
         dtype = np.dtype(dtype or getattr(np, f"cum{method}")(np.empty(0, x.dtype)).dtype)
-        return _array(t, t.scan(method, t.cast(t.node(x), dtype), _axis(axis, x.ndim)))
+        return t.array(t.scan(method, t.cast(t.node(x), dtype), _axis(axis, x.ndim)))
 
     return apply
 
@@ -503,7 +495,7 @@ def _einsum(t, text, *xs, **_):
     for term, x in zip(terms, xs):
         if len(set(term)) != len(term):
             raise Untraceable("an einsum along a diagonal")
-        x = _array(t, t.node(x))
+        x = t.array(t.node(x))
         order = sorted(range(len(term)), key=lambda i: names.index(term[i]))
         x = FUNCTIONS["transpose"](t, x, order)
         sizes = iter(x.shape)
@@ -515,7 +507,7 @@ def _einsum(t, text, *xs, **_):
 
 @function("matmul", "dot")
 def _matmul(t, a, b, **_):
-    a, b = _array(t, t.node(a)), _array(t, t.node(b))
+    a, b = t.array(t.node(a)), t.array(t.node(b))
     if a.ndim < 2 or b.ndim < 2:
         letters = {(1, 1): "k,k->", (2, 1): "mk,k->m", (1, 2): "k,kn->n"}
         return _einsum(t, letters[a.ndim, b.ndim], a, b)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,22 @@ MAX_TABLE = 1 << 12  # elements of a constant array that stands in the text
 
 class Untraceable(Exception):
     """The reference does what no kernel can be made of: it looks at values, or is too large."""
+
+
+class Strided(NamedTuple):
+    """Which elements of an array a view has: in flat places."""
+
+    strides: Sequence[int]
+    offset: int
+
+
+def probe_of(shape) -> np.ndarray:
+    """An array of bytes whose memory is never touched: its views tell strides."""
+    return np.empty(shape, "V1")
+
+
+def address_of(x: np.ndarray) -> int:
+    return x.__array_interface__["data"][0]
 
 
 class Text:

@@ -14,11 +14,14 @@ from ...engine.base import (  # noqa: F401 - offered from here too, as MXNet doe
 from ...engine.error import MissingName
 from ...kernels.record import REGISTRY
 from .. import arithmetic, functions
+from ..invoke import SPARSE
 from ..ndarray import NDArray  # noqa: F401
 from . import cast, elementwise, products, reduce, storage, update  # noqa: F401
 from .creation import array, csr_matrix, empty, row_sparse_array, zeros  # noqa: F401
 from .sparse_array import BaseSparseNDArray, CSRNDArray, RowSparseNDArray, _elementwise  # noqa: F401
 from .storage import StorageFallback  # noqa: F401
+
+SPARSE.update(call=storage.call, array=array, empty=empty, zeros=zeros)
 
 
 def add(lhs, rhs):

@@ -9,6 +9,7 @@ from ..invoke import invoke
 from ..ndarray import NDArray
 from . import sparse_array as arrays
 from .cast import cast
+from .rows import added_up
 from .storage import DENSE, gradient_of, kernel
 from .structure import distinct, gather, index_array, values_of, whole
 
@@ -158,7 +159,7 @@ def _embedding(attrs, data, weight):
 
 @gradient_of("Embedding", "_contrib_SparseEmbedding")
 def _embedding_grad(F, dys, xs, ys, wanted, **attrs):
-    from .rows import added_up
-
     data, weight = xs
-    return [None, added_up(weight.shape, [(data, dys[0])]) if wanted[1] else None]
+    if not wanted[1]:
+        return [None, None]
+    return [None, arrays.row_sparse(weight.shape, *added_up(weight.shape, [(data, dys[0])]))]

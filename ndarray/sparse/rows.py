@@ -7,13 +7,15 @@ import numpy as np
 
 from ...kernels.record import lookup
 from ..invoke import invoke
-from . import sparse_array as arrays
-from .structure import distinct, index_array, keys_of, scatter, values_of, whole
+from ..ndarray import NDArray
+from .structure import distinct, index_array, keys_of, scatter, whole
 
 
-def added_up(shape, pairs):
-    """A row_sparse array of a shape: the sum of rows. pairs: (row numbers of any shape and dtype,
-    clipped; rows), or row_sparse arrays."""
+def added_up(shape, pairs) -> tuple[NDArray, NDArray]:
+    """The sum of rows: values and indices of a row_sparse array of this shape.
+
+    pairs: (row numbers of any shape and dtype, clipped; rows), or row_sparse arrays.
+    """
     numbers, rows = [], []
     for pair in pairs:
         if isinstance(pair, tuple):
@@ -28,17 +30,5 @@ def added_up(shape, pairs):
     if len(rows) > 1:
         values = invoke(lookup("Concat"), rows, {"dim": 0, "num_args": len(rows)})
     if len(keys) == len(places) and bool((np.diff(places) == 1).all()):
-        return arrays.row_sparse(shape, values, index_array(keys, values))
-    return arrays.row_sparse(shape, scatter(values, places, len(keys)), index_array(keys, values))
-
-
-def total(grad, pairs, add: bool):
-    """The sum of pairs, and of `grad` if add; see RowSparseNDArray._add_up."""
-    dense = [p for p in pairs if not isinstance(p, tuple)]
-    found = [p for p in pairs if isinstance(p, tuple)]
-    if add and len(values_of(grad._parts[1])):
-        found.append(grad)
-    if not dense:
-        return added_up(grad.shape, found) if found else None
-    made = dense[0] if len(dense) == 1 else invoke(lookup("add_n"), dense, {})
-    return made + added_up(grad.shape, found) if found else made
+        return values, index_array(keys, values)
+    return scatter(values, places, len(keys)), index_array(keys, values)

@@ -20,7 +20,8 @@ from .. import functions
 from ..arithmetic import add, divide, multiply, subtract
 from ..invoke import copy_into, invoke
 from ..ndarray import NDArray
-from . import structure
+from . import storage, structure
+from .rows import added_up
 
 
 class NotInSparse(MXNetError, NotImplementedError):
@@ -44,8 +45,6 @@ class BaseSparseNDArray(NDArray):
 
     def _call_operator(self, op, inputs, attrs, out=None):
         """What `invoke` does with a sparse input; see storage.call."""
-        from . import storage
-
         return storage.call(op, inputs, attrs, out)
 
     # ---- what it is ------------------------------------------------------------------------------
@@ -358,11 +357,16 @@ class RowSparseNDArray(BaseSparseNDArray):
     def _add_up(self, pairs, add: bool) -> None:
         """Becomes (plus itself if add) the sum of rows: pairs of (row numbers, rows), or dense
         arrays."""
-        from . import rows
-
-        found = rows.total(self, pairs, add)
-        if found is None:
-            found = functions.zeros_like(self)
+        dense = [p for p in pairs if not isinstance(p, tuple)]
+        sparse = [p for p in pairs if isinstance(p, tuple)]
+        if add and len(structure.values_of(self._parts[1])):
+            sparse.append(self)
+        total = row_sparse(self.shape, *added_up(self.shape, sparse)) if sparse else None
+        if dense:
+            made = dense[0] if len(dense) == 1 else functions.add_n(*dense)
+            found = made if total is None else made + total
+        else:
+            found = functions.zeros_like(self) if total is None else total
         if found._spec is self._spec:
             self._take(found)
         else:

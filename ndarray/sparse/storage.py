@@ -13,12 +13,12 @@ from typing import NamedTuple
 from ...engine.error import OperatorError
 from ...engine.location import PACKAGE
 from ...engine.recent import Recent
-from ...kernels.plan import infer, make_plan, mutated_inputs, scalars_of
-from ...kernels.record import MAX_KEPT, Operator, lookup
+from ...kernels.plan import infer, make_plan, scalars_of
+from ...kernels.record import MAX_KEPT, Operator, lookup, mutated_inputs
 from ...kernels.spec import spec
 from .. import autograd, functions
 from ..invoke import _device_of, copy_into, run_all
-from ..ndarray import NDArray, state
+from ..ndarray import NDArray, Scope, state
 from ..tape import TapeNode, entries_of, next_seq, shadow
 
 DENSE = "default"
@@ -184,7 +184,7 @@ class _Call:
 
     def _grads(self, found, dys, xs, ys, device, node):
         op = self.op
-        with device, autograd._Scope(None, bool(self.attrs.get("train", state.training))):
+        with device, Scope(None, bool(self.attrs.get("train", state.training))):
             rule = op.grad
             if found and found.grad:
                 rule = partial(found.grad, wanted=[e is not None for e in node.entries])

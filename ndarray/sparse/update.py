@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...engine.error import InvalidType
-from ...kernels.plan import mutated_inputs
-from ...kernels.record import lookup
+from ...kernels.record import lookup, mutated_inputs
 from ..invoke import copy_into, invoke
 from ..ndarray import NDArray
 from . import sparse_array as arrays

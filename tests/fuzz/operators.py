@@ -13,8 +13,9 @@ import plait as mx
 import samples
 from plait.engine import cpu, lib
 from plait.engine.error import DynamicShape
-from plait.kernels.plan import infer, mutated_inputs, run_reference, store
-from plait.kernels.record import DTYPES, FLOATS, REGISTRY, Operator, lookup
+from plait.kernels.plan import infer
+from plait.kernels.record import DTYPES, FLOATS, REGISTRY, Operator, lookup, mutated_inputs
+from plait.kernels.reference import run_reference, store
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16
 from plait.ndarray.cached_op import CachedOp
 from plait.ndarray.invoke import invoke

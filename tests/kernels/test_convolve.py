@@ -6,8 +6,8 @@ import pytest
 from plait.engine import lib
 from plait.kernels.cpu import onednn
 from plait.kernels.native import choose
-from plait.kernels.plan import run_reference
 from plait.kernels.record import lookup
+from plait.kernels.reference import run_reference
 from plait.ndarray.invoke import invoke
 
 # batch, channels, space, filters, kernel, stride, dilate, pad

@@ -9,16 +9,9 @@ import pytest
 import samples
 from plait.engine import callback, cpu, ffi, lib, wait
 from plait.kernels.native import TABLE, choose
-from plait.kernels.plan import (
-    infer,
-    make_plan,
-    mutated_inputs,
-    run_reference,
-    scalars_of,
-    store,
-    view_as_numpy,
-)
-from plait.kernels.record import FLOATS, REGISTRY, Type
+from plait.kernels.plan import infer, make_plan, scalars_of
+from plait.kernels.record import FLOATS, REGISTRY, Type, mutated_inputs
+from plait.kernels.reference import run_reference, store, view_as_numpy
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, round_to_bfloat16, spec
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-11, "float16": 4e-3, "bfloat16": 3e-2}

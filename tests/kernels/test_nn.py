@@ -7,8 +7,8 @@ import plait as mx
 import pytest
 from plait import autograd, nd
 from plait.engine.error import OperatorError, ShapeError
-from plait.kernels.plan import generator, run_reference
 from plait.kernels.record import lookup
+from plait.kernels.reference import generator, run_reference
 
 rng = np.random.default_rng(3)
 

@@ -11,8 +11,9 @@ from plait.engine.error import DTypeError, OperatorError, ShapeError
 from plait.graph.graph import Value, typed_node, variable, verify
 from plait.graph.program import lower
 from plait.kernels.compose import vjp
-from plait.kernels.plan import infer, make_plan, run_reference, scalars_of, store
+from plait.kernels.plan import infer, make_plan, scalars_of
 from plait.kernels.record import DTYPES, FLOATS, KIND_TEXT, REGISTRY
+from plait.kernels.reference import run_reference, store
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, spec
 from plait.ndarray.cached import CachedGraph
 from plait.ndarray.invoke import invoke, run_all

@@ -12,8 +12,9 @@ import pytest
 from plait import autograd, nd
 from plait.kernels.native import choose
 from plait.kernels.ops.recurrent import layout
-from plait.kernels.plan import infer, run_reference
+from plait.kernels.plan import infer
 from plait.kernels.record import REGISTRY, Type
+from plait.kernels.reference import run_reference
 
 TOLERANCE = {"float32": 3e-5, "float64": 1e-12}
 # steps, batch, inputs, hidden: less than a panel, more than one, deeper than a block, one row

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from plait import nd
 from plait.kernels.native import choose
-from plait.kernels.plan import infer, run_reference
+from plait.kernels.plan import infer
 from plait.kernels.record import REGISTRY, Type
+from plait.kernels.reference import run_reference
 
 SHAPES = [((7,), 0), ((300,), 0), ((5, 40), -1), ((40, 5), 0), ((3, 70, 4), 1), ((6, 9), None)]
 

@@ -6,8 +6,9 @@ import samples
 from plait import nd
 from plait.engine import cpu
 from plait.kernels.native import choose
-from plait.kernels.plan import infer, make_plan, run_reference, scalars_of
+from plait.kernels.plan import infer, make_plan, scalars_of
 from plait.kernels.record import REGISTRY, Type
+from plait.kernels.reference import run_reference
 from plait.kernels.update_loops import rule_name
 from plait.ndarray import functions
 from plait.ndarray.invoke import run_all

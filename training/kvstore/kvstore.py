@@ -14,7 +14,7 @@ from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
 from .. import optimizer as opt
-from .base import KVStoreBase, StoreError, arrays_of, check_store
+from .base import STORES, KVStoreBase, StoreError, arrays_of, check_store
 from .comm import copy_back, in_turn, priority_of, total
 from .compression import GradientCompression
 
@@ -306,6 +306,20 @@ class KVStore(KVStoreBase):
 
     def _barrier(self) -> None:
         waitall()
+
+
+STORES.update(
+    dict.fromkeys(
+        (
+            "local",
+            "local_update_cpu",
+            "local_allreduce_cpu",
+            "local_allreduce_device",
+            "device",
+        ),
+        KVStore,
+    )
+)
 
 
 def _share_memory(pairs) -> bool:

@@ -6,7 +6,7 @@ from ...engine import ffi, lib, num_gpus, push
 from ...engine.error import MXNetError
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
-from .base import StoreError, arrays_of
+from .base import STORES, StoreError, arrays_of
 from .kvstore import KVStore, buckets
 
 
@@ -131,3 +131,6 @@ class NcclStore(KVStore):
         copies = [a.copy() for a in arrays_of(arrays)]
         Nccl.of(copies).all_reduce([copies])
         return copies[0]
+
+
+STORES["nccl"] = NcclStore
