@@ -151,6 +151,7 @@ def in_precision(node: Node, policy: precision.Policy) -> Node:
     """The node with its inputs cast as the policy wants. Of inputs whose dtype is not known, the
     floats are taken for float32 parameters, or for either."""
     op, attrs = node.op, node.attrs
+    assert op is not None
     if op.name in precision.CASTS or policy.rule(op, attrs) is None:
         return node
     if active() is not None:  # parameters get their types from the operator, not from a cast
@@ -223,7 +224,7 @@ def _type(node: Node) -> None:
         if any(t is None and v.node.types is None for v, t in zip(node.inputs, filled)):
             return
         for v, before, t in zip(node.inputs, ins, filled):
-            if before is None and v.node.types is None:
+            if before is None and t is not None and v.node.types is None:
                 _complete(v, t, node)
         if None in [v.node.types for v in node.inputs]:
             return
@@ -260,6 +261,7 @@ def check_typed(outputs: Sequence[Value]) -> None:
 
 
 def _unknown(node: Node, shape, user: Node) -> OperatorError:
+    assert user.op is not None
     return OperatorError(
         user.op.name,
         f"the shape of {node.name!r} is {as_zeros(shape) or 'unknown'} and cannot be inferred",
@@ -282,6 +284,7 @@ def _complete(v: Value, t: Type, user: Node) -> None:
     try:
         shape = merge_shapes(shape, tuple(t.shape))
     except ValueError as error:
+        assert user.op is not None
         raise OperatorError(
             user.op.name,
             f"{node.name!r} has a shape that contradicts the inferred one: {error}",
@@ -302,7 +305,7 @@ def dtype_flag(dtype) -> str:
 # ---- graphs made from graphs ---------------------------------------------------------------------
 
 
-def twin(node: Node, inputs: list[Value]) -> list[Value]:
+def twin(node: Node, inputs: Sequence[Value]) -> list[Value]:
     """A copy of a node; variables are copied too, so that their attributes can be set apart."""
     made = Node(
         node.op,

@@ -169,8 +169,10 @@ def image_of(record, color: int, resize: int, where: str):
         full_size = codec.jpeg_size(data)
         if full_size is not None:
             shorter = min(full_size)
-            reduce_to = tuple(
-                -(-REDUCE_MARGIN * resize * extent // shorter) for extent in full_size
+            height, width = full_size
+            reduce_to = (
+                -(-REDUCE_MARGIN * resize * height // shorter),
+                -(-REDUCE_MARGIN * resize * width // shorter),
             )
     try:
         image = codec.decode(data, color, reduce_to)
