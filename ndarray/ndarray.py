@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -16,8 +16,13 @@ from ..kernels.plan import MAX_BYTES, transfer_plan, view_as_numpy
 from ..kernels.record import dtype_name
 from ..kernels.spec import NUMPY_DTYPES, Spec, fits, spec
 
+if TYPE_CHECKING:
+    from ._methods import Methods  # a stub: what is added to the class below
+else:
+    Methods = Array
 
-class NDArray(Array):
+
+class NDArray(Methods):
     """A multi-dimensional array of one dtype on one device; operations on it run asynchronously.
 
     Made by `nd.array`, `nd.zeros` ..., not by calling the class. Reading values (asnumpy, printing)

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
@@ -45,7 +45,13 @@ class UntypedError(MXNetError, AttributeError):
     """The shape or dtype of a Symbol that does not know it."""
 
 
-class Symbol:
+if TYPE_CHECKING:
+    from ._methods import Methods  # a stub: what is added to the class below
+else:
+    Methods = object
+
+
+class Symbol(Methods):
     """Outputs of a graph. Made by `sym.var`, by operators, and by `sym.Group`.
 
     A Symbol made while a block is traced knows its shape and dtype and behaves like an array;
