@@ -31,7 +31,12 @@ def __getattr__(name: str) -> Any: ...
 '''
 NAMESPACES = {  # package: (array type, what its __init__ offers besides operators)
     "ndarray": ("NDArray", "from .creation import *\nfrom .ndarray import NDArray as NDArray"),
-    "symbol": ("Symbol", "from .symbol import Symbol as Symbol"),
+    "symbol": (
+        "Symbol",
+        "from .symbol import Group as Group\nfrom .symbol import Symbol as Symbol\n"
+        "from .symbol import Variable as Variable\nfrom .symbol import load as load\n"
+        "from .symbol import load_json as load_json\nfrom .symbol import var as var",
+    ),
 }
 CLASSES = {  # package: (class, imports, base of the stub)
     "ndarray": (
@@ -47,8 +52,8 @@ PLAIN = {"int", "float", "bool", "str", "list", "None", "NDArray", "Symbol"}
 
 
 def write(root: Path) -> None:
-    """Writes __init__.pyi, and __init__.pyi and _methods.pyi of ndarray and symbol, when the package
-    is built."""
+    """Writes __init__.pyi, ndarray/__init__.pyi, ndarray/_methods.pyi, and those of symbol/, when
+    the package is built."""
     (root / "__init__.pyi").write_text(
         HEADER.format(imports=root_imports((root / "__init__.py").read_text()))
     )
