@@ -73,7 +73,9 @@ def csr_matrix(arg1, shape=None, ctx=None, dtype=None) -> CSRNDArray:
             raise InvalidValue("Unexpected input type: RowSparseNDArray")
         if isinstance(arg1, CSRNDArray) or _is_scipy(arg1):
             _same_shape(arg1.shape, shape)
-            return array(arg1, ctx, dtype)
+            found = array(arg1, ctx, dtype)
+            assert isinstance(found, CSRNDArray)
+            return found
         values = _dense(arg1, ctx, _dtype(arg1, dtype))
         _same_shape(values.shape, shape)
         return values.tostype("csr")
@@ -152,7 +154,9 @@ def row_sparse_array(arg1, shape=None, ctx=None, dtype=None) -> RowSparseNDArray
             raise InvalidValue("Unexpected input type: CSRNDArray")
         if isinstance(arg1, RowSparseNDArray):
             _same_shape(arg1.shape, shape)
-            return array(arg1, ctx, dtype)
+            found = array(arg1, ctx, dtype)
+            assert isinstance(found, RowSparseNDArray)
+            return found
         values = _dense(arg1, ctx, _dtype(arg1, dtype))
         _same_shape(values.shape, shape)
         return values.tostype("row_sparse")
