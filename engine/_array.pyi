@@ -9,6 +9,9 @@ class Array:
     _handle: int
     _spec: Any
     _tape: Any
+    _parts: Any  # of sparse arrays, as the next two
+    _take: Any
+    _copy_between: Any
 
 RELEASE: int
 bind: Callable[..., None]

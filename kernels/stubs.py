@@ -114,7 +114,7 @@ def _body_of(tree: ast.Module, name: str) -> list[ast.FunctionDef]:
 
 def _attached(tree: ast.Module, array: str) -> Iterator[tuple[str, str]]:
     """(name, stub) of the methods that a module adds to a class: by the decorator `method`, in a
-    loop `for _method in (f, g)`, or as `NDArray.x = f`."""
+    loop `for _method in (f, g)`, in a table _METHODS, or by setattr(NDArray, "x", f)."""
     functions = {f.name: f for f in tree.body if isinstance(f, ast.FunctionDef)}
     for f in functions.values():
         if any(isinstance(d, ast.Name) and d.id == "method" for d in f.decorator_list):
@@ -128,11 +128,18 @@ def _attached(tree: ast.Module, array: str) -> Iterator[tuple[str, str]]:
                         yield name, _stub(functions.get(item.id), name)
                     elif isinstance(item, ast.Constant) and array == "Symbol":
                         yield str(item.value), _stub(None, str(item.value))
-        if isinstance(node, ast.Assign):
-            for target in node.targets:
-                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                    if target.value.id == array and target.attr not in ("__hash__", "__reduce__"):
-                        yield target.attr, _assigned(target.attr, node.value, functions)
+        given: list[tuple[ast.expr, ast.expr]] = []
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            call = node.value  # setattr(NDArray, "x", f)
+            if ast.unparse(call.func) == "setattr" and ast.unparse(call.args[0]) == array:
+                given.append((call.args[1], call.args[2]))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            if ast.unparse(node.targets[0]) == "_METHODS":
+                given += [(k, v) for k, v in zip(node.value.keys, node.value.values) if k]
+        for key, value in given:
+            name = ast.literal_eval(key)
+            if name not in ("__hash__", "__reduce__"):
+                yield name, _assigned(name, value, functions)
 
 
 def _assigned(name: str, value: ast.expr, functions: dict[str, ast.FunctionDef]) -> str:

@@ -11,7 +11,7 @@ the way that was gone. A program in which nobody reads them does not compute the
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -177,6 +177,12 @@ class Control:
 
     graphs: the parts as files have them, params: text parameters; for the user's operators only.
     """
+
+    parts: list[Part]
+    grad: Callable[..., list]
+    fill: Callable[..., list[Type | None]]
+    infer: Callable[[Sequence[Type], bool, bool], list[Type]]
+    native: Callable[[Sequence[Type], bool, bool, int], Native]
 
     def __init__(self, name: str, n_in: int, n_out: int, params: Sequence[str], graphs: Sequence):
         self.name, self.n_in, self.n_out = name, n_in, n_out

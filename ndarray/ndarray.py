@@ -31,6 +31,8 @@ class NDArray(Methods):
 
     __slots__ = ()
     __array_priority__ = 1000.0
+    # np.add(x, y) is a TypeError, and a NumPy number times x is left to x
+    __array_ufunc__ = None
 
     def __init__(self, handle, writable=True):
         if handle is not None:  # as pickles of MXNet make an array that __setstate__ fills

@@ -285,7 +285,7 @@ class _Scope:
                 continue
             made = []
             for v in values_of(node):
-                t = None if node.types is None else v.type
+                t = v.type if node.is_typed else None
                 extra = node.extra if node.op is None and self._inside(node) else None
                 twins[v] = variable(output_name(v), t, extra)
                 outer[twins[v]] = v
@@ -297,7 +297,7 @@ class _Scope:
 def _stand_in(v: Value, sliced: bool = False) -> Value:
     """The variable that a body gets for a value, or for its slices."""
     made = var(f"{v.node.name}-{v.index}")._outputs[0]
-    if active() is not None and v.node.types is not None:
+    if active() is not None and v.node.is_typed:
         t = v.type
         made.node.types = (Type(t.shape[1:] if sliced else t.shape, t.dtype),)
     return made

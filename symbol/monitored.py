@@ -74,7 +74,7 @@ def run_backward(
     shown = [(node, i, g) for (node, i, _), g in zip(reads, found) if g is not None]
     if not shown:
         return
-    arrays |= {dy: g for _, dy, g in heads if dy is not None}
+    arrays |= {dy: g for _, dy, g in heads if dy is not None and g is not None}
     devices |= {dy: devices[v] for v, dy, _ in heads if dy is not None}
     places = [devices[v] for v in arrays]
     program = lower([g for *_, g in shown], list(arrays), places, "monitor")

@@ -85,7 +85,7 @@ class Symbol(Methods):
                 " one, s[0]"
             )
         value = self._outputs[0]
-        if value.node.types is None:
+        if not value.node.is_typed:
             raise UntypedError(
                 f"{self!r}: has no {what}, it is not known before the Symbol is bound\n  fix: "
                 "s.infer_shape(data=...), or hybridize a block, whose Symbols know it"
@@ -117,11 +117,7 @@ class Symbol(Methods):
     @property
     def _is_array(self) -> bool:
         """Does it stand for one array of known shape, in a traced block?"""
-        return (
-            len(self._outputs) == 1
-            and self._outputs[0].node.types is not None
-            and active() is not None
-        )
+        return len(self._outputs) == 1 and self._outputs[0].node.is_typed and active() is not None
 
     def __len__(self):
         if self._is_array:
@@ -779,8 +775,8 @@ OPERATORS = {
 def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b) -> Symbol:
     """a <op> b of Symbols and numbers; the arguments are as in OPERATORS. Raises TypeError."""
     if isinstance(a, Symbol) and isinstance(b, Symbol):
-        types = [s._outputs[0].node.types for s in (a, b) if len(s._outputs) == 1]
-        differ = len(types) == 2 and None not in types and a.shape != b.shape
+        typed = [s._outputs[0].node.is_typed for s in (a, b) if len(s._outputs) == 1]
+        differ = typed == [True, True] and a.shape != b.shape
         name = broadcast if differ and broadcast else both
         return apply(lookup(name), name.lower(), (a, b), {})
     array, number, with_number = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
