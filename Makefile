@@ -73,6 +73,7 @@ $(VENV)/bin/python:
 
 $(VENV)/installed: $(VENV)/bin/python $(NATIVE)
 	$(BIN)/pip install -q --disable-pip-version-check -e '.[test,examples,viz]'
+	ln -sfn "$(CURDIR)" "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/plait-stubs"  # for mypy
 	touch $@
 
 clean:

@@ -60,11 +60,12 @@ class DataParallelExecutorGroup(_Group):
         """Takes the batch of the next forward."""
         self._batch = data_batch
 
-    def forward(self, is_train=False) -> None:
+    # mypy: MXNet's methods of these names take other arguments than those of a module's group
+    def forward(self, is_train=False) -> None:  # type: ignore[override]
         """Computes the outputs of the batch that was loaded."""
         super().forward(self._batch, is_train)
 
-    def backward(self) -> None:
+    def backward(self) -> None:  # type: ignore[override]
         """Computes the gradients of the parameters; the outputs must be losses."""
         super().backward()
 

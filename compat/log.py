@@ -50,9 +50,11 @@ def get_logger(name=None, filename=None, filemode=None, level=WARNING) -> loggin
     handler: logging.StreamHandler
     if filename:
         handler = logging.FileHandler(filename, filemode or "a")
+        coloured = False
     else:
         handler = logging.StreamHandler()
-    handler.setFormatter(_Formatter(not filename and handler.stream.isatty()))
+        coloured = handler.stream.isatty()
+    handler.setFormatter(_Formatter(coloured))
     logger.addHandler(handler)
     logger.setLevel(level)
     return logger

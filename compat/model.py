@@ -282,9 +282,9 @@ class FeedForward:
         manager.set_params(self.arg_params, self.aux_params)
         optimizer = self._optimizer(param_names, on_store, data.batch_size)
         updater = None if on_store else opt.get_updater(optimizer, 0)
-        if on_store:
-            store.set_optimizer(optimizer)
         if store is not None:
+            if on_store:
+                store.set_optimizer(optimizer)
             _initialize_kvstore(store, manager.param_arrays, self.arg_params, param_names, on_store)
 
         def update():

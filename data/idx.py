@@ -13,7 +13,7 @@ import numpy as np
 from ..engine.error import MXNetError, compose
 
 MAX_AXES = 32  # of an IDX file: NumPy's arrays have no more
-IDX_DTYPES = {0x08: np.uint8, 0x09: np.int8, 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
 
 class DatasetError(MXNetError, FileNotFoundError):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import struct
 import threading
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -59,7 +59,8 @@ class MXRecordIO:
 
     def __init__(self, uri, flag: str):
         self.uri, self.flag = os.fspath(uri), flag
-        self._file, self._lock = None, threading.RLock()
+        self._file: IO[bytes] | None = None
+        self._lock = threading.RLock()
         self.open()
 
     def open(self) -> None:
@@ -121,9 +122,12 @@ class MXRecordIO:
         if was_open:
             self.open()
 
-    def _ready(self, writing: bool):
+    def _closed(self) -> MXNetError:
+        return MXNetError(f"MXRecordIO: {self.uri} is closed\n  fix: open() it")
+
+    def _ready(self, writing: bool) -> IO[bytes]:
         if self._file is None:
-            raise MXNetError(f"MXRecordIO: {self.uri} is closed\n  fix: open() it")
+            raise self._closed()
         if self.writable != writing:
             verb = "write to" if writing else "read from"
             raise MXNetError(
@@ -200,6 +204,8 @@ class MXRecordIO:
 
     def tell(self) -> int:
         """The position in bytes of the next record."""
+        if self._file is None:
+            raise self._closed()
         return self._file.tell()
 
 
@@ -216,7 +222,7 @@ class MXIndexedRecordIO(MXRecordIO):
         self.idx_path, self.key_type = os.fspath(idx_path), key_type
         self.idx: dict = {}
         self.keys: list = []
-        self._index_file = None
+        self._index_file: IO[str] | None = None
         super().__init__(uri, flag)
 
     def open(self) -> None:
@@ -266,13 +272,16 @@ class MXIndexedRecordIO(MXRecordIO):
         """The record of a key; may be called from many threads."""
         with self._lock:
             self.seek(idx)
-            return self.read()
+            record = self.read()
+            assert record is not None  # seek looks whether there is one
+            return record
 
     def write_idx(self, idx, buf) -> None:
         """Appends a record and its index line."""
         with self._lock:
             key, at = self.key_type(idx), self._ready(writing=True).tell()
             self.write(buf)
+            assert self._index_file is not None  # opened with the file
             self._index_file.write(f"{key}\t{at}\n")
             self.idx[key] = at
             self.keys.append(key)

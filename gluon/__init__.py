@@ -11,11 +11,8 @@ from .symbol_block import SymbolBlock  # noqa: F401
 from .trainer import Trainer  # noqa: F401
 
 # MXNet keeps these classes in fewer modules: gluon.block.HybridBlock is what scripts import
-block.HybridBlock, block.SymbolBlock, parameter.ParameterDict = (
-    HybridBlock,
-    SymbolBlock,
-    ParameterDict,
-)
+vars(block).update(HybridBlock=HybridBlock, SymbolBlock=SymbolBlock)
+vars(parameter).update(ParameterDict=ParameterDict)
 
 # so that importing gluon stays quick
 _ON_FIRST_USE = ("contrib", "data", "metric", "model_zoo", "rnn")

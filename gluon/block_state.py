@@ -8,11 +8,15 @@ from typing import Any
 from ..ndarray import saved_state
 from ..ndarray.saved_state import StateError
 from ..training.checkpoint import HasParameters
+from .parameter import Parameter
 from .parameter_dict import check_names
 
 
 class SavedBlock(HasParameters):
     """The part of Block that checkpoints call."""
+
+    def _collect_params_with_prefix(self, prefix: str = "") -> dict[str, Parameter]:
+        raise NotImplementedError  # Block defines it
 
     def _structural_names(self) -> dict[Any, str]:
         found: dict[Any, str] = {}

@@ -54,7 +54,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def _n_nodes(trace: Trace) -> int:
-    return len(topological(trace.graph.outputs))
+    return 0 if trace.graph is None else len(topological(trace.graph.outputs))
 
 
 class HybridBlock(Block):

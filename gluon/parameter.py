@@ -250,6 +250,7 @@ class Parameter:
         self._init_grad()
 
     def _init_grad(self) -> None:
+        assert self._data is not None
         if self.grad_req == "null":
             self._grad = None
             for array in self._data:
@@ -303,7 +304,7 @@ class Parameter:
                 ctx = ctx or self._deferred_init[1]
             self._deferred_init = ()
             self._init_impl(data, ctx or [cpu()])
-        elif ctx is not None and set(ctx) != set(self._ctx_list):
+        elif ctx is not None and set(ctx) != set(self._ctx_list or ()):
             raise ParameterError(
                 f"Failed to load Parameter '{self.name}' on {ctx} because it was previous"
                 f" initialized on {self.list_ctx()}.\n  fix: reset_ctx() first"
@@ -377,7 +378,7 @@ class Parameter:
     def grad(self, ctx=None) -> NDArray:
         """The gradient on ctx. Raises MXNetError when grad_req is null, or as data() does."""
         data = self._data_on(ctx)
-        return self.list_grad()[next(i for i, a in enumerate(self._data) if a is data)]
+        return self.list_grad()[next(i for i, a in enumerate(self._data or ()) if a is data)]
 
     def list_grad(self) -> list[NDArray]:
         """The gradients on all devices."""
@@ -396,7 +397,7 @@ class Parameter:
             if self._deferred_init:
                 return list(self._deferred_init[1])
             raise MXNetError(f"Parameter '{self.name}' has not been initialized")
-        return list(self._ctx_list)
+        return list(self._ctx_list or ())
 
     def row_sparse_data(self, row_id) -> NDArray:
         """The rows at row_id (an array of numbers) of a row_sparse parameter, as a row_sparse array

@@ -86,6 +86,7 @@ class ParameterDict:
     @staticmethod
     def _merge_shape(found: Parameter, shape) -> None:
         known = found.shape
+        assert known is not None  # `get` gives those of unknown shape theirs
         if len(known) != len(shape) or any(
             a > 0 and b > 0 and a != b for a, b in zip(known, shape)
         ):

@@ -177,7 +177,7 @@ class Trace:
         except DynamicShape as error:
             seen = error.__dict__.pop("seen", {})
             for p, s in seen.items():
-                if p._data is None and s._outputs[0].node.types is not None:
+                if p._data is None and s._outputs[0].node.is_typed:
                     p.shape = s.shape
                     p._finish_deferred_init()
             if not seen:
@@ -188,7 +188,7 @@ class Trace:
         initialization."""
         for p, v in zip(self.params, self.param_values):
             if p._data is None:
-                if not shape_is_known(p.shape) and v.node.types is not None:
+                if not shape_is_known(p.shape) and v.node.is_typed:
                     p.shape = v.shape
                 p._finish_deferred_init()
 

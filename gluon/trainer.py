@@ -129,6 +129,12 @@ class Trainer(UpdatesParameters):
         self._update_on_kvstore: bool | None = None
         self._params_to_init: list[Parameter] = list(self._params)
 
+    @property
+    def _store(self) -> KVStoreBase:
+        """The store, where there is one."""
+        assert self._kvstore is not None
+        return self._kvstore
+
     def _init_kvstore(self, equal: bool = True) -> None:
         """Makes the store when the devices are known; gives it weights as they become known.
         equal: and all devices the values of the first one."""
@@ -141,6 +147,7 @@ class Trainer(UpdatesParameters):
 
     def _make_kvstore(self) -> None:
         asked = self._kvstore_params["update_on_kvstore"]
+        store: KVStoreBase | None
         if any(p._stype != "default" for p in self._params):
             store, on_store = choose_sparse_store(self._kvstore_params["kvstore"])
             if asked is False:
@@ -177,7 +184,7 @@ class Trainer(UpdatesParameters):
         """Gives a parameter to the store; False while its shape is not known."""
         if p._data is None:
             return False
-        i, store = self._param2idx[p.name], self._kvstore
+        i, store = self._param2idx[p.name], self._store
         if isinstance(store, KVStore) and i in store:
             store._set(i, p._data[0])  # a user set it: the optimizer's states stay
         elif p._stype != "default" or not equal and isinstance(store, KVStore):
@@ -200,9 +207,9 @@ class Trainer(UpdatesParameters):
         self._init_kvstore()
         i = self._param2idx[parameter.name]
         if full_idx:
-            self._kvstore.pull(i, out=out, priority=-i, ignore_sparse=False)
+            self._store.pull(i, out=out, priority=-i, ignore_sparse=False)
         else:
-            self._kvstore.row_sparse_pull(i, out=out, row_ids=row_id, priority=-i)
+            self._store.row_sparse_pull(i, out=out, row_ids=row_id, priority=-i)
 
     # ---- the optimizer ---------------------------------------------------------------------------
 
@@ -278,7 +285,7 @@ class Trainer(UpdatesParameters):
         wanted = [(i, p) for i, p in enumerate(self._params) if p.grad_req != "null"]
         if isinstance(store, KVStore):  # in one call, so that updates are made together
             dense = [(i, p) for i, p in wanted[::-1] if p.list_grad()[0].stype == "default"]
-            dense.sort(key=lambda item: item[1]._data[0]._tape.rank)  # as backward makes them
+            dense.sort(key=lambda item: item[1].list_data()[0]._tape.rank)  # as backward makes them
             wanted = [(i, p) for i, p in wanted if p.list_grad()[0].stype != "default"]
             targets = [p.list_data() for _, p in dense] if self._update_on_kvstore else None
             keys = [i for i, _ in dense]
@@ -318,7 +325,8 @@ class Trainer(UpdatesParameters):
                 continue
             if p._data is None:
                 raise p._not_initialized()
-            for (indices, grads, weights), array, grad in zip(self._for(p, jobs), p._data, p._grad):
+            pairs = zip(self._for(p, jobs), p._data, p._grad or ())
+            for (indices, grads, weights), array, grad in pairs:
                 if not array._tape.fresh:
                     if not ignore_stale_grad:
                         raise _stale(p, array)
@@ -346,7 +354,7 @@ class Trainer(UpdatesParameters):
     def _stateful(self) -> dict:
         """The objects whose states are this trainer's."""
         store = self._kvstore
-        updaters = [store._updater] if self._update_on_kvstore else self._updaters
+        updaters = [self._store._updater] if self._update_on_kvstore else self._updaters
         return {
             "optimizer": self._optimizer,
             "updaters": updaters,
@@ -389,7 +397,7 @@ class Trainer(UpdatesParameters):
         JSON."""
         self._init_kvstore()
         if self._update_on_kvstore:
-            self._kvstore.save_optimizer_states(fname, dump_optimizer=True)
+            self._store.save_optimizer_states(fname, dump_optimizer=True)
             return
         self._updaters[0].save(fname, dump_optimizer=True)
 
@@ -405,7 +413,7 @@ class Trainer(UpdatesParameters):
                 self.load_state_dict(kept[0].state)
                 return
         if self._update_on_kvstore:
-            self._kvstore.load_optimizer_states(fname)
+            self._store.load_optimizer_states(fname)
             return
         for updater in self._updaters:
             updater.set_states(states)

@@ -9,7 +9,8 @@ programs work on typed graphs, Symbols may be untyped. Attributes of typed train
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 from ..engine.error import OperatorError
@@ -24,16 +25,13 @@ from ._graph import rewrite as _rewrite
 
 class Node(_Node):
     """One operator applied to values, or a variable (op is None): Node(op, attrs, inputs, name,
-    types, extra, source). Attributes of the user stand in `extra`, `source` is a file:line."""
+    types, extra, source). Attributes of the user stand in `extra`, `source` is a file:line.
+
+    operation: the Operator, where the node is known not to be a variable. types: where the node is
+        known to be typed; both raise TypeError elsewhere. known_types is None for an untyped node.
+    """
 
     __slots__ = ()
-    op: Operator | None
-    attrs: dict[str, Any]
-    inputs: tuple[Value, ...]
-    name: str
-    types: tuple[Type, ...] | None
-    extra: dict[str, str] | None
-    source: str | None
 
     def __repr__(self):
         return f"<{self.op.name if self.op else 'variable'} {self.name}>"
@@ -69,11 +67,6 @@ class Value(_Value):
     operators (see operators.py); == and hash go by the node's identity."""
 
     __slots__ = ()
-    node: Node
-    index: int
-    type: Type
-    shape: tuple[int, ...]
-    dtype: str
 
     def __repr__(self):
         return f"<Value {self.node.name or self.node!r}:{self.index}>"
@@ -101,8 +94,8 @@ def topological(outputs: Iterable[Value]) -> list[Node]:
 
 def rewrite(
     outputs: Sequence[Value],
-    replace: Callable[[Node, tuple[Value, ...]], Sequence[Value] | None] | None = None,
-    start: dict[Node, Sequence[Value]] | None = None,
+    replace: Callable[[Node, Any], Sequence[Value] | None] | None = None,
+    start: Mapping[Node, Sequence[Value]] | None = None,
     order: Sequence[Node] | None = None,
     asked: Collection[Operator] | None = None,
     values: dict[Value, Value] | None = None,
@@ -124,7 +117,7 @@ def rewrite(
 def verify(outputs: Sequence[Value]) -> None:
     """Raises AssertionError where a typed graph breaks the rules; run between passes in tests."""
     for node in topological(outputs):
-        assert node.types is not None, f"{node!r} is not typed"
+        assert node.is_typed, f"{node!r} is not typed"
         for v in node.inputs:
             assert isinstance(v, Value) and v.index < len(v.node.types), (
                 f"{node!r} reads a missing output {v!r}"
@@ -172,7 +165,7 @@ def as_python(outputs: Sequence[Value], name: str = "graph") -> str:
         ]
         comment = (
             f"  # {', '.join(f'{t.dtype}{list(t.shape)}' for t in node.types)}"
-            if node.types
+            if node.is_typed and node.types
             else ""
         )
         lines.append(
@@ -223,13 +216,13 @@ _of_package: dict[str, bool] = {}  # by module name
 def caller_line(inside: int = 2) -> str | None:
     """ "file:line" of the first frame outside the package. inside: how many of the callers are
     known to be in it."""
-    frame = sys._getframe(inside)
+    frame: FrameType | None = sys._getframe(inside)
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
-        inside = _of_package.get(name)
-        if inside is None:
-            inside = _of_package[name] = name.split(".")[0] == _ROOT
-        if not inside:
+        is_ours = _of_package.get(name)
+        if is_ours is None:
+            is_ours = _of_package[name] = name.split(".")[0] == _ROOT
+        if not is_ours:
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back
     return None

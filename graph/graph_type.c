@@ -74,12 +74,59 @@ static void node_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
+static PyObject *types_of(const Node *node)
+{
+    if (PyTuple_Check(node->types))
+        return node->types;
+    PyErr_Format(PyExc_TypeError, "the node '%U' is not typed", node->name);
+    return NULL;
+}
+
+static PyObject *node_types(PyObject *self, void *unused)
+{
+    return Py_XNewRef(types_of((Node *)self));
+}
+
+static int node_set_types(PyObject *self, PyObject *types, void *unused)
+{
+    Node *node = (Node *)self;
+    PyObject *before = node->types;
+    if (!types || !(types = as_tuple(types))) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "the types of a node cannot be deleted");
+        return -1;
+    }
+    node->types = types;
+    Py_DECREF(before);
+    return 0;
+}
+
+static PyObject *node_is_typed(PyObject *self, void *unused)
+{
+    return PyBool_FromLong(PyTuple_Check(((Node *)self)->types));
+}
+
+static PyObject *node_operation(PyObject *self, void *unused)
+{
+    Node *node = (Node *)self;
+    if (node->op != Py_None)
+        return Py_NewRef(node->op);
+    PyErr_Format(PyExc_TypeError, "'%U' is a variable: it has no operator", node->name);
+    return NULL;
+}
+
+static PyGetSetDef node_getset[] = {
+    {"types", node_types, node_set_types, "the Type of each output; TypeError where the node is not typed", NULL},
+    {"is_typed", node_is_typed, NULL, "are the types of its outputs known?", NULL},
+    {"operation", node_operation, NULL, "its Operator; TypeError for a variable", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
 static PyMemberDef node_members[] = {
     {"op", T_OBJECT, offsetof(Node, op), READONLY, "its Operator; None for a variable"},
     {"attrs", T_OBJECT, offsetof(Node, attrs), 0, "its attributes, complete"},
     {"inputs", T_OBJECT, offsetof(Node, inputs), READONLY, "a tuple of Values"},
     {"name", T_OBJECT, offsetof(Node, name), 0, "its name, or nothing"},
-    {"types", T_OBJECT, offsetof(Node, types), 0, "the Type of each output, or None"},
+    {"known_types", T_OBJECT, offsetof(Node, types), READONLY, "the Type of each output, or None"},
     {"extra", T_OBJECT, offsetof(Node, extra), 0, "attributes of the user, or None"},
     {"source", T_OBJECT, offsetof(Node, source), 0, "file:line that made it, or None"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Node, weak), READONLY, NULL},
@@ -90,6 +137,7 @@ static PyType_Slot node_slots[] = {{Py_tp_new, node_new},
                                    {Py_tp_traverse, node_traverse},
                                    {Py_tp_clear, node_clear},
                                    {Py_tp_members, node_members},
+                                   {Py_tp_getset, node_getset},
                                    {Py_tp_doc, "Node(op, attrs, inputs, name='', types=None, extra=None, source=None)"},
                                    {0, NULL}};
 
@@ -168,11 +216,8 @@ static PyObject *value_compare(PyObject *self, PyObject *other, int how)
 
 PyObject *type_of(const Value *value)
 {
-    PyObject *types = ((Node *)value->node)->types;
-    if (PyTuple_Check(types))
-        return PyTuple_GetItem(types, value->index);
-    PyErr_SetString(PyExc_TypeError, "the node of this value is not typed");
-    return NULL;
+    PyObject *types = types_of((Node *)value->node);
+    return types ? PyTuple_GetItem(types, value->index) : NULL;
 }
 
 static PyObject *value_of_type(PyObject *self, void *part)

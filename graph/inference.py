@@ -11,6 +11,7 @@ import functools
 from collections import deque
 from collections.abc import Iterable, Sequence
 from operator import index as as_int
+from typing import Any, TypeGuard
 
 from ..engine.error import DTypeError, DynamicShape, MXNetError, OperatorError
 from ..kernels.partial import NOTHING, Known, as_zeros, complete, from_zeros, merge_shapes
@@ -28,14 +29,18 @@ def is_dynamic(outputs: Iterable[Value]) -> bool:
     return any(n.op is not None and n.op.eager is not None for n in topological(outputs))
 
 
-def is_known(shape) -> bool:
+def is_known(shape: tuple[int | None, ...] | None) -> TypeGuard[tuple[int, ...]]:
     """Are all sizes of a shape known?"""
     return shape is not None and None not in shape
 
 
+def _all_known(types: Sequence[Type | None]) -> TypeGuard[Sequence[Type]]:
+    return None not in types
+
+
 def explain(error: Exception, node: Node, ins: Sequence[Type | None]) -> OperatorError:
     """The error of a rule, with the node, its inputs and the line that made it."""
-    names = node.op.names_in(node.attrs, len(ins))
+    names = node.operation.names_in(node.attrs, len(ins))
     inputs = ", ".join(
         f"{n} {'unknown' if t is None else f'{t.dtype} {t.shape}'}" for n, t in zip(names, ins)
     )
@@ -45,14 +50,16 @@ def explain(error: Exception, node: Node, ins: Sequence[Type | None]) -> Operato
     if isinstance(error, OperatorError):
         return type(error)(error.operator, error.rule, error.fix, at)
     return OperatorError(
-        node.op.name, f"its inputs do not fit together ({type(error).__name__}: {error})", at=at
+        node.operation.name,
+        f"its inputs do not fit together ({type(error).__name__}: {error})",
+        at=at,
     )
 
 
 def infer_node(node: Node, ins: Sequence[Type]) -> tuple[Type, ...]:
     """The output types of a node. Raises an OperatorError that names the node and its inputs."""
     try:
-        return infer(node.op, node.attrs, ins)
+        return infer(node.operation, node.attrs, ins)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise explain(error, node, ins) from None
 
@@ -60,11 +67,11 @@ def infer_node(node: Node, ins: Sequence[Type]) -> tuple[Type, ...]:
 def fill_node(node: Node, ins: Sequence[Type | None]) -> list[Type | None]:
     """The input types of a node with unknown ones completed where its record can. Raises
     OperatorError."""
-    if node.op.fill is None or None not in ins or all(t is None for t in ins):
+    if node.operation.fill is None or None not in ins or all(t is None for t in ins):
         return list(ins)
     try:
         return list(
-            node.op.fill(list(ins), **{k: v for k, v in node.attrs.items() if k != "train"})
+            node.operation.fill(list(ins), **{k: v for k, v in node.attrs.items() if k != "train"})
         )
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise explain(error, node, ins) from None
@@ -85,10 +92,11 @@ _literal = functools.lru_cache(ast.literal_eval)
 def declared(node: Node) -> tuple:
     """(shape, dtype name) that a variable's attributes __shape__ and __dtype__ give; None where
     they are missing."""
-    extra = node.extra or {}
-    shape, dtype = extra.get("__shape__"), extra.get("__dtype__")
-    if node.types is not None:
+    if node.is_typed:
         return node.types[0][:2]
+    extra = node.extra or {}
+    shape: Any = extra.get("__shape__")
+    dtype: Any = extra.get("__dtype__")
     try:
         shape = _literal(shape) if shape is not None else None
         shape = (shape,) if isinstance(shape, int) else None if shape is None else tuple(shape)
@@ -172,18 +180,18 @@ class Inference:
                 for v in node.inputs:
                     self._users.setdefault(v, []).append(node)
         self._changed.reverse()
-        node = None
+        asked: Node | None = None
         while self._changed or turns:
             for v in self._changed if self._open else ():
                 for near in (v.node, *self._users.get(v, ())):
-                    if near is not node and near in self._open and near not in waiting:
+                    if near is not asked and near in self._open and near not in waiting:
                         turns.append(near)
                         waiting.add(near)
             self._changed.clear()
             if turns:
-                node = turns.popleft()
-                waiting.discard(node)
-                self._ask(node)
+                asked = turns.popleft()
+                waiting.discard(asked)
+                self._ask(asked)
 
     def _ask(self, node: Node) -> None:
         """Infers what a node determines; a node that cannot determine more is closed."""
@@ -197,7 +205,7 @@ class Inference:
         if self._waits and node.inputs and not any([self.dtype[v] for v in node.inputs]):
             self._dtype_from_output(node, Value(original))
             return False
-        if node.op.train_aware and "train" not in node.attrs:
+        if node.operation.train_aware and "train" not in node.attrs:
             node = _with_attrs(node, dict(node.attrs, train=False))
         ins = [self.type(v) for v in node.inputs]
         outs = [Value(original, i) for i in range(original.n_outputs)]
@@ -207,7 +215,7 @@ class Inference:
                     self._learn(v, Known(tuple(t.shape), t.dtype), node, ins)
             ins = [self.type(v) for v in node.inputs]
         try:
-            if None not in ins:
+            if _all_known(ins):
                 for v, t in zip(outs, self._infer(node, ins)):
                     self._learn(v, Known(tuple(t.shape), t.dtype), node, ins)
                 return True
@@ -232,7 +240,7 @@ class Inference:
                 if v in self._assumed:
                     tried = [*ins[:k], ins[k]._replace(dtype="int32"), *ins[k + 1 :]]
                     try:
-                        return infer(node.op, node.attrs, tried)
+                        return infer(node.operation, node.attrs, tried)
                     except (ArithmeticError, LookupError, TypeError, ValueError):
                         continue
             raise
@@ -249,9 +257,9 @@ class Inference:
 
     def _dtype_from_output(self, node: Node, out: Value) -> None:
         """The input dtype of an operator that keeps it, from that of its output."""
-        if self.dtype[out] is None or node.op.name in CASTS:
+        if self.dtype[out] is None or node.operation.name in CASTS:
             return
-        if node.op.pointwise is not None or node.op.infer is same_type:
+        if node.operation.pointwise is not None or node.operation.infer is same_type:
             if all(self.dtype[v] is None for v in node.inputs):
                 for v in node.inputs:
                     self._learn(v, Known(None, self.dtype[out]), node, ())
@@ -266,7 +274,7 @@ class Inference:
                 if not (v in node.inputs and is_known(before)):
                     what = v.node.name if v.node.op is None else f"output of {v.node.name}"
                     rule = f"{what} has a shape that contradicts the inferred one: {error}"
-                    raise explain(OperatorError(node.op.name, rule), node, ins) from None
+                    raise explain(OperatorError(node.operation.name, rule), node, ins) from None
             if self.shape[v] != before:
                 self._changed.append(v)
         if self.dtype[v] is None and known.dtype is not None:
@@ -288,11 +296,11 @@ def _of_variable(declared, given):
 def complete_node(node: Node, ins: Sequence[Known], outs: Sequence[Known]):
     """partial.complete for a node. Raises an OperatorError that names the node and its inputs."""
     try:
-        return complete(node.op, node.attrs, ins, outs)
+        return complete(node.operation, node.attrs, ins, outs)
     except DynamicShape:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-        types = [None if k.shape is None else Type(as_zeros(k.shape), k.dtype) for k in ins]
+        types = [None if k.shape is None else Type(as_zeros(k.shape), str(k.dtype)) for k in ins]
         raise explain(error, node, types) from None
 
 
@@ -300,10 +308,13 @@ class _Trained(Node):
     """A node with `train` among its attributes, which remembers the node it stands for."""
 
     __slots__ = ("origin",)
+    origin: Node
 
 
 def _with_attrs(node: Node, attrs) -> Node:
-    made = _Trained(node.op, attrs, node.inputs, node.name, node.types, node.extra, node.source)
+    made = _Trained(
+        node.op, attrs, node.inputs, node.name, node.known_types, node.extra, node.source
+    )
     made.origin = node
     return made
 
@@ -318,7 +329,7 @@ class DtypeInference(Inference):
         node = original
         outs = [Value(node, i) for i in range(node.n_outputs)]
         super()._visit(node)
-        if node.op.train_aware:
+        if node.operation.train_aware:
             node = _with_attrs(node, dict(node.attrs, train=False))
         values = [*node.inputs, *outs]
         known = [self.dtype[v] for v in values]
@@ -338,39 +349,41 @@ def _tried_dtypes(node: Node, ins: list[str | None], outs: list[str | None]) -> 
     shapes = TRIAL_SHAPES if node.inputs else ((),)
     refusals: list[Exception] = []
     for shape in shapes:
-        types = [
-            Type(shape, d) if d is not None and (i == 0 or node.op.fill is None) else None
+        types: Sequence[Type | None] = [
+            Type(shape, d) if d is not None and (i == 0 or node.operation.fill is None) else None
             for i, d in enumerate(ins)
         ]
         try:
-            if None in types and None not in (types := fill_node(node, types)):
-                # now that the shapes are known: an input may have its dtype from any other
-                given = [None if d is None else Type(t.shape, d) for t, d in zip(types, ins)]
-                types = fill_node(node, given)
             if None in types:
+                types = fill_node(node, types)
+                if _all_known(types):
+                    # now that the shapes are known: an input may have its dtype from any other
+                    given = [None if d is None else Type(t.shape, d) for t, d in zip(types, ins)]
+                    types = fill_node(node, given)
+            if not _all_known(types):
                 continue
-            made = infer(node.op, node.attrs, types)
+            made = infer(node.operation, node.attrs, types)
             return [*(t.dtype for t in types), *(t.dtype for t in made[: len(outs)])]
         # another shape may suit the operator
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             refusals.append(error)
     if len(refusals) == len(shapes) and all(isinstance(e, DTypeError) for e in refusals):
-        raise explain(refusals[0], node, [d and Type((), d) for d in ins])
+        raise explain(refusals[0], node, [None if d is None else Type((), d) for d in ins])
     dtype = node.attrs.get("dtype")
-    made = [dtype if isinstance(dtype, str) else first] * len(outs)
-    return [*(d or first for d in ins), *made]
+    out = dtype if isinstance(dtype, str) else first
+    return [*(d or first for d in ins), *[out] * len(outs)]
 
 
 def _dtypes_from_output(node: Node, dtype: str | None) -> list[str | None]:
     """The dtypes of inputs without which the output would have another one."""
     n = len(node.inputs)
-    if dtype is None or node.op.name in CASTS:
+    if dtype is None or node.operation.name in CASTS:
         return [None] * n
     other = "float64" if dtype != "float64" else "float32"
 
     def fits(types) -> bool:
         try:
-            return infer(node.op, node.attrs, types)[0].dtype == dtype
+            return infer(node.operation, node.attrs, types)[0].dtype == dtype
         except (ArithmeticError, LookupError, TypeError, ValueError):
             return False
 
@@ -411,7 +424,7 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
         if node.op is None:
             if node not in types:
                 raise MXNetError(f"variable {node.name!r} has no shape")
-            if node.types is not None and node.types[0] == types[node]:
+            if node.is_typed and node.types[0] == types[node]:
                 return None
             return [Value(Node(None, {}, (), node.name, (types[node],), node.extra, node.source))]
         attrs = node.attrs
@@ -424,7 +437,11 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
         if node.op.train_aware and attrs.get("train") is not train:
             attrs = dict(attrs, train=train)
         ins = [v.type for v in inputs]
-        if inputs is node.inputs and attrs is node.attrs and node.types == infer_node(node, ins):
+        if (
+            inputs is node.inputs
+            and attrs is node.attrs
+            and node.known_types == infer_node(node, ins)
+        ):
             return None
         made = Node(node.op, attrs, inputs, node.name, None, node.extra, node.source)
         made.types = infer_node(made, ins)
@@ -435,7 +452,7 @@ def typed_graph(outputs: Sequence[Value], types: dict[Node, Type], train: bool) 
 
 def _as_given(order: list[Node], types: dict[Node, Type], train: bool) -> bool:
     """Has every node the types that it should have, as after a trace?"""
-    if any([n.types is None for n in order]):
+    if any([not n.is_typed for n in order]):
         return False
     _, alike = kinds(order)
     for node in alike:

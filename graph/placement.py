@@ -13,7 +13,7 @@ from ..engine.device import named
 from ..engine.error import DeviceError
 from ..kernels.plan import copy_plan
 from ..kernels.record import lookup, mutated_inputs
-from ..kernels.spec import spec
+from ..kernels.spec import Spec, spec
 from .effects import Effects
 from .graph import Node, Value, rewrite, topological, values_of, with_inputs
 from .passes.dead_code import cut, live
@@ -59,20 +59,22 @@ class Placement:
         while self._spread(order):
             pass
         of.update((n, default.home) for n in order if of[n] is None)
+        self._where: dict[Node, Context] = {n: d for n, d in of.items() if d is not None}
         self.readers: dict[Value, list[Context]] = {}
         for node in order:
+            here = self.of(node)
             for v in node.inputs if node.op is not TO_DEVICE else ():
-                if of[v.node] == of[node]:
+                if of[v.node] == here:
                     pass
                 elif v.node.op is not None or v in known:
                     raise DeviceError(
-                        f"{node.op.name}: all inputs must be on one device, got {of[v.node]} and"
-                        f" {of[node]}\n  fix: x.as_in_context(mx.{of[node]})"
+                        f"{node.operation.name}: all inputs must be on one device, got"
+                        f" {of[v.node]} and {here}\n  fix: x.as_in_context(mx.{here})"
                     )
                 if v.node.op is None and v not in known:
                     devices = self.readers.setdefault(v, [])
-                    if of[node] not in devices:
-                        devices.append(of[node])
+                    if here not in devices:
+                        devices.append(here)
 
     def _spread(self, order: Sequence[Node]) -> bool:
         """Gives nodes of no device that of what they read, or of what reads them. Were there
@@ -89,7 +91,7 @@ class Placement:
 
     def of(self, node: Node) -> Context:
         """The device of a node."""
-        return self._of[node]
+        return self._where[node]
 
     def resolve(self, outputs: Sequence[Value]) -> list[Value]:
         """The graph with the source of every copy; without copies to where an array is already."""
@@ -105,7 +107,7 @@ class Placement:
 
 def _copy_of(v: Value, source: Context, target: Context) -> Value:
     attrs = {"ctx": str(target), "source": str(source)}
-    types = None if v.node.types is None else (v.type,)
+    types = (v.type,) if v.node.is_typed else None
     return Value(Node(TO_DEVICE, attrs, (v,), f"{v.node.name}_on_{target}", types))
 
 
@@ -246,8 +248,8 @@ class PlacedProgram:
                 self._steps.append(_Copy(source, Value(nodes[0]), place.of(nodes[0])))
                 continue
             values = [v for n in nodes for v in values_of(n)]
-            wanted = sorted((v for v in values if v in number), key=number.__getitem__)
-            made = [*wanted, *(v for v in values if v in crossing and v not in number)]
+            final = sorted((v for v in values if v in number), key=number.__getitem__)
+            made = [*final, *(v for v in values if v in crossing and v not in number)]
             device = place.of(nodes[0])
             program = lower_here(
                 made,
@@ -260,21 +262,23 @@ class PlacedProgram:
                 layouts={v: tags[v] for v in reads if v in tags},
             )
             self._steps.append(
-                _Part(device, list(reads), made, [number[v] for v in wanted], program)
+                _Part(device, list(reads), made, [number[v] for v in final], program)
             )
         # an input that is read after an output is written must not lie in its memory
-        step = {i: k for k, s in enumerate(self._steps) if s.__class__ is _Part for i in s.targets}
+        step = {i: k for k, s in enumerate(self._steps) if isinstance(s, _Part) for i in s.targets}
         self._step_of_output = [step.get(i, -1) for i in range(len(outputs))]
         self._last_read = [last_read.get(v, -1) for v in variables]
         parts = self.parts
         made_by = {v: (k, p.program, j) for k, p in enumerate(parts) for j, v in enumerate(p.made)}
-        self.finals = []
-        self.out_specs = []
+        self.finals: list[int] = []
+        self.out_specs: list[Spec] = []
         for v in outputs:
-            k, program, j = made_by.get(v, (0, None, 0))
-            final = program.finals[j] if program else 0
-            self.finals.append(k * LATE + min(final, LATE - 1))
-            layout = program.out_specs[j].layout if program else ""
+            time, layout = 0, ""
+            if v in made_by:
+                k, program, j = made_by[v]
+                time = k * LATE + min(program.finals[j], LATE - 1)
+                layout = program.out_specs[j].layout
+            self.finals.append(time)
             self.out_specs.append(spec(v.shape, v.dtype, place.of(v.node), layout))
         self.plans = [plan for p in parts for plan in p.program.plans]
         self.constants = tuple(a for p in parts for a in p.program.constants)
@@ -287,7 +291,7 @@ class PlacedProgram:
     @property
     def parts(self) -> list[_Part]:
         """The programs, in the order in which they are pushed."""
-        return [s for s in self._steps if s.__class__ is _Part]
+        return [s for s in self._steps if isinstance(s, _Part)]
 
     def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, numbers=()) -> list:
         """As Program.run."""
@@ -299,7 +303,7 @@ class PlacedProgram:
         known = dict(zip(self._inputs, inputs))
         direct = self._direct(inputs, outputs)
         for step in self._steps:
-            if step.__class__ is _Copy:
+            if isinstance(step, _Copy):
                 known[step.made] = copied(known[step.source], step.device)
                 continue
             device, reads, made, targets, program = step
@@ -350,8 +354,9 @@ def _segments(order: Sequence[Node], place: Placement) -> list[list[Node]]:
     first: dict[Node, int] = {}  # of the copies that wait for a node
     for node in reversed(order):
         k = number.get(node, first.get(node))
-        for n in before[node] if k is not None else ():
-            first[n] = min(k, first.get(n, k))
+        if k is not None:
+            for n in before[node]:
+                first[n] = min(k, first.get(n, k))
     # copies between the same devices for which nothing more must run start together
     path = [(place.of(c.inputs[0].node), place.of(c)) for c in copies]
     waited = {k for n, k in first.items() if n not in number}

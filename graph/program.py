@@ -4,6 +4,7 @@ engine operation."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +69,26 @@ class Program:
         "prologue",
         "tier",
     )
+    _first_write: list[int]
+    _inplace: set[tuple[int, int]]
+    _last_read: list[int]
+    arena_bytes: int
+    can_fail: bool
+    constants: tuple
+    cost_us: float
+    finals: list[int]
+    handle: Any  # pl_program *
+    in_modes: bytes
+    in_specs: tuple[Spec, ...]
+    mutated: list[int]
+    n_in: int
+    n_out: int
+    naive_bytes: int
+    numbers: tuple[Number, ...]
+    out_specs: tuple[Spec, ...]
+    plans: list[Plan]
+    prologue: Prologue | None
+    tier: int
 
     def __del__(self, free=lib.pl_program_free):
         free(self.handle)
@@ -207,15 +228,19 @@ def _assemble(
     scalars: list[float] = []
     numbers: dict[int, Number] = {}  # by their place among the scalars
     in_modes = bytearray(max(1, len(layout.given)))
-    dynamic = [scalars_of(n.op, n.attrs) if n.op.has_dynamic else () for n in layout.alike]
-    unknown = [numbers_of(n.op, n.attrs) if n.op.has_dynamic else () for n in layout.alike]
+    dynamic = [
+        scalars_of(n.operation, n.attrs) if n.operation.has_dynamic else () for n in layout.alike
+    ]
+    unknown = [
+        numbers_of(n.operation, n.attrs) if n.operation.has_dynamic else () for n in layout.alike
+    ]
     if any(dynamic):
         for kind in layout.kinds:
             if dynamic[kind]:
                 found = enumerate(unknown[kind], len(scalars))
                 numbers.update((k, n) for k, n in found if n is not None)
                 scalars += dynamic[kind]
-    if any(n.op.mutates for n in layout.alike):
+    if any(n.operation.mutates for n in layout.alike):
         for node, plan in zip(layout.steps, plans):
             for i in plan.mutated:
                 at = layout.given.get(layout.base(node.inputs[i]))

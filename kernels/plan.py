@@ -59,6 +59,24 @@ class Plan:
         "mutated",
         "late",
     )
+    handle: int  # pl_plan
+    op: Operator
+    attrs: dict[str, Any]
+    in_specs: tuple[Spec, ...]
+    out_specs: tuple[Spec, ...]
+    out_spec: Spec | None  # of the first output
+    n_in: int
+    n_out: int
+    n_visible: int
+    scalars: tuple[float, ...]
+    can_fail: bool
+    cost_us: float
+    openmp: bool
+    saved: tuple[int, ...] | None  # what the tape keeps; None until the first recording
+    unread: tuple | None
+    views: bool
+    mutated: tuple[int, ...]
+    late: Any  # the kernel that a compiler still works on
 
     def __repr__(self):
         return f"<Plan {self.op.name} {list(self.in_specs)} -> {list(self.out_specs)}>"

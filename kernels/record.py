@@ -24,7 +24,16 @@ from ..engine.recent import Recent
 from .number import UnknownNumber, as_float
 
 MAX_KEPT = 4096  # what a record remembers of one kind: of so many uses, the last
-REQUIRED = object()  # the default of a parameter that must be given
+
+
+class _Required:
+    """Stands in signatures where a default would."""
+
+    def __repr__(self):
+        return "<required>"
+
+
+REQUIRED: Any = _Required()  # the default of a parameter that must be given
 
 DTYPES = (
     "float32",

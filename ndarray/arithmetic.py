@@ -4,6 +4,8 @@ on either side."""
 from __future__ import annotations
 
 import operator as python
+from collections.abc import Callable
+from typing import Any
 
 from ..engine.error import InvalidType
 from ..kernels.record import lookup
@@ -99,8 +101,13 @@ def _function(name: str, both: str, right: str, left: str, numbers):
     return call
 
 
-globals().update({name: _function(name, *row) for name, row in TABLE.items()})
-_power = globals()["power"]
+_functions = {name: _function(name, *row) for name, row in TABLE.items()}
+globals().update(_functions)
+add: Callable[..., Any]  # these and the others of TABLE
+subtract: Callable[..., Any]
+multiply: Callable[..., Any]
+divide: Callable[..., Any]
+_power = _functions["power"]
 
 
 def power(base, exp):

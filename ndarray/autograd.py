@@ -3,6 +3,8 @@ structure, or, where there is none, the gradient of each call."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..engine import hooks, location
 from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..graph.graph import variable
@@ -59,6 +61,9 @@ def predict_mode() -> Scope:
     return Scope(None, False)
 
 
+REQUESTS: dict[Any, str] = {0: "null", 1: "write", 3: "add"}  # as MXNet numbers them
+
+
 def mark_variables(variables, gradients, grad_reqs="write") -> None:
     """Makes arrays variables whose gradients go to the given arrays. grad_reqs: write, add or null,
     one or a list."""
@@ -72,7 +77,7 @@ def mark_variables(variables, gradients, grad_reqs="write") -> None:
         )
     for array, grad, req in zip(variables, gradients, reqs):
         check_nd(array, "mark_variables: every variable")
-        req = {0: "null", 1: "write", 3: "add"}.get(req, req)
+        req = REQUESTS.get(req, req)
         if req not in ("write", "add", "null"):
             raise MXNetError(f"grad_req must be write, add or null, got {req!r}")
         if grad is not None and (grad.__class__ is not NDArray or grad._spec is not array._spec):
@@ -246,6 +251,7 @@ def interpret(
                     F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d
                     for d, s in zip(dys, outs)
                 ]
+            assert node.entries is not None
             for e, g in zip(node.entries, _node_grads(F, node, dys, create_graph)):
                 add(e, g)
     return [None if w is None else sums.get(w) for w in wanted]
@@ -263,13 +269,14 @@ def with_entry(array: NDArray, entry) -> NDArray:
 def _node_grads(F, node: TapeNode, dys, create_graph: bool):
     if hasattr(node.plan, "eager_grads"):
         return node.plan.eager_grads(node, dys, create_graph)
-    op = node.plan.op
+    op, inputs, entries = node.plan.op, node.inputs, node.entries
+    assert inputs is not None and entries is not None
     if op.grad is None:
-        return [None] * len(node.inputs)
+        return [None] * len(inputs)
     graph_node = plan_node(
         node.plan, [variable("x", s.type) for s in node.plan.in_specs], node.scalars
     )
-    ys = []
+    ys: list[NDArray | _Absent] = []
     for i, s in enumerate(node.plan.out_specs):
         y = (node.saved or {}).get(i)
         if y is None:
@@ -278,7 +285,7 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
             ys.append(with_entry(y, (node, i)))
     xs = [
         _Absent(s) if a is None else with_entry(a, e)
-        for a, e, s in zip(node.inputs, node.entries, node.plan.in_specs)
+        for a, e, s in zip(inputs, entries, node.plan.in_specs)
     ]
     device = node.plan.in_specs[0].device  # where a gradient makes its constants
     training = bool(graph_node.attrs.get("train", state.training))
@@ -312,13 +319,14 @@ def grad(
     _check_heads(heads)
     found = interpret(heads, head_grads, [v._tape for v in variables], create_graph)
     nodes = reachable([h._tape for h in heads])
-    if any([g is None for g in found]):
-        found = _with_zeros(variables, found, nodes, create_graph)
+    full = [g for g in found if g is not None]
+    if len(full) < len(found):
+        full = _with_zeros(variables, found, nodes, create_graph)
     if create_graph:
-        found = [_recorded(g, v) for g, v in zip(found, variables)]
+        full = [_recorded(g, v) for g, v in zip(full, variables)]
     if not (create_graph if retain_graph is None else retain_graph):
         _free(nodes)
-    return found
+    return full
 
 
 def _recorded(g: NDArray, variable: NDArray) -> NDArray:

@@ -143,6 +143,12 @@ class _Program:
     """
 
     __slots__ = ("program", "rows", "seconds", "sources", "tier", "written")
+    program: Program | PlacedProgram
+    rows: list[tuple[int, list[tuple]]]
+    seconds: float
+    sources: list[tuple]
+    tier: int
+    written: list[int]
 
 
 def told(made) -> str:
@@ -222,9 +228,10 @@ class Backward(Tiered):
     def work(self) -> tuple[int, float]:
         costs = [getattr(p, "program", p).cost_us for p in self.plans]
         programs = [p.program for p in self.plans if hasattr(p, "program")]
-        made = self.serving.program
-        n_nodes = sum(len(p.plans) for p in [made, *programs])
-        return n_nodes, made.cost_us + sum(costs)
+        if self.serving is not None:
+            programs.append(self.serving.program)
+            costs.append(self.serving.program.cost_us)
+        return sum(len(p.plans) for p in programs), sum(costs)
 
     def compile(self) -> tuple[tuple, _Program]:
         """The program for tapes as they will be when the forward graphs below have changed."""
@@ -332,10 +339,11 @@ def gradients(
     F = Builder()
     grads_in = []
     for i, (h, has_grad) in enumerate(zip(graph.heads, with_grad)):
-        grads_in.append(variable(f"dy{i}", h.type) if has_grad else None)
-        if has_grad:
-            graph.sources[grads_in[-1]] = ("head_grad", i)
-            graph.devices[grads_in[-1]] = graph.head_devices[i]
+        dy = variable(f"dy{i}", h.type) if has_grad else None
+        grads_in.append(dy)
+        if dy is not None:
+            graph.sources[dy] = ("head_grad", i)
+            graph.devices[dy] = graph.head_devices[i]
     variables = [graph.variables[i] for i in range(len(reqs))]
     outputs, written, sparse = [], [], []
     for i, (v, g) in enumerate(zip(variables, gradient(graph.heads, grads_in, variables))):
@@ -388,13 +396,13 @@ def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> _Program | Non
 
 def source(at: tuple, tape: TapeGraph, heads, head_grads, order):
     """The array that a program's input stands for."""
-    kind, *at = at
+    kind, *place = at
     if kind == "input":
-        return tape.nodes[at[0]].inputs[at[1]]
+        return tape.nodes[place[0]].inputs[place[1]]
     if kind == "saved":
-        return tape.nodes[at[0]].saved[at[1]]
+        return tape.nodes[place[0]].saved[place[1]]
     if kind == "head":
-        return heads[at[0]]
+        return heads[place[0]]
     if kind == "head_grad":
-        return head_grads[at[0]]
-    return order[at[0]].grad
+        return head_grads[place[0]]
+    return order[place[0]].grad

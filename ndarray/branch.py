@@ -35,6 +35,11 @@ class _TypedBranch(NamedTuple):
     back: tuple[Backward, Backward] | None
 
 
+def _hidden(way: Part, back: Backward) -> list[Value]:
+    """What the gradient reads of a branch besides its inputs and outputs."""
+    return [v for v in back.reads if v.node.op is not None and v not in way.outputs]
+
+
 class Branch(Control):
     """`if test: ways[0] else: ways[1]`, graphs with outputs of equal types."""
 
@@ -71,13 +76,8 @@ class Branch(Control):
                         "both branches must give arrays of the same shape and dtype, got "
                         f"{a.dtype} {a.shape} and {b.dtype} {b.shape}",
                     )
-            back, hidden = None, ([], [])
-            if keeps:
-                back = (backward_of(one), backward_of(two))
-                hidden = tuple(
-                    [v for v in b.reads if v.node.op is not None and v not in w.outputs]
-                    for w, b in zip((one, two), back)
-                )
+            back = (backward_of(one), backward_of(two)) if keeps else None
+            hidden = (_hidden(one, back[0]), _hidden(two, back[1])) if back else ([], [])
             found = self._types[key] = _TypedBranch(test, (one, two), hidden, back)
         return found
 
@@ -90,7 +90,7 @@ class Branch(Control):
 
     def fill(self, ins: Sequence[Type | None], **_) -> list[Type | None]:
         types = list(ins)
-        for _ in range(2):
+        for _turn in range(2):
             for part in self.parts:
                 part.fill(types)
         return types
@@ -149,6 +149,7 @@ class Branch(Control):
 
     def _gradient_branch(self, typed: _TypedBranch):
         """As Loop._gradient_loop."""
+        assert typed.back is not None
         sources: list[tuple[str, int]] = [("y", self.n_out)]
         flag = variable("flag", COUNT)
         by_input = []

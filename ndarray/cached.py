@@ -53,7 +53,8 @@ class GraphPlan:
         devices = [s.device for s in self.in_specs]
         if tier and not entry.recompute and len({d.device_type for d in devices}) < 2:
             self.outputs = before_gradient(self.outputs, entry.device.device_type)
-        self.tier, self.newer, self.entry = tier, None, weakref.ref(entry)
+        self.tier, self.entry = tier, weakref.ref(entry)
+        self.newer: GraphPlan | None = None
         self.n_out = len(self.outputs)
         self.kept, shadowed = entry.residuals(self.outputs, tier)
         self.shadowed = tuple(shadowed)
@@ -87,10 +88,11 @@ class GraphPlan:
         """Gradients by replaying the graph operator by operator, so that they can be differentiated
         again."""
         since = next_seq()
+        assert node.inputs is not None and node.entries is not None
         inputs = [autograd.with_entry(a, e) for a, e in zip(node.inputs, node.entries)]
         with autograd.record():
             outs = self._replay(inputs, node.saved or {})
-        return autograd.interpret(outs, dys, [e for e in node.entries], create_graph, since)
+        return autograd.interpret(outs, dys, list(node.entries), create_graph, since)
 
     def _replay(self, inputs, saved) -> list[NDArray]:
         fixed = {v: saved[i] for i, v in enumerate([*self.outputs, *self.kept]) if i in saved}
@@ -99,17 +101,19 @@ class GraphPlan:
 
         def compute(node: Node, ins: list[NDArray]) -> list[NDArray]:
             values, device = values_of(node), place.of(node)
-            for i in mutated_inputs(node.op, node.attrs, len(ins)):
+            for i in mutated_inputs(node.operation, node.attrs, len(ins)):
                 ins[i] = ins[i].copy()
-            if node.op.is_random(node.attrs) and all(v in fixed for v in values):
+            if node.operation.is_random(node.attrs) and all(v in fixed for v in values):
                 # not drawn again, but on the tape as if they were
                 outs = [shadow(fixed[v]) for v in values]
-                plan = make_plan(node.op, node.attrs, [a._spec for a in ins], device)
-                record(plan, ins, scalars_of(node.op, node.attrs), outs)
+                plan = make_plan(node.operation, node.attrs, [a._spec for a in ins], device)
+                record(plan, ins, scalars_of(node.operation, node.attrs), outs)
                 return outs
-            if node.op.is_random(node.attrs) and all(v in fixed for v in values[1:]):
-                ys = [None, *(shadow(fixed[v]) for v in values[1:])]
-                return [node.op.again(functions, ins, ys, **node.attrs), *ys[1:]]
+            if node.operation.is_random(node.attrs) and all(v in fixed for v in values[1:]):
+                again = node.operation.again
+                assert again is not None  # else residuals() keeps every output
+                kept = [shadow(fixed[v]) for v in values[1:]]
+                return [again(functions, ins, [None, *kept], **node.attrs), *kept]
             return run_plan(node, ins, device)
 
         return run_nodes(self.outputs, dict(zip(self.variables, inputs)), compute)

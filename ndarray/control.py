@@ -11,7 +11,7 @@ the branch that was taken. A program computes them only if they are read.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -176,6 +176,12 @@ class Control:
 
     graphs: the parts as files have them, params: text parameters; for the user's operators only.
     """
+
+    parts: list[Part]
+    grad: Callable[..., list]
+    fill: Callable[..., list[Type | None]]
+    infer: Callable[[Sequence[Type], bool, bool], list[Type]]
+    native: Callable[[Sequence[Type], bool, bool, int], Native]
 
     def __init__(self, name: str, n_in: int, n_out: int, params: Sequence[str], graphs: Sequence):
         self.name, self.n_in, self.n_out = name, n_in, n_out

@@ -154,8 +154,8 @@ class Borrowed:
     """NDArrays over memory that is lent for one call. Those that somebody keeps get a copy."""
 
     def __init__(self, memory: Sequence[tuple[int, Spec]]):
-        self._held = []
-        self.arrays = []
+        self._held: list = []
+        self.arrays: list[NDArray] = []
         for address, s in memory:
             pointer = ffi.cast("void *", address) if s.nbytes else ffi.NULL
             memory = s.device.memory
@@ -180,10 +180,10 @@ class Borrowed:
         held = [_Handle(lib.pl_array_view(a._handle, 0)) for a in self.arrays]
         self.arrays.clear()
         for ref, h in zip(kept, held):
-            a = ref()
-            if a is not None:
-                values = a._values().copy()
-                exchange(a, from_memory(values, a.context, a._spec.dtype))
+            wanted = ref()
+            if wanted is not None:
+                values = wanted._values().copy()
+                exchange(wanted, from_memory(values, wanted.context, wanted._spec.dtype))
             if lib.pl_array_users(h._handle) > 1:  # a view of it: the memory is about to go
                 push(_gone, writes=[h], name="Custom")
                 try:
@@ -294,7 +294,8 @@ class Instances:
             results.end()
         if not train:
             self._release(number)
-        _token_put(*outputs[-1], number)
+        address, token = outputs[-1]
+        _token_put(address, token, number)
 
     def backward(self, inputs, outputs, types, reads, train: bool) -> None:
         """CustomOp.backward on memory. types, reads: see Rules.grad."""
@@ -448,7 +449,7 @@ class _LegacyProp(CustomOpProp):
         for name in ("list_arguments", "list_outputs", "infer_shape"):
             setattr(self, name, getattr(op, name))
         if hasattr(op, "declare_backward_dependency"):
-            self.declare_backward_dependency = op.declare_backward_dependency
+            setattr(self, "declare_backward_dependency", op.declare_backward_dependency)
 
     def create_operator(self, ctx, in_shapes, in_dtypes):
         return self._run(self._op)

@@ -139,4 +139,4 @@ class _Call:
         return grads
 
 
-autograd.Function = Function
+setattr(autograd, "Function", Function)

@@ -25,7 +25,7 @@ def operator_function(op: Operator, name: str):
     """The eager function of an operator: looks up its plan by the attributes as given and the
     inputs' specs."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
-    lists = any(p.dynamic and p.kind.startswith("floats") for p in op.params)
+    lists = any(p.dynamic and str(p.kind).startswith("floats") for p in op.params)
     train_aware, variadic, eager = op.train_aware, op.variadic, op.eager is not None
     part = op.part
     plans = Recent(MAX_KEYS)

@@ -35,7 +35,7 @@ class Span(NamedTuple):
     dropped."""
 
     start: int
-    count: int
+    count: int  # type: ignore[assignment]  # tuples have a method of that name
     step: int
     dropped: bool = False
 
@@ -65,7 +65,8 @@ def parse(key, shape: tuple[int, ...]) -> list:
         raise OutOfBounds("an index can only have a single Ellipsis ('...')")
     at = dots[0] if dots else len(keys)
     keys[at : at + 1] = [slice(None)] * (len(shape) - n_used)
-    items, axis = [], 0
+    items: list = []
+    axis = 0
     for k in keys:
         if k is None:
             items.append(NEW_AXIS)
@@ -329,7 +330,7 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
     result: list[int] = []
     final: list[int] = []
     position: dict[int, int] = {}
-    start = None
+    start = 0
     for i in range(len(items) + 1):
         if i == first:
             start = len(result)
@@ -477,6 +478,13 @@ def _numbers(value) -> np.ndarray:
 # ---- the methods ---------------------------------------------------------------------------------
 
 
+def _basic_part(items: list, shape: tuple[int, ...]) -> Part:
+    """The part that items without arrays name."""
+    part = _part_of(tuple(map(_plain, items)), shape)
+    assert part is not None
+    return part
+
+
 def getitem(self: NDArray, key) -> NDArray:
     """x[key]. Whole ranges, ints and contiguous slices give views; steps and arrays of indices give
     copies."""
@@ -497,7 +505,7 @@ def getitem(self: NDArray, key) -> NDArray:
         items = parse(key, self.shape)
         if not _is_basic(items):
             return _advanced_get(self, items)
-        part = _part_of(tuple(map(_plain, items)), self.shape)
+        part = _basic_part(items, self.shape)
     return _basic_get(self, part)
 
 
@@ -513,7 +521,7 @@ def setitem(self: NDArray, key, value) -> None:
         if not _is_basic(items):
             refuse_recorded(self, value)
             return _advanced_set(self, items, value)
-        part = _part_of(tuple(map(_plain, items)), self.shape)
+        part = _basic_part(items, self.shape)
     refuse_recorded(self, value, _is_whole(part, self))
     _basic_set(self, part, value)
 
@@ -558,7 +566,11 @@ def contains(self: NDArray, value) -> bool:
     return bool((self == value).asnumpy().any())
 
 
-NDArray.__getitem__ = getitem
-NDArray.__setitem__ = setitem
-NDArray.__iter__ = iterate
-NDArray.__contains__ = contains
+_METHODS = {
+    "__getitem__": getitem,
+    "__setitem__": setitem,
+    "__iter__": iterate,
+    "__contains__": contains,
+}
+for _name, _method in _METHODS.items():
+    setattr(NDArray, _name, _method)

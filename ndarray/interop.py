@@ -172,9 +172,9 @@ def from_dlpack(dlpack) -> NDArray:
         values = np.from_dlpack(producer)
     except (RuntimeError, BufferError, ValueError) as error:
         raise MXNetError(f"from_dlpack: {error}") from error
-    name = dtype_name(values.dtype)
+    dtype = dtype_name(values.dtype)
     if not _borrowable(values) or not (values.flags.writeable or writable):
-        return from_memory(values, cpu(), name)
+        return from_memory(values, cpu(), dtype)
     return _wrapped(values, cpu(), values)
 
 
@@ -237,5 +237,3 @@ def _wrapped(values: np.ndarray, device: Context, owner) -> NDArray:
 
 for _method in (__dlpack__, __dlpack_device__, __array__, to_dlpack_for_read, to_dlpack_for_write):
     setattr(NDArray, _method.__name__, _method)
-# np.add(x, y) is a TypeError, and a NumPy number times x is left to x
-NDArray.__array_ufunc__ = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ..engine import current_context, lib
 from ..engine.error import ShapeError
@@ -29,6 +29,9 @@ from .control import (
 )
 
 WHOLE, SLICE, STATE = lib.PL_PART_WHOLE, lib.PL_PART_SLICE, lib.PL_PART_STATE
+
+
+T = TypeVar("T", Type, "Type | None")
 
 
 class _TypedLoop(NamedTuple):
@@ -73,7 +76,7 @@ class Loop(Control):
         self._types = Recent(MAX_KEPT)
         self._backward = Recent(MAX_KEPT)
 
-    def _seen(self, ins: Sequence[Type | None]) -> list[Type | None]:
+    def _seen(self, ins: Sequence[T]) -> list[T]:
         """Types as the body sees them."""
         seen = list(ins)
         for i in self.data:
@@ -140,7 +143,7 @@ class Loop(Control):
 
     def fill(self, ins: Sequence[Type | None], **_) -> list[Type | None]:
         types = list(ins)
-        for _ in range(2):
+        for _turn in range(2):
             seen = self._seen(types)
             outs = self.body.fill(seen)
             if self.test is not None:
@@ -262,6 +265,7 @@ class Loop(Control):
         places = {v: k for k, v in enumerate(body.outputs[:n])}
         places |= {v: self.n_out + k for k, v in enumerate(typed.hidden) if v not in places}
         at = dict(zip(body.variables, body.at))
+        assert back is not None
         sources: list[tuple] = []  # (dy, x, y or zeros; number or type)
         data: list[int] = []
         variables: list[Value] = []

@@ -30,7 +30,7 @@ add_operators(NDArray, binary_method, scalar_method, lambda self: functions.nega
 add_composites(
     NDArray, lambda: functions, lambda self, other: not_a_number(self, other, lookup("dot"))
 )
-NDArray.__hash__ = object.__hash__
+setattr(NDArray, "__hash__", object.__hash__)
 
 
 def method(function):
@@ -70,7 +70,7 @@ def _in_place(both: str, right: str):
 for _operator, (_both, _right, _) in BINARY.items():
     if _operator != "pow":  # x **= 2 makes a new array, as in MXNet
         setattr(NDArray, f"__i{_operator}__", _in_place(_both, _right))
-NDArray.__idiv__ = NDArray.__itruediv__
+setattr(NDArray, "__idiv__", getattr(NDArray, "__itruediv__"))
 
 
 class _OperatorMethod:
@@ -95,7 +95,7 @@ for _name, _op in REGISTRY.items():
         and _name not in NDArray.__dict__
     ):
         setattr(NDArray, _name, _OperatorMethod(_name))
-NDArray.__abs__ = lambda self: functions.abs(self)
+setattr(NDArray, "__abs__", lambda self: functions.abs(self))
 
 
 @method
@@ -122,7 +122,7 @@ def _grad(self):
     return tape.grad if tape is not None and tape.__class__ is not tuple else None
 
 
-NDArray.grad = property(_grad)
+setattr(NDArray, "grad", property(_grad))
 
 
 @method
@@ -249,7 +249,7 @@ def _transposed(self):
     return functions.transpose(self)
 
 
-NDArray.T = property(_transposed)
+setattr(NDArray, "T", property(_transposed))
 
 
 @method
@@ -330,7 +330,7 @@ def _set_fresh(self, value) -> None:
         self._tape.fresh = bool(value)
 
 
-NDArray._fresh_grad = property(_fresh, _set_fresh)
+setattr(NDArray, "_fresh_grad", property(_fresh, _set_fresh))
 
 
 def _writable(self) -> bool:
@@ -338,4 +338,4 @@ def _writable(self) -> bool:
     return not lib.pl_array_protected(self._handle)
 
 
-NDArray.writable = property(_writable)
+setattr(NDArray, "writable", property(_writable))

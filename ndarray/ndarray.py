@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -17,8 +17,13 @@ from ..kernels.record import dtype_name
 from ..kernels.reference import view_as_numpy
 from ..kernels.spec import NUMPY_DTYPES, Spec, fits, spec
 
+if TYPE_CHECKING:
+    from ._methods import Methods  # a stub: what is added to the class below
+else:
+    Methods = Array
 
-class NDArray(Array):
+
+class NDArray(Methods):
     """A multi-dimensional array of one dtype on one device; operations on it run asynchronously.
 
     Made by `nd.array`, `nd.zeros` ..., not by calling the class. Reading values (asnumpy, printing)
@@ -27,6 +32,8 @@ class NDArray(Array):
 
     __slots__ = ()
     __array_priority__ = 1000.0
+    # np.add(x, y) is a TypeError, and a NumPy number times x is left to x
+    __array_ufunc__ = None
 
     def __init__(self, handle, writable=True):
         if handle is not None:  # as pickles of MXNet make an array that __setstate__ fills

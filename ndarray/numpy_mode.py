@@ -11,7 +11,7 @@ import inspect
 import os
 import threading
 
-from ..engine import gpu, gpu_memory_info, num_gpus
+from ..engine import cuda, gpu_memory_info, num_gpus
 from ..engine.error import MXNetError, compose
 
 
@@ -205,4 +205,6 @@ def get_cuda_compute_capability(ctx) -> int:
     where it cannot be used."""
     if ctx.device_type != "gpu":
         raise ValueError(f"get_cuda_compute_capability: expected a gpu context, got {ctx}")
-    raise gpu(ctx.device_id).unusable()
+    ctx.check()
+    major, minor = cuda.properties(ctx.device_id).capability
+    return 10 * major + minor

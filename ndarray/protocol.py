@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from ..engine.error import InvalidType, InvalidValue
@@ -95,7 +98,13 @@ def _reduction(name: str, extreme: str, doc: str):
 
 any_ = _reduction("any", "max", "1 where any element along axis is not 0, else 0; self's dtype.")
 all_ = _reduction("all", "min", "1 where no element along axis is 0, else 0; self's dtype.")
+
+
+def _number(kind: type) -> Callable[[NDArray], Any]:
+    return lambda self: kind(_one(self, kind.__name__))
+
+
 for _method in (item, tolist, any_, all_, __index__, __round__, __format__, __len__, __bool__):
     setattr(NDArray, _method.__name__, _method)
-NDArray.__float__ = lambda self: float(_one(self, "float"))
-NDArray.__int__ = NDArray.__trunc__ = lambda self: int(_one(self, "int"))
+for _name, _kind in {"__float__": float, "__int__": int, "__trunc__": int}.items():
+    setattr(NDArray, _name, _number(_kind))

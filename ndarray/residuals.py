@@ -91,4 +91,4 @@ def checked(recompute):
 def free(kept: Sequence[Value], first: int) -> list[int]:
     """Numbers of the residuals whose memory layout may be chosen, when they are numbered from
     `first` on: not of random ones, which a replay reads as they are."""
-    return [i for i, v in enumerate(kept, first) if not v.node.op.is_random(v.node.attrs)]
+    return [i for i, v in enumerate(kept, first) if not v.node.operation.is_random(v.node.attrs)]

@@ -151,7 +151,8 @@ class _Plan:
         from ..kernels.cuda.launch import Buffer, Bytes, Launch, Launches
 
         self.handle = 0
-        left, arguments, mutates = iter(numbers), [], bytearray()
+        left, mutates = iter(numbers), bytearray()
+        arguments: list[Buffer | Bytes] = []
         for _, is_array, is_const in kernel._arguments:
             if is_array:
                 arguments.append(Buffer(len(mutates)))

@@ -164,9 +164,9 @@ def merged(now, state, where: str):
         if any(isinstance(v, Saved) for v in state) and len(state) != len(now):
             raise StateError(f"{where}: {len(state)} were saved, there are {len(now)} now")
         pairs = zip(state, [*now, *[None] * len(state)])
-        found = [merged(old, v, f"{where}[{i}]") for i, (v, old) in enumerate(pairs)]
+        items = [merged(old, v, f"{where}[{i}]") for i, (v, old) in enumerate(pairs)]
         now.clear()
-        now.extend(found)
+        now.extend(items)
         return now
     if isinstance(state, NDArray) and isinstance(now, NDArray):
         return state.as_in_context(now.context)

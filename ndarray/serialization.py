@@ -345,10 +345,14 @@ def _set_state(self: NDArray, state: dict) -> None:
         raise FileError(f"{what} of class {type(self).__name__} holds a {type(found).__name__}")
     exchange(self, found)
     if found._spec is not self._spec and self._spec.stype != "default":
-        self._parts = found._parts
+        self._parts = found._parts  # type: ignore[attr-defined]  # both are of one sparse class
 
 
-NDArray.__reduce__ = reduce
-NDArray.__setstate__ = _set_state
-NDArray.__copy__ = lambda self: self.detach().copy()
-NDArray.__deepcopy__ = lambda self, memo: self.detach().copy()
+_METHODS = {
+    "__reduce__": reduce,
+    "__setstate__": _set_state,
+    "__copy__": lambda self: self.detach().copy(),
+    "__deepcopy__": lambda self, memo: self.detach().copy(),
+}
+for _name, _method in _METHODS.items():
+    setattr(NDArray, _name, _method)

@@ -28,13 +28,13 @@ def run_nodes(
 def run_plan(node: Node, inputs: Sequence[NDArray], device) -> list[NDArray]:
     """All outputs of a node, hidden ones too, from dense inputs on its device. device: for a node
     that copies to it, or has no inputs."""
-    plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], device)
-    return run_all(plan, inputs, scalars_of(node.op, node.attrs))
+    plan = make_plan(node.operation, node.attrs, [a._spec for a in inputs], device)
+    return run_all(plan, inputs, scalars_of(node.operation, node.attrs))
 
 
 def call(node: Node, inputs: Sequence[NDArray], device) -> list[NDArray]:
     """The visible outputs of a node, by calling its operator as the user would: inputs of any
     storage type. device: for a node without inputs."""
     attrs = {k: x for k, x in node.attrs.items() if k != "train"}
-    made = invoke(node.op, inputs, attrs, None, None if inputs else device)
+    made = invoke(node.operation, inputs, attrs, None, None if inputs else device)
     return made if isinstance(made, list) else [made]

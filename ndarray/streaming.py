@@ -4,7 +4,7 @@ behind computation."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def stream(
     if not isinstance(rows, int) or rows < 1:
         raise InvalidValue(f"stream: rows must be a number above 0, got {rows!r}")
     joined = None if out is None else list(out) if isinstance(out, (list, tuple)) else [out]
-    in_flight: deque[Sequence[NDArray]] = deque()
+    in_flight: deque[list[NDArray]] = deque()
     several = False
     for start in range(0, max(n, 1), rows):
         end = min(start + rows, n)
@@ -71,6 +71,7 @@ def stream(
     for parts in in_flight:
         for part in parts:
             part.wait_to_read()
+    assert joined is not None  # there is a chunk, if an empty one
     return out if out is not None else joined if several else joined[0]
 
 
@@ -82,8 +83,8 @@ def _length(arrays) -> int:
             raise InvalidType(
                 f"stream: arrays must be NDArrays or NumPy arrays, got {type(a).__name__}"
             )
-    lengths = {a.shape[0] if a.ndim else None for a in arrays}
-    if len(lengths) > 1 or None in lengths:
+    lengths = {a.shape[0] for a in arrays if a.ndim}
+    if len(lengths) != 1 or not all(a.ndim for a in arrays):
         raise ShapeError(
             "stream",
             f"arrays must be equally long, got shapes {', '.join(str(a.shape) for a in arrays)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 from ..engine import lib
 from ..graph.graph import Value, typed_node, variable
@@ -34,6 +35,12 @@ class TapeNode:
     """
 
     __slots__ = ("entries", "inputs", "plan", "saved", "scalars", "seq")
+    entries: tuple | None
+    inputs: tuple | None
+    plan: Any  # a Plan, or what stands for one: see backward.py
+    saved: dict[int, NDArray] | None
+    scalars: tuple
+    seq: int
 
 
 def entries_of(arrays: Sequence[NDArray]) -> tuple | None:

@@ -4,6 +4,7 @@ attributes are legal."""
 from __future__ import annotations
 
 import threading
+from typing import ClassVar
 
 from ..engine.error import InvalidValue
 
@@ -49,6 +50,7 @@ class AttrScope:
     """
 
     current = _ClassProperty()
+    _current: ClassVar[_Current]
 
     def __init__(self, **kwargs: str):
         check_text(kwargs, "AttrScope")
@@ -74,7 +76,8 @@ class _Current(threading.local):
         self.outer: list[AttrScope] = []  # what each `with` covers
 
 
-_current = AttrScope._current = _Current()
+_current = _Current()
+AttrScope._current = _current  # MXNet's name of it
 
 
 def current() -> AttrScope:

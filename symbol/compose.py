@@ -126,11 +126,14 @@ def compose(
         raise OperatorError(
             op.name, f"takes {len(names)} inputs ({', '.join(names)}), got {len(inputs)}", at=source
         )
-    values = list(inputs) + [None] * (len(names) - len(inputs))
-    for i, v in enumerate(values):
+    values: list[Value] = []
+    for i, v in enumerate([*inputs, *[None] * (len(names) - len(inputs))]):
         if v is None:
-            values[i] = new_variable(f"{name}_{names[i]}", variable_attrs(op, extra, names[i]))
-        elif v.node.op is None and (start := start_of(op, names[i])):
+            v = new_variable(f"{name}_{names[i]}", variable_attrs(op, extra, names[i]))
+            values.append(v)
+            continue
+        values.append(v)
+        if v.node.op is None and (start := start_of(op, names[i])):
             v.node.extra = start | (v.node.extra or {})
     if len(extra) > len(given):  # attributes of the user: those meant for inputs went there
         for n in names:
@@ -151,13 +154,14 @@ def in_precision(node: Node, policy: precision.Policy) -> Node:
     """The node with its inputs cast as the policy wants. Of inputs whose dtype is not known, the
     floats are taken for float32 parameters, or for either."""
     op, attrs = node.op, node.attrs
+    assert op is not None
     if op.name in precision.CASTS or policy.rule(op, attrs) is None:
         return node
     if active() is not None:  # parameters get their types from the operator, not from a cast
         full = [_stand_in(v, policy.target) for v in node.inputs]
         typed = Node(op, attrs, full, node.name, None, node.extra, node.source)
         _type(typed)
-        dtypes = [v.type.dtype if v.node.types else "float32" for v in node.inputs]
+        dtypes = [v.type.dtype if v.node.is_typed else "float32" for v in node.inputs]
         wanted = policy.casts(op, attrs, dtypes)
         if wanted is None:
             return node
@@ -173,7 +177,7 @@ def in_precision(node: Node, policy: precision.Policy) -> Node:
 
 def _stand_in(v: Value, target: str) -> Value:
     """A value of its type in float32, where it has the target dtype."""
-    if v.node.types is None or v.type.dtype != target:
+    if not v.node.is_typed or v.type.dtype != target:
         return v
     return Value(Node(None, {}, (), v.node.name, (v.type._replace(dtype="float32"),)))
 
@@ -217,15 +221,15 @@ def _type(node: Node) -> None:
     """
     if not node.inputs and source_shape(node) is not None:
         return
-    if None in [v.node.types for v in node.inputs]:
-        ins = [None if v.node.types is None else v.type for v in node.inputs]
+    if not all([v.node.is_typed for v in node.inputs]):
+        ins = [v.type if v.node.is_typed else None for v in node.inputs]
         filled = fill_node(node, ins)
-        if any(t is None and v.node.types is None for v, t in zip(node.inputs, filled)):
+        if any(t is None and not v.node.is_typed for v, t in zip(node.inputs, filled)):
             return
         for v, before, t in zip(node.inputs, ins, filled):
-            if before is None and v.node.types is None:
+            if before is None and t is not None and not v.node.is_typed:
                 _complete(v, t, node)
-        if None in [v.node.types for v in node.inputs]:
+        if not all([v.node.is_typed for v in node.inputs]):
             return
     node.types = infer_node(node, [v.type for v in node.inputs])
 
@@ -234,14 +238,14 @@ def complete_types(outputs: Sequence[Value], known: dict[Value, Type] | None = N
     """Types what has stayed untyped in a traced graph, by inference over all of it; what cannot be
     known stays. known: types of values. Raises OperatorError."""
     order = topological(outputs)
-    if None not in [n.types for n in order]:
+    if all([n.is_typed for n in order]):
         return
     found = Inference(outputs, {}, {}, known=known)
     for node in order:
-        if node.types is None:
+        if not node.is_typed:
             t = found.type(Value(node))
             if node.op is not None and source_shape(node) is None:
-                if None not in [v.node.types for v in node.inputs]:
+                if all([v.node.is_typed for v in node.inputs]):
                     node.types = infer_node(node, [v.type for v in node.inputs])
             elif t is not None:
                 if node.op is not None:
@@ -253,13 +257,14 @@ def check_typed(outputs: Sequence[Value]) -> None:
     """Completes the types of a traced graph. Raises OperatorError where a shape stays unknown."""
     complete_types(outputs)
     for node in topological(outputs):
-        for v in node.inputs if node.types is None else ():
-            if v.node.types is None:
+        for v in () if node.is_typed else node.inputs:
+            if not v.node.is_typed:
                 shape = declared(v.node)[0] if v.node.op is None else source_shape(v.node)
                 raise _unknown(v.node, shape, node)
 
 
 def _unknown(node: Node, shape, user: Node) -> OperatorError:
+    assert user.op is not None
     return OperatorError(
         user.op.name,
         f"the shape of {node.name!r} is {as_zeros(shape) or 'unknown'} and cannot be inferred",
@@ -282,6 +287,7 @@ def _complete(v: Value, t: Type, user: Node) -> None:
     try:
         shape = merge_shapes(shape, tuple(t.shape))
     except ValueError as error:
+        assert user.op is not None
         raise OperatorError(
             user.op.name,
             f"{node.name!r} has a shape that contradicts the inferred one: {error}",
@@ -302,14 +308,14 @@ def dtype_flag(dtype) -> str:
 # ---- graphs made from graphs ---------------------------------------------------------------------
 
 
-def twin(node: Node, inputs: list[Value]) -> list[Value]:
+def twin(node: Node, inputs: Sequence[Value]) -> list[Value]:
     """A copy of a node; variables are copied too, so that their attributes can be set apart."""
     made = Node(
         node.op,
         node.attrs,
         inputs,
         node.name,
-        node.types,
+        node.known_types,
         None if node.extra is None else dict(node.extra),
         node.source,
     )
@@ -319,7 +325,7 @@ def twin(node: Node, inputs: list[Value]) -> list[Value]:
 def renamed(outputs: list[Value], name: str) -> list[Value]:
     """The graph with another name on the node of its first output."""
     last = outputs[0].node
-    made = Node(last.op, last.attrs, last.inputs, name, last.types, last.extra, last.source)
+    made = Node(last.op, last.attrs, last.inputs, name, last.known_types, last.extra, last.source)
     return rewrite(outputs, None, {last: values_of(made)})
 
 

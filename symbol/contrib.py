@@ -273,7 +273,7 @@ class _Scope:
         outer: dict[Value, Value] = dict(own)
         twins: dict[Value, Value] = {}
         own_nodes = {v.node for v in own}
-        start: dict[Node, list] = {}
+        start: dict[Node, Sequence[Value]] = {}
         stack, seen = [v.node for v in outputs], set()
         while stack:
             node = stack.pop()
@@ -283,20 +283,21 @@ class _Scope:
             if node.op is not None and self._inside(node):
                 stack += [v.node for v in node.inputs]
                 continue
-            start[node] = []
+            made = []
             for v in values_of(node):
-                t = None if node.types is None else v.type
+                t = v.type if node.is_typed else None
                 extra = node.extra if node.op is None and self._inside(node) else None
                 twins[v] = variable(output_name(v), t, extra)
                 outer[twins[v]] = v
-                start[node].append(twins[v])
+                made.append(twins[v])
+            start[node] = made
         return rewrite(outputs, None, start), outer
 
 
 def _stand_in(v: Value, sliced: bool = False) -> Value:
     """The variable that a body gets for a value, or for its slices."""
     made = var(f"{v.node.name}-{v.index}")._outputs[0]
-    if active() is not None and v.node.types is not None:
+    if active() is not None and v.node.is_typed:
         t = v.type
         made.node.types = (Type(t.shape[1:] if sliced else t.shape, t.dtype),)
     return made
@@ -345,8 +346,9 @@ def operator_of(name: str, given: dict[str, str], graphs: Sequence[Sequence[Valu
         return [int(i) for i in ast.literal_eval(given[key])]
 
     try:
+        made: Loop | Branch
         inputs = [_variables(g) for g in graphs]
-        shared = {"params": sorted(set(given)), "graphs": list(graphs)}
+        shared: dict[str, Any] = {"params": sorted(set(given)), "graphs": list(graphs)}
         if name == "_foreach":
             (graph,) = graphs
             order = [*places("in_data_locs"), *places("in_state_locs"), *places("remain_locs")]
@@ -354,17 +356,18 @@ def operator_of(name: str, given: dict[str, str], graphs: Sequence[Sequence[Valu
             if sorted(order) != list(range(len(inputs[0]))):
                 raise ValueError("the locations must name every input once")
             at = [order.index(k) for k in range(len(order))]
-            states = range(n_data, n_data + n_states)
+            states = list(range(n_data, n_data + n_states))
             body = Part(graph, inputs[0], at)
             made = Loop(name, len(order), body, range(n_data), states, **shared)
         elif name == "_while_loop":
-            test, body = graphs
+            test_graph, graph = graphs
             at = places("func_input_locs")
             states = [at[k] for k in places("func_var_locs")]
-            parts = Part(test, inputs[0], places("cond_input_locs")), Part(body, inputs[1], at)
+            test = Part(test_graph, inputs[0], places("cond_input_locs"))
+            body = Part(graph, inputs[1], at)
             n = whole("num_args") - 2
             length = whole("max_iterations")
-            made = Loop(name, n, parts[1], (), states, length=length, test=parts[0], **shared)
+            made = Loop(name, n, body, (), states, length=length, test=test, **shared)
         else:
             keys = ("cond_input_locs", "then_input_locs", "else_input_locs")
             test, *ways = (Part(g, v, places(k)) for g, v, k in zip(graphs, inputs, keys))

@@ -205,10 +205,11 @@ def label(node: Node) -> str:
 def shown_attributes(node: Node) -> list[str]:
     """Parameters worth showing, required ones first: given, not the default, and no neutral (1, 1)
     or (0, 0)."""
-    texts, found = text_attrs(node), []
-    for p in sorted(node.op.params, key=lambda p: p.default is not REQUIRED):
+    texts, found, op = text_attrs(node), [], node.op
+    assert op is not None
+    for p in sorted(op.params, key=lambda p: p.default is not REQUIRED):
         value = node.attrs.get(p.name)
-        if p.name not in texts or p.name == node.op.variadic_key or value == p.default:
+        if p.name not in texts or p.name == op.variadic_key or value == p.default:
             continue
         if isinstance(value, tuple) and value:
             if p.default == () and set(value) in ({0}, {1}):

@@ -281,6 +281,7 @@ class Executor:
         # the graph is compiled for these types: an array put in an array's place must be the same
         self._types = {n: a._spec.type for n, a in zip(self._nodes, [*args, *aux])}
         self._storage: StorageRun | None = None
+        self._storage_trained = False  # the last forward through it was a training
         self._dynamic = False
         try:
             typed = self._typed(False)
@@ -385,12 +386,13 @@ class Executor:
             compute = watched(compute, self._monitor, self._monitor_all)
         arrays = self.arg_arrays + self.aux_arrays
         grads = self.grad_arrays or [None] * len(self.arg_arrays)
+        assert self._storage is not None
         made = self._storage.forward(arrays, grads, self._requests, train, compute)
         if self._dynamic:
             self._result = made
         else:
             keep(made, self._result)
-        self._last = train or None
+        self._storage_trained = train
 
     def _set_arguments(self, values: dict):
         arguments = self.arg_dict
@@ -445,21 +447,20 @@ class Executor:
             return
         grads = self._head_grads(out_grads)
         if self._storage is not None:
-            if self._last is None:
+            if not self._storage_trained:
                 self._run_storage(True)
             self._require([i for i, v in enumerate(self._values) if not is_loss(v)], grads)
             self._storage.backward(grads)
             return
         if self._last is None:  # the last forward was a prediction
             self._run_training(self.arg_arrays + self.aux_arrays)
+        assert self._last is not None and self.grad_arrays is not None
         graph, known = self._last
         back = graph.backward(tuple(g is not None for g in grads))
         self._require(back.missing, grads)
-        known = (
-            known
-            | {v: grads[i] for v, i in back.head_grads.items()}
-            | {v: self.grad_arrays[i] for v, i in back.before.items()}
-        )
+        added: dict = {v: grads[i] for v, i in back.head_grads.items()}
+        added |= {v: self.grad_arrays[i] for v, i in back.before.items()}
+        known = known | added  # none of them is None: _require looks
         made = back.program.run(
             [known[v] for v in back.inputs],
             [self.grad_arrays[i] for i in back.written],
@@ -515,6 +516,7 @@ class Executor:
             graph = _Graph(self, self._train, records, 0)
             self._monitored[self._train] = graph
         known = dict(zip(graph.given, arrays))
+        assert self._monitor is not None
         run_forward(graph.values, known, graph.place, self._monitor, self._monitor_all)
         for v, target in zip(graph.values, self._result):
             copy_into(known[v], target)
@@ -556,7 +558,8 @@ class Executor:
         arg_shapes, _, aux_shapes = self._symbol.infer_shape(**kwargs)
         if arg_shapes is None:
             raise InvalidValue("reshape: the shapes given must be sufficient to infer all others")
-        args, grads = [], None if self.grad_arrays is None else []
+        args: list[NDArray] = []
+        grads: list[NDArray | None] | None = None if self.grad_arrays is None else []
         for i, (node, old, shape) in enumerate(zip(self._arguments, self.arg_arrays, arg_shapes)):
             if old.shape != shape and node.name not in kwargs and not partial_shaping:
                 raise MXNetError(
@@ -564,7 +567,7 @@ class Executor:
                     f" {old.shape} to {shape}\n  fix: give its shape, or partial_shaping=True"
                 )
             args.append(_reshaped(node.name, old, shape, allow_up_sizing))
-            if grads is not None:
+            if grads is not None and self.grad_arrays is not None:
                 g = self.grad_arrays[i]
                 grads.append(None if g is None else _reshaped(node.name, g, shape, allow_up_sizing))
         aux = [
@@ -679,24 +682,35 @@ def bind(
     ctx = ctx or current_context()
     arguments, auxiliary = variables_of(symbol._outputs)
     names, aux_names = [n.name for n in arguments], [n.name for n in auxiliary]
-    arrays = arrays_in_order(args, names, "args")
-    if None in [a if a is None else 0 for a in arrays]:
-        raise InvalidType("args: every argument must have an NDArray, got None")
+    arrays = _complete(arrays_in_order(args, names, "args"), "args: every argument")
     grads = (
         None if args_grad is None else arrays_in_order(args_grad, names, "args_grad", partial=True)
     )
-    aux = arrays_in_order(aux_states or {}, aux_names, "aux_states")
+    aux = _complete(
+        arrays_in_order(aux_states or {}, aux_names, "aux_states"),
+        "aux_states: every auxiliary state",
+    )
     for n, a, g in zip(names, arrays, grads or ()):
-        if g is not None and g.shape != a.shape:
+        if g is None:
+            continue
+        if g.shape != a.shape:
             raise ShapeError(
                 "bind", f"the gradient of {n} must have its shape {a.shape}, got {g.shape}"
             )
-        if g is not None and g._spec.dtype != a._spec.dtype:
+        if g._spec.dtype != a._spec.dtype:
             raise DTypeError(
                 "bind",
                 f"the gradient of {n} must have its dtype {a._spec.dtype}, got {g._spec.dtype}",
             )
     return Executor(symbol, ctx, arrays, grads, requests_of(grad_req, names), aux, group2ctx)
+
+
+def _complete(arrays: list[NDArray | None], which: str) -> list[NDArray]:
+    """The arrays, none of them missing. Raises TypeError."""
+    found = [a for a in arrays if a is not None]
+    if len(found) < len(arrays):
+        raise InvalidType(f"{which} must have an NDArray, got None")
+    return found
 
 
 def simple_bind(
@@ -730,9 +744,11 @@ def simple_bind(
     def shared(of: str, name: str, t, device: Context, stype: str) -> NDArray | None:
         """shared_exec's array of a name, if it has the type and is on the device."""
         found = getattr(shared_exec, of).get(name) if shared_exec is not None else None
-        like = None if found is None else found._spec
-        same = like and (like.shape, like.dtype, like.device) == (t.shape, t.dtype, device)
-        return found if same and found.stype == stype else None
+        if found is None or found.stype != stype:
+            return None
+        like = found._spec
+        same = (like.shape, like.dtype, like.device) == (t.shape, t.dtype, device)
+        return found if same else None
 
     def new(node: Node, of: str) -> NDArray:
         t: Type = types[node]

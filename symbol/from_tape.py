@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..engine.error import MXNetError
 from ..graph.graph import Node, Value, rewrite
 from ..ndarray.backward import Translation
@@ -26,7 +28,7 @@ def symbol_of(tape) -> Symbol:
         counts[kind] += 1
         return f"{kind}{counts[kind] - 1}" if kind == "var" else f"{kind}_{counts[kind] - 1}"
 
-    def replace(node: Node, inputs: list[Value]) -> list[Value]:
+    def replace(node: Node, inputs: Sequence[Value]) -> list[Value]:
         if node.op is None:
             return [Value(Node(None, {}, (), fresh("var")))]
         attrs = {k: v for k, v in node.attrs.items() if k != "train"}

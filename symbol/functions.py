@@ -4,6 +4,7 @@ on top of them."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from numbers import Number
 
 from ..engine import missing
@@ -85,10 +86,10 @@ def eye(N, M=0, k=0, dtype=None, **kwargs) -> Symbol:
 
 
 # name: (of two Symbols, with a number on the right, on the left, of two numbers)
-_PAIRS = {
+_PAIRS: dict[str, tuple[str, str, str, Callable]] = {
     "maximum": ("_maximum", "_MaximumScalar", "_MaximumScalar", max),
     "minimum": ("_minimum", "_MinimumScalar", "_MinimumScalar", min),
-    "power": ("_power", "_PowerScalar", "_RPowerScalar", pow),
+    "power": ("_power", "_PowerScalar", "_RPowerScalar", lambda a, b: a**b),
     "hypot": ("_hypot", "_HypotScalar", "_HypotScalar", lambda a, b: (a * a + b * b) ** 0.5),
 }
 
@@ -149,7 +150,9 @@ def Custom(*data, op_type=None, name=None, attr=None, **kwargs) -> Symbol:
     given = {k: v for k, v in kwargs.items() if not isinstance(v, Symbol)}
     inputs = {k: v for k, v in kwargs.items() if isinstance(v, Symbol)}
     given = {"op_type": op_type, **given} if op_type is not None else given
-    op = lookup("Custom").specialise(given)
+    specialise = lookup("Custom").specialise
+    assert specialise is not None
+    op = specialise(given)
     return custom_symbol(op, "custom", data, given, {**inputs, "name": name, "attr": attr})
 
 

@@ -46,5 +46,5 @@ def slice_of(shape: Sequence[int], key) -> tuple[dict | None, tuple[int, ...]]:
             spans.append((i % n, i % n + 1, 1))
     if all(span == (0, n, 1) for span, n in zip(spans, shape)):
         return None, tuple(result) or (1,)
-    begin, end, step = zip(*spans)
-    return {"begin": begin, "end": end, "step": step}, tuple(result) or (1,)
+    named = dict(zip(("begin", "end", "step"), zip(*spans)))
+    return named, tuple(result) or (1,)

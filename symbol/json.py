@@ -4,6 +4,7 @@ since 0.8 wrote."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..engine.error import MXNetError, OperatorError, parse_json
 from ..graph.graph import Node, Value, rewrite, topological
@@ -36,7 +37,7 @@ def _graph(outputs: Sequence[Value]) -> dict:
     versions: dict[Node, int] = {}
     nodes = []
     for node in order:
-        entry = {"op": node.op.name if node.op else "null", "name": node.name}
+        entry: dict[str, Any] = {"op": node.op.name if node.op else "null", "name": node.name}
         attrs = text_attrs(node)
         if attrs:
             entry["attrs"] = dict(sorted(attrs.items()))

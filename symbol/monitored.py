@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from ..engine import Context
 from ..graph.graph import Node, Value, topological, typed_node, values_of, variable, with_inputs
-from ..graph.names import output_name
+from ..graph.names import given_names, output_name
 from ..graph.passes.gradient import gradient
 from ..graph.placement import TO_DEVICE, lower
 from ..kernels.record import lookup, mutated_inputs
@@ -24,15 +24,17 @@ def watched(compute: Compute, see: See, inputs_too: bool) -> Compute:
     """`compute` of a node, with what it computes shown: see(name, array)."""
 
     def shown(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
-        if node.op is TO_DEVICE:
+        op = node.op
+        if op is TO_DEVICE:
             return compute(node, inputs)
+        assert op is not None
         if inputs_too:  # variables under their names, others as fc1_data
-            names = node.op.names_in(node.attrs, len(inputs))
+            names = op.names_in(node.attrs, len(inputs))
             for name, v, a in zip(names, node.inputs, inputs):
                 see(v.node.name if v.node.op is None else f"{node.name}_{name}", a)
         outputs = compute(node, inputs)
         # also mean and var of BatchNorm, which are hidden
-        named = max(node.n_visible, len(node.op.output_names))
+        named = max(node.n_visible, len(given_names(op, node.attrs)))
         for i, a in enumerate(outputs[:named]):
             see(output_name(Value(node, i)), a)
         return outputs
@@ -71,7 +73,7 @@ def run_backward(
     shown = [(node, i, g) for (node, i, _), g in zip(reads, found) if g is not None]
     if not shown:
         return
-    arrays |= {dy: g for _, dy, g in heads if dy is not None}
+    arrays |= {dy: g for _, dy, g in heads if dy is not None and g is not None}
     devices |= {dy: devices[v] for v, dy, _ in heads if dy is not None}
     places = [devices[v] for v in arrays]
     program = lower([g for *_, g in shown], list(arrays), places, "monitor")

@@ -4,6 +4,7 @@ every name."""
 from __future__ import annotations
 
 import threading
+from typing import ClassVar
 
 
 class _ClassProperty:
@@ -16,6 +17,8 @@ class NameManager:
     `with` statement."""
 
     current = _ClassProperty()
+
+    _current: ClassVar[_Current]
 
     def __init__(self):
         self._counter: dict[str, int] = {}
@@ -54,7 +57,8 @@ class _Current(threading.local):
         self.outer: list[NameManager] = []  # what each `with` covers
 
 
-_current = NameManager._current = _Current()
+_current = _Current()
+NameManager._current = _current  # MXNet's name of it
 
 
 def current() -> NameManager:

@@ -43,11 +43,12 @@ def gradient_stypes(
 def _makes_rows(node: Node, i: int, stypes: dict[Value, str]) -> bool:
     if i != 1:
         return False
-    if node.op.name == "Embedding":
+    name = node.op.name if node.op is not None else ""
+    if name == "Embedding":
         return bool(node.attrs["sparse_grad"])
-    if node.op.name == "_contrib_SparseEmbedding":
+    if name == "_contrib_SparseEmbedding":
         return True
-    plain = node.op.name == "dot" and not node.attrs["transpose_a"]
+    plain = name == "dot" and not node.attrs["transpose_a"]
     return plain and not node.attrs["transpose_b"] and stypes[node.inputs[0]] == "csr"
 
 

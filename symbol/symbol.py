@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
@@ -45,7 +45,13 @@ class UntypedError(MXNetError, AttributeError):
     """The shape or dtype of a Symbol that does not know it."""
 
 
-class Symbol:
+if TYPE_CHECKING:
+    from ._methods import Methods  # a stub: what is added to the class below
+else:
+    Methods = object
+
+
+class Symbol(Methods):
     """Outputs of a graph. Made by `sym.var`, by operators, and by `sym.Group`.
 
     A Symbol made while a block is traced knows its shape and dtype and behaves like an array;
@@ -79,7 +85,7 @@ class Symbol:
                 " one, s[0]"
             )
         value = self._outputs[0]
-        if value.node.types is None:
+        if not value.node.is_typed:
             raise UntypedError(
                 f"{self!r}: has no {what}, it is not known before the Symbol is bound\n  fix: "
                 "s.infer_shape(data=...), or hybridize a block, whose Symbols know it"
@@ -111,11 +117,7 @@ class Symbol:
     @property
     def _is_array(self) -> bool:
         """Does it stand for one array of known shape, in a traced block?"""
-        return (
-            len(self._outputs) == 1
-            and self._outputs[0].node.types is not None
-            and active() is not None
-        )
+        return len(self._outputs) == 1 and self._outputs[0].node.is_typed and active() is not None
 
     def __len__(self):
         if self._is_array:
@@ -222,18 +224,10 @@ class Symbol:
         attribute.check_text(kwargs, "Set Attr")
         for node in {v.node for v in self._outputs}:
             extra = dict(text_attrs(node), **attribute.hide(kwargs))
-            given = {
-                k: extra[k] for k in kwargs if node.op is not None and k in node.op.param_index
-            }
-            if given:
-                node.attrs = {
-                    **node.attrs,
-                    **{
-                        k: v
-                        for k, v in node.op.parse({**node.attrs, **given}).items()
-                        if k in given
-                    },
-                }
+            op = node.op
+            if op is not None and (given := {k: extra[k] for k in kwargs if k in op.param_index}):
+                parsed = op.parse({**node.attrs, **given})
+                node.attrs = {**node.attrs, **{k: v for k, v in parsed.items() if k in given}}
             node.extra = extra
 
     # ---- composition -----------------------------------------------------------------------------
@@ -254,7 +248,8 @@ class Symbol:
             raise InvalidValue(
                 f"compose: {self!r} has {len(variables)} variables, got {len(args)} Symbols"
             )
-        start: dict[Node, list[Value]] = {n: [_single(a, n.name)] for n, a in zip(variables, args)}
+        start: dict[Node, Sequence[Value]] = {}
+        start.update({n: [_single(a, n.name)] for n, a in zip(variables, args)})
         for key, other in kwargs.items():
             found = [n for n in variables if n.name == key]
             if not found:
@@ -341,7 +336,8 @@ class Symbol:
         arguments, auxiliary = variables_of(self._outputs)
         groups = [*map(Value, arguments)], self._outputs, [*map(Value, auxiliary)]
         known = all(found.knows_shape(v) for group in groups for v in group)
-        return tuple([found.shape[v] for v in group] for group in groups), known
+        args_found, outputs, aux = ([found.shape[v] for v in group] for group in groups)
+        return (args_found, outputs, aux), known
 
     def infer_type(self, *args, **kwargs):
         """(dtypes of arguments, of outputs, of auxiliary states); (None, None, None) if one stays
@@ -451,31 +447,27 @@ class Symbol:
         """Symbols of the gradients of the sum of the outputs with respect to variables; shapes must
         be declared."""
         wrt = [wrt] if isinstance(wrt, str) else list(wrt)
-        types = self._infer_types({}, {})
-        if unknown := [n.name for n, t in types.items() if t is None]:
+        inferred = self._infer_types({}, {})
+        types = {n: t for n, t in inferred.items() if t is not None}
+        if unknown := [n.name for n in inferred if n not in types]:
             raise MXNetError(
                 f"gradient: every variable must have a shape, {', '.join(unknown)} has none\n"
                 "  fix: sym.var(name, shape=...)"
             )
         values = typed_graph(self._outputs, types, True)
-        by_name = {n.name: n for n in topological(values) if n.op is None}
+        by_name = {n.name: Value(n) for n in topological(values) if n.op is None}
         if missing := [n for n in wrt if n not in by_name]:
             raise InvalidValue(
                 f"gradient: {missing[0]!r} is no variable, the variables are {', '.join(by_name)}"
             )
-        grads = gradient_pass(values, [None] * len(values), [Value(by_name[n]) for n in wrt])
+        grads = gradient_pass(values, [None] * len(values), [by_name[n] for n in wrt])
         zero = lookup("_zeros")
-        grads = [
-            (
-                g
-                if g is not None
-                else Value(
-                    Node(zero, zero.parse({"shape": by_name[n].types[0].shape}), (), f"{n}_zero")
-                )
-            )
-            for n, g in zip(wrt, grads)
-        ]
-        return Symbol(named(grads))
+
+        def zeros_of(name: str) -> Value:
+            attrs = zero.parse({"shape": by_name[name].shape})
+            return Value(Node(zero, attrs, (), f"{name}_zero"))
+
+        return Symbol(named([zeros_of(n) if g is None else g for n, g in zip(wrt, grads)]))
 
     # ---- files and text --------------------------------------------------------------------------
 
@@ -738,7 +730,7 @@ def symbol_function(op: Operator, name: str):
 
 def _flat(inputs) -> list:
     """Lists among variadic inputs are taken apart."""
-    flat = []
+    flat: list = []
     for i in inputs:
         flat.extend(i) if isinstance(i, (list, tuple)) else flat.append(i)
     return flat
@@ -783,18 +775,19 @@ OPERATORS = {
 def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b) -> Symbol:
     """a <op> b of Symbols and numbers; the arguments are as in OPERATORS. Raises TypeError."""
     if isinstance(a, Symbol) and isinstance(b, Symbol):
-        types = [s._outputs[0].node.types for s in (a, b) if len(s._outputs) == 1]
-        differ = len(types) == 2 and None not in types and a.shape != b.shape
+        typed = [s._outputs[0].node.is_typed for s in (a, b) if len(s._outputs) == 1]
+        differ = typed == [True, True] and a.shape != b.shape
         name = broadcast if differ and broadcast else both
         return apply(lookup(name), name.lower(), (a, b), {})
-    array, number, name = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
+    array, number, with_number = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
     if type(number) is not float and not isinstance(number, Number):
         raise InvalidType(
             f"{both}: type {type(number)} not supported, operands must be Symbols or numbers\n "
             f" at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant"
             " of it"
         )
-    return apply(lookup(name), name.lower(), (array,), {"scalar": number})
+    assert with_number is not None  # comparisons are mirrored by Python
+    return apply(lookup(with_number), with_number.lower(), (array,), {"scalar": number})
 
 
 def _add_operators():

@@ -36,9 +36,11 @@ def run(title: str, *command, cwd=ROOT) -> bool:
 
 def types() -> bool:
     """mypy on the package, found under its name through a link: the root's folder may have any
-    other."""
+    other; and on a user's program, in which it must find just the errors that the program says."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "plait").symlink_to(ROOT)
+        if not user_types(folder):
+            return False
         parts = sorted({p.name for p in ROOT.glob("*.py")} - {"setup.py"} | set(PACKAGES))
         return run(
             "types",
@@ -52,6 +54,22 @@ def types() -> bool:
             *(f"plait/{p}" for p in parts),
             cwd=folder,
         )
+
+
+def user_types(folder: str) -> bool:
+    """Does mypy find the errors in tests/user_program.py that its comments say, and no others?"""
+    program = ROOT / "tests/user_program.py"
+    lines = program.read_text().splitlines()
+    wanted = {(n, t.split("# error: ")[1]) for n, t in enumerate(lines, 1) if "# error: " in t}
+    cache = ROOT / ".mypy_cache"
+    command = [sys.executable, "-m", "mypy", "--cache-dir", cache, "--follow-imports", "silent"]
+    result = subprocess.run([*command, program], cwd=folder, capture_output=True, text=True)
+    found = re.findall(r"user_program.py:(\d+): error: .*\[(.*)\]", result.stdout)
+    good = {(int(n), code) for n, code in found} == wanted
+    print(f"types in a user's program: {'ok' if good else 'FAILED'}", flush=True)
+    if not good:
+        print(result.stdout + result.stderr)
+    return good
 
 
 def python_files():

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.metadata
+import inspect
 import json
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import numpy as np
 import plait
 import pytest
 from plait.kernels.cpu import onednn
+from plait.kernels.record import REGISTRY
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {
@@ -168,3 +170,15 @@ def test_installed_files_have_the_headers_of_the_jit():
         assert any(header.match(str(p)) and len(header.parts) == len(p.parts) for p in patterns), (
             f"{header} is not installed"
         )
+
+
+def test_signatures_show_no_address_of_a_sentinel():
+    shown = [
+        inspect.signature(getattr(space, name))
+        for space in (plait.nd, plait.sym)
+        for name in REGISTRY
+        if name.isidentifier() and callable(getattr(space, name))
+    ]
+    assert len(shown) > 900
+    assert not [s for s in shown if "<object object" in str(s)]
+    assert "axis=<required>" in str(inspect.signature(plait.nd.expand_dims))

@@ -30,7 +30,8 @@ EXTENSIONS = [".jpeg", ".jpg", ".png"]
 def find_images(root: str, recursive: bool, exts) -> tuple[list[tuple[str, int]], list[str]]:
     """((path from root, label) of every image, the folders by label). Without `recursive` only the
     folder itself, with label 0."""
-    images, folders = [], []
+    images: list[tuple[str, int]] = []
+    folders: list[str] = []
     walk = os.walk(root, followlinks=True) if recursive else [(root, [], os.listdir(root))]
     for folder, inner, names in walk:
         inner.sort()
@@ -122,11 +123,12 @@ def _fitted(image: np.ndarray, center_crop: bool, resize: int) -> np.ndarray:
         image, height, width = image[y : y + edge, x : x + edge], edge, edge
     if not resize:
         return image
-    size = (
-        (height * resize // width, resize) if height > width else (resize, width * resize // height)
-    )
+    if height > width:
+        height, width = height * resize // width, resize
+    else:
+        height, width = resize, width * resize // height
     pixels = image if image.ndim == 3 else image[..., None]
-    return resize_bytes(pixels, *size, LINEAR)
+    return resize_bytes(pixels, height, width, LINEAR)
 
 
 def make_records(args, path: str) -> int:

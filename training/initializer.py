@@ -189,7 +189,7 @@ class Initializer:
             self._verbose_print(desc, own, arr)
             return None
         rule = max((end for end in self.RULES if desc.endswith(end)), key=len, default=None)
-        getattr(self, self.RULES.get(rule, "_init_default"))(desc, arr)
+        getattr(self, "_init_default" if rule is None else self.RULES[rule])(desc, arr)
         self._verbose_print(desc, rule, arr)
         return None
 

@@ -13,6 +13,8 @@ from .base import BaseRNNCell, CellError, normalize
 class _Cells(BaseRNNCell):
     """Cells whose parameters and states are those of the cells inside."""
 
+    _override_cell_params: bool
+
     def _adopt(self, cells) -> None:
         for cell in cells:
             if self._override_cell_params:

@@ -11,6 +11,7 @@ import logging
 import math
 import random
 import warnings
+from collections.abc import Sequence
 from numbers import Number
 
 import numpy as np
@@ -90,7 +91,7 @@ class DetHorizontalFlipAug(DetAugmenter):
         return src, label
 
 
-def _range(name: str, value, where: str) -> tuple:
+def _range(name: str, value, where: str) -> Sequence:
     if isinstance(value, (tuple, list)):
         return value
     if not isinstance(value, Number):

@@ -202,7 +202,8 @@ def color_normalize(src, mean, std=None) -> NDArray:
 
 def random_rotate(src, angle_limits, zoom_in=False, zoom_out=False) -> NDArray:
     """`imrotate` by angles drawn from angle_limits = (low, high) in degrees, one for each image."""
+    low, high = angle_limits
     if src.ndim == 3:
-        return imrotate(src, float(np.random.uniform(*angle_limits)), zoom_in, zoom_out)
-    angles = array(np.random.uniform(*angle_limits, size=len(src)))
+        return imrotate(src, float(np.random.uniform(low, high)), zoom_in, zoom_out)
+    angles = array(np.random.uniform(low, high, size=len(src)))
     return imrotate(src, angles, zoom_in, zoom_out)

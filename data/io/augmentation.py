@@ -145,8 +145,9 @@ class Augmentation:
         """
         _, height, width = shape
         if self.resize > 0:
-            size = resized(*(full_size or image.shape[:2]), (self.resize,), keep_ratio=True)
-            image = self._resized(image, *size, draws)
+            before = full_size or image.shape[:2]
+            size = resized(before[0], before[1], (self.resize,), keep_ratio=True)
+            image = self._resized(image, size[0], size[1], draws)
         part = self._random_part(image, draws) if self.random_resized_crop else None
         if part is not None:
             image = self._resized(part, height, width, draws)
@@ -167,7 +168,7 @@ class Augmentation:
         return draws.whole(0, LANCZOS) if self.inter_method == RANDOM else self.inter_method
 
     def _resized(self, image, height, width, draws) -> np.ndarray:
-        method = self._method(*image.shape[:2], height, width, draws)
+        method = self._method(image.shape[0], image.shape[1], height, width, draws)
         return resize_bytes(image, height, width, method)
 
     def _random_part(self, image, draws):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,9 @@ class DataDesc(namedtuple("DataDesc", ["name", "shape"])):  # noqa: PYI024 - two
 
     layout: one letter for each axis; "N" is the batch's, e.g. "NCHW", "TNC".
     """
+
+    dtype: Any
+    layout: str | None
 
     def __new__(cls, name, shape, dtype=np.float32, layout="NCHW"):
         made = super().__new__(cls, name, shape)

@@ -99,8 +99,9 @@ class DetAugmentation:
     def apply(self, image, objects, shape, draws: Draws, full_size=None):
         """(image, objects), changed; objects are rows (class, xmin, ymin, xmax, ymax, ...)."""
         if self.resize > 0:
-            size = resized(*(full_size or image.shape[:2]), (self.resize,), keep_ratio=True)
-            image = self._resized(image, *size, draws)
+            before = full_size or image.shape[:2]
+            size = resized(before[0], before[1], (self.resize,), keep_ratio=True)
+            image = self._resized(image, size[0], size[1], draws)
         image = self._coloured(image, draws)
         if draws.uniform(0, 1) < self.rand_mirror_prob:
             image = image[:, ::-1]

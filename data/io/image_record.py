@@ -15,7 +15,7 @@ import numpy as np
 from ...engine import current_context, lib
 from ...engine._core import ffi
 from ...engine.error import InvalidValue, MXNetError, compose
-from ...kernels.record import DTYPES
+from ...kernels.record import DTYPES, REQUIRED
 from ...kernels.spec import spec
 from ...ndarray import NDArray, codec, serialization
 from ...ndarray.ndarray import empty_like_spec, from_memory
@@ -23,7 +23,7 @@ from .. import recordio
 from ..sampler import host_generator
 from .augmentation import DRAWS, Augmentation, Draws, address, run, with_rows
 from .image_list import parse_line
-from .options import REQUIRED, option, read, shows
+from .options import option, read, shows
 from .records import Order, Records
 from .source import MXDataIter, Sample, positive, shape_of
 
@@ -169,8 +169,10 @@ def image_of(record, color: int, resize: int, where: str):
         full_size = codec.jpeg_size(data)
         if full_size is not None:
             shorter = min(full_size)
-            reduce_to = tuple(
-                -(-REDUCE_MARGIN * resize * extent // shorter) for extent in full_size
+            height, width = full_size
+            reduce_to = (
+                -(-REDUCE_MARGIN * resize * height // shorter),
+                -(-REDUCE_MARGIN * resize * width // shorter),
             )
     try:
         image = codec.decode(data, color, reduce_to)

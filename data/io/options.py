@@ -9,9 +9,8 @@ import inspect
 import numpy as np
 
 from ...engine.error import InvalidType, InvalidValue
+from ...kernels.record import REQUIRED
 from .source import parsed, warn_unknown
-
-REQUIRED = object()
 
 
 def option(default, doc: str):

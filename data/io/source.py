@@ -20,7 +20,7 @@ class Sample(NamedTuple):
     data: NDArray
     label: NDArray
     pad: int
-    index: np.ndarray | None
+    index: np.ndarray | None  # type: ignore[assignment]  # hides tuple.index: MXNet's name
 
 
 class Source(Protocol):

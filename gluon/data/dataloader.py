@@ -180,7 +180,8 @@ class _Pass:
     """
 
     def __init__(self, loader: DataLoader):
-        self._loader, self.ended = loader, False
+        self._loader: DataLoader | None = loader
+        self.ended = False
         resumed, loader._resumed = loader._resumed, None
         now = random.get_state()
         if resumed is not None:
@@ -188,17 +189,17 @@ class _Pass:
             restore(loader._batch_sampler, resumed["sampler"], "DataLoader: sampler")
         self.begin = {"streams": random.get_state(), "sampler": saved(loader._batch_sampler)}
         self.given = 0 if resumed is None else resumed["given"]
-        self._begin()
+        self._begin(loader)
         if resumed is not None:
             for _ in range(self.given):
                 self._skip()
             random.set_state(now)
         loader._pass = weakref.ref(self)
 
-    def _begin(self) -> None:
+    def _begin(self, loader: DataLoader) -> None:
         """Takes what the pass draws at its beginning, now: another pass may draw before the first
         batch of this one is asked for."""
-        batches = iter(self._loader._batch_sampler)
+        batches = iter(loader._batch_sampler)
         first = next(batches, None)  # samplers draw here
         self._batches = batches if first is None else itertools.chain([first], batches)
 
@@ -248,9 +249,9 @@ class Epoch(_Pass):
         for _ in range(max(1, loader._prefetch)):
             self._submit()
 
-    def _begin(self) -> None:
+    def _begin(self, loader: DataLoader) -> None:
         self._seeds = host_generator()  # of the workers' streams, one for each batch
-        super()._begin()
+        super()._begin(loader)
 
     def _skip(self) -> None:
         if next(self._batches, None) is not None:

@@ -73,14 +73,22 @@ class _Pickler(pickle.Pickler):
 
 def _parts(values: np.ndarray):
     flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
-    return pickle.PickleBuffer(flat), values.dtype, values.shape
+    return pickle.PickleBuffer(flat.data), values.dtype, values.shape
+
+
+def _memory(segment: SharedMemory) -> memoryview:
+    """The bytes of a segment that is not closed."""
+    assert segment.buf is not None
+    return segment.buf
 
 
 class Sender:
     """Packs messages into segments named prefix0, prefix1, ...; close() removes them."""
 
     def __init__(self, prefix: str):
-        self._prefix, self._segments, self._free = prefix, {}, []
+        self._prefix = prefix
+        self._segments: dict[str, SharedMemory] = {}
+        self._free: list[str] = []
 
     def release(self, names) -> None:
         """The receiver needs these segments no more."""
@@ -88,7 +96,8 @@ class Sender:
 
     def pack(self, message) -> tuple:
         """What `Receiver.unpack` makes the message from; small enough for a pipe."""
-        buffers, body = [], io.BytesIO()
+        buffers: list[pickle.PickleBuffer] = []
+        body = io.BytesIO()
         pickler = _Pickler(body, protocol=5, buffer_callback=buffers.append)
         pickler.dump(message)
         raw = [b.raw() for b in buffers]
@@ -105,15 +114,14 @@ class Sender:
             segment = self._segment(max(total, 1))
         except OSError:  # no room, as in containers with little /dev/shm: through the pipe
             return _inline(message), None, ()
+        memory = _memory(segment)
         for (start, size), buffer in zip(places, raw):
             whole = np.frombuffer(buffer, np.uint8)
             stacked = pickler.stacks.get(whole.ctypes.data) if size else None
             if stacked is None:
-                segment.buf[start : start + size] = buffer
+                memory[start : start + size] = buffer
             else:
-                out = np.frombuffer(
-                    segment.buf, stacked.dtype, size // stacked.dtype.itemsize, start
-                )
+                out = np.frombuffer(memory, stacked.dtype, size // stacked.dtype.itemsize, start)
                 np.stack(stacked.items, out=out.reshape(stacked.shape))
         return body.getvalue() if inline else None, segment.name, tuple(places)
 
@@ -124,7 +132,7 @@ class Sender:
                 return self._segments[name]
         segment = SharedMemory(f"{self._prefix}{len(self._segments)}", create=True, size=n_bytes)
         try:  # a write to pages that do not exist would end this process by SIGBUS
-            os.posix_fallocate(segment._fd, 0, n_bytes)
+            os.posix_fallocate(vars(segment)["_fd"], 0, n_bytes)
         except OSError:
             segment.close()
             segment.unlink()
@@ -155,7 +163,9 @@ class Receiver:
     """Unpacks the messages of one sender; knows which of its segments are free again."""
 
     def __init__(self, prefix: str):
-        self._prefix, self._segments, self._done = prefix, {}, []
+        self._prefix = prefix
+        self._segments: dict[str, SharedMemory] = {}
+        self._done: list[str] = []
 
     def unpack(self, packed: tuple):
         body, name, places = packed
@@ -164,7 +174,8 @@ class Receiver:
         segment = self._segments.get(name)
         if segment is None:
             segment = self._segments[name] = SharedMemory(name)
-        views = [segment.buf[start : start + size] for start, size in places]
+        memory = _memory(segment)
+        views = [memory[start : start + size] for start, size in places]
         try:
             return (
                 pickle.loads(body, buffers=views)

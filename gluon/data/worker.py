@@ -209,13 +209,13 @@ class WorkerPool:
             worker.receiver.drop(payload)
 
     def _receive(self, ticket, deadline, timeout) -> None:
-        pipes = {w.pipe: w for w in self.workers}
         owner = next((w for w in self.workers if ticket in w.waiting), None)
         if owner is None or self.broken:
             raise MXNetError(
                 "DataLoader: its workers were stopped\n  fix: iterate over the loader again"
             )
         left = deadline - time.monotonic()
+        pipes = [w.pipe for w in self.workers]
         ready = connection.wait([*pipes, owner.process.sentinel], max(left, 0))
         if not ready:
             for worker in self.workers:  # no use waiting for what is stuck
@@ -226,11 +226,10 @@ class WorkerPool:
                 " or debug the dataset with num_workers=0"
             )
         heard = False
-        for pipe in ready:
-            worker = pipes.get(pipe)
-            if worker is not None:
+        for worker in self.workers:
+            if worker.pipe in ready:
                 try:
-                    number, good, payload = pipe.recv()
+                    number, good, payload = worker.pipe.recv()
                 except (EOFError, OSError):
                     continue
                 heard = True
@@ -244,7 +243,7 @@ class WorkerPool:
             self._died(
                 owner
                 if owner.process.sentinel in ready
-                else next(pipes[p] for p in ready if p in pipes)
+                else next(w for w in self.workers if w.pipe in ready)
             )
 
     def _died(self, worker) -> None:

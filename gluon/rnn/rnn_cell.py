@@ -350,7 +350,7 @@ def _begin_of(cells, **kwargs) -> list:
     return [state for cell in cells for state in cell.begin_state(**kwargs)]
 
 
-class _CellStack:
+class _CellStack(RecurrentCell):
     """What the two sequential cells have in common."""
 
     def __repr__(self):
@@ -411,7 +411,7 @@ class _CellStack:
         return len(self._children)
 
 
-class SequentialRNNCell(_CellStack, RecurrentCell):
+class SequentialRNNCell(_CellStack):
     """Cells one above the other."""
 
     def forward(self, inputs, states):

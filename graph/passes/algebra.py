@@ -111,7 +111,8 @@ def _twice(node: Node, inputs: Sequence[Value]) -> Found:
 
 def _filled(node: Node, inputs: Sequence[Value]) -> Found:
     """Ones or zeros, whatever the input."""
-    return _of(node.op.constant, node), None
+    constant = node.operation.constant
+    return None if constant is None else (_of(constant, node), None)
 
 
 def _of(constant: float, node: Node) -> Value:
@@ -151,7 +152,7 @@ def _view(node: Node, inputs: Sequence[Value]) -> Found:
 
 
 def _idle(node: Node, inputs: Sequence[Value]) -> Found:
-    return (inputs[0], 0) if not node.op.is_random(node.attrs) else None
+    return (inputs[0], 0) if not node.operation.is_random(node.attrs) else None
 
 
 RULES: dict[str, Callable] = {

@@ -126,20 +126,22 @@ class _Match:
                 self.scale *= s if name == "_mul_scalar" else 1 / s
                 scaled, p = True, below.inputs[0]
             elif op.adds and softened and not scaled and self.kind is None:
-                p = self._addition(below)
-                if p is None or p.shape != below.types[0].shape:
+                scores = self._addition(below)
+                if scores is None or scores.shape != below.types[0].shape:
                     return False
+                p = scores
             elif name == "where" and softened and not scaled and self.kind is None:
-                p = self._where(below)
-                if p is None:
+                scores = self._where(below)
+                if scores is None:
                     return False
+                p = scores
             else:
                 return False
         return softened and self._operands(p.node, node)
 
     def _drops(self, node: Node) -> bool:
         """Takes in a dropout of the probabilities, of each by itself."""
-        if not node.op.is_random(node.attrs):
+        if not node.operation.is_random(node.attrs):
             return True
         if self.dropped or node.attrs["axes"] or self.users.get(Value(node, 1)):
             return False
@@ -201,8 +203,9 @@ class _Match:
         if 0 in (*q.shape, *k.shape):
             return False
         turned = first.attrs["transpose_a"], not first.attrs["transpose_b"]
-        views = [_rows(x, t) for x, t in zip((q, k, v), (*turned, second.attrs["transpose_b"]))]
-        if None in views or 0 in v.shape:
+        rows = [_rows(x, t) for x, t in zip((q, k, v), (*turned, second.attrs["transpose_b"]))]
+        views = [x for x in rows if x is not None]
+        if len(views) < 3 or 0 in v.shape:
             return False
         (self.n_q, self.dim), self.n_k = _sizes(views[0])[-2:], _sizes(views[1])[-2]
         self.dim_v = _sizes(views[2])[-1]
@@ -214,10 +217,11 @@ class _Match:
         leads = [sizes] if len(sizes) == 2 else [(*sizes, 1, 1)[:2], (1, 1, *sizes)[-2:]]
         found = [(*self._moves_after(second, lead), lead) for lead in leads]
         self.moves, self.replaced, self.lead = max(found, key=lambda x: x[0])
-        self.views = [self._placed(x, 2) for x in views]
+        placed = [self._placed(x, 2) for x in views]
+        self.views = [x for x in placed if x is not None]
         if self.mask is not None:
             self.mask = self._placed(self.mask, 1 if self.kind == "length" else 2)
-        return None not in self.views and (self.kind is None or self.mask is not None)
+        return len(self.views) == 3 and (self.kind is None or self.mask is not None)
 
     def _placed(self, view: View, n_last: int) -> View | None:
         """The view with its leading axes as (batch, head), every axis of one run."""
@@ -259,7 +263,7 @@ class _Match:
         )
         return old, F.reshape_to(y, shape=old.shape)
 
-    def _moves_after(self, node: Node, lead: tuple[int, int]) -> tuple[int, Value]:
+    def _moves_after(self, node: Node, lead: tuple[int, ...]) -> tuple[int, Value]:
         """The last value that moves make of (batch, query, head, element) in row-major order, and
         after how many; 0 where there is none."""
         v = Value(node)

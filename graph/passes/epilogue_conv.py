@@ -124,7 +124,7 @@ def _is_loop(op: Operator, attrs: dict) -> bool:
 
 
 def _serves(node: Node, device: str) -> bool:
-    return has_kernel(node.op, [v.type for v in node.inputs], node.types, node.attrs, device)
+    return has_kernel(node.operation, [v.type for v in node.inputs], node.types, node.attrs, device)
 
 
 def _alone(node: Node, inputs: list[Value], device: str) -> list[Value] | None:
@@ -148,7 +148,7 @@ def _alone(node: Node, inputs: list[Value], device: str) -> list[Value] | None:
 
 
 def _with(conv: Node, attrs: dict, inputs: Sequence[Value]) -> Value:
-    return Value(typed_node(conv.op, {**conv.attrs, **attrs}, inputs, conv.name))
+    return Value(typed_node(conv.operation, {**conv.attrs, **attrs}, inputs, conv.name))
 
 
 def _outputs(node: Node) -> list[Value]:

@@ -23,7 +23,7 @@ F = Builder()
 def epilogue_dense(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
     """The graph with its products fused, of the types for which the device has fused kernels."""
     order = topological(outputs)
-    users: dict[Value, list[Node]] = {}
+    users: dict[Value, list[Node | None]] = {}
     for node in order:
         for v in node.inputs:
             users.setdefault(v, []).append(node)
@@ -46,14 +46,14 @@ def _plain(dtype: str, *values: Value) -> bool:
 
 def _product(node: Node, device: str) -> dict | None:
     """Attributes and inputs of _dense for a product of matrices."""
-    if node.op.name not in ("FullyConnected", "dot"):
+    if node.operation.name not in ("FullyConnected", "dot"):
         return None
     dtype = node.types[0].dtype
     if dtype not in FUSED_DTYPES[device] or not _plain(dtype, *node.inputs):
         return None
     a, b = node.inputs[:2]
     attrs = node.attrs
-    if node.op.name == "FullyConnected":
+    if node.operation.name == "FullyConnected":
         rows = prod(node.types[0].shape[:-1])
         given = {"lhs": F.reshape_to(a, shape=(rows, b.shape[1])), "rhs": b, "transpose_b": True}
         return given if attrs["no_bias"] else given | {"bias": node.inputs[2]}
@@ -87,7 +87,8 @@ class _Chain:
             **g,
         )
         made = made if isinstance(made, list) else [made]
-        for old, new in zip((self.end, self.pre), made):
+        replaced = [self.end] if self.pre is None else [self.end, self.pre]
+        for old, new in zip(replaced, made):
             instead[old] = F.reshape_to(new, shape=old.shape)
 
     def _step(self) -> bool:
@@ -101,19 +102,22 @@ class _Chain:
         if gated is not None and self._ends("silu", False, False):
             self.given["act"], self.end = "silu", Value(gated)
             return True
-        acts = [n for n in readers if n is not None and activation_of(n.op, n.attrs)]
+        acts = [n for n in readers if n is not None and activation_of(n.operation, n.attrs)]
         return self.pre is None and len(acts) == 1 and self._take(acts[0], True)
 
     def _gated(self, readers: Sequence[Node | None]) -> Node | None:
         """The product of the end and its own sigmoid, where these two alone read it."""
-        if len(readers) != 2 or None in readers or self.given.get("act"):
+        if len(readers) != 2 or self.given.get("act"):
             return None
-        for sigmoid, product in (readers, readers[::-1]):
-            if activation_of(sigmoid.op, sigmoid.attrs) != "sigmoid" or product in self.held:
+        first, second = readers
+        if first is None or second is None:
+            return None
+        for sigmoid, product in ((first, second), (second, first)):
+            if activation_of(sigmoid.operation, sigmoid.attrs) != "sigmoid" or product in self.held:
                 continue
             y, types = Value(sigmoid), [v.type for v in product.inputs]
             if set(product.inputs) == {self.end, y} and self.users.get(y) == [product]:
-                if multiplies(product.op, types, product.types, product.attrs) and _plain(
+                if multiplies(product.operation, types, product.types, product.attrs) and _plain(
                     self.dtype, y
                 ):
                     return product
@@ -125,10 +129,10 @@ class _Chain:
     def _take(self, node: Node, keep: bool = False) -> bool:
         if node in self.held or not _plain(self.dtype, *node.inputs, Value(node)):
             return False
-        act = activation_of(node.op, node.attrs)
+        act = activation_of(node.operation, node.attrs)
         slope = self._slope(node)
-        name, end = node.op.name, self.end
-        if node.op.view:
+        name, end = node.operation.name, self.end
+        if node.operation.view:
             if prod(node.types[0].shape[:-1]) != self.matrix[0]:
                 return False
         elif slope is not None:
@@ -142,7 +146,7 @@ class _Chain:
             s = node.attrs["scalar"]
             s = s if name == "_mul_scalar" else 1 / s if s else float("inf")
             self.given["scale"] = self.given.get("scale", 1.0) * s
-        elif node.op.adds and len(node.inputs) == len(set(node.inputs)) == 2:
+        elif node.operation.adds and len(node.inputs) == len(set(node.inputs)) == 2:
             other = node.inputs[1 - node.inputs.index(end)]
             if other.shape == end.shape and self.pre is None:
                 if not self._ends(self.given.get("act"), False, True):
@@ -161,9 +165,9 @@ class _Chain:
         """(activation, where its slope is taken) of a node that multiplies the end by one."""
         if self.device != "cpu" or self.pre is not None or self.given.keys() & {"bias", "act"}:
             return None
-        if node.op.name == "_gelu_grad" and node.inputs[0] == self.end:
+        if node.operation.name == "_gelu_grad" and node.inputs[0] == self.end:
             found = "gelu", node.inputs[1]
-        elif multiplies(node.op, [v.type for v in node.inputs], node.types, node.attrs):
+        elif multiplies(node.operation, [v.type for v in node.inputs], node.types, node.attrs):
             a, b = node.inputs
             mask = (b if a == self.end else a).node
             if mask.op is None or mask.op.name != "_greater_scalar" or mask.has_numbers:

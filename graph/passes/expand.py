@@ -37,7 +37,9 @@ def body_of(
 ) -> list[Value] | None:
     """An operator's outputs by its body, applied to typed values; None where the reference must
     run."""
-    if op.has_dynamic or any(t.layout for t in (*[v.type for v in inputs], *outs)):
+    if op.body is None or op.has_dynamic:
+        return None
+    if any(t.layout for t in (*[v.type for v in inputs], *outs)):
         return None
     wide = [F.Cast(v, dtype="float32") if v.dtype in SHORT else v for v in inputs]
     made = op.body(F, *wide, **attrs)

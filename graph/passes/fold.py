@@ -60,14 +60,14 @@ def _evaluate(wanted: Sequence[Value], device) -> dict[Value, Any]:
     arrays: dict[Value, Any] = {}
     for node in topological(wanted):
         inputs = [arrays[v] for v in node.inputs]
-        plan = make_plan(node.op, node.attrs, [a._spec for a in inputs], device)
+        plan = make_plan(node.operation, node.attrs, [a._spec for a in inputs], device)
         made = invoke(
             plan.handle,
             plan.in_specs,
             plan.out_specs,
             inputs,
             (),
-            scalars_of(node.op, node.attrs),
+            scalars_of(node.operation, node.attrs),
             -1,
         )
         arrays.update((Value(node, i), a) for i, a in enumerate(made))

@@ -134,17 +134,19 @@ def _member(node: Node, row: tuple[int, ...] | None, row_dtypes: Collection[str]
     single = all(t.dtype in row_dtypes for t in (*node.types, *(v.type for v in node.inputs)))
     if row is not None:
         space = _Space(row, True, (len(row) - 1,), True, single)
-        plain = node.op.view or is_reduction(node.op)
+        plain = node.operation.view or is_reduction(node.op)
         return _Member(space, None if plain else _form(node), is_reduction(node.op))
     if len(node.types) != 1 or any(t.layout for t in (out, *(v.type for v in node.inputs))):
         return None
     size = prod(out.shape)
-    if node.op.view:
+    if node.operation.view:
         return _Member(_Space(out.shape, single=single)) if size else None
     if is_reduction(node.op):
         x = node.inputs[0]
-        axes = many_axes(node.op.name, node.attrs["axis"], len(x.shape), node.attrs["exclude"])
-        usable = axes and prod(x.shape) and x.dtype in FLOATS and out.dtype == x.dtype
+        axes = many_axes(
+            node.operation.name, node.attrs["axis"], len(x.shape), node.attrs["exclude"]
+        )
+        usable = bool(axes and prod(x.shape)) and x.dtype in FLOATS and out.dtype == x.dtype
         space = _Space(x.shape, True, tuple(axes), False, single)
         return _Member(space, None, True) if usable else None
     found = _form(node)
@@ -156,9 +158,9 @@ def _member(node: Node, row: tuple[int, ...] | None, row_dtypes: Collection[str]
 
 
 def _form(node: Node) -> Form | None:
-    if node.op.is_random(node.attrs) or node.op.mutates:
+    if node.operation.is_random(node.attrs) or node.operation.mutates:
         return None
-    return form(node.op, [v.type for v in node.inputs], node.types, node.attrs, mixed=True)
+    return form(node.operation, [v.type for v in node.inputs], node.types, node.attrs, mixed=True)
 
 
 def _constant(v: Value) -> bool:
@@ -340,9 +342,11 @@ class _Fusion:
             numbers = [self._value(v, seen) for v, seen in self._reads(node)]
             if member.reduces and space.rows:
                 self._at[node] = len(self.inputs) + len(self._steps)
-                self._steps.append(Step(node.op.name, (), (numbers[0],), node.types[0].dtype))
+                self._steps.append(
+                    Step(node.operation.name, (), (numbers[0],), node.types[0].dtype)
+                )
             elif member.reduces:
-                r = Result(numbers[0], node.types[0].shape, node.op.name)
+                r = Result(numbers[0], node.types[0].shape, node.operation.name)
                 self.made[node] = results.setdefault(r, len(results))
             elif member.form is None or self._is_identity(node, member):
                 self._at[node] = numbers[0]
@@ -418,7 +422,9 @@ class _Fusion:
     def _value(self, v: Value, seen: tuple[int, ...]) -> int:
         found = self.inputs.get((v, seen), self._at.get(v.node))
         if found is None:  # a constant
-            found = self._at[v.node] = self._step(v.node, _form(v.node), [])
+            constant = _form(v.node)
+            assert constant is not None
+            found = self._at[v.node] = self._step(v.node, constant, [])
         return found
 
     def emit(self, new: dict[Value, Value]) -> None:
@@ -428,7 +434,7 @@ class _Fusion:
             "scalars": tuple(self.scalars),
             "num_args": len(self.inputs),
         }
-        name = "+".join(dict.fromkeys(n.op.name for n in self.nodes))
+        name = "+".join(dict.fromkeys(n.operation.name for n in self.nodes))
         fused = typed_node(lookup("_fused"), attrs, [new[v] for v, _ in self.inputs], name)
         if all(n.extra and AGAIN in n.extra for n in self.nodes):
             fused.extra = {AGAIN: "1"}  # its place in the order is that of its nodes
@@ -440,9 +446,9 @@ class _Fusion:
                 new[Value(node)] = Value(with_inputs(node, [new[v] for v in node.inputs]))
 
     def _step(self, node: Node, found: Form, numbers: list[int]) -> int:
-        dynamic = {p.name for p in node.op.params if p.dynamic}
+        dynamic = {p.name for p in node.operation.params if p.dynamic}
         attrs = tuple((k, v) for k, v in node.attrs.items() if k not in dynamic)
-        self._steps.append(Step(node.op.name, attrs, tuple(numbers), node.types[0].dtype))
+        self._steps.append(Step(node.operation.name, attrs, tuple(numbers), node.types[0].dtype))
         self.scalars.extend(step_scalars(node.attrs, found))
         return len(self.inputs) + len(self._steps) - 1
 

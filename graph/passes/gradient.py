@@ -76,7 +76,7 @@ class _Template(NamedTuple):
 
 def _template(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool]) -> _Template:
     """The gradients of a node's wanted inputs; found once for nodes that are alike."""
-    op, ins = node.op, [v.type for v in node.inputs]
+    op, ins = node.operation, [v.type for v in node.inputs]
     key = (*op.attribute_key(node.attrs), "|", *ins, *wanted, *[d is None for d in dys])
     try:
         found = op.gradients[key]
@@ -88,7 +88,7 @@ def _template(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool]) -
 
 
 def _write_down(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool]) -> _Template:
-    op, attrs = node.op, node.attrs
+    op, attrs = node.operation, node.attrs
     xs = [variable("", v.type) for v in node.inputs]
     ys = values_of(Node(op, attrs, xs, "", node.types))
     given = [None if d is None else variable("", d.type) for d in dys]

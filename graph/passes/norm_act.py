@@ -91,7 +91,7 @@ def _activation(node: Node) -> dict | None:
 def _gate(node: Node, uses: Counter, norms: Collection[Node]) -> Value | None:
     """The result of a batch normalisation that a node multiplies by its own sigmoid."""
     types = [v.type for v in node.inputs]
-    if not norms or not multiplies(node.op, types, node.types, node.attrs):
+    if not norms or not multiplies(node.operation, types, node.types, node.attrs):
         return None
     for v, s in (node.inputs, node.inputs[::-1]):
         if v.node not in norms or v.index or uses[s] > 1 or _activation(s.node) != SIGMOID:
@@ -136,7 +136,7 @@ def _uses(order: Sequence[Node], outputs: Sequence[Value]) -> Counter:
 
 
 def _is_batch_norm(node: Node) -> bool:
-    if node.op is None or node.op.name != "BatchNorm" or node.types is None:
+    if node.op is None or node.op.name != "BatchNorm" or not node.is_typed:
         return False
     trains = node.attrs["train"] and not node.attrs["use_global_stats"]
     return trains and all(v.dtype == "float32" for v in node.inputs)

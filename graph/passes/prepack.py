@@ -29,7 +29,7 @@ def split_prologue(
         if (
             node.inputs
             and node not in effects.held
-            and not node.op.is_random(node.attrs)
+            and not node.operation.is_random(node.attrs)
             and not node.has_numbers
             and all(v.node in known or v.node in first for v in node.inputs)
         ):

@@ -100,7 +100,7 @@ def free_of_charge(
 
 def _reach(node: Node, reach) -> tuple[float, frozenset]:
     found = [reach[v] for v in node.inputs]
-    steps = sum(n for n, _ in found) + (not node.op.view)
+    steps = sum(n for n, _ in found) + (not node.operation.view)
     size = nbytes(Value(node))
     sources = frozenset().union(*(s for _, s in found))
     return steps, frozenset(v for v in sources if nbytes(v) >= size)
@@ -108,16 +108,17 @@ def _reach(node: Node, reach) -> tuple[float, frozenset]:
 
 def _read_by_cheap(v: Value, readers: dict[Value, list[Node]]) -> bool:
     return all(
-        _read_by_cheap(Value(r), readers) if r.op.view else _is_cheap(r) for r in readers.get(v, ())
+        _read_by_cheap(Value(r), readers) if r.operation.view else _is_cheap(r)
+        for r in readers.get(v, ())
     )
 
 
 def _is_cheap(node: Node) -> bool:
-    if node.op.view:
+    if node.operation.view:
         return True
-    if node.op.pointwise is None:
+    if node.operation.pointwise is None:
         return False
-    calls = re.findall(r"([a-zA-Z_]\w*)\s*\(", node.op.pointwise.text)
+    calls = re.findall(r"([a-zA-Z_]\w*)\s*\(", node.operation.pointwise.text)
     return all(c in CHEAP_CALLS for c in calls)
 
 
@@ -131,8 +132,8 @@ def mirrored(order: Sequence[Node], everything: bool = False) -> set[Node]:
         found = {n for n in order if n.op is not None and n.op not in costly and not n.op.random}
     else:
         found = set()
-    asked = [n for n in order if n.extra and MIRRORED in n.extra]
-    found.update(n for n in asked if n.extra[MIRRORED].lower() in ("true", "1"))
+    asked = {n: n.extra[MIRRORED] for n in order if n.extra and MIRRORED in n.extra}
+    found.update(n for n, text in asked.items() if text.lower() in ("true", "1"))
     return found & repeatable(order) if found else found
 
 
@@ -232,7 +233,8 @@ def replayed(
     """A backward graph cut at the values it reads among the known ones: (outputs, a variable for
     each of those). What remains of the forward nodes is computed again: it is marked, and draws and
     writes nothing."""
-    again = {n: tuple(_reads(n)) for n in forward if n.op is not None and n.op.again is not None}
+    rules = {n: n.op.again for n in forward if n.op is not None and n.op.again is not None}
+    again = {n: tuple(_reads(n)) for n in rules}
     order = walk(list(outputs), known, again)
     for node in order:
         if node.op is None:
@@ -248,12 +250,13 @@ def replayed(
     def replace(node: Node, inputs: Sequence[Value]):
         if node not in forward:
             return None
-        if node not in again:
+        rule = rules.get(node)
+        if rule is None:
             return values_of(_mark(node, inputs))
         unread = mutated(node)
         xs = [None if i in unread else x for i, x in enumerate(inputs)]
         ys = [given.get(y) for y in values_of(node)]
-        return [_marked(node.op.again(F, xs, ys, **node.attrs), xs + ys), *values_of(node)[1:]]
+        return [_marked(rule(F, xs, ys, **node.attrs), xs + ys), *values_of(node)[1:]]
 
     ours = None if forward.isdisjoint(order) else replace
     return rewrite(outputs, ours, order=order, values=given), given
@@ -271,7 +274,7 @@ def _mark(node: Node, inputs: Sequence[Value]) -> Node:
     return Node(node.op, node.attrs, inputs, node.name, node.types, extra, node.source)
 
 
-def _marked(value: Value, given: Sequence[Value]) -> Value:
+def _marked(value: Value, given: Sequence[Value | None]) -> Value:
     """A value with all nodes above the given ones marked."""
     start = {v.node: [Value(v.node, i) for i in range(len(v.node.types))] for v in given if v}
 

@@ -3,7 +3,7 @@ out as pointwise ones and reductions where a group takes in their neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -126,7 +126,7 @@ def _layer_norm(node: Node, x: Value, gamma: Value, beta: Value):
     return [F.broadcast_add(y, beta), mean, std]
 
 
-RULES = {
+RULES: dict[str, Callable] = {
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "_softmax_grad": _softmax_grad,
@@ -183,11 +183,11 @@ def _plain(node: Node, dtypes: Collection[str]) -> bool:
     shape, attrs = node.types[0].shape, node.attrs
     if not served(node, dtypes) or not _suits(shape) or shape[-1] < SHORTEST_WHOLE:
         return False
-    if prod(shape) < LARGE.get(node.op.name, 0):
+    if prod(shape) < LARGE.get(node.operation.name, 0):
         return False
     if attrs.get("temperature") not in (None, 1.0) or attrs.get("use_length"):
         return False
-    return one_axis(node.op.name, attrs["axis"], len(shape)) == len(shape) - 1
+    return one_axis(node.operation.name, attrs["axis"], len(shape)) == len(shape) - 1
 
 
 def _has_neighbour(node: Node, readers: Sequence[Node], dtypes: Collection[str]) -> bool:

@@ -99,7 +99,7 @@ def moved(view: View, v: Value) -> View | None:
 
 
 def _rule(node: Node) -> Callable | None:
-    return _reshape if node.op.view else RULES.get(node.op.name)
+    return _reshape if node.operation.view else RULES.get(node.operation.name)
 
 
 def _reshape(node, index, view):

@@ -73,10 +73,14 @@ def csr_matrix(arg1, shape=None, ctx=None, dtype=None) -> CSRNDArray:
             raise InvalidValue("Unexpected input type: RowSparseNDArray")
         if isinstance(arg1, CSRNDArray) or _is_scipy(arg1):
             _same_shape(arg1.shape, shape)
-            return array(arg1, ctx, dtype)
+            found = array(arg1, ctx, dtype)
+            assert isinstance(found, CSRNDArray)
+            return found
         values = _dense(arg1, ctx, _dtype(arg1, dtype))
         _same_shape(values.shape, shape)
-        return values.tostype("csr")
+        stored = values.tostype("csr")
+        assert isinstance(stored, CSRNDArray)
+        return stored
     if len(arg1) == 2 and isinstance(arg1[1], tuple) and len(arg1[1]) == 2:
         return _from_coordinates(arg1[0], *arg1[1], shape, ctx, dtype)
     if len(arg1) == 2:
@@ -152,10 +156,14 @@ def row_sparse_array(arg1, shape=None, ctx=None, dtype=None) -> RowSparseNDArray
             raise InvalidValue("Unexpected input type: CSRNDArray")
         if isinstance(arg1, RowSparseNDArray):
             _same_shape(arg1.shape, shape)
-            return array(arg1, ctx, dtype)
+            found = array(arg1, ctx, dtype)
+            assert isinstance(found, RowSparseNDArray)
+            return found
         values = _dense(arg1, ctx, _dtype(arg1, dtype))
         _same_shape(values.shape, shape)
-        return values.tostype("row_sparse")
+        stored = values.tostype("row_sparse")
+        assert isinstance(stored, RowSparseNDArray)
+        return stored
     if len(arg1) < 2:
         raise InvalidValue(f"Unexpected length of input tuple: {len(arg1)}")
     if len(arg1) > 2 or _is_shape(arg1):

@@ -3,6 +3,8 @@ arrays."""
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import numpy as np
 
 from ...engine import Context, wait
@@ -15,7 +17,7 @@ from ...engine.error import (
     compose,
 )
 from ...kernels.record import dtype_name, lookup
-from ...kernels.spec import spec
+from ...kernels.spec import Spec, spec
 from .. import functions
 from ..arithmetic import add, divide, multiply, subtract
 from ..invoke import copy_into, invoke
@@ -41,7 +43,7 @@ class BaseSparseNDArray(NDArray):
         shape = "x".join(map(str, self.shape))
         return f"\n<{type(self).__name__} {shape} @{self.context}>"
 
-    _repr_html_ = None
+    _repr_html_: Any = None
 
     def _call_operator(self, op, inputs, attrs, out=None):
         """What `invoke` does with a sparse input; see storage.call."""
@@ -373,9 +375,16 @@ class RowSparseNDArray(BaseSparseNDArray):
             copy_into(found, self)
 
 
+A = TypeVar("A", bound=BaseSparseNDArray)
+
+
 def sparse_array(s, parts: list) -> BaseSparseNDArray:
     """An array of a sparse Spec. parts: values and indices; the list is kept."""
     cls = CSRNDArray if s.stype == "csr" else RowSparseNDArray
+    return _of_parts(cls, s, parts)
+
+
+def _of_parts(cls: type[A], s: Spec, parts: list) -> A:
     made = make_sparse(cls, s)
     made._parts = parts
     return made
@@ -384,13 +393,13 @@ def sparse_array(s, parts: list) -> BaseSparseNDArray:
 def csr(shape, data: NDArray, indptr: NDArray, indices: NDArray) -> CSRNDArray:
     """A csr array of its parts, which are not checked."""
     s = spec(tuple(shape), data._spec.dtype, data._spec.device, stype="csr")
-    return sparse_array(s, [data, indptr, indices])
+    return _of_parts(CSRNDArray, s, [data, indptr, indices])
 
 
 def row_sparse(shape, data: NDArray, indices: NDArray) -> RowSparseNDArray:
     """A row_sparse array of its parts, which are not checked."""
     s = spec(tuple(shape), data._spec.dtype, data._spec.device, stype="row_sparse")
-    return sparse_array(s, [data, indices])
+    return _of_parts(RowSparseNDArray, s, [data, indices])
 
 
 def scipy_sparse():

@@ -99,9 +99,8 @@ def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None):
     types = infer(op, full, [a._spec.type for a in inputs])  # raises what is wrong with shapes
     stypes = tuple(a._spec.stype for a in inputs)
     found = TABLE.get(op.name)
-    made = found.rule(stypes, full) if found else None
     with autograd.pause(train_mode=state.training):
-        if made is None:
+        if found is None or found.rule(stypes, full) is None:
             results = _fallback(op, inputs, full)
         else:
             result = found.run(full, *inputs)

@@ -94,7 +94,7 @@ def distinct(numbers: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
     return found, at[numbers]
 
 
-def gather(values: NDArray, at: np.ndarray) -> NDArray:
+def gather(values: NDArray, at: np.ndarray | tuple[()]) -> NDArray:
     """Rows of an array."""
     return invoke(lookup("take"), (values, index_array(at, values)), {"mode": "clip"})
 

@@ -21,7 +21,7 @@ def test_types_are_known_at_once():
         assert a.shape == b.shape == (2, 2, 6, 6)
     with tracing(False):
         assert sym.Dropout(sym.var("x", shape=(2,)))._outputs[0].node.attrs["train"] is False
-    assert sym.relu(sym.var("x", shape=(2,)))._outputs[0].node.types is None
+    assert not sym.relu(sym.var("x", shape=(2,)))._outputs[0].node.is_typed
 
 
 def test_declared_dtype_counts():

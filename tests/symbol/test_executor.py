@@ -242,8 +242,26 @@ def test_monitor_sees_every_output():
     assert len(seen) == 6
 
 
+def test_monitor_sees_outputs_whose_names_depend_on_attributes():
+    data = np.array([[3.0, 1.0, 2.0]], np.float32)
+    ex = sym.topk(sym.var("data"), k=2, ret_typ="both", name="top").bind(
+        mx.cpu(), {"data": mx.nd.array(data)}
+    )
+    seen = {}
+    ex.set_monitor_callback(lambda name, array: seen.update({name: array.asnumpy().tolist()}))
+    ex.forward()
+    at = np.argsort(-data, axis=1)[:, :2]
+    values = np.take_along_axis(data, at, 1)
+    assert seen == {"top_output0": values.tolist(), "top_output1": at.tolist()}
+
+
 def test_wrong_arguments():
     s, a, b = product()
+    norm = sym.BatchNorm(sym.var("x"), name="n")
+    with pytest.raises(TypeError, match="every auxiliary state must have an NDArray, got None"):
+        norm.bind(mx.cpu(), [mx.nd.ones(2)] * 3, aux_states=[None, mx.nd.ones(2)])
+    with pytest.raises(TypeError, match="every argument must have an NDArray, got None"):
+        s.bind(mx.cpu(), [a, None])
     with pytest.raises(ValueError, match="key `b` is missing in `args`"):
         s.bind(mx.cpu(), {"a": a})
     with pytest.raises(ValueError, match="does not match the number of arguments"):

@@ -129,6 +129,8 @@ def test_registered_store(monkeypatch):
     assert isinstance(kv, Mine)
     with pytest.raises(NotImplementedError, match="Mine does not define pushpull"):
         kv.pushpull(0, ones())
+    with pytest.raises(NotImplementedError, match="Mine does not define set_gradient_compression"):
+        kv.set_gradient_compression({"type": "2bit"})
     with pytest.warns(UserWarning, match="overriding existing kvstore"):
         mx.kv.KVStoreBase.register(Mine)
 

@@ -356,3 +356,22 @@ def test_sparse_data_and_weights_train_as_in_mxnet(context, caplog, tmp_path):
     np.testing.assert_allclose(trained["b"].asnumpy(), [1.6539, -1.6539], atol=2e-4)
     mod.save_params(str(tmp_path / "p"))
     assert mx.nd.load(str(tmp_path / "p"))["arg:w"].stype == "row_sparse"
+
+
+def test_calls_that_come_too_early():
+    mod = mx.mod.Module(dense(), label_names=None)
+    params = {"w": mx.nd.ones(2)}
+    with pytest.raises(ValueError, match=r"not ready\n  fix: call bind"):
+        mod.set_params(params, {}, allow_missing=True)
+    with pytest.raises(ValueError, match=r"not ready\n  fix: call bind"):
+        mod.update_metric(mx.metric.Accuracy(), [])
+
+
+def test_update_without_gradients():
+    x = mx.sym.var("data")
+    mod = mx.mod.Module(mx.sym.FullyConnected(x, num_hidden=2), label_names=None)
+    mod.bind([("data", (4, 3))], for_training=False)
+    mod.init_params()
+    mod.init_optimizer()
+    with pytest.raises(ValueError, match="re-bind with for_training=True to run update"):
+        mod.update()

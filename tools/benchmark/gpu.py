@@ -113,8 +113,8 @@ def summary(names, columns, figures: Figures) -> list[str]:
             )
     for c in columns:
         parts = [figures.seconds(f"stream_{k}", c.name) for k in ("both", "copy", "compute")]
-        if all(parts):
-            both, copy, compute = parts
+        both, copy, compute = parts
+        if both and copy and compute:
             lines.append(
                 f"stream, {'plait' if c is columns[0] else 'torch ' + c.name}: "
                 f"{both / max(copy, compute):.2f} x the longer of copies and computation"

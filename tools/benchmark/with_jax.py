@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from timing import time_workload
 
 KEYS = iter(jax.random.split(jax.random.PRNGKey(0), 1000))
-waiting = []
+waiting: list = []
 
 
 def normal(*shape):

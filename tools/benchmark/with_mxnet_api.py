@@ -5,29 +5,32 @@ usage: with_mxnet_api.py WORKLOAD SECONDS MODULE
 
 import importlib
 import sys
+from typing import Any
 
 import numpy as np
 from timing import time_workload
 
 mx = importlib.import_module(sys.argv[3])
 nd, gluon, autograd, nn = mx.nd, mx.gluon, mx.autograd, mx.gluon.nn
+Block: Any = gluon.Block  # of the package under test
+HybridBlock: Any = gluon.HybridBlock
 rng = np.random.RandomState(0)
 
 
-class Chain(gluon.HybridBlock):
+class Chain(HybridBlock):
     def hybrid_forward(self, F, x):
         for _ in range(50):
             x = F.relu(x * 1.01 + 0.1)
         return x
 
 
-class Gelu(gluon.HybridBlock):
+class Gelu(HybridBlock):
     def hybrid_forward(self, F, x, y):
         z = x * y + x
         return 0.5 * z * (1 + F.tanh(0.79788456 * (z + 0.044715 * z * z * z)))
 
 
-class LanguageModel(gluon.HybridBlock):
+class LanguageModel(HybridBlock):
     def __init__(self, layer, vocabulary=5000, hidden=256):
         super().__init__()
         with self.name_scope():
@@ -39,7 +42,7 @@ class LanguageModel(gluon.HybridBlock):
         return self.out(self.layer(self.embedding(x)))
 
 
-class EncoderLayer(gluon.HybridBlock):
+class EncoderLayer(HybridBlock):
     def __init__(self, width, n_heads):
         super().__init__()
         self.n_heads, self.scale = n_heads, (width / n_heads) ** -0.5
@@ -64,7 +67,7 @@ class EncoderLayer(gluon.HybridBlock):
         return self.norm_2(x + self.narrow(self.act(self.wide(x))))
 
 
-class Transformer(gluon.HybridBlock):
+class Transformer(HybridBlock):
     def __init__(self, vocabulary=5000, width=256, n_layers=4):
         super().__init__()
         with self.name_scope():
@@ -192,7 +195,7 @@ def record_iterator():
     return lambda: (folder, next(batches).data[0].wait_to_read())
 
 
-class RandomCrop(gluon.Block):
+class RandomCrop(Block):
     def __init__(self, edge):
         super().__init__()
         self.edge = edge

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ...engine.error import InvalidType, InvalidValue, MissingMethod
 from ...engine.profiler import set_kvstore_handle
@@ -26,6 +26,7 @@ class KVStoreBase:
     """
 
     OPTIMIZER = "optimizer"
+    _updater: Any  # of a store that updates its weights
     kv_registry: ClassVar[dict[str, type]] = {}
 
     def broadcast(self, key, value, out, priority=0) -> None:
@@ -39,6 +40,26 @@ class KVStoreBase:
         priority: of the work that is ready, higher ones come first; one for all keys, or one each.
         """
         raise self._missing("pushpull")
+
+    def init(self, key, value) -> None:
+        """Gives a key its first value."""
+        raise self._missing("init")
+
+    def push(self, key, value, priority=0) -> None:
+        """Sums value's arrays into the key's value, or updates it by the sum."""
+        raise self._missing("push")
+
+    def pull(self, key, out=None, priority=0, ignore_sparse=True) -> None:
+        """Copies the key's value into every array of out."""
+        raise self._missing("pull")
+
+    def row_sparse_pull(self, key, out=None, priority=0, row_ids=None) -> None:
+        """Copies rows of a row_sparse value into out."""
+        raise self._missing("row_sparse_pull")
+
+    def set_gradient_compression(self, compression_params) -> None:
+        """From now on gradients are compressed before they are summed."""
+        raise self._missing("set_gradient_compression")
 
     def set_optimizer(self, optimizer) -> None:
         """From now on the store updates its weights itself."""

@@ -324,7 +324,8 @@ STORES.update(
 
 def _share_memory(pairs) -> bool:
     """Do arrays of different keys share memory?"""
-    keys, parts = [], []
+    keys: list = []
+    parts: list[NDArray] = []
     for key, arrays in pairs:
         for a in arrays:
             here = [a] if a.stype == "default" else a._parts

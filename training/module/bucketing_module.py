@@ -84,6 +84,14 @@ class BucketingModule(BaseModule):
         self._curr_module: Module | None = None
         self._curr_bucket_key = None
 
+    @property
+    def _current(self) -> Module:
+        """The module of the bucket in use. Raises ModuleError before bind or load."""
+        if self._curr_module is None:
+            self._need(params=False)
+        assert self._curr_module is not None
+        return self._curr_module
+
     def _made(self, key) -> Module:
         return Module(*self._call_sym_gen(key), **self._arguments)
 
@@ -92,42 +100,42 @@ class BucketingModule(BaseModule):
     @property
     def data_names(self) -> list[str]:
         if self.binded:
-            return self._curr_module.data_names
+            return self._current.data_names
         return self._call_sym_gen(self._default_bucket_key)[1]
 
     @property
     def output_names(self) -> list[str]:
         if self.binded:
-            return self._curr_module.output_names
+            return self._current.output_names
         return self._call_sym_gen(self._default_bucket_key)[0].list_outputs()
 
     @property
     def data_shapes(self):
         self._need(params=False)
-        return self._curr_module.data_shapes
+        return self._current.data_shapes
 
     @property
     def label_shapes(self):
         self._need(params=False)
-        return self._curr_module.label_shapes
+        return self._current.label_shapes
 
     @property
     def output_shapes(self):
         self._need(params=False)
-        return self._curr_module.output_shapes
+        return self._current.output_shapes
 
     @property
     def symbol(self):
         self._need(params=False)
-        return self._curr_module.symbol
+        return self._current.symbol
 
     # ---- parameters ------------------------------------------------------------------------------
 
     def get_params(self) -> tuple[dict, dict]:
         if not self.params_initialized:
             raise ModuleError("get_params: there are none\n  fix: call init_params() before")
-        self._curr_module._params_dirty = self._params_dirty
-        found = self._curr_module.get_params()
+        self._current._params_dirty = self._params_dirty
+        found = self._current.get_params()
         self._params_dirty = False
         return found
 
@@ -143,7 +151,7 @@ class BucketingModule(BaseModule):
                 stacklevel=2,
             )
             return
-        self._curr_module.set_params(
+        self._current.set_params(
             arg_params,
             aux_params,
             allow_missing=allow_missing,
@@ -164,7 +172,7 @@ class BucketingModule(BaseModule):
         if self.params_initialized and not force_init:
             return
         self._need(params=False)
-        self._curr_module.init_params(
+        self._current.init_params(
             initializer=initializer,
             arg_params=arg_params,
             aux_params=aux_params,
@@ -176,11 +184,11 @@ class BucketingModule(BaseModule):
 
     def get_states(self, merge_multi_context=True) -> list:
         self._need()
-        return self._curr_module.get_states(merge_multi_context=merge_multi_context)
+        return self._current.get_states(merge_multi_context=merge_multi_context)
 
     def set_states(self, states=None, value=None) -> None:
         self._need()
-        self._curr_module.set_states(states, value)
+        self._current.set_states(states, value)
 
     # ---- buckets ---------------------------------------------------------------------------------
 
@@ -223,8 +231,8 @@ class BucketingModule(BaseModule):
             module.bind(
                 data_shapes or module._data_shapes,
                 label_shapes or (None if data_shapes else module._label_shapes),
-                self._curr_module.for_training,
-                self._curr_module.inputs_need_grad,
+                self._current.for_training,
+                self._current.inputs_need_grad,
                 shared_module=self._buckets[self._default_bucket_key],
                 grad_req=self._grad_req,
             )
@@ -255,7 +263,7 @@ class BucketingModule(BaseModule):
         self._need()
         current = self._curr_bucket_key
         self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
-        self._curr_module.prepare(data_batch, sparse_row_id_fn=sparse_row_id_fn)
+        self._current.prepare(data_batch, sparse_row_id_fn=sparse_row_id_fn)
         self.switch_bucket(current, None, None)
 
     # ---- running ---------------------------------------------------------------------------------
@@ -271,9 +279,7 @@ class BucketingModule(BaseModule):
         if self.optimizer_initialized and not force_init:
             self.logger.warning("optimizer already initialized, ignoring.")
             return
-        self._curr_module.init_optimizer(
-            kvstore, optimizer, optimizer_params, force_init=force_init
-        )
+        self._current.init_optimizer(kvstore, optimizer, optimizer_params, force_init=force_init)
         for module in self._buckets.values():
             if module is not self._curr_module:
                 module.borrow_optimizer(self._curr_module)
@@ -282,28 +288,28 @@ class BucketingModule(BaseModule):
     def forward(self, data_batch, is_train=None) -> None:
         self._need()
         self.switch_bucket(data_batch.bucket_key, data_batch.provide_data, data_batch.provide_label)
-        self._curr_module.forward(data_batch, is_train=is_train)
+        self._current.forward(data_batch, is_train=is_train)
 
     def backward(self, out_grads=None) -> None:
         self._need()
-        self._curr_module.backward(out_grads=out_grads)
+        self._current.backward(out_grads=out_grads)
 
     def update(self) -> None:
         self._need(optimizer=True)
         self._params_dirty = True
-        self._curr_module.update()
+        self._current.update()
 
     def get_outputs(self, merge_multi_context=True) -> list:
         self._need()
-        return self._curr_module.get_outputs(merge_multi_context=merge_multi_context)
+        return self._current.get_outputs(merge_multi_context=merge_multi_context)
 
     def get_input_grads(self, merge_multi_context=True) -> list:
         self._need()
-        return self._curr_module.get_input_grads(merge_multi_context=merge_multi_context)
+        return self._current.get_input_grads(merge_multi_context=merge_multi_context)
 
     def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
         self._need()
-        self._curr_module.update_metric(eval_metric, labels, pre_sliced)
+        self._current.update_metric(eval_metric, labels, pre_sliced)
 
     def install_monitor(self, mon) -> None:
         self._need(params=False)

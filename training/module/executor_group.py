@@ -130,6 +130,8 @@ class DataParallelExecutorGroup:
         self.grad_req = self._requests(grad_req, {x.name for x in descriptions(data_shapes)})
         self._first: list[Executor] = []  # all others use their memory
         self._bound = Recent(MAX_SHAPES)  # executors by shapes
+        self.batch_size: int | None = None
+        self.slices: list[slice] = []
         self.bind_exec(data_shapes, label_shapes, shared_group)
 
     def _requests(self, grad_req, data_names) -> dict[str, str]:
@@ -172,7 +174,7 @@ class DataParallelExecutorGroup:
     def bind_exec(self, data_shapes, label_shapes, shared_group=None, reshape=False) -> None:
         """Makes the executors for shapes, or (reshape) takes those that use the memory of the
         first."""
-        self.batch_size: int | None = None
+        self.batch_size = None
         self.slices = [slice(i, i + 1) for i in range(len(self.contexts))]
         self.data_shapes = descriptions(data_shapes)
         self.label_shapes = None if label_shapes is None else descriptions(label_shapes)
@@ -253,15 +255,16 @@ class DataParallelExecutorGroup:
             ]
 
         def gradients(names) -> list[list]:
-            return [[e.grad_arrays[place[n]] for e in execs] for n in names if n in place]
+            per_device = [e.grad_arrays or [] for e in execs]
+            return [[grads[place[n]] for grads in per_device] for n in names if n in place]
 
         self.data_arrays = targets(self.data_names)
         self.label_arrays = None if self.label_shapes is None else targets(self.label_names)
         self.state_arrays = [[known[n] for known in arguments] for n in self.state_names]
         self.param_arrays = [[known[n] for known in arguments] for n in self.param_names]
         self.aux_arrays = [[e.aux_arrays[i] for e in execs] for i in range(len(self.aux_names))]
-        self.grad_arrays = gradients(self.param_names) if self.for_training else None
-        self.input_grad_arrays = gradients(self.data_names) if self.inputs_need_grad else None
+        self.grad_arrays = gradients(self.param_names) if self.for_training else []
+        self.input_grad_arrays = gradients(self.data_names) if self.inputs_need_grad else []
 
     def reshape(self, data_shapes, label_shapes) -> None:
         """Goes over to other shapes of the inputs. Executors of shapes seen before are kept."""

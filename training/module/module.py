@@ -7,12 +7,12 @@ import warnings
 
 from ...data.io import DataDesc
 from ...engine import Context, cpu
-from ...ndarray import functions
+from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform
-from ..kvstore import KVStore
+from ..kvstore import KVStore, KVStoreBase
 from ..kvstore.choose import choose_store
 from ..model_params import load_checkpoint
 from .base_module import (
@@ -86,10 +86,12 @@ class Module(BaseModule):
         inputs = {*self._data_names, *self._label_names, *self._state_names}
         self._param_names = [n for n in symbol.list_arguments() if n not in inputs]
         self._aux_names, self._output_names = symbol.list_auxiliary_states(), symbol.list_outputs()
-        self._arg_params: dict | None = None
-        self._aux_params: dict | None = None
+        self._arg_params: dict[str, NDArray] = {}
+        self._aux_params: dict[str, NDArray] = {}
         self._params_dirty = False  # the devices have newer values
-        self._optimizer = self._kvstore = self._updater = None
+        self._optimizer: opt.Optimizer | None = None
+        self._kvstore: KVStoreBase | None = None  # an update on the store has one
+        self._updater: opt.Updater | None = None  # an update here has one
         self._update_on_kvstore = False
         self._preload_opt_states: str | None = None
         self._grad_req = None
@@ -122,6 +124,18 @@ class Module(BaseModule):
             self.save_optimizer_states(f"{prefix}-{epoch:04d}.states")
             logging.info('Saved optimizer state to "%s"', f"{prefix}-{epoch:04d}.states")
 
+    @property
+    def _store(self) -> KVStoreBase:
+        """The store that updates the weights, where one does."""
+        assert self._kvstore is not None
+        return self._kvstore
+
+    @property
+    def _own_updater(self) -> opt.Updater:
+        """What updates the weights, where no store does."""
+        assert self._updater is not None
+        return self._updater
+
     def state_dict(self) -> dict:
         return module_state(self)
 
@@ -132,17 +146,17 @@ class Module(BaseModule):
         """Writes the states of the optimizer as arrays and JSON."""
         self._need(optimizer=True)
         if self._update_on_kvstore:
-            self._kvstore.save_optimizer_states(fname)
+            self._store.save_optimizer_states(fname)
             return
-        self._updater.save(fname)
+        self._own_updater.save(fname)
 
     def load_optimizer_states(self, fname) -> None:
         """Reads what save_optimizer_states wrote. Raises MXNetError for pickles."""
         self._need(optimizer=True)
         if self._update_on_kvstore:
-            self._kvstore.load_optimizer_states(fname)
+            self._store.load_optimizer_states(fname)
             return
-        self._updater.load(fname, "load_optimizer_states")
+        self._own_updater.load(fname, "load_optimizer_states")
 
     # ---- what it is ------------------------------------------------------------------------------
 
@@ -172,7 +186,7 @@ class Module(BaseModule):
     @property
     def output_shapes(self):
         self._need(params=False)
-        return self._exec_group.get_output_shapes()
+        return self._group.get_output_shapes()
 
     # ---- parameters ------------------------------------------------------------------------------
 
@@ -217,7 +231,7 @@ class Module(BaseModule):
                     elif given is None:
                         raise MissingParameter(f"{name} has neither a value nor an initializer")
         self.params_initialized, self._params_dirty = True, False
-        self._exec_group.set_params(self._arg_params, self._aux_params, allow_extra=allow_extra)
+        self._group.set_params(self._arg_params, self._aux_params, allow_extra=allow_extra)
         self._tell_store(self._arg_params)
 
     def _tell_store(self, arg_params) -> None:
@@ -239,13 +253,13 @@ class Module(BaseModule):
                 stacklevel=2,
             )
             return
-        self._exec_group.set_params(arg_params, aux_params, allow_extra=allow_extra)
+        self._group.set_params(arg_params, aux_params, allow_extra=allow_extra)
         self._tell_store(arg_params or {})
         self._params_dirty = self.params_initialized = True
 
     def _sync_params_from_devices(self) -> None:
         """Fetches the parameters from the devices, or the sparse ones from the store."""
-        self._exec_group.get_params(self._arg_params, self._aux_params)
+        self._group.get_params(self._arg_params, self._aux_params)
         if self._kvstore and self._update_on_kvstore:
             for name, array in sorted(self._arg_params.items()):
                 if array.stype == "row_sparse":
@@ -257,8 +271,16 @@ class Module(BaseModule):
 
     def _reset_bind(self) -> None:
         self.binded = False
-        self._exec_group = None
-        self._data_shapes = self._label_shapes = None
+        self._exec_group: DataParallelExecutorGroup | None = None
+        self._data_shapes: list[DataDesc] | None = None
+        self._label_shapes: list[DataDesc] | None = None
+
+    @property
+    def _group(self) -> DataParallelExecutorGroup:
+        """The executors. Raises ModuleError before bind."""
+        self._need(params=False)
+        assert self._exec_group is not None
+        return self._exec_group
 
     def bind(
         self,
@@ -287,7 +309,7 @@ class Module(BaseModule):
         shared_group = None
         if shared_module is not None:
             shared_module._need()
-            shared_group = shared_module._exec_group
+            shared_group = shared_module._group
         self._exec_group = DataParallelExecutorGroup(
             self._symbol,
             self._context,
@@ -312,9 +334,9 @@ class Module(BaseModule):
             if shared_module.optimizer_initialized:
                 self.borrow_optimizer(shared_module)
         elif self.params_initialized:
-            self._exec_group.set_params(self._arg_params, self._aux_params)
+            self._group.set_params(self._arg_params, self._aux_params)
         else:
-            group = self._exec_group
+            group = self._group
             self._arg_params = _like(self._param_names, group.param_arrays)
             self._aux_params = _like(self._aux_names, group.aux_arrays)
 
@@ -324,7 +346,7 @@ class Module(BaseModule):
         self._data_shapes, self._label_shapes = _parse_data_desc(
             self.data_names, self.label_names, data_shapes, label_shapes
         )
-        self._exec_group.reshape(self._data_shapes, self._label_shapes)
+        self._group.reshape(self._data_shapes, self._label_shapes)
 
     # ---- the optimizer ---------------------------------------------------------------------------
 
@@ -349,7 +371,7 @@ class Module(BaseModule):
         if self._params_dirty:
             self._sync_params_from_devices()
         store, on_store = choose_store(kvstore, len(self._context), self._arg_params)
-        group = self._exec_group
+        group = self._group
         batch_size = group.batch_size or 1
         if store is not None and "dist" in store.type and "_sync" in store.type:
             batch_size *= store.num_workers
@@ -396,8 +418,10 @@ class Module(BaseModule):
 
     def update(self) -> None:
         self._need(optimizer=True)
+        group = self._group
+        if not group.for_training:
+            raise ModuleError("re-bind with for_training=True to run update")
         self._params_dirty = True
-        group = self._exec_group
         if self._update_on_kvstore:
             update_on_store(group.param_arrays, group.grad_arrays, self._kvstore, group.param_names)
         else:
@@ -423,16 +447,16 @@ class Module(BaseModule):
                     raise ModuleError("All data batches in a list need to have the same shape")
         n = len(data_batch) if isinstance(data_batch, list) else 1
         shapes = [(n * x.shape[0], *x.shape[1:]) if n > 1 else x.shape for x in first.data]
-        if shapes != [tuple(d.shape) for d in self._data_shapes]:
+        if shapes != [tuple(d.shape) for d in self._group.data_shapes]:
             self._follow(first, shapes, n)
-        self._exec_group.forward(data_batch, is_train)
+        self._group.forward(data_batch, is_train)
 
     def _follow(self, batch, shapes, n: int) -> None:
         """Reshapes to a batch."""
         data = n == 1 and getattr(batch, "provide_data", None)
         data = data or [
             DataDesc(d.name, shape, d.dtype, d.layout)
-            for d, shape in zip(self._data_shapes, shapes)
+            for d, shape in zip(self._group.data_shapes, shapes)
         ]
         labels = n == 1 and getattr(batch, "provide_label", None)
         if not labels and getattr(batch, "label", None):
@@ -458,35 +482,35 @@ class Module(BaseModule):
                 d.dtype,
                 d.layout,
             )
-            for d in self._label_shapes
+            for d in self._label_shapes or ()
         ]
 
     def backward(self, out_grads=None) -> None:
         self._need()
-        self._exec_group.backward(out_grads=out_grads)
+        self._group.backward(out_grads=out_grads)
 
     def get_outputs(self, merge_multi_context=True) -> list:
         self._need()
-        return self._exec_group.get_outputs(merge_multi_context=merge_multi_context)
+        return self._group.get_outputs(merge_multi_context=merge_multi_context)
 
     def get_input_grads(self, merge_multi_context=True) -> list:
         self._need()
-        return self._exec_group.get_input_grads(merge_multi_context=merge_multi_context)
+        return self._group.get_input_grads(merge_multi_context=merge_multi_context)
 
     def get_states(self, merge_multi_context=True) -> list:
         self._need()
-        return self._exec_group.get_states(merge_multi_context=merge_multi_context)
+        return self._group.get_states(merge_multi_context=merge_multi_context)
 
     def set_states(self, states=None, value=None) -> None:
         self._need()
-        self._exec_group.set_states(states, value)
+        self._group.set_states(states, value)
 
     def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
-        self._exec_group.update_metric(eval_metric, labels, pre_sliced)
+        self._group.update_metric(eval_metric, labels, pre_sliced)
 
     def install_monitor(self, mon) -> None:
         self._need(params=False)
-        self._exec_group.install_monitor(mon)
+        self._group.install_monitor(mon)
 
     def prepare(self, data_batch, sparse_row_id_fn=None) -> None:
         """Fetches the rows of row_sparse parameters that the next batch needs."""
@@ -500,8 +524,8 @@ class Module(BaseModule):
             )
             return
         for name, rows in sparse_row_id_fn(data_batch).items():
-            i = self._exec_group.param_names.index(name)
-            arrays = self._exec_group.param_arrays[i]
+            i = self._group.param_names.index(name)
+            arrays = self._group.param_arrays[i]
             if arrays[0].stype != "row_sparse":
                 warnings.warn(
                     f"{name}.stype is not 'row_sparse'. No need to perform row_sparse_pull.",

@@ -27,7 +27,9 @@ class Progress:
     def is_due(self, batch: int) -> bool:
         """Shall the checkpoint be written after so many batches of an epoch?"""
         self.batch = 0  # of a resumed epoch: we are past it
-        return bool(self._checkpoint and self._period) and batch % self._period == 0
+        if self._checkpoint is None or not self._period:
+            return False
+        return batch % self._period == 0
 
     def save(self, epoch: int, batch: int) -> None:
         """Writes the checkpoint, if there is one."""
@@ -45,13 +47,13 @@ class Progress:
 
 def _arrays(module) -> dict[str, list]:
     """The arrays of a module that outlive a batch, one for each device."""
-    group = module._exec_group
+    group = module._group
     found = {}
     for kind, names, arrays in (
         ("arg", group.param_names, group.param_arrays),
         ("aux", group.aux_names, group.aux_arrays),
         ("state", group.state_names, group.state_arrays),
-        ("grad", group.param_names, group.grad_arrays or ()),
+        ("grad", group.param_names, group.grad_arrays),
     ):
         for name, parts in zip(names, arrays):
             if kind != "grad" or group.grad_req.get(name) == "add":

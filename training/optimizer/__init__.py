@@ -25,10 +25,13 @@ from .updater import Updater, get_updater  # noqa: F401
 for _name, _thing in list(globals().items()):
     if isinstance(_thing, type):
         setattr(optimizer, _name, _thing)
-optimizer.get_updater = get_updater
 for _name in ("array", "maximum", "multiply", "zeros"):
     setattr(optimizer, _name, getattr(_nd, _name))
-optimizer.normal = _nd.random.normal
-optimizer.multi_lamb_update = multi_lamb_update
-optimizer.multi_mp_lamb_update = multi_mp_lamb_update
-optimizer.is_np_array, optimizer.py_str = _is_np_array, _py_str
+vars(optimizer).update(
+    get_updater=get_updater,
+    normal=_nd.random.normal,
+    multi_lamb_update=multi_lamb_update,
+    multi_mp_lamb_update=multi_mp_lamb_update,
+    is_np_array=_is_np_array,
+    py_str=_py_str,
+)

@@ -187,7 +187,7 @@ class Optimizer(Stateful):
         """Factors on the learning rate, by name or index."""
         self.lr_mult = {**self._from_symbol("__lr_mult__"), **args_lr_mult}
 
-    _DECAYED = ("_weight", "_gamma")
+    _DECAYED: tuple[str, ...] = ("_weight", "_gamma")
 
     def set_wd_mult(self, args_wd_mult) -> None:
         """Factors on the weight decay, by name or index; names that are no weight (or gamma) have 0

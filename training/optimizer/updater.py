@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import json
+from typing import Any
 
 import numpy as np
 
@@ -104,7 +105,8 @@ class Updater:
                 return [plain(s, f"{path}.{i}") for i, s in enumerate(state)]
             return state
 
-        meta = {"format": FORMAT, "states": [[i, plain(s, str(i))] for i, s in self.states.items()]}
+        states = [[i, plain(s, str(i))] for i, s in self.states.items()]
+        meta: dict[str, Any] = {"format": FORMAT, "states": states}
         if dump_optimizer:
             meta["optimizer"] = _describe(self.optimizer)
         text = np.frombuffer(json.dumps(meta).encode(), np.uint8)
@@ -216,7 +218,8 @@ def _put(thing, attributes) -> None:
     optional = {
         name
         for base in type(thing).__mro__
-        for name, p in inspect.signature(base.__init__).parameters.items()
+        if "__init__" in vars(base)
+        for name, p in inspect.signature(vars(base)["__init__"]).parameters.items()
         if p.default is None
     }
     for key, value in attributes:

@@ -57,7 +57,7 @@ class SVRGModule(Module):
             raise InvalidValue(f"{rule}, got {update_freq}")
         self.update_freq = update_freq
         self._mod_aux = Module(*arguments)  # the weights of the last full pass
-        self._param_dict: list[dict] | None = None  # of each device: gradients of all data
+        self._param_dict: list[dict] = []  # of each device: gradients of all data
         self._ctx_len = len(self._context)
 
     # ---- binding ---------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class SVRGModule(Module):
     def update_full_grads(self, train_data) -> None:
         """Takes the weights as they are, and their gradient over all data."""
         self._mod_aux.set_params(*self.get_params(), force_init=True)
-        group = self._mod_aux._exec_group
+        group = self._mod_aux._group
         train_data.reset()
         n_batches = 0.0
         with pause():
@@ -134,7 +134,7 @@ class SVRGModule(Module):
                 self._mod_aux.forward(batch, is_train=True)
                 self._mod_aux.backward()
                 n_batches += 1 - (batch.pad or 0) / train_data.batch_size
-                group = self._mod_aux._exec_group
+                group = self._mod_aux._group
                 for own, k in zip(sums, range(self._ctx_len)):
                     for name, grads in zip(group.param_names, group.grad_arrays):
                         if grads[k] is not None:
@@ -151,7 +151,7 @@ class SVRGModule(Module):
         """Puts the gradients of lower variance in the place of the plain ones."""
         if not self._mod_aux.params_initialized:
             return
-        group, aux = self._exec_group, self._mod_aux._exec_group
+        group, aux = self._group, self._mod_aux._group
         with pause():
             for name, grads, old in zip(group.param_names, group.grad_arrays, aux.grad_arrays):
                 for own, grad, before in zip(self._param_dict, grads, old):

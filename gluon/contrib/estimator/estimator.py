@@ -313,7 +313,8 @@ class Estimator:
         return _sorted(handlers, added, {*self.train_metrics, *self.val_metrics})
 
     def _prepare_default_validation_handlers(self, event_handlers) -> list:
-        handlers, added = check_event_handlers(event_handlers), []
+        handlers = check_event_handlers(event_handlers)
+        added: list = []
         if not _has(handlers, MetricHandler):
             added.append(MetricHandler(metrics=self.val_metrics))
         if not _has(handlers, LoggingHandler):

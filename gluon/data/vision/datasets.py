@@ -66,7 +66,7 @@ class MNIST(_Images):
     Raises: DatasetError when the files are not there or broken.
     """
 
-    shared_names = ("mnist",)
+    shared_names: tuple[str, ...] = ("mnist",)
     advice = "copy the four IDX files (train-images-idx3-ubyte.gz, ...) to root"
 
     def __init__(self, root="~/.mxnet/datasets/mnist", train=True, transform=None):
@@ -160,7 +160,9 @@ class CIFAR10(_Images):
         for folder in folders:
             if (folder / self.archive).is_file():
                 with tarfile.open(folder / self.archive) as archive:
-                    return archive.extractfile(f"{self.folder}/{name}").read()
+                    member = archive.extractfile(f"{self.folder}/{name}")
+                    if member is not None:
+                        return member.read()
         raise DatasetError(
             compose(
                 f"{type(self).__name__}: no file {name} or {self.archive} in "
