@@ -360,7 +360,7 @@ class RowSparseNDArray(BaseSparseNDArray):
         """Becomes (plus itself if add) the sum of rows: pairs of (row numbers, rows), or dense
         arrays."""
         dense = [p for p in pairs if not isinstance(p, tuple)]
-        sparse = [p for p in pairs if isinstance(p, tuple)]
+        sparse: list = [p for p in pairs if isinstance(p, tuple)]
         if add and len(structure.values_of(self._parts[1])):
             sparse.append(self)
         total = row_sparse(self.shape, *added_up(self.shape, sparse)) if sparse else None

@@ -112,7 +112,7 @@ def draw(table: Table) -> str:
         f'<rect class="back" width="{width}" height="{height}" rx="6"/>',
         label(14, 24, "time of the peer / time of plait: right of 1, plait is faster"),
     ]
-    x = LEFT
+    x: float = LEFT
     for i, peer in enumerate(table.peers):
         parts += [mark(i, x, 41), label(x + 11, 46, peer)]
         x += 40 + 8 * len(peer)
