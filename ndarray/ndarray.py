@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ..engine import callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
+from ..engine import Context, callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
 from ..engine._array import Array, invoke, make, set_class
 from ..engine.error import DeviceError, InvalidType, OutOfMemory
 from ..kernels.plan import MAX_BYTES, transfer_plan, view_as_numpy
@@ -43,7 +43,7 @@ class NDArray(Array):
         return self._spec.shape
 
     @property
-    def dtype(self):
+    def dtype(self) -> Any:
         """The NumPy type, e.g. numpy.float32."""
         d = NUMPY_DTYPES[self._spec.dtype]
         return d if d.names else d.type
@@ -57,7 +57,7 @@ class NDArray(Array):
         return len(self._spec.shape)
 
     @property
-    def context(self):
+    def context(self) -> Context:
         return self._spec.device
 
     ctx = context
@@ -217,7 +217,7 @@ class _State(threading.local):
 state = _State()
 
 
-def check_nd(value, what: str):
+def check_nd(value, what: str) -> None:
     if not isinstance(value, NDArray):
         raise InvalidType(
             f"{what} must be an NDArray, got {type(value).__name__}\n  fix: nd.array(x)"

@@ -3,6 +3,8 @@ up."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...kernels.record import lookup
@@ -11,7 +13,7 @@ from . import sparse_array as arrays
 from .structure import distinct, index_array, keys_of, scatter, values_of, whole
 
 
-def added_up(shape, pairs):
+def added_up(shape, pairs) -> Any:
     """A row_sparse array of a shape: the sum of rows. pairs: (row numbers of any shape and dtype,
     clipped; rows), or row_sparse arrays."""
     numbers, rows = [], []
@@ -32,7 +34,7 @@ def added_up(shape, pairs):
     return arrays.row_sparse(shape, scatter(values, places, len(keys)), index_array(keys, values))
 
 
-def total(grad, pairs, add: bool):
+def total(grad, pairs, add: bool) -> Any:
     """The sum of pairs, and of `grad` if add; see RowSparseNDArray._add_up."""
     dense = [p for p in pairs if not isinstance(p, tuple)]
     found = [p for p in pairs if isinstance(p, tuple)]
