@@ -177,7 +177,8 @@ class MXRecordIO:
                     )
                 word = int.from_bytes(head[4:], "little")
                 kind, n_bytes = word >> 29, word & MAX_PART_BYTES
-                part = file.read(n_bytes)
+                # a damaged length must not ask for 512 MiB
+                part = file.read(min(n_bytes, max(0, os.fstat(file.fileno()).st_size - at - 8)))
                 if len(part) < n_bytes:
                     self._broken(at, f"is cut off: {n_bytes} bytes announced, {len(part)} left")
                 file.read(-n_bytes % 4)

@@ -151,7 +151,7 @@ def _init(self, text: str):
 
 def raisable(kind: type[BaseException]) -> type[MXNetError]:
     """A DeferredError that is also a `kind`, where Python can build that; made from one text."""
-    if kind is DeferredError:
+    if issubclass(kind, DeferredError):  # one that a wait inside the operation raised
         return kind
     made = _types.get(kind)
     if made is None:

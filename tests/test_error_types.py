@@ -10,7 +10,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait import gluon, nd, sym
-from plait.engine.error import OperatorError
+from plait.engine.error import DeferredError, InvalidValue, OperatorError
 from plait.gluon import nn
 from plait.gluon.contrib.estimator import Estimator
 
@@ -116,6 +116,23 @@ def test_one_class_for_what_symbols_lack():
 
 def classes(base=mx.MXNetError):
     return [base, *(c for k in base.__subclasses__() for c in classes(k))]
+
+
+def test_an_error_that_passes_through_two_operations_keeps_its_type():
+    """The second waits for an array that the first could not make."""
+    first, second = nd.ones((1,)), nd.ones((1,))
+
+    def refuse():
+        raise InvalidValue("no such value")
+
+    mx.engine.push(refuse, [], [first])
+    mx.engine.push(first.asnumpy, [], [second])
+    for x in (first, second):
+        with pytest.raises(InvalidValue, match="no such value") as deferred:
+            x.wait_to_read()
+    for error in (deferred.value, DeferredError("a text")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again)) == (type(error), str(error))
 
 
 def test_every_error_survives_pickling():

@@ -292,3 +292,35 @@ def test_labels_that_are_not_finite():
     executor.forward(is_train=True)
     executor.backward()
     np.testing.assert_allclose(grads["a"].asnumpy(), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+def test_what_has_no_classes_has_no_loss(shape):
+    """The graph's lowering raised an IndexError."""
+    with pytest.raises(mx.MXNetError, match="at least 2 dimensions"):
+        call("_softmax_output_grad", np.ones(shape), np.ones(shape))
+
+
+def test_a_record_reads_no_more_than_its_file_has(tmp_path, monkeypatch):
+    """A damaged length asked for 512 MiB."""
+    path = tmp_path / "x.rec"
+    path.write_bytes(b"\x0a\x23\xd7\xce" + b"\xff\xff\xff\x1f" + b"short")
+    with mx.recordio.MXRecordIO(str(path), "r") as file:
+        asked, read = [], file._file.read
+        monkeypatch.setattr(
+            file,
+            "_file",
+            type(
+                "",
+                (),
+                {
+                    "read": lambda self, n: asked.append(n) or read(n),
+                    "tell": file._file.tell,
+                    "fileno": file._file.fileno,
+                    "close": file._file.close,
+                },
+            )(),
+        )
+        with pytest.raises(mx.MXNetError, match="is cut off: 536870911 bytes announced, 5 left"):
+            file.read()
+    assert max(asked) <= 8

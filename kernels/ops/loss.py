@@ -215,11 +215,19 @@ def _affine_in_output(F, dys, xs, ys, **attrs):
     ]
 
 
+def _softmax_output_grad_infer(ins, **attrs):
+    if len(ins[0].shape) < 2:
+        raise ShapeError(
+            "_softmax_output_grad", f"output must have at least 2 dimensions, got {ins[0].shape}"
+        )
+    return same_type(ins, **attrs)
+
+
 operator(
     "_softmax_output_grad",
     inputs=("output", "label"),
     params=_SOFTMAX_OUTPUT,
-    infer=same_type,
+    infer=_softmax_output_grad_infer,
     ref=_softmax_output_grad_ref,
     body=_softmax_output_grad_body,
     grad=_affine_in_output,

@@ -215,7 +215,7 @@ class Call:
         if refusal is not None:
             raise refusal
         extreme = self.edges or any(
-            isinstance(v, float) and not abs(v) < 1e30 for v in self.attrs.values()
+            isinstance(v, float) and v and not 1e-30 < abs(v) < 1e30 for v in self.attrs.values()
         )
         if self.gradient and not self.op.eager and self.op.n_outputs != 0:
             self.hold_gradient(extreme)
