@@ -22,7 +22,7 @@ def load(path: str, verbose: bool = True) -> None:
         raise InvalidValue(f"library.load: {path} is not a library file (.so, .dll)")
     raise MXNetError(
         compose(
-            f"library.load: {path} holds operators for MXNet's C++ interface, which plait has not",
+            f"library.load: {path} holds operators for MXNet's C++ interface, which plait lacks",
             fix="write the operator in Python: mx.operator.CustomOp, or autograd.Function",
         )
     )

@@ -239,7 +239,8 @@ def wait_for_var(array, for_write: bool = False) -> None:
 
 
 def waitall() -> None:
-    """Waits for all operations. Raises the oldest error nobody was told; call again for others."""
+    """Waits for all operations. Raises the oldest error not yet reported; call again for
+    the next one."""
     status = lib.pl_wait_all(POLL_MS)
     while status == _AGAIN:
         status = lib.pl_wait_all(POLL_MS)

@@ -123,7 +123,7 @@ class ShapeError(OperatorError):
 
 
 class DynamicShape(ShapeError):
-    """A shape that only values tell: graphs that have one run operator by operator."""
+    """A shape that depends on values: graphs that have one run operator by operator."""
 
 
 class DTypeError(OperatorError, TypeError):

@@ -112,7 +112,7 @@ def remove_leftovers(folder, prefix: str) -> None:
 
 
 def sync(path) -> None:
-    """Waits until a file or folder is on the disk, where its file system can tell."""
+    """Waits until a file or folder is on the disk, where its file system supports it."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""What PLAIT_LOG asks to hear, as lines on standard error."""
+"""The log topics that PLAIT_LOG names, as lines on standard error."""
 
 from __future__ import annotations
 

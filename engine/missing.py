@@ -1,7 +1,7 @@
 """Names of MXNet that plait lacks: what they are, and what to use instead.
 
-A row goes when its name comes. Whoever looks a name up and finds none asks `attribute` or `module`
-for the error.
+A row is removed when plait gets its name. Code that finds no such name calls `attribute` or
+`module` for the error.
 """
 
 from __future__ import annotations

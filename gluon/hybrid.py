@@ -31,8 +31,8 @@ MAX_NODES = 1 << 16  # and of how many nodes in all
 
 
 class _Format:
-    """How inputs or outputs of a block's last trace nest, as `block._flatten` tells it; None before
-    one. Programs that load graphs set it."""
+    """The nesting of inputs or outputs of a block's last trace, as `block._flatten` gives it; None
+    before one. Programs that load graphs set it."""
 
     def __init__(self, structure: str):
         self._structure = structure
@@ -267,7 +267,7 @@ class HybridBlock(Block):
                 )
             plain = structure == (0,) * len(args)
             key = (mode, *[a._spec for a in flat], *(() if plain else (structure,)))
-            if self._dynamic:  # shapes that only values tell: the blocks inside run as graphs
+            if self._dynamic:  # shapes depend on values: the blocks inside run as graphs
                 return self._run(*args)
             try:
                 trace = self._traces[key] or self._trace(key, args, structure)
@@ -396,7 +396,7 @@ class HybridBlock(Block):
         return trace.symbol, trace.data
 
     def _untyped(self):
-        """The graph of a forward whose shapes only values tell, traced without shapes."""
+        """The graph of a forward whose shapes depend on values, traced without shapes."""
         sym, n = _sym(), self._n_data
         names = ["data"] if n == 1 else [f"data{i}" for i in range(n)]
         out = self._run(*map(sym.var, names))

@@ -171,7 +171,7 @@ class Trace:
 
     @staticmethod
     def complete(block, args, training: bool) -> None:
-        """Completes the parameters of a block that runs eagerly, as far as tracing can tell."""
+        """Completes the parameters of an eager block, as far as tracing can infer them."""
         try:
             Trace(block, args, training).finish_parameters()
         except DynamicShape as error:

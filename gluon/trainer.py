@@ -235,8 +235,8 @@ class Trainer(UpdatesParameters):
         if self._update_on_kvstore:
             if self._amp_loss_scaler is not None:
                 raise TrainerError(
-                    "step: mixed precision looks at the gradients before the update, which the"
-                    " store makes here\n  fix: gluon.Trainer(..., update_on_kvstore=False)"
+                    "step: mixed precision checks the gradients before the update, but the store"
+                    " makes the updates\n  fix: gluon.Trainer(..., update_on_kvstore=False)"
                 )
             self._check_fresh(ignore_stale_grad)
         self._allreduce_grads()
@@ -368,7 +368,7 @@ class Trainer(UpdatesParameters):
         }
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on from state_dict. Raises StateError where it does not fit."""
+        """Continues from state_dict. Raises StateError where it does not fit."""
         self._init_kvstore(equal=False)  # each device goes on with its own running means
         now = self._stateful()
         shapes = [p.shape for p in self._params]

@@ -1,7 +1,7 @@
-"""Shapes and dtypes of untyped graphs: what the variables' are, found from a few given ones.
+"""Shapes and dtypes of untyped graphs: inferred from those of a few variables.
 
-An unknown size, shape or dtype is None. Each node is asked once, inputs first; then those whose
-inputs or outputs have become known since (partial.py: what a record tells in any direction).
+An unknown size, shape or dtype is None. Each node is inferred once, inputs first, then again when
+one of its inputs or outputs has become known (partial.py: inference of one record, both ways).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ TRIAL_SHAPES = ((2, 3, 8, 8), (2, 3, 8), (2, 3), (6,))  # for dtypes where no sh
 
 
 def is_dynamic(outputs: Iterable[Value]) -> bool:
-    """May a graph have shapes that only values tell?"""
+    """May a graph have shapes that depend on values?"""
     return any(n.op is not None and n.op.eager is not None for n in topological(outputs))
 
 
 def is_known(shape: tuple[int | None, ...] | None) -> TypeGuard[tuple[int, ...]]:
-    """Has every dimension of a shape a size?"""
+    """Are all sizes of a shape known?"""
     return shape is not None and None not in shape
 
 
@@ -90,8 +90,8 @@ _literal = functools.lru_cache(ast.literal_eval)
 
 
 def declared(node: Node) -> tuple:
-    """(shape, dtype name) that a variable's attributes __shape__ and __dtype__ tell; None where
-    they do not."""
+    """(shape, dtype name) that a variable's attributes __shape__ and __dtype__ give; None where
+    they are missing."""
     if node.is_typed:
         return node.types[0][:2]
     extra = node.extra or {}
@@ -168,7 +168,7 @@ class Inference:
         return is_known(self.shape[v])
 
     def _run(self) -> None:
-        """Asks every node that may tell more, inputs first; then those beside which something has
+        """Infers every open node, inputs first; then again those whose inputs or outputs have
         changed."""
         self._changed.clear()
         for node in list(self._open):
@@ -194,7 +194,7 @@ class Inference:
                 self._ask(asked)
 
     def _ask(self, node: Node) -> None:
-        """Learns what a node tells; one that has nothing more to tell is closed."""
+        """Infers what a node determines; a node that cannot determine more is closed."""
         if node in self._open and self._visit(node):
             del self._open[node]
 
@@ -246,7 +246,7 @@ class Inference:
             raise
 
     def _complete(self, node: Node, outs: Sequence[Value], ins: Sequence[Type | None]) -> None:
-        """Learns what follows from what is known in part, in any direction."""
+        """Infers from partly known shapes, from inputs to outputs and back."""
         known = [Known(self.shape[v], self.dtype[v]) for v in (*node.inputs, *outs)]
         n = len(node.inputs)
         if all(k.shape is None for k in known):
@@ -256,7 +256,7 @@ class Inference:
             self._learn(v, k, node, ins)
 
     def _dtype_from_output(self, node: Node, out: Value) -> None:
-        """An operator that keeps its inputs' dtype tells it from its output."""
+        """The input dtype of an operator that keeps it, from that of its output."""
         if self.dtype[out] is None or node.operation.name in CASTS:
             return
         if node.operation.pointwise is not None or node.operation.infer is same_type:
@@ -283,8 +283,8 @@ class Inference:
 
 
 def _of_variable(declared, given):
-    """The shape of a variable: a whole one that is given, else what the given and the declared
-    one tell; where they contradict each other, the declared one."""
+    """The shape of a variable: the given one if it is complete, else the given and the declared
+    one combined; the declared one if they contradict each other."""
     if is_known(given):
         return given
     try:
@@ -343,8 +343,8 @@ class DtypeInference(Inference):
 
 
 def _tried_dtypes(node: Node, ins: list[str | None], outs: list[str | None]) -> list[str | None]:
-    """What the dtypes of inputs and outputs tell of the others, by asking the record for shapes
-    that suit it."""
+    """The dtypes that follow from known dtypes of inputs and outputs, found by calling the record
+    with shapes that it accepts."""
     first = next((d for d in ins if d is not None), None)
     if first is None and node.inputs:
         return [*_dtypes_from_output(node, outs[0]), *outs]

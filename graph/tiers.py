@@ -1,5 +1,5 @@
-"""The compiler in the background: what runs again is compiled at tier 1 while tier 0 serves. Which
-call is the first at tier 1 is fixed before anything is compiled, so that results do not depend on
+"""The background compiler: graphs that run again are compiled at tier 1 while calls run at tier 0.
+Which call is the first at tier 1 is fixed before anything is compiled, so results do not depend on
 the clock."""
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class Compiler:
         sys.setswitchinterval(min(interval, SWITCH_S))
         try:
             job.made = job.compile()
-        except Exception as error:  # tier 0 goes on serving
+        except Exception as error:  # the graph stays at tier 0
             self._failed(str(job), error)
         finally:
             job.compiled = True
@@ -298,7 +298,7 @@ class Compiler:
             import logging
 
             log = logging.getLogger(f"{__package__.split('.')[0]}.tiers")
-            log.warning("tier 1 of %s failed, tier 0 goes on serving: %s", name, error)
+            log.warning("tier 1 of %s failed to compile, it stays at tier 0: %s", name, error)
 
 
 _compiler = Compiler()
@@ -321,7 +321,7 @@ def counts() -> dict[str, list[dict]]:
 
 
 def resume(found: dict[str, list[dict]]) -> None:
-    """Goes on from counts: each signature takes them when it is made. One whose tier had changed
+    """Continues from counts: each signature takes them when it is made. One whose tier had changed
     is compiled at its first call, which waits; the kernels are in the cache on the disk. Nothing
     happens with PLAIT_TIER=0, which never changes, and "ready", which follows the clock."""
     _resumed.clear()

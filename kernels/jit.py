@@ -170,7 +170,7 @@ class _Compilation:
             raise OSError(text.decode(errors="replace")[-2000:])
         cache.write(f"{self._key}.so", self._made.read_bytes())
         if not _open(self._key):
-            raise OSError("the library that was made cannot be loaded")
+            raise OSError("the compiled library cannot be loaded")
 
 
 def stop() -> None:

@@ -1,4 +1,4 @@
-"""Numbers of a program that are known when it runs: they stand for a dynamic parameter's value."""
+"""Scalar attributes as run-time inputs of a program: changing them does not recompile."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 
 
 class UnknownNumber(Exception):
-    """Something asked for the value of a number that is not known yet."""
+    """The value of a number was needed before the program runs."""
 
 
 class Number:
-    """The k-th number of a program's caller, or what arithmetic made of such numbers.
+    """The k-th scalar input of a program, or an arithmetic expression of such scalars.
 
-    Equal, for passes that compare attributes, only to the same expression: never to a constant.
+    For passes that compare attributes it equals the same expression only, never a constant.
     """
 
     __slots__ = ("_text", "of")

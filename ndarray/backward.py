@@ -153,7 +153,7 @@ class _Program:
 
 
 def told(made) -> str:
-    """What a compiled graph cost to make and what it is, in words. made: with seconds, program."""
+    """Describes a compiled graph: its compile time and size. made: with seconds, program."""
     p = made.program
     return (
         f"compiled in {made.seconds * 1e3:.0f} ms to {len(p.plans)} instructions"

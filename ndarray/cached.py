@@ -187,7 +187,8 @@ class _Entry(Tiered):
 
 
 def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[str] = ()) -> str:
-    """Why two signatures (Specs, in their order) differ, in words. trains: so does the mode."""
+    """Explains how two signatures (Specs, in their order) differ. trains: whether the training mode
+    differs."""
     if len(before) != len(now):
         return f"the number of inputs was {len(before)}"
     found = ["the training mode changed"] if trains else []

@@ -1,11 +1,11 @@
-"""What loops and branches share: operators whose bodies are graphs, compiled once to programs that
-one kernel runs on slices of the arrays. Their gradients are loops and branches too.
+"""Common code of loops and branches: operators whose bodies are graphs, compiled once to programs
+that one kernel runs on slices of the arrays. Their gradients are loops and branches too.
 
     loop.py    inputs (data, states, the rest) -> stacked outputs, final states | hidden outputs
     branch.py  inputs                          -> outputs                      | hidden outputs
 
 Hidden outputs are what the gradient reads: results of every iteration, the number of iterations,
-the way that was gone. A program in which nobody reads them does not compute them.
+the branch that was taken. A program computes them only if they are read.
 """
 
 from __future__ import annotations

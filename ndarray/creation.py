@@ -270,7 +270,8 @@ def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False) -> A
 
 
 def waitall() -> None:
-    """Waits for every operation. Raises errors of operations that nobody was told yet."""
+    """Waits for every operation. Raises the oldest error not yet reported; call
+    again for the next one."""
     from ..engine import waitall as wait_for_all
 
     wait_for_all()

@@ -32,8 +32,8 @@ class NDArray(Array):
     def __init__(self, handle, writable=True):
         if handle is not None:  # as pickles of MXNet make an array that __setstate__ fills
             raise InvalidType(
-                f"NDArray: arrays are made by nd.array, nd.zeros and their kin, got {handle!r}\n"
-                "  fix: nd.array(x)"
+                f"NDArray: cannot be called to make an array, got {handle!r}\n"
+                "  fix: nd.array(x), nd.zeros(shape) or another function of nd"
             )
 
     # ---- what it is ------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class Stateful:
         return attributes_of(self, self.not_state)
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on from what state_dict gave. Raises StateError where it does not fit."""
+        """Continues from what state_dict gave. Raises StateError where it does not fit."""
         set_attributes(self, state)
 
 
@@ -128,7 +128,7 @@ def restore(thing, state, where: str) -> None:
     kind = type(thing).__name__
     if not isinstance(state, Saved) or state.kind != kind:
         given = state.kind if isinstance(state, Saved) else type(state).__name__
-        raise StateError(f"{where}: the saved state is one of {given}, the object here is {kind}")
+        raise StateError(f"{where}: the saved state is one of {given}, not of {kind}")
     try:
         if isinstance(thing, np.random.Generator):
             thing.bit_generator.state = state.state
@@ -162,7 +162,7 @@ def merged(now, state, where: str) -> Any:
         return now
     if isinstance(state, list) and isinstance(now, (list, deque)):
         if any(isinstance(v, Saved) for v in state) and len(state) != len(now):
-            raise StateError(f"{where}: {len(state)} were saved, here are {len(now)}")
+            raise StateError(f"{where}: {len(state)} were saved, there are {len(now)} now")
         pairs = zip(state, [*now, *[None] * len(state)])
         items = [merged(old, v, f"{where}[{i}]") for i, (v, old) in enumerate(pairs)]
         now.clear()

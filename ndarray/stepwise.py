@@ -1,5 +1,5 @@
-"""A graph run node by node, for all that needs more than its results: monitors, sparse arrays,
-shapes that only values tell, gradients of gradients."""
+"""A graph run node by node, where a program cannot be used: monitors, sparse arrays, shapes
+that depend on values, gradients of gradients."""
 
 from __future__ import annotations
 

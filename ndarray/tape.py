@@ -103,9 +103,9 @@ def shadow(array: NDArray) -> NDArray:
 
 
 def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple[int, ...]]:
-    """What the operator's gradient reads, found by writing it down once for a call with these
-    dynamic parameters: indices of the inputs that it does not read (Nones where it reads none at
-    all, ready to stand for them) and of the outputs that it reads."""
+    """What the operator's gradient reads, found by tracing it once for a call with these dynamic
+    parameters: indices of the inputs that it does not read (a tuple of Nones in their place where
+    it reads none at all) and of the outputs that it reads."""
     nothing = (None,) * plan.n_in
     if plan.op.grad is None:
         return nothing, ()

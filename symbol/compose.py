@@ -203,7 +203,7 @@ def variable_attrs(op: Operator, extra: dict[str, str], input_name: str) -> dict
 
 
 def start_of(op: Operator, input_name: str) -> dict[str, str]:
-    """How a variable starts that is this input and says nothing of it."""
+    """The attributes that initialize a variable which is this input and has no initializer."""
     start = INITIAL.get((op.name, input_name)) or INITIAL.get(("", input_name))
     return {"__init__": start} if start else {}
 
@@ -212,7 +212,7 @@ def _type(node: Node) -> None:
     """Gives a node its output types, and untyped variables below it theirs. Raises OperatorError.
 
     What depends on a source of partly unknown shape, such as _zeros(shape=(0, 3)), or on a variable
-    whose shape its user does not tell, stays untyped until an operator tells its shape from its
+    whose consumer cannot infer its shape, stays untyped until an operator infers it from its
     other inputs, or until the graph is complete: see complete_types.
     """
     if not node.inputs and source_shape(node) is not None:

@@ -114,13 +114,13 @@ def from_json(text: str, where: str = "JSON text") -> list[Value]:
 
     where: what the text is, for errors (a file name).
     """
-    graph = parse_json(text, f"{where}: is no symbol, its JSON")
+    graph = parse_json(text, f"{where}: is not a symbol, its JSON")
     if (
         not isinstance(graph, dict)
         or not isinstance(graph.get("nodes"), list)
         or not isinstance(graph.get("heads"), list)
     ):
-        raise MXNetError(f'{where}: is no symbol, the lists "nodes" and "heads" must be there')
+        raise MXNetError(f'{where}: is not a symbol, it must have the lists "nodes" and "heads"')
     return _values(graph, _version(graph), where)
 
 
@@ -142,11 +142,11 @@ def _values(graph: dict, version: int, where: str) -> list[Value]:
         if isinstance(error, MXNetError):
             raise
         raise MXNetError(
-            f"{where}: is no symbol, node {len(nodes)} is malformed ({type(error).__name__}:"
+            f"{where}: is not a symbol, node {len(nodes)} is malformed ({type(error).__name__}:"
             f" {error})"
         ) from None
     if not heads:
-        raise MXNetError(f'{where}: is no symbol, "heads" must not be empty')
+        raise MXNetError(f'{where}: is not a symbol, "heads" must not be empty')
     return heads
 
 
@@ -161,7 +161,7 @@ def _value(nodes: list[Node], at: Sequence[int], where: str, who: str) -> Value:
     node, index = int(at[0]), int(at[1])
     if not 0 <= node < len(nodes) or not 0 <= index < nodes[node].n_outputs:
         raise MXNetError(
-            f"{where}: {who} reads output {index} of node {node}, which is not there before it"
+            f"{where}: {who} reads output {index} of node {node}, which does not exist before it"
         )
     return Value(nodes[node], index)
 

@@ -87,9 +87,9 @@ def run_backward(
 def _with_copies(
     values: Sequence[Value], known: Known, device_of: Callable
 ) -> tuple[list[Value], list[tuple[Node, int, Value]], Known, dict[Value, Context]]:
-    """The graph with a copy before every input of every node, so that what two readers of a value
-    give to it stays apart: (values, (node, input, its copy), arrays of all values, their
-    devices)."""
+    """The graph with a copy before every input of every node, so that each consumer's
+    gradient contribution is kept separate: (values, (node, input, its copy), arrays of all
+    values, their devices)."""
     new: dict[Value, Value] = {}
     reads: list[tuple[Node, int, Value]] = []
     arrays: Known = {}

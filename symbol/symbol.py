@@ -786,7 +786,7 @@ def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b)
     array, number, name = (a, b, right) if isinstance(a, Symbol) else (b, a, left)
     if type(number) is not float and not isinstance(number, Number):
         raise InvalidType(
-            f"{both}: type {type(number)} not supported, a Symbol goes with Symbols and numbers\n "
+            f"{both}: type {type(number)} not supported, operands must be Symbols or numbers\n "
             f" at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant"
             " of it"
         )

@@ -7,6 +7,8 @@ import importlib
 import io
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,8 @@ from plait import autograd, gluon, nd
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/guide").glob("*.md"))]
+CONTRIBUTING = ROOT / "docs/contributing.md"
+DESIGN = sorted((ROOT / "docs/design").rglob("*.md"))
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
 SAID = re.compile(r"^\s*print\(.*\)  # (.*)$", re.M)  # print(1 + 1)  # 2
 MODULES = [
@@ -46,9 +50,26 @@ def test_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
     nd.waitall()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_examples_for_contributors_run(tmp_path):
+    """In a process of their own: they register an operator."""
+    blocks = BLOCK.findall(CONTRIBUTING.read_text())
+    file = tmp_path / "contributing.py"
+    file.write_text("\n".join(blocks))
+    done = subprocess.run([sys.executable, file], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    expected = [said for block in blocks for said in SAID.findall(block)]
+    assert len(expected) > 5 and done.stdout.splitlines() == expected
+
+
+def test_files_named_for_contributors_exist():
+    named = re.findall(r"`((?:\w+/)+[\w.]*)`", CONTRIBUTING.read_text())
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", [*PAGES, CONTRIBUTING, *DESIGN], ids=lambda p: p.stem)
 def test_links_of_a_page_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#:]+)\)|src=\"([^\"]+)\"", page.read_text()):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)|src=\"([^\"]+)\"", page.read_text()):
         assert (page.parent / "".join(target)).exists(), target
 
 

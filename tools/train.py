@@ -209,7 +209,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def restore(checkpoint: Checkpoint) -> None:
-    """Goes on from the checkpoint. Raises InvalidValue where it was made with other arguments."""
+    """Continues from the checkpoint. Raises InvalidValue where it was made with other arguments."""
     if not os.path.exists(checkpoint.path):
         return
     now = checkpoint.arguments
@@ -218,7 +218,8 @@ def restore(checkpoint: Checkpoint) -> None:
         other = [f"--{k} {v}" for k, v in (then or {}).items() if now.get(k) != v]
         raise InvalidValue(
             compose(
-                f"--resume: {checkpoint.path} is of a run with {' '.join(other) or 'nothing told'}",
+                f"--resume: {checkpoint.path} is of a run with"
+                f" {' '.join(other) or 'fewer arguments'}",
                 fix="the arguments of that run, or another --out",
             )
         )

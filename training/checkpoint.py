@@ -42,7 +42,7 @@ class UpdatesParameters:
 
 
 class Checkpoint:
-    """Saves the state of a training run to a file, and goes on from it.
+    """Saves the state of a training run to a file, and resumes from it.
 
     A checkpoint holds the state of its parts and the random streams of plait, NumPy and Python. It
     is written beside its place and renamed: after a crash the file is the last whole checkpoint.
@@ -91,7 +91,7 @@ class Checkpoint:
                     compose(
                         f"Checkpoint: {name} must be a Block, an object with state_dict and"
                         f" load_state_dict, or plain data, got {type(part).__name__}",
-                        fix="give the class these two methods: data out, and in again",
+                        fix="define both: the first returns plain data, the second takes it",
                     )
                 )
             elif name.startswith("_") or hasattr(type(self), name) or name == "path":
@@ -105,7 +105,7 @@ class Checkpoint:
         saved_state.write(self.path, saved_state.CHECKPOINT, self.state_dict())
 
     def restore(self) -> bool:
-        """Goes on from the file. Returns False where there is none.
+        """Continues from the file. Returns False where there is none.
 
         Call it directly before the training loop, when all parts are made. Raises StateError where
         the file is another one's, damaged, or does not fit the parts.
@@ -149,8 +149,8 @@ class Checkpoint:
         kept, here = [*found["parts"], *found["values"]], [*self._parts, *self._values]
         if set(kept) != set(here):
             raise StateError(
-                f"{self.path}: the checkpoint holds {', '.join(sorted(kept))}; here are"
-                f" {', '.join(sorted(here))}"
+                f"{self.path}: the checkpoint has {', '.join(sorted(kept))}; this run"
+                f" has {', '.join(sorted(here))}"
             )
         for name, trainer in self._trainers():
             if self._order(trainer) != found["orders"].get(name):
@@ -204,5 +204,5 @@ def restore(part, found, where: str) -> None:
         saved_state.restore(part, found, where)
         return
     if found.kind != KIND:
-        raise StateError(f"{where}: the saved state is one of {found.kind}, here is a {KIND}")
+        raise StateError(f"{where}: the saved state is one of {found.kind}, not of {KIND}")
     part._restore_parameters(found.state, where)

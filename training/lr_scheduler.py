@@ -128,7 +128,7 @@ class _Decay(LRScheduler):
         self.base_lr_orig, self.max_steps = self.base_lr, max_update - warmup_steps
 
     def _decay(self, done: float) -> float:
-        """The part of the way still to go when `done` in [0, 1] of it lies behind."""
+        """The fraction of the decay that remains when `done` in [0, 1] of the steps are over."""
         raise NotImplementedError
 
     def __call__(self, num_update):

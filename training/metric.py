@@ -119,7 +119,7 @@ class EvalMetric(Stateful):
         self._local = [0.0, 0]
 
     def add(self, total, count) -> None:
-        """Adds to both statistics; an NDArray is fetched when somebody asks for the result, or
+        """Adds to both statistics; an NDArray is fetched when the result is read, or
         after a while."""
         self._pending.append((total, count, True))
         if len(self._pending) > MAX_PENDING:

@@ -165,7 +165,7 @@ class ImageIter(DataIter):
 
     def load_state_dict(self, state):
         if sorted(state["seq"] or ()) != sorted(self.seq or ()):
-            raise StateError("ImageIter: the saved position is one in other images")
+            raise StateError("ImageIter: the saved position belongs to other images")
         self.seq, self.cur, self._kept = state["seq"], state["cur"], state["kept"]
         self._exhausted = state["exhausted"]
         if self.seq is None:

@@ -155,8 +155,8 @@ class NDArrayIter(DataIter):
     def load_state_dict(self, state):
         if len(state["idx"]) != self.num_data:
             raise StateError(
-                f"NDArrayIter: the saved position is one in {len(state['idx'])} samples, here are"
-                f" {self.num_data}"
+                f"NDArrayIter: the saved position is for {len(state['idx'])} samples, this"
+                f" iterator has {self.num_data}"
             )
         if (state["order"] != self._order).any():
             self._take(np.argsort(self._order)[state["order"]])

@@ -93,7 +93,7 @@ def need_iterator(what: str, value) -> None:
 
 
 def position_of(iterator) -> Saved | None:
-    """Where it is; None where it, or an iterator in it, cannot tell."""
+    """Its position; None where it, or an iterator in it, cannot report one."""
     try:
         return saved(iterator) if has_state(iterator) else None
     except MissingMethod:
@@ -121,14 +121,14 @@ class DataIter:
         """Where the iterator is, as plain data."""
         if not self.position:
             raise MissingMethod(
-                f"{type(self).__name__} cannot tell its position\n  fix: define state_dict() and"
+                f"{type(self).__name__} cannot report its position\n  fix: define state_dict() and"
                 " load_state_dict(state)"
             )
         found = attributes_of(self)
         return {name: found[name] for name in self.position}
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on from state_dict: the next batch is the one that followed."""
+        """Continues from state_dict: the next batch is the one that followed."""
         set_attributes(self, state)
 
     def reset(self):

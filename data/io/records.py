@@ -166,11 +166,11 @@ class Order:
         return {"order": self._order, "at": self._at, "wrapped": self._wrapped, "draws": draws}
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on from state_dict. Raises StateError where the records are others."""
+        """Continues from state_dict. Raises StateError where the records are others."""
         if len(state["order"]) != self._n or (self._rng is None) != (state["draws"] is None):
             raise StateError(
-                f"the saved position is one in {len(state['order'])} records,"
-                f" {'in order' if state['draws'] is None else 'shuffled'}; here are {self._n},"
+                f"the saved position is for {len(state['order'])} records,"
+                f" {'in order' if state['draws'] is None else 'shuffled'}; this file has {self._n},"
                 f" {'in order' if self._rng is None else 'shuffled'}"
             )
         self._order, self._at, self._wrapped = state["order"], state["at"], state["wrapped"]

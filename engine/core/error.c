@@ -1,4 +1,4 @@
-/* Errors: this thread's last failure, the record that poisoned vars point to, and the list of untold errors. */
+/* Errors: this thread's last failure, the record that poisoned vars point to, and the errors not yet reported. */
 #include "internal.h"
 
 #include <stdio.h>

@@ -21,7 +21,7 @@ struct pl_object { int32_t refs; void (*destroy)(pl_object *object); pl_object *
 
 typedef struct pl_error {
     pl_object object;
-    bool untold;                /* stands in the list of errors that nobody was told */
+    bool untold;                /* in the list of errors not yet reported */
     int32_t location, status;
     const char *name;
     char *text;
@@ -271,8 +271,8 @@ int pl_streams_wait(int timeout_ms);                             /* for all that
 extern _Thread_local bool pl_failed;                                 /* this thread has a failure */
 void pl_fail_forget(void);                                       /* that one; without the lock */
 pl_error *pl_error_new(int status, const char *name, int32_t location);   /* from this thread's failure; never NULL */
-int pl_error_report(pl_error *error);                            /* copies it to this thread; it is told now */
-void pl_error_remember(pl_error *error);                         /* in the list of untold errors */
+int pl_error_report(pl_error *error);                            /* copies it to this thread; it counts as reported */
+void pl_error_remember(pl_error *error);                         /* in the list of errors not yet reported */
 pl_error *pl_error_oldest_untold(void);                          /* borrowed, or NULL */
 void pl_error_forget_all(void);                                  /* in a forked child: they are the parent's */
 

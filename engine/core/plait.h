@@ -51,7 +51,7 @@ int pl_engine_close(int timeout_ms);          /* from now on every op runs on it
 void pl_engine_fail_at_exit(void);            /* a process that would end with status 0 ends with 1 */
 void pl_engine_fork_begin(void);              /* before fork(), for callers that hold locks which ops need (the GIL) */
 void pl_engine_fork_end(void);                /* after it, in parent and child */
-/* All ops done. PL_AGAIN when the time is over; PL_FAILED with the oldest error that nobody was told: call again for
+/* All ops done. PL_AGAIN when the time is over; PL_FAILED with the oldest error not yet reported: call again for
  * the next one, until PL_OK.  Inside an op it fails at once. */
 int pl_wait_all(int timeout_ms);
 int pl_engine_is_lane(void);                  /* 1 on a worker thread */

@@ -152,12 +152,12 @@ class DataLoader:
         return found
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on from state_dict: the next iteration gives the rest of that pass. Raises
+        """Continues from state_dict: the next iteration gives the rest of that pass. Raises
         StateError where the data set has another length."""
         if state["items"] != len(self._dataset):
             raise StateError(
-                f"DataLoader: the saved position is one in {state['items']} items, the data set"
-                f" here has {len(self._dataset)}"
+                f"DataLoader: the saved position is for {state['items']} items, this data set"
+                f" has {len(self._dataset)}"
             )
         self.clean()
         self._pass, self.epoch, self._resumed = None, state["epoch"], state["pass"]
@@ -322,7 +322,7 @@ class ThreadedPool:
                 raise
             raise MXNetError(
                 f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout,"
-                " or look what blocks the dataset with num_workers=0"
+                " or debug the dataset with num_workers=0"
             ) from None
 
     def forget(self, tickets) -> None:

@@ -177,12 +177,12 @@ class Receiver:
             self._done.append(name)
 
     def drop(self, packed: tuple) -> None:
-        """Forgets a message that nobody wants."""
+        """Drops a message that will not be used."""
         if packed[1] is not None:
             self._done.append(packed[1])
 
     def free(self) -> list[str]:
-        """The names of segments that the sender may use again; each is told once."""
+        """The names of segments that the sender may use again; each is returned once."""
         done, self._done = self._done, []
         return done
 

@@ -177,7 +177,7 @@ class WorkerPool:
             try:
                 worker.pipe.send((ticket, indices, seed, worker.receiver.free()))
             except (BrokenPipeError, ConnectionResetError):
-                pass  # found dead by whoever waits for the batch
+                pass  # the wait for the batch finds it dead
             return ticket
 
     def result(self, ticket: int, timeout: float):
@@ -193,7 +193,7 @@ class WorkerPool:
         _raise(*payload)
 
     def forget(self, tickets) -> None:
-        """Nobody will ask for these batches."""
+        """Drops batches that will not be used."""
         if self._pid != os.getpid():  # a forked copy, whose lock nobody may ever release
             return
         with self._lock:
@@ -223,7 +223,7 @@ class WorkerPool:
             self.close()
             raise MXNetError(
                 f"DataLoader: no batch within timeout = {timeout} s\n  fix: give a larger timeout,"
-                " or look what blocks the dataset with num_workers=0"
+                " or debug the dataset with num_workers=0"
             )
         heard = False
         for pipe in ready:

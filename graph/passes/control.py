@@ -1,4 +1,4 @@
-"""Control flow before it runs: operators whose hidden outputs nobody reads do not compute them, and
+"""Control flow before it runs: operators do not compute hidden outputs that are not read, and
 their bodies are compiled at the tier of the program."""
 
 from __future__ import annotations

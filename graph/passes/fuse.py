@@ -2,8 +2,8 @@
 
 Every node gets a level, nodes of one group the same, such that a value that leaves a group is read
 at a lower level only. Such levels exist only where no path leaves a group and comes back to it, so
-whoever keeps them makes no cycle; and a node looks at its readers alone, so the pass takes time in
-proportion to the graph.
+groups with levels make no cycle. A node looks at its own readers only, so the pass is linear in the
+size of the graph.
 
     level 2     a ----- conv          from the outputs to the inputs, each node joins the groups of
                 |         |           its readers where levels, shapes and limits allow it, and

@@ -40,7 +40,7 @@ def repeatable(order: Sequence[Node]) -> set[Node]:
 
 
 def to_keep(needed: Iterable[Value], again: set[Node]) -> list[Value]:
-    """What must be kept so that the needed values are at hand when the nodes `again` are computed
+    """What must be kept so that the needed values are available when the nodes `again` are computed
     again. Views are never kept, but what they look at."""
     kept: dict[Value, None] = {}
     seen: set[Value] = set()

@@ -38,8 +38,8 @@ def can_compile(device=None) -> bool:
 
 
 def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device=None) -> list[bool]:
-    """Compiles the loops of (group, dtypes of its inputs) that are not at hand, side by side. Which
-    of them there are now."""
+    """Compiles the loops of (group, dtypes of its inputs) that are not compiled yet, in parallel.
+    Returns for each whether it exists now."""
     from .. import jit
 
     sources = []

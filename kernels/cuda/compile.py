@@ -213,7 +213,7 @@ def _options(kernel: Kernel, architecture: str) -> list[str]:
 
 
 class _Nvrtc:
-    """The library. identity: what tells its results from those of another."""
+    """The library. identity: distinguishes its results from those of another version."""
 
     def __init__(self, path: str):
         self.library = ctypes.CDLL(path)

@@ -1,8 +1,8 @@
-"""Calls whose kernels are still being compiled: nobody who calls waits, the lane does.
+"""Calls whose kernels are still being compiled: the lane waits, the caller does not.
 
-A plan whose kernels are not at hand has the kernel in Python (fallback.py), which waits for the
-compiler when the call's turn comes and then launches. Meanwhile the caller goes on: what it calls
-next is compiled beside. The plan is made anew once its kernels are there.
+The kernel of such a plan is in Python (fallback.py). When it runs it waits for the compiler, then
+launches. Meanwhile the caller continues, and the kernels of its next calls are compiled in
+parallel. The plan is made again when its kernels are compiled.
 """
 
 from __future__ import annotations

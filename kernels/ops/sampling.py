@@ -80,7 +80,7 @@ def slopes(xp, dy, planes, batch, c: Corners):
 
 def first_order(name: str):
     """The gradient of a backward operator that has none: computing it raises OperatorError, writing
-    it down does not, so that gradients with create_graph are there as long as nobody takes their
+    it down does not, so that gradients with create_graph work unless one takes their
     derivative."""
 
     def grad(F, dys, xs, ys, **attrs):

@@ -120,7 +120,7 @@ def _write_infer(ins, at, sizes, steps):
         raise ShapeError("_strided_set", f"rhs must have shape {sizes} or one element, got {rhs}")
     if not distinct(sizes, steps):
         raise ShapeError(
-            "_strided_set", f"the part must hold each element once, got {sizes} in steps {steps}"
+            "_strided_set", f"the slice must not repeat an element, got {sizes} in steps {steps}"
         )
     return [ins[0]]
 

@@ -523,7 +523,7 @@ operator(
     grad=lambda F, dys, xs, ys: [dys[0], None],
     samples=(sample((3, 4), (3, 4)),),
     inplace=((0, 0),),
-    doc="lhs; rhs only tells its shape and dtype.",
+    doc="lhs; only rhs's shape and dtype are used.",
 )
 
 

@@ -142,7 +142,7 @@ def _warn(name: str, stypes: list[str], out: str) -> None:
     if tells:
         warnings.warn(
             f"storage fallback: {name} has no kernel for storage types {', '.join(stypes)}; its"
-            f" inputs are made dense and the result is {out} (told once)",
+            f" inputs are made dense and the result is {out} (reported once)",
             StorageFallback,
             stacklevel=_to_user(),
         )

@@ -1,4 +1,4 @@
-"""Shapes that only values tell, in hybridized blocks and executors. Numbers are MXNet's."""
+"""Shapes that depend on values, in hybridized blocks and executors. Numbers are MXNet's."""
 
 import numpy as np
 import plait as mx

@@ -111,13 +111,13 @@ def test_control_flow_of_a_file_runs():
 @pytest.mark.parametrize(
     "text, rule",
     [
-        ("{", "is no symbol, its JSON is broken"),
-        ("[]", '"nodes" and "heads" must be there'),
+        ("{", "is not a symbol, its JSON is broken"),
+        ("[]", 'must have the lists "nodes" and "heads"'),
         ('{"nodes": [], "heads": []}', '"heads" must not be empty'),
         (graph({"op": "nope", "name": "n", "inputs": []}), "node 'n': operator 'nope' is unknown"),
         (
             graph({"op": "relu", "name": "n", "inputs": [[7, 0, 0]]}),
-            "reads output 0 of node 7, which is not there",
+            "reads output 0 of node 7, which does not exist",
         ),
         (graph({"op": "relu", "name": "n", "inputs": [[0, 1, 0]]}), "reads output 1 of node 0"),
         (graph({"op": "relu", "name": "n", "inputs": 3}), "node 1 is malformed"),

@@ -4,10 +4,17 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from plait.tools import benchmark
-from plait.tools.benchmark import table
+from plait.tools.benchmark import chart, table
+
+ROOT = Path(__file__).resolve().parents[2]
+PRINTED = """workload                   plait ms   MiB   torch ms   MiB   / torch     / jax first ms
+eager_add_4                  0.0015    50     0.0030   227      2.00         -    0.2
+gelu_4m                      2.0000   274     1.0000   421      0.50      8.00  117.0
+"""
 
 
 def test_a_row():
@@ -36,3 +43,28 @@ def test_peers_know_no_other_workloads(script):
     assert set(rows) - {"w", "b", "qkv", "join", "wide", "narrow", "embedding"} <= set(
         table.workload_names()
     )
+
+
+def test_the_chart_in_the_readme_is_the_table_in_the_readme():
+    table = chart.read((ROOT / "README.md").read_text())
+    assert len(table.rows) > 10 and "torch" in table.peers
+    assert (ROOT / "docs/speed.svg").read_text() == chart.draw(table)
+
+
+def test_a_chart_of_what_bench_printed(tmp_path, capsys):
+    file = tmp_path / "result.txt"
+    file.write_text(PRINTED)
+    benchmark.main(["--chart", str(tmp_path / "out.svg"), "--table", str(file)])
+    svg = (tmp_path / "out.svg").read_text()
+    root = ElementTree.fromstring(svg)
+    texts = [e.text for e in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"torch", "jax", "eager_add_4", "gelu_4m"} <= set(texts)
+    # powers of two from 0.5 to 8: four equal steps of 530 pixels right of 270
+    drawn = [c for c in root.iter() if c.get("class") == "c0" and c.get("cy") != "41"]
+    assert [float(c.get("cx")) for c in drawn] == [535.0, 270.0]
+
+
+@pytest.mark.parametrize("text", ["no table\n", "workload  plait ms  first ms\nx 1 2\n"])
+def test_a_chart_of_no_table(text):
+    with pytest.raises(ValueError, match="no speed table"):
+        chart.read(text)

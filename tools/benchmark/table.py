@@ -15,6 +15,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from ...engine import files
+from . import chart
+
 HERE = Path(__file__).parent
 ROW = "{:24}"
 
@@ -105,7 +108,21 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0, help="time of one measurement")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument(
+        "--chart", metavar="FILE.svg", help="measure nothing; draw the table of --table"
+    )
+    parser.add_argument(
+        "--table",
+        metavar="FILE",
+        default="README.md",
+        help="what --chart draws: a Markdown page or a table that plait bench printed",
+    )
     args = parser.parse_args(argv)
+    if args.chart:
+        drawn = chart.draw(chart.read(Path(args.table).read_text()))
+        files.write(args.chart, drawn.encode())
+        print(args.chart)
+        return 0
     unknown = set(args.workloads) - set(names)
     if unknown:
         parser.error(

@@ -1,4 +1,4 @@
-"""KVStoreBase: what a Trainer asks of a store; the registry of stores; `create`; a store for
+"""KVStoreBase: the interface that a Trainer uses; the registry of stores; `create`; a store for
 tests."""
 
 from __future__ import annotations
@@ -152,13 +152,13 @@ def check_store(kvstore) -> None:
         return
     if "dist" in name:
         raise InvalidValue(
-            f"kvstore={kvstore!r}: there are no stores across processes yet, and one process alone"
-            " would train without the others\n  fix: kvstore='device', in one process"
+            f"kvstore={kvstore!r}: there are no stores across processes yet, so processes would"
+            " not share gradients\n  fix: kvstore='device', in one process"
         )
     raise InvalidValue(
-        f"kvstore={kvstore!r}: there is no such store, and training alone under its name would go"
-        f" unnoticed\n  fix: one of {', '.join([*STORES, *KVStoreBase.kv_registry])}; or register a"
-        " class with KVStoreBase.register"
+        f"kvstore={kvstore!r}: there is no such store\n  fix: one of"
+        f" {', '.join([*STORES, *KVStoreBase.kv_registry])}; or register a class with"
+        " KVStoreBase.register"
     )
 
 

@@ -429,7 +429,7 @@ class BaseModule:
         raise self._undefined("state_dict")
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on from state_dict."""
+        """Continues from state_dict."""
         raise self._undefined("load_state_dict")
 
     def get_states(self, merge_multi_context=True) -> list:

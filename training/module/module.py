@@ -221,7 +221,7 @@ class Module(BaseModule):
         self._tell_store(self._arg_params)
 
     def _tell_store(self, arg_params) -> None:
-        """A store that updates the weights goes on from the values that were set."""
+        """A store that updates the weights continues from the values that were set."""
         if self._update_on_kvstore and isinstance(self._kvstore, KVStore):
             for name, value in arg_params.items():
                 if value.stype == "default" and name in self._kvstore:

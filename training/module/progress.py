@@ -77,7 +77,7 @@ def module_state(module) -> dict:
 
 
 def set_module_state(module, state: dict) -> None:
-    """Goes on from module_state. Raises StateError where it does not fit."""
+    """Continues from module_state. Raises StateError where it does not fit."""
     module._need(optimizer=True)
     now = _arrays(module)
     for name in sorted({*now, *state["arrays"]}):

@@ -27,7 +27,7 @@ class UnknownOption(OptimizerError, TypeError):
 
 
 def _parameters_of(klass) -> set[str]:
-    """Names that a class and its bases take as keywords; empty where one cannot tell."""
+    """Names that a class and its bases take as keywords; empty where they are unknown."""
     names: set[str] = set()
     for k in klass.__mro__[:-1]:
         if "__init__" not in k.__dict__:

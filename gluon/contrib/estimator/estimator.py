@@ -278,7 +278,7 @@ class Estimator:
         }
 
     def load_state_dict(self, state: dict) -> None:
-        """Goes on from state_dict; for handlers, at train_begin. All but the trainer follows when
+        """Continues from state_dict; for handlers, at train_begin. All but the trainer follows when
         every handler has begun."""
         restore(self.trainer, state["trainer"], "Estimator: trainer")
         self._resumed = state
