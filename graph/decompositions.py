@@ -11,7 +11,7 @@ from .passes.expand import body_of
 from .program import lower
 
 
-def body_entry(op, ins, outs, attrs):
+def body_entry(op, ins, outs, attrs) -> Native | None:
     inputs = [variable(f"x{i}", t) for i, t in enumerate(ins)]
     made = body_of(op, attrs, inputs, outs)
     if made is None:

@@ -194,7 +194,7 @@ class Builder:
         self.__dict__[name] = apply
         return apply
 
-    def apply(self, op: Operator, inputs: Sequence[Value], attrs: dict[str, Any]):
+    def apply(self, op: Operator, inputs: Sequence[Value], attrs: dict[str, Any]) -> Any:
         inputs = [v for v in inputs if v is not None]
         for v in inputs:
             if not isinstance(v, Value):

@@ -77,7 +77,7 @@ def fill_node(node: Node, ins: Sequence[Type | None]) -> list[Type | None]:
         raise explain(error, node, ins) from None
 
 
-def source_shape(node: Node):
+def source_shape(node: Node) -> tuple[int | None, ...] | None:
     """The partly unknown shape of a node like _zeros(shape=(0, 3)), whose users decide it; else
     None."""
     if node.op is None or node.inputs or node.op.inputs:
@@ -293,7 +293,9 @@ def _of_variable(declared, given):
         return declared
 
 
-def complete_node(node: Node, ins: Sequence[Known], outs: Sequence[Known]):
+def complete_node(
+    node: Node, ins: Sequence[Known], outs: Sequence[Known]
+) -> tuple[list[Known], list[Known]]:
     """partial.complete for a node. Raises an OperatorError that names the node and its inputs."""
     try:
         return complete(node.operation, node.attrs, ins, outs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..engine.error import InvalidType, ShapeError
 
 # method: (operator for two arrays, operator for array and scalar, operator for scalar and array)
@@ -23,7 +25,7 @@ COMPARE = {
 }
 
 
-def add_operators(cls, binary, scalar, negative, compare: bool = True):
+def add_operators(cls, binary, scalar, negative, compare: bool = True) -> None:
     """Gives a class its operator methods.
 
     binary(name): the method f(self, other) for two arrays and, through scalar names, for numbers.
@@ -51,12 +53,12 @@ REFUSED = {
 }
 
 
-def floor_divide(a, b):
+def floor_divide(a, b) -> Any:
     """a // b for arrays and numbers: the largest whole number that is not above a / b."""
     return ((a - a % b) / b).round()
 
 
-def matmul(F, a, b):
+def matmul(F, a, b) -> Any:
     """a @ b as in NumPy: products of matrices, batches of them broadcast. F: the operators."""
     if not a.shape or not b.shape:
         raise ShapeError("matmul", f"operands need an axis, got shapes {a.shape} and {b.shape}")
@@ -77,7 +79,7 @@ def matmul(F, a, b):
     return out.reshape(batch + b.shape[-1:]) if vector else out
 
 
-def add_composites(cls, functions, refused):
+def add_composites(cls, functions, refused) -> None:
     """Gives NDArray or Symbol the operators @, //, divmod and unary +, and errors for the others.
 
     functions(): the module of its operators. refused(array, other): NotImplemented, or an error,

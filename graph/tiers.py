@@ -14,7 +14,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from ..engine import settings
@@ -234,7 +234,7 @@ class Compiler:
         self._running.release()
 
     @contextlib.contextmanager
-    def unlocked(self):
+    def unlocked(self) -> Iterator[None]:
         """While the compiler's thread waits for another process, a fork may go on."""
         mine = threading.current_thread() is self._thread
         if mine:

@@ -110,6 +110,6 @@ divide: Callable[..., Any]
 _power = _functions["power"]
 
 
-def power(base, exp):
+def power(base: Any, exp: Any) -> Any:
     """base**exp, each an NDArray or a number; arrays broadcast."""
     return _power(base, exp)

@@ -300,7 +300,7 @@ def grad(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     train_mode: bool = True,
-):
+) -> list[NDArray]:
     """A list with the gradients of heads with respect to variables, as new arrays; .grad stays as
     it is.
 
@@ -354,7 +354,7 @@ def _with_zeros(variables, found, nodes, create_graph: bool) -> list[NDArray]:
     return full
 
 
-def get_symbol(x: NDArray):
+def get_symbol(x: NDArray) -> Any:
     """The recorded computation of x as a Symbol. Raises MXNetError when x was not recorded."""
     check_nd(x, "get_symbol: x")
     _check_heads([x])

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from ..engine import Context, log
 from ..engine.collector import resting
@@ -65,7 +66,7 @@ class TapeGraph:
         for node in self.nodes:
             parts.append(node.plan)
             self.numbers += node.scalars
-            parts.append(tuple([self._ref(e) for e in node.entries]))
+            parts.append(tuple([self._ref(e) for e in node.entries or ()]))
         heads = [self._ref(e) for e in entries]
         parts.append(
             tuple((h, e.array) if h.__class__ is int else h for h, e in zip(heads, entries))
@@ -394,7 +395,7 @@ def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> _Program | Non
     return found.use()
 
 
-def source(at: tuple, tape: TapeGraph, heads, head_grads, order):
+def source(at: tuple, tape: TapeGraph, heads, head_grads, order) -> Any:
     """The array that a program's input stands for."""
     kind, *place = at
     if kind == "input":

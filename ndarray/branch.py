@@ -117,7 +117,7 @@ class Branch(Control):
         }
         return native_of("pl_kernel_branch", "pl_branch", fields, [test, *ways], keep, 1)
 
-    def grad(self, F, dys, xs, ys, train=False, **_):
+    def grad(self, F, dys, xs, ys, train=False, **_) -> list:
         types = tuple(type_of(x) for x in xs)
         typed = self.typed(types, train, True)
         if any(d is not None for d in dys[self.n_out :]):

@@ -78,13 +78,13 @@ class GraphPlan:
         entry = self.entry()
         return f"{entry.structure() if entry is not None else 'gone'} at tier {self.tier}"
 
-    def expand(self, inputs: Sequence[Value]):
+    def expand(self, inputs: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """The graph with its variables replaced: (outputs, what `saved` numbers)."""
         start = {v.node: [x] for v, x in zip(self.variables, inputs)}
         values = rewrite([*self.outputs, *self.kept], None, start)
         return values[: self.n_out], values
 
-    def eager_grads(self, node: TapeNode, dys, create_graph: bool):
+    def eager_grads(self, node: TapeNode, dys, create_graph: bool) -> list:
         """Gradients by replaying the graph operator by operator, so that they can be differentiated
         again."""
         since = next_seq()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 from ..engine import current_context, hooks
 from ..engine.error import InvalidType, InvalidValue, MXNetError
@@ -45,7 +47,7 @@ def _flatten(value, what: str):
     return flatten(value, _leaf, refuse)
 
 
-def foreach(body, data, init_states):
+def foreach(body: Callable, data, init_states) -> tuple:
     """Calls body(slice of data, states) -> (outputs, new states) for every slice along axis 0.
 
     data, init_states: an NDArray or nested lists of them. Returns (outputs stacked along axis 0,
@@ -67,7 +69,7 @@ def foreach(body, data, init_states):
     return regroup([functions.stack(*column) for column in zip(*rows)], out_form), states
 
 
-def while_loop(cond, func, loop_vars, max_iterations=None):
+def while_loop(cond: Callable, func: Callable, loop_vars, max_iterations=None) -> tuple:
     """Calls func(*loop_vars) -> (outputs, new loop_vars) while cond(*loop_vars) is true, at most
     max_iterations times.
 
@@ -84,7 +86,8 @@ def while_loop(cond, func, loop_vars, max_iterations=None):
         raise InvalidValue("loop_vars should contain at least one element")
     alone = isinstance(loop_vars, NDArray)
     values = [loop_vars] if alone else loop_vars
-    rows, out_form = [], []
+    rows: list[list[NDArray]] = []
+    out_form: Any = []
     while len(rows) < limit and _scalar(cond(*values), bool, "Return value of cond"):
         outs, after = pair(func(*values), "while_loop: func", "outputs, loop_vars")
         after = (
@@ -114,7 +117,7 @@ def _padded(column, limit: int, k: int) -> NDArray:
     return functions.concat(made, rest, dim=0)
 
 
-def cond(pred, then_func, else_func):
+def cond(pred, then_func: Callable, else_func: Callable) -> Any:
     """then_func() if the one number in pred is true, else else_func()."""
     symbolic = _symbolic(pred)
     if symbolic is not None:
@@ -131,22 +134,24 @@ def _scalar(value, kind: type, name: str):
         raise InvalidValue(f"Cannot convert {name} to python {kind.__name__}") from error
 
 
-def isinf(data):
+def isinf(data: NDArray) -> Any:
     """1 where an element is infinite, else 0."""
     return data.abs() == math.inf
 
 
-def isnan(data):
+def isnan(data: NDArray) -> Any:
     """1 where an element is not a number, else 0."""
     return data != data
 
 
-def isfinite(data):
+def isfinite(data: NDArray) -> Any:
     """1 where an element is a finite number, else 0."""
     return functions.logical_not(isinf(data) + isnan(data))
 
 
-def rand_zipfian(true_classes, num_sampled, range_max, ctx=None):
+def rand_zipfian(
+    true_classes: NDArray, num_sampled: int, range_max: int, ctx=None
+) -> tuple[NDArray, NDArray, NDArray]:
     """(classes, expected counts of true_classes, expected counts of the classes) of num_sampled
     draws from the log-uniform distribution over [0, range_max): int64, float64, float64."""
     from .random import uniform

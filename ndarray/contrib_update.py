@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from . import functions
 from .ndarray import NDArray
@@ -32,7 +33,7 @@ def adamw_update(
     out=None,
     name=None,
     **kwargs,
-):
+) -> Any:
     """One step of AdamW on a weight; mean and var are written. rescale_grad: number or NDArray.
 
     Source: Loshchilov and Hutter 2019, arXiv:1711.05101.
@@ -72,7 +73,7 @@ def mp_adamw_update(
     out=None,
     name=None,
     **kwargs,
-):
+) -> Any:
     """adamw_update of a 16-bit weight with its float32 original weight32, which is written too."""
     return functions._mp_adamw_update(
         weight,
@@ -101,7 +102,7 @@ def _together(*lists: Sequence[NDArray]) -> list[NDArray]:
 
 def multi_adamw_update(
     weights, grads, mean, var, rescale_grad, lrs, wds, etas, out=None, name=None, size=0, **kwargs
-):
+) -> Any:
     """adamw_update of many weights in one call: lists of arrays, and a number for each."""
     arrays = [*_together(weights, grads, mean, var), _scale(rescale_grad, weights[0])]
     numbers = {"lrs": lrs, "wds": wds, "etas": etas, "num_weights": size or len(weights)}
@@ -122,7 +123,7 @@ def multi_mp_adamw_update(
     name=None,
     size=0,
     **kwargs,
-):
+) -> Any:
     """mp_adamw_update of many weights in one call: lists of arrays, and a number for each."""
     arrays = _together(weights, grads, mean, var, weights32)
     arrays.append(_scale(rescale_grad, weights32[0]))
@@ -132,7 +133,7 @@ def multi_mp_adamw_update(
 
 def multi_lamb_update(
     weights, grads, mean, var, step_count, lrs, wds, out=None, num_tensors=0, **kwargs
-):
+) -> Any:
     """One step of LAMB on many weights: lists of arrays, and for each the number of its step, its
     rate and its decay. Source: You et al. 2020, arXiv:1904.00962."""
     return functions._multi_lamb_update(
@@ -148,7 +149,7 @@ def multi_lamb_update(
 
 def multi_mp_lamb_update(
     weights, grads, mean, var, weights32, step_count, lrs, wds, out=None, num_tensors=0, **kwargs
-):
+) -> Any:
     """multi_lamb_update of 16-bit weights with their float32 originals."""
     return functions._multi_mp_lamb_update(
         *_together(weights, grads, mean, var, weights32),

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..engine import Context, current_context, ffi, lib
 from ..engine.device import named
@@ -122,7 +122,7 @@ def zeros_like(v: Value) -> Value:
     return zeros_of(v.type)
 
 
-def all_grads(F, dys, ys):
+def all_grads(F, dys, ys) -> list:
     """Gradients of all outputs: zeros where there is none."""
     return [
         F._zeros(shape=y.shape, dtype=dtype_name(y.dtype)) if d is None else d
@@ -166,7 +166,7 @@ def part_fields(program: Program, sources: Sequence[tuple[int, int, int]], keep:
     }
 
 
-def ints(values: Sequence[int], keep: list, kind: str = "int32_t[]"):
+def ints(values: Sequence[int], keep: list, kind: str = "int32_t[]") -> Any:
     keep.append(ffi.new(kind, list(values)))
     return keep[-1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import builtins
 import operator
+from typing import Any
 
 import numpy as np
 
@@ -206,7 +207,7 @@ def concatenate(arrays, axis=0, always_copy=True) -> NDArray:
     return invoke(lookup("Concat"), arrays, {"dim": axis})
 
 
-def histogram(a, bins=10, range=None):
+def histogram(a: NDArray, bins=10, range=None) -> tuple[NDArray, NDArray]:
     """(counts, edges) of values. bins: a number of equal bins over range (default: of the values),
     or the edges."""
     if isinstance(bins, NDArray):
@@ -245,7 +246,7 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
     return invoke(lookup("one_hot"), (indices,), attrs, out)
 
 
-def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False):
+def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False) -> Any:
     """Parts of an array along an axis: that many equal ones, or cut at the given indices. Raises
     ValueError where they cannot be equal."""
     if hasattr(indices_or_sections, "__index__"):

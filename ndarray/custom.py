@@ -12,7 +12,7 @@ import threading
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,14 +53,14 @@ class CustomOp:
     def __init__(self):
         pass
 
-    def forward(self, is_train, req, in_data, out_data, aux):
+    def forward(self, is_train, req, in_data, out_data, aux) -> None:
         """Computes out_data from in_data. req: for each output write, add, inplace or null: what
         `assign` does with it. aux: auxiliary states, which may be changed."""
 
-    def backward(self, req, out_grad, in_data, out_data, in_grad, aux):
+    def backward(self, req, out_grad, in_data, out_data, in_grad, aux) -> None:
         """Computes in_grad, the gradients of in_data, from those of out_data."""
 
-    def assign(self, dst, req, src):
+    def assign(self, dst, req, src) -> None:
         """Stores src in dst as req says: null nothing, write and inplace overwrite, add adds."""
         if req in ("write", "inplace"):
             dst[:] = src
@@ -78,19 +78,19 @@ class CustomOpProp:
     def __init__(self, need_top_grad=True):
         self.need_top_grad_ = need_top_grad
 
-    def infer_shape(self, in_shape):
+    def infer_shape(self, in_shape) -> tuple:
         """(shapes of inputs, of outputs, of auxiliary states) from those of the inputs; an unknown
         one is []. By default every output is like the first input."""
         return in_shape, (in_shape[0],) * len(self.list_outputs()), ()
 
-    def infer_type(self, in_type):
+    def infer_type(self, in_type) -> tuple:
         """(dtypes of inputs, of outputs, of auxiliary states) from those of the inputs, NumPy
         types. By default all others are like the first input."""
         first = in_type[0]
         others = [first] * len(self.list_outputs()), [first] * len(self.list_auxiliary_states())
         return in_type, *others
 
-    def infer_storage_type(self, in_stype):
+    def infer_storage_type(self, in_stype) -> tuple:
         """(storage types of inputs, of outputs, of auxiliary states); custom operators of plait
         get dense arrays."""
         for i, stype in enumerate(in_stype):
@@ -102,30 +102,32 @@ class CustomOpProp:
         n_out, n_aux = len(self.list_outputs()), len(self.list_auxiliary_states())
         return in_stype, ["default"] * n_out, ["default"] * n_aux
 
-    def infer_storage_type_backward(self, ograd_stype, in_stype, out_stype, igrad_stype, aux_stype):
+    def infer_storage_type_backward(
+        self, ograd_stype, in_stype, out_stype, igrad_stype, aux_stype
+    ) -> tuple:
         """The storage types of everything that backward sees: all dense."""
         groups = ograd_stype, in_stype, out_stype, igrad_stype, aux_stype
         for group in groups:
             group[:] = ["default"] * len(group)
         return groups
 
-    def list_arguments(self):
+    def list_arguments(self) -> list[str]:
         """Names of the inputs."""
         return ["data"]
 
-    def list_outputs(self):
+    def list_outputs(self) -> list[str]:
         """Names of the outputs."""
         return ["output"]
 
-    def list_auxiliary_states(self):
+    def list_auxiliary_states(self) -> list[str]:
         """Names of the auxiliary states: inputs after the others, which forward may change."""
         return []
 
-    def declare_backward_dependency(self, out_grad, in_data, out_data):
+    def declare_backward_dependency(self, out_grad, in_data, out_data) -> list[int]:
         """Which arrays backward reads, given and returned as numbers; others are zeros there."""
         return [*(out_grad if self.need_top_grad_ else ()), *in_data, *out_data]
 
-    def create_operator(self, ctx, in_shapes, in_dtypes):
+    def create_operator(self, ctx, in_shapes, in_dtypes) -> CustomOp:
         """The CustomOp for inputs (and auxiliary states) of these shapes and dtypes (MXNet's type
         flags)."""
         return CustomOp()
@@ -135,7 +137,7 @@ class StorageError(MXNetError, AssertionError):
     """A storage type that a custom operator does not take."""
 
 
-def register(reg_name):
+def register(reg_name: str) -> Callable[[type], type]:
     """Decorator of a CustomOpProp: `nd.Custom(x, op_type=reg_name)` then runs its operator."""
 
     def add(prop_cls):
@@ -352,7 +354,7 @@ def named_inputs(op: Operator, inputs: Sequence, named: dict) -> list:
     return values
 
 
-def Custom(*data, op_type=None, out=None, name=None, **kwargs):
+def Custom(*data, op_type=None, out=None, name=None, **kwargs) -> Any:
     """Runs the custom operator registered as op_type.
 
     data: its inputs, then its auxiliary states: NDArrays. kwargs: parameters of its CustomOpProp,
@@ -389,31 +391,31 @@ class PythonOp:
     def __call__(self, *args, **kwargs):
         return self.get_symbol(*args, **kwargs)
 
-    def get_symbol(self, *args, **kwargs):
+    def get_symbol(self, *args, **kwargs) -> Any:
         """A Symbol of the operator on Symbols."""
         raise MissingMethod(f"{type(self).__name__}: derive from NumpyOp or NDArrayOp")
 
-    def forward(self, in_data, out_data):
+    def forward(self, in_data, out_data) -> None:
         """Computes out_data from in_data, in place."""
         out_data[0][:] = in_data[0]
 
-    def backward(self, out_grad, in_data, out_data, in_grad):
+    def backward(self, out_grad, in_data, out_data, in_grad) -> None:
         """Computes in_grad, in place."""
         in_grad[0][:] = 1.0
 
-    def infer_shape(self, in_shape):
+    def infer_shape(self, in_shape) -> tuple:
         """(shapes of inputs, of outputs)."""
         return in_shape, [in_shape[0]]
 
-    def list_outputs(self):
+    def list_outputs(self) -> list[str]:
         """Names of the outputs."""
         return ["output"]
 
-    def list_arguments(self):
+    def list_arguments(self) -> list[str]:
         """Names of the inputs."""
         return ["data"]
 
-    def need_top_grad(self):
+    def need_top_grad(self) -> bool:
         """Does backward read the gradients of the outputs?"""
         return self.need_top_grad_
 
@@ -425,7 +427,7 @@ class PythonOp:
 class NumpyOp(PythonOp):
     """An operator whose forward and backward work on NumPy arrays."""
 
-    def get_symbol(self, *args, **kwargs):
+    def get_symbol(self, *args, **kwargs) -> Any:
         """A Symbol of the operator on Symbols."""
         return self._symbol("_Native", _OnNumpy, args, kwargs)
 
@@ -433,11 +435,11 @@ class NumpyOp(PythonOp):
 class NDArrayOp(PythonOp):
     """An operator whose forward and backward work on NDArrays."""
 
-    def get_symbol(self, *args, **kwargs):
+    def get_symbol(self, *args, **kwargs) -> Any:
         """A Symbol of the operator on Symbols."""
         return self._symbol("_NDArray", _OnArrays, args, kwargs)
 
-    def declare_backward_dependency(self, out_grad, in_data, out_data):
+    def declare_backward_dependency(self, out_grad, in_data, out_data) -> list[int]:
         """Which arrays backward reads, given and returned as numbers."""
         return [*(out_grad if self.need_top_grad() else ()), *in_data, *out_data]
 
@@ -533,7 +535,7 @@ def _as_list(value) -> list:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def traced_function(function, inputs):
+def traced_function(function, inputs) -> Any:
     """The call of an autograd.Function on Symbols of a traced block. Its forward runs once on
     zeros, to tell the shapes of its outputs."""
     try:
@@ -565,7 +567,7 @@ class OperatorArguments(NamedTuple):
     types: list[str]
 
 
-def get_all_registered_operators():
+def get_all_registered_operators() -> list[str]:
     """The names of all operators, aliases too."""
     return sorted(REGISTRY)
 
@@ -580,7 +582,7 @@ KINDS = {
 KINDS |= {"floats": "tuple of <float>", "dtype": "dtype"}
 
 
-def get_operator_arguments(op_name):
+def get_operator_arguments(op_name: str) -> OperatorArguments:
     """The arguments of an operator: inputs first. Raises MXNetError for an unknown name."""
     op = lookup(op_name)
     names = [n.removeprefix("*") for n in op.inputs]

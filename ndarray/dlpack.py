@@ -69,7 +69,7 @@ def _pointer(capsule, name: bytes) -> int | None:
 # ---- out -----------------------------------------------------------------------------------------
 
 
-def capsule_of(array: NDArray):
+def capsule_of(array: NDArray) -> Any:
     """A capsule on the memory of an array on a GPU; waits until it is computed, and nobody writes
     it. Later operations do not wait for the other library, nor it for them."""
     array.wait_to_write()

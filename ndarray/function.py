@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..engine.error import MXNetError, compose
 from . import autograd
 from .ndarray import NDArray, check_nd, state
@@ -76,11 +78,11 @@ class Function:
         record(call, inputs, (), made)
         return type(outputs)(made) if isinstance(outputs, (list, tuple)) else made[0]
 
-    def forward(self, *inputs):
+    def forward(self, *inputs) -> Any:
         """Computes the outputs: an NDArray, or a tuple of them."""
         raise MXNetError(f"{type(self).__name__}: a Function must define forward(self, *inputs)")
 
-    def backward(self, *output_grads):
+    def backward(self, *output_grads) -> Any:
         """Computes the gradients of the inputs: an NDArray, or a tuple of them."""
         raise MXNetError(
             f"{type(self).__name__}: a Function must define backward(self, *output_grads)"

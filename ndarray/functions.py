@@ -4,6 +4,8 @@ functions."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from ..engine import missing
 from ..engine.error import MXNetError, did_you_mean
@@ -21,7 +23,7 @@ from .ndarray import NDArray, state
 NAN = float("nan")
 
 
-def operator_function(op: Operator, name: str):
+def operator_function(op: Operator, name: str) -> Callable[..., Any]:
     """The eager function of an operator: looks up its plan by the attributes as given and the
     inputs' specs."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
@@ -90,7 +92,7 @@ def operator_function(op: Operator, name: str):
     return make_function(op, name, call, __name__)
 
 
-def apply(op: Operator, inputs, attrs):
+def apply(op: Operator, inputs, attrs) -> Any:
     """An operator that has no name here: what a record's `grad` calls of a record of its own."""
     return invoke(op, inputs, attrs)
 
@@ -108,7 +110,7 @@ def numbers(dynamic, lists: bool) -> list[float]:
     return flat
 
 
-def list_to_tuple(value):
+def list_to_tuple(value) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 

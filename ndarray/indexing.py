@@ -8,6 +8,7 @@ in MXNet.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
 from operator import index as as_int
 from typing import NamedTuple
@@ -554,7 +555,7 @@ def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
         )
 
 
-def iterate(self: NDArray):
+def iterate(self: NDArray) -> Iterator[NDArray]:
     """Views of the first axis, one after the other. Raises TypeError for a 0-d array."""
     if not self.shape:
         raise InvalidType("iteration over a 0-d array")

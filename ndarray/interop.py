@@ -4,6 +4,7 @@ __array__."""
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ def __dlpack_device__(self) -> tuple[int, int]:
     return KDL_CPU, 0
 
 
-def to_dlpack_for_read(data: NDArray):
+def to_dlpack_for_read(data: NDArray) -> Any:
     """A DLPack capsule to read from; waits until the contents are computed. Of a read-only array it
     is one on a copy: the other library could write it."""
     if data._spec.device.device_typeid == 2:
@@ -88,7 +89,7 @@ def to_dlpack_for_read(data: NDArray):
     return _shared(data).__dlpack__()
 
 
-def to_dlpack_for_write(data: NDArray):
+def to_dlpack_for_write(data: NDArray) -> Any:
     """A DLPack capsule to write to; waits until nobody reads or writes the array. Raises ValueError
     for a read-only array."""
     if data._spec.device.device_typeid == 2:

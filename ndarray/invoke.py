@@ -4,6 +4,7 @@ tape."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ NUMBERS = (float, int)
 SPARSE: dict[str, Callable] = {}
 
 
-def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None):
+def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None) -> Any:
     """Applies an operator. attrs: as a caller gives them. Returns an NDArray, or a list for several
     visible outputs.
 
@@ -86,7 +87,7 @@ def _view(sizes, steps) -> dict:
     return {"at": -float(reach(sizes, steps)[0]), "sizes": sizes, "steps": steps}
 
 
-def read_part(x: NDArray, part: tuple, out=None):
+def read_part(x: NDArray, part: tuple, out=None) -> NDArray:
     """The elements (sizes, steps, at) of an array's memory, as an array of its own."""
     sizes, steps, at = part
     return run(part_plan(x._spec, sizes, steps), (x,), (at,), out)
@@ -165,7 +166,7 @@ def _device_of(op: Operator, inputs: Sequence[NDArray], ctx=None, out=None):
     return device
 
 
-def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out=None):
+def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), out=None) -> Any:
     """Runs a plan on arrays: one call into the core; then the tape. Returns the visible output(s),
     or `out`."""
     if out is None:
@@ -253,7 +254,7 @@ def _overlap(plan: Plan, inputs, targets) -> bool:
     )
 
 
-def binary_method(both: str, right: str):
+def binary_method(both: str, right: str) -> Callable:
     """The method for `array <op> array` and `array <op> number`: the shortest way through a
     plan."""
     op, scalar_op = lookup(both), lookup(right)
@@ -310,7 +311,7 @@ def binary_method(both: str, right: str):
     return method
 
 
-def scalar_method(left: str):
+def scalar_method(left: str) -> Callable:
     """The reflected method: number <op> array."""
     op = lookup(left)
     plans = Recent(MAX_KEYS)
@@ -346,7 +347,7 @@ def as_number(value) -> float:
     return float(value)
 
 
-def not_a_number(self, other, op):
+def not_a_number(self, other, op) -> Any:
     """NotImplemented, or TypeError where Python's own answer would mislead: NumPy arrays, and x ==
     [1, 2]."""
     compares = "equal" in op.name and other is not None

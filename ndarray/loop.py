@@ -208,7 +208,7 @@ class Loop(Control):
 
     # ---- gradient --------------------------------------------------------------------------------
 
-    def grad(self, F, dys, xs, ys, train=False, **_):
+    def grad(self, F, dys, xs, ys, train=False, **_) -> list:
         types = tuple(type_of(x) for x in xs)
         typed = self.typed(types, train, True)
         if any(d is not None for d in dys[self.n_out :]):  # a gradient's gradient

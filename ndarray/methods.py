@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, NoReturn
+
 from ..engine import Context, lib
 from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..engine.recent import Recent
@@ -33,7 +36,7 @@ add_composites(
 setattr(NDArray, "__hash__", object.__hash__)
 
 
-def method(function):
+def method(function) -> Callable:
     setattr(NDArray, function.__name__, function)
     return function
 
@@ -99,7 +102,7 @@ setattr(NDArray, "__abs__", lambda self: functions.abs(self))
 
 
 @method
-def asscalar(self):
+def asscalar(self) -> Any:
     """The value of an array of one element as a Python number."""
     if self.size != 1:
         raise InvalidValue(f"asscalar: the array must have one element, got shape {self.shape}")
@@ -144,7 +147,7 @@ def copy(self) -> NDArray:
 
 
 @method
-def copyto(self, other):
+def copyto(self, other) -> NDArray:
     """Copies into an array of the same shape, or to a device (a new array); converts the dtype.
     Returns the target."""
     if isinstance(other, Context):
@@ -294,7 +297,7 @@ def slice_assign_scalar(self, value, begin, end, step) -> NDArray:
 
 
 @method
-def split_v2(self, indices_or_sections, axis=0, squeeze_axis=False):
+def split_v2(self, indices_or_sections, axis=0, squeeze_axis=False) -> Any:
     """See nd.split_v2."""
     return functions.split_v2(self, indices_or_sections, axis, squeeze_axis)
 
@@ -312,7 +315,7 @@ def as_nd_ndarray(self) -> NDArray:
 
 
 @method
-def as_np_ndarray(self):
+def as_np_ndarray(self) -> NoReturn:
     """Raises MXNetError: there are no arrays with NumPy's semantics here."""
     raise MXNetError(
         "as_np_ndarray: arrays with NumPy's semantics (mx.np) do not exist here"

@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..engine import callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
+from ..engine import Context, callback, cpu, cpu_pinned, current_context, ffi, lib, location, wait
 from ..engine._array import Array, invoke, make, set_class
 from ..engine.error import DeviceError, InvalidType, OutOfMemory
 from ..kernels.plan import MAX_BYTES, transfer_plan
@@ -49,7 +49,7 @@ class NDArray(Methods):
         return self._spec.shape
 
     @property
-    def dtype(self):
+    def dtype(self) -> Any:
         """The NumPy type, e.g. numpy.float32."""
         d = NUMPY_DTYPES[self._spec.dtype]
         return d if d.names else d.type
@@ -63,7 +63,7 @@ class NDArray(Methods):
         return len(self._spec.shape)
 
     @property
-    def context(self):
+    def context(self) -> Context:
         return self._spec.device
 
     ctx = context
@@ -241,7 +241,7 @@ class Scope:
         state.recording, state.training = state.outer.pop()
 
 
-def check_nd(value, what: str):
+def check_nd(value, what: str) -> None:
     if not isinstance(value, NDArray):
         raise InvalidType(
             f"{what} must be an NDArray, got {type(value).__name__}\n  fix: nd.array(x)"

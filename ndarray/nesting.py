@@ -37,7 +37,7 @@ def flatten(value, leaf: Leaf, refuse: Callable[[Any], Exception]) -> tuple[list
     return [v for values, _ in parts for v in values], [form for _, form in parts]
 
 
-def regroup(values: Iterable, form):
+def regroup(values: Iterable, form) -> Any:
     """The values nested as the form says."""
     rest = iter(values)
 

@@ -10,6 +10,8 @@ import functools
 import inspect
 import os
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from ..engine import cuda, gpu_memory_info, num_gpus
 from ..engine.error import MXNetError, compose
@@ -94,22 +96,22 @@ def _within(scope, func):
         if inspect.isfunction(member):
             setattr(func, name, _within(scope, member))
         elif isinstance(member, property):
-            parts = (m and _within(scope, m) for m in (member.fget, member.fset, member.fdel))
-            setattr(func, name, property(*parts, doc=member.__doc__))
+            parts = [m and _within(scope, m) for m in (member.fget, member.fset, member.fdel)]
+            setattr(func, name, property(parts[0], parts[1], parts[2], member.__doc__))
     return func
 
 
-def use_np_shape(func):
+def use_np_shape(func) -> Any:
     """Decorator of a function or class: runs it with the NumPy shape switch on."""
     return _within(np_shape, func)
 
 
-def use_np_array(func):
+def use_np_array(func) -> Any:
     """Decorator of a function or class: runs it with the NumPy array switch on."""
     return _within(np_array, func)
 
 
-def use_np(func):
+def use_np(func) -> Any:
     """Decorator of a function or class: runs it with both switches on."""
     return use_np_shape(use_np_array(func))
 
@@ -129,7 +131,7 @@ def reset_np() -> None:
     set_np(shape=False, array=False)
 
 
-def set_module(module):
+def set_module(module) -> Callable:
     """Decorator: says that a function or class belongs to a module."""
 
     def decorate(func):
@@ -167,12 +169,12 @@ def _checked(func, count):
     return call
 
 
-def wrap_np_unary_func(func):
+def wrap_np_unary_func(func) -> Callable:
     """func(x, out=None) that also takes a NumPy ufunc's keywords, and ignores them."""
     return _checked(func, 1)
 
 
-def wrap_np_binary_func(func):
+def wrap_np_binary_func(func) -> Callable:
     """func(x1, x2, out=None) that also takes a NumPy ufunc's keywords, and ignores them."""
     return _checked(func, 2)
 

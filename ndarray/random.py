@@ -6,6 +6,8 @@ parameters. The stream depends on the seed alone, not on the number of threads.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..engine import current_context, lib
@@ -137,7 +139,7 @@ def generalized_negative_binomial(
     )
 
 
-def multinomial(data, shape=None, get_prob=False, out=None, dtype="int32", **kwargs):
+def multinomial(data, shape=None, get_prob=False, out=None, dtype="int32", **kwargs) -> Any:
     """Indices drawn with the probabilities of data's last axis; with their log likelihoods if
     get_prob."""
     attrs = {"get_prob": get_prob, "dtype": dtype_name(dtype), **kwargs}

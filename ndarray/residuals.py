@@ -77,7 +77,7 @@ def _again(order, outputs, need: Needs, tier: int, recompute, bounds) -> set[Nod
     return again
 
 
-def checked(recompute):
+def checked(recompute) -> str | bool | float:
     """The argument recompute of hybridize. Raises ValueError for what it cannot be."""
     fraction = type(recompute) in (int, float) and 0 < recompute <= 1
     if recompute in (True, False, None, "blocks", "mirror") or fraction:

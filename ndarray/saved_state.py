@@ -92,7 +92,7 @@ def has_state(value) -> bool:
     )
 
 
-def copied(value):
+def copied(value) -> Any:
     """Data that later changes of the value do not reach: objects become Saved."""
     if isinstance(value, Saved):
         return Saved(value.kind, copied(value.state))
@@ -148,7 +148,7 @@ def restore(thing, state, where: str) -> None:
         ) from error
 
 
-def merged(now, state, where: str):
+def merged(now, state, where: str) -> Any:
     """The value that takes the place of `now`. Objects in it stay and get their state."""
     if isinstance(state, Saved):
         restore(now, state, where)

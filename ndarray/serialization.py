@@ -139,7 +139,7 @@ def _sparse_record(array: NDArray) -> list:
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def load(fname):
+def load(fname) -> list[NDArray] | dict[str, NDArray]:
     """The arrays of a file: a list, or a dict if they have names.
 
     Every version of MXNet's format is read. Raises
@@ -151,7 +151,7 @@ def load(fname):
     return _load(files.read(path, "load", where), f"load: {path!r}")
 
 
-def load_frombuffer(buf):
+def load_frombuffer(buf) -> list[NDArray] | dict[str, NDArray]:
     """Like `load`, from the bytes of a file."""
     if not isinstance(buf, (bytes, bytearray, memoryview)):
         raise InvalidType(f"load_frombuffer: buf must be bytes, got {type(buf).__name__}")
@@ -313,6 +313,7 @@ class _Reader:
 
 def _unpickle(content: bytes, device_type: str, device_id: int) -> NDArray:
     (array,) = load_frombuffer(content)
+    assert isinstance(array, NDArray)  # save_tobuffer() wrote it without a name
     device = Context(device_type, device_id)
     if device == array.context:
         return array
@@ -323,7 +324,7 @@ def _unpickle(content: bytes, device_type: str, device_id: int) -> NDArray:
     return array.as_in_context(device)
 
 
-def reduce(self: NDArray):
+def reduce(self: NDArray) -> tuple:
     """Pickles the values and the device; gradients and the tape are left behind."""
     device = self.context
     return _unpickle, (save_tobuffer(self), device.device_type, device.device_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ AHEAD = 3  # chunks in flight: one comes, one is computed, one goes
 
 def stream(
     function: Callable, *arrays, ctx: Context | None = None, rows: int | None = None, out=None
-):
+) -> Any:
     """function over chunks of arrays along axis 0, computed on a device, its results joined on the
     host.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..engine import lib
-from ..graph.graph import Value, typed_node, variable
+from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
 from .ndarray import NDArray, make
 
@@ -134,7 +134,9 @@ def keeps_input(plan, j: int) -> bool:
     return not unread or unread[0] is not None and j not in unread
 
 
-def expand(plan, inputs: Sequence[Value], scalars: Sequence):
+def expand(
+    plan, inputs: Sequence[Value], scalars: Sequence
+) -> tuple[Sequence[Value], Sequence[Value]]:
     """A recorded call as a graph: (values of its outputs, the values that `saved` numbers)."""
     if hasattr(plan, "expand"):
         return plan.expand(inputs)
@@ -143,7 +145,7 @@ def expand(plan, inputs: Sequence[Value], scalars: Sequence):
     return values, values
 
 
-def plan_node(plan: Plan, inputs: Sequence[Value], scalars: Sequence[float]):
+def plan_node(plan: Plan, inputs: Sequence[Value], scalars: Sequence[float]) -> Node:
     """The graph node of a plan: its attributes with the call's dynamic parameters put back."""
     attrs, at = dict(plan.attrs), 0
     for p in plan.op.params:

@@ -4,6 +4,7 @@ at the storage of their inputs."""
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from ...engine import Context, current_context  # noqa: F401
 from ...engine.base import (  # noqa: F401 - offered from here too, as MXNet does
@@ -24,22 +25,22 @@ from .storage import StorageFallback  # noqa: F401
 SPARSE.update(call=storage.call, array=array, empty=empty, zeros=zeros)
 
 
-def add(lhs, rhs):
+def add(lhs, rhs) -> Any:
     """lhs + rhs of arrays or numbers."""
     return _elementwise("elemwise_add", arithmetic.add, lhs, rhs)
 
 
-def subtract(lhs, rhs):
+def subtract(lhs, rhs) -> Any:
     """lhs - rhs of arrays or numbers."""
     return _elementwise("elemwise_sub", arithmetic.subtract, lhs, rhs)
 
 
-def multiply(lhs, rhs):
+def multiply(lhs, rhs) -> Any:
     """lhs * rhs of arrays or numbers."""
     return _elementwise("elemwise_mul", arithmetic.multiply, lhs, rhs)
 
 
-def divide(lhs, rhs):
+def divide(lhs, rhs) -> Any:
     """lhs / rhs of arrays or numbers."""
     return _elementwise("elemwise_div", arithmetic.divide, lhs, rhs)
 

@@ -33,7 +33,7 @@ def _nonzero(x: NDArray) -> np.ndarray:
     return (from_bfloat16(values) if x._spec.dtype == "bfloat16" else values) != 0
 
 
-def to_row_sparse(x: NDArray):
+def to_row_sparse(x: NDArray) -> arrays.RowSparseNDArray:
     """The rows of a dense array that are not zero."""
     if not x.shape:
         raise ShapeError("cast_storage", "a row_sparse array has at least one axis, got ()")
@@ -42,7 +42,7 @@ def to_row_sparse(x: NDArray):
     return arrays.row_sparse(x.shape, gather(x, rows), index_array(rows, x))
 
 
-def to_csr(x: NDArray):
+def to_csr(x: NDArray) -> arrays.CSRNDArray:
     """The elements of a dense matrix that are not zero."""
     if len(x.shape) != 2:
         raise ShapeError("cast_storage", f"a csr array has two axes, got the shape {x.shape}")
@@ -98,7 +98,7 @@ def _retain(attrs, x, indices):
     return of_rows(x, wanted)
 
 
-def of_rows(x, wanted: np.ndarray):
+def of_rows(x, wanted: np.ndarray) -> arrays.RowSparseNDArray:
     """The rows (ascending numbers) of a row_sparse array, zeros where it has none."""
     stored, values = sorted_keys(x)
     if not len(stored) or not len(wanted):

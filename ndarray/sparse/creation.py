@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -192,7 +193,7 @@ def array(source_array, ctx=None, dtype=None) -> BaseSparseNDArray:
     """A copy of a sparse array, or of a matrix of scipy.sparse. Raises ValueError for anything
     dense."""
     if isinstance(source_array, BaseSparseNDArray):
-        found = source_array.copyto(ctx or current_context())
+        found: Any = source_array.copyto(ctx or current_context())
         return found if dtype is None else found.astype(dtype, copy=False)
     if isinstance(source_array, NDArray):
         raise NotSparse(
@@ -211,7 +212,7 @@ def array(source_array, ctx=None, dtype=None) -> BaseSparseNDArray:
     raise InvalidValue(f"Unexpected source_array type: {type(source_array)}")
 
 
-def zeros(stype, shape, ctx=None, dtype=None, **kwargs):
+def zeros(stype, shape, ctx=None, dtype=None, **kwargs) -> Any:
     """Zeros in a storage type: of a sparse one nothing is stored."""
     if stype == "default":
         return dense.zeros(shape, ctx, dtype, **kwargs)
@@ -228,7 +229,7 @@ def zeros(stype, shape, ctx=None, dtype=None, **kwargs):
     return arrays.csr(shape, dense.empty((0,), ctx, dtype), pointer, none)
 
 
-def empty(stype, shape, ctx=None, dtype=None):
+def empty(stype, shape, ctx=None, dtype=None) -> Any:
     """The same as zeros, of a sparse storage type."""
     if stype not in STYPES[1:]:
         raise InvalidValue(f"unknown stype : {stype}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from ...kernels.record import lookup
@@ -21,14 +24,14 @@ from .structure import (
 )
 
 
-def with_values(x, values: NDArray):
+def with_values(x, values: NDArray) -> Any:
     """The elements of x with other values."""
     if x.stype == "csr":
         return arrays.csr(x.shape, values, *x._parts[1:])
     return arrays.row_sparse(x.shape, values, x._parts[1])
 
 
-def from_keys(stype: str, shape, keys: np.ndarray, values: NDArray):
+def from_keys(stype: str, shape, keys: np.ndarray, values: NDArray) -> Any:
     """A sparse array of ascending keys; see structure."""
     if stype == "row_sparse":
         return arrays.row_sparse(shape, values, index_array(keys, values))
@@ -37,7 +40,7 @@ def from_keys(stype: str, shape, keys: np.ndarray, values: NDArray):
     return arrays.csr(shape, values, *(index_array(p, values) for p in places))
 
 
-def without_zeros(x):
+def without_zeros(x) -> Any:
     """A csr array without stored zeros; waits for its values."""
     values = values_of(x._parts[0])
     if values.dtype.names or values.all():
@@ -49,12 +52,12 @@ def without_zeros(x):
 # ---- one array -----------------------------------------------------------------------------------
 
 
-def same_storage(stypes, attrs):
+def same_storage(stypes, attrs) -> str | None:
     """The output is stored as the input is."""
     return stypes[0]
 
 
-def on_values(name: str):
+def on_values(name: str) -> Callable:
     """The kernel that applies an operator to the stored values."""
     op = lookup(name)
 
@@ -143,12 +146,12 @@ def _product_rule(stypes, attrs):
     return next(s for s in stypes if s != DENSE) if DENSE in stypes else None
 
 
-def index_pairs(a, b):
+def index_pairs(a, b) -> Any:
     """Pairs of the index arrays of two arrays of one storage type."""
     return list(zip(a._parts[1:], b._parts[1:]))
 
 
-def united(op, a, b):
+def united(op, a, b) -> Any:
     """op of two arrays of one storage type, on all places that either stores."""
     if all(p is q or np.array_equal(values_of(p), values_of(q)) for p, q in index_pairs(a, b)):
         return with_values(a, invoke(op, (a._parts[0], b._parts[0]), {}))
@@ -158,7 +161,7 @@ def united(op, a, b):
     return from_keys(a.stype, a.shape, keys, invoke(op, (va, vb), {}))
 
 
-def pairwise(name: str):
+def pairwise(name: str) -> Callable:
     """The kernel of an operator of two arrays with f(0, 0) = 0."""
     op = lookup(name)
 
@@ -224,7 +227,7 @@ def _csr_with_dense(stypes, attrs):
     return "csr" if stypes == ("csr", DENSE) else None
 
 
-def dense_pair(name: str):
+def dense_pair(name: str) -> Callable:
     """The kernel that makes both arrays dense."""
     op = lookup(name)
     return lambda attrs, a, b: invoke(op, (a.tostype(DENSE), b.tostype(DENSE)), {})
@@ -234,7 +237,7 @@ for _name in ("broadcast_add", "broadcast_sub"):
     kernel(_name, rule=_broadcast_rule)(dense_pair(_name))
 
 
-def broadcast_values(name: str):
+def broadcast_values(name: str) -> Callable:
     """The kernel of csr (op) dense that keeps the csr's elements."""
     op = lookup(name)
 

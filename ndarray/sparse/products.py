@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...kernels.record import lookup
@@ -20,7 +22,7 @@ def csr_dot(x, y: NDArray, transpose: bool = False) -> NDArray:
     return invoke(lookup("_csr_dot"), (*x._parts, y), attrs)
 
 
-def csr_dot_rows(x, y: NDArray):
+def csr_dot_rows(x, y: NDArray) -> Any:
     """The transpose of a csr matrix times a dense one: row_sparse, a row for each used column."""
     rows, places = distinct(values_of(x._parts[2]), x.shape[1])
     attrs = {"columns": len(rows), "transpose": True}
@@ -109,11 +111,11 @@ def _dense_rule(stypes, attrs):
 
 @kernel("FullyConnected", rule=_dense_rule)
 def _fully_connected(attrs, x, weight, *bias):
-    weight, bias = weight.tostype(DENSE), [b.tostype(DENSE) for b in bias]
+    weight, biases = weight.tostype(DENSE), [b.tostype(DENSE) for b in bias]
     if x.stype != "csr":
-        return invoke(lookup("FullyConnected"), (x.tostype(DENSE), weight, *bias), attrs)
+        return invoke(lookup("FullyConnected"), (x.tostype(DENSE), weight, *biases), attrs)
     y = csr_dot(x, _transposed(weight))
-    return invoke(lookup("broadcast_add"), (y, *bias), {}) if bias else y
+    return invoke(lookup("broadcast_add"), (y, *biases), {}) if biases else y
 
 
 @gradient_of("FullyConnected")

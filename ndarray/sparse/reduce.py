@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 
 from ...kernels.record import lookup
@@ -89,7 +90,7 @@ def _square_sum_grad(F, dys, xs, ys, wanted, axis, keepdims, exclude):
     return [F.elemwise_mul(x, F.broadcast_to(dy, shape=x.shape)) * 2]
 
 
-def made_dense(name: str):
+def made_dense(name: str) -> Callable:
     """The kernel that makes every input dense: where MXNet has one, and no warning is due."""
     op = lookup(name)
 

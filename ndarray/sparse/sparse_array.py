@@ -3,7 +3,7 @@ arrays."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -56,7 +56,7 @@ class BaseSparseNDArray(NDArray):
         return self._spec.stype
 
     @property
-    def size(self):
+    def size(self) -> int:
         raise NotInSparse(
             "size: is it the number of elements or of stored ones?\n  fix: math.prod(x.shape), or"
             " x.data.size"
@@ -109,7 +109,7 @@ class BaseSparseNDArray(NDArray):
         """A dense copy as a NumPy array."""
         return self.tostype("default").asnumpy()
 
-    def asscalar(self):
+    def asscalar(self) -> Any:
         """Refused: see `size`."""
         return self.size
 
@@ -123,33 +123,32 @@ class BaseSparseNDArray(NDArray):
         if rule:
             raise MXNetError(f"check_format: {rule}")
 
-    def detach(self):
+    def detach(self) -> Self:
         """The same memory, not on the tape."""
-        return sparse_array(self._spec, self._parts)
+        return _of_parts(type(self), self._spec, self._parts)
 
-    def copy(self):
+    def copy(self) -> Self:
         """A copy on the same device."""
         return functions._copy(self)
 
-    def astype(self, dtype, copy: bool = True):
+    def astype(self, dtype, copy: bool = True) -> Self:
         """A copy with another dtype (the array itself if it has it and copy is False)."""
         name = dtype_name(dtype)
         if not copy and name == self._spec.dtype:
             return self
         s = self._spec
         values = self._parts[0].astype(name)
-        return sparse_array(
-            spec(s.shape, name, s.device, stype=s.stype), [values, *self._parts[1:]]
-        )
+        s = spec(s.shape, name, s.device, stype=s.stype)
+        return _of_parts(type(self), s, [values, *self._parts[1:]])
 
-    def tostype(self, stype: str):
+    def tostype(self, stype: str) -> NDArray:
         """A copy in another storage type ('default': dense). Raises ValueError between the sparse
         ones."""
         if stype not in ("default", self.stype):
             raise InvalidValue(f"cast_storage from {self.stype} to {stype} is not supported")
         return invoke(lookup("cast_storage"), (self,), {"stype": stype})
 
-    def copyto(self, other):
+    def copyto(self, other) -> NDArray:
         """Copies into an array of the same shape (dense, or of the same storage type), or to a
         device. Returns the target."""
         if isinstance(other, Context):
@@ -254,7 +253,7 @@ class BaseSparseNDArray(NDArray):
         else:
             raise InvalidValue(f"{name}: cannot assign {type(value).__name__} {np.shape(value)}")
 
-    def reshape(self, *shape, **kwargs):
+    def reshape(self, *shape, **kwargs) -> NDArray:
         """Not for sparse arrays."""
         raise NotSupportedForSparseNDArray(self.reshape, None, shape)
 
@@ -264,18 +263,18 @@ class BaseSparseNDArray(NDArray):
     def _slice(self, start, stop):
         raise NotSupportedForSparseNDArray(self._slice, None, start, stop)
 
-    def slice_assign(self, rhs, begin, end, step):
+    def slice_assign(self, rhs, begin, end, step) -> Any:
         """Not for sparse arrays."""
         raise NotSupportedForSparseNDArray(self.slice_assign, None, begin, end)
 
-    def slice_assign_scalar(self, value, begin, end, step):
+    def slice_assign_scalar(self, value, begin, end, step) -> Any:
         """Not for sparse arrays."""
         raise NotSupportedForSparseNDArray(self.slice_assign_scalar, None, begin, end)
 
     def __dlpack__(self, *args, **kwargs):
         raise NotSupportedForSparseNDArray(self.__dlpack__, None)
 
-    def to_dlpack_for_read(self):
+    def to_dlpack_for_read(self) -> Any:
         """Not for sparse arrays."""
         raise NotSupportedForSparseNDArray(self.to_dlpack_for_read, None)
 
@@ -326,7 +325,7 @@ class CSRNDArray(BaseSparseNDArray):
     def __iter__(self):
         return (self[i] for i in range(self.shape[0]))
 
-    def asscipy(self):
+    def asscipy(self) -> Any:
         """A copy as a scipy.sparse.csr_matrix. Raises ImportError without SciPy."""
         data, indptr, indices = (p.asnumpy() for p in self._parts)
         return scipy_sparse().csr_matrix((data, indices, indptr), shape=self.shape)
@@ -352,7 +351,7 @@ class RowSparseNDArray(BaseSparseNDArray):
     def __iter__(self):
         raise InvalidType("RowSparseNDArray: cannot be iterated\n  fix: x.tostype('default')")
 
-    def retain(self, *args, **kwargs):
+    def retain(self, *args, **kwargs) -> RowSparseNDArray:
         """The rows at given indices; see nd.sparse.retain."""
         return functions._sparse_retain(self, *args, **kwargs)
 
@@ -402,7 +401,7 @@ def row_sparse(shape, data: NDArray, indices: NDArray) -> RowSparseNDArray:
     return _of_parts(RowSparseNDArray, s, [data, indices])
 
 
-def scipy_sparse():
+def scipy_sparse() -> Any:
     """The module scipy.sparse. Raises ImportError with the fix."""
     try:
         import scipy.sparse

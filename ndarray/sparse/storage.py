@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...engine.error import OperatorError
 from ...engine.location import PACKAGE
@@ -55,7 +55,7 @@ class Kernel(NamedTuple):
 TABLE: dict[str, Kernel] = {}
 
 
-def kernel(*names: str, rule: Callable):
+def kernel(*names: str, rule: Callable) -> Callable:
     """Registers what operators, by their own names, do with sparse inputs; see Kernel."""
 
     def add(run):
@@ -66,7 +66,7 @@ def kernel(*names: str, rule: Callable):
     return add
 
 
-def gradient_of(*names: str):
+def gradient_of(*names: str) -> Callable:
     """Registers the gradient of calls with sparse inputs: (F, dys, xs, ys, wanted, **attrs)."""
 
     def add(grad):
@@ -87,7 +87,7 @@ def output_stype(op: Operator, stypes: Sequence[str], attrs: dict) -> str:
 # ---- calls ---------------------------------------------------------------------------------------
 
 
-def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None):
+def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None) -> Any:
     """`invoke` for inputs of which some are sparse."""
     if _state.gradient and op.name in EQUAL_SHAPES and inputs[0].shape == inputs[1].shape:
         op = lookup(EQUAL_SHAPES[op.name])

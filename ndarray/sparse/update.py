@@ -75,7 +75,7 @@ def _rule(stypes, attrs):
     return stypes[0]
 
 
-def update(*names: str):
+def update(*names: str) -> None:
     """Registers update operators that are lazy where lazy_update says so, or always."""
 
     def make(name):

@@ -19,6 +19,8 @@ def test_what_there_is():
     free, total = mx.context.gpu_memory_info(0)
     assert 0 < free <= total == cuda.properties(0).total_bytes
     assert mx.runtime.Features().is_enabled("CUDA")
+    major, minor = cuda.properties(0).capability
+    assert mx.util.get_cuda_compute_capability(GPU) == 10 * major + minor
 
 
 def test_creation_and_reading():

@@ -386,3 +386,25 @@ def test_only_values_make_graphs():
         walk([x], [x])
     with pytest.raises(TypeError, match="not typed"):
         variable("x").shape
+
+
+# ---- what a node is not --------------------------------------------------------------------------
+
+
+def test_a_node_says_what_it_lacks():
+    relu = lookup("relu")
+    x = variable("x")
+    y = Node(relu, {}, (x,), "y")
+    assert not x.node.is_typed and x.node.known_types is None and y.operation is relu
+    with pytest.raises(TypeError, match="'x' is a variable: it has no operator"):
+        _ = x.node.operation
+    for read in (lambda: x.node.types, lambda: x.type, lambda: y.types):
+        with pytest.raises(TypeError, match="the node '[xy]' is not typed"):
+            read()
+    y.types = [FLOAT]
+    assert y.is_typed and y.types == y.known_types == (FLOAT,)
+    with pytest.raises(TypeError):
+        y.types = 1
+    with pytest.raises(TypeError):
+        del y.types
+    assert y.types == (FLOAT,)
