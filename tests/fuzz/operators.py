@@ -232,7 +232,8 @@ class Call:
         """The tape and the executor compute the same gradients, or one is refused."""
         tape, refusal = attempt(self.tape)
         executor, why = attempt(self.executor)
-        draws = self.op.is_random(self.full() | {"train": True})  # both record
+        train = {"train": True} if self.op.train_aware else {}  # both record
+        draws = self.op.is_random(self.full() | train)
         if refusal is None and why is None and not extreme and not draws:
             same(
                 f"{self.op.name}: the executor's gradients are not the tape's",
