@@ -9,9 +9,11 @@ from ..engine.error import InvalidValue, MXNetError
 from ..ndarray import NDArray, serialization
 
 
-def split_names(named: dict[str, NDArray], where: str) -> tuple[dict, dict]:
+def split_names(named: list[NDArray] | dict[str, NDArray], where: str) -> tuple[dict, dict]:
     """(arguments, auxiliary states) from names with the prefixes "arg:" and "aux:". Raises
-    InvalidValue for other names."""
+    InvalidValue for other names, and for arrays without names."""
+    if isinstance(named, list):
+        raise InvalidValue(f"{where}: parameters have names, the arrays of this file have none")
     found: dict[str, dict[str, NDArray]] = {"arg": {}, "aux": {}}
     for name, array in named.items():
         kind, _, rest = name.partition(":")

@@ -375,3 +375,14 @@ def test_update_without_gradients():
     mod.init_optimizer()
     with pytest.raises(ValueError, match="re-bind with for_training=True to run update"):
         mod.update()
+
+
+def test_files_without_names_are_no_parameters(tmp_path):
+    file = str(tmp_path / "plain.params")
+    mx.nd.save(file, [mx.nd.ones((2,))])
+    module = mx.mod.Module(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=1), label_names=[])
+    module.bind([("data", (1, 2))], for_training=False)
+    with pytest.raises(
+        ValueError, match="parameters have names, the arrays of this file have none"
+    ):
+        module.load_params(file)

@@ -345,7 +345,10 @@ class BucketingModule(BaseModule):
         """A BucketingModule from what save_checkpoint wrote. kwargs: of BucketingModule."""
         from ...symbol import load
 
-        keys = serialization.load(f"{prefix}.buckets")[0].asnumpy().astype(int).tolist()
+        found = serialization.load(f"{prefix}.buckets")
+        if not isinstance(found, list) or len(found) != 1:
+            raise ModuleError(f"{prefix}.buckets must hold one array without a name")
+        keys = found[0].asnumpy().astype(int).tolist()
         symbols = {key: load(f"{prefix}-{key}-symbol.json") for key in keys}
         arg_params, aux_params = load_params(prefix, epoch)
         return BucketingModule.load_dict(
