@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from .. import symbol as sym
-from ..engine.error import InvalidValue, MXNetError
+from ..engine.error import InvalidValue
 from ..ndarray import NDArray, serialization
 
 
@@ -13,7 +13,7 @@ def split_names(named: list[NDArray] | dict[str, NDArray], where: str) -> tuple[
     """(arguments, auxiliary states) from names with the prefixes "arg:" and "aux:". Raises
     InvalidValue for other names, and for arrays without names."""
     if isinstance(named, list):
-        raise InvalidValue(f"{where}: parameters have names, the arrays of this file have none")
+        raise InvalidValue(f"load_params: the arrays of {where} have no names")
     found: dict[str, dict[str, NDArray]] = {"arg": {}, "aux": {}}
     for name, array in named.items():
         kind, _, rest = name.partition(":")
@@ -32,8 +32,6 @@ def load_params(prefix: str, epoch: int) -> tuple[dict, dict]:
     if not loaded:
         logging.warning("Params file '%s' is empty", where)
         return {}, {}
-    if not isinstance(loaded, dict):
-        raise MXNetError(f"load_params: the arrays of {where} have no names")
     return split_names(loaded, where)
 
 

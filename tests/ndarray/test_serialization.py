@@ -274,7 +274,7 @@ def test_a_pickle_of_another_storage_type_is_refused():
 
 @pytest.mark.parametrize("value", [[1, 2], 3, np.ones(2)])
 def test_the_class_makes_no_arrays(value):
-    with pytest.raises(TypeError, match="arrays are made by nd.array"):
+    with pytest.raises(TypeError, match="cannot be called to make an array"):
         nd.NDArray(value)
 
 

@@ -382,7 +382,5 @@ def test_files_without_names_are_no_parameters(tmp_path):
     mx.nd.save(file, [mx.nd.ones((2,))])
     module = mx.mod.Module(mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=1), label_names=[])
     module.bind([("data", (1, 2))], for_training=False)
-    with pytest.raises(
-        ValueError, match="parameters have names, the arrays of this file have none"
-    ):
+    with pytest.raises(ValueError, match="the arrays of .*plain.params have no names"):
         module.load_params(file)
