@@ -22,6 +22,7 @@ import numpy as np
 import plait as mx
 from plait import autograd, engine, gluon, nd
 from plait.gluon import nn
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 """
 FAULTS = ("Fatal Python error", "Segmentation", "AddressSanitizer", "terminate called", "corrupt")
 
