@@ -9,7 +9,7 @@ from collections import OrderedDict
 from ..engine.error import InvalidType, MissingMethod, MissingName, MXNetError
 from ..ndarray import serialization
 from ..training import initializer
-from .block_state import SavedBlock
+from . import block_state
 from .hook import HookHandle
 from .nesting import _flatten, _regroup  # noqa: F401 - where MXNet code imports them
 from .parameter import Parameter, owned
@@ -17,7 +17,7 @@ from .parameter_dict import ParameterDict, check_names
 from .scope import BlockScope
 
 
-class Block(SavedBlock):
+class Block:
     """Base class of neural network layers and models. Subclasses make children and parameters in
     `__init__` and define `forward`.
 
@@ -180,6 +180,17 @@ class Block(SavedBlock):
         for name, child in self._children.items():
             found.update(child._collect_params_with_prefix(prefix + name))
         return found
+
+    # a checkpoint calls these three: training.checkpoint.HasParameters
+
+    def _structural_names(self) -> dict[Parameter, str]:
+        return block_state.names(self._collect_params_with_prefix())
+
+    def _saved_parameters(self) -> dict:
+        return block_state.save(self._collect_params_with_prefix())
+
+    def _restore_parameters(self, found: dict, where: str) -> None:
+        block_state.restore(self._collect_params_with_prefix(), found, where)
 
     def apply(self, fn):
         """Calls fn on every block below and on this one. Returns self."""

@@ -9,7 +9,6 @@ from ..engine.error import InvalidValue
 from ..ndarray.autograd import rank_gradients
 from ..ndarray.saved_state import CHECKPOINT, StateError, copied, merged, parse, states_of
 from ..training import optimizer as opt
-from ..training.checkpoint import UpdatesParameters
 from ..training.kvstore import KVStore, KVStoreBase
 from ..training.kvstore.base import check_store
 from ..training.kvstore.choose import choose_sparse_store, choose_store
@@ -21,7 +20,7 @@ class TrainerError(InvalidValue):
     """A Trainer that is given or asked something that makes no sense."""
 
 
-class Trainer(UpdatesParameters):
+class Trainer:
     """Updates parameters with an optimizer.
 
     Args:
@@ -362,7 +361,7 @@ class Trainer(UpdatesParameters):
             "compression": getattr(store, "_compression", None),
         }
 
-    def _updated(self) -> list:
+    def _updated(self) -> list:  # as training.checkpoint.UpdatesParameters
         return self._params
 
     def state_dict(self) -> dict:

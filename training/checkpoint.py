@@ -4,7 +4,7 @@ that was never interrupted."""
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from ..engine import files
 from ..engine.error import InvalidType, InvalidValue, MXNetError, compose
@@ -17,28 +17,26 @@ __all__ = ["Checkpoint", "StateError"]
 KIND = "Block"  # what the file calls something with parameters
 
 
-class HasParameters:
+@runtime_checkable
+class HasParameters(Protocol):
     """Something with parameters: a gluon.Block. A checkpoint saves these alone."""
 
     def _structural_names(self) -> dict[Any, str]:
         """Each parameter once, with its first name."""
-        raise NotImplementedError
 
     def _saved_parameters(self) -> dict:
         """The values of the parameters, and the gradients that may still grow, as plain data."""
-        raise NotImplementedError
 
     def _restore_parameters(self, found: dict, where: str) -> None:
         """Takes them back; writes nothing unless all fits. Raises StateError."""
-        raise NotImplementedError
 
 
-class UpdatesParameters:
+@runtime_checkable
+class UpdatesParameters(Protocol):
     """Something that updates parameters of others: a gluon.Trainer."""
 
     def _updated(self) -> list:
         """The parameters, in its order."""
-        raise NotImplementedError
 
 
 class Checkpoint:
