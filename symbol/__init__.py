@@ -59,6 +59,7 @@ def __getattr__(name: str):
         "attribute",
         "viz",
         "json",
+        "inference",
     ):
         return importlib.import_module(f".{name}", __package__)
     else:

@@ -220,3 +220,22 @@ def _upgrade(
             start = variable_attrs(op, {}, n).get("__init__")
             if start is not None:
                 v.node.extra = {**(v.node.extra or {}), "__init__": start}
+
+
+def debug_text(outputs: Sequence[Value]) -> str:
+    """The graph as text, one paragraph for each node."""
+    lines = ["Symbol Outputs:"] + [
+        f"\toutput[{i}]={v.node.name}({v.index})" for i, v in enumerate(outputs)
+    ]
+    for node in topological(outputs):
+        if node.op is None:
+            lines.append(f"Variable:{node.name}")
+            continue
+        lines += ["--------------------", f"Op:{node.op.name}, Name={node.name}"]
+        if node.inputs:
+            lines += ["Inputs:"] + [
+                f"\targ[{i}]={v.node.name}({v.index})" for i, v in enumerate(node.inputs)
+            ]
+        if attrs := text_attrs(node):
+            lines += ["Attrs:"] + [f"\t{k}={v}" for k, v in sorted(attrs.items())]
+    return "\n".join(lines) + "\n"
