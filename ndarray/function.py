@@ -55,7 +55,7 @@ class Function:
             )
         self._used = True
         if any(hasattr(a, "_compose_operator") and not isinstance(a, NDArray) for a in inputs):
-            from .custom import traced_function  # only blocks that are traced need it
+            from .custom_function import traced_function  # only blocks that are traced need it
 
             return traced_function(self, inputs)
         with autograd.pause(train_mode=state.training):
