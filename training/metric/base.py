@@ -70,10 +70,10 @@ def check_label_shapes(labels, preds, wrap: bool = False, shape: bool = False):
 class EvalMetric(Stateful):
     """Base of all metrics: a sum over instances divided by their number.
 
-    Two statistics run side by side: the local one, which `reset_local` clears, and the global one,
-    which only `reset` clears. A subclass defines `update(labels, preds)`; there it adds to
-    `sum_metric` and `num_inst` (then the metric has local statistics only), or calls `add(sum,
-    count)`, where either may be an NDArray that is not computed yet.
+    Two statistics are kept: the local one, which `reset_local` clears, and the global one, which
+    only `reset` clears. A subclass defines `update(labels, preds)`; there it adds to `sum_metric`
+    and `num_inst` (then the metric has local statistics only), or calls `add(sum, count)`, where
+    either may be an NDArray that is not computed yet.
 
     Args:
         name: shown in reports.
@@ -247,7 +247,7 @@ class CompositeEvalMetric(EvalMetric):
         self.metrics.append(create(metric))
 
     def get_metric(self, index: int) -> EvalMetric:
-        """The metric at a place. Raises ValueError."""
+        """The metric at an index. Raises ValueError."""
         if not 0 <= index < len(self.metrics):
             raise InvalidValue(f"Metric index {index} is out of range 0 and {len(self.metrics)}")
         return self.metrics[index]

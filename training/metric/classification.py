@@ -15,9 +15,9 @@ from .base import EvalMetric, alias, check_label_shapes, flat, pairs, register
 @register
 @alias("acc")
 class Accuracy(EvalMetric):
-    """The part of predictions that are right.
+    """The fraction of correct predictions.
 
-    axis: where the classes stand in predictions that have one axis more than labels.
+    axis: the class axis of predictions that have one more axis than labels.
     """
 
     def __init__(self, axis=1, name="accuracy", output_names=None, label_names=None):
@@ -45,8 +45,8 @@ def _equal(a: NDArray, b: NDArray) -> NDArray:
 @register
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
-    """The part of labels that are among the top_k (> 1) most likely classes; predictions are (N,
-    classes)."""
+    """The fraction of labels that are among the top_k (> 1) most likely classes; predictions are
+    (N, classes)."""
 
     def __init__(self, top_k=1, name="top_k_accuracy", output_names=None, label_names=None):
         if top_k <= 1:
@@ -124,7 +124,7 @@ class _Confusion(EvalMetric):
         return matrix
 
     def weight(self, matrix, batches) -> float:
-        """What num_inst counts: instances."""
+        """The weight that num_inst counts: instances."""
         return matrix.sum()
 
 

@@ -47,7 +47,7 @@ class NegativeLogLikelihood(CrossEntropy):
 class Perplexity(EvalMetric):
     """exp of the mean of -log(probability of the right class).
 
-    ignore_label: labels that do not count, or None. axis: where the classes stand.
+    ignore_label: labels to ignore, or None. axis: the class axis.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Perplexity(EvalMetric):
 
 @register
 class Loss(EvalMetric):
-    """The mean of the predictions, which are losses; labels are not looked at."""
+    """The mean of the predictions, which are losses; labels are ignored."""
 
     def __init__(self, name="loss", output_names=None, label_names=None):
         super().__init__(name, output_names, label_names, has_global_stats=True)

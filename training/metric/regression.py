@@ -88,7 +88,7 @@ class PearsonCorrelation(EvalMetric):
         self._moments["_local"] = _Moments()
 
     def reset_micro(self) -> None:
-        """Forgets what the micro average knows."""
+        """Clears the micro average."""
         self._moments = {"_local": _Moments(), "_global": _Moments()}
 
     def update_variance(self, new_values, *aggregate):
