@@ -1,4 +1,4 @@
-"""Reports on hybridized blocks: what their graphs are and cost, and what memory is used for."""
+"""Reports on hybridized blocks: their graphs and costs, and their memory use."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class Row(NamedTuple):
     """One program of a block.
 
     kind: predict, train (training mode, unrecorded), record or backward. inputs: their specs.
-    change_at: the first call at tier 1; 0: not known yet, or never. Graphs that are recorded change
-    together, at a call of backward. waited_s: seconds that this call waited for the compiler.
-    compile_s: seconds to make the program in use. estimate_us: what the kernels' cost models say.
+    change_at: the first call at tier 1; 0: not yet, or never. Recorded graphs change together, at a
+        call of backward. waited_s: seconds that this call waited for the compiler.
+    compile_s: seconds to make the program in use. estimate_us: estimated by the kernels' cost
+        models.
     operators: of the forward graph, 0 for backward.
     """
 
@@ -52,8 +53,8 @@ class HybridReport:
 
     @classmethod
     def of(cls, block) -> HybridReport:
-        """block: a HybridBlock; without a call since hybridize() it has no programs. Blocks inside
-        that were called from Python have programs of their own."""
+        """block: a HybridBlock; without a call since hybridize() it has no programs. Inner blocks
+        that were called from Python have their own programs."""
         rows, plans = [], []
         for graph in [g for b in blocks_of(block) for g in getattr(b, "_graphs", list)()]:
             for (training, *_), entry in list(graph.entries.items()):
@@ -118,10 +119,10 @@ def _cells(r: Row) -> tuple[str, ...]:
 class MemoryReport:
     """Bytes by use, for a call (`inference`) and a training step (`training`); prints as a table.
 
-    parameters, gradients, inputs, outputs: arrays of their own. residuals: what forward keeps for
-    backward. arena: intermediate results, at the largest of the programs; arena_unshared: what they
-    would take if none shared memory. prepared: what is worked out from parameters once. workspace:
-    what the threads' kernels hold by now for packing and the like, for all programs of the process.
+    parameters, gradients, inputs, outputs: arrays of their own. residuals: values stored by forward
+    for backward. arena: intermediate results, at the largest of the programs; arena_unshared: their
+    size if none shared memory. prepared: values computed once from parameters. workspace: current
+    scratch memory of the threads' kernels (packing etc.), for all programs of the process.
     total: all but arena_unshared.
     """
 

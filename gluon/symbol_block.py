@@ -73,7 +73,7 @@ class SymbolBlock(HybridBlock):
             _in_structure=in_structure,
             _graph_cache=None,
         )
-        # structural names, those of parameter files: without what all names begin with
+        # structural names, as in parameter files: without the common prefix
         start = len(os.path.commonprefix(list(self.params)))
         self._reg_params.update((name[start:], p) for name, p in self.params.items())
 
@@ -88,7 +88,7 @@ class SymbolBlock(HybridBlock):
     ) -> SymbolBlock:
         """A network from files that `export` (or MXNet) wrote.
 
-        input_names: names of the data variables. Parameters are on ctx (default: cpu).
+        input_names: names of the data variables. ctx: the device of the parameters (default: cpu).
         allow_missing: parameters may be missing in the file. ignore_extra: the file may have
             others. Raises MXNetError, OSError.
         """
@@ -206,7 +206,7 @@ class SymbolBlock(HybridBlock):
                 p._finish_deferred_init()
 
     def infer_shape(self, *args):
-        """Finds the unknown shapes of parameters from inputs of known shape."""
+        """Infers the unknown shapes of parameters from inputs of known shape."""
         flat: list = []
         flatten(args, NDArray, "input", flat)
         self._find_shapes(flat)
@@ -262,7 +262,7 @@ class SymbolBlock(HybridBlock):
 
 
 class _Monitored:
-    """What `monitored` reads of a trace, for a typed copy of the symbol's graph."""
+    """The part of a trace that `monitored` uses, for a typed copy of the symbol's graph."""
 
     def __init__(self, block, flat, params):
         from ..graph.graph import typed

@@ -1,7 +1,7 @@
-"""mx.operator: operators written in Python, and what is known of the others.
+"""mx.operator: operators written in Python, and information on all operators.
 
 An operator runs on a lane of the engine: its forward and backward get NDArrays over the memory of
-the call, may call nd functions on them, and what they raise is raised again where the user waits.
+the call and may call nd functions on them. Their exceptions are raised again where the user waits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .invoke import invoke
 from .ndarray import NDArray, ReadOnly, Scope, from_memory, make
 from .python_op import NDArrayOp, NumpyOp, PythonOp  # noqa: F401  (offered from here)
 
-MAX_INSTANCES = 64  # of one operator, whose backward has not run
+MAX_INSTANCES = 64  # per operator, whose backward has not run
 
 
 def register(reg_name: str) -> Callable[[type], type]:
@@ -54,7 +54,8 @@ def register(reg_name: str) -> Callable[[type], type]:
 
 
 class Borrowed:
-    """NDArrays over memory that is lent for one call. Those that somebody keeps get a copy."""
+    """NDArrays over memory that is borrowed for one call. Arrays still referenced afterwards get a
+    copy."""
 
     def __init__(self, memory: Sequence[tuple[int, Spec]]):
         self._held: list = []
@@ -68,12 +69,12 @@ class Borrowed:
                 lib.pl_array_protect(handle)
 
     def wait(self) -> None:
-        """Until everything that was done with them is done. Raises what failed."""
+        """Waits for all operations on them. Raises their errors."""
         for a in self.arrays:
             wait(a._handle, for_write=True)
 
     def end(self) -> None:
-        """The memory goes back to its owner."""
+        """Returns the memory to its owner."""
         for a in self.arrays:
             try:
                 wait(a._handle, for_write=True)
@@ -87,12 +88,13 @@ class Borrowed:
             if wanted is not None:
                 values = wanted._values().copy()
                 exchange(wanted, from_memory(values, wanted.context, wanted._spec.dtype))
-            if lib.pl_array_users(h._handle) > 1:  # a view of it: the memory is about to go
+            # a view of it: the memory is about to be reclaimed
+            if lib.pl_array_users(h._handle) > 1:
                 push(_gone, writes=[h], name="Custom")
                 try:
                     wait(h._handle)
                 except MXNetError:
-                    pass  # told
+                    pass  # the error set by _gone
 
 
 class _Handle:
@@ -113,7 +115,7 @@ def _gone():
 
 
 def _token_put(address: int, s: Spec, number: int) -> None:
-    """Writes the number of an instance where backward finds it."""
+    """Writes the number of an instance into the token, which backward reads."""
     value = np.full(1, number, NUMPY_DTYPES[s.dtype])
     if s.device.device_typeid == 2:
         lib.pl_gpu_write(ffi.cast("void *", address), ffi.from_buffer(value), value.nbytes)
@@ -130,17 +132,17 @@ def _token_get(address: int, s: Spec) -> int:
 
 
 class Instances:
-    """The CustomOps of one operator: which one ran which forward."""
+    """The CustomOp instances of one operator, and which forward each ran."""
 
     def __init__(self, rules: Rules, reuse: bool):
         self._rules, self._reuse = rules, reuse
         self._lock = threading.Lock()
-        self._live: OrderedDict[int, Any] = OrderedDict()  # by number; those in use
-        self._done: OrderedDict[int, Any] = OrderedDict()  # whose backward has run
+        self._live: OrderedDict[int, Any] = OrderedDict()  # in use, by number
+        self._done: OrderedDict[int, Any] = OrderedDict()  # backward has run
         self._next = itertools.count(1).__next__
 
     def _profiled(self) -> profiler.Task:
-        """A span of the user's Python in the profile, under the operator's own name."""
+        """A profiler span for the user's Python code, under the operator's name."""
         return profiler.Task("Custom Operator", f"{self._rules.op_type}::pure_python")
 
     def _take(self, types: tuple, device) -> tuple[int, Any]:
@@ -162,7 +164,7 @@ class Instances:
     def _of(self, number: int, types: tuple, device):
         with self._lock:
             found = self._live.get(number) or self._done.get(number)
-        if found is None:  # it had to make room for others
+        if found is None:  # it was evicted
             number, op = self._take(types, device)
             return op
         return found[1]
@@ -234,7 +236,7 @@ class Instances:
 
 
 def _complete(arrays, types, reads) -> list[NDArray]:
-    """Arrays for all types: those that backward did not ask for are zeros."""
+    """Arrays for all types: those that backward does not read are zeros."""
     found = dict(zip(reads, arrays))
     return [found[i] if i in found else zeros(t.shape, dtype=t.dtype) for i, t in enumerate(types)]
 
@@ -259,7 +261,7 @@ def Custom(*data, op_type=None, out=None, name=None, **kwargs) -> Any:
     """Runs the custom operator registered as op_type.
 
     data: its inputs, then its auxiliary states: NDArrays. kwargs: parameters of its CustomOpProp,
-    or inputs by name. Returns an array, or a list for several outputs. What the operator raises is
+    or inputs by name. Returns an array, or a list for several outputs. Errors of the operator are
     raised where its results are read.
     """
     inputs = {k: v for k, v in kwargs.items() if isinstance(v, NDArray)}

@@ -66,7 +66,7 @@ def _as_list(value) -> list:
 
 def traced_function(function, inputs) -> Any:
     """The call of an autograd.Function on Symbols of a traced block. Its forward runs once on
-    zeros, to tell the shapes of its outputs."""
+    zeros, to infer the shapes of its outputs."""
     try:
         arrays = [zeros(s.shape, dtype=s.dtype) for s in inputs]
     except AttributeError as error:

@@ -1,4 +1,4 @@
-"""What users derive operators in Python from: CustomOp and CustomOpProp."""
+"""The base classes of operators in Python: CustomOp and CustomOpProp."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..engine.error import MXNetError
 class CustomOp:
     """Base of the computation of a custom operator: define forward and backward.
 
-    Everything they get are NDArrays, lists in the order that the CustomOpProp lists them. The
+    Their arguments are lists of NDArrays, in the order of the CustomOpProp's lists. The
     instance that ran forward also runs its backward.
     """
 
@@ -16,14 +16,15 @@ class CustomOp:
         pass
 
     def forward(self, is_train, req, in_data, out_data, aux) -> None:
-        """Computes out_data from in_data. req: for each output write, add, inplace or null: what
-        `assign` does with it. aux: auxiliary states, which may be changed."""
+        """Computes out_data from in_data. req: for each output write, add, inplace or null, see
+        `assign`. aux: auxiliary states, which may be changed."""
 
     def backward(self, req, out_grad, in_data, out_data, in_grad, aux) -> None:
         """Computes in_grad, the gradients of in_data, from those of out_data."""
 
     def assign(self, dst, req, src) -> None:
-        """Stores src in dst as req says: null nothing, write and inplace overwrite, add adds."""
+        """Stores src in dst according to req: null nothing, write and inplace overwrite, add
+        adds."""
         if req in ("write", "inplace"):
             dst[:] = src
         elif req == "add":
@@ -67,7 +68,7 @@ class CustomOpProp:
     def infer_storage_type_backward(
         self, ograd_stype, in_stype, out_stype, igrad_stype, aux_stype
     ) -> tuple:
-        """The storage types of everything that backward sees: all dense."""
+        """The storage types of all arguments of backward: all dense."""
         groups = ograd_stype, in_stype, out_stype, igrad_stype, aux_stype
         for group in groups:
             group[:] = ["default"] * len(group)
@@ -82,11 +83,12 @@ class CustomOpProp:
         return ["output"]
 
     def list_auxiliary_states(self) -> list[str]:
-        """Names of the auxiliary states: inputs after the others, which forward may change."""
+        """Names of the auxiliary states: the last inputs, which forward may change."""
         return []
 
     def declare_backward_dependency(self, out_grad, in_data, out_data) -> list[int]:
-        """Which arrays backward reads, given and returned as numbers; others are zeros there."""
+        """Which arrays backward reads, given and returned as indices; backward gets zeros for the
+        others."""
         return [*(out_grad if self.need_top_grad_ else ()), *in_data, *out_data]
 
     def create_operator(self, ctx, in_shapes, in_dtypes) -> CustomOp:
@@ -96,4 +98,4 @@ class CustomOpProp:
 
 
 class StorageError(MXNetError, AssertionError):
-    """A storage type that a custom operator does not take."""
+    """A storage type that a custom operator does not support."""

@@ -1,5 +1,5 @@
-"""Keys of arrays: a key as items, one for each axis and one for each new axis; and the part of an
-array's memory that a key without arrays selects."""
+"""Index keys: parsing a key into one item per axis and per new axis; and the part of an array's
+memory that a basic key selects."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NEW_AXIS = None
 
 
 class Span(NamedTuple):
-    """Part of one axis: `count` places from `start` on. An int key is a Span of one whose axis is
-    dropped."""
+    """A range of one axis: `count` elements from `start` on. An int key is a Span of one element
+    whose axis is dropped."""
 
     start: int
     count: int  # type: ignore[assignment]  # tuples have a method of that name
@@ -30,7 +30,7 @@ class OutOfBounds(MXNetError, IndexError):
 
 
 class ShapeMismatch(MXNetError, ValueError):
-    """Index arrays that do not broadcast, or a value that does not fit where it is assigned."""
+    """Index arrays that do not broadcast, or a value that does not fit the indexed part."""
 
 
 # ---- taking a key apart --------------------------------------------------------------------------
@@ -70,8 +70,7 @@ def _item(k, axis: int, n: int):
         if k._spec.dtype == "bool":
             raise InvalidValue(
                 compose(
-                    "indexing: a boolean NDArray is no index in mx.nd, which has integer indices"
-                    " only",
+                    "indexing: mx.nd supports only integer indices, not a boolean NDArray",
                     fix="nd.contrib.boolean_mask(x, mask), or nd.where",
                 )
             )
@@ -115,15 +114,15 @@ def is_basic(items) -> bool:
 
 
 class Part(NamedTuple):
-    """What a basic key picks: the elements at + sum(i * step) of the array's memory, as an array of
-    `sizes`."""
+    """The elements that a basic key selects: offsets at + sum(i * step) in the array's memory, with
+    shape `sizes`."""
 
     sizes: tuple[int, ...]
     steps: tuple[int, ...]
     at: int
 
     def is_contiguous(self) -> bool:
-        """Do its elements lie side by side, in their order?"""
+        """Are its elements contiguous in memory, in row-major order?"""
         whole = 1
         for n, step in zip(reversed(self.sizes), reversed(self.steps)):
             if n != 1 and step != whole:
@@ -133,7 +132,7 @@ class Part(NamedTuple):
 
 
 def part_of(key, shape: tuple[int, ...]) -> Part | None:
-    """The Part of a key of ints, slices, None and ..., None for others and for wrong ones."""
+    """The Part of a key of ints, slices, None and ..., None for other keys and for invalid ones."""
     keys = key if key.__class__ is tuple else (key,)
     n_left = len(shape)
     for k in keys:
@@ -175,7 +174,7 @@ def part_of(key, shape: tuple[int, ...]) -> Part | None:
 
 
 def as_python(item):
-    """An item of a basic key as Python writes it."""
+    """An item of a basic key as a Python key."""
     if item is NEW_AXIS or item.dropped:
         return item and item.start
     stop = item.start + item.count * item.step

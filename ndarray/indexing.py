@@ -1,7 +1,7 @@
-"""Indexing: x[key] and x[key] = value. Basic keys give views of the memory where they can, arrays
-of indices copies.
+"""Indexing: x[key] and x[key] = value. Basic keys give views where possible, arrays of indices give
+copies.
 
-A key is taken apart into items, one for each axis of the array and one for each new axis. Boolean
+A key is parsed into items, one for each axis of the array and one for each new axis. Boolean
 arrays and True count as the integers 0 and 1, as in MXNet. An element is an array of shape (1,), as
 in MXNet.
 """
@@ -35,7 +35,7 @@ from .ndarray import NDArray, from_memory, make, state
 from .tape import record, spent
 
 MAX_PARTS = 4096
-EXACT_FLOAT = 2**53  # whole numbers beyond it do not survive the trip through a double
+EXACT_FLOAT = 2**53  # larger integers are not exact in a double
 
 
 # ---- basic keys ----------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ def _basic_set(self, part: Part, value) -> None:
         return
     if part.is_contiguous():
         if _is_whole(part, self) and isinstance(value, NDArray):
-            # recorded: the array is the value from now on
+            # recorded: the array now is the value
             copy_into(_reshaped(value, self.shape), self)
             return
         target = _memory(self, part.at, part.sizes)
@@ -116,7 +116,7 @@ def _basic_set(self, part: Part, value) -> None:
 
 
 def _is_whole(part: Part, array: NDArray) -> bool:
-    """Is it all of an array, in its order?"""
+    """Is it the whole array, in row-major order?"""
     return prod(part.sizes) == array.size and part.is_contiguous()
 
 
@@ -142,12 +142,12 @@ def _fill_plan(s: Spec) -> Plan:
 
 
 def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
-    """Indices for gather_nd, (axes, ...), the shape they pick (last axes whole), and the shape of
-    the result.
+    """Indices for gather_nd, (axes, ...), the shape they select (trailing axes whole), and the
+    shape of the result.
 
-    Spans among arrays become arrays themselves. Dropped ones (ints) count as arrays when the place
-    of the broadcast axes is decided: where the arrays stand when they are neighbours, else in
-    front, as in NumPy.
+    Spans among arrays become arrays themselves. Dropped ones (ints) count as arrays for the
+    position of the broadcast axes: at the arrays' position if they are adjacent, else in front, as
+        in NumPy.
     """
     shape, device = self.shape, self._spec.device
     at = [
@@ -170,7 +170,7 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
         for i, item in enumerate(items)
         if item is not NEW_AXIS and (i in arrays or item != Span(0, shape[axis_of[i]], 1))
     )
-    # of the picked part, and where each axis of the array stands in it
+    # shape of the selected part, and the position of each axis of the array in it
     result: list[int] = []
     final: list[int] = []
     position: dict[int, int] = {}
@@ -205,7 +205,7 @@ def _places(self, items) -> tuple[NDArray, tuple[int, ...], tuple[int, ...]]:
 
 
 def _stacked(parts, lead, device) -> NDArray:
-    if not prod(lead):  # nothing is picked, whatever the indices are
+    if not prod(lead):  # an empty selection, for any indices
         return from_memory(np.zeros((len(parts), *lead), np.int64), device)
     if not any(isinstance(v, NDArray) for v, _ in parts):
         host = np.stack(
@@ -296,7 +296,7 @@ def _fitted(value, shape, target: NDArray):
 
 
 def _is_number(value) -> bool:
-    """A real number that a double holds exactly, as far as the user wrote it."""
+    """Is it a real number that a double represents exactly?"""
     if isinstance(value, (int, np.integer)):
         return abs(int(value)) <= EXACT_FLOAT
     return isinstance(value, (float, np.floating, np.bool_))
@@ -323,7 +323,7 @@ def _numbers(value) -> np.ndarray:
 
 
 def _basic_part(items: list, shape: tuple[int, ...]) -> Part:
-    """The part that items without arrays name."""
+    """The part that items without arrays select."""
     part = part_of(tuple(map(as_python, items)), shape)
     assert part is not None
     return part
@@ -356,8 +356,8 @@ def getitem(self: NDArray, key) -> NDArray:
 def setitem(self: NDArray, key, value) -> None:
     """x[key] = value; the value broadcasts and is converted to x's dtype.
 
-    Raises IndexError, ValueError or TypeError with x as it was, and MXNetError for arrays that
-    autograd has recorded.
+    Raises IndexError, ValueError or TypeError and leaves x unchanged, and MXNetError for arrays
+    that autograd has recorded.
     """
     part = part_of(key, self.shape)
     if part is None:
@@ -371,8 +371,8 @@ def setitem(self: NDArray, key, value) -> None:
 
 
 def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
-    """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one
-    into a part."""
+    """Raises MXNetError for writes that would make gradients wrong: into a recorded array, or of a
+    recorded array into a part."""
     if not state.recording:
         return
     if target._tape is not None and not spent(target._tape):
@@ -399,7 +399,7 @@ def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
 
 
 def iterate(self: NDArray) -> Iterator[NDArray]:
-    """Views of the first axis, one after the other. Raises TypeError for a 0-d array."""
+    """Iterates over views along the first axis. Raises TypeError for a 0-d array."""
     if not self.shape:
         raise InvalidType("iteration over a 0-d array")
     return (self[i] for i in range(self.shape[0]))

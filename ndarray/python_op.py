@@ -15,8 +15,7 @@ from .custom_op import CustomOp, CustomOpProp
 
 
 class PythonOp:
-    """Base of the oldest kind of operators in Python; an instance applied to Symbols gives a
-    Symbol."""
+    """Base of the older operators in Python; an instance applied to Symbols returns a Symbol."""
 
     def __init__(self, need_top_grad=True):
         self.info_ = None
@@ -75,7 +74,7 @@ class NDArrayOp(PythonOp):
         return self._symbol("_NDArray", _OnArrays, args, kwargs)
 
     def declare_backward_dependency(self, out_grad, in_data, out_data) -> list[int]:
-        """Which arrays backward reads, given and returned as numbers."""
+        """Which arrays backward reads, given and returned as indices."""
         return [*(out_grad if self.need_top_grad() else ()), *in_data, *out_data]
 
 

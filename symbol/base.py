@@ -25,7 +25,7 @@ from .json import debug_text, from_json, text_attrs, to_json, without_amp_cast
 
 
 class UntypedError(MXNetError, AttributeError):
-    """The shape or dtype of a Symbol that does not know it."""
+    """The shape or dtype of a Symbol was requested but is unknown."""
 
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ else:
 class Symbol(Methods):
     """Outputs of a graph. Made by `sym.var`, by operators, and by `sym.Group`.
 
-    A Symbol made while a block is traced knows its shape and dtype and behaves like an array;
-    others do not.
+    A Symbol created while a block is traced has a shape and dtype and behaves like an array; others
+    do not.
     """
 
     __slots__ = ("__weakref__", "_outputs")
@@ -64,25 +64,26 @@ class Symbol(Methods):
     def _type(self, what: str) -> Type:
         if len(self._outputs) != 1:
             raise UntypedError(
-                f"{self!r}: a Symbol with {len(self._outputs)} outputs has no {what}\n  fix: take"
+                f"{self!r}: a Symbol with {len(self._outputs)} outputs has no single {what}\n "
+                " fix: take"
                 " one, s[0]"
             )
         value = self._outputs[0]
         if not value.node.is_typed:
             raise UntypedError(
-                f"{self!r}: has no {what}, it is not known before the Symbol is bound\n  fix: "
-                "s.infer_shape(data=...), or hybridize a block, whose Symbols know it"
+                f"{self!r}: its {what} is not known before it is bound\n  fix: "
+                "s.infer_shape(data=...), or hybridize a block, whose Symbols have one"
             )
         return value.type
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape, where it is known (tracing). Raises UntypedError."""
+        """The shape, if known (while tracing). Raises UntypedError."""
         return self._type("shape").shape
 
     @property
     def dtype(self):
-        """The NumPy type, where it is known (tracing). Raises UntypedError."""
+        """The NumPy type, if known (while tracing). Raises UntypedError."""
         found = NUMPY_DTYPES[self._type("dtype").dtype]
         return found if found.names else found.type
 
@@ -99,7 +100,7 @@ class Symbol(Methods):
 
     @property
     def _is_array(self) -> bool:
-        """Does it stand for one array of known shape, in a traced block?"""
+        """Does it represent one array of known shape, in a traced block?"""
         return len(self._outputs) == 1 and self._outputs[0].node.is_typed and active() is not None
 
     def __len__(self):
@@ -170,7 +171,7 @@ class Symbol(Methods):
         return output_names(self._outputs)
 
     def get_internals(self) -> Symbol:
-        """A group of every output in the graph: internals["fc_output"] cuts the graph there."""
+        """A group of every output in the graph: internals["fc_output"] is the graph up to there."""
         return Symbol([Value(n, i) for n in topological(self._outputs) for i in range(n.n_visible)])
 
     def get_children(self) -> Symbol | None:
@@ -218,7 +219,7 @@ class Symbol(Methods):
     def __call__(self, *args, **kwargs) -> Symbol:
         """The graph with variables replaced: net(data=other). A name renames the last node.
 
-        Raises TypeError for something that is no Symbol, ValueError for an unknown variable.
+        Raises TypeError for a value that is not a Symbol, ValueError for an unknown variable.
         """
         name = kwargs.pop("name", None)
         if args and kwargs:
@@ -309,8 +310,8 @@ class Symbol(Methods):
             arrays for gradients,
         a list or a partial dict. grad_req: write, add or null, for all, as a list, or a dict.
         aux_states: like args.
-        group2ctx: devices of the groups that mx.AttrScope(ctx_group="name") gave; what has no group
-            runs on ctx. shared_exec: accepted. Raises ValueError, TypeError, OperatorError.
+        group2ctx: devices of the groups that mx.AttrScope(ctx_group="name") gave; nodes without a
+            group run on ctx. shared_exec: accepted. Raises ValueError, TypeError, OperatorError.
         """
         return execution.bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx)
 
@@ -330,9 +331,10 @@ class Symbol(Methods):
         simple_bind(data=(2, 3)).
 
         type_dict, stype_dict: dtypes and storage types by name. group2ctx: as for bind; arrays are
-            made where they are used. shared_exec: arrays of equal name, shape and dtype are taken
-            from it. Keywords that name no variable have no effect, as in MXNet.
-        Raises MXNetError where a shape stays unknown or does not fit.
+            created on the device that uses them. shared_exec: an executor whose arrays of equal
+            name, shape and dtype are shared. Keywords that name no variable have no effect, as in
+            MXNet.
+        Raises MXNetError if a shape stays unknown or does not fit.
         """
         known = {*self.list_arguments(), *self.list_auxiliary_states()}
         shapes = {name: shape for name, shape in kwargs.items() if name in known}
@@ -366,15 +368,15 @@ class Symbol(Methods):
         return to_json(without_amp_cast(self._outputs) if remove_amp_cast else self._outputs)
 
     def save(self, fname: str, remove_amp_cast: bool = True) -> None:
-        """Writes the JSON, which MXNet and plait load; whole or not at all."""
+        """Writes the JSON atomically; MXNet and plait can load it."""
         files.write(fname, self.tojson(remove_amp_cast).encode())
 
     def debug_str(self) -> str:
-        """The graph as text, a node a paragraph."""
+        """The graph as text, one paragraph per node."""
         return debug_text(self._outputs)
 
     def _repr_mimebundle_(self, include=None, exclude=None, **_):
-        from .draw import draw  # imports graphviz, which only drawings need
+        from .draw import draw  # imports graphviz, needed only for drawing
 
         return draw(self._outputs, collapse=True)._repr_mimebundle_(include, exclude)
 
@@ -399,8 +401,8 @@ class Symbol(Methods):
     def split_v2(
         self, indices_or_sections, axis: int = 0, squeeze_axis: bool = False, **kwargs
     ) -> Symbol:
-        """Parts along an axis: a number of them, the first longer by 1 where they cannot be
-        equal; or cut before the given indices."""
+        """Splits along an axis into a number of parts (if not equal, the first are longer by 1), or
+        before the given indices."""
         if isinstance(indices_or_sections, int):
             given = {"indices": (), "sections": indices_or_sections}
         else:
@@ -494,7 +496,7 @@ def apply(
     """A Symbol of the visible outputs of a new node. given: parameters and `__x__` attributes."""
     if op.n_outputs == 0:
         raise OperatorError(
-            op.name, "it has no outputs, of which symbols consist", fix=f"call nd.{op.name}"
+            op.name, "an operator without outputs cannot be a Symbol", fix=f"call nd.{op.name}"
         )
     values: list[Value | None] = []
     for i, s in enumerate(inputs):
@@ -508,8 +510,8 @@ def apply(
 
 
 def _input(op: Operator, i: int, given) -> Value:
-    """The value of a Symbol as an operator's input i. Raises TypeError, ValueError for what is
-    none."""
+    """The value of a Symbol as an operator's input i. Raises TypeError, ValueError for invalid
+    inputs."""
     names = op.inputs if not op.variadic else ()
     name = names[i] if i < len(names) else f"arg{i}" if op.variadic else f"input {i}"
     try:

@@ -1,5 +1,4 @@
-"""Shapes, dtypes and gradients of a Symbol's outputs, from what a user gives by position or
-name."""
+"""Shapes, dtypes and gradients of a Symbol's outputs, from values given by position or name."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A bound graph run operator by operator, so that a monitor sees what each computes: forward, and
-the gradients that each gives to its inputs."""
+"""Runs a bound graph operator by operator for a monitor: forward outputs, and the gradients of each
+operator's inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Known = dict[Value, NDArray]
 
 
 def watched(compute: Compute, see: See, inputs_too: bool) -> Compute:
-    """`compute` of a node, with what it computes shown: see(name, array)."""
+    """Wraps `compute` of a node and reports its results: see(name, array)."""
 
     def shown(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
         op = node.op
@@ -33,7 +33,7 @@ def watched(compute: Compute, see: See, inputs_too: bool) -> Compute:
             for name, v, a in zip(names, node.inputs, inputs):
                 see(v.node.name if v.node.op is None else f"{node.name}_{name}", a)
         outputs = compute(node, inputs)
-        # also mean and var of BatchNorm, which are hidden
+        # also BatchNorm's mean and var, which are hidden outputs
         named = max(node.n_visible, len(given_names(op, node.attrs)))
         for i, a in enumerate(outputs[:named]):
             see(output_name(Value(node, i)), a)
@@ -45,8 +45,8 @@ def watched(compute: Compute, see: See, inputs_too: bool) -> Compute:
 def run_forward(
     values: Sequence[Value], known: Known, device_of: Callable, see: See, inputs_too: bool
 ) -> None:
-    """Computes every node below values on its device. known: arrays of the variables; those of all
-    other values are added."""
+    """Computes every node below values on its device. known: arrays of the variables; arrays of all
+    other values are added to it."""
 
     def compute(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
         device = device_of(node)
@@ -63,8 +63,8 @@ def run_backward(
     device_of: Callable,
     see: See,
 ) -> None:
-    """Shows see("fc1_backward_output0", the gradient that node fc1 gives to its input 0), last
-    nodes first. known: arrays of all values, as run_forward leaves them."""
+    """Calls see("fc1_backward_output0", gradient of node fc1's input 0) for each node, last nodes
+    first. known: arrays of all values, as run_forward leaves them."""
     apart, reads, arrays, devices = _with_copies(values, known, device_of)
     heads = [
         (v, None if g is None else variable("dy", v.type), g) for v, g in zip(apart, head_grads)

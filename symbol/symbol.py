@@ -25,7 +25,7 @@ from .executor import Executor  # noqa: F401  (offered from here)
 
 @functools.cache
 def symbol_function(op: Operator, name: str):
-    """The symbolic function of an operator, with its record's signature; knows which parameters
+    """The symbolic function of an operator, with its record's signature; it tracks which parameters
     were given."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
 
@@ -46,7 +46,7 @@ def symbol_function(op: Operator, name: str):
     order = list(inspect.signature(prototype).parameters)
     n_inputs = 0 if op.variadic else len(op.inputs)
     hint = name.lower()
-    # keywords that are parameters as they stand: such a call needs no look at the signature
+    # keywords that are parameter names: such a call does not need the signature
     plain = {p.name for p in op.params if p.name in order} - set(op.inputs)
 
     @functools.wraps(prototype)
@@ -77,7 +77,7 @@ def symbol_function(op: Operator, name: str):
 
 
 def _flat(inputs) -> list:
-    """Lists among variadic inputs are taken apart."""
+    """Flattens lists among variadic inputs."""
     flat: list = []
     for i in inputs:
         flat.extend(i) if isinstance(i, (list, tuple)) else flat.append(i)
@@ -95,12 +95,13 @@ def _method(name: str):
     return call
 
 
-for _name, _op in REGISTRY.items():  # every public operator of a first array is a method
+# every public operator whose first input is an array is a method
+for _name, _op in REGISTRY.items():
     if _name[0].islower() and _op.inputs and not _op.variadic and not hasattr(Symbol, _name):
         setattr(Symbol, _name, _method(_name))
 
 
-# what stands for them in a traced block
+# their operators in a traced block
 TRACED = {"copy": "_copy", "detach": "BlockGrad"}
 
 
@@ -165,8 +166,8 @@ def binary(both: str, broadcast: str | None, right: str, left: str | None, a, b)
     if type(number) is not float and not isinstance(number, Number):
         raise InvalidType(
             f"{both}: type {type(number)} not supported, operands must be Symbols or numbers\n "
-            f" at: {caller_line()}\n  fix: an array that a block needs is a Parameter or Constant"
-            " of it"
+            f" at: {caller_line()}\n  fix: make an array that a block needs its Parameter or"
+            " Constant"
         )
     assert with_number is not None  # comparisons are mirrored by Python
     return apply(lookup(with_number), with_number.lower(), (array,), {"scalar": number})

@@ -13,7 +13,7 @@ LEAKY = functools.partial(symbol.LeakyReLU, act_type="leaky", slope=0.2)
 
 class BaseConvRNNCell(BaseRNNCell):
     """Base of convolutional cells. input_shape: of one step, with the batch: (N, C, H, W) in the
-    order of conv_layout. Kernels of h2h must be odd: states keep their size."""
+    order of conv_layout. h2h kernels must be odd, so that states keep their size."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class BaseConvRNNCell(BaseRNNCell):
 
 
 class ConvRNNCell(BaseConvRNNCell):
-    """The simple cell with convolutions."""
+    """The Elman cell with convolutions."""
 
     def __init__(
         self,

@@ -380,7 +380,7 @@ class Conv3DTranspose(_Conv):
 
 
 class ReflectionPad2D(HybridBlock):
-    """Pads H and W of (N, C, H, W) with their reflection. padding: a number, or 8 of them, before
+    """Pads H and W of (N, C, H, W) with their reflection. padding: a number, or 8 numbers: before
     and after each axis."""
 
     def __init__(self, padding=0, **kwargs):

@@ -1,4 +1,4 @@
-"""Cells that change what another cell does, or run two."""
+"""Cells that modify another cell, or combine two."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class DropoutCell(HybridRecurrentCell):
     ):
         if isinstance(inputs, (list, tuple)):
             return super().unroll(length, inputs, begin_state, layout, merge_outputs, valid_length)
-        self.reset()  # one mask for the whole array is one operator
+        self.reset()  # one operator with one mask for the whole array
         output, states = self.hybrid_forward(namespace(inputs), inputs, begin_state or [])
         return steps_of(length, output, layout) if merge_outputs is False else output, states
 
 
 class ModifierCell(HybridRecurrentCell):
-    """Base of cells that change another cell, whose parameters and states they have."""
+    """Base of cells that modify another cell; they share its parameters and states."""
 
     def __init__(self, base_cell):
         if base_cell._modified:
@@ -77,7 +77,7 @@ class ModifierCell(HybridRecurrentCell):
 
 
 class _unmodified:
-    """A scope in which a modified cell can be used."""
+    """Scope in which the modified cell can be called directly."""
 
     def __init__(self, cell):
         self._cell = cell

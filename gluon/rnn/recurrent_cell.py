@@ -29,7 +29,7 @@ class RecurrentCell(Block):
         self.reset()
 
     def reset(self) -> None:
-        """Forgets what a previous sequence left; call it before stepping over a new one."""
+        """Clears what a previous sequence left; call it before stepping over a new one."""
         self._init_counter, self._counter = -1, -1
         for cell in self._children.values():
             if isinstance(cell, RecurrentCell):
@@ -40,7 +40,7 @@ class RecurrentCell(Block):
         raise InvalidType(f"{type(self).__name__} must define state_info")
 
     def begin_state(self, batch_size: int = 0, func=nd.zeros, **kwargs) -> list:
-        """States to begin with. func: makes an array from shape= and **kwargs."""
+        """Initial states. func: makes an array from shape= and **kwargs."""
         if self._modified:
             raise MXNetError(
                 "After applying modifier cells (e.g. ZoneoutCell) the base cell cannot be called"
@@ -77,8 +77,8 @@ class RecurrentCell(Block):
         Args:
             inputs: one array in `layout`, or a list of `length` arrays (N, C).
             begin_state: list of states; default: zeros.
-            merge_outputs: True gives one array, False a list of steps, None whatever is at hand (a
-                list).
+            merge_outputs: True gives one array, False a list of steps, None whichever is available
+                (a list).
             valid_length: (N,) lengths of the sequences; later outputs are 0, states are those of
                 the last valid step.
         Returns: (outputs, states).

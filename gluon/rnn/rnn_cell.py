@@ -298,18 +298,18 @@ class _CellStack(RecurrentCell):
 
 
 class SequentialRNNCell(_CellStack):
-    """Cells one above the other."""
+    """Stacked cells."""
 
     def forward(self, inputs, states):
         return self._step(inputs, states)
 
     def hybrid_forward(self, F, inputs, states):
-        """forward; F is what the inputs belong to."""
+        """forward; F is nd or sym, as the inputs."""
         return self._step(inputs, states)
 
 
 class HybridSequentialRNNCell(_CellStack, HybridRecurrentCell):
-    """Hybrid cells one above the other."""
+    """Stacked hybrid cells."""
 
     def hybrid_forward(self, F, inputs, states):
         return self._step(inputs, states)
