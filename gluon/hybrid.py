@@ -277,7 +277,8 @@ class HybridBlock(Block):
                 return self._run(*args)
         arrays = [*flat, *[p._data_on(c) for p, c in trace.placed]]
         if self._op_hooks:
-            return trace.outputs(monitored(trace, arrays, self._op_hooks))
+            graph = trace.graph.outputs, trace.graph.inputs
+            return trace.outputs(monitored(*graph, arrays, self._op_hooks))
         made = trace.graph(arrays)
         return made[0] if trace.structure == 0 else trace.outputs(made)
 

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from ..engine import Context, current_context
 from ..engine.error import DTypeError, InvalidType, InvalidValue, MXNetError, ShapeError
+from ..graph.effects import variables_of
 from ..graph.graph import Node
 from ..graph.placement import grouped
 from ..kernels.record import Type
 from ..ndarray.creation import zeros
 from ..ndarray.ndarray import NDArray
 from ..ndarray.sparse.graphs import infer_storage
-from .executor import Executor, variables_of
+from .executor import Executor
 from .storage import declared, gradient_stypes
 
 REQUESTS = ("null", "write", "add")

@@ -7,11 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from ..engine import Context, lib, location
-from ..engine.error import DynamicShape, InvalidType, InvalidValue, MXNetError, ShapeError
+from ..engine.error import DynamicShape, InvalidValue, MXNetError, ShapeError
 from ..engine.gc_pause import gc_paused
+from ..graph.effects import variables_of
 from ..graph.graph import Node, Value, as_python, topological
 from ..graph.inference import typed_graph
 from ..graph.names import output_name, output_names
@@ -19,31 +18,17 @@ from ..graph.placement import Placement, grouped, without_copies
 from ..graph.report import MemoryReport, ProgramReport, Row, memory
 from ..graph.residuals import checked
 from ..graph.runner import ROWS, Forward, MissingHeadGradient, Signature
-from ..kernels.record import mutated_inputs
 from ..kernels.spec import spec
 from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows
-from ..ndarray.creation import array, zeros
+from ..ndarray.creation import zeros
 from ..ndarray.interpreter import call
 from ..ndarray.invoke import copy_into
-from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec, make
+from ..ndarray.monitored import Watcher, run_backward, run_forward
+from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec
 from ..ndarray.sparse.graphs import infer_storage
-from .monitored import run_backward, run_forward, watched
+from .arrays import BoundArrays, keep_memory, reshaped
 from .storage import StorageRun, keep
-
-
-def variables_of(outputs: Sequence[Value]) -> tuple[list[Node], list[Node]]:
-    """(arguments, auxiliary states): variables in the graph's order; those that an operator writes
-    are auxiliary."""
-    order = topological(outputs)
-    written = {
-        node.inputs[i].node
-        for node in order
-        if node.op is not None and node.op.mutates
-        for i in mutated_inputs(node.op, node.attrs, len(node.inputs))
-    }
-    nodes = [n for n in order if n.op is None]
-    return [n for n in nodes if n not in written], [n for n in nodes if n in written]
 
 
 class _Mode(Signature):
@@ -73,7 +58,7 @@ class _Last(NamedTuple):
     seen: dict[Value, NDArray] | None = None
 
 
-class Executor:
+class Executor(BoundArrays):
     """A Symbol bound to arrays; made by Symbol.bind and simple_bind.
 
     arg_arrays, grad_arrays (None where none is wanted), aux_arrays: in the order of list_arguments
@@ -138,43 +123,6 @@ class Executor:
             for plain, v, device in zip(self._values, typed, devices)
         ]
 
-    # ---- what it holds ---------------------------------------------------------------------------
-
-    @property
-    def outputs(self) -> list[NDArray]:
-        """The output arrays: the same memory after every forward, under new handles."""
-        return [a.detach() for a in self._result]
-
-    @property
-    def arg_dict(self) -> dict[str, NDArray]:
-        return self._named([n.name for n in self._arguments], self.arg_arrays, "arguments")
-
-    @property
-    def grad_dict(self) -> dict[str, NDArray | None]:
-        if self.grad_arrays is None:
-            raise InvalidType(
-                "grad_dict: the executor was bound without gradients\n  fix: bind(...,"
-                " args_grad=...)"
-            )
-        return self._named([n.name for n in self._arguments], self.grad_arrays, "arguments")
-
-    @property
-    def aux_dict(self) -> dict[str, NDArray]:
-        return self._named([n.name for n in self._auxiliary], self.aux_arrays, "auxiliary states")
-
-    @property
-    def output_dict(self) -> dict[str, NDArray]:
-        return self._named(output_names(self._values), self.outputs, "outputs")
-
-    @staticmethod
-    def _named(names, arrays, what):
-        if len(set(names)) != len(names):
-            double = next(n for n in names if names.count(n) > 1)
-            raise InvalidValue(
-                f"the {what} must have different names, got {double!r} twice in {names}"
-            )
-        return dict(zip(names, arrays))
-
     def _typed(self, train: bool) -> list[Value]:
         return typed_graph(self._values, self._types, train)
 
@@ -218,7 +166,7 @@ class Executor:
             return call(node, inputs, self._ctx)
 
         if self._monitor is not None:
-            compute = watched(compute, self._monitor, self._monitor_all)
+            compute = self._watcher.watch(compute)
         arrays = self.arg_arrays + self.aux_arrays
         grads = self.grad_arrays or [None] * len(self.arg_arrays)
         assert self._storage is not None
@@ -229,34 +177,14 @@ class Executor:
             keep(made, self._result)
         self._storage_trained = train
 
-    def _set_arguments(self, values: dict):
-        arguments = self.arg_dict
-        for name, value in values.items():
-            if name not in arguments:
-                raise InvalidType(
-                    f"forward: unknown argument {name}, the arguments are {', '.join(arguments)}"
-                )
-            target = arguments[name]
-            value = (
-                value
-                if isinstance(value, NDArray)
-                else array(np.asarray(value), self._ctx, target._spec.dtype)
-            )
-            if value.shape != target.shape:
-                raise InvalidValue(
-                    f"Shape not match! Argument {name}, need: {target.shape}, received:"
-                    f" {value.shape}"
-                )
-            with pause():
-                copy_into(value, target)
-
     def _mode(self, records: bool) -> _Mode:
         """What counts the next forward."""
         mode = self._modes.get((self._train, records))
         if mode is None:
             with gc_paused():
-                mode = self._modes[self._train, records] = self._signature(self._train, records)
+                mode = self._signature(self._train, records)
                 mode.begin()
+            self._modes[self._train, records] = mode
         if not self._train and not mode.queued and mode.hits + 1 >= mode.due:
             pairs = zip(mode.versions, self._versions())
             mode.stable = [i for i, (before, now) in enumerate(pairs) if before == now]
@@ -268,7 +196,7 @@ class Executor:
         devices = [placement.of(v.node) if placement else self._ctx for v in variables]
         grads = self.grad_arrays or [None] * len(self._arguments)
         asked = [
-            ROWS if g is not None and g.stype == "row_sparse" else r
+            ROWS if r != "null" and g is not None and g.stype == "row_sparse" else r
             for g, r in zip(grads if records else (), self._requests)
         ]
         mode = _Mode(
@@ -340,7 +268,7 @@ class Executor:
             with pause():
                 deliver_rows(self.grad_arrays[i], parts, results, self._requests[i] == "add")
         if self._monitor is not None and seen is not None:
-            run_backward(forward.outputs, seen, grads, mode.place, self._monitor)
+            run_backward(forward.outputs, seen, grads, mode.place, self._watcher)
 
     def _head_grads(self, out_grads) -> list[NDArray | None]:
         if isinstance(out_grads, NDArray):
@@ -376,6 +304,12 @@ class Executor:
         too) at forward, and for the gradients that it gives to its inputs at backward."""
         self._monitor, self._monitor_all = callback, monitor_all
 
+    @property
+    def _watcher(self) -> Watcher:
+        see = self._monitor
+        assert see is not None
+        return Watcher(lambda name, node, a: see(name, a), self._monitor_all, True)
+
     def _run_monitored(self, arrays: list[NDArray]):
         records = self._train and any(r != "null" for r in self._requests)
         found = self._monitored.get(self._train)
@@ -384,8 +318,8 @@ class Executor:
             found = self._monitored[self._train] = made, made.forward(0)
         mode, forward = found
         known = dict(zip(forward.variables, arrays))
-        assert self._monitor is not None
-        run_forward(forward.outputs, known, mode.place, self._monitor, self._monitor_all)
+        with pause(self._train):
+            run_forward(forward.outputs, known, mode.place, [self._watcher])
         for v, target in zip(forward.outputs, self._result):
             copy_into(known[v], target)
         if records:
@@ -441,28 +375,7 @@ class Executor:
         why = "shapes depend on values" if self._dynamic else "there are sparse arrays"
         return f"{why}: it runs operator by operator"
 
-    # ---- parameters and shapes -------------------------------------------------------------------
-
-    def copy_params_from(
-        self, arg_params: dict, aux_params: dict | None = None, allow_extra_params: bool = False
-    ) -> None:
-        """Copies named arrays into the arguments and auxiliary states. Raises ValueError for an
-        unknown name."""
-        for given, known, what in (
-            (arg_params, self.arg_dict, "arguments"),
-            (aux_params, self.aux_dict, "auxiliary states"),
-        ):
-            for name, value in (given or {}).items():
-                if name in known:
-                    value = value if isinstance(value, NDArray) else array(value, self._ctx)
-                    if value.shape != known[name].shape:
-                        raise InvalidValue(
-                            f"copy_params_from: {name} must have shape {known[name].shape}, got"
-                            f" {value.shape}"
-                        )
-                    copy_into(value, known[name])
-                elif not allow_extra_params:
-                    raise InvalidValue(f'Find name "{name}" that is not in the {what}')
+    # ---- shapes -------------------------------------------------------------------
 
     def reshape(
         self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs
@@ -476,29 +389,25 @@ class Executor:
         arg_shapes, _, aux_shapes = self._symbol.infer_shape(**kwargs)
         if arg_shapes is None:
             raise InvalidValue("reshape: the shapes given must be sufficient to infer all others")
-        args: list[NDArray] = []
-        grads: list[NDArray | None] | None = None if self.grad_arrays is None else []
-        for i, (node, old, shape) in enumerate(zip(self._arguments, self.arg_arrays, arg_shapes)):
+        for node, old, shape in zip(self._arguments, self.arg_arrays, arg_shapes):
             if old.shape != shape and node.name not in kwargs and not partial_shaping:
                 raise MXNetError(
                     f"reshape: the shape of unspecified array arg:{node.name} changes from"
                     f" {old.shape} to {shape}\n  fix: give its shape, or partial_shaping=True"
                 )
-            args.append(_reshaped(node.name, old, shape, allow_up_sizing))
-            if grads is not None and self.grad_arrays is not None:
-                g = self.grad_arrays[i]
-                grads.append(None if g is None else _reshaped(node.name, g, shape, allow_up_sizing))
-        aux = [
-            _reshaped(n.name, a, s, allow_up_sizing)
-            for n, a, s in zip(self._auxiliary, self.aux_arrays, aux_shapes)
-        ]
-        more = self._group2ctx, self._recompute, [self._arguments[i].name for i in self._data]
+        names = [n.name for n in self._nodes]
+        shapes = dict(zip(names, [*arg_shapes, *aux_shapes]))
+
+        def new(name: str, old: NDArray) -> NDArray:
+            return reshaped(name, old, shapes[name], allow_up_sizing)
+
+        args, grads = [*map(new, names, self.arg_arrays)], None
+        if self.grad_arrays is not None:
+            grads = [None if g is None else new(n, g) for n, g in zip(names, self.grad_arrays)]
+        aux = [*map(new, names[len(args) :], self.aux_arrays)]
+        more = self._group2ctx, self._recompute, [names[i] for i in self._data]
         made = Executor(self._symbol, self._ctx, args, grads, self._requests, aux, *more)
-        for i, (old, new) in enumerate(zip(self._result, made._result)):
-            a, b = old._spec, new._spec
-            same = (a.dtype, a.device, a.stype) == (b.dtype, b.device, b.stype)
-            if same and a.stype == "default" and b.size <= a.size:
-                made._result[i] = _view(old, b)
+        keep_memory(self._result, made._result)
         return made
 
     def debug_str(self) -> str:
@@ -527,25 +436,3 @@ def is_loss(v: Value) -> bool:
         if callable(rule)
         else bool(rule)
     )
-
-
-def _view(a: NDArray, s) -> NDArray:
-    """The memory of an array, or its beginning, under a spec."""
-    return make(lib.pl_array_view(a._handle, 0), s)
-
-
-def _reshaped(name: str, old: NDArray, shape: tuple[int, ...], allow_up_sizing: bool) -> NDArray:
-    if old.shape == shape:
-        return old
-    if old.stype != "default":
-        return zeros(shape, old.context, old._spec.dtype, stype=old.stype)
-    s = spec(tuple(shape), old._spec.dtype, old._spec.device)
-    if s.size <= old.size:
-        return _view(old, s)
-    if not allow_up_sizing:
-        raise MXNetError(
-            f"reshape: New shape of arg: {name} is larger than original: {shape} and {old.shape}."
-            " First making a big executor and then down sizing it is more efficient than the"
-            " reverse\n  fix: allow_up_sizing=True"
-        )
-    return zeros(shape, s.device, s.dtype)

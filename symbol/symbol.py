@@ -15,6 +15,7 @@ from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError, OperatorError
 from ..graph import operators
+from ..graph.effects import variables_of
 from ..graph.graph import Node, Value, caller_line, rewrite, topological
 from ..graph.inference import DtypeInference, Inference, is_dynamic, typed_graph
 from ..graph.names import output_name, output_names
@@ -36,7 +37,7 @@ from .compose import (  # noqa: F401  (tracing is offered from here)
     tracing,
     twin,
 )
-from .executor import Executor, variables_of
+from .executor import Executor
 from .indexing import slice_of
 from .json import from_json, text_attrs, to_json, without_amp_cast
 
