@@ -46,5 +46,6 @@ def _signature(block, args, training: bool) -> Signature:
     trace.compile(block.name, block._recompute)
     arrays = [*flat, *(p._data_on(c) for p, c in trace.placed)]
     wanted = [False] * len(flat) + [p.grad_req != "null" for p, _ in trace.placed]
+    assert trace.graph is not None
     with autograd.pause(train_mode=training):
         return trace.graph.entry(arrays, tuple(wanted) if training and any(wanted) else ())

@@ -401,7 +401,9 @@ def monitored(graph: Sequence[Value], variables: Sequence[Value], arrays, hooks)
     """Runs a typed graph operator by operator, telling each hook: (callback, also inputs)."""
 
     def watcher(callback, inputs_too: bool) -> Watcher:
-        return Watcher(lambda name, node, a: callback(name, node.op.name, a), inputs_too, False)
+        return Watcher(
+            lambda name, node, a: callback(name, node.operation.name, a), inputs_too, False
+        )
 
     devices = {v: a._spec.device for v, a in zip(variables, arrays)}
     place = Placement(graph, devices, arrays[0].context)

@@ -115,7 +115,7 @@ class MemoryReport:
         self.name, self.inference, self.training = name, inference, training
 
     def __str__(self):
-        uses = list(dict.fromkeys([*self.inference, *self.training]))
+        uses = list(dict.fromkeys([*self.training, *self.inference]))
         lines = [f"{self.name:<16}{'inference':>12}{'training':>12}"]
         for use in uses:
             cells = (r.get(use) for r in (self.inference, self.training))

@@ -44,7 +44,7 @@ class GraphPlan(Forward):
     def __init__(self, entry: Entry, tier: int):
         super().__init__(entry, tier)
         self.entry = weakref.ref(entry)
-        self.newer: GraphPlan | None = None
+        self.newer: Forward | None = None
 
     def structure(self) -> str:
         """A name that is the same in every process; while the entry lives."""
@@ -102,7 +102,7 @@ class Entry(Signature):
     def forward(self, tier: int) -> GraphPlan:
         return GraphPlan(self, tier)
 
-    def compile(self) -> GraphPlan:
+    def compile(self) -> Forward:
         before = self.serving
         before.newer = made = self.build(1)
         return made

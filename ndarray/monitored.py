@@ -58,11 +58,12 @@ def run_forward(
     """The values, with every node below them computed on its device. known: arrays of the
     variables; those of all other values are added."""
 
-    def compute(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
+    def plain(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
         device = device_of(node)
         near = [a.as_in_context(device) for a in inputs]
         return near if node.op is TO_DEVICE else run_plan(node, near, device)
 
+    compute: Compute = plain
     for watcher in reversed(watchers):
         compute = watcher.watch(compute)
     return run_nodes(values, known, compute)

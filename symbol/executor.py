@@ -3,6 +3,7 @@ backward reads, one backward. A monitor makes it run operator by operator."""
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -34,13 +35,17 @@ from .storage import StorageRun, keep
 class _Mode(Signature):
     """The Signature of an executor for a value of `train`, with gradients or without.
 
-    placement: where nodes run; None if all on one device. versions: of the arrays when this was
-    made. n_backward: the runs of each gradient program.
+    owner: the executor. placement: where nodes run; None if all on one device. versions: of the
+    arrays when this was made. n_backward: the runs of each gradient program.
     """
 
+    owner: weakref.ref[Executor]
     placement: Placement | None
     versions: list[int]
     n_backward: Counter[tuple]
+
+    def in_use(self) -> bool:
+        return self.owner() is not None
 
     def place(self, node: Node) -> Context:
         """The device of a node."""
@@ -210,7 +215,8 @@ class Executor(BoundArrays):
             recompute=self._recompute,
             mode=(train, records),
         )
-        mode.placement, mode.versions, mode.n_backward = placement, self._versions(), Counter()
+        mode.owner, mode.placement = weakref.ref(self), placement
+        mode.versions, mode.n_backward = self._versions(), Counter()
         return mode
 
     def _versions(self) -> list[int]:
@@ -258,7 +264,12 @@ class Executor(BoundArrays):
         except MissingHeadGradient as error:
             raise self._missing(error.index) from None
         mode.n_backward[with_grad] += 1
-        of = {"input": inputs, "saved": made, "head_grad": grads, "grad": self.grad_arrays}
+        of: dict[str, Sequence] = {
+            "input": inputs,
+            "saved": made,
+            "head_grad": grads,
+            "grad": self.grad_arrays,
+        }
         results = back.program.run(
             [of[at[0]][at[-1]] for at in back.sources],
             [self.grad_arrays[i] for i in back.written],
@@ -355,9 +366,9 @@ class Executor(BoundArrays):
         Raises ValueError where the executor runs operator by operator: with sparse arrays, and
         where shapes depend on values.
         """
-        return MemoryReport(self._name, *(memory([s] if s else []) for s in self._signatures()))
+        return MemoryReport(self._name, *(memory([s] if s else []) for s in self.signatures()))
 
-    def _signatures(self) -> tuple[_Mode, _Mode | None]:
+    def signatures(self) -> tuple[_Mode, _Mode | None]:
         """For memory reports: (of a prediction, of a training step); they count no calls."""
         if self._why_no_programs:
             raise InvalidValue(f"memory_report: {self._why_no_programs}")
@@ -413,7 +424,8 @@ class Executor(BoundArrays):
     def debug_str(self) -> str:
         """The graph, and the memory that its programs plan."""
         made = [mode.serving for mode in self._modes.values()]
-        programs = [x.program for f in made for x in (f, *f.gradients.values())]
+        programs = [f.program for f in made]
+        programs += [g.program for f in made for g in f.gradients.values()]
         total = sum(p.arena_bytes for p in programs)
         return (
             f"{self._symbol.debug_str()}\n{as_python(self._typed(self._train))}\nTotal"
