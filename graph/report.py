@@ -146,10 +146,10 @@ class Call(NamedTuple):
         f, p = self.forward, self.forward.program
         nbytes = [s.nbytes for s in f.in_specs]
         data = sum(nbytes[i] for i in self.data)
-        prologue = [s.nbytes for s in p.prologue.program.out_specs] if p.prologue else []
+        prepack = [s.nbytes for s in p.prepack.program.out_specs] if p.prepack else []
         used = {
             "parameters": sum(nbytes) - data,
-            "prepared": sum(prologue) + sum(a._spec.nbytes for a in p.constants),
+            "prepared": sum(prepack) + sum(a._spec.nbytes for a in p.constants),
             "inputs": data,
             "outputs": sum(s.nbytes for s in f.out_specs),
             "arena": p.arena_bytes,

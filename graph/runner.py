@@ -97,7 +97,7 @@ class Signature(Tiered):
 
     def publish(self, made: Forward) -> None:
         super().publish(made)
-        log.tell("hybridize", f"{self}: tier 1 from call {self.change_at} on, {told(made)}")
+        log.write("hybridize", f"{self}: tier 1 from call {self.change_at} on, {summary(made)}")
 
 
 class Forward:
@@ -300,7 +300,7 @@ def row_parts(gradient: Value | None, at: int) -> tuple[list[Value], list[tuple]
     return values, parts
 
 
-def told(made: Forward | Gradient) -> str:
+def summary(made: Forward | Gradient) -> str:
     """Describes a compiled graph: its compile time and size."""
     p = made.program
     return (

@@ -12,7 +12,7 @@ from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
 from ..graph.digest import hashed
 from ..graph.graph import Value, topological, variable
-from ..graph.runner import Gradient, Recording, told
+from ..graph.runner import Gradient, Recording, summary
 from ..graph.tiers import NEVER, Tiered
 from ..kernels.scalar import UnknownScalar, given
 from .tape import TapeNode, Variable, expand, keeps_input
@@ -158,7 +158,7 @@ class Backward(Tiered):
 
     def described(self) -> str:
         (*steps, heads), with_grad, reqs = self.key
-        plans = [_described(p) for p in steps[0::2]]
+        plans = [_summary_of_plan(p) for p in steps[0::2]]
         ends = [(a, b if b.__class__ is int else repr(b)) for a, b in heads]
         return hashed(plans, list(steps[1::2]), ends, with_grad, reqs)
 
@@ -209,10 +209,10 @@ class Backward(Tiered):
                 entry = before.entry() if now is not before else None
                 if entry is not None:
                     entry.change()
-        log.tell("hybridize", f"{self}: tier 1 from call {self.change_at} on, {told(program)}")
+        log.write("hybridize", f"{self}: tier 1 from call {self.change_at} on, {summary(program)}")
 
 
-def _described(plan) -> str:
+def _summary_of_plan(plan) -> str:
     """What a call on the tape is, in every process."""
     if hasattr(plan, "structure"):
         return plan.structure()

@@ -185,7 +185,7 @@ class CachedGraph:
                 self.dynamic = True
                 return self._eager(arrays)
             if self.entries and log.wants("hybridize"):
-                log.tell("hybridize", self._told(arrays, wanted))
+                log.write("hybridize", self._reason(arrays, wanted))
             entry = self.entries.setdefault(key, entry)  # another thread may have made it too
         hits = entry.hits = entry.hits + 1
         if hits >= entry.due:
@@ -242,7 +242,7 @@ class CachedGraph:
             mode=(len(stable),),
         )
 
-    def _told(self, arrays, wanted) -> str:
+    def _reason(self, arrays, wanted) -> str:
         """Why a signature is new."""
         mode = "recording" if wanted else "training" if state.training else "predicting"
         inputs = ", ".join(str(a._spec) for a in arrays[: self.n_data])
