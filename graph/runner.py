@@ -156,10 +156,9 @@ class Forward:
         found.head_devices = [s.device for s in self.out_specs]
         found.variables = dict(enumerate(self.variables))
         found.nodes = set(topological(self.outputs))
-        for v, i in [(v, i) for i, v in enumerate(made)]:
-            found.devices[v] = self.kept_specs[i].device
-            if i in self.saved:
-                found.sources[v] = ("saved", 0, i)
+        for v, s in zip(made, self.kept_specs):
+            found.devices[v] = s.device
+        found.sources = {made[i]: ("saved", 0, i) for i in self.saved}
         for j, (v, s) in enumerate(zip(self.variables, self.in_specs)):
             found.sources[v], found.devices[v] = ("input", 0, j), s.device
         found.layouts = {made[i]: layout for i, layout in self.layouts.items()}
