@@ -21,6 +21,7 @@ from ..graph.inference import typed_graph
 from ..graph.passes import before_gradient
 from ..graph.placement import Placement, crosses, lower
 from ..graph.tiers import Tiered, waiting
+from ..kernels import backend as backends
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import mutated_inputs
 from . import autograd, functions
@@ -51,8 +52,8 @@ class GraphPlan:
         start = time.perf_counter()
         self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
         devices = [s.device for s in self.in_specs]
-        if tier and not entry.recompute and len({d.device_type for d in devices}) < 2:
-            self.outputs = before_gradient(self.outputs, entry.device.device_type)
+        if tier and not entry.recompute and len({backends.of(d) for d in devices}) < 2:
+            self.outputs = before_gradient(self.outputs, entry.device)
         self.tier, self.entry = tier, weakref.ref(entry)
         self.newer: GraphPlan | None = None
         self.n_out = len(self.outputs)

@@ -77,7 +77,7 @@ class _Graph:
         self.kept: list[Value] = []
         if self.wanted:
             if tier and self.placement is None:
-                self.values = before_gradient(self.values, self.device.device_type)
+                self.values = before_gradient(self.values, self.device)
             needed = residuals(self.values, [self.given[i] for i in self.wanted], tier)
             self.kept = [v for v in needed if v not in self.values]
         self.forward = self.lower(
