@@ -187,7 +187,7 @@ def _capsule_name(capsule) -> bytes | None:
 
 def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
     """An NDArray of a NumPy array's dtype; with zero_copy on its memory, which NumPy must not write
-    any more.
+    any more. It is on the current device, or on cpu(0) where that cannot read the memory.
 
     The NumPy array becomes read-only with zero_copy, as in MXNet. Where it was read-only before (a
     memory-mapped file, bytes), the NDArray is too: what would write it raises ValueError.

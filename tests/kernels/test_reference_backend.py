@@ -35,11 +35,9 @@ def records(monkeypatch):
 
 @pytest.mark.parametrize("op, case", SOME[::3])
 def test_values(records, op, case, monkeypatch):
-    runs = []
-    run = Call.run
-    monkeypatch.setattr(
-        Call, "run", lambda self, *memory: runs.append(self.op) or run(self, *memory)
-    )
+    runs, run = [], Call.run
+    note = lambda call, *memory: runs.append(call.op) or run(call, *memory)
+    monkeypatch.setattr(Call, "run", note)
     records.test_nd_equals_reference_and_inference(op, case)
     assert op in runs or op.native or op.run, "no kernel but the reference may run it"
 
@@ -157,7 +155,7 @@ def test_control_flow_runs():
         return s.asnumpy(), x.grad.asnumpy()
 
     for a, b in zip(total(DEVICE), total(cpu()), strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-6)
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
 
 
 def test_the_first_entry_that_has_a_kernel_is_chosen():
