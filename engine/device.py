@@ -64,11 +64,13 @@ class Context(metaclass=_ContextType):
     Args:
         device_type: 'cpu', 'gpu', 'cpu_pinned', 'cpu_shared', or a Context to copy.
         device_id: number of the device, >= 0.
+    Attributes:
+        kind: its DeviceType. on_host: does the host read and write memory here?
     Raises: DeviceError for an unknown type or a negative number. A GPU that is not there is an
     error at its first use.
     """
 
-    __slots__ = ("_hash", "device_id", "device_typeid", "kind")
+    __slots__ = ("_hash", "device_id", "device_typeid", "kind", "on_host")
     devtype2str: ClassVar[dict[int, str]] = {}
     devstr2type: ClassVar[dict[str, int]] = {}
 
@@ -83,6 +85,7 @@ class Context(metaclass=_ContextType):
                 f"Context: device_type must be one of {', '.join(_types)}, got {device_type!r}"
             )
         self.device_typeid: int = self.kind.number
+        self.on_host: bool = self.kind.on_host
         if self.device_id < 0:
             raise DeviceError(f"Context: device_id must be >= 0, got {self.device_id}")
         self._hash = hash((self.device_typeid, self.device_id))
@@ -90,11 +93,6 @@ class Context(metaclass=_ContextType):
     @property
     def device_type(self) -> str:
         return self.kind.name
-
-    @property
-    def on_host(self) -> bool:
-        """Does the host read and write memory here?"""
-        return self.kind.on_host
 
     @property
     def dlpack(self) -> tuple[int, int]:
