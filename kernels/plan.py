@@ -26,8 +26,8 @@ from . import backend as backends
 from .backend import Backend, Bound, bind_struct
 from .layouts import physical_shape
 from .native import Native
-from .number import Number
 from .record import MAX_KEPT, Operator, Type, lookup, mutated_inputs
+from .scalar import OpenScalar
 from .spec import ITEM_BYTES, Spec, spec
 
 INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
@@ -59,7 +59,7 @@ class Plan:
         "unread",
         "views",
         "mutated",
-        "late",
+        "pending",
     )
     handle: int  # pl_plan
     op: Operator
@@ -78,7 +78,7 @@ class Plan:
     unread: tuple | None
     views: bool
     mutated: tuple[int, ...]
-    late: Any  # the kernel that a compiler still works on
+    pending: Any  # the kernel that a compiler still works on
 
     def __repr__(self):
         return f"<Plan {self.op.name} {list(self.in_specs)} -> {list(self.out_specs)}>"
@@ -88,15 +88,15 @@ class Plan:
 
 
 def scalars_of(op: Operator, attrs: dict[str, Any]) -> tuple[float, ...]:
-    """The dynamic parameters' values in the order in which kernels receive them; NaN for a Number
-    that the program gets when it runs."""
+    """The dynamic parameters' values in the order in which kernels receive them; NaN for an
+    OpenScalar, which the program gets when it runs."""
     values = _dynamic(op, attrs)
-    return tuple([NAN if v is None or v.__class__ is Number else float(v) for v in values])
+    return tuple([NAN if v is None or v.__class__ is OpenScalar else float(v) for v in values])
 
 
-def numbers_of(op: Operator, attrs: dict[str, Any]) -> list[Number | None]:
+def open_scalars(op: Operator, attrs: dict[str, Any]) -> list[OpenScalar | None]:
     """In the order of scalars_of: what is known only when a program runs, else None."""
-    return [v if v.__class__ is Number else None for v in _dynamic(op, attrs)]
+    return [v if v.__class__ is OpenScalar else None for v in _dynamic(op, attrs)]
 
 
 def _dynamic(op: Operator, attrs: dict[str, Any]) -> list:
@@ -130,7 +130,7 @@ def make_plan(
     if outs is not None and any([t.layout for t in outs]):
         key += tuple(outs)
     plan = op.plans[key]
-    if plan is None or plan.late is not None and plan.late.ready():
+    if plan is None or plan.pending is not None and plan.pending.ready():
         plan = _build(op, attrs, in_specs, device, outs)
         op.plans[key] = plan
     return plan
@@ -144,13 +144,13 @@ def copy_plan(s: Spec, device) -> Plan:
 
 def make_plans(calls: Sequence[tuple], wait: bool) -> list[Plan]:
     """Plans of several calls, of each the arguments of make_plan. wait: for the compiler of a GPU's
-    kernels, which works on all of them at once; else those plans are `late`."""
+    kernels, which works on all of them at once; else those plans are `pending`."""
     plans = [make_plan(*call) for call in calls]
-    waiting = [p.late for p in plans if p.late is not None]
+    waiting = [p.pending for p in plans if p.pending is not None]
     if not wait or not waiting:
         return plans
-    for late in waiting:
-        late.wait()
+    for pending in waiting:
+        pending.wait()
     return [make_plan(*call) for call in calls]
 
 
@@ -265,7 +265,7 @@ def _build(
         bound = bind_struct(op, _transfer(in_specs[0].nbytes, way), device)
     found, params = bound.native, bound.params
     plan.openmp = found is not None and found.openmp
-    plan.late = bound.pending
+    plan.pending = bound.pending
     if found is not None:
         plan.cost_us = found.cost_us
         kernel = ffi.addressof(lib, found.function)
@@ -274,12 +274,12 @@ def _build(
         flags |= lib.PL_PLAN_PYTHON if found.python else 0
         plan.can_fail = found.can_fail
     else:
-        owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated, plan.late)
+        owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated, plan.pending)
         kernel, flags = ffi.addressof(lib, backend.reference), lib.PL_PLAN_PYTHON
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         # the user's code, and what waits for a compiler: never on the thread of the caller
-        if op.run is not None or plan.late is not None:
+        if op.run is not None or plan.pending is not None:
             plan.cost_us += INLINE_US
         plan.can_fail = True
     kept = callback.keep(owner) if owner is not None else 0

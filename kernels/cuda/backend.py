@@ -11,7 +11,7 @@ for _name in module_names(__file__):
     importlib.import_module(f"{__package__}.{_name}")
 
 from . import conv_table, fallback, fused_table, steps, trace  # noqa: E402
-from .late import CompileError, late  # noqa: E402
+from .pending import CompileError, pending  # noqa: E402
 from .pointwise_source import METHODS  # noqa: E402
 
 checking = False  # a source that does not compile is an error; the tests switch it on
@@ -24,9 +24,9 @@ def bind(op, found, device) -> Bound:
     if found.params is None or type(found.params) is tuple:
         return bind_struct(op, found, device)
     try:
-        pending = None if checking else late(found, device.device_id)
-        if pending is not None:
-            return Bound(pending=pending)
+        waits = None if checking else pending(found, device.device_id)
+        if waits is not None:
+            return Bound(pending=waits)
         return Bound(found, *found.params.on(device.device_id))
     except CompileError as error:
         if checking:

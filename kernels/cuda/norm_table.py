@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ..ops.legacy import relative_attrs
+from ..ops.deprecated import relative_attrs
 from ..record import FLOATS
 from ..shapes import many_axes, one_axis
 from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, Struct, launches
