@@ -119,7 +119,7 @@ def device_tests(found: list[Import], root: Path) -> list[str]:
     asks: dict[Path, set[int]] = {}
     for path in modules(root).values():
         nodes = ast.walk(ast.parse(path.read_text()))
-        asks[path] = {node.end_lineno or 0 for node in nodes if _is_kind(node)}  # type: ignore[attr-defined]
+        asks[path] = {getattr(node, "end_lineno", 0) for node in nodes if _is_kind(node)}
     for i in found:
         if f"{i.target}.".startswith(("kernels.cpu.", "kernels.cuda.")):
             asks[i.path].add(i.line)

@@ -24,14 +24,14 @@ from .reduce_table import method
 from .table import native
 
 
-def can_compile(device=None) -> bool:
+def can_compile(device) -> bool:
     """Is there a C compiler?"""
     from .. import jit  # here: it brings much of the standard library, and few processes compile
 
     return jit.compiler() is not None
 
 
-def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device=None) -> list[bool]:
+def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device) -> list[bool]:
     """Compiles the loops of (group, dtypes of its inputs) that are not compiled yet, in parallel.
     Returns for each whether it exists now."""
     from .. import jit
