@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..engine import current_context, files
 from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError, OperatorError
+from ..graph.effects import variables_of
 from ..graph.graph import Node, Value, caller_line, rewrite, topological
 from ..graph.names import output_names
 from ..kernels import ops  # noqa: F401  (fills the registry)
@@ -17,9 +18,9 @@ from ..kernels.partial import as_zeros
 from ..kernels.record import REQUIRED, Operator, Type, lookup
 from ..kernels.spec import NUMPY_DTYPES
 from . import attribute, inference
-from . import executor as execution
+from .binding import bind, simple_bind
 from .compose import active, compose, renamed, twin
-from .executor import Executor, variables_of
+from .executor import Executor
 from .indexing import slice_of
 from .json import debug_text, from_json, text_attrs, to_json, without_amp_cast
 
@@ -303,17 +304,22 @@ class Symbol(Methods):
         aux_states=None,
         group2ctx=None,
         shared_exec=None,
+        *,
+        recompute=None,
     ) -> Executor:
         """An Executor on given arrays.
 
-        args: a list in the order of list_arguments, or a dict by name; all are needed. args_grad:
-            arrays for gradients,
-        a list or a partial dict. grad_req: write, add or null, for all, as a list, or a dict.
+        args: a list in the order of list_arguments, or a dict by name; all are needed.
+        args_grad: arrays for gradients, a list or a partial dict.
+        grad_req: write, add or null, for all, as a list, or a dict.
         aux_states: like args.
         group2ctx: devices of the groups that mx.AttrScope(ctx_group="name") gave; nodes without a
-            group run on ctx. shared_exec: accepted. Raises ValueError, TypeError, OperatorError.
+            group run on ctx. shared_exec: accepted.
+        recompute: what backward recomputes instead of storing it: True, False, "mirror" or a
+            fraction, see HybridBlock.hybridize.
+        Raises ValueError, TypeError, OperatorError.
         """
-        return execution.bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx)
+        return bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx, recompute)
 
     def simple_bind(
         self,
@@ -325,6 +331,8 @@ class Symbol(Methods):
         shared_arg_names=None,
         shared_exec=None,
         shared_buffer=None,
+        *,
+        recompute=None,
         **kwargs,
     ) -> Executor:
         """An Executor on new arrays of zeros, whose shapes are inferred from the given ones:
@@ -332,14 +340,14 @@ class Symbol(Methods):
 
         type_dict, stype_dict: dtypes and storage types by name. group2ctx: as for bind; arrays are
             created on the device that uses them. shared_exec: an executor whose arrays of equal
-            name, shape and dtype are shared. Keywords that name no variable have no effect, as in
-            MXNet.
+            name, shape and dtype are shared. recompute: as for bind. Keywords that name no
+            variable have no effect, as in MXNet.
         Raises MXNetError if a shape stays unknown or does not fit.
         """
         known = {*self.list_arguments(), *self.list_auxiliary_states()}
         shapes = {name: shape for name, shape in kwargs.items() if name in known}
-        return execution.simple_bind(
-            self, ctx, grad_req, type_dict, shapes, group2ctx, shared_exec, stype_dict
+        return simple_bind(
+            self, ctx, grad_req, type_dict, shapes, group2ctx, shared_exec, stype_dict, recompute
         )
 
     def eval(self, ctx=None, **kwargs):

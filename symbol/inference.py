@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..engine.error import InvalidType, InvalidValue, MXNetError
+from ..graph.effects import variables_of
 from ..graph.graph import Node, Value, topological
 from ..graph.inference import DtypeInference, Inference, is_dynamic, typed_graph
 from ..graph.names import output_name
@@ -14,7 +15,6 @@ from ..kernels.partial import from_zeros
 from ..kernels.record import Type, dtype_name, lookup
 from ..kernels.spec import NUMPY_DTYPES
 from .compose import named
-from .executor import variables_of
 
 
 def _given(outputs: Sequence[Value], args, kwargs, what: str) -> dict[Node, Any]:

@@ -170,11 +170,9 @@ def parser() -> argparse.ArgumentParser:
     lists.add_argument("--list", action="store_true", help="make lists instead of record files")
     lists.add_argument("--exts", nargs="+", default=EXTENSIONS, help="extensions of images")
     lists.add_argument("--chunks", type=int, default=1, help="number of lists")
-    lists.add_argument("--train-ratio", type=float, default=1.0, help="fraction of images for
-    training") lists.add_argument("--test-ratio", type=float, default=0.0, help="fraction of images
-    for testing") lists.add_argument(
-        "--recursive", action="store_true", help="subfolders too: each is a class"
-    )
+    lists.add_argument("--train-ratio", type=float, default=1.0, help="fraction for training")
+    lists.add_argument("--test-ratio", type=float, default=0.0, help="fraction for testing")
+    lists.add_argument("--recursive", action="store_true", help="subfolders too: each is a class")
     lists.add_argument("--shuffle", dest="shuffle", action="store_true", help="in random order")
     lists.add_argument("--no-shuffle", dest="shuffle", action="store_false", help="in name order")
     records = top.add_argument_group("record files")
