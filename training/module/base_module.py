@@ -370,6 +370,16 @@ class BaseModule:
         """
         raise self._undefined("init_params")
 
+    def _keeps_params(self, method: str, force_init: bool) -> bool:
+        """Do the parameters have values that this call must not replace? Then warns."""
+        if force_init or not self.params_initialized:
+            return False
+        warnings.warn(
+            f"Parameters already initialized and force_init=False. {method} call ignored.",
+            stacklevel=3,
+        )
+        return True
+
     def set_params(
         self, arg_params, aux_params, allow_missing=False, force_init=True, allow_extra=False
     ) -> None:

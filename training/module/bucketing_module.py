@@ -4,7 +4,6 @@ parameters."""
 from __future__ import annotations
 
 import logging
-import warnings
 
 from ...engine import cpu
 from ...engine.recent import Recent
@@ -149,11 +148,7 @@ class BucketingModule(BaseModule):
         if not allow_missing:
             super().set_params(arg_params, aux_params, False, force_init, allow_extra)
             return
-        if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. set_params call ignored.",
-                stacklevel=2,
-            )
+        if self._keeps_params("set_params", force_init):
             return
         self._current.set_params(
             arg_params,

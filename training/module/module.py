@@ -213,11 +213,7 @@ class Module(BaseModule):
         allow_extra=False,
     ) -> None:
         """See BaseModule.init_params. Raises MissingParameter for one that has no value."""
-        if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. init_params call ignored.",
-                stacklevel=2,
-            )
+        if self._keeps_params("init_params", force_init):
             return
         self._need(params=False)
         attributes = self._symbol.attr_dict()
@@ -253,11 +249,7 @@ class Module(BaseModule):
         if not allow_missing:
             super().set_params(arg_params, aux_params, False, force_init, allow_extra)
             return
-        if self.params_initialized and not force_init:
-            warnings.warn(
-                "Parameters already initialized and force_init=False. set_params call ignored.",
-                stacklevel=2,
-            )
+        if self._keeps_params("set_params", force_init):
             return
         self._group.set_params(arg_params, aux_params, allow_extra=allow_extra)
         self._update_store(arg_params or {})
