@@ -59,8 +59,8 @@ def shapes(outputs: Sequence[Value], args, kwargs) -> tuple[tuple[list, list, li
     arguments, auxiliary = variables_of(outputs)
     groups = [*map(Value, arguments)], outputs, [*map(Value, auxiliary)]
     known = all(found.knows_shape(v) for group in groups for v in group)
-    args_found, outputs, aux = ([found.shape[v] for v in group] for group in groups)
-    return (args_found, outputs, aux), known
+    in_shapes, out_shapes, aux_shapes = ([found.shape[v] for v in group] for group in groups)
+    return (in_shapes, out_shapes, aux_shapes), known
 
 
 def dtypes(outputs: Sequence[Value], args, kwargs) -> tuple[list, list, list]:
