@@ -100,9 +100,7 @@ def test_errors():
             mx.MXNetError, match="'w' has a shape that contradicts the inferred one"
         ):
             sym.FullyConnected(x, sym.var("w", shape=(0, 9)), num_hidden=4, no_bias=True)
-    with pytest.raises(
-        mx.MXNetError, match="its shape is not known before it is bound"
-    ):
+    with pytest.raises(mx.MXNetError, match="its shape is not known before it is bound"):
         _ = sym.var("v").shape
 
 

@@ -217,7 +217,9 @@ def test_a_store_that_is_not_there_is_refused_wherever_it_is_named(name):
         lambda: mx.gluon.Trainer(net.collect_params(), "sgd", kvstore=name),
         lambda: module.init_optimizer(kvstore=name),
     ):
-        with pytest.raises(ValueError, match="distributed stores are not supported|fix: one of local,.* teststore"):
+        with pytest.raises(
+            ValueError, match="distributed stores are not supported|fix: one of local,.* teststore"
+        ):
             call()
     assert net.weight._trainer is None
 
