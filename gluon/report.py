@@ -12,7 +12,7 @@ from ..ndarray import autograd, backward
 from ..ndarray.backward import compiled, n_fused, queued_with
 from ..ndarray.cached import CachedGraph, GraphPlan
 from ..ndarray.ndarray import NDArray
-from .trace import Trace, blocks_of, flatten
+from .trace import Trace, blocks_of, flatten_call
 
 
 class Row(NamedTuple):
@@ -148,8 +148,7 @@ class MemoryReport:
 
 def _graph(block, args, training: bool):
     """(a graph of the block's own, its arrays, its parameters)."""
-    flat: list[NDArray] = []
-    flatten(args, NDArray, "input", flat)
+    flat, _ = flatten_call(args, NDArray, "input")
     trace = Trace(block, args, training)
     trace.finish_parameters()
     trace.compile(block.name, block._recompute)

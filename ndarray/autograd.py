@@ -11,7 +11,7 @@ from ..graph.graph import variable
 from ..kernels import precision
 from . import functions as F
 from .backward import ROWS, TapeGraph, deliver_rows, program_of, reachable, source
-from .invoke import copy_into
+from .launch import copy_into
 from .ndarray import NDArray, Scope, check_nd, state
 from .tape import TapeNode, Variable, plan_node, shadow
 

@@ -34,7 +34,7 @@ from ..kernels.record import MAX_KEPT, REGISTRY, REQUIRED, Operator, lookup
 from ..kernels.reference import view_as_numpy
 from ..kernels.spec import NUMPY_DTYPES, Spec
 from .creation import zeros
-from .invoke import invoke
+from .invoke import invoke, is_symbol
 from .ndarray import NDArray, ReadOnly, Scope, from_memory, make
 
 MAX_INSTANCES = 64  # of one operator, whose backward has not run
@@ -364,9 +364,9 @@ def Custom(*data, op_type=None, out=None, name=None, **kwargs) -> Any:
     inputs = {k: v for k, v in kwargs.items() if isinstance(v, NDArray)}
     given = {"op_type": op_type, **{k: v for k, v in kwargs.items() if k not in inputs}}
     for a in (*data, *inputs.values()):
-        if a is not None and hasattr(a, "_compose_operator"):  # a forward that is being traced
+        if is_symbol(a):  # a forward that is being traced
             op = custom_operator(given)
-            return a._compose_operator(op, named_inputs(op, data, inputs), given)
+            return a._call_operator(op, named_inputs(op, data, inputs), given)
     key = (op_type, *sorted((k, text(v)) for k, v in given.items()))
     op = _eager[key]
     if op is None:
@@ -550,7 +550,7 @@ def traced_function(function, inputs) -> Any:
     types = [a._spec.type for a in _as_list(made)]
     prop = _FunctionProp(function, len(inputs), types)
     op = operator_of(Rules(type(function).__name__, prop, True), (), "_CustomFunction")
-    result = inputs[0]._compose_operator(op, list(inputs), {})
+    result = inputs[0]._call_operator(op, list(inputs), {})
     if not isinstance(made, (list, tuple)):
         return result
     return type(made)([type(result)([v]) for v in result._outputs])

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..engine import lib
+from ..engine.error import MXNetError, compose
 from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
-from .ndarray import NDArray, make
+from .ndarray import NDArray, make, state
 
 next_seq = itertools.count().__next__
 
@@ -58,6 +59,34 @@ def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
 def spent(entry) -> bool:
     """Has a backward used up the call that this tape entry names?"""
     return entry.__class__ is tuple and entry[0].entries is None
+
+
+def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
+    """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one
+    into a part."""
+    if not state.recording:
+        return
+    if target._tape is not None and not spent(target._tape):
+        raise MXNetError(
+            compose(
+                "Assigning to NDArrays that are already in a computational graph will cause"
+                " undefined behavior when evaluating gradients",
+                fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()",
+            )
+        )
+    if (
+        not whole
+        and isinstance(value, NDArray)
+        and value._tape is not None
+        and not spent(value._tape)
+    ):
+        raise MXNetError(
+            compose(
+                "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with"
+                " autograd: a recorded array cannot be written into part of another",
+                fix="build the array with nd.concat, nd.stack or nd.where",
+            )
+        )
 
 
 def record(

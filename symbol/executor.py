@@ -35,7 +35,7 @@ from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows, row_parts
 from ..ndarray.creation import array, zeros
 from ..ndarray.interpreter import call
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
 from ..ndarray.sparse.graphs import infer_storage

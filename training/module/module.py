@@ -9,7 +9,7 @@ from ...data.io import DataDesc
 from ...engine import Context, cpu
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform
 from ..kvstore import KVStore, KVStoreBase
