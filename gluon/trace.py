@@ -66,7 +66,7 @@ class Tracer:
         from ..symbol import symbol
 
         self.symbol = symbol
-        self.params: dict[Parameter, object] = {}
+        self.params: dict[Parameter, Any] = {}
         self.bounds: list = []  # the results of blocks inside that are more than layers
         self._scope = symbol.tracing(training)
 

@@ -13,6 +13,7 @@ from ..graph.decompositions import body_entry  # noqa: F401  (fills the rest of 
 from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and the table of native kernels)
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
+from . import creation
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
 from .invoke import invoke
@@ -21,6 +22,7 @@ from .ndarray import NDArray, state
 from .parts import read_part
 
 NAN = float("nan")
+__all__ = [*creation.__all__, "Custom"]  # what nd offers beside the operators
 
 
 def operator_function(op: Operator, name: str) -> Callable[..., Any]:
@@ -113,4 +115,4 @@ def __getattr__(name: str):
 
 
 def __dir__():
-    return sorted({*globals(), *(n for n in REGISTRY if not n.startswith("_"))})
+    return sorted({*__all__, *(n for n in REGISTRY if not n.startswith("_"))})

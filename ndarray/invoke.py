@@ -93,6 +93,7 @@ def _own_way(op: Operator, attrs: dict[str, Any]) -> Callable | None:
 
 def _python(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], out, ctx) -> Any:
     """An operator whose eager call is Python code that calls other operators."""
+    assert op.eager is not None  # see _own_way
     attrs = _complete(op, inputs, attrs)
     op.check_inputs(attrs, len(inputs))
     device_of(op, inputs, ctx, out)

@@ -47,8 +47,8 @@ def run(plan: Plan, inputs: Sequence[NDArray], scalars: Sequence[float] = (), ou
         return made[0] if plan.n_visible == 1 else made[: plan.n_visible]
     targets = _targets(plan, out)
     if any([t._spec.stype != "default" for t in targets]) or _overlap(plan, inputs, targets):
-        for made, target in zip(launch(plan, inputs, scalars), targets):
-            copy_into(made, target)
+        for result, target in zip(launch(plan, inputs, scalars), targets):
+            copy_into(result, target)
     else:
         launch(plan, inputs, scalars, targets)
     return out
