@@ -249,8 +249,9 @@ class Block:
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *args):
-        """Runs forward, with the hooks around it."""
+    def __call__(self, *args: Any) -> Any:
+        """Runs forward, with the hooks around it. What it returns is the subclass's: an array, a
+        Symbol or nested lists of them; a `Layer` says more."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)

@@ -7,6 +7,7 @@ import inspect
 import os
 import threading
 import warnings
+from typing import Any
 
 from .. import ndarray as nd
 from ..engine import log
@@ -168,7 +169,7 @@ class HybridBlock(Block):
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *args):
+    def __call__(self, *args: Any) -> Any:
         """Runs forward with the hooks around it."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):

@@ -221,7 +221,7 @@ class Trace:
         return arrays[0] if self.structure == 0 else unflatten(self.structure, arrays)
 
 
-def flatten_symbols(value: Any, symbol_class: type, block) -> tuple[list, Any]:
+def flatten_symbols(value: Any, symbol_class: Any, block) -> tuple[list, Any]:
     """As flatten_call, for what a traced block returns; a Symbol of several outputs is a list."""
 
     def other(x, leaves: list):

@@ -6,7 +6,7 @@ from math import prod
 
 from ...engine.error import InvalidValue
 from ...kernels.record import several
-from ..hybrid import HybridBlock
+from ..layer import Layer
 from .activations import Activation
 
 __all__ = [
@@ -45,7 +45,7 @@ def _layout(layout: str, allowed: tuple[str, ...]) -> str:
     return layout
 
 
-class _Conv(HybridBlock):
+class _Conv(Layer):
     """What all convolutions have in common. weight: (out, in / groups, *kernel), in the layout's
     order."""
 
@@ -378,7 +378,7 @@ class Conv3DTranspose(_Conv):
         )
 
 
-class _Pooling(HybridBlock):
+class _Pooling(Layer):
     """What all poolings have in common."""
 
     def __init__(
@@ -631,7 +631,7 @@ class GlobalAvgPool3D(_GlobalPooling):
         super().__init__(layout, **kwargs)
 
 
-class ReflectionPad2D(HybridBlock):
+class ReflectionPad2D(Layer):
     """Pads H and W of (N, C, H, W) with their reflection. padding: a number, or 8 of them, before
     and after each axis."""
 
