@@ -226,7 +226,7 @@ def _limit(max_iterations) -> int:
 
 class _Names(threading.local):
     def __init__(self):
-        self.counts = Counter()
+        self.counts: Counter[str] = Counter()
 
 
 _names = _Names()
