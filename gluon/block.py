@@ -5,16 +5,46 @@ from __future__ import annotations
 import re
 import warnings
 from collections import OrderedDict
+from typing import Any
 
-from ..engine.error import InvalidType, MissingMethod, MissingName, MXNetError
+from ..engine.error import InvalidType, InvalidValue, MissingMethod, MissingName, MXNetError
 from ..ndarray import serialization
+from ..ndarray.ndarray import NDArray
+from ..ndarray.nesting import as_lists, flatten, unflatten
+from ..symbol.symbol import Symbol
 from ..training import initializer
 from . import block_state
 from .hook import HookHandle
-from .nesting import _flatten, _regroup  # noqa: F401 - where MXNet code imports them
 from .parameter import Parameter, owned
 from .parameter_dict import ParameterDict, check_names
 from .scope import BlockScope
+
+
+def _flatten(args, inout_str: str) -> tuple[list, int | list]:
+    """(all arrays or Symbols of nested lists in order, None included; their format): as MXNet code
+    calls it. inout_str: "input" or "output", for the error. Raises ValueError for anything else
+    inside."""
+
+    def other(x, leaves: list):
+        if x is not None and not isinstance(x, Symbol):
+            raise InvalidValue(
+                f"When hybridized, the {inout_str} of HybridBlock must be a (nested) list of Symbol"
+                f" or NDArray, but got {x!r} of type {type(x).__name__}"
+            )
+        leaves.append(x)
+        return -1 if x is None else len(x.list_outputs()) if len(x.list_outputs()) > 1 else 0
+
+    leaves, form = flatten(args, NDArray, other)
+    return leaves, as_lists(form)
+
+
+def _regroup(args, fmt) -> Any:
+    """The arrays nested as the format says."""
+
+    def form(fmt):
+        return tuple([form(f) for f in fmt]) if isinstance(fmt, list) else max(fmt, 0)
+
+    return unflatten(form(fmt), args)
 
 
 class Block:
@@ -219,8 +249,9 @@ class Block:
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *args):
-        """Runs forward and the hooks."""
+    def __call__(self, *args: Any) -> Any:
+        """Runs forward, with the hooks around it. What it returns is the subclass's: an array, a
+        Symbol or nested lists of them; a `Layer` says more."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)

@@ -7,6 +7,7 @@ import inspect
 import os
 import threading
 import warnings
+from typing import Any
 
 from .. import ndarray as nd
 from ..engine import log
@@ -21,11 +22,11 @@ from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
+from ..ndarray.nesting import as_lists
 from . import report
 from .block import Block
-from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
-from .trace import StructureError, Trace, arrays_only, compare, flatten, holds, monitored
+from .trace import StructureError, Trace, arrays_only, compare, flatten_call, holds, monitored
 
 MAX_TRACES = 2048  # per block, for shapes of inputs,
 MAX_NODES = 1 << 16  # and of how many nodes in all
@@ -40,7 +41,7 @@ class _Format:
 
     def __get__(self, block, owner):
         trace = block and next(reversed(block._traces.values()), None)
-        return trace and list_format(getattr(trace, self._structure))
+        return trace and as_lists(getattr(trace, self._structure))
 
 
 _tracing = threading.RLock()  # tracing writes into blocks and parameters: one thread at a time
@@ -170,7 +171,7 @@ class HybridBlock(Block):
 
     # ---- calling ---------------------------------------------------------------------------------
 
-    def __call__(self, *args):
+    def __call__(self, *args: Any) -> Any:
         """Runs forward and the hooks."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
@@ -220,8 +221,7 @@ class HybridBlock(Block):
     def _kind(x, args):
         """(is there a Symbol, the first NDArray) among nested inputs. Raises StructureError without
         either."""
-        flat: list = []
-        flatten((x, *args), object_with_data(), "input", flat)
+        flat, _ = flatten_call((x, *args), object_with_data(), "input")
         symbols = [leaf for leaf in flat if not isinstance(leaf, NDArray)]
         if symbols and len(symbols) < len(flat):
             raise MixedInputs
@@ -259,8 +259,7 @@ class HybridBlock(Block):
         except AttributeError:  # nested inputs, or None
             trace = None
         if trace is None:
-            flat = []
-            structure = flatten(args, object_with_data(), "input", flat)
+            flat, structure = flatten_call(args, object_with_data(), "input")
             if any(not isinstance(a, NDArray) for a in flat):
                 return self._run(*args)
             if not flat:
@@ -326,8 +325,7 @@ class HybridBlock(Block):
         return f"{now}: {difference(last[1:], key[1:], last[0] & 1 != key[0] & 1)}"
 
     def _compare_modes(self, trace, args):
-        flat: list[NDArray] = []
-        flatten(args, NDArray, "input", flat)
+        flat, _ = flatten_call(args, NDArray, "input")
         params = [p._data_on(c) for p, c in trace.placed]
         with autograd.pause(train_mode=False):
             graph = trace.outputs(trace.graph([*flat, *params]))

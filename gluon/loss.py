@@ -6,7 +6,7 @@ import numpy as np
 
 from ..engine.error import InvalidType, InvalidValue, MissingMethod
 from ..ndarray.numpy_mode import is_np_array  # noqa: F401
-from .hybrid import HybridBlock
+from .layer import Layer
 
 __all__ = [
     "CTCLoss",
@@ -46,7 +46,7 @@ def _reshape_like(F, x, y):
     return F.reshape_like(x, y)
 
 
-class Loss(HybridBlock):
+class Loss(Layer):
     """Base class.
 
     Args:

@@ -6,7 +6,7 @@ import json
 
 from ..engine import files
 from ..engine.error import MXNetError, parse_json
-from .nesting import list_format
+from ..ndarray.nesting import as_lists
 
 
 def save_model(block, prefix) -> None:
@@ -22,8 +22,8 @@ def _describe(block, counter) -> dict:
     trace = next(iter(getattr(block, "_traces", {}).values()), None)
     if trace is not None:
         found.update(
-            in_format=list_format(trace.in_structure),
-            out_format=list_format(trace.structure),
+            in_format=as_lists(trace.in_structure),
+            out_format=as_lists(trace.structure),
             inputs=[s.tojson() for s in trace.data],
             symbol=trace.symbol.tojson(),
         )

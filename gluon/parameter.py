@@ -14,7 +14,7 @@ from ..engine.error import InvalidType, InvalidValue, MXNetError
 from ..kernels.record import dtype_name
 from ..kernels.spec import STYPES
 from ..ndarray import NDArray, autograd, functions
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import from_memory
 from ..training import initializer
 

@@ -7,7 +7,7 @@ from ..graph.runner import Signature
 from ..ndarray import autograd, backward
 from ..ndarray.backward import queued_with
 from ..ndarray.ndarray import NDArray
-from .trace import Trace, blocks_of, flatten
+from .trace import Trace, blocks_of, flatten_call
 
 
 def hybrid_report(block) -> ProgramReport:
@@ -39,8 +39,7 @@ def memory_report(block, args) -> MemoryReport:
 
 def _signature(block, args, training: bool) -> Signature:
     """That of a graph of the block's own, which counts no calls."""
-    flat: list[NDArray] = []
-    flatten(args, NDArray, "input", flat)
+    flat, _ = flatten_call(args, NDArray, "input")
     trace = Trace(block, args, training)
     trace.finish_parameters()
     trace.compile(block.name, block._recompute)

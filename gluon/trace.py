@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from ..engine import Context, current_context
 from ..engine.error import DynamicShape, InvalidValue, MXNetError
@@ -14,6 +16,7 @@ from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
 from ..ndarray.monitored import Watcher, run_forward
 from ..ndarray.ndarray import NDArray, state
+from ..ndarray.nesting import Constant, flatten, unflatten
 from .parameter import Parameter, shape_is_known, tracing_state
 
 
@@ -25,40 +28,17 @@ class LeakedSymbolError(MXNetError):
     """A Symbol of a trace was used after the trace."""
 
 
-class Static:
-    """A number, text or other constant among the inputs: part of the structure, not of the data."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value):
-        self.value = value
-
-    def __eq__(self, other):
-        return (
-            isinstance(other, Static)
-            and type(self.value) is type(other.value)
-            and self.value == other.value
-        )
-
-    def __hash__(self):
-        return hash(self.value)
-
-    def __repr__(self):
-        return repr(self.value)
+def flatten_call(value: Any, leaf: type | tuple[type, ...], what: str) -> tuple[list, Any]:
+    """(leaves, form) of the nested inputs or outputs of a block; None and constants are part of the
+    form. what: "input" or "output", for the error. Raises StructureError."""
+    return flatten(value, leaf, _CONSTANT[what])
 
 
-def flatten(value, leaf: type, what: str, flat: list):
-    """Appends the leaves of nested lists to `flat`; returns the structure: 0 a leaf, -1 None, a
-    tuple a list."""
-    if isinstance(value, leaf):
-        flat.append(value)
-        return 0
+def _constant(what: str, value, leaves: list) -> Any:
     if value is None:
         return -1
-    if isinstance(value, (list, tuple)):
-        return tuple([flatten(v, leaf, what, flat) for v in value])
     if isinstance(value, (bool, int, float, str)):
-        return Static(value)
+        return Constant(value)
     raise StructureError(
         f"In HybridBlock, {what} must be (nested) list of Symbol or NDArray, but got "
         f"{value!r} of type {type(value).__name__}"
@@ -66,13 +46,7 @@ def flatten(value, leaf: type, what: str, flat: list):
     )
 
 
-def unflatten(structure, leaves):
-    """Puts leaves (an iterator) back into a structure; lists become lists."""
-    if structure.__class__ is tuple:
-        return [unflatten(s, leaves) for s in structure]
-    if isinstance(structure, Static):
-        return structure.value
-    return next(leaves) if structure == 0 else None
+_CONSTANT = {what: partial(_constant, what) for what in ("input", "output")}
 
 
 def arrays_only(structure):
@@ -89,7 +63,7 @@ class Tracer:
         from ..symbol import symbol
 
         self.symbol = symbol
-        self.params: dict[Parameter, object] = {}
+        self.params: dict[Parameter, Any] = {}
         self.bounds: list = []  # the results of inner blocks that have children
         self._scope = symbol.tracing(training)
 
@@ -114,9 +88,8 @@ class Tracer:
         """A block's forward has returned."""
         layer = type(block).__module__.startswith(f"{__package__}.nn.")
         if block._children and not layer:
-            flat: list = []
-            flatten_symbols(out, self.symbol.Symbol, block, flat)
-            self.bounds += [v for s in flat for v in s._outputs]
+            inside, _ = flatten_symbols(out, self.symbol.Symbol, block)
+            self.bounds += [v for s in inside for v in s._outputs]
 
 
 class Trace:
@@ -131,8 +104,7 @@ class Trace:
         StructureError."""
         from ..symbol.compose import check_typed
 
-        flat: list[NDArray] = []
-        self.in_structure = flatten(args, NDArray, "input", flat)
+        flat, self.in_structure = flatten_call(args, NDArray, "input")
         self.data_devices = [a._spec.device for a in flat]
         mode = autograd.train_mode() if training else autograd.predict_mode()
         state.asked_recording = False
@@ -145,12 +117,11 @@ class Trace:
                 s._outputs[0].node.types = (a._spec.type,)
             before = symbols_of(block, sym.Symbol)
             try:
-                out = block._run(*unflatten(self.in_structure, iter(self.data)))
+                out = block._run(*unflatten(self.in_structure, self.data))
             except DynamicShape as error:
                 error.__dict__["seen"] = dict(tracer.params)
                 raise
-            outputs: list = []
-            self.structure = flatten_symbols(out, sym.Symbol, block, outputs)
+            outputs, self.structure = flatten_symbols(out, sym.Symbol, block)
         self.asks_recording = state.asked_recording
         seal_leaks(block, sym.Symbol, before)
         self.symbol = sym.Group(outputs)
@@ -244,24 +215,26 @@ class Trace:
 
     def outputs(self, arrays: Sequence[NDArray]):
         """The output arrays, nested as the block returns them."""
-        return arrays[0] if self.structure == 0 else unflatten(self.structure, iter(arrays))
+        return arrays[0] if self.structure == 0 else unflatten(self.structure, arrays)
 
 
-def flatten_symbols(value, symbol_class, block, flat: list):
-    """Like flatten for what a traced block returns; a Symbol of several outputs is a list."""
-    if isinstance(value, symbol_class) and len(value._outputs) != 1:
-        flat.extend(symbol_class([v]) for v in value._outputs)
-        return (0,) * len(value._outputs)
-    if isinstance(value, NDArray):
-        raise StructureError(
-            f"{type(block).__name__} {block.name!r}: hybridized code must compute its outputs from"
-            " its inputs, but it returned an NDArray that was not computed by the graph\n  fix:"
-            " use F (or methods of the inputs) instead of nd, and Parameters or Constants instead"
-            " of arrays"
-        )
-    if isinstance(value, (list, tuple)):
-        return tuple([flatten_symbols(v, symbol_class, block, flat) for v in value])
-    return flatten(value, symbol_class, "output", flat)
+def flatten_symbols(value: Any, symbol_class: Any, block) -> tuple[list, Any]:
+    """As flatten_call, for what a traced block returns; a Symbol of several outputs is a list."""
+
+    def other(x, leaves: list):
+        if isinstance(x, symbol_class):
+            leaves.extend(symbol_class([v]) for v in x._outputs)
+            return 0 if len(x._outputs) == 1 else (0,) * len(x._outputs)
+        if isinstance(x, NDArray):
+            raise StructureError(
+                f"{type(block).__name__} {block.name!r}: hybridized code must compute its outputs"
+                " from its inputs, but it returned an NDArray that was not computed by the graph\n"
+                "  fix: use F (or methods of the inputs) instead of nd, and Parameters or Constants"
+                " instead of arrays"
+            )
+        return _constant("output", x, leaves)
+
+    return flatten(value, (), other)
 
 
 # ---- Symbols that escape into attributes ---------------------------------------------------------
@@ -374,7 +347,8 @@ def compare(block, eager, graph) -> None:
     """Raises MXNetError if the outputs of the two modes differ."""
     import numpy as np
 
-    for i, (a, b) in enumerate(zip(_leaves(eager), _leaves(graph))):
+    pairs = zip(*[flatten(v, NDArray, lambda *_: -1)[0] for v in (eager, graph)])
+    for i, (a, b) in enumerate(pairs):
         x, y = a.asnumpy().astype(np.float64), b.asnumpy().astype(np.float64)
         if x.shape != y.shape or not np.allclose(x, y, rtol=1e-3, atol=1e-5, equal_nan=True):
             worst = (
@@ -387,12 +361,6 @@ def compare(block, eager, graph) -> None:
                 f" between eager and hybridized mode (largest difference {worst})\n  fix: look for"
                 " Python state, randomness or values that became constants in the trace"
             )
-
-
-def _leaves(value):
-    if isinstance(value, NDArray):
-        return [value]
-    return [leaf for v in value for leaf in _leaves(v)] if isinstance(value, (list, tuple)) else []
 
 
 def monitored(graph: Sequence[Value], variables: Sequence[Value], arrays, hooks) -> list[NDArray]:

@@ -17,7 +17,7 @@ from ..data.download import (  # noqa: F401
 )
 from ..engine.error import InvalidValue
 from ..ndarray import NDArray, functions
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.numpy_mode import is_np_array, is_np_shape  # noqa: F401
 from .hook import HookHandle  # noqa: F401
 from .parameter import shape_is_known  # noqa: F401

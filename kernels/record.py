@@ -223,6 +223,17 @@ def _kept() -> Recent:
     return Recent(MAX_KEPT)
 
 
+# The functions of a record: their first arguments as `Operator` says, then attributes as keywords,
+# which no type can list
+Infer = Callable[..., "Sequence[Type]"]
+Fill = Callable[..., "Sequence[Type | None]"]
+Ref = Callable[..., Any]  # array or tuple
+Grad = Callable[..., "Sequence[Any]"]
+Body = Callable[..., "Sequence[Any] | None"]
+Part = Callable[..., tuple[tuple[int, ...], tuple[int, ...], int]]
+Names = Callable[..., tuple[str, ...]]
+
+
 @dataclasses.dataclass(eq=False, slots=True, kw_only=True)
 class Operator:
     """One operator. Its functions are called with the attributes as keywords.
@@ -259,32 +270,32 @@ class Operator:
     """
 
     name: str
-    infer: Callable
-    ref: Callable
+    infer: Infer
+    ref: Ref
     inputs: tuple[str, ...] = ("data",)  # ("*data",): any number
     params: tuple[Param, ...] = ()
-    grad: Callable | None = None
-    fill: Callable | None = None
-    rematerialize: Callable | None = None
-    eager: Callable | None = None
-    body: Callable | None = None
-    part: Callable | None = None
-    run: Callable | None = None
-    native: Callable | None = None
-    lowered: Callable | None = None
-    specialise: Callable | None = None
+    grad: Grad | None = None
+    fill: Fill | None = None
+    rematerialize: Callable[..., Any] | None = None
+    eager: Callable[..., Any] | None = None
+    body: Body | None = None
+    part: Part | None = None
+    run: Callable[..., None] | None = None
+    native: Callable[..., Any] | None = None
+    lowered: "Callable[[bool, int], Operator] | None" = None
+    specialise: "Callable[..., Operator] | None" = None
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
-    input_names: Callable | None = None
-    n_outputs: int | Callable = 1  # or (**attrs) -> int
-    n_visible: int | Callable | None = None  # outputs the user sees; default: all
-    output_names: tuple[str, ...] | Callable = ()  # or (**attrs) -> names
+    input_names: Names | None = None
+    n_outputs: int | Callable[..., int] = 1  # or (**attrs) -> int
+    n_visible: int | Callable[..., int] | None = None  # outputs the user sees; default: all
+    output_names: tuple[str, ...] | Names = ()  # or (**attrs) -> names
     # the parameter that counts variadic inputs ("num_args")
     variadic_key: str | None = None
     # inputs written in place: names, or (n_inputs, **attrs) -> indices
-    mutates: tuple[str, ...] | Callable = ()
+    mutates: tuple[str, ...] | Callable[..., Sequence[int]] = ()
     # draws random numbers; or (**attrs) -> bool, where attributes decide
-    random: bool | Callable = False
+    random: bool | Callable[..., bool] = False
     # `train` is part of the plan and handed to infer/ref/grad
     train_aware: bool = False
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
@@ -294,7 +305,9 @@ class Operator:
     elementwise: bool = False
     adds: bool = False  # its output is the sum of its inputs
     pointwise: Any = None  # the Expression, for pointwise operators
-    no_head_grad: Callable | bool = False  # a loss layer: gradient does not depend on dys
+    no_head_grad: Callable[..., bool] | bool = (
+        False  # a loss layer: gradient does not depend on dys
+    )
     samples: tuple[Sample, ...] = ()
     doc: str = ""
     graphs: Sequence = ()  # the bodies of control flow, as files hold them

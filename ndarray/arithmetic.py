@@ -8,8 +8,9 @@ from typing import Any
 
 from ..engine.error import InvalidType
 from ..kernels.record import lookup
-from .invoke import as_number, invoke
+from .invoke import invoke
 from .ndarray import NDArray
+from .operators import as_number
 
 # name: (operator of two arrays, of array and number, of number and array, of two numbers)
 TABLE = {

@@ -10,9 +10,10 @@ from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..graph.graph import variable
 from ..graph.runner import ROWS
 from ..kernels import precision
+from ..kernels.plan import Plan
 from . import functions as F
 from .backward import TapeGraph, deliver_rows, program_of, reachable, source
-from .invoke import copy_into
+from .launch import copy_into
 from .ndarray import NDArray, Scope, check_nd, state
 from .tape import TapeNode, Variable, plan_node, shadow
 
@@ -268,17 +269,16 @@ def with_entry(array: NDArray, entry) -> NDArray:
 
 
 def _node_grads(F, node: TapeNode, dys, create_graph: bool):
-    if hasattr(node.plan, "eager_grads"):
-        return node.plan.eager_grads(node, dys, create_graph)
-    op, inputs, entries = node.plan.op, node.inputs, node.entries
+    plan = node.plan
+    if not isinstance(plan, Plan):
+        return plan.eager_grads(node, dys, create_graph)
+    op, inputs, entries = plan.op, node.inputs, node.entries
     assert inputs is not None and entries is not None
     if op.grad is None:
         return [None] * len(inputs)
-    graph_node = plan_node(
-        node.plan, [variable("x", s.type) for s in node.plan.in_specs], node.scalars
-    )
+    graph_node = plan_node(plan, [variable("x", s.type) for s in plan.in_specs], node.scalars)
     ys: list[NDArray | _Absent] = []
-    for i, s in enumerate(node.plan.out_specs):
+    for i, s in enumerate(plan.out_specs):
         y = (node.saved or {}).get(i)
         if y is None:
             ys.append(_Absent(s))
@@ -286,9 +286,9 @@ def _node_grads(F, node: TapeNode, dys, create_graph: bool):
             ys.append(with_entry(y, (node, i)))
     xs = [
         _Absent(s) if a is None else with_entry(a, e)
-        for a, e, s in zip(inputs, entries, node.plan.in_specs)
+        for a, e, s in zip(inputs, entries, plan.in_specs)
     ]
-    device = node.plan.in_specs[0].device  # the device of constants in a gradient
+    device = plan.in_specs[0].device  # the device of constants in a gradient
     training = bool(graph_node.attrs.get("train", state.training))
     with device, Scope(None, training), precision.forced(None):
         return op.differentiate(F, dys, xs, ys, graph_node.attrs)

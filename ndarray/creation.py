@@ -10,11 +10,10 @@ import numpy as np
 
 from ..engine import Context, current_context
 from ..engine.error import InvalidType, InvalidValue, MXNetError
-from ..engine.recent import Recent
-from ..kernels.plan import make_plan
 from ..kernels.record import dtype_name, lookup, several
 from ..kernels.spec import spec
-from .invoke import MAX_KEYS, SPARSE, invoke, run
+from .invoke import SPARSE, invoke
+from .launch import Plans, run
 from .ndarray import NDArray, empty_like_spec, from_memory
 
 __all__ = [
@@ -41,9 +40,8 @@ def array(source_array, ctx=None, dtype=None) -> NDArray:
 
     dtype: default float32; the source's own when it is an NDArray.
     """
-    if hasattr(source_array, "_call_operator") or type(source_array).__module__.startswith(
-        "scipy.sparse"
-    ):
+    sparse = isinstance(source_array, NDArray) and source_array._spec.stype != "default"
+    if sparse or type(source_array).__module__.startswith("scipy.sparse"):
         return SPARSE["array"](source_array, ctx, dtype)
     if isinstance(source_array, NDArray):
         name = dtype_name(dtype) if dtype is not None else source_array._spec.dtype
@@ -100,7 +98,7 @@ def empty(shape, ctx=None, dtype=None, stype=None) -> NDArray:
     return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), _device(ctx)))
 
 
-_plans = Recent(MAX_KEYS)  # by operator, shape, dtype and device
+_plans = Plans()  # by operator, shape, dtype and device
 
 
 def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
@@ -116,13 +114,10 @@ def _create(name: str, shape, ctx, dtype, out, value=None) -> NDArray:
     attrs = {"shape": _shape(shape), "dtype": dtype_name(dtype or "float32")}
     if value is not None:
         attrs["value"] = value
-    op = lookup(name)
     if out is not None or key is None or type(shape) is not tuple:
-        return invoke(op, (), attrs, out, ctx)
-    plan = make_plan(op, op.parse(attrs), (), _device(ctx))
-    if all([type(n) is int for n in shape]):
-        _plans[key] = plan
-    return run(plan, (), scalars)
+        return invoke(lookup(name), (), attrs, out, ctx)
+    plans = _plans if all([type(n) is int for n in shape]) else None
+    return invoke(lookup(name), (), attrs, None, _device(ctx), plans, key)
 
 
 def zeros(shape, ctx=None, dtype=None, stype=None, out=None, **_) -> NDArray:

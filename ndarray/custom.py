@@ -31,7 +31,7 @@ from ..kernels.record import MAX_KEPT, REGISTRY, REQUIRED, Operator, lookup
 from ..kernels.spec import NUMPY_DTYPES, Spec
 from .creation import zeros
 from .custom_op import CustomOp, CustomOpProp, StorageError  # noqa: F401  (offered from here)
-from .invoke import invoke
+from .invoke import invoke, is_symbol
 from .ndarray import NDArray, ReadOnly, Scope, from_memory, make
 from .python_op import NDArrayOp, NumpyOp, PythonOp  # noqa: F401  (offered from here)
 
@@ -260,9 +260,9 @@ def Custom(*data, op_type=None, out=None, name=None, **kwargs) -> Any:
     inputs = {k: v for k, v in kwargs.items() if isinstance(v, NDArray)}
     given = {"op_type": op_type, **{k: v for k, v in kwargs.items() if k not in inputs}}
     for a in (*data, *inputs.values()):
-        if a is not None and hasattr(a, "_compose_operator"):  # a forward that is being traced
+        if is_symbol(a):  # a forward that is being traced
             op = custom_operator(given)
-            return a._compose_operator(op, named_inputs(op, data, inputs), given)
+            return a._call_operator(op, named_inputs(op, data, inputs), given)
     key = (op_type, *sorted((k, text(v)) for k, v in given.items()))
     op = _eager[key]
     if op is None:

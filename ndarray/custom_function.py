@@ -79,7 +79,7 @@ def traced_function(function, inputs) -> Any:
     types = [a._spec.type for a in _as_list(made)]
     prop = _FunctionProp(function, len(inputs), types)
     op = operator_of(Rules(type(function).__name__, prop, True), (), "_CustomFunction")
-    result = inputs[0]._compose_operator(op, list(inputs), {})
+    result = inputs[0]._call_operator(op, list(inputs), {})
     if not isinstance(made, (list, tuple)):
         return result
     return type(made)([type(result)([v]) for v in result._outputs])

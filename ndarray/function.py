@@ -6,6 +6,7 @@ from typing import Any
 
 from ..engine.error import MXNetError, compose
 from . import autograd
+from .invoke import is_symbol
 from .ndarray import NDArray, check_nd, state
 from .tape import record, shadow
 
@@ -54,7 +55,7 @@ class Function:
                 )
             )
         self._used = True
-        if any(hasattr(a, "_compose_operator") and not isinstance(a, NDArray) for a in inputs):
+        if any(is_symbol(a) for a in inputs):
             from .custom_function import traced_function  # needed only by traced blocks
 
             return traced_function(self, inputs)

@@ -14,8 +14,7 @@ from math import prod
 import numpy as np
 
 from ..engine import lib
-from ..engine.error import InvalidType, MXNetError, compose
-from ..engine.recent import Recent
+from ..engine.error import InvalidType
 from ..kernels.plan import Plan, make_plan
 from ..kernels.record import lookup
 from ..kernels.spec import ITEM_BYTES, NUMPY_DTYPES, Spec, spec
@@ -30,9 +29,11 @@ from .index_keys import (
     parse,
     part_of,
 )
-from .invoke import MAX_KEYS, copy_into, invoke, launch, part_plan, read_part, write_part
+from .invoke import invoke
+from .launch import Plans, copy_into, launch
 from .ndarray import NDArray, from_memory, make, state
-from .tape import record, spent
+from .parts import part_plan, read_part, write_part
+from .tape import record, refuse_recorded
 
 MAX_PARTS = 4096
 EXACT_FLOAT = 2**53  # larger integers are not exact in a double
@@ -47,7 +48,7 @@ def view(array: NDArray, name: str, attrs: dict) -> NDArray:
     return seen(array, view_plan(array._spec, name, attrs))
 
 
-_view_plans = Recent(MAX_KEYS)
+_view_plans = Plans()
 
 
 def view_plan(s: Spec, name: str, attrs: dict) -> Plan:
@@ -120,7 +121,7 @@ def _is_whole(part: Part, array: NDArray) -> bool:
     return prod(part.sizes) == array.size and part.is_contiguous()
 
 
-_fills = Recent(MAX_KEYS)
+_fills = Plans()
 
 
 def fill(target: NDArray, value: float) -> None:
@@ -134,7 +135,7 @@ def _fill_plan(s: Spec) -> Plan:
         op = lookup("_full")
         attrs = op.parse({"shape": s.shape, "value": 0.0, "dtype": s.dtype})
         plan = make_plan(op, attrs, (), s.device)
-        _fills[s] = plan
+        _fills.keep(s, plan)
     return plan
 
 
@@ -368,34 +369,6 @@ def setitem(self: NDArray, key, value) -> None:
         part = _basic_part(items, self.shape)
     refuse_recorded(self, value, _is_whole(part, self))
     _basic_set(self, part, value)
-
-
-def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
-    """Raises MXNetError for writes that would make gradients wrong: into a recorded array, or of a
-    recorded array into a part."""
-    if not state.recording:
-        return
-    if target._tape is not None and not spent(target._tape):
-        raise MXNetError(
-            compose(
-                "Assigning to NDArrays that are already in a computational graph will cause"
-                " undefined behavior when evaluating gradients",
-                fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()",
-            )
-        )
-    if (
-        not whole
-        and isinstance(value, NDArray)
-        and value._tape is not None
-        and not spent(value._tape)
-    ):
-        raise MXNetError(
-            compose(
-                "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with"
-                " autograd: a recorded array cannot be written into part of another",
-                fix="build the array with nd.concat, nd.stack or nd.where",
-            )
-        )
 
 
 def iterate(self: NDArray) -> Iterator[NDArray]:

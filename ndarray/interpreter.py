@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 
 from ..graph.graph import Node, Value, topological
 from ..kernels.plan import make_plan, scalars_of
-from .invoke import invoke, run_all
+from .invoke import invoke
+from .launch import launch
 from .ndarray import NDArray
 
 Compute = Callable[[Node, list[NDArray]], Sequence[NDArray]]
@@ -30,7 +31,7 @@ def run_plan(node: Node, inputs: Sequence[NDArray], device) -> list[NDArray]:
     """All outputs of a node, hidden ones too, from dense inputs on its device. device: for a node
     that copies to it, or has no inputs."""
     plan = make_plan(node.operation, node.attrs, [a._spec for a in inputs], device)
-    return run_all(plan, inputs, scalars_of(node.operation, node.attrs))
+    return launch(plan, inputs, scalars_of(node.operation, node.attrs))
 
 
 def call(node: Node, inputs: Sequence[NDArray], device) -> list[NDArray]:

@@ -15,7 +15,7 @@ import numpy as np
 from ..engine import files
 from ..engine.error import MXNetError, compose
 from . import NDArray, serialization
-from .invoke import copy_into
+from .launch import copy_into
 from .ndarray import from_memory
 
 CHECKPOINT = "plait-checkpoint-1"  # the file format of checkpoints

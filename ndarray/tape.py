@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 from ..engine import lib
+from ..engine.error import MXNetError, compose
 from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
-from .ndarray import NDArray, make
+from ..kernels.spec import Spec
+from .ndarray import NDArray, make, state
 
 next_seq = itertools.count().__next__
 
@@ -22,6 +24,25 @@ class Variable:
     def __init__(self, array: NDArray, grad: NDArray | None, req: str):
         self.array, self.grad, self.req, self.fresh = array._spec, grad, req, False
         self.rank = 0  # see autograd.rank_gradients
+
+
+class Composite(Protocol):
+    """What stands on the tape for a call that is no single operator: a recorded graph, a call of
+    sparse arrays, an autograd.Function."""
+
+    @property
+    def saved(self) -> tuple[int, ...]: ...
+
+    @property
+    def unread(self) -> tuple: ...
+
+    @property
+    def out_specs(self) -> tuple[Spec, ...]: ...
+
+    def eager_grads(self, node: TapeNode, dys: list, create_graph: bool) -> list: ...
+
+
+Recorded = Plan | Composite
 
 
 class TapeNode:
@@ -37,7 +58,7 @@ class TapeNode:
     __slots__ = ("entries", "inputs", "plan", "saved", "scalars", "seq")
     entries: tuple | None
     inputs: tuple | None
-    plan: Any  # a Plan or a substitute: see backward.py
+    plan: Recorded
     saved: dict[int, NDArray] | None
     scalars: tuple
     seq: int
@@ -60,8 +81,36 @@ def spent(entry) -> bool:
     return entry.__class__ is tuple and entry[0].entries is None
 
 
+def refuse_recorded(target: NDArray, value=None, whole: bool = False) -> None:
+    """Raises MXNetError for writes that would make gradients wrong: into a taped array, or of one
+    into a part."""
+    if not state.recording:
+        return
+    if target._tape is not None and not spent(target._tape):
+        raise MXNetError(
+            compose(
+                "Assigning to NDArrays that are already in a computational graph will cause"
+                " undefined behavior when evaluating gradients",
+                fix="write y = x + 1 instead of x += 1, or assign outside autograd.record()",
+            )
+        )
+    if (
+        not whole
+        and isinstance(value, NDArray)
+        and value._tape is not None
+        and not spent(value._tape)
+    ):
+        raise MXNetError(
+            compose(
+                "Inplace operations (+=, -=, x[:]=, etc) are not supported when recording with"
+                " autograd: a recorded array cannot be written into part of another",
+                fix="build the array with nd.concat, nd.stack or nd.where",
+            )
+        )
+
+
 def record(
-    plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]
+    plan: Recorded, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]
 ) -> None:
     """Records a call whose inputs depend on a variable, and sets the outputs' tape entries."""
     for a in inputs:
@@ -74,6 +123,7 @@ def record(
         return
     saved = plan.saved
     if saved is None:
+        assert isinstance(plan, Plan)
         plan.unread, saved = unread_and_saved(plan, scalars)
         plan.saved = saved
     node = TapeNode()
@@ -127,18 +177,19 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
     return nothing if len(unread) == len(xs) else unread, tuple(v.index for v in ys if v in read)
 
 
-def keeps_input(plan, j: int) -> bool:
+def keeps_input(plan: Recorded, j: int) -> bool:
     """Does the tape keep input j of a recorded call of this plan?"""
     unread = plan.unread
     return not unread or unread[0] is not None and j not in unread
 
 
 def expand(
-    plan, inputs: Sequence[Value], scalars: Sequence
+    plan: Recorded, inputs: Sequence[Value], scalars: Sequence
 ) -> tuple[Sequence[Value], Sequence[Value]]:
     """A recorded call as a graph: (values of its outputs, the values that `saved` indexes)."""
-    if hasattr(plan, "expand"):
+    if hasattr(plan, "expand"):  # a recorded graph
         return plan.expand(inputs)
+    assert isinstance(plan, Plan)
     node = plan_node(plan, inputs, scalars)
     values = [Value(node, i) for i in range(len(node.types))]
     return values, values

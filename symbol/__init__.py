@@ -1,7 +1,5 @@
 """sym: graphs. `sym.var("data")`, `sym.FullyConnected(...)`; modules are imported at first use."""
 
-from __future__ import annotations
-
 import importlib
 import types
 
@@ -62,7 +60,9 @@ def __getattr__(name: str):
     ):
         return importlib.import_module(f".{name}", __package__)
     else:
-        value = getattr(importlib.import_module(".functions", __package__), name)
+        functions = importlib.import_module(".functions", __package__)
+        known = name in functions.__all__ or name in functions.REGISTRY
+        value = getattr(functions, name) if known else functions.__getattr__(name)
     globals()[name] = value
     return value
 

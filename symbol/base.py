@@ -248,8 +248,11 @@ class Symbol(Methods):
             outputs = renamed(outputs, name)
         return Symbol(outputs)
 
-    def _compose_operator(self, op: Operator, inputs: Sequence, attrs: dict[str, Any]) -> Symbol:
-        """The node of an eager call on Symbols: what nd functions do while a forward is traced."""
+    def _call_operator(
+        self, op: Operator, inputs: Sequence, attrs: dict[str, Any], out=None, ctx=None
+    ) -> Symbol:
+        """The node of an eager call on Symbols: what nd functions do while a forward is traced.
+        See ndarray.invoke.door."""
         defaults = {p.name: p.default for p in op.params}
         given = {
             k: v

@@ -21,7 +21,7 @@ from ..kernels.record import REGISTRY, Operator, Type, lookup
 from ..ndarray.branch import Branch
 from ..ndarray.control import Part
 from ..ndarray.loop import Loop
-from ..ndarray.nesting import LoopError, NotNested, flatten, pair, regroup
+from ..ndarray.nesting import LoopError, NotNested, flatten, pair, unflatten
 from . import attribute
 from .symbol import Symbol, active, apply, symbol_function, var
 
@@ -188,20 +188,16 @@ def rand_zipfian(true_classes, num_sampled, range_max):
 # ---- nested lists --------------------------------------------------------------------------------
 
 
-def _leaf(x):
-    if not isinstance(x, Symbol):
-        return None
-    n = len(x._outputs)
-    return list(x._outputs), n if n > 1 else 0
-
-
 def _flatten(value, what: str) -> tuple[list[Value], Any]:
     """(values, form) of Symbols in nested lists."""
 
-    def refuse(x):
-        return NotNested(f"{what} must be (nested) list of Symbol, got {type(x).__name__}")
+    def outputs(x, leaves: list):
+        if not isinstance(x, Symbol):
+            raise NotNested(f"{what} must be (nested) list of Symbol, got {type(x).__name__}")
+        leaves += x._outputs
+        return len(x._outputs) if len(x._outputs) > 1 else 0
 
-    return flatten(value, _leaf, refuse)
+    return flatten(value, (), outputs)
 
 
 def _unified(form):
@@ -212,7 +208,7 @@ def _unified(form):
 
 
 def _regroup(values: Sequence[Value], form):
-    return regroup([Symbol([v]) for v in values], form)
+    return unflatten(form, [Symbol([v]) for v in values])
 
 
 def _limit(max_iterations) -> int:
@@ -230,7 +226,7 @@ def _limit(max_iterations) -> int:
 
 class _Names(threading.local):
     def __init__(self):
-        self.counts = Counter()
+        self.counts: Counter[str] = Counter()
 
 
 _names = _Names()

@@ -9,7 +9,7 @@ from ..graph.graph import Node, Value, topological
 from ..kernels.spec import STYPES
 from ..ndarray import autograd
 from ..ndarray.interpreter import Compute, run_nodes
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import NDArray
 from ..ndarray.sparse.storage import DENSE
 from ..ndarray.tape import Variable, shadow

@@ -185,8 +185,9 @@ def _add_operators():
         setattr(Symbol, f"__{name}__", plain)
         if row[3] is not None:
             setattr(Symbol, f"__r{name}__", reflected)
-    Symbol.__div__, Symbol.__rdiv__ = Symbol.__truediv__, Symbol.__rtruediv__
-    Symbol.__hash__ = object.__hash__
+    for name in ("div", "rdiv"):
+        setattr(Symbol, f"__{name}__", getattr(Symbol, f"__{name.replace('div', 'truediv')}__"))
+    setattr(Symbol, "__hash__", object.__hash__)
     operators.add_composites(Symbol, lambda: sys.modules[__package__], lambda a, b: NotImplemented)
 
 

@@ -20,7 +20,7 @@ from ..engine.error import (
 )
 from ..engine.registry import table
 from ..ndarray import NDArray, functions, random, serialization
-from ..ndarray.invoke import copy_into
+from ..ndarray.launch import copy_into
 from ..ndarray.ndarray import from_memory
 from ..ndarray.numpy_mode import is_np_array  # noqa: F401
 from ..ndarray.serialization import load  # noqa: F401

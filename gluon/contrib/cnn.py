@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...engine.error import InvalidValue
 from ...kernels.record import several
-from ..hybrid import HybridBlock
+from ..layer import Layer
 from ..nn import Activation
 
 __all__ = ["DeformableConvolution", "ModulatedDeformableConvolution"]
@@ -17,7 +17,7 @@ def _pair(value, name: str) -> tuple[int, int]:
     return value
 
 
-class DeformableConvolution(HybridBlock):
+class DeformableConvolution(Layer):
     """Convolution of (N, C, H, W) whose sampling positions are shifted by offsets, computed from
     the same input by a second convolution.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...engine.error import InvalidValue
 from ...kernels.record import several
 from ..block import Block
-from ..hybrid import HybridBlock
+from ..layer import Layer
 from ..nn import BatchNorm, HybridSequential, Identity, Sequential
 
 __all__ = [
@@ -79,7 +79,7 @@ class SparseEmbedding(Block):
         return f"SparseEmbedding({k['input_dim']} -> {k['output_dim']}, {k['dtype']})"
 
 
-class _PixelShuffle(HybridBlock):
+class _PixelShuffle(Layer):
     """Moves channels into space: (N, C * prod(factor), *space) -> (N, C, *(space * factor)).
 
     factor: number, or one number an axis. Source: Shi et al. 2016.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import InvalidValue
-from ..hybrid import HybridBlock
+from ..layer import Layer
 from .activations import Activation
 from .arguments import known_layout, sizes
 from .pool_layers import (
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-class _Conv(HybridBlock):
+class _Conv(Layer):
     """What all convolutions have in common. weight: (out, in / groups, *kernel), in the layout's
     order."""
 
@@ -379,7 +379,7 @@ class Conv3DTranspose(_Conv):
         )
 
 
-class ReflectionPad2D(HybridBlock):
+class ReflectionPad2D(Layer):
     """Pads H and W of (N, C, H, W) with their reflection. padding: a number, or 8 numbers: before
     and after each axis."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ..hybrid import HybridBlock
+from ..layer import Layer
 from .arguments import known_layout, sizes
 
 
-class _Pooling(HybridBlock):
+class _Pooling(Layer):
     """What all poolings have in common."""
 
     def __init__(

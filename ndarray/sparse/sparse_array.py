@@ -20,7 +20,8 @@ from ...kernels.record import dtype_name, lookup
 from ...kernels.spec import Spec, spec
 from .. import functions
 from ..arithmetic import add, divide, multiply, subtract
-from ..invoke import copy_into, invoke
+from ..invoke import invoke
+from ..launch import copy_into
 from ..ndarray import NDArray
 from . import storage, structure
 from .rows import added_up
@@ -45,8 +46,8 @@ class BaseSparseNDArray(NDArray):
 
     _repr_html_: Any = None
 
-    def _call_operator(self, op, inputs, attrs, out=None):
-        """The entry point of `invoke` for sparse inputs; see storage.call."""
+    def _call_operator(self, op, inputs, attrs, out=None, ctx=None):
+        """The entry point of `invoke` for sparse inputs; see ndarray.invoke.door, storage.call."""
         return storage.call(op, inputs, attrs, out)
 
     # ---- what it is ------------------------------------------------------------------------------

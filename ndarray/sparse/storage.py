@@ -17,7 +17,8 @@ from ...kernels.plan import infer, make_plan, scalars_of
 from ...kernels.record import MAX_KEPT, Operator, lookup, mutated_inputs
 from ...kernels.spec import spec
 from .. import autograd, functions
-from ..invoke import _device_of, copy_into, run_all
+from ..invoke import device_of
+from ..launch import copy_into, launch
 from ..ndarray import NDArray, Scope, state
 from ..tape import TapeNode, entries_of, next_seq, shadow
 
@@ -88,7 +89,7 @@ def output_stype(op: Operator, stypes: Sequence[str], attrs: dict) -> str:
 # ---- calls ---------------------------------------------------------------------------------------
 
 
-def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None) -> Any:
+def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=None) -> Any:
     """`invoke` if some inputs are sparse."""
     if _state.gradient and op.name in EQUAL_SHAPES and inputs[0].shape == inputs[1].shape:
         op = lookup(EQUAL_SHAPES[op.name])
@@ -96,7 +97,7 @@ def call(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None) -> Any:
     full = op.parse(attrs)
     if op.train_aware:
         full["train"] = state.training
-    _device_of(op, inputs, None)
+    device_of(op, inputs, None)
     types = infer(op, full, [a._spec.type for a in inputs])  # raises shape errors
     stypes = tuple(a._spec.stype for a in inputs)
     found = TABLE.get(op.name)
@@ -125,7 +126,7 @@ def _fallback(op: Operator, inputs: Sequence[NDArray], attrs: dict) -> list[NDAr
     _warn(op.name, [a._spec.stype for a in inputs], stype)
     dense = [a.tostype(DENSE) if a._spec.stype != DENSE else a for a in inputs]
     plan = make_plan(op, attrs, [a._spec for a in dense], dense[0]._spec.device)
-    results = run_all(plan, dense, scalars_of(op, attrs))
+    results = launch(plan, dense, scalars_of(op, attrs))
     for i in mutated_inputs(op, attrs, len(inputs)):
         if dense[i] is not inputs[i]:
             copy_into(dense[i], inputs[i])

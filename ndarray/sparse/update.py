@@ -7,7 +7,8 @@ import numpy as np
 
 from ...engine.error import InvalidType
 from ...kernels.record import lookup, mutated_inputs
-from ..invoke import copy_into, invoke
+from ..invoke import invoke
+from ..launch import copy_into
 from ..ndarray import NDArray
 from . import sparse_array as arrays
 from .storage import DENSE, kernel

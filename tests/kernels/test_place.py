@@ -12,7 +12,7 @@ from plait import nd
 from plait.kernels.cpu.table import choose
 from plait.kernels.plan import make_plan
 from plait.kernels.record import lookup
-from plait.ndarray.invoke import run_all
+from plait.ndarray.launch import launch
 
 RNG = np.random.RandomState(0)
 
@@ -23,7 +23,7 @@ def call(name, arrays, **attrs):
     types = [[s.type for s in specs] for specs in (plan.in_specs, plan.out_specs)]
     half = name == "_backward_gather_nd" and arrays[0].dtype == np.float16  # added on NumPy
     assert half or choose(op, *types, plan.attrs), "no kernel"
-    return run_all(plan, arrays, ())[0].asnumpy()
+    return launch(plan, arrays, ())[0].asnumpy()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "uint8"])

@@ -16,7 +16,8 @@ from plait.kernels.record import DTYPES, FLOATS, KIND_TEXT, REGISTRY
 from plait.kernels.reference import run_reference, store
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, spec
 from plait.ndarray.cached import CachedGraph
-from plait.ndarray.invoke import invoke, run_all
+from plait.ndarray.invoke import invoke
+from plait.ndarray.launch import launch
 from plait.ndarray.ndarray import from_memory
 
 device = current_context()  # test_reference_backend.py and tests/gpu/ have others
@@ -81,7 +82,7 @@ def complete(op, attrs, train=False):
 def execute(op, attrs, inputs):
     """Every output and the new values of the mutated inputs, as nd computes them."""
     plan = make_plan(op, attrs, [a._spec for a in inputs], device)
-    outs = run_all(plan, inputs, scalars_of(op, attrs))
+    outs = launch(plan, inputs, scalars_of(op, attrs))
     return [*outs, *(inputs[i] for i in plan.mutated)]
 
 

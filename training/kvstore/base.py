@@ -11,7 +11,7 @@ from ...engine.error import InvalidType, InvalidValue, MissingMethod
 from ...engine.profiler import set_kvstore_handle
 from ...ndarray import NDArray
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .comm import copy_back, total
 
 

@@ -15,7 +15,7 @@ from ...kernels.plan import comm_plan
 from ...kernels.record import lookup
 from ...ndarray import NDArray
 from ...ndarray.functions import add_n
-from ...ndarray.invoke import copy_into, launch
+from ...ndarray.launch import copy_into, launch
 
 _ADD, _COPY = lookup("add_n"), lookup("_copy")
 

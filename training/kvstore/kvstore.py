@@ -12,7 +12,7 @@ from ...engine._array import stamps
 from ...engine.error import InvalidValue, MissingKey, MXNetError
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .. import optimizer as opt
 from .base import STORES, KVStoreBase, StoreError, arrays_of, check_store
 from .comm import copy_back, in_turn, priority_of, total

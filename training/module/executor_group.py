@@ -11,7 +11,7 @@ from ...engine import Context, cpu
 from ...engine.recent import Recent
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from ...symbol.executor import Executor
 from .base_module import ModuleError, descriptions
 from .slices import split_batch

@@ -10,7 +10,7 @@ from ...engine import Context, cpu
 from ...graph.residuals import checked
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from ...symbol.executor import Executor
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform

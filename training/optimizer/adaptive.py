@@ -6,7 +6,7 @@ import math
 
 from ...engine.error import InvalidValue
 from ...ndarray import functions
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .optimizer import (
     MULTI_TENSOR,
     Optimizer,

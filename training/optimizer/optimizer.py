@@ -12,7 +12,8 @@ from ...engine.error import InvalidValue, MissingMethod, compose, did_you_mean
 from ...kernels.plan import make_plan, scalars_of
 from ...kernels.record import lookup
 from ...ndarray import NDArray, functions
-from ...ndarray.invoke import call, copy_into, invoke
+from ...ndarray.invoke import invoke
+from ...ndarray.launch import call, copy_into
 from ...ndarray.saved_state import Stateful
 
 MULTI_TENSOR = 64  # weights of one operator call

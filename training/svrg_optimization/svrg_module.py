@@ -9,7 +9,7 @@ from ...engine import cpu
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import functions
 from ...ndarray.autograd import pause
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from ..module import Module
 from .svrg_optimizer import _SVRGOptimizer
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...ndarray.invoke import copy_into
+from ...ndarray.launch import copy_into
 from .. import optimizer as opt
 
 FULL = "_full"  # ends the names of full gradients
