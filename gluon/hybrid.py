@@ -307,11 +307,12 @@ class HybridBlock(Block):
                 trace.compile(self.name)
                 self._compare_modes(trace, args)
         trace.compile(self.name, self._recompute)
-        if log.wants("hybridize"):
+        found = self._shared(key[0], trace)
+        if found is trace and log.wants("hybridize"):
             log.tell("hybridize", self._told(key))
         self._structure = structure
-        trace = self._traces[key] = self._shared(key[0], trace)
-        return trace
+        self._traces[key] = found
+        return found
 
     def _shared(self, mode: int, trace: Trace) -> Trace:
         """The trace that stands for all signatures with an equal graph: what differs is in the
