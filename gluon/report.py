@@ -87,7 +87,7 @@ class HybridReport:
 
 def _row(kind: str, inputs: str, at: Tiered, made, operators: int) -> Row:
     p = made.program
-    sizes = (len(p.plans), n_fused(p), p.arena_bytes, p.naive_bytes)
+    sizes = (len(p.ops), n_fused(p), p.arena_bytes, p.naive_bytes)
     change = min([b.change_at for b in queued_with(made)], default=at.change_at), at.waited_s
     return Row(
         kind, inputs, at.hits, made.tier, *change, made.seconds, p.cost_us, operators, *sizes

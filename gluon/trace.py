@@ -239,13 +239,11 @@ class Trace:
         outputs = [*self.symbol._outputs, *self._bounds]
         nodes: list[tuple] = []
         for node in topological(outputs):
-            extra = tuple(node.extra.items()) if node.extra else ()
-            if node.op is None:
-                nodes.append((number[node], extra))
-            else:
+            if node.op is not None:
                 inputs = tuple([(number[v.node], v.index) for v in node.inputs])
+                extra = tuple(node.extra.items()) if node.extra else ()
                 nodes.append((node.op, *node.op.attribute_key(node.attrs), inputs, extra))
-            number[node] = number.get(node, len(number))
+                number[node] = len(number)
         ends = tuple([(number[v.node], v.index) for v in outputs])
         found = (self.in_structure, self.structure, *self.placed, *self.unused, *nodes, *ends)
         try:

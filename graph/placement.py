@@ -270,7 +270,7 @@ class PlacedProgram:
         self._last_read = [last_read.get(v, -1) for v in variables]
         parts = self.parts
         made_by = {v: (k, p.program, j) for k, p in enumerate(parts) for j, v in enumerate(p.made)}
-        self.finals: list[int] = []
+        finals: list[int] = []
         self.out_specs: list[Spec] = []
         for v in outputs:
             time, layout = 0, ""
@@ -278,9 +278,11 @@ class PlacedProgram:
                 k, program, j = made_by[v]
                 time = k * LATE + min(program.finals[j], LATE - 1)
                 layout = program.out_specs[j].layout
-            self.finals.append(time)
+            finals.append(time)
             self.out_specs.append(spec(v.shape, v.dtype, place.of(v.node), layout))
-        self.plans = [plan for p in parts for plan in p.program.plans]
+        self.finals = tuple(finals)
+        self.ops = tuple([op for p in parts for op in p.program.ops])
+        self.openmp = any(p.program.openmp for p in parts)
         self.constants = tuple(a for p in parts for a in p.program.constants)
         self.prologue = None
         self.cost_us = sum(p.program.cost_us for p in parts)

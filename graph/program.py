@@ -11,6 +11,7 @@ import numpy as np
 from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
+from ..engine.recent import Recent
 from ..kernels.moves import join_offsets
 from ..kernels.plan import (
     INLINE_US,
@@ -21,7 +22,7 @@ from ..kernels.plan import (
     place_flag,
     scalars_of,
 )
-from ..kernels.record import Type, lookup
+from ..kernels.record import Operator, Type, lookup
 from ..kernels.scalar import OpenScalar
 from ..kernels.spec import Spec, spec
 from ._graph import kinds, place
@@ -44,7 +45,11 @@ SLOT = np.dtype([("kind", np.int32), ("index", np.int32), ("offset_bytes", np.in
 class Program:
     """A lowered graph. Inputs and outputs are array handles in the order given to `lower`.
 
-    finals: the time, in steps, from which each output stays as it is: others may have it then.
+    ops: the operator of each instruction. finals: the time, in steps, from which each output stays
+    as it is: others may have it then.
+
+    It keeps no Python object of a node, value or plan: a net that is compiled for 2,000 shapes has
+    thousands of programs.
     """
 
     __slots__ = (
@@ -57,36 +62,36 @@ class Program:
         "cost_us",
         "finals",
         "handle",
-        "in_modes",
         "in_specs",
         "mutated",
         "n_in",
         "n_out",
         "naive_bytes",
         "open_scalars",
+        "openmp",
+        "ops",
         "out_specs",
-        "plans",
         "prologue",
         "tier",
     )
-    _first_write: list[int]
-    _inplace: set[tuple[int, int]]
-    _last_read: list[int]
+    _first_write: tuple[int, ...]
+    _inplace: frozenset[tuple[int, int]]
+    _last_read: tuple[int, ...]
     arena_bytes: int
     can_fail: bool
     constants: tuple
     cost_us: float
-    finals: list[int]
+    finals: tuple[int, ...]
     handle: Any  # pl_program *
-    in_modes: bytes
     in_specs: tuple[Spec, ...]
-    mutated: list[int]
+    mutated: tuple[int, ...]
     n_in: int
     n_out: int
     naive_bytes: int
     open_scalars: tuple[OpenScalar, ...]
+    openmp: bool
+    ops: tuple[Operator, ...]
     out_specs: tuple[Spec, ...]
-    plans: list[Plan]
     prologue: Prologue | None
     tier: int
 
@@ -249,17 +254,17 @@ def _assemble(
 
     program = Program.__new__(Program)
     program.handle = 0
-    program.plans, program.arena_bytes = plans, layout.arena_bytes
+    program.ops, program.arena_bytes = _one(tuple([p.op for p in plans])), layout.arena_bytes
     program.naive_bytes = sum(rounded(b.nbytes) for b in layout.buffers)
     program.constants, program.prologue, program.tier = (), None, 0
-    program._last_read, program._inplace = layout.last_read, layout.inplace
-    program._first_write, program.finals = layout.first_write, layout.finals
+    program._last_read, program._inplace = _one(layout.last_read), _one(layout.inplace)
+    program._first_write, program.finals = _one(layout.first_write), _one(layout.finals)
     program.n_in, program.n_out = len(given), len(outputs)
     program.in_specs = tuple([specs[v.type] for v in layout.given])
     program.out_specs = tuple([specs[v.type] for v in outputs])
-    program.in_modes = bytes(in_modes)
-    program.mutated = [i for i, m in enumerate(in_modes) if m]
+    program.mutated = tuple([i for i, m in enumerate(in_modes) if m])
     program.cost_us = sum(p.cost_us for p in plans)
+    program.openmp = any(p.openmp for p in plans)
     # an array that a run makes for itself may find no memory
     program.can_fail = any(p.can_fail for p in plans) or layout.arena_bytes >= LARGE_BYTES
     program.handle = lib.pl_program_new(
@@ -281,7 +286,7 @@ def _assemble(
     if (
         not program.handle
         or (
-            open_scalars and lib.pl_program_give(program.handle, len(open_scalars), [*open_scalars])
+            by_place and lib.pl_program_give(program.handle, len(by_place), [*by_place])
         )
         or (
             layout.ends
@@ -292,6 +297,15 @@ def _assemble(
     ):
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return program
+
+
+_shared = Recent(256)
+
+
+def _one(value):
+    """The one object that equal values of programs share: a graph's programs for many shapes differ
+    in sizes, not in what happens when."""
+    return _shared.setdefault(value, value)
 
 
 class _Specs(dict):
@@ -346,7 +360,7 @@ class _Layout:
             times = self._branch(
                 find_sections(self.steps, self.plans, effects.held, self.base, threads, device)
             )
-        slots, buffers, self.last_read, self.finals, self.first_write, inplace = place(
+        slots, buffers, last_read, finals, first_write, inplace = place(
             self.steps,
             self.kinds,
             times,
@@ -357,7 +371,8 @@ class _Layout:
             [tuple([s.nbytes for s in plan.out_specs]) for plan in made],
             [_overwritable(plan) for plan in made],
         )
-        self.inplace = set(inplace)
+        self.last_read, self.first_write = tuple(last_read), tuple(first_write)
+        self.finals, self.inplace = tuple(finals), frozenset(inplace)
         self.buffers = [Buffer(*b) for b in buffers]
         offsets, self.arena_bytes = plan_memory(self.buffers)
         self.slots = np.frombuffer(bytearray(slots), SLOT)

@@ -156,7 +156,7 @@ def told(made) -> str:
     """Describes a compiled graph: its compile time and size. made: with seconds, program."""
     p = made.program
     return (
-        f"compiled in {made.seconds * 1e3:.0f} ms to {len(p.plans)} instructions"
+        f"compiled in {made.seconds * 1e3:.0f} ms to {len(p.ops)} instructions"
         f" ({n_fused(p)} fused groups), {size(p.arena_bytes)} planned,"
         f" {size(p.naive_bytes)} without sharing"
     )
@@ -164,7 +164,7 @@ def told(made) -> str:
 
 def n_fused(program: Program | PlacedProgram) -> int:
     """How many instructions are groups of pointwise operators."""
-    return sum(p.op.name == "_fused" for p in program.plans)
+    return sum(op.name == "_fused" for op in program.ops)
 
 
 class Backward(Tiered):
@@ -232,7 +232,7 @@ class Backward(Tiered):
         if self.serving is not None:
             programs.append(self.serving.program)
             costs.append(self.serving.program.cost_us)
-        return sum(len(p.plans) for p in programs), sum(costs)
+        return sum(len(p.ops) for p in programs), sum(costs)
 
     def compile(self) -> tuple[tuple, _Program]:
         """The program for tapes as they will be when the forward graphs below have changed."""
@@ -380,7 +380,7 @@ def better(key: tuple) -> tuple:
 
 def weight(found: Backward) -> int:
     """The calls on a tape; for a graph its instructions."""
-    return sum(len(p.program.plans) if hasattr(p, "program") else 1 for p in found.plans)
+    return sum(len(p.program.ops) if hasattr(p, "program") else 1 for p in found.plans)
 
 
 _programs = Recent(MAX_PROGRAMS, MAX_CALLS, weight)

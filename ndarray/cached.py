@@ -204,7 +204,7 @@ def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[st
 
 def weight(entry: _Entry) -> int:
     """The instructions of a signature's program."""
-    return len(entry.plan.program.plans)
+    return len(entry.plan.program.ops)
 
 
 class CachedGraph:
