@@ -224,7 +224,7 @@ def _kept() -> Recent:
     return Recent(MAX_KEPT)
 
 
-def _for_compilation() -> Recent:
+def _lookup() -> Recent:
     return Recent(MAX_COMPILED)
 
 
@@ -304,11 +304,11 @@ class Operator:
     doc: str = ""
     graphs: Sequence = ()  # the bodies of control flow, as files hold them
     plans: Recent = dataclasses.field(default_factory=_kept, repr=False)
-    inferred: Recent = dataclasses.field(default_factory=_for_compilation, repr=False)  # see plan.infer
-    completed: Recent = dataclasses.field(default_factory=_for_compilation, repr=False)  # partial.complete
-    attributes: Recent = dataclasses.field(default_factory=_for_compilation, repr=False)  # see shared
+    inferred: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # see plan.infer
+    completed: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # partial.complete
+    attributes: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # see shared
     no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
-    gradients: Recent = dataclasses.field(default_factory=_for_compilation, repr=False)  # see passes/gradient
+    gradients: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # passes/gradient
     # found from the fields above
     param_index: dict = dataclasses.field(init=False, repr=False)
     variadic: bool = dataclasses.field(init=False, repr=False)
