@@ -285,9 +285,7 @@ def _assemble(
     program.open_scalars = tuple(by_place.values())
     if (
         not program.handle
-        or (
-            by_place and lib.pl_program_give(program.handle, len(by_place), [*by_place])
-        )
+        or (by_place and lib.pl_program_give(program.handle, len(by_place), [*by_place]))
         or (
             layout.ends
             and lib.pl_program_split(
