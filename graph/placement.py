@@ -236,6 +236,7 @@ class PlacedProgram:
         segments = _segments(order, place)
         step_of = {n: k for k, nodes in enumerate(segments) for n in nodes}
         crossing = {v for n in order for v in n.inputs if step_of.get(v.node) != step_of[n]}
+        copied = {v for n in order if n.op is TO_DEVICE for v in n.inputs}
         loose = {outputs[i] for i in free} - crossing
         last_read: dict[Value, int] = {}
         self._steps: list[_Copy | _Part] = []
@@ -259,6 +260,8 @@ class PlacedProgram:
                 tier=tier,
                 stable=[v for v in reads if v in seldom],
                 free=[i for i, v in enumerate(made) if v in loose],
+                # another device waits for it, and starts as soon as it is there
+                first=[i for i, v in enumerate(made) if v in copied],
                 layouts={v: tags[v] for v in reads if v in tags},
             )
             self._steps.append(

@@ -167,6 +167,7 @@ def lower(
     stable: Sequence[Value] = (),
     free: Sequence[int] = (),
     layouts: dict[Value, str] | None = None,
+    first: Sequence[int] = (),
 ) -> Program:
     """Lowers a typed graph. Every variable of the graph must be among `inputs` (variables, or
     values computed elsewhere).
@@ -174,7 +175,8 @@ def lower(
     tier: 0 runs the exact passes only; 1 also those that compile, and differ in rounding.
     stable: inputs that seldom change: at tier 1 what depends on them alone becomes the prologue.
     free: numbers of outputs whose memory layout the passes may choose; `out_specs` tell it.
-    layouts: of inputs that are not row-major.
+    layouts: of inputs that are not row-major. first: numbers of outputs that others wait for: what
+    they need runs before the rest. The others come in their order.
 
     Operators that mutate inputs write into the given arrays. An output that is an input or appears
     twice is copied.
@@ -195,15 +197,15 @@ def lower(
         outputs = compile_passes(outputs, free, [*kept, *constants], device.device_type)
         outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
         if wanted:
-            first = _assemble(
+            folded = _assemble(
                 fused(wanted, device), [*kept, *constants], device, name + ".prologue", tier
             )
-            first.constants = tuple(constants.values())
-            prologue = Prologue(first, places)
+            folded.constants = tuple(constants.values())
+            prologue = Prologue(folded, places)
             given += results
         outputs = fused(outputs, device)
     threads = at_once(device) if tier else 1
-    program = _assemble(outputs, given, device, name, tier, threads)
+    program = _assemble(outputs, given, device, name, tier, threads, first)
     program.n_in, program.tier = len(inputs), tier
     program.constants, program.prologue = tuple(constants.values()), prologue
     return program
@@ -224,11 +226,17 @@ def _stored(outputs: Sequence[Value], variables: Sequence[Value], layouts: Seque
 
 
 def _assemble(
-    outputs: Sequence[Value], given: Sequence[Value], device, name: str, tier: int, threads: int = 1
+    outputs: Sequence[Value],
+    given: Sequence[Value],
+    device,
+    name: str,
+    tier: int,
+    threads: int = 1,
+    first: Sequence[int] = (),
 ) -> Program:
     """A program of the graph as it is. tier: from 1 on it waits for compilers. threads: that its
-    branches may use."""
-    layout = _Layout(outputs, given, device, threads, tier)
+    branches may use. first: see lower."""
+    layout = _Layout(outputs, given, device, threads, tier, first)
     specs, plans = layout.specs, layout.plans
     scalars: list[float] = []
     by_place: dict[int, OpenScalar] = {}  # among the scalars
@@ -330,12 +338,21 @@ class _Layout:
     """
 
     def __init__(
-        self, outputs: Sequence[Value], given: Sequence[Value], device, threads: int, tier: int
+        self,
+        outputs: Sequence[Value],
+        given: Sequence[Value],
+        device,
+        threads: int,
+        tier: int,
+        first: Sequence[int] = (),
     ):
         self.given = {v: i for i, v in enumerate(given)}
         specs = self.specs = _Specs(device)
         order = live(outputs, given)
         effects = Effects(order)
+        # writes keep their order, and so do draws of random numbers
+        if first and not effects.written and not any(n.op.is_random(n.attrs) for n in order):
+            order = live([*(outputs[i] for i in first), *outputs], given)
         # views take no step; but a view of memory that is written is a copy, made when the graph
         # looks
         self._bases = {v: base for v, base in effects.bases.items() if base not in effects.written}
