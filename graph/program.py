@@ -351,7 +351,7 @@ class _Layout:
         order = live(outputs, given)
         effects = Effects(order)
         # writes keep their order, and so do draws of random numbers
-        if first and not effects.written and not any(n.op.is_random(n.attrs) for n in order):
+        if first and not effects.written and not any(n.operation.is_random(n.attrs) for n in order):
             order = live([*(outputs[i] for i in first), *outputs], given)
         # views take no step; but a view of memory that is written is a copy, made when the graph
         # looks

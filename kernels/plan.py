@@ -152,13 +152,13 @@ of_programs = Recent(512)
 def make_plans(calls: Sequence[tuple], wait: bool) -> list[Plan]:
     """Plans of a program's calls, of each the arguments of make_plan. wait: for the compiler of a
     GPU's kernels, which works on all of them at once; else those plans are `late`."""
-    plans = [make_plan(*call, of_programs) for call in calls]
+    plans = [make_plan(*call, known=of_programs) for call in calls]
     waiting = [p.late for p in plans if p.late is not None]
     if not wait or not waiting:
         return plans
     for late in waiting:
         late.wait()
-    return [make_plan(*call, of_programs) for call in calls]
+    return [make_plan(*call, known=of_programs) for call in calls]
 
 
 def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Type, ...]:
