@@ -309,7 +309,7 @@ class HybridBlock(Block):
         trace.compile(self.name, self._recompute)
         found = self._shared(key[0], trace)
         if found is trace and log.wants("hybridize"):
-            log.tell("hybridize", self._told(key))
+            log.write("hybridize", self._reason(key))
         self._structure = structure
         self._traces[key] = found
         return found
@@ -324,7 +324,7 @@ class HybridBlock(Block):
         found.is_shared = found is not trace
         return found
 
-    def _told(self, key) -> str:
+    def _reason(self, key) -> str:
         """Why a trace was made."""
         specs = [s for s in key[1:] if isinstance(s, Spec)]
         now = f"{self.name}: traced for {', '.join(map(str, specs))}"

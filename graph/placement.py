@@ -287,7 +287,7 @@ class PlacedProgram:
         self.ops = tuple([op for p in parts for op in p.program.ops])
         self.openmp = any(p.program.openmp for p in parts)
         self.constants = tuple(a for p in parts for a in p.program.constants)
-        self.prologue = None
+        self.prepack = None
         self.cost_us = sum(p.program.cost_us for p in parts)
         self.can_fail = any(p.program.can_fail for p in parts)
         self.arena_bytes = sum(p.program.arena_bytes for p in parts)

@@ -53,13 +53,13 @@ def _joined(outputs: Sequence[Value], device: str) -> tuple[list[Value], int]:
     for node in order:
         for v in node.inputs:
             users.setdefault(v, []).append(node)
-    held = Effects(order).held
+    pinned = Effects(order).pinned
     instead: dict[Value, Value] = {}
     for node in order:
-        if node.op is None or node.op.name != "batch_dot" or node in held:
+        if node.op is None or node.op.name != "batch_dot" or node in pinned:
             continue
         if node.types[0].dtype in FUSED_DTYPES[device]:
-            found = _Match(users, held)
+            found = _Match(users, pinned)
             if found.match(node):
                 old, new = found.build()
                 instead[old] = new
@@ -90,8 +90,8 @@ def _plain(v: Value, dtype: str) -> bool:
 class _Match:
     """One attention, found from its second product downwards."""
 
-    def __init__(self, users: dict, held: set[Node]):
-        self.users, self.held = users, held
+    def __init__(self, users: dict, pinned: set[Node]):
+        self.users, self.pinned = users, pinned
         self.dropped = 0.0  # probability
         self.scale, self.dtype = 1.0, ""
         self.kind: str | None = None
@@ -108,7 +108,7 @@ class _Match:
         while True:
             below, op = p.node, p.node.op
             readers = [n for n in self.users[p] if n is None or n.op.constant is None]
-            if op is None or below in self.held or len(readers) != 1 or not _plain(p, dtype):
+            if op is None or below in self.pinned or len(readers) != 1 or not _plain(p, dtype):
                 return False
             name = op.name
             if name == "batch_dot":
@@ -202,7 +202,7 @@ class _Match:
         ):
             self.scale *= q.node.attrs["scalar"]
             q = q.node.inputs[0]
-        if not _plain(q, self.dtype) or not _plain(k, self.dtype) or first in self.held:
+        if not _plain(q, self.dtype) or not _plain(k, self.dtype) or first in self.pinned:
             return False
         if 0 in (*q.shape, *k.shape):
             return False
@@ -279,7 +279,7 @@ class _Match:
         view = None if axes is None else View(v, 0, axes)
         for n_moves in range(1, MAX_MOVES + 1):
             readers = self.users.get(v, [])
-            if view is None or len(readers) != 1 or readers[0] is None or readers[0] in self.held:
+            if view is None or len(readers) != 1 or readers[0] is None or readers[0] in self.pinned:
                 break
             v = Value(readers[0])
             view = moved(view, v)

@@ -190,7 +190,7 @@ def test_calls_go_on_while_kernels_are_compiled(held):
     np.testing.assert_allclose(y.asnumpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
     assert len(held.calls) == len(set(held.calls)) >= 4  # each once
     plan = make_plan(REGISTRY["sin"], {}, [x._spec], gpu(0))
-    assert plan.late is None  # made anew
+    assert plan.pending is None  # made anew
 
 
 def test_the_reference_runs_where_a_late_kernel_does_not_compile(held, monkeypatch, caplog):
