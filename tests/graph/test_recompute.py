@@ -5,10 +5,10 @@ import plait as mx
 import pytest
 from plait import autograd, nd
 from plait.gluon import nn
+from plait.graph import residuals as choice
 from plait.graph.graph import Builder, Node, Value, topological, variable
 from plait.graph.passes import recompute
-from plait.ndarray import residuals as choice
-from plait.ndarray.residuals import residuals
+from plait.graph.residuals import residuals
 
 F = Builder(train=True)
 
