@@ -172,6 +172,10 @@ class Backward(Tiered):
     def restart(self) -> None:
         self.serving = None
 
+    def below(self) -> list[Tiered]:
+        """The graphs on the tape: the program is for tapes of their tier 1."""
+        return [e for p in self.plans if hasattr(p, "entry") and (e := p.entry()) is not None]
+
     def in_use(self) -> bool:
         return all(p.entry() is not None for p in self.plans if hasattr(p, "entry"))
 
