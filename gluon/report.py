@@ -26,7 +26,7 @@ def hybrid_report(block) -> ProgramReport:
             inputs = ", ".join(map(str, plan.in_specs[:1]))
             change = found.change_at, found.waited_s
             rows.append(Row.of("backward", inputs, found.hits, change, found.serving))
-    return ProgramReport(block.name, rows, "hybridize() it and call it")
+    return ProgramReport(block.name, rows, "fix: hybridize() it and call it")
 
 
 def memory_report(block, args) -> MemoryReport:

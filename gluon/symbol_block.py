@@ -188,6 +188,7 @@ class SymbolBlock(HybridBlock):
                 [*(nodes[n] for n in self._data_names), *(nodes[p.name] for p in params)],
                 "symbolblock",
                 len(self._data_names),
+                True if self._recompute == "blocks" else self._recompute,  # there are none inside
             )
             self.__dict__["_graph_cache"] = graph, params
         return self._graph_cache

@@ -81,13 +81,13 @@ HEAD = ("kind", "inputs", "hits", "tier", "tier 1 at", "waited ms", "compile ms"
 class ProgramReport:
     """The programs of a block, an executor or a Module, a Row for each; prints as a table."""
 
-    def __init__(self, name: str, rows: list[Row], fix: str):
-        """fix: what gives programs where there are none."""
-        self.name, self.rows, self._fix = name, rows, fix
+    def __init__(self, name: str, rows: list[Row], why: str):
+        """why: there are no programs, or what makes some, if there are none."""
+        self.name, self.rows, self.why = name, rows, why
 
     def __str__(self):
         if not self.rows:
-            return f"{self.name}: no programs\n  fix: {self._fix}"
+            return f"{self.name}: no programs\n  {self.why}"
         lines = [HEAD, *(row.cells() for row in self.rows)]
         widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
         aligned = [

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ..engine import Context, log
 from ..engine.error import MXNetError
 from ..engine.log import size
+from ..kernels import backend as backends
 from ..kernels.spec import Spec
 from . import residuals
 from .digest import digest
@@ -115,8 +116,8 @@ class Forward:
         self.tier, self.requests = tier, signature.requests
         devices = [s.device for s in self.in_specs]
         # graphs of which the user marked nodes for recomputation, or over kinds of devices, stay
-        if tier and not signature.recompute and len({d.device_type for d in devices}) < 2:
-            outputs = before_gradient(outputs, signature.device.device_type)
+        if tier and not signature.recompute and len({backends.of(d) for d in devices}) < 2:
+            outputs = before_gradient(outputs, signature.device)
         self.outputs, self.n_out = outputs, len(outputs)
         needed: list[Value] = []
         if wanted:
@@ -156,10 +157,9 @@ class Forward:
         found.head_devices = [s.device for s in self.out_specs]
         found.variables = dict(enumerate(self.variables))
         found.nodes = set(topological(self.outputs))
-        for v, i in [(v, i) for i, v in enumerate(made)]:
-            found.devices[v] = self.kept_specs[i].device
-            if i in self.saved:
-                found.sources[v] = ("saved", 0, i)
+        for v, s in zip(made, self.kept_specs):
+            found.devices[v] = s.device
+        found.sources = {made[i]: ("saved", 0, i) for i in self.saved}
         for j, (v, s) in enumerate(zip(self.variables, self.in_specs)):
             found.sources[v], found.devices[v] = ("input", 0, j), s.device
         found.layouts = {made[i]: layout for i, layout in self.layouts.items()}

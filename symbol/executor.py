@@ -357,7 +357,7 @@ class Executor(BoundArrays):
             for with_grad, back in mode.serving.gradients.items():
                 hits = mode.n_backward[with_grad]
                 rows.append(Row.of("backward", mode.inputs, hits, change, back))
-        return ProgramReport(self._name, rows, self._why_no_programs or "call forward")
+        return ProgramReport(self._name, rows, self._why_no_programs or "fix: call forward")
 
     def memory_report(self) -> MemoryReport:
         """What the memory of a forward, and of a training step, is used for, in bytes; see
@@ -386,7 +386,7 @@ class Executor(BoundArrays):
         why = "shapes depend on values" if self._dynamic else "there are sparse arrays"
         return f"{why}: it runs operator by operator"
 
-    # ---- shapes -------------------------------------------------------------------
+    # ---- shapes ----------------------------------------------------------------------------------
 
     def reshape(
         self, partial_shaping: bool = False, allow_up_sizing: bool = False, **kwargs
@@ -406,17 +406,16 @@ class Executor(BoundArrays):
                     f"reshape: the shape of unspecified array arg:{node.name} changes from"
                     f" {old.shape} to {shape}\n  fix: give its shape, or partial_shaping=True"
                 )
-        names = [n.name for n in self._nodes]
-        shapes = dict(zip(names, [*arg_shapes, *aux_shapes]))
 
-        def new(name: str, old: NDArray) -> NDArray:
-            return reshaped(name, old, shapes[name], allow_up_sizing)
+        def new(node: Node, old: NDArray, shape: tuple[int, ...]) -> NDArray:
+            return reshaped(node.name, old, shape, allow_up_sizing)
 
-        args, grads = [*map(new, names, self.arg_arrays)], None
+        args, grads = [*map(new, self._arguments, self.arg_arrays, arg_shapes)], None
         if self.grad_arrays is not None:
-            grads = [None if g is None else new(n, g) for n, g in zip(names, self.grad_arrays)]
-        aux = [*map(new, names[len(args) :], self.aux_arrays)]
-        more = self._group2ctx, self._recompute, [names[i] for i in self._data]
+            like = zip(self._arguments, self.grad_arrays, arg_shapes)
+            grads = [None if g is None else new(n, g, shape) for n, g, shape in like]
+        aux = [*map(new, self._auxiliary, self.aux_arrays, aux_shapes)]
+        more = self._group2ctx, self._recompute, [self._arguments[i].name for i in self._data]
         made = Executor(self._symbol, self._ctx, args, grads, self._requests, aux, *more)
         keep_memory(self._result, made._result)
         return made

@@ -4,6 +4,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait import nd
+from plait.graph import tiers
 from plait.graph.graph import Builder, variable
 from plait.graph.runner import ROWS, Gradient, MissingHeadGradient, Signature
 from plait.kernels.spec import spec
@@ -77,3 +78,15 @@ def test_names_tell_what_is_computed():
         signature(mode=(True,)),
     ]
     assert len({plain, *(s.structure() for s in others)}) == 4
+
+
+def test_what_a_resumed_run_knows_is_there_when_the_compiler_begins(monkeypatch):
+    """Which inputs are stable decides what is compiled."""
+    first, seen = signature(("null", "null")), []
+    first.begin()
+    counts = {name: getattr(first, name) for name in first.counted}
+    counts.update(hits=2, due=8, change_at=8, queued=True, stable=[1])
+    submit = lambda job: seen.append((job.stable, job.due)) or False
+    monkeypatch.setattr(tiers._compiler, "submit", submit)
+    signature(("null", "null")).adopt(counts)
+    assert seen == [([1], 8)]

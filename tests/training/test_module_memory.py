@@ -132,6 +132,34 @@ def test_a_report_lists_every_program():
     assert len(text) == 2 + len(rows)
 
 
+def test_a_report_lists_every_bucket_and_every_part():
+    def bucket(key):
+        net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="fc", flatten=False)
+        return mx.sym.mean(net, axis=1), ("data",), None
+
+    mod = mx.mod.BucketingModule(bucket, 6)
+    mod.bind([("data", (1, 6, 3))], for_training=False)
+    mod.init_params()
+    for n in (6, 4, 6):
+        data = [("data", (1, n, 3))]
+        mod.forward(mx.io.DataBatch([nd.ones((1, n, 3))], bucket_key=n, provide_data=data))
+    assert [(r.inputs, r.hits) for r in mod.report().rows] == [
+        ("float32[1, 6, 3]@cpu(0)", 2),
+        ("float32[1, 4, 3]@cpu(0)", 1),
+    ]
+    assert mod.memory_report().inference["inputs"] == 4 * 18
+
+    chain = mx.mod.SequentialModule()
+    for name in ("one", "two"):
+        net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=3, name=name)
+        chain.add(mx.mod.Module(net, label_names=None), auto_wiring=True)
+    chain.bind([("data", (5, 3))], for_training=False)
+    chain.init_params()
+    chain.forward(mx.io.DataBatch([nd.ones((5, 3))]))
+    assert [r.kind for r in chain.report().rows] == ["predict", "predict"]
+    assert chain.memory_report().inference["parameters"] == 2 * 4 * 12
+
+
 def test_a_module_uses_the_memory_of_the_same_block():
     net = nn.HybridSequential()
     net.add(nn.Dense(8, activation="relu", in_units=4), nn.Dense(2, in_units=8))

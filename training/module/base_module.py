@@ -456,8 +456,9 @@ class BaseModule:
     def report(self) -> ProgramReport:
         """What the programs of all executors are and cost: prints as a table with a line for each,
         as HybridBlock.hybrid_report does."""
-        rows = [row for e in self.executors(every=True) for row in e.report().rows]
-        return ProgramReport(type(self).__name__, rows, "call forward")
+        reports = [e.report() for e in self.executors(every=True)]
+        rows = [row for report in reports for row in report.rows]
+        return ProgramReport(type(self).__name__, rows, reports[0].why if reports else "")
 
     def memory_report(self) -> MemoryReport:
         """What the memory of a forward, and of a training step, of the executors in use is for, in
