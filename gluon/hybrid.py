@@ -8,6 +8,7 @@ import os
 import threading
 import warnings
 from typing import Any
+from weakref import WeakValueDictionary
 
 from .. import ndarray as nd
 from ..engine import log
@@ -28,8 +29,8 @@ from .block import Block
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .trace import StructureError, Trace, arrays_only, compare, flatten_call, holds, monitored
 
-MAX_TRACES = 2048  # per block, for shapes of inputs,
-MAX_NODES = 1 << 16  # and of how many nodes in all
+MAX_TRACES = 2048  # signatures of a block that are traced,
+MAX_NODES = 1 << 16  # and how many nodes different graphs may have in all
 
 
 class _Format:
@@ -55,8 +56,9 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def _n_nodes(trace: Trace) -> int:
-    return 0 if trace.graph is None else len(topological(trace.graph.outputs))
+def _weight(trace: Trace) -> int:
+    """The nodes of a graph; those of a graph that several signatures share count once."""
+    return 1 if trace.is_shared else len(topological(trace.symbol._outputs))
 
 
 class HybridBlock(Block):
@@ -74,7 +76,8 @@ class HybridBlock(Block):
         super().__init__(prefix, params)
         self._active = self._check = False
         self._recompute: bool | float | str = False
-        self._traces = Recent(MAX_TRACES, MAX_NODES, _n_nodes)
+        self._traces = Recent(MAX_TRACES, MAX_NODES, _weight)
+        self._distinct: WeakValueDictionary[tuple, Trace] = WeakValueDictionary()
         self._structure = None
         self._op_hooks: list[tuple] = []
         self._dynamic = self._asks_recording = False
@@ -95,10 +98,9 @@ class HybridBlock(Block):
         self._clear_traces()
 
     def _clear_traces(self):
-        self.__dict__["_traces"], self.__dict__["_structure"] = (
-            Recent(MAX_TRACES, MAX_NODES, _n_nodes),
-            None,
-        )
+        self.__dict__["_traces"] = Recent(MAX_TRACES, MAX_NODES, _weight)
+        self.__dict__["_distinct"] = WeakValueDictionary()
+        self.__dict__["_structure"] = None
         self.__dict__["_dynamic"] = self.__dict__["_asks_recording"] = False
 
     def _clear_cached_op(self):
@@ -308,11 +310,22 @@ class HybridBlock(Block):
                 trace.compile(self.name)
                 self._compare_modes(trace, args)
         trace.compile(self.name, self._recompute)
-        if log.wants("hybridize"):
+        found = self._shared(key[0], trace)
+        if found is trace and log.wants("hybridize"):
             log.write("hybridize", self._reason(key))
         self._structure = structure
-        self._traces[key] = trace
-        return trace
+        self._traces[key] = found
+        return found
+
+    def _shared(self, mode: int, trace: Trace) -> Trace:
+        """The trace that stands for all signatures with an equal graph: what differs is in the
+        entries of its graph, one for each signature."""
+        graph = trace.equal_graphs()
+        if graph is None:
+            return trace
+        found = self._distinct.setdefault((mode, *graph), trace)
+        found.is_shared = found is not trace
+        return found
 
     def _reason(self, key) -> str:
         """Why a trace was made."""
@@ -381,7 +394,7 @@ class HybridBlock(Block):
 
     def _graphs(self) -> list:
         """The CachedGraphs of this block's calls."""
-        return [trace.graph for trace in self._traces.values()]
+        return [trace.graph for trace in dict.fromkeys(self._traces.values())]
 
     def _any_trace(self) -> Trace:
         if not self._traces:

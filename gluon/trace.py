@@ -96,8 +96,10 @@ class Trace:
     """A block as a graph.
 
     symbol: Group of the outputs. structure: how they are nested. data: the input Symbols. params:
-        in order of use.
+        in order of use. is_shared: it stands for inputs of other shapes too.
     """
+
+    is_shared = False
 
     def __init__(self, block, args, training: bool):
         """args: as the block was called. Raises what operators raise when shapes do not fit,
@@ -197,6 +199,26 @@ class Trace:
             return None if near == list(inputs) else values_of(with_inputs(node, near))
 
         return rewrite(graph, replace), variables
+
+    def equal_graphs(self) -> tuple | None:
+        """What two traces have in common that compute the same from the same parameters, for inputs
+        of whatever shapes and dtypes; None where that cannot be told."""
+        number = {v.node: i for i, v in enumerate([*self.data_values, *self.param_values])}
+        outputs = [*self.symbol._outputs, *self._bounds]
+        nodes: list[tuple] = []
+        for node in topological(outputs):
+            if node.op is not None:
+                inputs = tuple([(number[v.node], v.index) for v in node.inputs])
+                extra = tuple(node.extra.items()) if node.extra else ()
+                nodes.append((node.op, *node.op.attribute_key(node.attrs), inputs, extra))
+                number[node] = len(number)
+        ends = tuple([(number[v.node], v.index) for v in outputs])
+        found = (self.in_structure, self.structure, *self.placed, *self.unused, *nodes, *ends)
+        try:
+            hash(found)
+        except TypeError:  # an attribute that is a list
+            return None
+        return found
 
     def warn_of_unused(self, block) -> None:
         for name in self.unused:

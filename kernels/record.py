@@ -23,7 +23,8 @@ from ..engine.error import (
 from ..engine.recent import Recent
 from .scalar import UnknownScalar, as_float
 
-MAX_KEPT = 4096  # what a record remembers of one kind: of so many uses, the last
+MAX_KEPT = 4096  # what a record remembers for calls: of so many uses, the last
+MAX_COMPILED = 256  # and of what only compilation asks for: layers of a graph are alike
 
 
 class _Required:
@@ -234,6 +235,10 @@ Part = Callable[..., tuple[tuple[int, ...], tuple[int, ...], int]]
 Names = Callable[..., tuple[str, ...]]
 
 
+def _lookup() -> Recent:
+    return Recent(MAX_COMPILED)
+
+
 @dataclasses.dataclass(eq=False, slots=True, kw_only=True)
 class Operator:
     """One operator. Its functions are called with the attributes as keywords.
@@ -312,11 +317,11 @@ class Operator:
     doc: str = ""
     graphs: Sequence = ()  # the bodies of control flow, as files hold them
     plans: Recent = dataclasses.field(default_factory=_kept, repr=False)
-    inferred: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see plan.infer
-    completed: Recent = dataclasses.field(default_factory=_kept, repr=False)  # partial.complete
-    attributes: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see shared
+    inferred: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # see plan.infer
+    completed: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # partial.complete
+    attributes: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # see shared
     no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
-    gradients: Recent = dataclasses.field(default_factory=_kept, repr=False)  # see passes/gradient
+    gradients: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # passes/gradient
     # found from the fields above
     param_index: dict = dataclasses.field(init=False, repr=False)
     variadic: bool = dataclasses.field(init=False, repr=False)

@@ -232,13 +232,12 @@ def _no_reference(*_, **__):
 
 
 def native_of(function: str, struct: str, fields: dict, programs, keep: list, times: int) -> Native:
-    plans = [p for program in programs for p in program.plans]
     return Native(
         function,
         (struct, fields),
         cost_us=0.3 + times * sum(p.cost_us for p in programs),
-        openmp=any(p.openmp for p in plans),
+        openmp=any(p.openmp for p in programs),
         owner=(programs, keep),
-        can_fail=any(p.can_fail for p in plans),
+        can_fail=any(p.can_fail for p in programs),
         python=True,  # its bodies may run reference functions
     )

@@ -68,7 +68,7 @@ def test_fused(name):
     arrays = [mx.nd.random.normal(shape=s) for s in (X, W, B, R)]
     outputs = build(*variables)
     plain, fused = (lower(outputs, variables, cpu(0), tier=t) for t in (0, 1))
-    assert len(fused.plans) == n_left <= len(plain.plans)
+    assert len(fused.ops) == n_left <= len(plain.ops)
     for a, b in zip(plain.run(arrays), fused.run(arrays)):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-5, atol=1e-5)
 
@@ -116,5 +116,5 @@ def test_training_equals_tier_0(act, rows):
 def test_other_types_stay():
     x = variable("x", Type((3, 4), "float64"))
     y = F.relu(F.dot(x, x, transpose_b=True))
-    assert len(lower([y], [x], cpu(0), tier=1).plans) == 2
+    assert len(lower([y], [x], cpu(0), tier=1).ops) == 2
     assert all(n.op is None or n.op.name != "_dense" for n in topological([y]))
