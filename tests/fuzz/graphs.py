@@ -200,7 +200,7 @@ WRITES = (
 SIZES = (1, 2, 3, 4, 5, 8, 33)
 
 
-def script(rng: random.Random) -> tuple[str, str]:
+def script(rng: random.Random, place: int) -> tuple[str, str]:
     n, count = rng.choice(SIZES), rng.randint(2, 5)
     way = rng.choice(("writes",) * 6 + ("eager",) * 4 + ("hybridized",) * 3 + ("compiled",))
     devices = rng.choice((1, 1, 2, 4))
