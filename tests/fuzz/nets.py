@@ -69,7 +69,8 @@ class Unrolled(nn.HybridBlock):
 
 def compare(net, shape, dtype: str, seed: int, recompute=None, train=True, others=()) -> None:
     """Eager, tier 0 and tier 1: outputs, gradients of parameters and input. others: more (shape,
-    dtype, train) that the hybridized net is called with, in turn. Raises AssertionError."""
+    dtype, train) that the hybridized net is called with, in turn. Raises AssertionError, and what
+    the eager net raises."""
     mx.seed_all(seed)
     net.initialize(mx.init.Xavier(magnitude=2))
     rng = np.random.default_rng(seed)
@@ -80,6 +81,13 @@ def compare(net, shape, dtype: str, seed: int, recompute=None, train=True, other
     calls += [(rng.normal(size=shape), *more) for shape, *more in others]
     wanted = [results(net, kept, *given) for given in calls]
     net.hybridize(recompute=recompute)
+    try:
+        _hybridized(net, kept, calls, wanted)
+    except mx.MXNetError as error:
+        raise AssertionError(f"hybridized it is refused: {error}") from error
+
+
+def _hybridized(net, kept, calls, wanted) -> None:
     for number, (given, want) in enumerate(zip(calls, wanted)):
         for call in range(CALLS):
             near(f"input {number}, call {call + 1}", results(net, kept, *given), want, given[1])
