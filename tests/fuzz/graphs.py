@@ -236,7 +236,7 @@ WRITES = (
 SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
 
 
-def script(rng: random.Random, place: int) -> tuple[str, str]:
+def script(rng: random.Random, *_) -> tuple[str, str]:
     n, count = rng.choice(SIZES), rng.randint(2, 5)
     way = rng.choice(("writes",) * 6 + ("eager",) * 4 + ("hybridized",) * 3 + ("compiled",))
     devices = rng.choice((1, 1, 2, 4))

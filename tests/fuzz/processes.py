@@ -93,7 +93,7 @@ LOADER = (
 )
 
 
-def script(rng: random.Random, place: int) -> tuple[str, str]:
+def script(rng: random.Random, *_) -> tuple[str, str]:
     kinds = (fork, leave, interrupt, killed_worker, killed_worker, callback, pool)
     label, body, statuses = rng.choice(kinds)(rng)
     lines = ["from tests.fuzz.processes import Program", "", "p = Program()"]

@@ -18,7 +18,6 @@ import samples
 from plait.kernels.plan import infer
 from plait.kernels.record import REGISTRY, Operator, Type, lookup
 from plait.kernels.reference import run_reference
-from plait.kernels.spec import NUMPY_DTYPES
 from plait.ndarray.invoke import invoke
 
 from .operators import OPERATORS, Call, attempt, wider
@@ -173,17 +172,18 @@ def order() -> list[str]:
     return random.Random(1).sample(OPERATORS, len(OPERATORS))
 
 
-def script(rng: random.Random, place: int) -> tuple[str, str]:
-    """The first visit to a record takes the last axis of its first sample, in float32."""
+def script(rng: random.Random, seed: int, index: int) -> tuple[str, str]:
+    """The first visit to a record takes the last axis of a sample's first input, in float32."""
     names = order()
-    op = REGISTRY[names[place % len(names)]]
+    op = REGISTRY[names[(7919 * seed + index) % len(names)]]
+    first = index < len(names)
     number = rng.randrange(len(op.samples))
     shapes = [samples.shape_of(given) for given in op.samples[number].inputs]
     lengths = [n for shape in shapes for n in shape if n]
-    lasts = [shape[-1] for shape in shapes[:1] if shape]
-    axis = rng.choice(lasts * len(lengths) + lengths or [1])
+    lasts = [shape[-1] for shape in shapes[:1] if shape and shape[-1]]
+    axis = rng.choice(lasts if first and lasts else lasts * len(lengths) + lengths or [1])
     sizes = sorted({*WIDTHS, *rng.sample(PRIMES, 4)})
-    dtype = rng.choice([d for d in DTYPES if d in NUMPY_DTYPES])
+    dtype = "float32" if first else rng.choice(DTYPES)
     lines = ["from tests.fuzz.sizes import Sample", ""]
     lines.append(
         f"sample = Sample({op.name!r}, {number}, axis={axis}, dtype={dtype!r}, "
