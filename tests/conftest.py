@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 
 import hypothesis
 import isa
@@ -20,6 +21,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("repeatable")
 
+# a shell's background job ignores Ctrl-C, and so would the programs that tests interrupt
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser):
     parser.addoption("--isa", choices=isa.ISAS, help="kernels as on a machine that runs no more")
