@@ -24,6 +24,7 @@ hypothesis.settings.load_profile("repeatable")
 # a shell's background job ignores Ctrl-C, and so would the programs that tests interrupt
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
 def pytest_addoption(parser):
     parser.addoption("--isa", choices=isa.ISAS, help="kernels as on a machine that runs no more")
 
