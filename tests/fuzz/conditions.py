@@ -10,7 +10,14 @@ from typing import NamedTuple
 import isa
 
 ROOT = Path(__file__).resolve().parents[2]
-BLOCK = {"operators": 600, "sizes": 150, "graphs": 60, "files": 1000, "nets": 8, "processes": 5}  # cases
+BLOCK = {
+    "operators": 600,
+    "sizes": 150,
+    "graphs": 60,
+    "files": 1000,
+    "nets": 8,
+    "processes": 5,
+}  # cases
 ISA = "FUZZ_ISA"
 
 

@@ -171,7 +171,13 @@ def _in_float32(net, given, want) -> None:
         if out._tape is not None:
             head.backward()
             assert all(a.grad.dtype == np.float32 for a in arrays)
-        near("float32: value", out.asnumpy(), want, 1e-4, 100 * np.nan_to_num(rounding).max(initial=0))
+        near(
+            "float32: value",
+            out.asnumpy(),
+            want,
+            1e-4,
+            100 * np.nan_to_num(rounding).max(initial=0),
+        )
 
 
 def _value(program, given, u, t: float) -> float:

@@ -276,7 +276,9 @@ def script(rng: random.Random, *_) -> tuple[str, str]:
     others = []
     for _ in range(rng.choice((0, 0, 1, 2))):
         batch = family != "sequences"  # the axis that may have another length
-        other = tuple(rng.choice((1, 2, 3, 8)) if i == (not batch) else n for i, n in enumerate(shape))
+        other = tuple(
+            rng.choice((1, 2, 3, 8)) if i == (not batch) else n for i, n in enumerate(shape)
+        )
         others.append(
             (
                 rng.choice((shape, other)),

@@ -310,7 +310,9 @@ def same(what: str, got, want, exact: bool = False) -> None:
             f"{what}: {g.dtype} {g.shape}, not {w.dtype} {w.shape}"
         )
         equal = near(g, w, exact)
-        assert equal.all(), f"{what} at {np.argwhere(~equal)[:3].tolist()}:\n{g[~equal]}\n{w[~equal]}"
+        assert equal.all(), (
+            f"{what} at {np.argwhere(~equal)[:3].tolist()}:\n{g[~equal]}\n{w[~equal]}"
+        )
 
 
 # ---- cases ---------------------------------------------------------------------------------------
