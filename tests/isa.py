@@ -1,4 +1,4 @@
-"""Kernels as on a lesser machine: `pytest --isa avx2`, and what each process of the fuzzer draws."""
+"""Kernels as on a lesser machine: `pytest --isa avx2`, and what processes of the fuzzer draw."""
 
 from __future__ import annotations
 

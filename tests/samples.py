@@ -2,7 +2,6 @@
 
 import numpy as np
 
-
 # their gradient is another function, by design
 NO_DERIVATIVE = {
     "_contrib_round_ste",

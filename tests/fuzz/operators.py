@@ -290,7 +290,7 @@ def dtype_of(x: np.ndarray) -> str:
 
 
 def near(got: np.ndarray, want: np.ndarray, exact: bool = False) -> np.ndarray:
-    """Which elements of arrays of one dtype agree within rounding, of a sum of numbers as large as the largest one."""
+    """Which elements of arrays of one dtype agree within rounding, of sums of their largest."""
     dtype = dtype_of(want)
     if dtype not in FLOATS or got.shape != want.shape:
         return np.equal(got, want)
