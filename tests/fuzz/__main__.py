@@ -154,7 +154,8 @@ def main() -> int:
     names = args.only or list(TARGETS)
     jobs = min(args.jobs, len(names))
     share = 60 * args.minutes * jobs / sum(SHARE.get(name, 1) for name in names)
-    waiting, done = list(names), []
+    # those with the largest share first, so that all workers end together
+    waiting, done = sorted(names, key=lambda name: -SHARE.get(name, 1)), []
     failures: list[BaseException] = []
 
     def work(folder: Path) -> None:
