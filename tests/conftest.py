@@ -27,6 +27,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_addoption(parser):
     parser.addoption("--isa", choices=isa.ISAS, help="kernels as on a machine that runs no more")
+    parser.addoption("--backend", choices=("cpu", "reference"), help="of the current device")
 
 
 def pytest_configure(config):
@@ -34,6 +35,9 @@ def pytest_configure(config):
     if name:
         os.environ |= isa.environment(name)
         isa.limit(name)
+    if config.getoption("--backend") == "reference":
+        device = importlib.import_module("reference_backend").reference()
+        type(device).default_ctx = device
 
 
 @pytest.fixture(autouse=True)
