@@ -89,8 +89,8 @@ def compose(
 ) -> Node:
     """A new node. Missing inputs become variables called <node>_<input>.
 
-    given: parameters, and attributes of the user (`__x__`; any, without parameters). attr: more attributes; AttrScope adds
-        its own.
+    given: parameters, and attributes of the user (`__x__`; any, without parameters). attr: more
+        attributes; AttrScope adds its own.
     Raises OperatorError for wrong parameters, too many inputs and, when tracing, types that do not
     fit.
     """
