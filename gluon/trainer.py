@@ -10,7 +10,7 @@ from ..ndarray.autograd import rank_gradients
 from ..ndarray.saved_state import CHECKPOINT, StateError, copied, merged, parse, states_of
 from ..training import optimizer as opt
 from ..training.kvstore import KVStore, KVStoreBase
-from ..training.kvstore.base import check_store
+from ..training.kvstore.base import check_store, state_of
 from ..training.kvstore.choose import choose_sparse_store, choose_store
 from .parameter import Parameter
 from .parameter_dict import ParameterDict
@@ -354,7 +354,7 @@ class Trainer:
     def _stateful(self) -> dict:
         """The objects that hold this trainer's state."""
         store = self._kvstore
-        updaters = [self._store._updater] if self._update_on_kvstore else self._updaters
+        updaters = [state_of(self._store)[0]] if self._update_on_kvstore else self._updaters
         return {
             "optimizer": self._optimizer,
             "updaters": updaters,

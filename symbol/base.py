@@ -515,6 +515,10 @@ def apply(
             values.append(s._outputs[0])
         else:
             values.append(None if s is None else _input(op, i, s))
+    if not op.params and any(s.__class__ is Symbol for s in given.values()):
+        wrong = next(k for k, s in given.items() if s.__class__ is Symbol)
+        known = ", ".join(op.names_in({}, len(values)))
+        raise OperatorError(op.name, f"has no input {wrong!r}, its inputs are {known}")
     node = compose(op, hint, values, given, name, attr)
     n = 1 if op.n_outputs == 1 else node.n_visible
     return Symbol([Value(node)] if n == 1 else [Value(node, i) for i in range(n)])

@@ -89,19 +89,21 @@ def compose(
 ) -> Node:
     """A new node. Missing inputs become variables called <node>_<input>.
 
-    given: parameters, and attributes of the user (`__x__`). attr: more attributes; AttrScope adds
-        its own.
+    given: parameters, and attributes of the user (`__x__`; any, without parameters). attr: more
+        attributes; AttrScope adds its own.
     Raises OperatorError for wrong parameters, too many inputs and, when tracing, types that do not
     fit.
     """
     # gluoncv gives an Initializer as __init__, of which MXNet keeps only the address: nothing
     if attr:
         attr = {k: str(v) for k, v in attr.items() if k != "__init__" or isinstance(v, str)}
-    # keywords that are attributes of the user; AttrScope and `attr` come before them, as in MXNet
+    # keywords that are attributes of the user: all, where an operator has no parameters. AttrScope
+    # and `attr` come before them, as in MXNet
     user = [
         k
         for k in given
-        if k not in op.param_index and (k in attribute.HIDDEN or attribute.is_user_key(k))
+        if k not in op.param_index
+        and (not op.params or k in attribute.HIDDEN or attribute.is_user_key(k))
     ]
     if user:
         own = attribute.hide({k: str(given[k]) for k in user})

@@ -7,7 +7,6 @@ Colour augmenters take float images with values 0 .. 255 and work in place.
 from __future__ import annotations
 
 import json
-import random
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import NDArray
 from ...ndarray import functions as nd
 from ...ndarray.creation import array
+from .. import streams
 from .pixels import (
     _area_argument,
     _get_interp_method,
@@ -95,7 +95,7 @@ class RandomOrderAug(Augmenter):
         return [type(self).__name__.lower(), [t.dumps() for t in self.ts]]
 
     def __call__(self, src):
-        random.shuffle(self.ts)
+        streams.python().shuffle(self.ts)
         for t in self.ts:
             src = t(src)
         return src
@@ -156,7 +156,7 @@ class BrightnessJitterAug(Augmenter):
         self.brightness = brightness
 
     def __call__(self, src):
-        src *= 1.0 + random.uniform(-self.brightness, self.brightness)
+        src *= 1.0 + streams.python().uniform(-self.brightness, self.brightness)
         return src
 
 
@@ -169,7 +169,7 @@ class ContrastJitterAug(Augmenter):
         self.coef = array(LUMA)
 
     def __call__(self, src):
-        alpha = 1.0 + random.uniform(-self.contrast, self.contrast)
+        alpha = 1.0 + streams.python().uniform(-self.contrast, self.contrast)
         grey = src * self.coef
         grey = (3.0 * (1.0 - alpha) / grey.size) * nd.sum(grey)
         src *= alpha
@@ -186,7 +186,7 @@ class SaturationJitterAug(Augmenter):
         self.coef = array(LUMA)
 
     def __call__(self, src):
-        alpha = 1.0 + random.uniform(-self.saturation, self.saturation)
+        alpha = 1.0 + streams.python().uniform(-self.saturation, self.saturation)
         grey = nd.sum(src * self.coef, axis=2, keepdims=True) * (1.0 - alpha)
         src *= alpha
         src += grey
@@ -202,7 +202,7 @@ class HueJitterAug(Augmenter):
         self.tyiq, self.ityiq = np.array(TO_YIQ), np.array(FROM_YIQ)
 
     def __call__(self, src):
-        angle = random.uniform(-self.hue, self.hue) * np.pi
+        angle = streams.python().uniform(-self.hue, self.hue) * np.pi
         u, w = np.cos(angle), np.sin(angle)
         turn = np.array([[1.0, 0.0, 0.0], [0.0, u, -w], [0.0, w, u]])
         return nd.dot(src, array((self.ityiq @ turn @ self.tyiq).T))
@@ -232,7 +232,7 @@ class LightingAug(Augmenter):
         self.alphastd, self.eigval, self.eigvec = alphastd, eigval, eigvec
 
     def __call__(self, src):
-        alpha = np.random.normal(0, self.alphastd, size=(3,))
+        alpha = streams.numpy().normal(0, self.alphastd, size=(3,))
         src += array(np.dot(self.eigvec * alpha, self.eigval))
         return src
 
@@ -259,7 +259,7 @@ class RandomGrayAug(Augmenter):
         self.mat = array([[share] * 3 for share in GREY])
 
     def __call__(self, src):
-        return nd.dot(src, self.mat) if random.random() < self.p else src
+        return nd.dot(src, self.mat) if streams.python().random() < self.p else src
 
 
 class HorizontalFlipAug(Augmenter):
@@ -270,7 +270,7 @@ class HorizontalFlipAug(Augmenter):
         self.p = p
 
     def __call__(self, src):
-        return nd.flip(src, axis=1) if random.random() < self.p else src
+        return nd.flip(src, axis=1) if streams.python().random() < self.p else src
 
 
 class CastAug(Augmenter):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import random
 import warnings
 from collections.abc import Sequence
 from numbers import Number
@@ -18,6 +17,7 @@ import numpy as np
 
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import functions as nd
+from .. import streams
 from .augmenter import Augmenter, ForceResizeAug, ResizeAug, colour_augmenters, described
 from .pixels import copyMakeBorder, fixed_crop
 
@@ -71,9 +71,9 @@ class DetRandomSelectAug(DetAugmenter):
         return [type(self).__name__.lower(), [a.dumps() for a in self.aug_list]]
 
     def __call__(self, src, label):
-        if random.random() < self.skip_prob:
+        if streams.python().random() < self.skip_prob:
             return src, label
-        random.shuffle(self.aug_list)
+        streams.python().shuffle(self.aug_list)
         return self.aug_list[0](src, label)
 
 
@@ -85,7 +85,7 @@ class DetHorizontalFlipAug(DetAugmenter):
         self.p = p
 
     def __call__(self, src, label):
-        if random.random() < self.p:
+        if streams.python().random() < self.p:
             src = nd.flip(src, axis=1)
             label[:, [1, 3]] = 1.0 - label[:, [3, 1]]
         return src, label
@@ -207,7 +207,7 @@ class DetRandomCropAug(_RandomFrame):
             return None
         least, most = (share * height * width for share in self.area_range)
         for _ in range(self.max_attempts):
-            ratio = random.uniform(*self.aspect_ratio_range)
+            ratio = streams.python().uniform(*self.aspect_ratio_range)
             if ratio <= 0:
                 continue
             h, highest = (int(round(math.sqrt(area / ratio))) for area in (least, most))
@@ -216,7 +216,7 @@ class DetRandomCropAug(_RandomFrame):
             highest = min(highest, height)
             h = min(h, highest)
             if h < highest:
-                h = random.randint(h, highest)
+                h = streams.python().randint(h, highest)
             w = int(round(h * ratio))
             if w * h < least:  # rounding
                 h += 1
@@ -226,7 +226,8 @@ class DetRandomCropAug(_RandomFrame):
                 w = int(round(h * ratio))
             if not (least <= w * h <= most and 0 <= w <= width and 0 <= h <= height):
                 continue
-            y, x = random.randint(0, max(0, height - h)), random.randint(0, max(0, width - w))
+            y = streams.python().randint(0, max(0, height - h))
+            x = streams.python().randint(0, max(0, width - w))
             if self._covers(label, x, y, w, h, width, height):
                 moved = self._moved(label, x, y, w, h, width, height)
                 if moved is not None:
@@ -277,7 +278,7 @@ class DetRandomPadAug(_RandomFrame):
             return None
         least, most = (share * height * width for share in self.area_range)
         for _ in range(self.max_attempts):
-            ratio = random.uniform(*self.aspect_ratio_range)
+            ratio = streams.python().uniform(*self.aspect_ratio_range)
             if ratio <= 0:
                 continue
             h, highest = (int(round(math.sqrt(area / ratio))) for area in (least, most))
@@ -285,11 +286,12 @@ class DetRandomPadAug(_RandomFrame):
                 h = int((width + 0.499999) / ratio)
             h = min(max(h, height), highest)
             if h < highest:
-                h = random.randint(h, highest)
+                h = streams.python().randint(h, highest)
             w = int(round(h * ratio))
             if h - height < SMALLEST_PIXELS or w - width < SMALLEST_PIXELS:
                 continue
-            y, x = random.randint(0, max(0, h - height)), random.randint(0, max(0, w - width))
+            y = streams.python().randint(0, max(0, h - height))
+            x = streams.python().randint(0, max(0, w - width))
             return x, y, w, h
         return None
 

@@ -7,6 +7,7 @@ import logging
 import numpy as np
 
 from ...engine.error import InvalidType, InvalidValue, MXNetError
+from .. import streams
 from .augmenter import IMAGENET_MEAN, IMAGENET_STD, colour_statistics
 from .detection_augmenter import CreateDetAugmenter
 from .iterator import ImageIter
@@ -247,7 +248,7 @@ def _with_boxes(image, objects, color, thickness, names) -> np.ndarray:
         x1, y1, x2, y2 = (int(v) for v in row[1:5] * [width, height, width, height])
         if x1 < 0 or x2 < x1 or y2 < y1:
             continue
-        chosen = tuple(color) if color else tuple(int(v) for v in np.random.rand(3) * 255)
+        chosen = tuple(color) if color else tuple(int(v) for v in streams.numpy().rand(3) * 255)
         pen.rectangle((x1, y1, x2, y2), outline=chosen, width=thickness)
         if names and int(row[0]) in names:
             pen.text((x1 + 5, y1 + 5), str(names[int(row[0])]), fill=(255, 255, 255))

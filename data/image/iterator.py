@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random
 from numbers import Number
 
 import numpy as np
@@ -15,7 +14,7 @@ from ...ndarray import functions as nd
 from ...ndarray.creation import array
 from ...ndarray.ndarray import from_memory
 from ...ndarray.saved_state import StateError, copied
-from .. import recordio
+from .. import recordio, streams
 from ..io.desc import DataBatch, DataIter
 from ..io.image_list import parse_line
 from .augmenter import CreateAugmenter
@@ -174,7 +173,7 @@ class ImageIter(DataIter):
     def reset(self):
         """Begins an epoch, with the samples that rolled over first."""
         if self.seq is not None and self.shuffle:
-            random.shuffle(self.seq)
+            streams.python().shuffle(self.seq)
         if self._kept is None:
             self._rewind()
 
@@ -182,7 +181,7 @@ class ImageIter(DataIter):
         """Begins an epoch and drops the samples that rolled over."""
         self._kept = None
         if self.seq is not None and self.shuffle:
-            random.shuffle(self.seq)
+            streams.python().shuffle(self.seq)
         self._rewind()
 
     def _rewind(self):

@@ -8,7 +8,6 @@ Sizes are (width, height). Random draws are Python's `random` and NumPy's `np.ra
 from __future__ import annotations
 
 import math
-import random
 import warnings
 from numbers import Number
 
@@ -17,6 +16,7 @@ import numpy as np
 from ...engine.error import InvalidType, InvalidValue
 from ...ndarray import NDArray, _internal
 from ...ndarray.creation import array
+from .. import streams
 from .crop import cropped
 from .rotate import imrotate
 
@@ -85,7 +85,7 @@ def _get_interp_method(interp, sizes=()) -> int:
             return 2
         return 3 if height < old_height and width < old_width else 1
     if interp == RANDOM:
-        return random.randint(0, 4)
+        return streams.python().randint(0, 4)
     if interp not in range(5):
         raise InvalidValue(f"Unknown interp method {interp}: expected 0, 1, 2, 3, 4, 9 or 10")
     return interp
@@ -142,7 +142,7 @@ def random_crop(src, size, interp=2):
     """
     h, w = _size_of(src)
     new_w, new_h = scale_down((w, h), size)
-    x0, y0 = random.randint(0, w - new_w), random.randint(0, h - new_h)
+    x0, y0 = streams.python().randint(0, w - new_w), streams.python().randint(0, h - new_h)
     return fixed_crop(src, x0, y0, new_w, new_h, size, interp), (x0, y0, new_w, new_h)
 
 
@@ -170,11 +170,11 @@ def random_size_crop(src, size, area, ratio, interp=2, **kwargs):
     h, w = _size_of(src)
     low, high = (area, 1.0) if isinstance(area, Number) else area
     for _ in range(CROP_ATTEMPTS):
-        wanted = random.uniform(low, high) * h * w
-        drawn = math.exp(random.uniform(math.log(ratio[0]), math.log(ratio[1])))
+        wanted = streams.python().uniform(low, high) * h * w
+        drawn = math.exp(streams.python().uniform(math.log(ratio[0]), math.log(ratio[1])))
         new_w, new_h = round(math.sqrt(wanted * drawn)), round(math.sqrt(wanted / drawn))
         if 0 < new_w <= w and 0 < new_h <= h:
-            x0, y0 = random.randint(0, w - new_w), random.randint(0, h - new_h)
+            x0, y0 = streams.python().randint(0, w - new_w), streams.python().randint(0, h - new_h)
             return fixed_crop(src, x0, y0, new_w, new_h, size, interp), (x0, y0, new_w, new_h)
     return center_crop(src, size, interp)
 
@@ -204,6 +204,6 @@ def random_rotate(src, angle_limits, zoom_in=False, zoom_out=False) -> NDArray:
     """`imrotate` by angles drawn from angle_limits = (low, high) in degrees, one for each image."""
     low, high = angle_limits
     if src.ndim == 3:
-        return imrotate(src, float(np.random.uniform(low, high)), zoom_in, zoom_out)
-    angles = array(np.random.uniform(low, high, size=len(src)))
+        return imrotate(src, float(streams.numpy().uniform(low, high)), zoom_in, zoom_out)
+    angles = array(streams.numpy().uniform(low, high, size=len(src)))
     return imrotate(src, angles, zoom_in, zoom_out)

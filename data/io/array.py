@@ -7,6 +7,7 @@ import numpy as np
 from ...engine.error import InvalidType, InvalidValue, MXNetError
 from ...ndarray import NDArray, functions
 from ...ndarray.saved_state import StateError
+from .. import streams
 from .desc import DataBatch, DataDesc, DataIter
 
 LAST_BATCH = ("pad", "discard", "roll_over")
@@ -179,7 +180,7 @@ class NDArrayIter(DataIter):
             self.cursor = -self.batch_size
 
     def _shuffle(self):
-        np.random.shuffle(self.idx)
+        streams.numpy().shuffle(self.idx)
         self._take(self.idx)
 
     def _take(self, places):

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from ...engine.error import InvalidValue
 from ...ndarray import random
 from ...ndarray.saved_state import restore, saved
+from .. import streams
 from .desc import DataBatch, DataDesc, DataIter, need_iterator, position_of
 
 
@@ -70,7 +71,8 @@ class ResizeIter(_Current):
 
 class PrefetchingIter(_Current):
     """Joins the batches of one or several iterators; each prepares its next batch in its own
-    thread.
+    thread. Random draws of `mx.image` and `mx.io` there are that batch's own: its seed is drawn
+    from Python's and NumPy's streams when the batch is asked for.
 
     rename_data, rename_label: for each iterator a dict from its names to new ones.
     An error in a thread is raised at the next batch.
@@ -118,7 +120,8 @@ class PrefetchingIter(_Current):
         inner = [position_of(i) for i in self.iters]
         known = None not in inner
         self._before = {"iters": inner, "streams": random.get_state()} if known else None
-        self._pending = [self._pool.submit(_next_or_none, i) for i in self.iters]
+        seeds = [streams.draw_seed() for _ in self.iters]
+        self._pending = [self._pool.submit(_next_or_none, *x) for x in zip(self.iters, seeds)]
 
     def _wait(self):
         for future in self._pending:
@@ -156,9 +159,10 @@ class PrefetchingIter(_Current):
         return self.current_batch
 
 
-def _next_or_none(iterator):
+def _next_or_none(iterator, seed):
     try:
-        return iterator.next()
+        with streams.own(seed):
+            return iterator.next()
     except StopIteration:
         return None
 

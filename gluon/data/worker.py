@@ -32,6 +32,7 @@ from .shared import Receiver, Sender, Stacked
 PARENT_CHECK_SECONDS = 5.0
 STOP_SECONDS = 2.0
 DEATH_SECONDS = 30.0  # from the end of the pipe to process exit: a large process on a busy machine
+LOOK_SECONDS = 0.5  # a worker's child keeps its pipes open, so they do not always tell its end
 
 
 class WorkerTraceback(Exception):
@@ -216,7 +217,12 @@ class WorkerPool:
             )
         left = deadline - time.monotonic()
         pipes = [w.pipe for w in self.workers]
-        ready = connection.wait([*pipes, owner.process.sentinel], max(left, 0))
+        patience = max(min(left, LOOK_SECONDS), 0)
+        ready = connection.wait([*pipes, owner.process.sentinel], patience)
+        if not ready and left > 0:
+            if owner.process.exitcode is not None:
+                self._died(owner)
+            return
         if not ready:
             for worker in self.workers:  # do not wait for a worker that is stuck
                 worker.process.kill()
@@ -247,7 +253,7 @@ class WorkerPool:
             )
 
     def _died(self, worker) -> None:
-        worker.process.join(DEATH_SECONDS)
+        _join(worker.process, DEATH_SECONDS)
         code, pid = worker.process.exitcode, worker.process.pid
         self.close()
         how = (
@@ -280,13 +286,21 @@ def _stop(workers, pid) -> None:
             pass
     deadline = time.monotonic() + STOP_SECONDS
     for worker in workers:
-        worker.process.join(max(0.0, deadline - time.monotonic()))
+        _join(worker.process, deadline - time.monotonic())
         killed = worker.process.exitcode != 0
         if worker.process.is_alive():
             worker.process.kill()
             worker.process.join()
         worker.receiver.close(sender_died=killed)
         worker.pipe.close()
+
+
+def _join(process, seconds: float) -> None:
+    """Waits for the end of a process, but no longer than that. `Process.join` with a timeout waits
+    for the end of its children, too."""
+    deadline = time.monotonic() + seconds
+    while process.exitcode is None and (left := deadline - time.monotonic()) > 0:
+        connection.wait([process.sentinel], min(left, LOOK_SECONDS / 10))
 
 
 def _raise(pickled: bytes | None, text: str):

@@ -119,7 +119,7 @@ class _Match:
                 p = below.inputs[0]
             elif name == "softmax" and not softened and self._softmax(below):
                 softened, p = True, below.inputs[0]
-            elif name in SCALES and softened:
+            elif name in SCALES and softened and not below.has_open_scalars:
                 s = below.attrs["scalar"]
                 if name == "_div_scalar" and s == 0:
                     return False

@@ -146,6 +146,8 @@ class _Chain:
             self.given["act"] = act
             self.pre = end if keep else None
         elif name in ("_mul_scalar", "_div_scalar") and not self.given.keys() & {"bias", "act"}:
+            if node.has_open_scalars:  # a kernel's scale is fixed when it is chosen
+                return False
             s = node.attrs["scalar"]
             s = s if name == "_mul_scalar" else 1 / s if s else float("inf")
             self.given["scale"] = self.given.get("scale", 1.0) * s

@@ -374,3 +374,21 @@ def test_the_pool_is_bounded_and_serves_what_repeats():
     most, peak, misses, kept = map(int, out.stdout.split())
     assert most <= 2 * peak + (64 << 20)
     assert misses == 0 and kept <= most
+
+
+def test_a_thread_reads_its_own_error():
+    """Each has failed with a text of its own before any of them reads the last one."""
+    failed, found = threading.Barrier(4), {}
+
+    def work(k):
+        status = lib.pl_fail(lib.PL_FAILED, b"failure of thread %d" % k)
+        failed.wait(60)
+        found[k] = status, lib.pl_error_status(), ffi.string(lib.pl_error_last())
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    want = {k: (lib.PL_FAILED, lib.PL_FAILED, b"failure of thread %d" % k) for k in range(4)}
+    assert found == want

@@ -162,3 +162,20 @@ def test_keywords_reach_optimizers_and_devices():
     found = module.get_params()[0]
     assert (found["fc1_weight"].asnumpy() == 1).all()
     assert (found["fc2_bias"].asnumpy() != 0).all()
+
+
+def test_keywords_of_an_operator_without_parameters_are_attributes():
+    """As MXNet 1.9.1 answers. They were lost; a wrong name of an input made a variable."""
+    data = sym.var("data")
+    s = sym.relu(data, foo=1, name="r", lr_mult=3)
+    assert s.attr_dict() == {"r": {"foo": "1", "__lr_mult__": "3", "lr_mult": "3"}}
+    assert mx.sym.load_json(s.tojson()).attr_dict() == s.attr_dict()
+    assert s.eval(data=mx.nd.array([-1, 2]))[0].asnumpy().tolist() == [0, 2]
+    s = sym.broadcast_add(data, foo="q", name="b")
+    assert s.attr_dict() == {"b": {"foo": "q"}, "b_rhs": {"foo": "q"}}
+    with mx.AttrScope(foo="scope"):
+        assert sym.exp(data, foo="a", name="e").attr_dict() == {"e": {"foo": "scope"}}
+    assert sym.exp(data, foo="a", attr={"foo": "b"}).attr("foo") == "b"
+    for wrong in ({"dat": data}, {"data": data, "other": data}):
+        with pytest.raises(mx.MXNetError, match=f"relu: has no input '{list(wrong)[-1]}', its"):
+            sym.relu(**wrong)

@@ -156,6 +156,20 @@ class TestStore(KVStoreBase):
 STORES: dict[str, Callable] = {}  # name -> class; kvstore.py and nccl.py fill it
 
 
+def state_of(store: KVStoreBase) -> tuple[Any, dict]:
+    """(updater, weights by key) of a store that updates weights: what a checkpoint keeps. Raises
+    StoreError for one that does not show them."""
+    updater, stored = getattr(store, "_updater", None), getattr(store, "_stored", None)
+    if updater is None or stored is None:
+        lacking = "_updater" if updater is None else "_stored"
+        raise StoreError(
+            f"{type(store).__name__} updates the weights and has no {lacking!r}, so a checkpoint"
+            " cannot keep its state\n  fix: Trainer(..., update_on_kvstore=False), or set _updater"
+            " (mx.optimizer.get_updater(optimizer)) in set_optimizer and _stored (weights by key)"
+        )
+    return updater, stored
+
+
 def check_store(kvstore) -> None:
     """Raises InvalidValue for an unknown name, InvalidType for a value that is not a store, a name
     or None."""

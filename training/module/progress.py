@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ndarray.saved_state import StateError, copied, device_copies, merged, spread
 from ..checkpoint import Checkpoint
+from ..kvstore.base import state_of
 
 
 class Progress:
@@ -65,7 +66,7 @@ def _stateful(module) -> dict:
     store = module._kvstore
     return {
         "optimizer": module._optimizer,
-        "updater": store._updater if module._update_on_kvstore else module._updater,
+        "updater": state_of(store)[0] if module._update_on_kvstore else module._updater,
         "compression": getattr(store, "_compression", None),
     }
 
@@ -74,7 +75,7 @@ def module_state(module) -> dict:
     """Parameters on all devices, the values of a store that updates them, optimizer, counts."""
     module._need(optimizer=True)
     arrays = {name: device_copies(parts) for name, parts in _arrays(module).items()}
-    stored = dict(module._kvstore._stored) if module._update_on_kvstore else {}
+    stored = dict(state_of(module._kvstore)[1]) if module._update_on_kvstore else {}
     return {"arrays": arrays, "stored": stored, **copied(_stateful(module))}
 
 
