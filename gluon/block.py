@@ -18,7 +18,7 @@ from .scope import BlockScope
 
 
 class Block:
-    """Base class of neural network layers and models. Subclasses make children and parameters in
+    """Base class of neural network layers and models. Subclasses create children and parameters in
     `__init__` and define `forward`.
 
     Args:
@@ -35,7 +35,7 @@ class Block:
     ...         return self.dense(x)
     """
 
-    # the constructor's argument that gives an unknown dimension
+    # the constructor's argument for an unknown dimension
     size_argument: str | None = None
 
     def __init__(self, prefix=None, params=None):
@@ -98,7 +98,7 @@ class Block:
         object.__setattr__(self, name, value)
 
     def register_child(self, block, name=None) -> None:
-        """Makes block a child; attribute assignment does this by itself."""
+        """Adds a child block; attribute assignment does this too."""
         if not isinstance(block, Block):
             raise InvalidType(
                 f"{type(self).__name__}: a child must be a Block, got {type(block).__name__}"
@@ -130,7 +130,7 @@ class Block:
         return self._params
 
     def name_scope(self) -> BlockScope:
-        """`with self.name_scope():` blocks made inside get names below this block's prefix."""
+        """`with self.name_scope():` blocks created inside get names with this block's prefix."""
         return self._scope
 
     def _warn_of_containers(self) -> None:
@@ -206,7 +206,7 @@ class Block:
         self.collect_params().initialize(init, ctx, verbose, force_reinit)
 
     def hybridize(self, active=True, **kwargs) -> None:
-        """Makes every HybridBlock below run as a graph."""
+        """Makes all HybridBlocks below run as graphs."""
         for child in self._children.values():
             child.hybridize(active, **kwargs)
 
@@ -220,7 +220,7 @@ class Block:
     # ---- calling ---------------------------------------------------------------------------------
 
     def __call__(self, *args):
-        """Runs forward, with the hooks around it."""
+        """Runs forward and the hooks."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
@@ -262,10 +262,10 @@ class Block:
 
         print_summary(self, inputs, style)
 
-    _is_container = False  # it only calls its children: no layer of its own in a summary
+    _is_container = False  # only calls its children: not a layer in a summary
 
     def _macs(self, args, out) -> int:
-        """Multiply-accumulates of a call, for `summary`: 0 where they are not counted."""
+        """Multiply-accumulates of a call, for `summary`; 0 if not counted."""
         return 0
 
     # ---- files -----------------------------------------------------------------------------------
@@ -313,12 +313,12 @@ class Block:
         for name, parameter in params.items():
             shared.setdefault(parameter, []).append(name)
         present = dict(given)
-        for names in shared.values():  # one name of a shared parameter is enough
+        for names in shared.values():  # one name of a shared parameter suffices
             value = next((given[n] for n in names if n in given), None)
             if value is not None:
                 present.update((n, value) for n in names)
         check_names(params, present, f"file '{filename}'", allow_missing, ignore_extra)
-        for name, value in given.items():  # nothing is written unless all of it fits
+        for name, value in given.items():  # nothing is written unless everything matches
             if name in params:
                 params[name]._check_load(value, cast_dtype)
         for name, value in given.items():
@@ -328,8 +328,8 @@ class Block:
                 )
 
     def _match_names(self, loaded):
-        """The naming style that fits most names of a file: (parameters by it, the file's arrays by
-        it)."""
+        """Selects the naming style that matches most names of a file: (parameters by name, the
+        file's arrays by name)."""
         structural = self._collect_params_with_prefix()
         full = {p.name: p for p in structural.values()}
         full.update(self.collect_params().items())
@@ -340,7 +340,7 @@ class Block:
         return best, loaded
 
     def save_params(self, filename) -> None:
-        """The old form of save_parameters, under full names less this block's prefix."""
+        """The old form of save_parameters: full names without this block's prefix."""
         warnings.warn("save_params is deprecated. Please use save_parameters.", stacklevel=2)
         self.collect_params().save(filename, strip_prefix=self.prefix)
 
@@ -356,8 +356,8 @@ class Block:
         save_model(self, prefix)
 
     def load(self, prefix) -> None:
-        """Reads what `save` wrote into a block of the same structure. Its children get the names
-        that they have in the file."""
+        """Reads what `save` wrote into a block of the same structure. Its children get their names
+        in the file."""
         from .model_file import load_model
 
         load_model(self, prefix)

@@ -1,4 +1,4 @@
-"""HybridBlock: a block that can run as a graph; traced at its first call, then one program a
+"""HybridBlock: a block that can run as a graph; traced at its first call, then one program per
 call."""
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
 from .trace import StructureError, Trace, arrays_only, compare, flatten, holds, monitored
 
-MAX_TRACES = 2048  # of a block, for shapes of inputs,
+MAX_TRACES = 2048  # per block, for shapes of inputs,
 MAX_NODES = 1 << 16  # and of how many nodes in all
 
 
 class _Format:
     """The nesting of inputs or outputs of a block's last trace, as `block._flatten` gives it; None
-    before one. Programs that load graphs set it."""
+    before the first. Libraries that load graphs set it."""
 
     def __init__(self, structure: str):
         self._structure = structure
@@ -48,7 +48,7 @@ _tracing = threading.RLock()  # tracing writes into blocks and parameters: one t
 
 def _forked() -> None:
     global _tracing
-    _tracing = threading.RLock()  # the thread that held it is not in the child
+    _tracing = threading.RLock()  # the thread that held it does not exist in the child
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -63,8 +63,8 @@ class HybridBlock(Block):
     with F = nd or F = sym.
 
     After `hybridize()` the first call with given shapes traces hybrid_forward; later calls run the
-    graph as one program. A subclass that overrides `forward` runs it in Python at every call; a
-    graph is what `super().forward(...)` and the blocks inside compute.
+    graph as one program. A subclass that overrides `forward` runs it in Python at every call;
+    `super().forward(...)` and the blocks inside run as graphs.
     """
 
     _in_format, _out_format = _Format("in_structure"), _Format("structure")
@@ -101,7 +101,7 @@ class HybridBlock(Block):
         self.__dict__["_dynamic"] = self.__dict__["_asks_recording"] = False
 
     def _clear_cached_op(self):
-        """MXNet's name of _clear_traces, which gluoncv calls."""
+        """MXNet's name of _clear_traces; gluoncv calls it."""
         self._clear_traces()
 
     def hybridize(
@@ -125,17 +125,18 @@ class HybridBlock(Block):
 
         Args:
             backend, clear, static_alloc, static_shape, inline_limit, forward_bulk_size,
-                backward_bulk_size, backend_opts, partition_if_dynamic: accepted as MXNet has them;
-                plait plans the memory of every graph, and outputs are always new arrays.
+                backward_bulk_size, backend_opts, partition_if_dynamic: accepted for compatibility
+                    with MXNet; plait plans the memory of every graph, and outputs are always new
+                    arrays.
             check: compares eager and graph outputs at the first call.
-            recompute: what backward computes again instead of keeping it from forward, trading time
-                (at most one more forward) for memory. True: all but a few boundaries, placed where
-                they cost least. "blocks": all but the results of blocks that have children
-                (layers and containers of gluon.nn aside). A fraction, 0 < f <= 1: as much as
-                brings what is kept below f of what would be kept. "mirror": all but the costly
-                operators, as MXNET_BACKWARD_DO_MIRROR does. None or False: what costs nothing, and
-                operators with the attribute force_mirroring. Gradients stay the same, dropout masks
-                too.
+            recompute: what backward recomputes instead of storing it in forward, trading time (at
+                most one more forward) for memory. True: all but a few boundary values, chosen for
+                the least cost. "blocks": all but the results of blocks that have children (layers
+                and containers of gluon.nn aside). A fraction, 0 < f <= 1: enough to reduce the
+                stored values below f of what would be stored. "mirror": all but the costly
+                operators, as MXNET_BACKWARD_DO_MIRROR does. None or False: only what costs nothing,
+                and operators with the attribute force_mirroring. Gradients stay the same, dropout
+                masks too.
         Raises: MXNetError for unknown arguments, ValueError for another `recompute`.
         Source: Chen et al. 2016, arXiv:1604.06174.
         """
@@ -170,7 +171,7 @@ class HybridBlock(Block):
     # ---- calling ---------------------------------------------------------------------------------
 
     def __call__(self, *args):
-        """Runs forward with the hooks around it."""
+        """Runs forward and the hooks."""
         if self._forward_pre_hooks:
             for hook in list(self._forward_pre_hooks.values()):
                 hook(self, args)
@@ -183,8 +184,8 @@ class HybridBlock(Block):
         return out
 
     def forward(self, x, *args):
-        """Calls hybrid_forward with the parameters, on arrays or on Symbols; on arrays as a graph
-        when hybridized."""
+        """Calls hybrid_forward with the parameters, on arrays or on Symbols; when hybridized, on
+        arrays as a graph."""
         if self._active and tracing_state.tracer is None and not tracing_state.eager:
             return self._call_graph((x, *args))
         return self._run(x, *args)
@@ -239,14 +240,15 @@ class HybridBlock(Block):
         raise MissingMethod(f"{type(self).__name__} must define hybrid_forward(self, F, x, ...)")
 
     def _why_no_graph(self) -> str:
-        """What to do for a graph where forward is overridden: a line of text, or ""."""
+        """Advice for running a block as a graph whose forward is overridden: a line of text, or
+        ""."""
         if type(self).forward is HybridBlock.forward and "forward" not in self.__dict__:
             return ""
         name = type(self).__name__
         return f"\n  fix: {name}.forward runs in Python: compute in {name}.hybrid_forward"
 
     def _arguments(self, *args):
-        """What forward gets of the arguments of a call: all, for a block whose calls add none."""
+        """The arguments of a call that forward takes: all, unless the block's calls add some."""
         return args
 
     def _call_graph(self, args):
@@ -268,7 +270,7 @@ class HybridBlock(Block):
                 )
             plain = structure == (0,) * len(args)
             key = (mode, *[a._spec for a in flat], *(() if plain else (structure,)))
-            if self._dynamic:  # shapes depend on values: the blocks inside run as graphs
+            if self._dynamic:  # shapes depend on values: only the blocks inside run as graphs
                 return self._run(*args)
             try:
                 trace = self._traces[key] or self._trace(key, args, structure)
@@ -297,7 +299,7 @@ class HybridBlock(Block):
                 )
         with gc_paused():
             trace = Trace(self, args, state.training)
-        if trace.asks_recording:  # the graph is for this answer only
+        if trace.asks_recording:  # the graph is used for this result only
             self.__dict__["_asks_recording"] = True
             key = (trace_mode(self), *key[1:])
         trace.finish_parameters()
@@ -341,8 +343,7 @@ class HybridBlock(Block):
     # ---- reports ---------------------------------------------------------------------------------
 
     def hybrid_report(self) -> ProgramReport:
-        """What the graphs of this block are and cost: prints as a table with a line for each
-        program.
+        """The graphs of this block and their costs: prints as a table with a line for each program.
 
         >>> net = gluon.nn.Dense(2)
         >>> net.initialize()
@@ -354,8 +355,8 @@ class HybridBlock(Block):
         return report.hybrid_report(self)
 
     def memory_report(self, *args) -> MemoryReport:
-        """What the memory of a call with these inputs, and of a training step, is used for, in
-        bytes. Compiles for it, but runs nothing.
+        """The memory use of a call with these inputs, and of a training step, in bytes. Compiles,
+        but runs nothing.
 
         >>> net = gluon.nn.Dense(2)
         >>> net.initialize()
@@ -367,13 +368,13 @@ class HybridBlock(Block):
     # ---- shapes, dtypes --------------------------------------------------------------------------
 
     def infer_shape(self, *args):
-        """Finds the unknown shapes of parameters from inputs of known shape."""
+        """Infers the unknown shapes of parameters from inputs of known shape."""
         trace = Trace(self, self._arguments(*args), state.training)
         for p, v in zip(trace.params, trace.param_values):
             p.shape = v.shape
 
     def infer_type(self, *args):
-        """Sets the parameters' dtypes to what the inputs' dtypes ask for."""
+        """Infers the parameters' dtypes from the inputs' dtypes."""
         trace = Trace(self, self._arguments(*args), state.training)
         for p, v in zip(trace.params, trace.param_values):
             p.dtype = dtype_name(v.dtype)
@@ -381,7 +382,7 @@ class HybridBlock(Block):
     # ---- files -----------------------------------------------------------------------------------
 
     def _graphs(self) -> list:
-        """The CachedGraphs that calls of this block run."""
+        """The CachedGraphs of this block's calls."""
         return [trace.graph for trace in self._traces.values()]
 
     def _any_trace(self) -> Trace:
@@ -425,8 +426,8 @@ class HybridBlock(Block):
         """Hybridizes for the given inputs: traces and compiles now, and runs once. Returns the
         outputs.
 
-        backend, clear: accepted, and without effect: there is one compiler here, and it takes every
-            graph that repeats, with or without this call.
+        backend, clear: accepted, without effect: there is one compiler, which compiles every
+            repeated graph anyway.
         kwargs: as for hybridize.
         """
         self.hybridize(True, backend, clear, **kwargs)
@@ -437,14 +438,14 @@ FLAGS = [name for name in inspect.signature(HybridBlock.hybridize).parameters][2
 
 
 def trace_mode(block: HybridBlock) -> int:
-    """What a trace depends on besides its inputs: training (bit 0), recording where it was asked
-    for (bit 1), the policy of mixed precision."""
+    """What a trace depends on besides its inputs: training (bit 0), recording if the trace queried
+    it (bit 1), the mixed-precision policy."""
     mode = state.training + 2 * (block._asks_recording and state.recording)
     return mode + 4 * precision.number() if precision.used else mode
 
 
 def _given(structure: list) -> list:
-    """A structure of inputs without the None at its end: default values of arguments."""
+    """A structure of inputs without trailing None, the default values of arguments."""
     n = len(structure)
     while n and structure[n - 1] == -1:
         n -= 1
@@ -452,7 +453,7 @@ def _given(structure: list) -> list:
 
 
 class MixedInputs(StructureError):
-    """NDArrays beside Symbols."""
+    """NDArrays mixed with Symbols."""
 
     def __str__(self):
         return (
@@ -463,7 +464,7 @@ class MixedInputs(StructureError):
 
 
 class ChildError(InvalidValue):
-    """A child that its parent cannot hold."""
+    """An invalid child of a block."""
 
 
 def _sym():

@@ -35,8 +35,8 @@ def _describe(block, counter) -> dict:
 
 
 def load_model(block, prefix) -> None:
-    """Checks that the structure is that of the file, gives the children their names in the file,
-    and loads the parameters. Raises MXNetError with the block as it was."""
+    """Checks that the structure matches the file, gives the children their names in the file, and
+    loads the parameters. Raises MXNetError and leaves the block unchanged."""
     name = f"{prefix}-model.json"
     saved = parse_json(files.read(name, "load"), f"load: {name} is not JSON: it")
     if not isinstance(saved, dict) or len(saved) != 1:
@@ -51,7 +51,7 @@ def load_model(block, prefix) -> None:
 
 
 def _check(block, entry, file, renamed: list) -> None:
-    """Appends (block, names of its children in the file) where those differ."""
+    """Appends (block, names of its children in the file) if they differ."""
     key, saved = entry
     kind = type(block).__name__.lower()
     if not key.startswith(kind) or not key[len(kind) :].isdigit():

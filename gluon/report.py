@@ -1,4 +1,4 @@
-"""Reports on hybridized blocks: what their graphs are and cost, and what memory is used for."""
+"""Reports on hybridized blocks: their graphs and costs, and their memory use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .trace import Trace, blocks_of, flatten
 
 
 def hybrid_report(block) -> ProgramReport:
-    """block: a HybridBlock; without a call since hybridize() it has no programs. Blocks inside that
-    were called from Python have programs of their own."""
+    """block: a HybridBlock; without a call since hybridize() it has no programs. Inner blocks that
+    were called from Python have their own programs."""
     rows, plans = [], []
     for graph in [g for b in blocks_of(block) for g in getattr(b, "_graphs", list)()]:
         for (training, *_), entry in list(graph.entries.items()):

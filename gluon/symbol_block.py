@@ -74,7 +74,7 @@ class SymbolBlock(HybridBlock):
             _in_structure=in_structure,
             _graph_cache=None,
         )
-        # structural names, those of parameter files: without what all names begin with
+        # structural names, as in parameter files: without the common prefix
         start = len(os.path.commonprefix(list(self.params)))
         self._reg_params.update((name[start:], p) for name, p in self.params.items())
 
@@ -89,7 +89,7 @@ class SymbolBlock(HybridBlock):
     ) -> SymbolBlock:
         """A network from files that `export` (or MXNet) wrote.
 
-        input_names: names of the data variables. Parameters are on ctx (default: cpu).
+        input_names: names of the data variables. ctx: the device of the parameters (default: cpu).
         allow_missing: parameters may be missing in the file. ignore_extra: the file may have
             others. Raises MXNetError, OSError.
         """
@@ -210,7 +210,7 @@ class SymbolBlock(HybridBlock):
                 p._finish_deferred_init()
 
     def infer_shape(self, *args):
-        """Finds the unknown shapes of parameters from inputs of known shape."""
+        """Infers the unknown shapes of parameters from inputs of known shape."""
         flat: list = []
         flatten(args, NDArray, "input", flat)
         self._find_shapes(flat)

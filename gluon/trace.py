@@ -18,7 +18,7 @@ from .parameter import Parameter, shape_is_known, tracing_state
 
 
 class StructureError(InvalidValue):
-    """Inputs of a block that are no arrays, or nested in another way than before."""
+    """Inputs of a block that are not arrays, or nested differently than before."""
 
 
 class LeakedSymbolError(MXNetError):
@@ -67,7 +67,7 @@ def flatten(value, leaf: type, what: str, flat: list):
 
 
 def unflatten(structure, leaves):
-    """Leaves (an iterator) put back into a structure; lists become lists."""
+    """Puts leaves (an iterator) back into a structure; lists become lists."""
     if structure.__class__ is tuple:
         return [unflatten(s, leaves) for s in structure]
     if isinstance(structure, Static):
@@ -76,22 +76,21 @@ def unflatten(structure, leaves):
 
 
 def arrays_only(structure):
-    """The structure without the values of constants: what must not change from call to call."""
+    """The structure without the values of constants: it must not change between calls."""
     if structure.__class__ is tuple:
         return [arrays_only(s) for s in structure]
     return 0 if structure == 0 else -1
 
 
 class Tracer:
-    """What a block under trace asks for: the variable of each parameter, typed where its shape is
-    known."""
+    """The variable of each parameter in a trace, typed if its shape is known."""
 
     def __init__(self, training: bool):
         from ..symbol import symbol
 
         self.symbol = symbol
         self.params: dict[Parameter, object] = {}
-        self.bounds: list = []  # the results of blocks inside that are more than layers
+        self.bounds: list = []  # the results of inner blocks that have children
         self._scope = symbol.tracing(training)
 
     def __enter__(self):
@@ -137,11 +136,11 @@ class Trace:
         self.data_devices = [a._spec.device for a in flat]
         mode = autograd.train_mode() if training else autograd.predict_mode()
         state.asked_recording = False
-        with Tracer(training) as tracer, mode:  # is_recording() says what the caller does
+        with Tracer(training) as tracer, mode:  # is_recording() has the caller's value
             sym = tracer.symbol
             names = ["data"] if len(flat) == 1 else [f"data{i}" for i in range(len(flat))]
             self.data = [sym.var(n) for n in names]
-            # typed, but without attributes: an export is for any shape
+            # typed, but without attributes: an exported graph works for any shape
             for s, a in zip(self.data, flat):
                 s._outputs[0].node.types = (a._spec.type,)
             before = symbols_of(block, sym.Symbol)
@@ -164,7 +163,7 @@ class Trace:
         self.params = [p for p, s in tracer.params.items() if s._outputs[0].node in inputs]
         self.param_values = [tracer.params[p]._outputs[0] for p in self.params]
         self.graph: CachedGraph | None = None
-        # the parameters as the graph takes them, with the device of each: see compile
+        # the parameters in the graph's order, with the device of each: see compile
         self.placed: list[tuple[Parameter, Context]] = []
 
     @staticmethod
@@ -182,7 +181,7 @@ class Trace:
                 raise
 
     def finish_parameters(self) -> None:
-        """Gives parameters of unknown shape the one that tracing found, and completes their
+        """Sets unknown parameter shapes to those inferred by tracing, and completes their
         initialization."""
         for p, v in zip(self.params, self.param_values):
             if p._data is None:
@@ -191,8 +190,8 @@ class Trace:
                 p._finish_deferred_init()
 
     def compile(self, name: str, recompute=False) -> None:
-        """recompute: see HybridBlock.hybridize. A block without blocks inside has no such
-        results: there "blocks" is True."""
+        """recompute: see HybridBlock.hybridize. In a block without inner blocks "blocks" means
+        True."""
         if recompute == "blocks":
             recompute = "blocks" if self._bounds else True
         bounds = self._bounds if recompute == "blocks" else []
@@ -207,8 +206,8 @@ class Trace:
         self.graph = CachedGraph(outputs, inputs, name, len(self.data_values), recompute, bounds)
 
     def _place(self, graph: list[Value], default: Context) -> tuple[list[Value], list[Value]]:
-        """Says in `placed` on which device each parameter is read. A parameter that several devices
-        read is a variable for each: (the graph with these, the variables)."""
+        """Records in `placed` on which device each parameter is read. A parameter read on several
+        devices becomes one variable per device: (the new graph, the variables)."""
         place = Placement(graph, dict(zip(self.data_values, self.data_devices)), default)
         self.placed, variables = [], []
         twins: dict[tuple[Value, Context], Value] = {}
@@ -244,7 +243,7 @@ class Trace:
                 )
 
     def outputs(self, arrays: Sequence[NDArray]):
-        """Arrays of the graph's outputs, nested as the block nests them."""
+        """The output arrays, nested as the block returns them."""
         return arrays[0] if self.structure == 0 else unflatten(self.structure, iter(arrays))
 
 
@@ -269,7 +268,7 @@ def flatten_symbols(value, symbol_class, block, flat: list):
 
 
 class Leaked:
-    """Stands where a traced Symbol was left in an attribute; any use raises LeakedSymbolError."""
+    """Replaces a traced Symbol that was left in an attribute; any use raises LeakedSymbolError."""
 
     __slots__ = ("_text",)
 
@@ -320,7 +319,7 @@ for _name in (
 
 
 def blocks_of(block):
-    """A block and all below it, each once; blocks may lie deep."""
+    """A block and all its descendants, each once; works for deep nesting."""
     seen, stack = {block}, [block]
     while stack:
         found = stack.pop()
@@ -331,7 +330,7 @@ def blocks_of(block):
                 stack.append(child)
 
 
-_PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not looked into
+_PLAIN = {bool, int, float, str, type(None), dict}  # cannot hold a Symbol, or are not searched
 
 
 def holds(value, symbol_class) -> bool:
@@ -352,8 +351,7 @@ def symbols_of(block, symbol_class) -> set[tuple]:
 
 
 def seal_leaks(block, symbol_class, before: set[tuple]) -> None:
-    """Replaces Symbols that a trace left in attributes, so that a later use tells which attribute
-    it was."""
+    """Replaces Symbols that a trace left in attributes, so that a later use names the attribute."""
     for b, key in symbols_of(block, symbol_class) - before:
         value = b.__dict__[key]
         lines = {
@@ -373,7 +371,7 @@ def seal_leaks(block, symbol_class, before: set[tuple]) -> None:
 
 
 def compare(block, eager, graph) -> None:
-    """Raises MXNetError where the outputs of the two modes differ."""
+    """Raises MXNetError if the outputs of the two modes differ."""
     import numpy as np
 
     for i, (a, b) in enumerate(zip(_leaves(eager), _leaves(graph))):
@@ -387,7 +385,7 @@ def compare(block, eager, graph) -> None:
             raise MXNetError(
                 f"hybridize(check=True): {type(block).__name__} {block.name!r}: output {i} differs"
                 f" between eager and hybridized mode (largest difference {worst})\n  fix: look for"
-                " Python state, randomness or values that the trace froze"
+                " Python state, randomness or values that became constants in the trace"
             )
 
 

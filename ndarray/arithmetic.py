@@ -1,5 +1,4 @@
-"""nd.add, nd.maximum, nd.greater ...: two-sided functions whose operands are NDArrays or numbers,
-on either side."""
+"""nd.add, nd.maximum, nd.greater ...: binary functions of NDArrays and numbers, in either order."""
 
 from __future__ import annotations
 

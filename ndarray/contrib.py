@@ -23,7 +23,7 @@ from .nesting import NotNested, flatten, pair, regroup
 
 
 def _symbolic(*values):
-    """sym.contrib where one of the (nested) values is a Symbol: a forward is being traced."""
+    """sym.contrib if one of the (nested) values is a Symbol: a forward is being traced."""
     stack = list(values)
     while stack:
         v = stack.pop()
@@ -51,7 +51,7 @@ def foreach(body: Callable, data, init_states) -> tuple:
     """Calls body(slice of data, states) -> (outputs, new states) for every slice along axis 0.
 
     data, init_states: an NDArray or nested lists of them. Returns (outputs stacked along axis 0,
-    the last states). Without slices the outputs are [] and the states those given.
+    the last states). Without slices the outputs are [] and the states are unchanged.
     """
     symbolic = _symbolic(data, init_states)
     if symbolic is not None:

@@ -1,5 +1,4 @@
-"""Creation functions of nd: array, zeros, ones, full, empty, arange, linspace, eye and their
-kin."""
+"""Creation functions of nd: array, zeros, ones, full, empty, arange, linspace, eye and others."""
 
 from __future__ import annotations
 
@@ -37,8 +36,8 @@ __all__ = [
 
 
 def array(source_array, ctx=None, dtype=None) -> NDArray:
-    """An NDArray with a copy of the values of anything NumPy understands; texts and objects become
-    what Python's float() makes of them, None among others nan.
+    """An NDArray with a copy of the values of anything NumPy understands; strings and objects are
+    converted by Python's float(), None to nan.
 
     dtype: default float32; the source's own when it is an NDArray.
     """
@@ -95,7 +94,7 @@ def _device(ctx) -> Context:
 
 
 def empty(shape, ctx=None, dtype=None, stype=None) -> NDArray:
-    """Uninitialised memory; of a sparse storage type, nothing is stored."""
+    """Uninitialised memory; for a sparse storage type, an empty array."""
     if stype not in (None, "default"):
         return SPARSE["empty"](stype, shape, ctx, dtype)
     return empty_like_spec(spec(_shape(shape), dtype_name(dtype or "float32"), _device(ctx)))
@@ -139,7 +138,7 @@ def ones(shape, ctx=None, dtype=None, out=None, **_) -> NDArray:
 
 
 def full(shape, val, ctx=None, dtype="float32", out=None) -> NDArray:
-    """`val` in every place."""
+    """An array filled with `val`."""
     try:
         val = float(val)
     except (TypeError, ValueError):
@@ -218,8 +217,8 @@ def histogram(a: NDArray, bins=10, range=None) -> tuple[NDArray, NDArray]:
 
 
 def moveaxis(tensor: NDArray, source, destination) -> NDArray:
-    """Moves axes to other places; the others keep their order. Raises ValueError for axes that are
-    not there."""
+    """Moves axes to other positions; the others keep their order. Raises ValueError for axes that
+    do not exist."""
     n = tensor.ndim
     moves = []
     for name, axes in (("source", source), ("destination", destination)):
@@ -247,8 +246,8 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
 
 
 def split_v2(ary: NDArray, indices_or_sections, axis=0, squeeze_axis=False) -> Any:
-    """Parts of an array along an axis: that many equal ones, or cut at the given indices. Raises
-    ValueError where they cannot be equal."""
+    """Splits an array along an axis into equal parts, or at the given indices. Raises ValueError if
+    equal parts are impossible."""
     if hasattr(indices_or_sections, "__index__"):
         if indices_or_sections < 1 or ary.shape[axis] % indices_or_sections:
             raise InvalidValue(

@@ -1,4 +1,4 @@
-"""NDArray's methods: Python operators, operator records as methods, and what only arrays can do."""
+"""NDArray's methods: Python operators, operator records as methods, and array-only methods."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def backward(self, out_grad=None, retain_graph: bool = False, train_mode: bool =
 
 @method
 def detach(self) -> NDArray:
-    """The same memory, not on the tape."""
+    """An array on the same memory, without its tape entry."""
     return make(lib.pl_array_view(self._handle, 0), self._spec)
 
 
@@ -231,7 +231,7 @@ def expand_dims(self, axis, inplace=False) -> NDArray:
 
 @method
 def squeeze(self, axis=None, inplace=False) -> NDArray:
-    """Without axes of size 1, or without those in `axis`. inplace: as a view of the same memory."""
+    """Removes axes of size 1, or those in `axis`. inplace: as a view of the same memory."""
     axis = tuple(axis) if isinstance(axis, list) else axis
     return view(self, "squeeze", {"axis": axis}) if inplace else functions.squeeze(self, axis)
 
@@ -316,15 +316,15 @@ def as_nd_ndarray(self) -> NDArray:
 
 @method
 def as_np_ndarray(self) -> NoReturn:
-    """Raises MXNetError: there are no arrays with NumPy's semantics here."""
+    """Raises MXNetError: arrays with NumPy semantics are not supported."""
     raise MXNetError(
-        "as_np_ndarray: arrays with NumPy's semantics (mx.np) do not exist here"
-        "\n  fix: stay with mx.nd, or x.asnumpy()"
+        "as_np_ndarray: arrays with NumPy semantics (mx.np) are not supported"
+        "\n  fix: use mx.nd, or x.asnumpy()"
     )
 
 
 def _fresh(self) -> bool:
-    """Has backward stored a gradient that Trainer.step has not used yet?"""
+    """Has backward stored a gradient since the last Trainer.step?"""
     return self._tape.fresh if isinstance(self._tape, Variable) else False
 
 
@@ -337,7 +337,7 @@ setattr(NDArray, "_fresh_grad", property(_fresh, _set_fresh))
 
 
 def _writable(self) -> bool:
-    """False for an array on memory that was read-only before, see from_numpy."""
+    """False for an array on read-only memory, see from_numpy."""
     return not lib.pl_array_protected(self._handle)
 
 

@@ -1,7 +1,6 @@
-"""Nested lists as a flat list and a form, and back.
+"""Flattens nested lists to a flat list and a form, and restores them.
 
-A form is a list for a list, and for what is no list a number: 0 one value, n > 1 a list of n, -1
-None.
+A form is a list for a list, and otherwise a number: 0 one value, n > 1 a list of n, -1 None.
 """
 
 from __future__ import annotations
@@ -15,18 +14,18 @@ Leaf = Callable[[Any], "tuple[list, int] | None"]
 
 
 class NotNested(InvalidType, AssertionError):
-    """Something that stands where an array, or a list of them, must; MXNet asserts it."""
+    """A value that is not an array or a nested list of arrays; MXNet raises AssertionError."""
 
 
 class LoopError(InvalidValue):
-    """A body that a loop cannot use."""
+    """An invalid body of a loop."""
 
 
 def flatten(value, leaf: Leaf, refuse: Callable[[Any], Exception]) -> tuple[list, Any]:
     """(all values in order, their form).
 
-    leaf(x): (values, form) of an x that is no list, None for a list and for what must not be there.
-    refuse(x): the error for the latter.
+    leaf(x): (values, form) of a leaf x, None for a list or an invalid value. refuse(x): the error
+    for an invalid value.
     """
     found = leaf(value)
     if found is not None:
@@ -38,7 +37,7 @@ def flatten(value, leaf: Leaf, refuse: Callable[[Any], Exception]) -> tuple[list
 
 
 def regroup(values: Iterable, form) -> Any:
-    """The values nested as the form says."""
+    """The values nested according to the form."""
     rest = iter(values)
 
     def build(f):
@@ -50,7 +49,7 @@ def regroup(values: Iterable, form) -> Any:
 
 
 def pair(found, loop: str, wanted: str) -> tuple:
-    """The two things that a loop's function returns. Raises LoopError for anything else."""
+    """The two results of a loop's function. Raises LoopError for anything else."""
     if not isinstance(found, (list, tuple)) or len(found) != 2:
         got = f"{len(found)} things" if isinstance(found, (list, tuple)) else type(found).__name__
         raise LoopError(f"{loop} must return ({wanted}), got {got}\n  fix: return two things")

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-_plans = Recent(MAX_KEYS)  # by distribution, its numbers, shape, dtype and device
+_plans = Recent(MAX_KEYS)  # by distribution, parameters, shape, dtype and device
 
 
 def _draw(name: str, params: dict, shape, dtype, ctx, out, kwargs) -> NDArray:
@@ -154,19 +154,19 @@ def shuffle(data, out=None, **kwargs) -> NDArray:
 
 
 def seed(seed_state, ctx="all") -> None:
-    """Restarts the random streams. ctx: kept for MXNet; there is one stream for every device."""
+    """Restarts the random streams. ctx: ignored; all devices share one stream."""
     try:
         state = seed_state.__index__()
     except AttributeError:
         raise InvalidValue(
             f"seed: seed_state must be an int, got {type(seed_state).__name__}"
         ) from None
-    lib.pl_seed(state % 2**53)  # the seed travels to kernels in a double
+    lib.pl_seed(state % 2**53)  # the seed is passed to kernels as a double
 
 
 def get_state() -> dict:
-    """Where the random streams are: plait's, NumPy's (np.random) and Python's (random), as numbers
-    and NumPy arrays. set_state returns to it."""
+    """The state of the random streams of plait, NumPy (np.random) and Python (random), as numbers
+    and NumPy arrays. set_state restores it."""
     import random
 
     numbers = ffi.new("uint64_t[2]")
@@ -180,7 +180,7 @@ def get_state() -> dict:
 
 
 def set_state(state: dict) -> None:
-    """Returns all random streams to where get_state found them.
+    """Restores all random streams to a state from get_state.
 
     >>> state = mx.random.get_state()
     >>> a = mx.random.uniform(shape=3)

@@ -1,4 +1,4 @@
-"""The tape: what autograd records of each call. It is a graph, kept until backward has used it."""
+"""The tape: autograd's record of each call. It is a graph, kept until backward has used it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ next_seq = itertools.count().__next__
 
 
 class Variable:
-    """An array whose gradient is wanted: what attach_grad puts on its `_tape`."""
+    """The tape entry of an array with attach_grad, in its `_tape`."""
 
     __slots__ = ("array", "fresh", "grad", "rank", "req")
 
@@ -25,8 +25,8 @@ class Variable:
 
 
 class TapeNode:
-    """One recorded call. entries: where each input came from: None, a Variable, or (TapeNode,
-    output index).
+    """One recorded call. entries: the source of each input: None, a Variable, or (TapeNode, output
+    index).
 
     inputs, saved: the arrays that the gradient reads, so that the others can be freed before
         backward: inputs has None
@@ -37,16 +37,16 @@ class TapeNode:
     __slots__ = ("entries", "inputs", "plan", "saved", "scalars", "seq")
     entries: tuple | None
     inputs: tuple | None
-    plan: Any  # a Plan, or what stands for one: see backward.py
+    plan: Any  # a Plan or a substitute: see backward.py
     saved: dict[int, NDArray] | None
     scalars: tuple
     seq: int
 
 
 def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
-    """Where arrays came from; None if from no variable. What backward has used up counts as a
-    constant, as in MXNet: a state carried from one truncated sequence to the next needs no
-    detach."""
+    """The tape entries of arrays; None if they depend on no variable. Calls whose tape backward has
+    freed count as constants, as in MXNet: states carried between truncated sequences need no
+        detach."""
     entries = tuple([a._tape for a in arrays])
     for e in entries:
         if e.__class__ is tuple and e[0].entries is None:
@@ -56,15 +56,14 @@ def entries_of(arrays: Sequence[NDArray]) -> tuple | None:
 
 
 def spent(entry) -> bool:
-    """Has a backward used up the call that this tape entry names?"""
+    """Has a backward freed the call of this tape entry?"""
     return entry.__class__ is tuple and entry[0].entries is None
 
 
 def record(
     plan, inputs: Sequence[NDArray], scalars: Sequence[float], outputs: Sequence[NDArray]
 ) -> None:
-    """Notes a call whose inputs depend on a variable; the outputs then know where they came
-    from."""
+    """Records a call whose inputs depend on a variable, and sets the outputs' tape entries."""
     for a in inputs:
         if a._tape is not None:
             break
@@ -95,8 +94,8 @@ def record(
 
 
 def shadow(array: NDArray) -> NDArray:
-    """The same memory under a handle of its own, not on the tape: no reference cycle through the
-    tape."""
+    """The same memory under a new handle without a tape entry, to avoid a reference cycle through
+    the tape."""
     if array._spec.stype != "default":
         return array.detach()
     return make(lib.pl_array_view(array._handle, 0), array._spec)
@@ -104,8 +103,8 @@ def shadow(array: NDArray) -> NDArray:
 
 def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple[int, ...]]:
     """What the operator's gradient reads, found by tracing it once for a call with these dynamic
-    parameters: indices of the inputs that it does not read (a tuple of Nones in their place where
-    it reads none at all) and of the outputs that it reads."""
+    parameters: indices of the inputs that it does not read (a tuple of Nones instead if it reads
+        none) and of the outputs that it reads."""
     nothing = (None,) * plan.n_in
     if plan.op.grad is None:
         return nothing, ()
@@ -120,7 +119,7 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
     builder = Builder(bool(plan.attrs.get("train")))
     grads = plan.op.differentiate(builder, dys, list(node.inputs), ys, node.attrs)
     grads = [g for g in grads if g is not None]
-    # what `node` itself reads does not count: its results are kept
+    # reads by `node` itself do not count: its results are stored
     read = {v for n in topological(grads) if n is not node for v in n.inputs} | set(grads)
     unread = tuple(i for i, x in enumerate(xs) if x not in read)
     if plan.op.lowered is not None:  # a gradient's gradient may read all of them
@@ -137,7 +136,7 @@ def keeps_input(plan, j: int) -> bool:
 def expand(
     plan, inputs: Sequence[Value], scalars: Sequence
 ) -> tuple[Sequence[Value], Sequence[Value]]:
-    """A recorded call as a graph: (values of its outputs, the values that `saved` numbers)."""
+    """A recorded call as a graph: (values of its outputs, the values that `saved` indexes)."""
     if hasattr(plan, "expand"):
         return plan.expand(inputs)
     node = plan_node(plan, inputs, scalars)

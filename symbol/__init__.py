@@ -1,5 +1,4 @@
-"""sym: graphs. `sym.var("data")`, `sym.FullyConnected(...)`; everything above the graph is loaded
-when first used."""
+"""sym: graphs. `sym.var("data")`, `sym.FullyConnected(...)`; modules are imported at first use."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ import types
 
 from ..engine.error import MissingName
 
-# a namespace of operators: what their names start with in the registry
+# a namespace of operators: the prefix of their names in the registry
 NAMESPACES = {
     "linalg": "_linalg_",
     "sparse": "_sparse_",
@@ -59,6 +58,7 @@ def __getattr__(name: str):
         "attribute",
         "viz",
         "json",
+        "inference",
     ):
         return importlib.import_module(f".{name}", __package__)
     else:

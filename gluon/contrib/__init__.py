@@ -4,7 +4,7 @@ import importlib
 
 from . import data, nn  # noqa: F401
 
-# so that importing gluon.contrib stays quick
+# so that importing gluon.contrib is fast
 _ON_FIRST_USE = ("cnn", "estimator", "rnn")
 
 

@@ -1,4 +1,4 @@
-"""contrib.nn: blocks side by side, sparse embeddings, pixel shuffling, SyncBatchNorm."""
+"""contrib.nn: parallel blocks, sparse embeddings, pixel shuffling, SyncBatchNorm."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class HybridConcurrent(HybridSequential):
 
 
 class SparseEmbedding(Block):
-    """Whole numbers in [0, input_dim) -> vectors of output_dim, for very many of them: weight and
+    """Indices in [0, input_dim) -> vectors of output_dim, for very large tables: weight and
     gradient are of storage type row_sparse, so that optimizers with lazy updates touch only the
     rows of a batch.
 
@@ -135,8 +135,8 @@ class PixelShuffle3D(_PixelShuffle):
 
 
 class SyncBatchNorm(BatchNorm):
-    """Batch normalisation over axis 1. Here every device uses the statistics of its own part of
-    the batch; MXNet shares them among num_devices GPUs.
+    """Batch normalisation over axis 1. Here every device uses the statistics of its own part of the
+    batch; MXNet combines them over num_devices GPUs.
 
     Args: see BatchNorm; num_devices is kept in the graph.
     Source: Zhang et al. 2018, arXiv:1803.08904.

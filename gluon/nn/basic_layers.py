@@ -70,8 +70,8 @@ class Sequential(_Stack, Block):
     """
 
     def forward(self, x, *args):
-        """Gives x (and args, to the first block) through all blocks; a tuple output becomes several
-        inputs."""
+        """Passes x (and args, to the first block) through all blocks; a tuple output becomes
+        several inputs."""
         for block in self._children.values():
             x = block(x, *args)
             args = ()
@@ -94,7 +94,7 @@ class HybridSequential(_Stack, HybridBlock):
     """Runs hybrid blocks one after another, as one graph when hybridized."""
 
     def hybrid_forward(self, F, x, *args):
-        """Gives x (and args, to the first block) through all blocks."""
+        """Passes x (and args, to the first block) through all blocks."""
         for block in self._children.values():
             x = block(x, *args)
             args = ()
@@ -110,7 +110,7 @@ class Dense(HybridBlock):
         units: size of the output.
         flatten: True: (N, ...) becomes (N, inputs) first; False: works on the last axis of (...,
             inputs).
-        in_units: size of the input; 0: found out by the first forward pass.
+        in_units: size of the input; 0: inferred at the first forward pass.
     Shapes: data (N, ..., in_units) -> (N, units), or (..., units) without flatten.
     """
 
@@ -406,7 +406,7 @@ class Embedding(HybridBlock):
     """Rows of a table: indices (...) -> vectors (..., output_dim).
 
     input_dim: number of rows. sparse_grad: the gradient of the table is row_sparse, so that
-    optimizers touch the rows that were used and no others.
+        optimizers update only the rows that were used.
     """
 
     def __init__(
@@ -508,7 +508,7 @@ class HybridLambda(HybridBlock):
 
 
 class Identity(HybridBlock):
-    """Gives its input back."""
+    """Returns its input."""
 
     def hybrid_forward(self, F, x):
         return x

@@ -1,5 +1,5 @@
-"""nd.sparse: arrays in csr and row_sparse storage; the operators here are those of nd, which look
-at the storage of their inputs."""
+"""nd.sparse: arrays in csr and row_sparse storage; the operators are those of nd, which dispatch on
+the storage types of their inputs."""
 
 from __future__ import annotations
 

@@ -565,7 +565,7 @@ def test_missing_fashion_mnist_says_how_to_get_it(tmp_path, monkeypatch):
         (lambda b: b[:20], "gzip file is broken"),
         (
             lambda b: gzip.compress(gzip.decompress(b)[:-7]),
-            r"cut off: shape \(6, 4, 5\) needs 120 bytes of values, got 113",
+            r"truncated: shape \(6, 4, 5\) needs 120 bytes of values, got 113",
         ),
         (lambda b: gzip.compress(b"hello"), "begins with 0, 0 and a type code"),
         (

@@ -16,7 +16,7 @@ from .comm import copy_back, total
 
 
 class StoreError(InvalidValue):
-    """A store that is asked something that makes no sense."""
+    """Invalid use of a store."""
 
 
 class KVStoreBase:
@@ -37,7 +37,8 @@ class KVStoreBase:
         """Sums value's arrays, over all workers, and writes the sum into out (default: into
         value).
 
-        priority: of the work that is ready, higher ones come first; one for all keys, or one each.
+        priority: of the ready operations, those with higher priority run first; one for all keys,
+            or one for each.
         """
         raise self._missing("pushpull")
 
@@ -70,7 +71,7 @@ class KVStoreBase:
         raise self._missing("is_capable")
 
     def save_optimizer_states(self, fname, dump_optimizer=False) -> None:
-        """Writes the states of the store's optimizer; dump_optimizer: its numbers too."""
+        """Writes the states of the store's optimizer; dump_optimizer: its hyperparameters too."""
         raise self._missing("save_optimizer_states")
 
     def load_optimizer_states(self, fname) -> None:
@@ -170,8 +171,8 @@ def state_of(store: KVStoreBase) -> tuple[Any, dict]:
 
 
 def check_store(kvstore) -> None:
-    """Raises InvalidValue for a name of which there is no store, InvalidType for what is neither a
-    store nor a name nor None."""
+    """Raises InvalidValue for an unknown name, InvalidType for a value that is not a store, a name
+    or None."""
     if kvstore is None or isinstance(kvstore, KVStoreBase):
         return
     if not isinstance(kvstore, str):
@@ -181,11 +182,11 @@ def check_store(kvstore) -> None:
         return
     if "dist" in name:
         raise InvalidValue(
-            f"kvstore={kvstore!r}: there are no stores across processes yet, so processes would"
-            " not share gradients\n  fix: kvstore='device', in one process"
+            f"kvstore={kvstore!r}: distributed stores are not supported, so gradients would not be"
+            " shared between processes\n  fix: kvstore='device', in one process"
         )
     raise InvalidValue(
-        f"kvstore={kvstore!r}: there is no such store\n  fix: one of"
+        f"kvstore={kvstore!r}: unknown store\n  fix: one of"
         f" {', '.join([*STORES, *KVStoreBase.kv_registry])}; or register a class with"
         " KVStoreBase.register"
     )
