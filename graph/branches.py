@@ -21,7 +21,7 @@ MIN_BRANCH_US = 2.0  # a shorter branch may be joined to another one
 
 class Limits(NamedTuple):
     """What pays on a kind of device. small_bytes: of one kernel's arrays. gain_us: of estimates.
-    at_once: branches, None: as many as the team has threads."""
+    at_once: branches, None: as many as the thread pool has threads."""
 
     small_bytes: int
     gain_us: float
@@ -106,7 +106,7 @@ def find_sections(
 
 def at_once(device: Context) -> int:
     """How many branches of a program may run at once."""
-    return _limits(device).at_once or lib.pl_team_threads()
+    return _limits(device).at_once or lib.pl_thread_pool_size()
 
 
 def _limits(device: Context) -> Limits:

@@ -1,7 +1,7 @@
 /* Steps of a program: which of them are alike, and where every value lives (see _Layout in program.py). Values get
  * numbers, so that what is known of each stands in an array. */
 #include "graph_type.h"
-#include "../engine/core/plait.h"
+#include "../engine/core/program.h"
 
 /* ---- kinds ------------------------------------------------------------------------------------------------ */
 

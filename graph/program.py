@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..engine import ffi, is_naive, lib, wait
-from ..engine._array import invoke, run, shared, stamps
+from ..engine._array import invoke, run, shared, versions
 from ..engine.error import OutOfMemory
 from ..kernels.moves import join_offsets
 from ..kernels.number import Number
@@ -139,12 +139,12 @@ class Prologue:
 
     def __init__(self, program: Program, inputs: Sequence[int]):
         self.program, self.inputs = program, tuple(inputs)  # of the main program, by number
-        self._state: tuple = (None, (), ())  # stamps, the arrays they are of, results
+        self._state: tuple = (None, (), ())  # versions, the arrays they are of, results
 
     def results(self, inputs: Sequence, location: int) -> list:
         """The arrays that the main program reads, for its inputs as they are now."""
         given = [inputs[i] for i in self.inputs]
-        now = stamps(given)  # before the run: what is written after it shows
+        now = versions(given)  # before the run: what is written after it shows
         before, _, made = self._state
         if now != before:
             made = self.program.run(given, (), location)
@@ -280,7 +280,7 @@ def _assemble(
     program.numbers = tuple(numbers.values())
     if (
         not program.handle
-        or (numbers and lib.pl_program_give(program.handle, len(numbers), [*numbers]))
+        or (numbers and lib.pl_program_set_dynamic(program.handle, len(numbers), [*numbers]))
         or (
             layout.ends
             and lib.pl_program_split(
@@ -288,7 +288,7 @@ def _assemble(
             )
         )
     ):
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     return program
 
 

@@ -133,6 +133,7 @@ def main() -> int:
         [
             *(ROOT / "engine").rglob("*.c"),
             *(ROOT / "kernels/cpu").glob("*.c"),
+            *(ROOT / "kernels/cuda").glob("*.c"),
             *(ROOT / "graph").glob("*.c"),
         ]
     )
@@ -154,11 +155,7 @@ def main() -> int:
             "-I",
             ROOT,
             "-I",
-            ROOT / "engine/core",
-            "-I",
             ROOT / "kernels/cpu",
-            "-I",
-            ROOT / "kernels/cpu/generated",
             "-I",
             Path(sys.prefix) / "include",
             "-I",

@@ -1,8 +1,9 @@
 /* The activations that products apply on their way to memory; for files that include "simd.h". */
 #ifndef PLK_ACT_H
 #define PLK_ACT_H
-#include "simd.h"
 #include "gemm.h"
+#include "simd.h"
+#include "vecmath.h"
 
 #define EACH(expression) \
     for (int64_t i = 0; i < n; i++) { \

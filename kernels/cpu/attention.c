@@ -8,9 +8,11 @@
  */
 #include "attention.h"
 #include "gemm.h"
-#include "simd.h"
+#include "parts.h"
 #include "philox.h"
+#include "simd.h"
 #include "tile.h"
+#include "vecmath.h"
 
 enum { LANES = 16, BLOCK_Q = 8 * ROWS, BLOCK_K = ROWS == 14 ? 224 : 192, TASKS_PER_THREAD = 4 };
 _Static_assert(BLOCK_K % (int)ROWS == 0 && BLOCK_K % (int)COLUMNS == 0 && BLOCK_K <= (int)DEPTH,
@@ -378,7 +380,7 @@ static int run(const plk_attention *p, void *const *bufs, const double *scalars,
     if (split && p->batch * p->heads < TASKS_PER_THREAD * n_threads)
         w->q_tasks = up(p->n_q, block_rows(p->n_q));
     w->n_tasks = p->batch * p->heads * w->q_tasks;
-    pl_team_run(n_threads, n_threads, run_tasks, &all);
+    pl_thread_pool_run(n_threads, n_threads, run_tasks, &all);
     return all.status ? pl_fail(all.status, "out of memory for attention") : PL_OK;
 }
 

@@ -1,6 +1,8 @@
 /* Images of bytes into batches: the loops of the record iterators. */
 #include "augment.h"
+#include "dtype.h"
 #include "simd.h"
+
 #include <math.h>
 
 /* Red, green and blue at once: their bytes are loaded together. */

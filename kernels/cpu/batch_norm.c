@@ -7,9 +7,11 @@
  * Compiled without contraction: recomputation and fused groups compute (x - mean) * scale + shift with operators.
  */
 #pragma GCC optimize("fp-contract=off")
-#include "simd.h"
-#include "lanes.h"
 #include "batch_norm.h"
+#include "lanes.h"
+#include "parts.h"
+#include "simd.h"
+#include "vecmath.h"
 
 enum { SUMS = 16, COLUMNS = 64, BLOCK = 2048, AHEAD = 2 };   /* AHEAD: vectors under way at once */
 /* Arrays of a loop are the same or apart. */
@@ -241,7 +243,8 @@ static int unit_of(const plk_batch_norm *p) { return p->space == 1 ? COLUMNS : 1
 
 static void run_units(const plk_batch_norm *p, pl_piece piece, void *job)
 {
-    pl_team_run(pl_threads(p->n * p->channels * p->space * 2), (p->channels + unit_of(p) - 1) / unit_of(p), piece, job);
+    int n_threads = pl_threads(p->n * p->channels * p->space * 2);
+    pl_thread_pool_run(n_threads, (p->channels + unit_of(p) - 1) / unit_of(p), piece, job);
 }
 
 typedef struct { const plk_batch_norm *p; forward_bufs at; } forward_job;

@@ -12,9 +12,10 @@
 #ifndef PLK_BLOCKS_H
 #define PLK_BLOCKS_H
 #include <stdlib.h>
-#include "pointwise.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
+#include "loop.h"
+#include "pointwise.h"
 
 enum { BLOCK = 1024, LONG_ROW = 128, PAD = 16 };     /* PAD: neighbouring buffers lie at different places of a page */
 enum { DIRECT, FILL, TILE, REPEAT, GATHER };

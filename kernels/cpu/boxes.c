@@ -1,10 +1,10 @@
 /* Boxes: overlaps, non-maximum suppression, SSD's targets and detections. Compiled once, without fused products and
  * sums, so that every machine takes the same decisions; equal scores keep their order. NaN never wins. */
+#include "boxes.h"
+#include "parts.h"
+
 #include <math.h>
 #include <stdlib.h>
-#include "boxes.h"
-#include "generated/kernels.h"
-#include "parts.h"
 
 typedef struct { float x1, y1, x2, y2; } corners;
 typedef struct { float score; int32_t at; } candidate;
@@ -197,7 +197,7 @@ PLK_KERNEL(plk_box_nms_run)
     for (int64_t i = 0; i < rows; i++)
         index[i] = -1;
     box_sets sets = {.params = p, .x = x, .y = y, .index = index};
-    pl_team_run(pl_threads(rows * 100), p->n_batch, nms_piece, &sets);
+    pl_thread_pool_run(pl_threads(rows * 100), p->n_batch, nms_piece, &sets);
     free(copy);
     return sets.failed ? pl_fail(PL_ENOMEM, "out of memory for non-maximum suppression") : PL_OK;
 }
@@ -465,7 +465,7 @@ PLK_KERNEL(plk_multibox_detection_run)
     (void)scalars;
     for (int64_t i = 0; i < p->n_batch * p->n_anchors * 6; i++)
         sets.y[i] = -1;
-    pl_team_run(pl_threads(p->n_batch * p->n_anchors * 100), p->n_batch, detect_piece, &sets);
+    pl_thread_pool_run(pl_threads(p->n_batch * p->n_anchors * 100), p->n_batch, detect_piece, &sets);
     return sets.failed ? pl_fail(PL_ENOMEM, "out of memory for MultiBoxDetection") : PL_OK;
 }
 

@@ -1,8 +1,9 @@
 /* Conversion between any two dtypes: as NumPy's astype; floats that no integer can hold give what the machine gives. */
-#include "simd.h"
 #include "cast.h"
+#include "dtype.h"
 #include "half.h"
 #include "parts.h"
+#include "simd.h"
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
@@ -117,25 +118,18 @@ static void convert(int64_t n, int from, const void *in, int to, void *out)
     }
 }
 
-typedef struct { const plk_cast *p; void *const *bufs; int n_pieces; } shared_cast;
-
-static void cast_piece(void *arg, int64_t i)
+static void cast_part(void *arg, int64_t begin, int64_t end)
 {
-    const shared_cast *s = arg;
-    const plk_cast *p = s->p;
-    int64_t begin, end;
-    plk_share(p->n, 64, (int)i, s->n_pieces, &begin, &end);
-    convert(end - begin, p->from, (const char *)s->bufs[0] + (size_t)begin * plk_dtype_bytes(p->from), p->to,
-            (char *)s->bufs[1] + (size_t)begin * plk_dtype_bytes(p->to));
+    const plk_call *call = arg;
+    const plk_cast *p = call->params;
+    convert(end - begin, p->from, (const char *)call->bufs[0] + (size_t)begin * plk_dtype_bytes(p->from), p->to,
+            (char *)call->bufs[1] + (size_t)begin * plk_dtype_bytes(p->to));
 }
 
 /* bufs: x, y */
 PLK_KERNEL(plk_cast_run)
 {
     const plk_cast *p = params;
-    int n_threads = pl_threads(p->n);
-    (void)scalars;
-    shared_cast s = {p, bufs, plk_pieces(n_threads, p->n)};
-    pl_team_run(n_threads, s.n_pieces, cast_piece, &s);
+    plk_run_parts(p->n, p->n, 64, cast_part, &(plk_call){params, bufs, scalars});
     return PL_OK;
 }

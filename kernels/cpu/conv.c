@@ -1,8 +1,9 @@
 /* Convolutions without oneDNN: columns of the input (im2col) and matrix products; channels first, 1 to 3 dimensions. */
-#include <stdlib.h>
-#include "onednn.h"
+#include "engine/core/scratch.h"
 #include "gemm.h"
-#include "generated/kernels.h"
+#include "onednn.h"
+
+#include <stdlib.h>
 
 typedef struct { int64_t space[3], kernel[3], out[3], stride[3], dilate[3], pad[3]; } box;
 

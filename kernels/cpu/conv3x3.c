@@ -8,10 +8,12 @@
  * transforms fit the outer cache. Within a chunk: all threads transform tiles; then each takes blocks of products,
  * whose results stay in its inner cache until they are transformed back. Lanes are channels throughout.
  */
-#include "simd.h"
+#include "conv3x3.h"
+#include "engine/core/scratch.h"
 #include "lanes.h"
 #include "onednn.h"
-#include "conv3x3.h"
+#include "parts.h"
+#include "simd.h"
 
 enum {
     POINTS = 36, VECTORS = 2, PANEL = VECTORS * LANES,    /* columns of one product */
@@ -337,7 +339,7 @@ static void chunk_begin(pass *a, int64_t first)
     a->n_blocks = (a->tiles + a->w.block - 1) / a->w.block;
 }
 
-static vec *own_strip(const pass *a) { return (vec *)(a->own + pl_team_place() * a->own_floats); }
+static vec *own_strip(const pass *a) { return (vec *)(a->own + pl_thread_pool_index() * a->own_floats); }
 
 static void weight_piece(void *arg, int64_t panel)
 {
@@ -389,11 +391,11 @@ static int forward(const plk_conv3x3 *p, const float *x, const float *weight, co
     a.v.data = a.u + shared_u;
     a.own = a.v.data + w->n_blocks * a.v.block;
     if (!a.by_part)
-        pl_team_run(w->n_threads, n_filters / PANEL, weight_piece, &a);
+        pl_thread_pool_run(w->n_threads, n_filters / PANEL, weight_piece, &a);
     for (int64_t first = 0; first < w->rows; first += w->chunk) {
         chunk_begin(&a, first);
-        pl_team_run(w->n_threads, a.rows * n_groups, forward_input, &a);
-        pl_team_run(w->n_threads, a.by_part ? n_parts : a.n_blocks * n_parts, forward_piece, &a);
+        pl_thread_pool_run(w->n_threads, a.rows * n_groups, forward_input, &a);
+        pl_thread_pool_run(w->n_threads, a.by_part ? n_parts : a.n_blocks * n_parts, forward_piece, &a);
     }
     return PL_OK;
 }
@@ -412,7 +414,7 @@ static void gradient_part(void *arg, int64_t part)
 {
     const pass *a = arg;
     const work *w = &a->w;
-    float *m = a->sums + (a->one_chunk ? pl_team_place() : part) * POINTS * a->m_point;
+    float *m = a->sums + (a->one_chunk ? pl_thread_pool_index() : part) * POINTS * a->m_point;
     int64_t f = part / a->c_parts * FILTERS, c = part % a->c_parts * PANEL, n_filters = least(FILTERS, w->filters - f);
     for (int64_t b = 0; b < a->n_blocks; b++)
         for (int point = 0; point < POINTS; point++)
@@ -446,8 +448,8 @@ static int weight_gradient(const plk_conv3x3 *p, const float *dy, const float *x
     int64_t groups = up(w->channels, LANES) / LANES + up(w->filters, LANES) / LANES;
     for (int64_t first = 0; first < w->rows; first += w->chunk) {
         chunk_begin(&a, first);
-        pl_team_run(w->n_threads, a.rows * groups, gradient_input, &a);
-        pl_team_run(w->n_threads, a.n_parts, gradient_part, &a);
+        pl_thread_pool_run(w->n_threads, a.rows * groups, gradient_input, &a);
+        pl_thread_pool_run(w->n_threads, a.n_parts, gradient_part, &a);
     }
     return PL_OK;
 }

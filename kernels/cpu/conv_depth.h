@@ -2,6 +2,7 @@
 #ifndef PLK_CONV_DEPTH_H
 #define PLK_CONV_DEPTH_H
 #include "kernel.h"
+#include "loop.h"
 /* cffi reads from here on: */
 /* x (n, channels / lanes, height, width, lanes), w (channels / lanes, kernel, lanes), y (n, channels / lanes,
  * out_height, out_width, lanes); channels is a multiple of lanes, which is 8 or 16; filters is channels. */

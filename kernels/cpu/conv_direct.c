@@ -3,10 +3,11 @@
  * group needs are first copied with their padding, columns sorted by the stride, so that the neighbours of a tile's
  * inputs are the inputs of its neighbours whatever the stride. What follows the product is done on the tile, or on a
  * block when it is done. */
-#include "simd.h"
+#include "conv_direct.h"
+#include "engine/core/scratch.h"
 #include "parts.h"
 #include "pointwise.h"
-#include "conv_direct.h"
+#include "simd.h"
 
 /* DEPTH: products between two visits of an output */
 enum { ROWS = 6, MOST_BLOCKS = 3, PIXELS = 96, ROOM = 384 << 10, DEPTH = 256 };
@@ -110,7 +111,7 @@ static void piece(void *arg, int64_t i)
         x = (const float *)w->bufs[0] + (part / w->parts * p->channels * p->size[0] * p->size[1] +
                                          part % w->parts * w->per_part * p->x_lanes);
     else {
-        int64_t *holds = (int64_t *)(void *)(w->places + (size_t)pl_team_place() * (size_t)w->room);
+        int64_t *holds = (int64_t *)(void *)(w->places + (size_t)pl_thread_pool_index() * (size_t)w->room);
         float *copy = (float *)(void *)((char *)holds + 64);
         if (*holds != part)
             gather(w, part / w->parts, part % w->parts, copy);
@@ -194,6 +195,6 @@ PLK_KERNEL(plk_conv_direct_run)
     fill_taps(&w);
     for (int i = 0; i < n_threads && !w.in_place; i++)
         *(int64_t *)(void *)(w.places + i * w.room) = -1;
-    pl_team_run(n_threads, p->n * w.parts * w.slices, piece, &w);
+    pl_thread_pool_run(n_threads, p->n * w.parts * w.slices, piece, &w);
     return PL_OK;
 }

@@ -2,6 +2,7 @@
 #ifndef PLK_CONV_DIRECT_H
 #define PLK_CONV_DIRECT_H
 #include "kernel.h"
+#include "loop.h"
 /* cffi reads from here on: */
 enum { PLK_RELU = 1, PLK_CLIP };
 /* y (n, filters / lanes, out, lanes), lanes 8 or 16, filters a multiple of them. Where channels are one too and x_lanes

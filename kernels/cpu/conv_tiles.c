@@ -8,10 +8,12 @@
  * The operand of the rows needs no packing: it is read through tables of offsets into x with its padding. Serves few
  * channels and small images, where oneDNN's blocks of channels are mostly empty, and machines without oneDNN.
  */
-#include "simd.h"
+#include "conv_tiles.h"
+#include "engine/core/scratch.h"
 #include "lanes.h"
 #include "onednn.h"
-#include "conv_tiles.h"
+#include "parts.h"
+#include "simd.h"
 
 enum {
     PIXELS = 96,                          /* outputs of one strip: their results stay in the inner caches */
@@ -160,7 +162,7 @@ static void chunk_begin(pass *a, int64_t first, int64_t chunk, int n_threads)
     a->outputs = a->images * a->area;
     a->from = a->x + first * p->channels * p->size[0] * p->size[1];
     if (a->q.copied) {
-        pl_team_run(n_threads, a->images * p->channels, pad_piece, a);
+        pl_thread_pool_run(n_threads, a->images * p->channels, pad_piece, a);
         a->from = a->room;
     }
 }
@@ -184,7 +186,7 @@ static void forward_piece(void *arg, int64_t piece)
     const pass *a = arg;
     const plk_conv_tiles *p = a->p;
     const panels *s = &a->s;
-    float *strip = a->own + pl_team_place() * a->own_floats;
+    float *strip = a->own + pl_thread_pool_index() * a->own_floats;
     int64_t o = piece * PIXELS, n = least(PIXELS, a->outputs - o);
     int32_t corners[PIXELS];
     for (int64_t i = 0; i < n; i++)
@@ -225,10 +227,10 @@ static int forward(const plk_conv_tiles *p, const float *x, const float *w, cons
     a.places = (int32_t *)(a.packed + up(a.depth * a.width, 16));
     a.room = (float *)a.places + up(a.depth, 16);
     a.own = a.room + image_floats;
-    pl_team_run(n_threads, a.s.vectors + 1, forward_prepare, &a);
+    pl_thread_pool_run(n_threads, a.s.vectors + 1, forward_prepare, &a);
     for (int64_t first = 0; first < p->n; first += chunk) {
         chunk_begin(&a, first, chunk, n_threads);
-        pl_team_run(n_threads, count(a.outputs, PIXELS), forward_piece, &a);
+        pl_thread_pool_run(n_threads, count(a.outputs, PIXELS), forward_piece, &a);
     }
     return PL_OK;
 }
@@ -253,7 +255,7 @@ static void data_piece(void *arg, int64_t item)
     const pass *a = arg;
     const plk_conv_tiles *p = a->p;
     const panels *s = &a->s;
-    float *sums = a->own + pl_team_place() * a->own_floats, *strip = sums + up(a->sums_floats, 16);
+    float *sums = a->own + pl_thread_pool_index() * a->own_floats, *strip = sums + up(a->sums_floats, 16);
     int64_t i = item / s->n, j = item % s->n, start = panel_start(s, j) * LANES, plane = p->size[0] * p->size[1];
     int64_t window = p->kernel[0] * p->kernel[1];
     int v = panel_width(s, j), m = panel_rows(v);
@@ -299,8 +301,8 @@ static int data_gradient(const plk_conv_tiles *p, const float *dy, const float *
     if (!a.packed)
         return no_memory();
     a.own = a.packed + packed_floats;
-    pl_team_run(n_threads, p->filters, data_prepare, &a);
-    pl_team_run(n_threads, p->n * a.s.n, data_piece, &a);
+    pl_thread_pool_run(n_threads, p->filters, data_prepare, &a);
+    pl_thread_pool_run(n_threads, p->n * a.s.n, data_piece, &a);
     return PL_OK;
 }
 
@@ -364,10 +366,10 @@ static int weight_gradient(const plk_conv_tiles *p, const float *dy, const float
     a.corners = (int32_t *)(a.lanes + chunk * a.area * a.width);
     for (int64_t first = 0; first < p->n; first += chunk) {
         chunk_begin(&a, first, chunk, n_threads);
-        pl_team_run(n_threads, a.images * a.s.vectors, weight_prepare, &a);
-        pl_team_run(n_threads, a.n_blocks * a.s.n, weight_piece, &a);
+        pl_thread_pool_run(n_threads, a.images * a.s.vectors, weight_prepare, &a);
+        pl_thread_pool_run(n_threads, a.n_blocks * a.s.n, weight_piece, &a);
     }
-    pl_team_run(n_threads, count(p->filters, LANES), weight_store, &a);
+    pl_thread_pool_run(n_threads, count(p->filters, LANES), weight_store, &a);
     return PL_OK;
 }
 

@@ -2,7 +2,7 @@
  * the copy goes through square tiles, so that both sides use whole cache lines. */
 #include "copy.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
 #include "parts.h"
 
 enum { TILE = 16, SQUARE = 32 };
@@ -94,15 +94,15 @@ static void transpose_run(char *out, int64_t out_row, const char *in, int64_t in
     }
 }
 
-typedef struct { const plk_copy *p; const char *in; char *out; int cross, split, n_pieces; int64_t runs; } shared_copy;
+typedef struct { const plk_copy *p; const char *in; char *out; int cross, split; int64_t runs; } shared_copy;
 
-static void copy_piece(void *arg, int64_t piece)
+/* Runs [begin, end), or rows [begin, end) of all runs. */
+static void copy_part(void *arg, int64_t begin, int64_t end)
 {
     const shared_copy *s = arg;
     const plk_copy *p = s->p;
     int last = p->ndim - 1, cross = s->cross;
-    int64_t size = p->size, begin, end, row = 0, row_end = cross >= 0 ? p->shape[cross] : 0;
-    plk_share(s->split ? row_end : s->runs, s->split ? TILE : 1, (int)piece, s->n_pieces, &begin, &end);
+    int64_t size = p->size, row = 0, row_end = cross >= 0 ? p->shape[cross] : 0;
     if (s->split) {
         row = begin;
         row_end = end;
@@ -153,9 +153,9 @@ static void copy(const plk_copy *p, const char *in, char *out)
                 cross = d;
     int64_t runs = p->n / p->shape[last] / (cross >= 0 ? p->shape[cross] : 1);
     int n_threads = pl_threads(p->n / 2);
-    int split = n_threads > 1 && runs < n_threads && cross >= 0;       /* one big matrix: threads take its rows */
-    shared_copy s = {p, in, out, cross, split, plk_pieces(n_threads, p->n / 2), runs};
-    pl_team_run(n_threads, s.n_pieces, copy_piece, &s);
+    int split = n_threads > 1 && runs < n_threads && cross >= 0;       /* one big matrix: threads share its rows */
+    shared_copy s = {p, in, out, cross, split, runs};
+    plk_run_parts(p->n / 2, split ? p->shape[cross] : runs, split ? TILE : 1, copy_part, &s);
 }
 
 /* Copies what is to be copied, with the call's number added to one of the offsets. */
@@ -224,14 +224,12 @@ PLK_KERNEL(plk_number_into_base)
     return PL_OK;
 }
 
-typedef struct { const plk_join *p; char *whole, *const *parts; int split, n_pieces; } shared_join;
+typedef struct { const plk_join *p; char *whole, *const *parts; int split; } shared_join;
 
-static void join_piece(void *arg, int64_t piece)
+static void join_part(void *arg, int64_t begin, int64_t end)
 {
     const shared_join *s = arg;
     const plk_join *p = s->p;
-    int64_t begin, end;
-    plk_share(p->outer, 1, (int)piece, s->n_pieces, &begin, &end);
     for (int64_t o = begin; o < end; o++) {
         char *at = s->whole + o * p->total;
         for (int k = 0; k < p->n_parts; k++) {
@@ -249,9 +247,7 @@ static void join_piece(void *arg, int64_t piece)
 
 static void join(const plk_join *p, char *whole, char *const *parts, int split)
 {
-    int n_threads = pl_threads(p->outer * p->total / 8);
-    shared_join s = {p, whole, parts, split, plk_pieces(n_threads, p->outer * p->total / 8)};
-    pl_team_run(n_threads, s.n_pieces, join_piece, &s);
+    plk_run_parts(p->outer * p->total / 8, p->outer, 1, join_part, &(shared_join){p, whole, parts, split});
 }
 
 /* bufs: parts, whole */
@@ -271,13 +267,12 @@ PLK_KERNEL(plk_join_split)
     return PL_OK;
 }
 
-typedef struct { char *y; int64_t n; int size, even, n_pieces; } shared_fill;
+/* even: all bytes of a value are equal. */
+typedef struct { char *y; int size, even; } shared_fill;
 
-static void fill_piece(void *arg, int64_t piece)
+static void fill_part(void *arg, int64_t begin, int64_t end)
 {
     const shared_fill *s = arg;
-    int64_t begin, end;
-    plk_share(s->n - 1, 64, (int)piece, s->n_pieces, &begin, &end);
     char *to = s->y + (begin + 1) * s->size;
     if (s->even)
         memset(to, s->y[0], (size_t)((end - begin) * s->size));
@@ -297,8 +292,7 @@ PLK_KERNEL(plk_fill_run)
     if (p->n == 0)
         return PL_OK;
     plk_cast_run(&one, ends, NULL);
-    int n_threads = pl_threads(p->n / 2), even = memcmp(y, y + 1, size - 1) == 0;    /* of equal bytes, as 0 */
-    shared_fill s = {y, p->n, (int)size, even, plk_pieces(n_threads, p->n / 2)};
-    pl_team_run(n_threads, s.n_pieces, fill_piece, &s);
+    shared_fill s = {y, (int)size, memcmp(y, y + 1, size - 1) == 0};
+    plk_run_parts(p->n / 2, p->n - 1, 64, fill_part, &s);
     return PL_OK;
 }

@@ -1,8 +1,10 @@
 /* CTC in the domain of logarithms, in double. The states of an example are blank, label 1, blank, label 2, ...,
  * blank. */
-#include "simd.h"
 #include "ctc.h"
+#include "engine/core/scratch.h"
 #include "index.h"
+#include "parts.h"
+#include "simd.h"
 #include "vecmath.h"
 
 enum { LANES = 16 };
@@ -166,7 +168,7 @@ PLK_KERNEL(plk_ctc_run)
     const plk_ctc *p = params;
     batch b = batch_of(p, bufs);
     (void)scalars;
-    pl_team_run(pl_threads(p->steps * p->batch * (p->classes + 20 * p->length)), p->batch, forward_piece, &b);
+    pl_thread_pool_run(pl_threads(p->steps * p->batch * (p->classes + 20 * p->length)), p->batch, forward_piece, &b);
     return b.failed ? pl_fail(PL_ENOMEM, "out of memory for CTC") : PL_OK;
 }
 
@@ -220,6 +222,6 @@ PLK_KERNEL(plk_ctc_backward)
     const plk_ctc *p = params;
     batch b = batch_of(p, bufs);
     (void)scalars;
-    pl_team_run(pl_threads(p->steps * p->batch * (p->classes + 40 * p->length)), p->batch, backward_piece, &b);
+    pl_thread_pool_run(pl_threads(p->steps * p->batch * (p->classes + 40 * p->length)), p->batch, backward_piece, &b);
     return b.failed ? pl_fail(PL_ENOMEM, "out of memory for CTC") : PL_OK;
 }

@@ -1,8 +1,10 @@
 /* The kernels of dot, batch_dot, linalg_gemm2 and FullyConnected, and what each thread packs operands into. */
+#include "gemm.h"
+#include "engine/core/scratch.h"
+#include "parts.h"
+
 #include <pthread.h>
 #include <stdlib.h>
-#include "gemm.h"
-#include "generated/kernels.h"
 
 enum { MULTIPLIES_PER_STEP = 32 };     /* a step of pl_threads is worth about as many multiplications */
 
@@ -101,6 +103,6 @@ PLK_KERNEL(plk_gemm_run)
     if (!many)
         return product(&p, (void *[]){bufs[0], bufs[1], bias, residual, c, pre, sums});
     batch b = {g, &p, bufs, (void *[]){bias, residual, c, pre, sums}, PL_OK};
-    pl_team_run(n_threads, g->n_batch, run_one, &b);
+    pl_thread_pool_run(n_threads, g->n_batch, run_one, &b);
     return b.status ? pl_fail(b.status, "out of memory for a matrix product") : PL_OK;
 }

@@ -30,4 +30,7 @@ int plk_sgemm(int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k,
               int64_t lda, const float *b, int64_t ldb, float beta, float *c, int64_t ldc, int n_threads);
 int plk_gemm_threads(int64_t m, int64_t n, int64_t k);   /* how many threads a product deserves */
 void *plk_gemm_room(size_t bytes);    /* memory for packed operands, of this thread, until its next product; or NULL */
+
+int plk_product_run(const void *params, void *const *bufs, const double *scalars);
+int plk_product_thin(const void *params, void *const *bufs, const double *scalars);
 #endif

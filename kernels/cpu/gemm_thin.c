@@ -1,4 +1,5 @@
 /* Products with few rows: B is read where it lies, since packing it would cost more than it brings. */
+#include "parts.h"
 #include "simd.h"
 #if defined(__AVX__)
 #include <immintrin.h>
@@ -147,7 +148,7 @@ PLK_KERNEL(plk_product_thin)
     const float *a = bufs[0];
     float *sums = bufs[6];
     (void)scalars;
-    pl_team_run(p->n_threads, (p->n + WIDE - 1) / WIDE, run_strip, &(thin){p, bufs});
+    pl_thread_pool_run(p->n_threads, (p->n + WIDE - 1) / WIDE, run_strip, &(thin){p, bufs});
     for (int64_t i = 0; i < p->m && sums; i++) {
         sums[i] = 0;
         for (int64_t d = 0; d < p->k; d++)

@@ -6,8 +6,9 @@
  * and packed data stays in the caches of the core that packed it (reading it from another core's costs four times as
  * much).
  */
-#include "simd.h"
 #include "act.h"
+#include "parts.h"
+#include "simd.h"
 #include "tile.h"
 
 enum { TASK_ROWS = 96, TASK_TILES = TASK_ROWS / ROWS, MAX_K = 2048, PACKED_B = 1 << 19, MAX_GROUPS = 64, TASKS_LEFT = 4,
@@ -246,7 +247,7 @@ PLK_KERNEL(plk_product_run)
         work w;
         plan_work(&w, p, bufs, k);
         int n_threads = (int)least(p->n_threads, up(w.n_tiles, LEAST_TILES) * w.n_stripes);
-        pl_team_run(n_threads, n_threads, take_tasks, &w);
+        pl_thread_pool_run(n_threads, n_threads, take_tasks, &w);
         if (w.status)
             return pl_fail(w.status, "out of memory for a matrix product");
         k = w.k_end;

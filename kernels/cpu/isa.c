@@ -1,5 +1,5 @@
 /* Which instruction set the kernels run with: found at load, lowered by tests. */
-#include "kernel.h"
+#include "isa.h"
 
 static int level, limit = PLK_ISA_COUNT - 1;
 

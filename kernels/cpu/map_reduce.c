@@ -4,9 +4,11 @@
  *     rows     the innermost dimension is reduced: runs of a row go to one number
  *     columns  it is kept: rows are added to a tile of numbers
  */
-#include "simd.h"
 #include "blocks.h"
+#include "engine/core/scratch.h"
+#include "parts.h"
 #include "reduce_methods.h"
+#include "simd.h"
 
 enum { CHUNK = 32768, MAX_CHUNKS = 64, LEAST_ROWS = 64 };
 
@@ -47,7 +49,7 @@ typedef struct {
 /* This thread's worker; NULL: no memory. */
 static worker *worker_of(reduction *r)
 {
-    int place = pl_team_place();
+    int place = pl_thread_pool_index();
     if (r->workers[place])
         return r->workers[place];
     worker *w = place ? pl_scratch(sizeof(worker)) : r->first;
@@ -191,9 +193,9 @@ static int run_rows(const plan *m, const plk_job *j, int n_threads)
     if (!r.first)
         return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
     if (side_by_side && n_chunks == 1) {
-        pl_team_run(n_threads, MAX_CHUNKS, short_piece, &r);
+        pl_thread_pool_run(n_threads, MAX_CHUNKS, short_piece, &r);
     } else {
-        pl_team_run(n_threads, units, row_piece, &r);
+        pl_thread_pool_run(n_threads, units, row_piece, &r);
         if (!r.failed)
             merge_rows(&r);
     }
@@ -266,7 +268,7 @@ static int run_columns(const plan *m, const plk_job *j, int n_threads)
     double *parts = r.parts = n_parts ? r.parts : NULL;
     if (!r.first)
         return pl_fail(PL_ENOMEM, "out of memory for the parts of a reduction");
-    pl_team_run(n_threads, outer * tiles * n_chunks, column_piece, &r);
+    pl_thread_pool_run(n_threads, outer * tiles * n_chunks, column_piece, &r);
     for (int k = 0; parts && !r.failed && k < n_out; k++)
         for (int64_t i = 0; m->methods[k] && i < p->n_results; i++) {
             double v = parts[k * p->n_results + i];

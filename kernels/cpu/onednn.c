@@ -1,8 +1,9 @@
 /* oneDNN, found with dlopen: reorders, and running the primitives that other files build. */
 #include "onednn.h"
+#include "engine/core/scratch.h"
 #include "onednn_api.h"
+#include "parts.h"
 #include "pointwise.h"
-#include "generated/kernels.h"
 #ifdef PLK_ONEDNN
 #include <dlfcn.h>
 #include <omp.h>
@@ -206,21 +207,18 @@ static int execute(const plk_dnn_object *o, memories *m, void *const *bufs)
     return ok;
 }
 
-typedef struct { const plk_dnn *p; float *y; int n_pieces; } activation;
+typedef struct { const plk_dnn *p; float *y; } activation;
 
-static void activate_piece(void *arg, int64_t i)
+static void activate_part(void *arg, int64_t begin, int64_t end)
 {
     const activation *a = arg;
-    int64_t begin, end;
-    plk_share(a->p->n, ALIGN / 4, (int)i, a->n_pieces, &begin, &end);
     plk_apply(&a->p->act, end - begin, a->y + begin);
 }
 
 /* y = act(y) */
 static void activate(const plk_dnn *p, float *y, int n_threads)
 {
-    activation a = {p, y, p->n > SERIAL_ELEMENTS ? n_threads : 1};
-    pl_team_run(n_threads, a.n_pieces, activate_piece, &a);
+    plk_run_shares(p->n > SERIAL_ELEMENTS ? n_threads : 1, p->n, ALIGN / 4, activate_part, &(activation){p, y});
 }
 
 /* bufs: as the primitive's kind says: from, to | x, w, bias if any, addend if any, y | dy, w, dx | dy, x, dw */
@@ -234,10 +232,10 @@ PLK_KERNEL(plk_dnn_run)
     memories *m = __atomic_exchange_n(&o->spare, NULL, __ATOMIC_ACQ_REL);
     if (!m && !(m = new_memories(o)))
         return pl_fail(PL_ENOMEM, "out of memory for a oneDNN primitive");
-    int usual = pl_team_lend(o->n_threads), ok = execute(o, m, bufs);
+    int usual = pl_thread_pool_suspend(o->n_threads), ok = execute(o, m, bufs);
     if (ok && p->act.loop)
         activate(p, bufs[p->y], o->n_threads);
-    pl_team_take_back(o->n_threads, usual);
+    pl_thread_pool_resume(o->n_threads, usual);
     m = __atomic_exchange_n(&o->spare, m, __ATOMIC_ACQ_REL);
     if (m)
         free_memories(m);

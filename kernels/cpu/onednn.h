@@ -2,6 +2,7 @@
 #ifndef PLK_ONEDNN_H
 #define PLK_ONEDNN_H
 #include "kernel.h"
+#include "loop.h"
 /* cffi reads from here on: */
 enum { PLK_CONV_FORWARD = 0, PLK_CONV_DATA, PLK_CONV_WEIGHT };
 enum { PLK_LAYOUT_CHARS = 24 };
@@ -41,4 +42,6 @@ void *plk_dnn_reorder(int ndim, const int64_t *dims, const char *from, const cha
 void plk_dnn_free(void *primitive);              /* what plk_dnn_conv and plk_dnn_reorder made */
 int plk_dnn_threads(void *primitive);            /* how many threads it enters OpenMP with */
 /* cffi stops reading here */
+
+int plk_dnn_run(const void *params, void *const *bufs, const double *scalars);
 #endif

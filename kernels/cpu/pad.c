@@ -2,7 +2,7 @@
  * last padded axis are copied as a whole. */
 #include "pad.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
 #include "parts.h"
 
 /* The place in [0, n) that a place i of a padded axis shows; -1: the constant. */

@@ -7,6 +7,7 @@
  * PLK_REAL is float or double. */
 #ifndef PLK_PANEL_H
 #define PLK_PANEL_H
+#include "parts.h"
 #include "simd.h"
 
 typedef PLK_REAL real;

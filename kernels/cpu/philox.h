@@ -2,6 +2,7 @@
  * that include "simd.h". */
 #ifndef PLK_PHILOX_H
 #define PLK_PHILOX_H
+#include <math.h>
 #include "simd.h"
 #if defined(__AVX2__)
 #include <immintrin.h>

@@ -7,8 +7,9 @@
 #include <emmintrin.h>
 #endif
 #include "index.h"
+#include "dtype.h"
+#include "engine/core/scratch.h"
 #include "place.h"
-#include "generated/kernels.h"
 #include "parts.h"
 
 enum { FEW_COLUMNS = 128, SHORT_BYTES = 256, STREAMED_BYTES = 4096 };
@@ -92,28 +93,20 @@ static void add_row(const char *from, char *row, int64_t n, int dtype)
     }
 }
 
-typedef struct { const places *p; const char *rows; char *table; int what, dtype, n_threads; int64_t size; } scattered;
+typedef struct { const places *p; const char *rows; char *table; int what, dtype; int64_t size; } scattered;
 
-static void zero_piece(void *arg, int64_t t)
+static void zero_rows(void *arg, int64_t begin, int64_t end)
 {
     const scattered *s = arg;
-    int64_t begin, end;
-    plk_share(s->p->n_rows, 1, (int)t, s->n_threads, &begin, &end);
     zero_others(s->p, s->table, begin, end, (size_t)(s->p->inner * s->size));
 }
 
-/* A thread's columns of all rows, or all of its rows. */
-static void scatter_piece(void *arg, int64_t t)
+/* Columns [begin, end) of the rows [low, high). */
+static void scatter_into(const scattered *s, int64_t low, int64_t high, int64_t begin, int64_t end)
 {
-    const scattered *s = arg;
     const places *p = s->p;
     size_t row_bytes = (size_t)(p->inner * s->size);
     int zeroed = row_bytes < SHORT_BYTES;
-    int64_t low = 0, high = p->n_rows, begin = 0, end = p->inner;
-    if (p->inner >= FEW_COLUMNS)
-        plk_share(p->inner, 16, (int)t, s->n_threads, &begin, &end);
-    else
-        plk_share(p->n_rows, 1, (int)t, s->n_threads, &low, &high);
     for (int64_t i = 0; i < p->n_places; i++) {
         if (p->to[i] < low || p->to[i] >= high || begin == end)
             continue;
@@ -128,14 +121,29 @@ static void scatter_piece(void *arg, int64_t t)
     }
 }
 
+static void scatter_columns(void *arg, int64_t begin, int64_t end)
+{
+    const scattered *s = arg;
+    scatter_into(s, 0, s->p->n_rows, begin, end);
+}
+
+static void scatter_rows(void *arg, int64_t begin, int64_t end)
+{
+    const scattered *s = arg;
+    scatter_into(s, begin, end, 0, s->p->inner);
+}
+
 /* table <- rows at their places. what: PLK_SET, PLK_SET_IN or PLK_ADD; dtype: of what is added. */
 static void scatter(const places *p, const char *rows, char *table, int what, int dtype, int64_t size)
 {
     int n_threads = pl_threads((p->n_places + (what == PLK_SET_IN ? 0 : p->n_rows / 4)) * p->inner);
-    scattered s = {p, rows, table, what, dtype, n_threads, size};
+    scattered s = {p, rows, table, what, dtype, size};
     if (what != PLK_SET_IN)
-        pl_team_run(n_threads, n_threads, zero_piece, &s);
-    pl_team_run(n_threads, n_threads, scatter_piece, &s);
+        plk_run_shares(n_threads, p->n_rows, 1, zero_rows, &s);
+    if (p->inner >= FEW_COLUMNS)
+        plk_run_shares(n_threads, p->inner, 16, scatter_columns, &s);
+    else
+        plk_run_shares(n_threads, p->n_rows, 1, scatter_rows, &s);
 }
 
 /* bufs: dy, indices, da; float32 or float64 by size */
@@ -178,13 +186,11 @@ static int find(const plk_points *p, const void *indices, places *at, const char
     return PL_OK;
 }
 
-typedef struct { const places *at; const char *table; char *rows; size_t row_bytes; int n_pieces; } gathered;
+typedef struct { const places *at; const char *table; char *rows; size_t row_bytes; } gathered;
 
-static void gather_piece(void *arg, int64_t piece)
+static void gather_part(void *arg, int64_t begin, int64_t end)
 {
     const gathered *g = arg;
-    int64_t begin, end;
-    plk_share(g->at->n_places, 1, (int)piece, g->n_pieces, &begin, &end);
     for (int64_t i = begin; i < end; i++) {
         const char *from = g->table + (size_t)g->at->to[i] * g->row_bytes;
         char *to = g->rows + (size_t)i * g->row_bytes;
@@ -206,9 +212,8 @@ PLK_KERNEL(plk_gather_nd_run)
         return PL_ENOMEM;
     if (find(p, bufs[1], &at, "gather_nd") != PL_OK)
         return PL_EINDEX;
-    int n_threads = pl_threads(p->n_places * (int64_t)row_bytes / 8);
-    gathered g = {&at, bufs[0], bufs[2], row_bytes, plk_pieces(n_threads, p->n_places * (int64_t)row_bytes / 8)};
-    pl_team_run(n_threads, g.n_pieces, gather_piece, &g);
+    gathered g = {&at, bufs[0], bufs[2], row_bytes};
+    plk_run_parts(p->n_places * (int64_t)row_bytes / 8, p->n_places, 1, gather_part, &g);
     return PL_OK;
 }
 

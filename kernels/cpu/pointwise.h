@@ -2,6 +2,7 @@
 #ifndef PLK_POINTWISE_H
 #define PLK_POINTWISE_H
 #include "kernel.h"
+#include "loop.h"
 #include "reduce.h"
 /* cffi reads from here on: */
 enum { PLK_MAX_ARRAYS = 16, PLK_MAX_RESULTS = 8 };   /* inputs and outputs of one loop */

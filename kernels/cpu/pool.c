@@ -1,9 +1,13 @@
 /* Pooling in float32, LANES planes at a time: they are turned so that lanes are channels, which makes every window the
  * same few vector operations, whatever its geometry. An element of dx is reached by each window that covers it. */
-#include <stdlib.h>
-#include "simd.h"
-#include "lanes.h"
 #include "pool.h"
+#include "engine/core/scratch.h"
+#include "lanes.h"
+#include "parts.h"
+#include "simd.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -243,7 +247,7 @@ PLK_KERNEL(plk_pool_run)
     job j = {.p = p, .x = bufs[0], .y = bufs[1]};
     (void)scalars;
     if (whole) {
-        pl_team_run(n_threads, p->planes, whole_piece, &j);
+        pl_thread_pool_run(n_threads, p->planes, whole_piece, &j);
         return PL_OK;
     }
     j.step = band_rows(p) < p->size[1] ? most(band_rows(p) / p->stride[1], 1) : p->out[1];
@@ -251,7 +255,7 @@ PLK_KERNEL(plk_pool_run)
     j.room_floats = most(floats(p, p->size[1]), 1) + outputs(p);    /* of which a band uses a part */
     if (!j.all)
         return no_memory();
-    pl_team_run(n_threads, units_of(p), forward_piece, &j);
+    pl_thread_pool_run(n_threads, units_of(p), forward_piece, &j);
     free(j.all);
     return j.status ? no_memory() : PL_OK;
 }
@@ -288,7 +292,7 @@ PLK_KERNEL(plk_pool_backward)
     (void)scalars;
     if (!j.all)
         return no_memory();
-    pl_team_run(n_threads, units_of(p), backward_piece, &j);
+    pl_thread_pool_run(n_threads, units_of(p), backward_piece, &j);
     free(j.all);
     return j.status ? no_memory() : PL_OK;
 }

@@ -1,7 +1,10 @@
 /* Pooling in float32 where channels lie last, or blocks of channels as images of their own: each output is a vector of
  * channels, taken from the vectors of its window. */
-#include "simd.h"
+#include "parts.h"
 #include "pool.h"
+#include "simd.h"
+
+#include <math.h>
 
 enum { LANES = 8 };
 typedef float lanes __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -82,6 +85,6 @@ PLK_KERNEL(plk_pool_last)
     const plk_pool *p = params;
     int64_t rows = p->planes * p->out[0] * p->out[1], window = p->kernel[0] * p->kernel[1] * p->kernel[2];
     (void)scalars;
-    pl_team_run(pl_threads(rows * p->out[2] * p->inner * window / 8), rows, row_piece, &(job){p, bufs});
+    pl_thread_pool_run(pl_threads(rows * p->out[2] * p->inner * window / 8), rows, row_piece, &(job){p, bufs});
     return PL_OK;
 }

@@ -1,9 +1,11 @@
 /* Numbers from Philox's words: a uniform float32 takes one word, a float64 two; a normal pair takes two words (or four)
  * by Box and Muller. */
-#include "simd.h"
-#include "philox.h"
 #include "random.h"
+#include "dtype.h"
 #include "parts.h"
+#include "philox.h"
+#include "simd.h"
+#include "vecmath.h"
 
 enum { LANES = PHILOX_LANES, WORDS = PHILOX_WORDS };
 

@@ -13,4 +13,6 @@ typedef struct {
     double p;
 } plk_dropout;
 /* cffi stops reading here */
+
+int plk_random_uniform(const void *params, void *const *bufs, const double *scalars);
 #endif

@@ -1,7 +1,7 @@
 /* Ranges and diagonals of ones. */
 #include "range.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
 #include "parts.h"
 
 enum { BLOCK = 512 };

@@ -5,6 +5,7 @@
  * left operand both by lines and by gates. gru has a fourth part: what the new gate's h2h part gets. */
 #ifndef PLK_RECURRENT_BACK_H
 #define PLK_RECURRENT_BACK_H
+#include "engine/core/scratch.h"
 #include "recurrent_cell.h"
 
 /* One cell on its way back; what the team shares. */
@@ -141,7 +142,7 @@ static void gate_piece(void *arg, int64_t i)
 /* Panels of weights (gates, hidden, n) whose depth runs through the padded gates, as dz does. */
 static void pack_gates(int n_threads, real *to, const real *from, int64_t hidden, int n_gates, int64_t n)
 {
-    pl_team_run(n_threads, plk_panels(n) * n_gates, gate_piece, &(packing){to, from, hidden, n, n_gates});
+    pl_thread_pool_run(n_threads, plk_panels(n) * n_gates, gate_piece, &(packing){to, from, hidden, n, n_gates});
 }
 
 static void array_piece(void *arg, int64_t panel)
@@ -155,7 +156,7 @@ static void array_piece(void *arg, int64_t panel)
 /* Panels of an array (lines, n). */
 static void pack_array(int n_threads, real *to, const real *from, int64_t lines, int64_t n)
 {
-    pl_team_run(n_threads, plk_panels(n), array_piece, &(packing){to, from, lines, n, 0});
+    pl_thread_pool_run(n_threads, plk_panels(n), array_piece, &(packing){to, from, lines, n, 0});
 }
 
 /* A panel of the states before every step. */
@@ -233,14 +234,14 @@ static void back_steps(back_pass *a, int n_threads)
         pack_array(n_threads, a->packed_proj, a->proj, n_out, n);
     a->n_pieces = n_threads;
     if (a->by_rows) {
-        pl_team_run(n_threads, n_threads, back_rows_piece, a);
+        pl_thread_pool_run(n_threads, n_threads, back_rows_piece, a);
         return;
     }
     for (a->step = s->p->steps - 1; a->step >= 0; a->step--) {
         if (s->projected)
-            pl_team_run(n_threads, n_threads, outputs_piece, a);
-        pl_team_run(n_threads, n_threads, back_units_piece, a);
-        pl_team_run(n_threads, n_threads, back_states_piece, a);
+            pl_thread_pool_run(n_threads, n_threads, outputs_piece, a);
+        pl_thread_pool_run(n_threads, n_threads, back_units_piece, a);
+        pl_thread_pool_run(n_threads, n_threads, back_states_piece, a);
     }
 }
 
@@ -301,12 +302,12 @@ static void back_products(back_pass *a)
     int n_threads = plk_gemm_threads(lines, s->rows, k + n_out);
     pack_gates(n_threads, a->packed_w, a->w, n, s->n_gates, k);
     pack_array(n_threads, a->packed_x, a->x, lines, k);
-    pl_team_run(n_threads, plk_panels(n_out), states_piece, a);
+    pl_thread_pool_run(n_threads, plk_panels(n_out), states_piece, a);
     if (s->projected)
         pack_array(n_threads, a->packed_wide, a->of.wide, lines, n);
     a->n_pieces = n_threads > 1 ? PIECES * n_threads : 1;
     int64_t n_panels = s->n_gates * plk_panels(n) + (s->projected ? plk_panels(n_out) : 0);
-    pl_team_run(n_threads, n_panels + a->n_pieces, products_piece, a);
+    pl_thread_pool_run(n_threads, n_panels + a->n_pieces, products_piece, a);
 }
 
 /* bufs: dy, dstate, dstate_cell of lstm, data, parameters, state, state_cell of lstm, sequence_length if used, reserve,

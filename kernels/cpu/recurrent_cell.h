@@ -7,11 +7,13 @@
  *   by units:  a piece computes its panels of hidden units, all gates of them; each step is a region. */
 #ifndef PLK_RECURRENT_CELL_H
 #define PLK_RECURRENT_CELL_H
-#include "panel.h"
+#include "dtype.h"
 #include "gemm.h"
+#include "panel.h"
+#include "parts.h"
 #include "random.h"
 #include "recurrent.h"
-#include "parts.h"
+#include "vecmath.h"
 
 enum { CHUNK = 4 * PLK_TILE, MAX_GATES = 4, PIECES = 4 };    /* pieces of each thread */
 enum { CACHE_BYTES = 1 << 18 };              /* of packed weights that stay in a core's own cache */
@@ -139,14 +141,13 @@ static inline part part_of(const sizes *s, int64_t n, int by_rows, int64_t piece
     return q;
 }
 
-typedef struct { const sizes *s; const blocks *of; const real *mask; real *to; int n_pieces; } joined_outputs;
+typedef struct { const sizes *s; const blocks *of; const real *mask; real *to; } joined_outputs;
 
-static void join_piece(void *arg, int64_t piece)
+static void join_part(void *arg, int64_t begin, int64_t end)
 {
     const joined_outputs *o = arg;
     const plk_rnn *p = o->s->p;
-    int64_t n = p->out, begin, end;
-    plk_share(o->s->lines, 1, (int)piece, o->n_pieces, &begin, &end);
+    int64_t n = p->out;
     for (int64_t i = begin; i < end; i++)
         for (int d = 0; d < p->directions; d++) {
             int64_t at = (i * p->directions + d) * n;
@@ -163,8 +164,6 @@ static void join_piece(void *arg, int64_t piece)
 static inline void join(const sizes *s, const blocks *of, const real *mask, real *to)
 {
     int64_t work = s->lines * s->p->out * s->p->directions / 4;
-    int n_threads = pl_threads(work);
-    joined_outputs o = {s, of, mask, to, plk_pieces(n_threads, work)};
-    pl_team_run(n_threads, o.n_pieces, join_piece, &o);
+    plk_run_parts(work, s->lines, 1, join_part, &(joined_outputs){s, of, mask, to});
 }
 #endif

@@ -1,6 +1,7 @@
 /* RNNs forward: see recurrent_cell.h. While training the gates stay in the reserve, where the gradient finds them. */
 #ifndef PLK_RECURRENT_FORWARD_H
 #define PLK_RECURRENT_FORWARD_H
+#include "engine/core/scratch.h"
 #include "recurrent_cell.h"
 
 /* One cell on its way through the steps; what the team shares. */
@@ -170,8 +171,8 @@ static void forward_inputs(forward_pass *a)
 {
     int n_threads = plk_gemm_threads(a->s->lines, a->s->rows, a->inputs);
     a->n_pieces = n_threads > 1 ? PIECES * n_threads : 1;
-    pl_team_run(n_threads, plk_panels(a->s->rows), pack_w_piece, a);
-    pl_team_run(n_threads, a->n_pieces, inputs_piece, a);
+    pl_thread_pool_run(n_threads, plk_panels(a->s->rows), pack_w_piece, a);
+    pl_thread_pool_run(n_threads, a->n_pieces, inputs_piece, a);
 }
 
 /* A panel of one gate of u; behind them those of the projection. */
@@ -250,15 +251,15 @@ static const real *forward_steps(forward_pass *a, int n_threads)
 {
     const sizes *s = a->s;
     a->n_pieces = n_threads;
-    pl_team_run(n_threads, plk_panels(s->p->hidden) * s->n_gates + (s->projected ? plk_panels(s->p->out) : 0),
+    pl_thread_pool_run(n_threads, plk_panels(s->p->hidden) * s->n_gates + (s->projected ? plk_panels(s->p->out) : 0),
                 pack_u_piece, a);
     if (a->by_rows)
-        pl_team_run(n_threads, n_threads, rows_piece, a);
+        pl_thread_pool_run(n_threads, n_threads, rows_piece, a);
     else
         for (a->step = 0; a->step < s->p->steps; a->step++) {
-            pl_team_run(n_threads, n_threads, s->projected ? units_piece : step_piece, a);
+            pl_thread_pool_run(n_threads, n_threads, s->projected ? units_piece : step_piece, a);
             if (s->projected)
-                pl_team_run(n_threads, n_threads, end_piece, a);
+                pl_thread_pool_run(n_threads, n_threads, end_piece, a);
         }
     return states_before(a, s->p->steps);
 }

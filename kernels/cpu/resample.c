@@ -1,11 +1,12 @@
 /* Images resampled. What is read between pixels is planned a chunk of places at a time: four pixels and weights for
  * each, which then serve all channels. Places that are no numbers, or beyond the image, weigh 0. */
+#include "resample.h"
+#include "gemm.h"
+#include "parts.h"
+#include "simd.h"
+
 #include <math.h>
 #include <stdlib.h>
-#include "simd.h"
-#include "gemm.h"
-#include "resample.h"
-#include "parts.h"
 
 /* ---- repeated pixels ------------------------------------------------------------------------------------------- */
 
@@ -146,7 +147,7 @@ static void resize_planes(void *arg, int64_t begin, int64_t end)
     const resize_job *j = arg;
     const plk_resample *p = j->p;
     int64_t in = p->in[0] * p->in[1], out = p->out[0] * p->out[1];
-    float *row = j->rows + pl_team_place() * (p->in[1] + 1);
+    float *row = j->rows + pl_thread_pool_index() * (p->in[1] + 1);
     for (int64_t k = begin; k < end; k++)
         if (j->back)
             resize_plane_back(p, j->taps, j->from + k * out, j->to + k * in, row);
@@ -276,8 +277,9 @@ PLK_KERNEL(plk_sampler_run)
 {
     const plk_sampler *p = params;
     int64_t area = p->out[0] * p->out[1];
-    pl_team_run(pl_threads(p->n * area * (p->channels * 4 + 20)), p->n * ((area + CHUNK - 1) / CHUNK), sampler_piece,
-                &(plk_call){params, bufs, scalars});
+    int n_threads = pl_threads(p->n * area * (p->channels * 4 + 20));
+    pl_thread_pool_run(n_threads, p->n * ((area + CHUNK - 1) / CHUNK), sampler_piece,
+                       &(plk_call){params, bufs, scalars});
     return PL_OK;
 }
 
@@ -364,7 +366,7 @@ static void deformable_columns(const plk_deformable *p, const float *x, const fl
                                float *columns, int n_threads)
 {
     column_job j = {p, x, offset, mask, columns};
-    pl_team_run(n_threads, p->groups * ((taps_of(p) * windows_of(p) + CHUNK - 1) / CHUNK), column_piece, &j);
+    pl_thread_pool_run(n_threads, p->groups * ((taps_of(p) * windows_of(p) + CHUNK - 1) / CHUNK), column_piece, &j);
 }
 
 /* bufs: x, offset, mask (modulated), columns */

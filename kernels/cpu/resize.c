@@ -2,6 +2,7 @@
  * resized along their width before; those rows are kept until the output has moved past them. */
 #include "resize.h"
 #include "simd.h"
+
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,11 +1,12 @@
 /* Regions of interest. ROIAlign averages along rows and columns apart: a few weights for every bin of either axis, made
  * once for a region, serve all channels. Threads share the channels, so that gradients add up in the order of the
  * regions. Regions of images that do not exist, or that are no numbers, give 0. */
-#include <math.h>
-#include <stdlib.h>
-#include "simd.h"
 #include "roi.h"
 #include "parts.h"
+#include "simd.h"
+
+#include <math.h>
+#include <stdlib.h>
 
 /* Of one axis: bins x n weights, and the first and last pixel of each bin. */
 typedef struct { float *weight; int64_t *low, *high, n, bins; } band;
@@ -200,7 +201,7 @@ static int align_all(const plk_roi *p, const float *rois, float *x, float *y, in
         memset(x, 0, sizeof *x * (size_t)(p->n * p->channels * p->height * p->width));
     /* few pieces: each makes the weights of all regions */
     align_job j = {p, rois, x, y, room, channels, back, n_threads};
-    pl_team_run(n_threads, n_threads, align_piece, &j);
+    pl_thread_pool_run(n_threads, n_threads, align_piece, &j);
     free(room);
     return PL_OK;
 }

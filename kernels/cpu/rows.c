@@ -1,8 +1,10 @@
 /* Runs a generated row program over float32 arrays that broadcast. */
-#include <stdlib.h>
-#include "simd.h"
 #include "rows.h"
+#include "engine/core/scratch.h"
 #include "parts.h"
+#include "simd.h"
+
+#include <stdlib.h>
 
 typedef struct { const plk_rows *p; void *const *bufs; const double *scalars; } job;
 
@@ -40,14 +42,12 @@ static void run(const job *j, int64_t begin, int64_t end, float *scratch)
     }
 }
 
-typedef struct { const job *j; size_t scratch_bytes; int n_pieces, failed; } shared_rows;
+typedef struct { const job *j; size_t scratch_bytes; int failed; } shared_rows;
 
-static void run_piece(void *arg, int64_t i)
+static void run_part(void *arg, int64_t begin, int64_t end)
 {
     shared_rows *s = arg;
-    int64_t begin, end;
     float *scratch = pl_scratch(s->scratch_bytes);
-    plk_share(s->j->p->n_rows, 1, (int)i, s->n_pieces, &begin, &end);
     if (scratch)
         run(s->j, begin, end, scratch);
     else
@@ -59,7 +59,7 @@ PLK_KERNEL(plk_rows_run)
 {
     const plk_rows *p = params;
     void *own[PLK_MAX_ARRAYS + PLK_MAX_RESULTS], *apart[PLK_MAX_RESULTS] = {0};
-    int n_threads = pl_threads(p->work), failed = 0;
+    int failed = 0;
     memcpy(own, bufs, sizeof *own * (size_t)(p->n_in + p->n_out));
     for (int k = 0; k < p->n_out; k++)
         if (overlaps(p, bufs, k)) {
@@ -68,9 +68,9 @@ PLK_KERNEL(plk_rows_run)
         }
     job j = {p, own, scalars};
     size_t scratch_bytes = sizeof(float) * (size_t)(p->n_scratch * (p->n + 31) + 16);
-    shared_rows s = {&j, scratch_bytes, plk_pieces(n_threads, p->work), failed};
+    shared_rows s = {&j, scratch_bytes, failed};
     if (!failed)
-        pl_team_run(n_threads, s.n_pieces, run_piece, &s);
+        plk_run_parts(p->work, p->n_rows, 1, run_part, &s);
     for (int k = 0; k < p->n_out; k++)
         if (apart[k]) {
             memcpy(bufs[p->n_in + k], apart[k], sizeof(float) * (size_t)(p->n_rows * p->out_step[k]));

@@ -1,10 +1,12 @@
 /* Sorting lines by keys: an element becomes an unsigned number that orders as it does, NaN after all others both ways.
  * Equal elements keep their order. A small k is selected in one pass, else a line is merged from sorted runs. */
-#include <stdlib.h>
 #include "sort.h"
 #include "cast.h"
-#include "generated/kernels.h"
+#include "dtype.h"
+#include "engine/core/scratch.h"
 #include "parts.h"
+
+#include <stdlib.h>
 
 enum { RUN = 16, FEW = 64, BLOCK = 16 };
 typedef struct { uint64_t key; int64_t at; } item;

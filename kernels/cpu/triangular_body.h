@@ -2,9 +2,10 @@
  * corner with negative steps, and on the right side B is turned, so that there is one loop. */
 #ifndef PLK_TRIANGULAR_BODY_H
 #define PLK_TRIANGULAR_BODY_H
-#include "triangular.h"
-#include "parts.h"
 #include <math.h>
+#include "engine/core/scratch.h"
+#include "parts.h"
+#include "triangular.h"
 
 typedef PLK_REAL real;
 

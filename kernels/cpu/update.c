@@ -1,10 +1,12 @@
 /* Runs the loops of optimizer updates. 16-bit weights and gradients pass through blocks in the L1 cache. */
-#include "simd.h"
 #include "update.h"
 #include "cast.h"
+#include "dtype.h"
+#include "engine/core/scratch.h"
 #include "parts.h"
 #include "pointwise.h"
 #include "reduce_methods.h"
+#include "simd.h"
 
 enum { BLOCK = 1024, CHUNK = 32768 };
 
@@ -15,7 +17,6 @@ typedef struct {
     void *const *group;
     char *out;
     int64_t n;
-    int n_pieces;
     double numbers[PLK_MAX_NUMBERS + 1];
     double *squares;                             /* LAMB: of each chunk, the sums of squares of weight and direction */
 } weight;
@@ -60,8 +61,9 @@ static void step(const weight *w, int64_t i, int64_t n, void *from, void *gradie
     w->loop(n, bufs, w->numbers);
 }
 
-static void update(const weight *w, int64_t begin, int64_t end)
+static void update(void *arg, int64_t begin, int64_t end)
 {
+    const weight *w = arg;
     const plk_update *p = w->p;
     float gradient[BLOCK];
     if (!p->wide) {
@@ -75,22 +77,6 @@ static void update(const weight *w, int64_t begin, int64_t end)
         if (p->wide == 1)
             convert(PLK_F32, full, p->dtype, at(w, w->out, i), n);
     }
-}
-
-static void update_piece(void *arg, int64_t i)
-{
-    const weight *w = arg;
-    int64_t begin, end;
-    plk_share(w->n, BLOCK, (int)i, w->n_pieces, &begin, &end);
-    update(w, begin, end);
-}
-
-/* work: as for pl_threads */
-static void update_shared(weight *w, int64_t work)
-{
-    int n_threads = pl_threads(work);
-    w->n_pieces = plk_pieces(n_threads, work);
-    pl_team_run(n_threads, w->n_pieces, update_piece, w);
 }
 
 static void weight_begin(weight *w, const plk_update *p, int k, void *const *bufs, const double *scalars)
@@ -126,7 +112,7 @@ PLK_KERNEL(plk_update_run)
         weight w;
         weight_begin(&w, p, k, bufs, scalars);
         if (is_usable(p, &w)) {
-            update_shared(&w, w.n * (1 + p->n_states));
+            plk_run_parts(w.n * (1 + p->n_states), w.n, BLOCK, update, &w);
         } else if (p->wide) {
             convert(PLK_F32, w.group[2 + p->n_states], p->dtype, w.out, w.n);
         } else if (w.out != w.group[0]) {
@@ -182,14 +168,14 @@ PLK_KERNEL(plk_lamb_run)
         w.squares = pl_scratch(sizeof(double) * 2 * (size_t)(n_chunks + 1));
         if (!w.squares)
             return pl_fail(PL_ENOMEM, "out of memory for LAMB");
-        pl_team_run(pl_threads(w.n * 3), n_chunks, measure_piece, &w);
+        pl_thread_pool_run(pl_threads(w.n * 3), n_chunks, measure_piece, &w);
         for (int64_t c = 0; c < n_chunks; c++) {
             weights += w.squares[2 * c];
             directions += w.squares[2 * c + 1];
         }
         w.numbers[d->n_numbers] = lamb_rate(p, scalars, scalars[p->lr_at + k], sqrt(weights), sqrt(directions));
         w.loop = plk_pointwise_loop(p->step, d->wide ? PLK_F32 : d->dtype);
-        update_shared(&w, w.n * 3);
+        plk_run_parts(w.n * 3, w.n, BLOCK, update, &w);
     }
     return PL_OK;
 }
@@ -203,6 +189,6 @@ PLK_KERNEL(plk_lamb_step)
     double rate = lamb_rate(p, scalars, scalars[p->lr_at], *(const float *)bufs[2], *(const float *)bufs[3]);
     weight w = {.p = d, .loop = plk_pointwise_loop(p->step, PLK_F32), .group = group, .out = bufs[4 + d->wide],
                 .n = d->n[0], .numbers = {rate}};
-    update_shared(&w, d->n[0]);
+    plk_run_parts(d->n[0], d->n[0], BLOCK, update, &w);
     return PL_OK;
 }

@@ -9,8 +9,7 @@
 #include <math.h>
 #include <stdint.h>
 #include "generated/trig_table.h"
-
-#define PLK_INLINE static inline __attribute__((always_inline, unused))
+#include "inline.h"
 
 PLK_INLINE int32_t plk_bits(float x) { int32_t i; __builtin_memcpy(&i, &x, 4); return i; }
 PLK_INLINE float plk_float(int32_t i) { float x; __builtin_memcpy(&x, &i, 4); return x; }

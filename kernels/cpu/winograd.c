@@ -10,10 +10,11 @@
  *
  * conv3x3.c is the one for row-major images and for gradients.
  */
-#include "simd.h"
+#include "winograd.h"
+#include "engine/core/scratch.h"
 #include "parts.h"
 #include "pointwise.h"
-#include "winograd.h"
+#include "simd.h"
 
 enum { SIDE = 6, POINTS = SIDE * SIDE };
 enum { ROWS = 6, PANELS = 2 };                   /* tiles of a register block; pairs of filter blocks of one U */
@@ -117,6 +118,6 @@ PLK_KERNEL(plk_winograd_run)
     for (int i = 0; i < k.n_threads; i++)
         held[i] = -1;
     work w = {p, &k, bufs, room, held};
-    pl_team_run(k.n_threads, k.ranges * k.groups, p->lanes == 8 ? piece_8 : piece_16, &w);
+    pl_thread_pool_run(k.n_threads, k.ranges * k.groups, p->lanes == 8 ? piece_8 : piece_16, &w);
     return PL_OK;
 }

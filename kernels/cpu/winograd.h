@@ -2,6 +2,7 @@
 #ifndef PLK_WINOGRAD_H
 #define PLK_WINOGRAD_H
 #include "kernel.h"
+#include "loop.h"
 /* cffi reads from here on: */
 /* x (n, channels / lanes, height, width, lanes), y likewise with `filters` and out_*;
  * w (filters / lanes, channels / lanes, 3, 3, lanes of channels, lanes of filters); lanes: 8 or 16. */

@@ -241,9 +241,9 @@ static void NAME(piece)(void *arg, int64_t i)
     const work *w = arg;
     const plk_winograd *p = w->p;
     const cut *k = w->k;
-    float *v = w->room + pl_team_place() * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
+    float *v = w->room + pl_thread_pool_index() * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
     float *u = strip + k->strip, *m = u + k->u;
-    int64_t out_blocks = p->filters / LANES, *held = &w->held[pl_team_place()];
+    int64_t out_blocks = p->filters / LANES, *held = &w->held[pl_thread_pool_index()];
     int64_t range = i / k->groups, first = range * k->range, n = least(k->range, k->tiles - first);
     int64_t f = i % k->groups * k->group * 2 * PANELS, end = least(f + k->group * 2 * PANELS, out_blocks);
     for (int64_t t = first, some; *held != range && t < first + n; t += some) {

@@ -2,8 +2,8 @@
  * It works on columns, we on rows: what it is told to compute is C^T = op(B)^T op(A)^T. Source: cuBLASLt API
  * reference. */
 #include "blas.h"
-#include "kernel.h"
-#include "gpu.h"
+#include "engine/core/gpu.h"
+#include "kernels/cpu/dtype.h"
 
 #include <dlfcn.h>
 #include <stdio.h>

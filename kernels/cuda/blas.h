@@ -1,7 +1,7 @@
 /* Kernels of a GPU that libraries run, and calls of several kernels one after the other. */
 #ifndef PLK_CUDA_BLAS_H
 #define PLK_CUDA_BLAS_H
-#include "plait.h"
+#include "engine/core/launch.h"
 /* cffi reads from here on: */
 /* Where an array of a call lies: a buffer (PL_ARGUMENT_BUFFER), the stream's scratch memory (PL_ARGUMENT_SCRATCH), or
  * nowhere: -1. */

@@ -2,8 +2,8 @@
  * cuDNN refuses runs on our own kernels, from then on at once. Source: cuDNN API reference, the legacy functions of
  * 9. */
 #include "dnn.h"
-#include "kernel.h"
-#include "gpu.h"
+#include "engine/core/gpu.h"
+#include "kernels/cpu/dtype.h"
 
 #include <stdlib.h>
 

@@ -2,8 +2,8 @@
  * once for all calls of the same sizes on a device, and kept. Source: cuDNN API reference, library adv of 9. */
 #include "dnn_rnn.h"
 #include "dnn.h"
-#include "kernel.h"
-#include "gpu.h"
+#include "engine/core/gpu.h"
+#include "kernels/cpu/dtype.h"
 
 #include <stdio.h>
 #include <stdlib.h>

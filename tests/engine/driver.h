@@ -1,7 +1,9 @@
 /* What the files of the driver share. */
 #ifndef PLAIT_DRIVER_H
 #define PLAIT_DRIVER_H
-#include "internal.h"
+#include "engine/core/process.h"
+#include "engine/core/program.h"
+#include "engine/core/wait.h"
 
 #define CHECK(condition) ((condition) ? (void)0 : fail_at(__FILE__, __LINE__, #condition))
 

@@ -1,4 +1,4 @@
-"""Kernels on several threads of the team: the same bits as on one."""
+"""Kernels on several threads of the pool: the same bits as on one."""
 
 import os
 import subprocess
@@ -94,7 +94,7 @@ def _run(n_threads: int) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_any_team_gives_the_same_bits():
+def test_any_number_of_threads_gives_the_same_bits():
     one = _run(1)
     assert len(one) > 20
     for n_threads in (2, 4):

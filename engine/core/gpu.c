@@ -1,5 +1,6 @@
-/* The CUDA driver: its library, devices and their contexts, modules, errors. */
+/* GPUs: the library of the CUDA driver, devices and their contexts, modules, errors. */
 #include "gpu.h"
+#include "error.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -16,21 +17,21 @@ int pl_gpu_fail(int code, const char *what)
 {
     if (code == 0)
         return PL_OK;
-    const char *name = NULL, *text = NULL;
+    const char *name = NULL, *message = NULL;
     char line[300];
     cu.error_name(code, &name);
-    cu.error_string(code, &text);
-    snprintf(line, sizeof line, "%s: %s (%s)", what, text ? text : "unknown error", name ? name : "no name");
+    cu.error_string(code, &message);
+    snprintf(line, sizeof line, "%s: %s (%s)", what, message ? message : "unknown error", name ? name : "no name");
     return pl_fail(code == CU_OUT_OF_MEMORY ? PL_ENOMEM : PL_FAILED, line);
 }
 
 static int load(const char *library)
 {
-    char text[300];
+    char message[300];
     void *handle = dlopen(library ? library : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        snprintf(text, sizeof text, "gpu: the CUDA driver cannot be loaded (%s)", dlerror());
-        return pl_fail(PL_FAILED, text);
+        snprintf(message, sizeof message, "gpu: the CUDA driver cannot be loaded (%s)", dlerror());
+        return pl_fail(PL_FAILED, message);
     }
 #define CU_FIND(name, symbol, parameters) \
     if (!(*(void **)&cu.name = dlsym(handle, #symbol))) { \
@@ -39,9 +40,9 @@ static int load(const char *library)
     }
     CU_FUNCTIONS(CU_FIND)
 #undef CU_FIND
-    int n = 0, status = pl_gpu_fail(cu.init(0), "gpu: the CUDA driver does not start");
+    int n = 0, status = pl_gpu_fail(cu.init(0), "gpu: the CUDA driver cannot be initialized");
     if (status == PL_OK)
-        status = pl_gpu_fail(cu.device_count(&n), "gpu: the CUDA driver does not count its devices");
+        status = pl_gpu_fail(cu.device_count(&n), "gpu: the CUDA driver cannot count its devices");
     if (status == PL_OK && n == 0)
         status = pl_fail(PL_FAILED, "gpu: the CUDA driver finds no GPU");
     if (status == PL_OK) {
@@ -87,7 +88,7 @@ int pl_gpu_begin(pl_gpu *gpu, pl_gpu_scope *scope)
 
 void pl_gpu_end(const pl_gpu_scope *scope)
 {
-    if (scope->changed && scope->before)      /* other libraries of this thread keep theirs */
+    if (scope->changed && scope->before)      /* other libraries on this thread keep their context */
         cu.context_set(scope->before);
 }
 
@@ -97,12 +98,12 @@ static int gpu_init(pl_gpu *gpu, int device)
     gpu->number = device;
     int status = pl_gpu_fail(cu.device_get(&gpu->device, device), "gpu: no such device");
     if (status == PL_OK)
-        status = pl_gpu_fail(cu.primary_retain(&gpu->context, gpu->device), "gpu: no context can be made");
+        status = pl_gpu_fail(cu.primary_retain(&gpu->context, gpu->device), "gpu: a context cannot be created");
     if (status == PL_OK)
         status = pl_gpu_begin(gpu, &scope);
     for (int i = 0; i < PL_LANE_COUNT - PL_LANE_GPU_COMPUTE && status == PL_OK; i++)
         status = pl_stream_open(&gpu->streams[i], gpu, PL_LANE_GPU_COMPUTE + i);
-    for (int i = 0; i < device && status == PL_OK; i++) {     /* a GPU without access copies through the host */
+    for (int i = 0; i < device && status == PL_OK; i++) {     /* GPUs without peer access copy through the host */
         int there = 0, back = 0;
         if (!gpus[i])
             continue;
@@ -121,14 +122,15 @@ pl_gpu *pl_gpu_open_at(int device) { return device >= 0 && device < PL_MAX_GPUS 
 
 pl_gpu *pl_gpu_get(int device)
 {
-    char text[120];
+    char message[120];
     pl_gpu *gpu = pl_gpu_open_at(device);
     if (gpu && !forked)
         return gpu;
     if (device < 0 || device >= n_gpus) {
-        snprintf(text, sizeof text, forked ? "gpu(%d): a GPU cannot be used in a process forked from one that used it"
-                 : "gpu(%d): there are %d GPUs", device, (int)n_gpus);
-        pl_fail(PL_EINVAL, text);
+        const char *rule = forked ? "gpu(%d): a GPU cannot be used in a process forked from one that used it"
+                                  : "gpu(%d): there are %d GPUs";
+        snprintf(message, sizeof message, rule, device, (int)n_gpus);
+        pl_fail(PL_EINVAL, message);
         return NULL;
     }
     pthread_mutex_lock(&opening);
@@ -173,7 +175,7 @@ int pl_gpu_memory(int device, size_t *free_bytes, size_t *total_bytes)
     int status = gpu ? pl_gpu_begin(gpu, &scope) : PL_EINVAL;
     if (status != PL_OK)
         return status;
-    status = pl_gpu_fail(cu.memory_info(free_bytes, total_bytes), "gpu: its memory cannot be asked for");
+    status = pl_gpu_fail(cu.memory_info(free_bytes, total_bytes), "gpu: its memory cannot be read");
     pl_gpu_end(&scope);
     return status;
 }
@@ -214,7 +216,7 @@ int pl_gpu_function_shared(int device, uintptr_t function, int32_t bytes)
     if (status != PL_OK)
         return status;
     status = pl_gpu_fail(cu.function_set((cu_function)function, CU_FUNCTION_MAX_DYNAMIC_SHARED, bytes),
-                         "gpu: a kernel cannot have so much shared memory");
+                         "gpu: a kernel cannot have that much shared memory");
     pl_gpu_end(&scope);
     return status;
 }

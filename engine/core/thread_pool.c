@@ -1,17 +1,21 @@
-/* The team: threads that share the pieces of one kernel.
+/* The thread pool: threads that share the pieces of one kernel.
  *
- * The worker of cpu(0) opens a region and works on it; whoever is free joins: callers that wait for a result, producers
- * that ran ahead, helpers of the team's own. Nobody waits for a thread that has not joined, so that a region takes no
- * longer than on its worker alone however busy the cores are; fork/join teams wait for a thread that Python keeps from
- * its core. A producer counts as one of the team: helpers are woken for the places that are left. oneDNN brings
- * OpenMP's team: helpers sleep while it works.
+ * The worker of cpu(0) opens a region and works on it. Idle threads join: callers that wait for a result, producers
+ * that ran ahead, the pool's own helpers. The worker waits only for threads that have joined, so a region takes no longer
+ * than on the worker alone, however busy the cores are. (A fork/join team also waits for threads that have no core.) A
+ * producer counts as a member of the pool: helpers are woken for the remaining places. Kernels of oneDNN use OpenMP's
+ * threads: helpers sleep meanwhile.
  *
  *   gate (region, places left)      --open-->  n places  --join, one each-->  0 places
- *                                      pieces: every place takes those of its own part first, then what others left
- *   closed when no piece is left: the worker waits for those who joined, and only for them
+ *                                      each member takes the pieces of its own range first, then pieces of others
+ *   closed when no piece is left: the worker waits for the members that have joined
  */
-#include "internal.h"
+#include "thread_pool.h"
+#include "error.h"
+#include "lane.h"
+#include "profiler.h"
 
+#include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
 #ifdef _OPENMP
@@ -19,12 +23,12 @@
 #endif
 
 enum { MAX_PLACES = 64, PLACE_BITS = 8, PLACES = (1 << PLACE_BITS) - 1, IDLE_NS = 5000000, CLOSE_NS = 200000,
-       SPIN_NS = 50000 /* long enough for a hand-over, too short to burn */, AHEAD_NS = 20000, MAX_VAIN = 6,
+       SPIN_NS = 50000 /* longer than a hand-over */, AHEAD_NS = 20000, MAX_VAIN = 6,
        PRODUCING_NS = 500000 };
 _Static_assert(MAX_PLACES <= PLACES, "places left fit into the gate");
 
-/* Pieces [next, end). */
-typedef struct { _Alignas(64) atomic_llong next; int64_t end; } part;
+/* The pieces [next, end) of one member. */
+typedef struct { _Alignas(64) atomic_llong next; int64_t end; } range;
 
 static struct {
     _Alignas(64) atomic_ullong gate;          /* number of the region << PLACE_BITS | places left */
@@ -33,24 +37,24 @@ static struct {
     _Alignas(64) pl_piece run;                /* from here on fixed while the region is open */
     void *arg;
     int n_places;
-    part parts[MAX_PLACES];
+    range ranges[MAX_PLACES];
 } region;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;      /* of what follows, and of both conditions */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;      /* guards the variables below; for both conditions */
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER, ended = PTHREAD_COND_INITIALIZER;
 static pthread_t helpers[MAX_PLACES];
 static int n_helpers, n_called;               /* alive; asked to wake up */
 static atomic_bool stopping;                  /* read without the lock too */
-/* read without the lock; places of the last region but the worker's */
+/* read without the lock; n_wanted: the places of the last region, without the worker's */
 static atomic_int n_asleep, n_watching, n_wanted;
-static atomic_llong lent_ns;                  /* when the last of them ended */
-static atomic_int n_lent;                     /* teams of OpenMP's that work now; read without the lock */
+static atomic_llong openmp_ns;                /* when OpenMP's threads ended their last work */
+static atomic_int n_openmp;                   /* kernels that use OpenMP's threads now; read without the lock */
 static atomic_ullong pushes, pushes_at_sleep; /* of producers; what it was when one went to sleep */
-static _Thread_local bool inside;             /* a region's piece is running on this thread, */
-static _Thread_local int at_place;            /* with this number */
+static _Thread_local bool inside;             /* a piece is running on this thread, */
+static _Thread_local int own_index;           /* which is this member of the region */
 
-/* May this thread open a region or a team of OpenMP's? One team only: two would compete for the same cores. */
-bool pl_team_free(void)
+/* One region or OpenMP team at a time: two would compete for the same cores. */
+bool pl_thread_pool_available(void)
 {
 #ifdef _OPENMP
     return !inside && !omp_in_parallel();
@@ -61,23 +65,23 @@ bool pl_team_free(void)
 
 /* ---- a region --------------------------------------------------------------------------------------------- */
 
-static void take_pieces(int place)
+static void take_pieces(int index)
 {
     inside = true;
-    at_place = place;
+    own_index = index;
     for (int i = 0; i < region.n_places; i++) {
-        part *p = &region.parts[place + i < region.n_places ? place + i : place + i - region.n_places];
-        while (atomic_load_explicit(&p->next, memory_order_relaxed) < p->end) {
-            int64_t at = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed);
-            if (at < p->end)
+        range *r = &region.ranges[index + i < region.n_places ? index + i : index + i - region.n_places];
+        while (atomic_load_explicit(&r->next, memory_order_relaxed) < r->end) {
+            int64_t at = atomic_fetch_add_explicit(&r->next, 1, memory_order_relaxed);
+            if (at < r->end)
                 region.run(region.arg, at);
         }
     }
     inside = false;
-    at_place = 0;
+    own_index = 0;
 }
 
-int pl_team_place(void) { return at_place; }
+int pl_thread_pool_index(void) { return own_index; }
 
 /* True if this thread has worked on a region. */
 static bool join(void)
@@ -89,14 +93,14 @@ static bool join(void)
     } while (!atomic_compare_exchange_weak_explicit(&region.gate, &gate, gate - 1, memory_order_acquire,
                                                     memory_order_relaxed));
     take_pieces(region.n_places - (int)(gate & PLACES));
-    atomic_fetch_add(&region.n_left, 1);      /* the region may be gone after this */
+    atomic_fetch_add(&region.n_left, 1);      /* the region may be closed after this */
     if (atomic_load(&region.worker_sleeps)) {
         pthread_mutex_lock(&lock);
         pthread_cond_signal(&ended);
         pthread_mutex_unlock(&lock);
     }
     if (pl_failed)
-        pl_fail_forget();                     /* the kernel tells its own thread */
+        pl_fail_forget();                     /* the kernel passes the failure to the worker itself */
     return true;
 }
 
@@ -124,7 +128,7 @@ static void wait_for_joined(int n_joined)
     }
     if (atomic_load(&region.n_left) >= n_joined)
         return;
-    pthread_mutex_lock(&lock);                /* one of them lost its core: an idle one is left to it */
+    pthread_mutex_lock(&lock);                /* one of them lost its core: sleep, which frees this one */
     atomic_store(&region.worker_sleeps, true);
     while (atomic_load(&region.n_left) < n_joined)
         pthread_cond_wait(&ended, &lock);
@@ -134,16 +138,16 @@ static void wait_for_joined(int n_joined)
 
 /* ---- helpers ---------------------------------------------------------------------------------------------- */
 
-/* How many more threads watch than a region has places for. */
+/* How many more threads watch than the last region had places for. */
 static int watchers_over(void)
 {
     return atomic_load_explicit(&n_watching, memory_order_relaxed) -
         atomic_load_explicit(&n_wanted, memory_order_relaxed);
 }
 
-/* Joins regions until done(arg) or until there was none for idle_ns; true: there was one. A waiter gives its core to
- * who wants it (the thread waited for, or one of its team); one that counts as watching has nothing else to do, and
- * goes first. */
+/* Joins regions until done(arg), or until there was none for idle_ns. Returns whether there was one. A waiter yields
+ * its core: the thread that it waits for may need it. A thread that counts as watching has nothing else to do and
+ * joins first. */
 static bool watch(bool (*done)(const void *arg), const void *arg, int64_t idle_ns, bool counts)
 {
     int64_t end = pl_profiler_now() + idle_ns;
@@ -167,22 +171,21 @@ end:
     return helped;
 }
 
-void pl_spin(bool (*done)(const void *arg), const void *arg) { watch(done, arg, SPIN_NS, false); }
+void pl_thread_pool_spin(bool (*done)(const void *arg), const void *arg) { watch(done, arg, SPIN_NS, false); }
 
-/* Producers have come to watch, or a team of OpenMP's works: a helper would keep them from their core. Or the end has
- * come. */
+/* Whether helpers should sleep: producers watch, or OpenMP's threads work, and need the cores; or the pool stops. */
 static bool surplus(const void *arg)
 {
     (void)arg;
-    return watchers_over() > 0 || atomic_load_explicit(&n_lent, memory_order_relaxed) > 0 ||
+    return watchers_over() > 0 || atomic_load_explicit(&n_openmp, memory_order_relaxed) > 0 ||
            atomic_load_explicit(&stopping, memory_order_relaxed);
 }
 
 static void *helper_main(void *arg)
 {
     (void)arg;
-    pl_profiler_name_thread("team");
-    pl_team_limit(1);
+    pl_profiler_name_thread("thread pool");
+    pl_thread_pool_limit(1);
     for (bool stop = false; !stop;) {
         watch(surplus, NULL, IDLE_NS, true);
         pthread_mutex_lock(&lock);
@@ -222,7 +225,7 @@ static long cores(void)
 #endif
 }
 
-/* Wakes helpers for places that nobody watches; the core of a producer is not theirs. */
+/* Wakes helpers for the places that no thread watches, and leaves a core to an active producer. */
 static void fill(int n_places)
 {
     static unsigned long long seen;
@@ -246,27 +249,27 @@ static void fill(int n_places)
         call_helpers(n, n_places - 1);
 }
 
-/* Also inside a piece, whose place is not one of this region's. */
+/* Also inside a piece, whose index belongs to another region. */
 static void run_alone(int64_t n_pieces, pl_piece run, void *arg)
 {
     bool outer = inside;
-    int place = at_place;
+    int index = own_index;
     inside = true;
-    at_place = 0;
+    own_index = 0;
     for (int64_t i = 0; i < n_pieces; i++)
         run(arg, i);
     inside = outer;
-    at_place = place;
+    own_index = index;
 }
 
-/* libgomp's threads spin after a primitive, on the cores that helpers would need: a network with primitives runs on
- * them alone. */
+/* After a kernel of oneDNN, libgomp's threads spin on the cores that helpers would need. For some time regions run on
+ * libgomp's threads too. */
 static bool openmp_is_awake(void)
 {
     enum { AWAKE_NS = 250000000 };
-    return atomic_load_explicit(&n_lent, memory_order_relaxed) > 0 ||
-           (atomic_load_explicit(&lent_ns, memory_order_relaxed) &&
-            pl_profiler_now() - atomic_load_explicit(&lent_ns, memory_order_relaxed) < AWAKE_NS);
+    return atomic_load_explicit(&n_openmp, memory_order_relaxed) > 0 ||
+           (atomic_load_explicit(&openmp_ns, memory_order_relaxed) &&
+            pl_profiler_now() - atomic_load_explicit(&openmp_ns, memory_order_relaxed) < AWAKE_NS);
 }
 
 #ifdef _OPENMP
@@ -283,10 +286,10 @@ static void run_on_openmp(void)
 static void run_on_openmp(void) { take_pieces(0); }
 #endif
 
-void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
+void pl_thread_pool_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
 {
     int n_places = n_threads < n_pieces ? n_threads : (int)n_pieces;
-    if (n_places < 2 || !pl_lane_has_team()) {
+    if (n_places < 2 || !pl_lane_has_pool()) {
         run_alone(n_pieces, run, arg);
         return;
     }
@@ -296,8 +299,8 @@ void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
     region.arg = arg;
     region.n_places = n_places;
     for (int i = 0; i < n_places; i++) {
-        atomic_store_explicit(&region.parts[i].next, i * n_pieces / n_places, memory_order_relaxed);
-        region.parts[i].end = (i + 1) * n_pieces / n_places;
+        atomic_store_explicit(&region.ranges[i].next, i * n_pieces / n_places, memory_order_relaxed);
+        region.ranges[i].end = (i + 1) * n_pieces / n_places;
     }
     if (openmp_is_awake()) {
         run_on_openmp();
@@ -316,7 +319,7 @@ void pl_team_run(int n_threads, int64_t n_pieces, pl_piece run, void *arg)
 
 /* ---- how many threads ------------------------------------------------------------------------------------- */
 
-int pl_team_threads(void)
+int pl_thread_pool_size(void)
 {
 #ifdef _OPENMP
     return omp_get_max_threads();
@@ -325,7 +328,7 @@ int pl_team_threads(void)
 #endif
 }
 
-void pl_team_limit(int n_threads)
+void pl_thread_pool_limit(int n_threads)
 {
 #ifdef _OPENMP
     omp_set_num_threads(n_threads);
@@ -333,39 +336,38 @@ void pl_team_limit(int n_threads)
     (void)n_threads;
 }
 
-int pl_team_lend(int n_threads)
+int pl_thread_pool_suspend(int n_threads)
 {
-    int usual = pl_team_threads();
+    int usual = pl_thread_pool_size();
     if (n_threads > 1)
-        atomic_fetch_add_explicit(&n_lent, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&n_openmp, 1, memory_order_relaxed);
     if (n_threads != usual)
-        pl_team_limit(n_threads);
+        pl_thread_pool_limit(n_threads);
     return usual;
 }
 
-void pl_team_take_back(int n_threads, int usual)
+void pl_thread_pool_resume(int n_threads, int usual)
 {
     if (n_threads > 1) {
-        atomic_store_explicit(&lent_ns, pl_profiler_now(), memory_order_relaxed);
-        atomic_fetch_sub_explicit(&n_lent, 1, memory_order_relaxed);
+        atomic_store_explicit(&openmp_ns, pl_profiler_now(), memory_order_relaxed);
+        atomic_fetch_sub_explicit(&n_openmp, 1, memory_order_relaxed);
     }
     if (n_threads != usual)
-        pl_team_limit(usual);
+        pl_thread_pool_limit(usual);
 }
 
 int pl_threads(int64_t work)
 {
     enum { WORK_PER_THREAD = 16384 };
-    if (work < 2 * WORK_PER_THREAD || !pl_lane_has_team())
+    if (work < 2 * WORK_PER_THREAD || !pl_lane_has_pool())
         return 1;
-    int64_t n = work / WORK_PER_THREAD, max = pl_team_threads();
+    int64_t n = work / WORK_PER_THREAD, max = pl_thread_pool_size();
     return (int)(n < max ? n : max);
 }
 
 /* ---- producers, stopping ---------------------------------------------------------------------------------- */
 
-/* What a producer sees that ran ahead. */
-void pl_team_help(bool (*done)(const void *arg), const void *arg)
+void pl_thread_pool_help(bool (*done)(const void *arg), const void *arg)
 {
     static _Thread_local struct { int vain, skip; } me;
     if (me.skip-- > 0)
@@ -374,14 +376,14 @@ void pl_team_help(bool (*done)(const void *arg), const void *arg)
     me.skip = (1 << me.vain) - 1;
 }
 
-void pl_team_pushed(void) { atomic_fetch_add_explicit(&pushes, 1, memory_order_relaxed); }
+void pl_thread_pool_producer_pushed(void) { atomic_fetch_add_explicit(&pushes, 1, memory_order_relaxed); }
 
-void pl_team_sleeps(void)
+void pl_thread_pool_producer_sleeps(void)
 {
     atomic_store_explicit(&pushes_at_sleep, atomic_load_explicit(&pushes, memory_order_relaxed), memory_order_relaxed);
 }
 
-void pl_team_stop(void)
+void pl_thread_pool_stop(void)
 {
     pthread_mutex_lock(&lock);
     stopping = true;
@@ -396,7 +398,7 @@ void pl_team_stop(void)
     pthread_mutex_unlock(&lock);
 }
 
-void pl_team_forget(void)
+void pl_thread_pool_forget(void)
 {
     lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     wake = ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
@@ -404,8 +406,8 @@ void pl_team_forget(void)
     stopping = false;
     atomic_store(&n_asleep, 0);
     atomic_store(&n_watching, 0);
-    atomic_store(&n_lent, 0);
-    atomic_store(&lent_ns, 0);
+    atomic_store(&n_openmp, 0);
+    atomic_store(&openmp_ns, 0);
     atomic_store(&region.gate, 0);
     atomic_store(&region.worker_sleeps, false);
 }
