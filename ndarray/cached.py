@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Sequence
 
 from ..engine import current_context, location, log
-from ..engine.collector import resting
 from ..engine.error import DynamicShape
+from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
 from ..graph.digest import digest
 from ..graph.graph import Node, Value, rewrite, topological, values_of
@@ -24,11 +24,11 @@ from ..graph.tiers import Tiered, waiting
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import mutated_inputs
 from . import autograd, functions
-from .backward import queued_with, told
+from .backward import queued_with, summary
+from .interpreter import call, run_nodes, run_plan
 from .ndarray import NDArray, state
 from .residuals import free, residuals
 from .sparse.graphs import has_sparse
-from .stepwise import call, run_nodes, run_plan
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
 MAX_ENTRIES = 2048  # signatures of a graph that stay compiled,
@@ -110,10 +110,10 @@ class GraphPlan:
                 record(plan, ins, scalars_of(node.operation, node.attrs), outs)
                 return outs
             if node.operation.is_random(node.attrs) and all(v in fixed for v in values[1:]):
-                again = node.operation.again
-                assert again is not None  # else residuals() keeps every output
+                rematerialize = node.operation.rematerialize
+                assert rematerialize is not None  # else residuals() keeps every output
                 kept = [shadow(fixed[v]) for v in values[1:]]
-                return [again(functions, ins, [None, *kept], **node.attrs), *kept]
+                return [rematerialize(functions, ins, [None, *kept], **node.attrs), *kept]
             return run_plan(node, ins, device)
 
         return run_nodes(self.outputs, dict(zip(self.variables, inputs)), compute)
@@ -184,7 +184,7 @@ class _Entry(Tiered):
         before, self.plan = self.plan, made
         for gradients in queued_with(before):
             gradients.change()
-        log.tell("hybridize", f"{self}: tier 1 from call {self.change_at} on, {told(made)}")
+        log.write("hybridize", f"{self}: tier 1 from call {self.change_at} on, {summary(made)}")
 
 
 def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[str] = ()) -> str:
@@ -244,13 +244,13 @@ class CachedGraph:
             return self._eager(arrays)
         if entry is None:
             try:
-                with resting():
+                with gc_paused():
                     entry = self.entry(arrays, wanted)
             except DynamicShape:
                 self.dynamic = True
                 return self._eager(arrays)
             if self.entries and log.wants("hybridize"):
-                log.tell("hybridize", self._told(arrays, wanted))
+                log.write("hybridize", self._reason(arrays, wanted))
             entry = self.entries.setdefault(key, entry)  # another thread may have made it too
         hits = entry.hits = entry.hits + 1
         if hits >= entry.due:
@@ -293,7 +293,7 @@ class CachedGraph:
             typed = Placement(typed, known, device).resolve(typed)
         return _Entry(self, typed[:n], typed[m:], typed[n:m], specs, device, wanted)
 
-    def _told(self, arrays, wanted) -> str:
+    def _reason(self, arrays, wanted) -> str:
         """Why a signature is new."""
         mode = "recording" if wanted else "training" if state.training else "predicting"
         inputs = ", ".join(str(a._spec) for a in arrays[: self.n_data])

@@ -17,7 +17,7 @@ from ...kernels.ops.interleaved import COMPOSED
 from ..effects import Effects
 from ..graph import Builder, Node, Value, rewrite, topological
 from .fusible import FUSED_DTYPES
-from .replace_uses import redirect
+from .replace_uses import replace_uses
 from .views import Run, View, joined, moved, regrouped, view_of, whole
 
 F = Builder()
@@ -53,17 +53,17 @@ def _joined(outputs: Sequence[Value], device: str) -> tuple[list[Value], int]:
     for node in order:
         for v in node.inputs:
             users.setdefault(v, []).append(node)
-    held = Effects(order).held
+    pinned = Effects(order).pinned
     instead: dict[Value, Value] = {}
     for node in order:
-        if node.op is None or node.op.name != "batch_dot" or node in held:
+        if node.op is None or node.op.name != "batch_dot" or node in pinned:
             continue
         if node.types[0].dtype in FUSED_DTYPES[device]:
-            found = _Match(users, held)
+            found = _Match(users, pinned)
             if found.match(node):
                 old, new = found.build()
                 instead[old] = new
-    return redirect(outputs, instead) if instead else list(outputs), len(instead)
+    return replace_uses(outputs, instead) if instead else list(outputs), len(instead)
 
 
 def _constant(v: Value) -> float | None:
@@ -73,9 +73,9 @@ def _constant(v: Value) -> float | None:
         return None
     if node.op.constant is not None:
         return node.op.constant
-    if node.op.name == "_full" and not node.has_numbers:
+    if node.op.name == "_full" and not node.has_open_scalars:
         return node.attrs["value"]
-    if node.op.name == "_mul_scalar" and not node.has_numbers:
+    if node.op.name == "_mul_scalar" and not node.has_open_scalars:
         below = _constant(node.inputs[0])
         return None if below is None else below * node.attrs["scalar"]
     if node.op.view or node.op.name in ("broadcast_to", "broadcast_axis", "broadcast_like"):
@@ -90,8 +90,8 @@ def _plain(v: Value, dtype: str) -> bool:
 class _Match:
     """One attention, found from its second product downwards."""
 
-    def __init__(self, users: dict, held: set[Node]):
-        self.users, self.held = users, held
+    def __init__(self, users: dict, pinned: set[Node]):
+        self.users, self.pinned = users, pinned
         self.dropped = 0.0  # probability
         self.scale, self.dtype = 1.0, ""
         self.kind: str | None = None
@@ -108,7 +108,7 @@ class _Match:
         while True:
             below, op = p.node, p.node.op
             readers = [n for n in self.users[p] if n is None or n.op.constant is None]
-            if op is None or below in self.held or len(readers) != 1 or not _plain(p, dtype):
+            if op is None or below in self.pinned or len(readers) != 1 or not _plain(p, dtype):
                 return False
             name = op.name
             if name == "batch_dot":
@@ -195,10 +195,14 @@ class _Match:
     def _operands(self, first: Node, second: Node) -> bool:
         """Brings all operands to (batch, head, row, element)."""
         (q, k), v = first.inputs, second.inputs[1]
-        while q.node.op is not None and q.node.op.name == "_mul_scalar" and not q.node.has_numbers:
+        while (
+            q.node.op is not None
+            and q.node.op.name == "_mul_scalar"
+            and not q.node.has_open_scalars
+        ):
             self.scale *= q.node.attrs["scalar"]
             q = q.node.inputs[0]
-        if not _plain(q, self.dtype) or not _plain(k, self.dtype) or first in self.held:
+        if not _plain(q, self.dtype) or not _plain(k, self.dtype) or first in self.pinned:
             return False
         if 0 in (*q.shape, *k.shape):
             return False
@@ -275,7 +279,7 @@ class _Match:
         view = None if axes is None else View(v, 0, axes)
         for n_moves in range(1, MAX_MOVES + 1):
             readers = self.users.get(v, [])
-            if view is None or len(readers) != 1 or readers[0] is None or readers[0] in self.held:
+            if view is None or len(readers) != 1 or readers[0] is None or readers[0] in self.pinned:
                 break
             v = Value(readers[0])
             view = moved(view, v)

@@ -8,39 +8,41 @@ from ...engine.error import InvalidValue
 from .._graph import walk
 from ..graph import Node, Value, rewrite, variable
 
-AGAIN = "__again__"  # the mark, among a node's `extra`, of what recomputation added
+RECOMPUTED = "__recomputed__"  # the mark, among a node's `extra`, of what recomputation added
 
 
 def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
     """The operator nodes that outputs need when `given` values are known, in the order of the
     graph; but what is computed again comes after all else that its reader waits for, so that it is
-    held for a short time.
+    kept for a short time.
 
     An operator that writes an input stays if anything reads one of its outputs. Raises ValueError
     for a variable that is needed but not given.
     """
     outputs, given = list(outputs), set(given)
     order = walk(outputs, given)
-    again = False
+    is_any = False
     for node in order:
         if node.op is None:
             raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
-        if node.extra is not None and AGAIN in node.extra:
-            again = True
-    if not again:
+        if node.extra is not None and RECOMPUTED in node.extra:
+            is_any = True
+    if not is_any:
         return order
-    late = {
-        n: tuple(sorted(n.inputs, key=_again)) for n in order if any(_again(v) for v in n.inputs)
+    readers = {
+        n: tuple(sorted(n.inputs, key=_is_recomputed))
+        for n in order
+        if any(_is_recomputed(v) for v in n.inputs)
     }
-    return walk(outputs, given, late)
+    return walk(outputs, given, readers)
 
 
-def _again(v: Value) -> bool:
+def _is_recomputed(v: Value) -> bool:
     extra = v.node.extra
-    return extra is not None and AGAIN in extra
+    return extra is not None and RECOMPUTED in extra
 
 
-def cut(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+def extract(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], list[Value]]:
     """The graph with each given value replaced by a variable: (outputs, the variables in the order
     of `given`)."""
     new = {v: v if v.node.op is None else variable("given", v.type) for v in given}

@@ -15,7 +15,7 @@ from ...kernels.ops.dense_fused import activation_of
 from ..effects import Effects
 from ..graph import Builder, Node, Value, topological
 from .fusible import FUSED_DTYPES, ends_product
-from .replace_uses import redirect
+from .replace_uses import replace_uses
 
 F = Builder()
 
@@ -29,15 +29,15 @@ def epilogue_dense(outputs: Sequence[Value], device: str = "cpu") -> list[Value]
             users.setdefault(v, []).append(node)
     for v in outputs:
         users.setdefault(v, []).append(None)  # the caller
-    held = Effects(order).held
+    pinned = Effects(order).pinned
     instead: dict[Value, Value] = {}
     for node in order:
-        if node.op is not None and node not in held:
+        if node.op is not None and node not in pinned:
             product = _product(node, device)
             if product is not None:
-                _Chain(product, Value(node), users, held, device).fuse(instead)
+                _Chain(product, Value(node), users, pinned, device).fuse(instead)
     _sums(order, users, instead, device)
-    return redirect(outputs, instead) if instead else list(outputs)
+    return replace_uses(outputs, instead) if instead else list(outputs)
 
 
 def _plain(dtype: str, *values: Value) -> bool:
@@ -65,8 +65,8 @@ def _product(node: Node, device: str) -> dict | None:
 class _Chain:
     """One product and what follows it. end: the value that the fused operator gives so far."""
 
-    def __init__(self, given: dict, end: Value, users: dict, held: set[Node], device: str):
-        self.given, self.end, self.users, self.held = given, end, users, held
+    def __init__(self, given: dict, end: Value, users: dict, pinned: set[Node], device: str):
+        self.given, self.end, self.users, self.pinned = given, end, users, pinned
         self.dtype, self.device = end.dtype, device
         self.pre: Value | None = None  # what is activated, where it is read elsewhere too
         self.matrix = (prod(end.shape[:-1]), end.shape[-1])
@@ -113,7 +113,10 @@ class _Chain:
         if first is None or second is None:
             return None
         for sigmoid, product in ((first, second), (second, first)):
-            if activation_of(sigmoid.operation, sigmoid.attrs) != "sigmoid" or product in self.held:
+            if (
+                activation_of(sigmoid.operation, sigmoid.attrs) != "sigmoid"
+                or product in self.pinned
+            ):
                 continue
             y, types = Value(sigmoid), [v.type for v in product.inputs]
             if set(product.inputs) == {self.end, y} and self.users.get(y) == [product]:
@@ -127,7 +130,7 @@ class _Chain:
         return ends_product(self.dtype, act, keep, residual, self.device)
 
     def _take(self, node: Node, keep: bool = False) -> bool:
-        if node in self.held or not _plain(self.dtype, *node.inputs, Value(node)):
+        if node in self.pinned or not _plain(self.dtype, *node.inputs, Value(node)):
             return False
         act = activation_of(node.operation, node.attrs)
         slope = self._slope(node)
@@ -170,7 +173,7 @@ class _Chain:
         elif multiplies(node.operation, [v.type for v in node.inputs], node.types, node.attrs):
             a, b = node.inputs
             mask = (b if a == self.end else a).node
-            if mask.op is None or mask.op.name != "_greater_scalar" or mask.has_numbers:
+            if mask.op is None or mask.op.name != "_greater_scalar" or mask.has_open_scalars:
                 return None
             if mask.attrs["scalar"] != 0 or not _plain(self.dtype, *mask.inputs):
                 return None

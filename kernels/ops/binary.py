@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...engine.error import ShapeError
-from ..number import log
 from ..pointwise import pointwise, sum_to
 from ..record import Param, Type, operator, sample, uniform, values
+from ..scalar import log
 from ..shapes import broadcast_shapes, condition_shape, describe, same_dtype
 
 NUMBER = (Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True))

@@ -6,9 +6,9 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import ShapeError
-from ..number import element
 from ..pointwise import sum_to
 from ..record import LARGE, Param, Type, operator, sample
+from ..scalar import element
 from ..shapes import many_axes, one_axis
 from .reduce import reduced_shape
 

@@ -1,5 +1,5 @@
-"""Row programs: which results are one number for each row of a fused group, and operators spelled
-out as pointwise ones and reductions where a group takes in their neighbours."""
+"""Fused row reductions: which results are one number for each row of a fused group, and operators
+spelled out as pointwise ones and reductions where a group takes in their neighbours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from ...kernels.cpu.fused_table import is_reduction
 from ...kernels.fused import WIDENED
 from ...kernels.loops import form
-from ...kernels.rows import REDUCTIONS
+from ...kernels.row_reductions import REDUCTIONS
 from ...kernels.shapes import many_axes, one_axis
 from ..effects import Effects
 from ..graph import Builder, Node, Value, rewrite, topological
@@ -30,7 +30,7 @@ def _suits(shape: Sequence[int]) -> bool:
 
 
 def served(node: Node, dtypes: Collection[str]) -> bool:
-    """Are all arrays of a node row-major and of dtypes in which row programs compute?"""
+    """Are all arrays of a node row-major and of dtypes in which fused row reductions compute?"""
     values = (*node.types, *(v.type for v in node.inputs))
     return all(t.dtype in dtypes and not t.layout for t in values)
 
@@ -46,7 +46,7 @@ def _is_pointwise(node: Node, dtypes: Collection[str]) -> bool:
 def row_values(
     order: Sequence[Node],
     readers: Mapping[Node, Collection[Node]],
-    held: Collection[Node],
+    pinned: Collection[Node],
     dtypes: Collection[str],
 ) -> dict[Node, tuple[int, ...]]:
     """Nodes whose result is a number for each row of a shape, and read by what has that shape:
@@ -54,7 +54,7 @@ def row_values(
     spaces: dict[Node, tuple[int, ...]] = {}
     for node in order:
         reduces = node.op is not None and node.op.name in REDUCTIONS and is_reduction(node.op)
-        if node.op is None or not (reduces or spaces) or node in held:
+        if node.op is None or not (reduces or spaces) or node in pinned:
             continue
         if not served(node, dtypes):
             continue
@@ -139,11 +139,11 @@ def expanded(
     outputs: Sequence[Value], skip: Collection[Node], dtypes: Collection[str]
 ) -> tuple[list[Value], dict[Node, set[Node]]]:
     """The graph with operators spelled out that have a pointwise neighbour, and what each of them
-    became. skip: nodes that stay. dtypes: of row programs."""
+    became. skip: nodes that stay. dtypes: of fused row reductions."""
     order = topological(outputs)
     if not any(n.op is not None and n.op.name in RULES for n in order):
         return list(outputs), {}
-    held = Effects(order).held
+    pinned = Effects(order).pinned
     readers: dict[Node, list[Node]] = {}
     for node in order:
         for v in node.inputs:
@@ -151,7 +151,7 @@ def expanded(
     became: dict[Node, set[Node]] = {}
 
     def replace(node: Node, inputs: Sequence[Value]):
-        if node.op is None or node.op.name not in RULES or node in skip or node in held:
+        if node.op is None or node.op.name not in RULES or node in skip or node in pinned:
             return None
         if not _plain(node, dtypes) or not _has_neighbour(node, readers.get(node, ()), dtypes):
             return None
