@@ -89,7 +89,7 @@ _array.bind(
     MXNetError,
 )
 
-POLL_MS = 200  # how often a wait, or a push that waits for room, looks for Ctrl-C
+POLL_MS = 200  # how often a wait, or a push that waits for the queue, looks for Ctrl-C
 GRACE_S = 2.0  # for what is queued, when Ctrl-C has ended the program
 LANES = {
     "cpu": lib.PL_LANE_CPU,

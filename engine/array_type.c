@@ -438,7 +438,8 @@ static PyObject *py_bind(PyObject *self, PyObject *args)
     unsigned long long new, array_free, invoke, program_run, error_message, array_shares, array_data, arrays_versions;
     PyObject *objects, *memory, *value, *type, *other;
     if (!PyArg_ParseTuple(args, "KKKKKKKKO!OOOO", &new, &array_free, &invoke, &program_run, &error_message,
-                          &array_shares, &array_data, &arrays_versions, &PyDict_Type, &objects, &memory, &value, &type, &other))
+                          &array_shares, &array_data, &arrays_versions, &PyDict_Type, &objects, &memory, &value, &type,
+                          &other))
         return NULL;
     kept = Py_NewRef(objects);
     out_of_memory = Py_NewRef(memory);

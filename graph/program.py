@@ -11,7 +11,6 @@ import numpy as np
 from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, versions
 from ..engine.error import OutOfMemory
-from ..kernels.moves import join_offsets
 from ..kernels.plan import (
     INLINE_US,
     Plan,
@@ -24,6 +23,7 @@ from ..kernels.plan import (
 from ..kernels.record import Type, lookup
 from ..kernels.scalar import OpenScalar
 from ..kernels.spec import Spec, spec
+from ..kernels.strided_copies import join_offsets
 from ._graph import assign_buffers, kinds
 from .branches import at_once, find_sections
 from .effects import Effects

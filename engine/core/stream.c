@@ -2,9 +2,8 @@
  *
  * For the engine an op on a GPU lane is finished when its work is enqueued. Each block keeps its uses: (stream, number)
  * of the last write and of later reads. Before the work of an op is enqueued, its stream is made to wait for the uses
- * by other streams; an op on a host lane waits itself. Events are recorded on demand; one event covers all operations of
- * its stream up to a number. See docs/design/gpu.md.
- */
+ * by other streams; an op on a host lane waits itself. Events are recorded on demand; one event covers all operations
+ * of its stream up to a number. See docs/design/gpu.md. */
 #include "stream.h"
 #include "gpu.h"
 #include "profiler.h"

@@ -1,15 +1,14 @@
 /* The thread pool: threads that share the pieces of one kernel.
  *
  * The worker of cpu(0) opens a region and works on it. Idle threads join: callers that wait for a result, producers
- * that ran ahead, the pool's own helpers. The worker waits only for threads that have joined, so a region takes no longer
- * than on the worker alone, however busy the cores are. (A fork/join team also waits for threads that have no core.) A
- * producer counts as a member of the pool: helpers are woken for the remaining places. Kernels of oneDNN use OpenMP's
- * threads: helpers sleep meanwhile.
+ * that ran ahead, the pool's own helpers. The worker waits only for threads that have joined, so a region takes no
+ * longer than on the worker alone, however busy the cores are. (A fork/join team also waits for threads that have no
+ * core.) A producer counts as a member of the pool: helpers are woken for the remaining places. Kernels of oneDNN use
+ * OpenMP's threads: helpers sleep meanwhile.
  *
  *   gate (region, places left)      --open-->  n places  --join, one each-->  0 places
  *                                      each member takes the pieces of its own range first, then pieces of others
- *   closed when no piece is left: the worker waits for the members that have joined
- */
+ *   closed when no piece is left: the worker waits for the members that have joined */
 #include "thread_pool.h"
 #include "error.h"
 #include "lane.h"

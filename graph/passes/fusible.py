@@ -24,6 +24,6 @@ def ends_product(dtype: str, act: str | None, kept: bool, residual: bool, device
     """Is it cheaper that a product ends so than that a group of pointwise operators follows it?"""
     if device == "cpu":
         return True
-    from ...kernels.cuda.steps import ends_inside
+    from ...kernels.cuda.matmul_plan import ends_inside
 
     return ends_inside(dtype, act, kept, residual)

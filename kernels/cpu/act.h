@@ -1,4 +1,4 @@
-/* The activations that products apply on their way to memory; for files that include "simd.h". */
+/* The activations in the epilogues of matrix products; for files that include "simd.h". */
 #ifndef PLK_ACT_H
 #define PLK_ACT_H
 #include "gemm.h"
@@ -27,7 +27,7 @@ static inline void plk_activate(int act, float *v, int64_t n)
 }
 #undef EACH
 
-/* v *= the slope of an activation at x */
+/* v *= the derivative of an activation at `at` */
 static inline void plk_slope(int act, const float *at, float *v, int64_t n)
 {
     if (act == PLK_ACT_RELU)

@@ -1,5 +1,5 @@
-/* Depthwise convolutions on blocks of channels. Several columns of a row of outputs are summed in registers; what
- * follows the sums is applied to a row while it is in the cache. */
+/* Depthwise convolutions on blocks of channels. Several columns of a row of outputs are summed in registers; the
+ * epilogue is applied to a row while it is in the cache. */
 #include "conv_depth.h"
 #include "parts.h"
 #include "pointwise.h"

@@ -1,4 +1,4 @@
-/* Depthwise convolutions on blocks of channels: each channel has a window of its own. */
+/* Depthwise convolutions on blocks of channels: each channel has its own window. */
 #ifndef PLK_CONV_DEPTH_H
 #define PLK_CONV_DEPTH_H
 #include "kernel.h"

@@ -1,5 +1,5 @@
-/* Strided copies. Dimensions come collapsed. Where input and output are contiguous along different axes (a transpose)
- * the copy goes through square tiles, so that both sides use whole cache lines. */
+/* Strided copies, of collapsed dimensions. If input and output are contiguous along different axes (a transpose), the
+ * copy goes through square tiles, so that both sides use whole cache lines. */
 #include "copy.h"
 #include "cast.h"
 #include "dtype.h"
@@ -52,11 +52,11 @@ static void transpose_rest(uint32_t *y, int64_t out_row, const uint32_t *x, int6
                 y[i * out_row + j] = x[j * in_row + i];
 }
 
-/* A SQUARE x SQUARE piece of 4-byte elements through a buffer: rows a power of two apart share few sets of a cache, so
- * each line is used up at once on both sides. */
+/* A SQUARE x SQUARE piece of 4-byte elements through a buffer: rows at a distance of a power of two share few cache
+ * sets, so all elements of a line are used before it is evicted. */
 static void transpose_square(uint32_t *y, int64_t out_row, const uint32_t *x, int64_t in_row)
 {
-    uint32_t room[SQUARE][SQUARE];
+    uint32_t scratch[SQUARE][SQUARE];
     for (int j = 0; j < SQUARE; j += 4)
         for (int i = 0; i < SQUARE; i += 4) {
             const uint32_t *from = x + j * in_row + i;
@@ -64,13 +64,13 @@ static void transpose_square(uint32_t *y, int64_t out_row, const uint32_t *x, in
             four c = *(const four *)(from + 2 * in_row), d = *(const four *)(from + 3 * in_row);
             four ac = __builtin_shuffle(a, c, (four){0, 4, 1, 5}), bd = __builtin_shuffle(b, d, (four){0, 4, 1, 5});
             four ca = __builtin_shuffle(a, c, (four){2, 6, 3, 7}), db = __builtin_shuffle(b, d, (four){2, 6, 3, 7});
-            *(four *)&room[i][j] = __builtin_shuffle(ac, bd, (four){0, 4, 1, 5});
-            *(four *)&room[i + 1][j] = __builtin_shuffle(ac, bd, (four){2, 6, 3, 7});
-            *(four *)&room[i + 2][j] = __builtin_shuffle(ca, db, (four){0, 4, 1, 5});
-            *(four *)&room[i + 3][j] = __builtin_shuffle(ca, db, (four){2, 6, 3, 7});
+            *(four *)&scratch[i][j] = __builtin_shuffle(ac, bd, (four){0, 4, 1, 5});
+            *(four *)&scratch[i + 1][j] = __builtin_shuffle(ac, bd, (four){2, 6, 3, 7});
+            *(four *)&scratch[i + 2][j] = __builtin_shuffle(ca, db, (four){0, 4, 1, 5});
+            *(four *)&scratch[i + 3][j] = __builtin_shuffle(ca, db, (four){2, 6, 3, 7});
         }
     for (int i = 0; i < SQUARE; i++)
-        memcpy(y + i * out_row, room[i], sizeof room[i]);
+        memcpy(y + i * out_row, scratch[i], sizeof scratch[i]);
 }
 
 /* out (n, m) with rows out_row apart = the transpose of in (m, n) with rows in_row apart */
@@ -123,7 +123,7 @@ static void copy_part(void *arg, int64_t begin, int64_t end)
         else
             copy_run(s->out + y * size, p->out_strides[last], s->in + x * size, p->in_strides[last], p->shape[last],
                      p->size);
-        for (int d = last - 1; d >= 0; d--) {           /* the next run: the last of these counts first */
+        for (int d = last - 1; d >= 0; d--) {           /* the next run: the last dimension moves first */
             if (d == cross)
                 continue;
             x += p->in_strides[d];
@@ -158,7 +158,7 @@ static void copy(const plk_copy *p, const char *in, char *out)
     plk_run_parts(p->n / 2, split ? p->shape[cross] : runs, split ? TILE : 1, copy_part, &s);
 }
 
-/* Copies what is to be copied, with the call's number added to one of the offsets. */
+/* Copies, with the scalar of the call added to one of the offsets. */
 static int place(const plk_copy *p, const double *scalars, const char *in, char *out)
 {
     if (!p->n)
@@ -185,14 +185,14 @@ PLK_KERNEL(plk_copy_run)
     return place(p, scalars, bufs[0], bufs[1]);
 }
 
-/* bufs: x, an array that only tells a shape, y */
+/* bufs: x, an array whose contents are not read, y */
 PLK_KERNEL(plk_copy_like)
 {
     void *ends[2] = {bufs[0], bufs[2]};
     return plk_copy_run(params, ends, scalars);
 }
 
-/* bufs: x, y: zeros but where the copy goes */
+/* bufs: x, y: zeros where nothing is copied */
 PLK_KERNEL(plk_copy_into_zeros)
 {
     const plk_copy *p = params;
@@ -200,7 +200,7 @@ PLK_KERNEL(plk_copy_into_zeros)
     return place(p, scalars, bufs[0], bufs[1]);
 }
 
-/* bufs: base, x, y: base but where the copy of x goes */
+/* bufs: base, x, y: base where nothing is copied */
 PLK_KERNEL(plk_copy_into_base)
 {
     const plk_copy *p = params;
@@ -209,8 +209,8 @@ PLK_KERNEL(plk_copy_into_base)
     return place(p, scalars, bufs[1], bufs[2]);
 }
 
-/* bufs: base, y: base with a number where the copy goes.  scalars: the number */
-PLK_KERNEL(plk_number_into_base)
+/* bufs: base, y: base where nothing is copied.  scalars: the value that is copied */
+PLK_KERNEL(plk_scalar_into_base)
 {
     const plk_copy *p = params;
     double value = scalars[0];
@@ -235,7 +235,7 @@ static void join_part(void *arg, int64_t begin, int64_t end)
         for (int k = 0; k < p->n_parts; k++) {
             char *part = s->parts[k] + o * p->bytes[k];
             if (part == at)
-                ;                         /* made in its place, where a branch beside this one may read it */
+                ;                         /* already in place, where a concurrent branch may read it */
             else if (s->split)
                 memcpy(part, at, (size_t)p->bytes[k]);
             else
@@ -280,7 +280,7 @@ static void fill_part(void *arg, int64_t begin, int64_t end)
         copy_run(to, 1, s->y, 0, end - begin, s->size);
 }
 
-/* bufs: y.  scalars: the value, where params says so */
+/* bufs: y.  scalars: the value, if dynamic */
 PLK_KERNEL(plk_fill_run)
 {
     const plk_fill *p = params;

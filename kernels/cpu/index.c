@@ -18,7 +18,7 @@ int64_t plk_index_at(const void *indices, int dtype, int64_t i)
     }
 }
 
-/* A length; its fraction does not count, and it may be beyond any index. */
+/* A length, truncated; it may be beyond any index. */
 static double length_at(const void *lengths, int dtype, int64_t i)
 {
     switch (dtype) {
@@ -109,7 +109,7 @@ PLK_KERNEL(plk_pick_backward)
     return PL_OK;
 }
 
-/* Index i as a place in [0, n), or -1; a negative one counts from the end. */
+/* Index i as a position in [0, n), or -1; a negative one counts from the end. */
 static inline int64_t wrapped(const plk_take *p, const void *indices, int64_t i)
 {
     int64_t k = plk_index_at(indices, p->index_dtype, i);
@@ -210,7 +210,7 @@ static void reverse_rows(void *arg, int64_t begin, int64_t end)
     }
 }
 
-/* bufs: x, lengths if given, y: the steps of each sequence the other way round */
+/* bufs: x, lengths if given, y: the steps of each sequence reversed */
 PLK_KERNEL(plk_sequence_reverse_run)
 {
     const plk_sequence_mask *p = params;

@@ -1,7 +1,7 @@
 /* A generated loop whose outputs are reduced as they are computed: a block of values stays in the L1 cache between the
- * loop and the reduction. The order of additions depends on shapes alone, never on the number of threads.
+ * loop and the reduction. The order of additions depends only on shapes, never on the number of threads.
  *
- *     rows     the innermost dimension is reduced: runs of a row go to one number
+ *     rows     the innermost dimension is reduced: each run of a row becomes one number
  *     columns  it is kept: rows are added to a tile of numbers
  */
 #include "blocks.h"
@@ -21,21 +21,21 @@ typedef struct {
 typedef struct {
     plk_blocks b;
     double acc[PLK_MAX_RESULTS][BLOCK];
-    uint64_t values[PLK_MAX_RESULTS][BLOCK + PAD];   /* what the loop gives, before it is reduced */
+    uint64_t values[PLK_MAX_RESULTS][BLOCK + PAD];   /* the outputs of the loop, before they are reduced */
 } worker;
 
 static int is_f64(const plan *m, int k) { return m->p->map.out_dtype[k] == PLK_F64; }
 
-/* This thread's scratch memory: room for the parts of the caller, and for the caller's own worker. */
+/* This thread's scratch memory: the parts of the caller, and its own worker. */
 static worker *scratch_begin(size_t parts_bytes, double **parts)
 {
     parts_bytes = (parts_bytes + 63) & ~(size_t)63;
-    char *room = pl_scratch(parts_bytes + sizeof(worker));
-    *parts = (double *)(void *)room;
-    return room ? (worker *)(void *)(room + parts_bytes) : NULL;
+    char *scratch = pl_scratch(parts_bytes + sizeof(worker));
+    *parts = (double *)(void *)scratch;
+    return scratch ? (worker *)(void *)(scratch + parts_bytes) : NULL;
 }
 
-/* What the pieces of one reduction share. workers: of each thread, NULL until it comes; the first one is the
+/* Shared by the pieces of one reduction. workers: of each thread, NULL until it joins; the first one is the
  * caller's. */
 typedef struct {
     const plan *m;
@@ -46,7 +46,7 @@ typedef struct {
     int failed;
 } reduction;
 
-/* This thread's worker; NULL: no memory. */
+/* This thread's worker; NULL: out of memory. */
 static worker *worker_of(reduction *r)
 {
     int place = pl_thread_pool_index();
@@ -109,7 +109,7 @@ static void start(worker *w, const plan *m, int64_t width)
             w->acc[k][i] = m->methods[k]->start;
 }
 
-/* Short rows side by side: as many as fit are computed at once. */
+/* Short adjacent rows: as many as fit are computed at once. */
 static void short_rows(worker *w, const plan *m, const plk_job *j, int64_t begin, int64_t end)
 {
     int64_t length = m->p->run, per = BLOCK / length;
@@ -288,7 +288,7 @@ PLK_KERNEL(plk_map_reduce_run)
     plk_apart apart;
     int64_t n_reduced[PLK_MAX_RESULTS];
     if (p->map.n == 0)
-        return pl_fail(PL_EINVAL, "a reduction of nothing has no fused kernel");
+        return pl_fail(PL_EINVAL, "a reduction of no elements has no fused kernel");
     if (job_begin(&j, &p->map, bufs, scalars) != PL_OK)
         return PL_EINVAL;
     for (int k = 0; k < p->map.n_out; k++) {

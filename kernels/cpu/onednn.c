@@ -16,7 +16,7 @@ dnnl_engine_t plk_dnn_engine;
 static __thread dnnl_stream_t stream;
 #define dnn plk_dnn_api
 
-/* What a run changes. */
+/* The memory objects of a run. */
 typedef struct {
     dnnl_memory_t given[PLK_DNN_MAX_ARGS], inside[PLK_DNN_MAX_ARGS], scratch;
 } memories;
@@ -150,7 +150,7 @@ void plk_dnn_free(void *primitive)
 
 int plk_dnn_threads(void *primitive) { return ((plk_dnn_object *)primitive)->n_threads; }
 
-/* Memory objects without memory, for one run. */
+/* Memory objects for one run; their addresses are set later. */
 static memories *new_memories(const plk_dnn_object *o)
 {
     memories *m = calloc(1, sizeof *m);
@@ -184,20 +184,20 @@ static int execute(const plk_dnn_object *o, memories *m, void *const *bufs)
         ok = stream || dnn.dnnl_stream_create(&stream, plk_dnn_engine, dnnl_stream_default_flags) == dnnl_success;
     for (int i = 0; i < o->n_args; i++)
         total += o->args[i].bytes;
-    char *room = pl_scratch(total);
-    ok = ok && room;
+    char *scratch = pl_scratch(total);
+    ok = ok && scratch;
     for (int i = 0; ok && i < o->n_args; i++) {
         const plk_dnn_arg *a = &o->args[i];
         ok = dnn.dnnl_memory_set_data_handle(m->given[i], bufs[a->buf]) == dnnl_success;
         if (ok && a->reorder) {
-            ok = dnn.dnnl_memory_set_data_handle(m->inside[i], room) == dnnl_success;
-            room += a->bytes;
+            ok = dnn.dnnl_memory_set_data_handle(m->inside[i], scratch) == dnnl_success;
+            scratch += a->bytes;
             ok = ok && (a->is_output || reorder(a, m->given[i], m->inside[i]));
         }
         args[n++] = (dnnl_exec_arg_t){a->id, a->reorder ? m->inside[i] : m->given[i]};
     }
     if (ok && m->scratch) {
-        ok = dnn.dnnl_memory_set_data_handle(m->scratch, room) == dnnl_success;
+        ok = dnn.dnnl_memory_set_data_handle(m->scratch, scratch) == dnnl_success;
         args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, m->scratch};
     }
     ok = ok && dnn.dnnl_primitive_execute(o->primitive, stream, n, args) == dnnl_success;

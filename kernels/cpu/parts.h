@@ -9,8 +9,8 @@
 #include "engine/core/thread_pool.h"
 #include "kernel.h"
 
-/* Pixels. Threads share larger images by rows and smaller ones by channels: then no cache line has two writers, and one
- * layer finds what the last one left. */
+/* Pixels. Threads share larger images by rows and smaller ones by channels: then no cache line has two writers, and a
+ * layer finds the results of the layer before in its cache. */
 enum { PLK_SMALL_IMAGE = 512 };
 
 /* Elements [begin, end) of n for share i of n_shares, at multiples of `unit`. */

@@ -3,7 +3,7 @@
 #include "parts.h"
 #include "simd.h"
 
-/* Apart, because its frame is large. */
+/* A separate function, because its frame is large. */
 static __attribute__((noinline)) void run_blocks(const plk_job *j, int64_t begin, int64_t end)
 {
     plk_blocks b;

@@ -101,7 +101,7 @@ PLK_KERNEL(plk_reduce_run)
         n_reduced *= p->reduced_shape[d];
     if (p->n_out == 0)
         return PL_OK;
-    /* the order of additions depends on the shapes alone */
+    /* the order of additions depends only on shapes */
     if (p->inner_reduced && p->n_out < FEW_RUNS && p->inner > CHUNK && n_reduced == 1) {
         for (int64_t o = 0; o < p->n_out; o++) {
             const char *from = x + offset_of(o, p->n_kept, p->kept_shape, p->kept_strides) * (int64_t)size;

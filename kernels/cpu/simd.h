@@ -3,6 +3,6 @@
 #define PLK_SIMD_H
 #include "inline.h"
 #include "kernel.h"
-/* Before a loop over a constant number of partial results: it becomes vector operations, not straight-line code. */
+/* Before a loop over a constant number of partial results: makes GCC vectorise it instead of unrolling it. */
 #define PLK_LANES _Pragma("GCC unroll 1")
 #endif

@@ -1,5 +1,5 @@
-/* The softmax family in float32. A row's maximum, exponentials and sum stay in the L1 cache; other axes than the last
- * go through tiles of columns. */
+/* The softmax family in float32. A row stays in the L1 cache for its maximum, exponentials and sum; other axes than the
+ * last are computed in tiles of columns. */
 #include "softmax.h"
 #include "index.h"
 #include "parts.h"
@@ -45,14 +45,14 @@ static double row_exps(const float *x, float *y, int64_t n, float scale, float t
     return total;
 }
 
-/* 1 / total; where lengths leave nothing but zeros they stay zeros */
+/* 1 / total, or 0 where a length is 0: the zeros stay zeros */
 static double inverse(const plk_softmax *p, double total) { return p->length_bytes && total == 0 ? 1 : 1 / total; }
 
 static void row_forward(const plk_softmax *p, const float *x, float *y, int64_t valid)
 {
     float scale = (float)p->scale, top = row_max(x, valid, scale);
     if (p->log) {
-        float shift = top + logf((float)row_exps(x, y, valid, scale, top));    /* y is not x: the record says so */
+        float shift = top + logf((float)row_exps(x, y, valid, scale, top));    /* the record forbids y to be x */
         for (int64_t i = 0; i < valid; i++)
             y[i] = x[i] * scale - shift;
     } else {
@@ -92,7 +92,7 @@ static int64_t length_at(const plk_softmax *p, const void *lengths, int64_t at)
     return v < 0 ? 0 : v < p->n ? v : p->n;
 }
 
-/* Up to COLUMNS columns of one outer index; valid: of each column, all are whole where it is NULL. */
+/* Up to COLUMNS columns of one outer index; valid: the length of each column; NULL: all of n. */
 static inline __attribute__((always_inline)) void columns(const plk_softmax *p, const float *x, float *y, int width,
                                                           const int64_t *valid)
 {
@@ -200,7 +200,7 @@ PLK_KERNEL(plk_softmax_run)
     return PL_OK;
 }
 
-/* bufs: x, a label that only the gradient needs, y */
+/* bufs: x, a label that only the gradient reads, y */
 PLK_KERNEL(plk_softmax_output)
 {
     (void)scalars;

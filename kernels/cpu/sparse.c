@@ -1,9 +1,9 @@
-/* Products of csr matrices with dense ones: rows are shared among threads, or columns where rows of the result collide,
+/* Products of csr matrices with dense ones. Threads share rows, or columns where several rows add to the same result,
  * so sums do not depend on the number of threads. */
 #include "sparse.h"
 #include "parts.h"
 
-/* Do the index arrays describe a csr matrix of this size? They come from users. */
+/* Do the index arrays, which users may write, describe a csr matrix of this size? */
 static int check(const plk_csr *p, const int64_t *indptr, const int64_t *indices)
 {
     int right = indptr[0] >= 0 && indptr[p->n_rows] <= p->n_elements;

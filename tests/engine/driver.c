@@ -45,7 +45,7 @@ static int wait_all(void)
     return status;
 }
 
-void tell_all(void)
+void report_all(void)
 {
     while (wait_all() != PL_OK) {}
 }
@@ -161,7 +161,7 @@ static void random_program(uint64_t seed)
         pl_array_free(arrays[i]);
     }
     pl_engine_set_bulk(0);
-    tell_all();
+    report_all();
     CHECK(pl_engine_pending() == 0);
 }
 
@@ -273,14 +273,14 @@ static void rule_errors(void)
         CHECK(wait_read(z) == PL_FAILED && strcmp(pl_error_name(), "kernel") == 0);
         CHECK(wait_read(part) == PL_FAILED && pl_array_poisoned(part));
     }
-    CHECK(wait_all() == PL_OK);               /* it was told */
+    CHECK(wait_all() == PL_OK);               /* it was reported */
     CHECK(pl_invoke(add, (uintptr_t[]){x, x}, &y, NULL, 3) == PL_OK);
     CHECK(value_of(y) == 2.0 && !pl_array_poisoned(part));      /* overwritten: healed; z is not */
     CHECK(wait_read(z) == PL_FAILED);
     pl_array_overwritten(z);
     CHECK(wait_read(z) == PL_OK);
     uintptr_t more[2] = {pl_invoke1(bad, x, 0), pl_invoke1(bad, x, 0)};
-    pl_array_free(more[0]);                   /* an error outlives its array until it is told */
+    pl_array_free(more[0]);                   /* an error outlives its array until it is reported */
     CHECK(wait_all() == PL_FAILED && wait_all() == PL_FAILED && wait_all() == PL_OK);
     uintptr_t pair = pl_array_new(2 * sizeof(double));          /* writing a part does not heal the whole */
     CHECK(pl_push(call_run, &(call){.what.fails = true}, NULL, NULL, 0, &pair, 1, 0, 0, 0, "f", 1) == PL_OK);
@@ -385,7 +385,7 @@ static void rule_inside(void)
     push(waits_for_itself, (void *)inner_var, 0, inner_var, PL_LANE_IO, 0);
     CHECK(wait_read(inner_var) == PL_FAILED && strcmp(pl_error_message(), "stuck") == 0);
     pl_array_free(inner_var);
-    tell_all();
+    report_all();
 }
 
 static void *pusher(void *arg)
@@ -612,7 +612,7 @@ static bool memory_scenario(void)
         pl_array_free(poisoned);
     }
     allocations_left = -1;
-    tell_all();
+    report_all();
     CHECK(pl_engine_pending() == 0);
     for (int i = 0; i < 2; i++) {
         pl_array_free(in[i]);

@@ -110,7 +110,7 @@ static void rule_before_the_end(bool waits_first)
     for (int i = 0; i < 4; i++)
         pl_array_free(all[i]);
     pl_program_free(p);
-    tell_all();
+    report_all();
     CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.early);
 }
 
@@ -129,7 +129,7 @@ static void rule_failure(bool naive)
     }
     pl_program_free(p);
     pl_engine_set_naive(0);
-    tell_all();
+    report_all();
 }
 
 void early_rules(void)
@@ -281,6 +281,6 @@ void random_early(uint64_t seed)
         CHECK(pl_array_version(arrays[i]) == version[i]);
         pl_array_free(arrays[i]);
     }
-    tell_all();
+    report_all();
     CHECK(pl_engine_pending() == 0 && atomic_load(&pl_engine.n_blocked) == 0 && !pl_engine.early);
 }

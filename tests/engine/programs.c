@@ -443,7 +443,7 @@ void random_control(uint64_t seed)
     }
     for (int i = 0; i < N_THREADS; i++)
         pthread_join(threads[i], NULL);
-    tell_all();
+    report_all();
     CHECK(pl_engine_pending() == 0);
     graph_free(g);
 }

@@ -14,7 +14,7 @@ from plait.engine.error import ShapeError
 
 @pytest.fixture(autouse=True)
 def nothing_left():
-    """Every test ends with an idle engine and no error that nobody was told."""
+    """Every test ends with an idle engine and no error not yet reported."""
     yield
     engine.waitall()
     assert engine.stats()["pending"] == 0
@@ -103,7 +103,7 @@ def test_an_error_carries_type_operator_and_line_and_stays_until_overwritten():
         assert isinstance(caught.value.__cause__, KeyError)
         assert caught.value.__cause__.__traceback__.tb_next.tb_frame.f_code is fails.__code__
     assert not ran
-    engine.waitall()  # it was told
+    engine.waitall()  # it was reported
     engine.push(lambda: ran.append(2), writes=[x])
     engine.wait_for_var(x)
     with pytest.raises(KeyError):

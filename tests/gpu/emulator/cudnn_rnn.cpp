@@ -73,7 +73,7 @@ size_t reserve_bytes(const rnn &r, const rnn_data &d)
     size_t bytes = HEAD + cells_of(r) * cell_bytes(r, d) + (r.layers - 1) * layer_bytes(r, d);
     return asked & LARGE_RESERVE ? 2 * bytes : bytes;
 }
-size_t room_bytes(const rnn &r, const rnn_data &d)
+size_t workspace_bytes(const rnn &r, const rnn_data &d)
 {
     return LIBRARY_ROOM + size_t(d.steps) * d.batch * gates_of(r) * r.hidden * directions_of(r) * bytes_of(r.type);
 }
@@ -84,7 +84,7 @@ struct call {
     const int32_t *lengths;
     const char *x, *y, *hx, *cx, *weights, *dy, *dhy, *dcy;
     char *y_out, *hy, *cy, *dx, *dhx, *dcx, *dweights, *room, *reserve;
-    size_t room_bytes, reserve_bytes;
+    size_t workspace_bytes, reserve_bytes;
 
     int steps() const { return d.steps; }
     int gates() const { return gates_of(r); }
@@ -137,9 +137,9 @@ bool ready(const call &k)
     bool ok = k.lengths;
     for (int b = 0; ok && b < k.d.batch; b++)
         ok = k.lengths[b] == k.d.steps;
-    size_t edge = k.room_bytes < 4096 ? k.room_bytes : 4096;
+    size_t edge = k.workspace_bytes < 4096 ? k.workspace_bytes : 4096;
     memset(k.room, 0xff, edge);
-    memset(k.room + k.room_bytes - edge, 0xff, edge);
+    memset(k.room + k.workspace_bytes - edge, 0xff, edge);
     return ok;
 }
 
@@ -323,7 +323,7 @@ bool fits(const rnn *r, const rnn_data *x, const rnn_data *y, const tensor *h, c
         x->steps == y->steps && x->batch == y->batch && weight_bytes == size_t(weights_of(*r)) * bytes_of(r->type);
     for (const tensor *t : {h, r->mode == LSTM ? c : h})
         ok = ok && t && t->n == 3 && t->type == r->type && !memcmp(t->size, state, sizeof state);
-    ok = ok && k.room && k.room_bytes >= room_bytes(*r, *x);
+    ok = ok && k.room && k.workspace_bytes >= workspace_bytes(*r, *x);
     return ok && (!trains || (k.reserve && k.reserve_bytes >= reserve_bytes(*r, *x)));
 }
 
@@ -372,7 +372,7 @@ EXPORT int cudnnSetRNNDataDescriptor(rnn_data *d, int type, int layout, int step
 }
 EXPORT int cudnnGetRNNTempSpaceSizes(handle *, rnn *r, int trains, rnn_data *x, size_t *room, size_t *reserve)
 {
-    *room = room_bytes(*r, *x);
+    *room = workspace_bytes(*r, *x);
     *reserve = trains ? reserve_bytes(*r, *x) : 0;
     return OK;
 }
@@ -403,7 +403,7 @@ EXPORT int cudnnRNNForward(handle *h, rnn *r, int trains, const int32_t *lengths
     call k = {};
     k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x),
     k.y_out = plain(y), k.hx = plain(hx), k.cx = plain(cx);
-    k.hy = plain(hy), k.cy = plain(cy), k.weights = plain(weights), k.room = plain(room), k.room_bytes = room_size;
+    k.hy = plain(hy), k.cy = plain(cy), k.weights = plain(weights), k.room = plain(room), k.workspace_bytes = room_size;
     k.reserve = trains ? plain(reserve) : nullptr, k.reserve_bytes = reserve_size;
     return fits(r, x_desc, y_desc, h_desc, c_desc, weight_bytes, k, trains) ? start(h, forward, k) : BAD_PARAM;
 }
@@ -417,7 +417,7 @@ EXPORT int cudnnRNNBackwardData_v8(handle *h, rnn *r, const int32_t *lengths, rn
     k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.y = plain(y),
     k.dy = plain(dy), k.dx = plain(dx), k.hx = plain(hx);
     k.dhy = plain(dhy), k.dhx = plain(dhx), k.cx = plain(cx), k.dcy = plain(dcy), k.dcx = plain(dcx);
-    k.weights = plain(weights), k.room = plain(room), k.room_bytes = room_size;
+    k.weights = plain(weights), k.room = plain(room), k.workspace_bytes = room_size;
     k.reserve = plain(reserve), k.reserve_bytes = reserve_size;
     return fits(r, x_desc, y_desc, h_desc, c_desc, weight_bytes, k, true) ? start(h, backward_data, k) : BAD_PARAM;
 }
@@ -429,7 +429,7 @@ EXPORT int cudnnRNNBackwardWeights_v8(handle *h, rnn *r, int add, const int32_t 
     call k = {};
     k.r = *r, k.d = *x_desc, k.lengths = reinterpret_cast<const int32_t *>(plain(lengths)), k.x = plain(x),
     k.y = plain(y), k.hx = plain(hx);
-    k.dweights = plain(dweights), k.room = plain(room), k.room_bytes = room_size;
+    k.dweights = plain(dweights), k.room = plain(room), k.workspace_bytes = room_size;
     k.reserve = plain(reserve), k.reserve_bytes = reserve_size;
     bool ok = add == ADD && fits(r, x_desc, y_desc, h_desc, h_desc, weight_bytes, k, true);
     return ok ? start(h, backward_weights, k) : BAD_PARAM;

@@ -1,9 +1,9 @@
-/* Included by conv_direct.c for blocks of LANES channels, each a VEC; FMA: 1 where an instruction multiplies and adds
+/* Included by conv_blocked.c for blocks of LANES channels, each a VEC; FMA: 1 where an instruction multiplies and adds
  * one. */
 
-/* Where a tile takes what it adds up, and where it goes. */
+/* Inputs and outputs of a tile. */
 typedef struct {
-    const float *x, *w, *start;          /* start: what sums begin with */
+    const float *x, *w, *start;          /* start: initial values of the sums */
     const int32_t *taps;
     int64_t n_taps, w_step;              /* *_step: to the next block of filters; *_row: to the next output */
     int64_t start_row, start_step, y_step;
@@ -20,7 +20,7 @@ typedef struct {
 #define ADD(to, s, u) to += (s) * (u)
 #define FENCE (void)0
 #endif
-/* Channel l of a block. The fence keeps loads of later channels where they are: the registers are full. */
+/* Channel l of a block. The fence stops the compiler from moving loads of later channels here: no register is free. */
 #define STEP(l) \
     { \
         VEC u[MOST_BLOCKS]; \
@@ -105,12 +105,12 @@ static NAME(tile_fn) *const NAME(tiles)[2][MOST_BLOCKS][ROWS] = {
 #undef UP_TO_4
 #undef UP_TO_6
 
-/* `pixels` outputs side by side */
+/* `pixels` adjacent outputs */
 static void NAME(pixels)(NAME(tile_fn) *const *tiles, int64_t rows, const NAME(sums) *s, int64_t pixels)
 {
     int64_t n_tiles = over(pixels, rows);
     for (int64_t i = 0, at = 0, end; i < n_tiles; i++, at = end) {
-        end = (i + 1) * pixels / n_tiles;         /* heights differ by one at most: a tile of one row is slow */
+        end = (i + 1) * pixels / n_tiles;         /* heights differ by one at most, because a tile of one row is slow */
         tiles[end - at - 1](s, at);
     }
 }
@@ -118,7 +118,7 @@ static void NAME(pixels)(NAME(tile_fn) *const *tiles, int64_t rows, const NAME(s
 /* A part of one image's outputs, blocks of filters [begin, end); x: the first input of the part */
 static void NAME(item)(const work *w, const float *x, int64_t image, int64_t part, int64_t begin, int64_t end)
 {
-    const plk_conv_direct *p = w->p;
+    const plk_conv_blocked *p = w->p;
     int64_t out = p->out[0] * p->out[1], unit = w->in_place ? 1 : p->out[1], first = part * w->per_part * unit;
     int64_t pixels = least(w->per_part * unit, out - first), run = pixels,
             x_row = w->row_step * w->phases * w->width * p->x_lanes;
@@ -127,7 +127,7 @@ static void NAME(item)(const work *w, const float *x, int64_t image, int64_t par
     const float *addend = p->add ? (const float *)w->bufs[3] + image * p->filters * out : NULL;
     float *y = (float *)w->bufs[3 + p->add] + image * p->filters * out;
     if (!w->in_place && x_row != p->out[1] * p->x_lanes)
-        run = p->out[1];                          /* rows of outputs whose inputs do not follow each other */
+        run = p->out[1];                          /* rows of outputs whose inputs are not adjacent */
     for (int64_t t = 0; t < w->n_taps; t += at_once) {
         int last = t + at_once >= w->n_taps, again = t > 0;
         for (int64_t f = begin, blocks; f < end; f += blocks) {

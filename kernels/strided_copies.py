@@ -1,5 +1,5 @@
-"""Operators that only move elements, as one strided copy: the one place that says which, for every
-device. Their references give NumPy views: a view's strides *are* the copy."""
+"""Operators that only move elements, as one strided copy, for every device. Their references return
+NumPy views, whose strides define the copy."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ NEW, ZEROS, FIRST = "new", "zeros", "first"
 IN, OUT = "in", "out"
 
 
-class Move(NamedTuple):
+class StridedCopy(NamedTuple):
     """From input `source` to output 0, with strides and offsets in elements over `shape`: a stride
-    0 repeats, a negative one flips. base: what the output holds where nothing is copied to: NEW:
-    there is no such place; ZEROS; FIRST: input 0. placed: the side, IN or OUT, to whose offset the
-    call's first number is added, which is in `span` then."""
+    of 0 repeats, a negative one flips. base: what the output holds where nothing is copied: NEW,
+    the copy fills it; ZEROS; FIRST, input 0. placed: the side, IN or OUT, whose offset the first
+    scalar of the call is added to; the scalar is in `span`."""
 
     shape: Sequence[int]
     in_strides: Sequence[int]
@@ -59,9 +59,11 @@ class Move(NamedTuple):
     span: tuple[int, int] = (0, 0)
 
 
-def move(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> Move | None:
-    """What a call of an operator in MOVES copies, None where it is no such copy."""
-    return MOVES[op.name](op, ins, outs, attrs)
+def strided_copy(
+    op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict
+) -> StridedCopy | None:
+    """The copy of a call of an operator in STRIDED_COPIES; None if the call is no such copy."""
+    return STRIDED_COPIES[op.name](op, ins, outs, attrs)
 
 
 def join_offsets(op, ins: Sequence[Type], y: Type, attrs: dict) -> list[int] | None:
@@ -109,14 +111,14 @@ def _view(op, ins, outs, attrs):
     found = _strides(view, probe, ITEM_BYTES[x.dtype])
     if found is None or view.shape != y.shape:
         return None
-    return Move(y.shape, found[1], contiguous(y.shape), found[0])
+    return StridedCopy(y.shape, found[1], contiguous(y.shape), found[0])
 
 
 def _slice_grad(op, ins, outs, attrs):
     dy, dx = ins[0], outs[0]
     probe = _probe(dx)
     found = _strides(probe[slices(op.name, **attrs)], probe, ITEM_BYTES[dx.dtype])
-    return found and Move(dy.shape, contiguous(dy.shape), found[1], 0, found[0], ZEROS)
+    return found and StridedCopy(dy.shape, contiguous(dy.shape), found[1], 0, found[0], ZEROS)
 
 
 def _diag_grad(op, ins, outs, attrs):
@@ -132,7 +134,7 @@ def _diag_grad(op, ins, outs, attrs):
     found = _strides(diagonal, probe, ITEM_BYTES[dx.dtype])
     if found is None or diagonal.shape != dy.shape:
         return None
-    return Move(dy.shape, contiguous(dy.shape), found[1], 0, found[0], ZEROS)
+    return StridedCopy(dy.shape, contiguous(dy.shape), found[1], 0, found[0], ZEROS)
 
 
 def _makediag(op, ins, outs, attrs):
@@ -140,7 +142,7 @@ def _makediag(op, ins, outs, attrs):
     probe = _probe(y)
     diagonal = np.diagonal(probe, attrs["offset"], -2, -1)
     offset, strides = _strides(diagonal, probe, ITEM_BYTES[y.dtype])
-    return Move(a.shape, contiguous(a.shape), strides, 0, offset, ZEROS)
+    return StridedCopy(a.shape, contiguous(a.shape), strides, 0, offset, ZEROS)
 
 
 def strided_slice(name: str, x: Type, span: dict) -> tuple[tuple[int, ...], list[int], int]:
@@ -158,7 +160,7 @@ def _slice_assign(op, ins, outs, attrs):
     spread = _strides(np.broadcast_to(source, shape), source, ITEM_BYTES[rhs.dtype])
     if spread is None or lhs.dtype != rhs.dtype:
         return None
-    return Move(shape, spread[1], strides, spread[0], offset, FIRST, 1)
+    return StridedCopy(shape, spread[1], strides, spread[0], offset, FIRST, 1)
 
 
 def _tile(op, ins, outs, attrs):
@@ -188,7 +190,7 @@ def _repeat(op, ins, outs, attrs):
 
 def _repeated(pairs):
     shape = [n for n, _ in pairs]
-    return Move(shape, [step for _, step in pairs], contiguous(shape))
+    return StridedCopy(shape, [step for _, step in pairs], contiguous(shape))
 
 
 def _to_space(op, ins, outs, attrs):
@@ -203,7 +205,7 @@ def _to_depth(op, ins, outs, attrs):
 
 def _transposed(shape, axes):
     strides, to = contiguous(shape), [shape[a] for a in axes]
-    return Move(to, [strides[a] for a in axes], contiguous(to))
+    return StridedCopy(to, [strides[a] for a in axes], contiguous(to))
 
 
 def _span(t: Type, attrs: dict) -> tuple[int, int]:
@@ -214,24 +216,26 @@ def _span(t: Type, attrs: dict) -> tuple[int, int]:
 
 def _strided(op, ins, outs, attrs):
     to = contiguous(outs[0].shape)
-    return Move(outs[0].shape, attrs["steps"], to, placed=IN, span=_span(ins[0], attrs))
+    return StridedCopy(outs[0].shape, attrs["steps"], to, placed=IN, span=_span(ins[0], attrs))
 
 
 def _strided_grad(op, ins, outs, attrs):
     if not distinct(attrs["sizes"], attrs["steps"]):
         return None
     steps, span = attrs["steps"], _span(outs[0], attrs)
-    return Move(attrs["sizes"], contiguous(ins[0].shape), steps, base=ZEROS, placed=OUT, span=span)
+    return StridedCopy(
+        attrs["sizes"], contiguous(ins[0].shape), steps, base=ZEROS, placed=OUT, span=span
+    )
 
 
 def _strided_set(op, ins, outs, attrs):
     sizes, rhs = attrs["sizes"], ins[1].shape
     steps = contiguous(rhs) if rhs == tuple(sizes) else [0] * len(sizes)
     span = _span(outs[0], attrs)
-    return Move(sizes, steps, attrs["steps"], base=FIRST, source=1, placed=OUT, span=span)
+    return StridedCopy(sizes, steps, attrs["steps"], base=FIRST, source=1, placed=OUT, span=span)
 
 
-MOVES: dict[str, Callable] = {
+STRIDED_COPIES: dict[str, Callable] = {
     **dict.fromkeys(VIEWS, _view),
     "_slice_grad": _slice_grad,
     "_diag_grad": _diag_grad,

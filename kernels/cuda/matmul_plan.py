@@ -1,4 +1,5 @@
-"""Calls of several kernels, some of them a library's, that share scratch memory."""
+"""Matrix products by cuBLASLt or by our own kernels, and calls of several kernels that share
+scratch memory."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from .layout import BLOCKS, THREADS, TYPES, ceil_div
 ALIGNMENT = 256  # bytes, of every piece of scratch memory
 NOWHERE = Int64(0)  # a NULL pointer
 LAUNCH_US = 2.5  # to enqueue one
-# name of an activation -> its number in product.cuh
+# name of an activation -> its number in matmul.cuh
 ACTIVATIONS = {
     name: number
     for number, name in enumerate(
@@ -50,12 +51,12 @@ def total(value: float, dtype: str) -> Float32 | Float64:
     return Float64(value) if dtype == "float64" else Float32(value)
 
 
-class Room:
-    """Scratch memory of one call, piece by piece."""
+class ScratchSpace:
+    """Scratch memory of one call, taken piece by piece."""
 
     def __init__(self):
         self.nbytes = 0
-        self._library: int | None = None
+        self._workspace: int | None = None
 
     def take(self, nbytes: int) -> Scratch:
         at = self.nbytes
@@ -65,18 +66,19 @@ class Room:
     def take_array(self, dtype: str, *shape: int) -> Scratch:
         return self.take(prod(shape) * ITEM_BYTES[dtype])
 
-    def library(self) -> int:
-        """Where the libraries have theirs, all the same."""
-        if self._library is None:
-            self._library = self.take(lib.PLK_BLAS_ROOM_BYTES).offset_bytes
-        return self._library
+    def workspace(self) -> int:
+        """The offset of the workspace of libraries, which their calls share."""
+        if self._workspace is None:
+            self._workspace = self.take(lib.PLK_BLAS_WORKSPACE_BYTES).offset_bytes
+        return self._workspace
 
 
-# ---- products ------------------------------------------------------------------------------------
+# ---- matrix products -----------------------------------------------------------------------------
 
 
 class Matmul(NamedTuple):
-    """A product by cuBLASLt: the fields of plk_blas but its state, arrays as Buffer or Scratch."""
+    """A matrix product by cuBLASLt: the fields of plk_blas but its state; arrays are Buffer or
+    Scratch."""
 
     fields: dict[str, Any]
 
@@ -117,7 +119,7 @@ def rounds_to_tf32() -> bool:
 
 
 def unit(dtype: str, m: int, n: int, more: int = 1) -> tuple[str, int, int]:
-    """(C++ name of the unit of product.cuh, its tile's side, elements of k in one of its steps)
+    """(C++ name of the unit of matmul.cuh, its tile's side, elements of k in one of its steps)
     for results (m, n), `more` of them."""
     tiles = ceil_div(m, 128) * ceil_div(n, 128) * more
     side = 128 if dtype != "float64" and min(m, n) > 64 and tiles >= FILLING else 64
@@ -146,7 +148,7 @@ def matmul(
     a,
     b,
     y,
-    room: Room,
+    scratch: ScratchSpace,
     *,
     n_batch: int = 1,
     a_step: int = 0,
@@ -177,7 +179,7 @@ def matmul(
             **dict(n_batch=n_batch, m=m, n=n, k=k, a_step=a_step, b_step=b_step, y_step=y_step),
             **dict(a_row=a_row, b_row=b_row, y_row=y_row),
             **dict(transpose_a=transpose_a, transpose_b=transpose_b, alpha=alpha),
-            "room_at": room.library(),
+            "workspace_at": scratch.workspace(),
             "dtype": code(dtype),
             "tf32": rounds_to_tf32(),
             "act": {"relu": 1, "gelu": 2}.get(act or "", 0) if inside else 0,
@@ -192,7 +194,7 @@ def matmul(
     name, side, depth = unit(dtype, m, n, n_batch)
     tiles = ceil_div(m, side) * ceil_div(n, side)
     n_slices, each = slices(tiles, k, depth) if n_batch == 1 else (1, max(k, 1))
-    partial = room.take_array("float64", n_slices, m, n) if n_slices > 1 else NOWHERE
+    partial = scratch.take_array("float64", n_slices, m, n) if n_slices > 1 else NOWHERE
     finish = _result(dtype, m, n, y_row, y, kept, bias, residual, act, alpha, partial)
     sizes = Struct(
         *map(Int64, (a_step, b_step, y_step)),
@@ -227,7 +229,7 @@ def grid_of(n: int, per_block: int = THREADS) -> tuple[int]:
 
 
 def ends_inside(dtype: str, act: str | None, kept: bool, residual: bool) -> bool:
-    """Does a product take these last steps with it, with no launch of their own?"""
+    """Are these last steps part of the matrix product, without a launch of their own?"""
     if not has_blas():
         return True
     if act == "gelu":
@@ -239,20 +241,20 @@ def ends_inside(dtype: str, act: str | None, kept: bool, residual: bool) -> bool
 
 
 class Steps(NamedTuple):
-    """Launches and products, one after the other."""
+    """Launches and matrix products, one after the other."""
 
     steps: Sequence[Launch | Fill | Copy | Matmul]
     scratch_bytes: int
 
     def on(self, device: int):
         parts, owners = [], []
-        for is_product, group in groupby(self.steps, lambda s: isinstance(s, Matmul)):
+        for is_matmul, group in groupby(self.steps, lambda s: isinstance(s, Matmul)):
             calls: list = list(group)
-            if not is_product:
+            if not is_matmul:
                 calls = [Launches(calls, self.scratch_bytes)]
             for one in calls:
                 params, owner = one.on(device)
-                run = "plk_blas_run" if is_product else "pl_kernel_launch"
+                run = "plk_blas_run" if is_matmul else "pl_kernel_launch"
                 parts.append({"run": ffi.addressof(lib, run), "params": params})
                 owners += [params, owner]
         table = ffi.new("plk_step[]", parts)
@@ -260,7 +262,9 @@ class Steps(NamedTuple):
         return ffi.new("plk_steps *", fields), (table, owners)
 
 
-def steps(found: Iterable[Launch | Fill | Copy | Matmul] | None, room: Room) -> Native | None:
+def steps(
+    found: Iterable[Launch | Fill | Copy | Matmul] | None, scratch: ScratchSpace
+) -> Native | None:
     """The kernel of a plan that consists of these steps; None for None."""
     if found is None:
         return None
@@ -268,5 +272,5 @@ def steps(found: Iterable[Launch | Fill | Copy | Matmul] | None, room: Room) -> 
     us = LAUNCH_US * max(len(every), 1)
     launched = [s for s in every if not isinstance(s, Matmul)]
     if len(launched) == len(every):
-        return Native("pl_kernel_launch", Launches(launched, room.nbytes), us)
-    return Native("plk_steps_run", Steps(every, room.nbytes), us)
+        return Native("pl_kernel_launch", Launches(launched, scratch.nbytes), us)
+    return Native("plk_steps_run", Steps(every, scratch.nbytes), us)

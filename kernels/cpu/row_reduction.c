@@ -1,15 +1,15 @@
 /* Runs a generated fused row reduction over float32 arrays that broadcast. */
-#include "rows.h"
+#include "row_reduction.h"
 #include "engine/core/scratch.h"
 #include "parts.h"
 #include "simd.h"
 
 #include <stdlib.h>
 
-typedef struct { const plk_rows *p; void *const *bufs; const double *scalars; } job;
+typedef struct { const plk_row_reduction *p; void *const *bufs; const double *scalars; } job;
 
-/* Does an output lie over an input otherwise than element on element? */
-static int overlaps(const plk_rows *p, void *const *bufs, int k)
+/* Does an output overlap an input other than element by element? */
+static int overlaps(const plk_row_reduction *p, void *const *bufs, int k)
 {
     int64_t n = p->n_rows * p->out_step[k];
     const float *y = bufs[p->n_in + k];
@@ -23,7 +23,7 @@ static int overlaps(const plk_rows *p, void *const *bufs, int k)
 
 static void run(const job *j, int64_t begin, int64_t end, float *scratch)
 {
-    const plk_rows *p = j->p;
+    const plk_row_reduction *p = j->p;
     void *args[PLK_MAX_ARRAYS + 2 * PLK_MAX_RESULTS + PLK_MAX_ARRAYS];
     for (int k = 0; k < p->n_scratch; k++)
         args[p->n_in + p->n_out + k] = scratch + k * ((p->n + 31) & ~(int64_t)15);
@@ -55,9 +55,9 @@ static void run_part(void *arg, int64_t begin, int64_t end)
 }
 
 /* bufs: inputs, outputs.  scalars: the expressions'. */
-PLK_KERNEL(plk_rows_run)
+PLK_KERNEL(plk_row_reduction_run)
 {
-    const plk_rows *p = params;
+    const plk_row_reduction *p = params;
     void *own[PLK_MAX_ARRAYS + PLK_MAX_RESULTS], *apart[PLK_MAX_RESULTS] = {0};
     int failed = 0;
     memcpy(own, bufs, sizeof *own * (size_t)(p->n_in + p->n_out));

@@ -1,22 +1,20 @@
-/* The main loop of everything that is a matrix product: C[m][n] = sum over k of A(m, k) B(k, n), a tile of C a block.
+/* The main loop of all matrix products: C[m][n] = sum over k of A(m, k) B(k, n), a tile of C for each block.
  *
  *   global memory --loader--> registers --put--> shared words[2][KW][M or N] --unit--> accumulators --Store--> memory
  *
- * An operand is a loader: `Column at(mn)` says where a row of A or a column of B lies, `Row along(k)` what k adds to
- * it, `get(column, row)` is one element (0 outside), quad() four that lie side by side. A dense matrix, the windows of
- * an image and the gradient of one differ in nothing else. While a tile is multiplied, the next one is on its way to
- * registers.
+ * An operand is a loader: `Column at(mn)` is the location of a row of A or a column of B, `Row along(k)` the offset of
+ * k in it, `get(column, row)` one element (0 outside), quad() four contiguous ones. Dense matrices, windows of an image
+ * and their gradients differ only in their loaders. While a tile is multiplied, the next one is loaded into registers.
  *
- * Shared memory holds words: one element, or two of 16 bits with neighbouring k, as the tensor cores take them. Word
- * (kw, i) lies at kw * N + (i ^ swizzle(kw)), which spreads reads and both ways of writing over all banks.
- */
+ * Shared memory holds words: one element, or two of 16 bits with adjacent k, the format of the tensor cores. Word (kw,
+ * i) is at kw * N + (i ^ swizzle(kw)), which spreads reads and both kinds of writes over all banks. */
 #pragma once
 #include "array.cuh"
 
-/* Four elements side by side, as one access. */
+/* Four contiguous elements, in one access. */
 template<class T> using Four = Vector<T, 4>;
 
-/* May rows that are `step` elements apart be read by fours? */
+/* May rows that are `step` elements apart be read as vectors of four? */
 template<class T> DEVICE bool is_wide(const T *p, int64_t step)
 {
     return (uintptr_t)p % alignof(Four<T>) == 0 && step % 4 == 0;
@@ -36,7 +34,7 @@ template<class T, bool ALONG_K> struct Matrix {
     DEVICE Column at(int i) const { return i < n ? (ALONG_K ? i * step : i) : -1; }
     DEVICE Row along(int k) const { return k < n_k ? (ALONG_K ? k : k * step) : -1; }
     DEVICE T get(Column c, Row r) const { return c < 0 || r < 0 ? T() : p[c + r]; }
-    /* Do the four elements from (c, r) on lie inside and side by side? i: their index along the contiguous axis. */
+    /* Are the four elements from (c, r) on inside and contiguous? i: their index along the contiguous axis. */
     DEVICE bool whole(int i, Column c, Row r) const { return wide && c >= 0 && r >= 0 && i + 4 <= (ALONG_K ? n_k : n); }
     DEVICE Four<T> quad(Column c, Row r) const { return *(const Four<T> *)(p + c + r); }
 };
@@ -190,11 +188,11 @@ template<class T, int BM, int BN> struct Mma {
 
 /* ---- from memory to shared words --------------------------------------------------------------------------------- */
 
-/* The part of an operand's tiles that one thread carries: chunks of four words, side by side along k or along N. */
+/* The part of an operand's tiles that one thread loads: chunks of four words, contiguous along k or along N. */
 template<class Unit, class Operand, int N> struct Carrier {
     typedef typename Operand::element T;
     typedef typename Unit::word word;
-    static const int per_line = Operand::along_k ? Unit::kw / 4 : N / 4;    /* chunks side by side */
+    static const int per_line = Operand::along_k ? Unit::kw / 4 : N / 4;    /* adjacent chunks */
     static const int n_chunks = N * Unit::kw / 4 / Unit::threads;
     static const bool across = !Operand::along_k;
     static const int kept = across ? 4 : n_chunks;    /* a thread's columns stay the same */
@@ -283,16 +281,16 @@ template<class Unit, class Operand, int N> struct Carrier {
     }
 };
 
-/* One tile of C from k_begin to k_end, at (m0, n0); all threads of a block of Unit::threads call it, and once only in a
- * kernel's text. out.put(i, j, x[4]) takes results (i, j) to (i, j + 3), of which some may lie outside. */
+/* One tile of C from k_begin to k_end, at (m0, n0); all threads of a block of Unit::threads call it; the
+ * source of a kernel calls it once. out.put(i, j, x[4]) takes results (i, j) to (i, j + 3); some may be outside. */
 template<class Unit, class A, class B, class Store>
-DEVICE void product(const A &a, const B &b, int m0, int n0, int k_begin, int k_end, const Store &out)
+DEVICE void matmul(const A &a, const B &b, int m0, int n0, int k_begin, int k_end, const Store &out)
 {
     typedef typename Unit::word word;
     typedef typename Unit::total total;
     const int depth = Unit::kw * Unit::per_word, n_words = Unit::kw * (Unit::m + Unit::n);
     const int rows = 32;
-    static_assert(rows * Unit::n * sizeof(total) <= 2 * n_words * sizeof(word), "results leave by way of the tiles");
+    static_assert(rows * Unit::n * sizeof(total) <= 2 * n_words * sizeof(word), "results are stored through the tiles");
     alignas(16) __shared__ word tiles[2][n_words];
     Unit unit;
     unit.clear();
@@ -335,7 +333,7 @@ DEVICE void product(const A &a, const B &b, int m0, int n0, int k_begin, int k_e
     }
 }
 
-/* ---- what follows a product on its way to memory ----------------------------------------------------------------- */
+/* ---- epilogues --------------------------------------------------------------------------------------------------- */
 
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_SOFTSIGN, ACT_GELU, ACT_SILU, ACT_CLIP, ACT_LEAKY };
 

@@ -1,6 +1,6 @@
-/* Convolutions as matrix products whose operands are read from the images themselves. */
-#ifndef PLK_CONV_TILES_H
-#define PLK_CONV_TILES_H
+/* Convolutions on row-major images, as matrix products that read one operand from the images. */
+#ifndef PLK_CONV_NCHW_H
+#define PLK_CONV_NCHW_H
 #include "kernel.h"
 /* cffi reads from here on: */
 /* x (n, channels, size), y (n, filters, out), w (filters, channels, kernel); row-major, two dimensions, dense groups.
@@ -8,6 +8,6 @@
 typedef struct {
     int64_t n, channels, filters, size[2], kernel[2], out[2], stride[2], dilate[2], pad[2];
     int32_t kind, bias;
-} plk_conv_tiles;
+} plk_conv_nchw;
 /* cffi stops reading here */
 #endif

@@ -1,10 +1,11 @@
-/* Row programs: a generated function that computes one row, reductions over the row included, called for every row. */
-#ifndef PLK_ROWS_H
-#define PLK_ROWS_H
+/* Fused row reductions: a generated function that computes one row, with reductions over it, is called for every
+ * row. */
+#ifndef PLK_ROW_REDUCTION_H
+#define PLK_ROW_REDUCTION_H
 #include "pointwise.h"
 /* cffi reads from here on: */
 typedef struct {
-    /* a plk_loop compiled at run time; its bufs are one row's, then scratch */
+    /* a plk_loop compiled at run time; its bufs are those of one row, then scratch */
     uintptr_t loop;
     int32_t n_in, n_out, n_scratch, ndim;        /* n_scratch: rows of temporaries; ndim: of the rows' index space */
     int64_t n_rows, n, work;                     /* n: elements of a row; work: elementary steps, for pl_threads */
@@ -12,6 +13,6 @@ typedef struct {
     int64_t strides[PLK_MAX_ARRAYS][PLK_MAX_DIMS];   /* of a row's first element, in elements */
     int64_t in_n[PLK_MAX_ARRAYS];
     int32_t out_step[PLK_MAX_RESULTS];           /* elements of an output for each row: n or 1 */
-} plk_rows;
+} plk_row_reduction;
 /* cffi stops reading here */
 #endif

@@ -4,13 +4,13 @@
  *   x --B^T x B--> V[point][tile][channel]  --+
  *   w --G w G^T--> U[point][channel][filter] -+- one product for each point --> M[point][tile][filter] --A^T M A--> y
  *
- * The work is cut into ranges of tiles and groups of filters. A thread transforms what its pieces need itself: nothing
- * is shared, nobody waits. Weights too are transformed where they are used, as many at a time as stay in the inner
- * cache: transformed once for all they would be four times as many, and reading them takes longer than the transform.
+ * The work is divided into ranges of tiles and groups of filters. Each thread transforms what its pieces need, so no
+ * thread waits for another. Weights are also transformed where they are used, as many at a time as stay in the inner
+ * cache: transformed weights are four times as large, and reading them takes longer than the transform.
  *
- * conv3x3.c is the one for row-major images and for gradients.
+ * winograd_nchw.c serves row-major images and gradients.
  */
-#include "winograd.h"
+#include "winograd_blocked.h"
 #include "engine/core/scratch.h"
 #include "parts.h"
 #include "pointwise.h"
@@ -29,10 +29,10 @@ typedef float vec16 __attribute__((vector_size(64), aligned(4)));
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t over(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
-/* An odd number of cache lines: what lies such a step apart does not share sets. */
+/* An odd number of cache lines: elements at such a step are in different cache sets. */
 static int64_t odd_lines(int64_t floats) { return (over(floats, 16) | 1) * 16; }
 
-/* How a convolution is cut; sizes of buffers in floats. */
+/* How a convolution is divided; sizes of buffers in floats. */
 typedef struct {
     int64_t down, across, tiles;                 /* tiles of an image along each axis; of the batch */
     int64_t ranges, range;                       /* ranges of tiles, tiles of one */
@@ -43,10 +43,10 @@ typedef struct {
 
 /* Processor cycles, measured: the transforms of one tile and channel (or filter) and of the weights of one channel and
  * filter, and the products of one tile, channel and filter. */
-static const double tile_cycles = 20, weight_cycles = 10, product_cycles = 2.5;
+static const double tile_cycles = 20, weight_cycles = 10, matmul_cycles = 2.5;
 
-/* Cuts the work so that it ends as soon as possible. */
-static void choose(const plk_winograd *p, cut *k)
+/* Divides the work so that it ends as soon as possible. */
+static void choose(const plk_winograd_blocked *p, cut *k)
 {
     int64_t items = over(p->filters, 2 * p->lanes * PANELS), bytes = 4 * POINTS * p->channels * k->tiles;
     int64_t fewest = over(bytes, RANGE_BYTES), pieces = ITEMS * k->n_threads;
@@ -56,7 +56,7 @@ static void choose(const plk_winograd *p, cut *k)
             double tiles = (double)over(over(k->tiles, ranges), 2) * 2, channels = (double)p->channels;
             double filters = (double)least(p->filters, over(items, groups) * 2 * p->lanes * PANELS);
             double item = tiles * (channels + filters) * tile_cycles + channels * filters * weight_cycles +
-                          tiles * channels * filters * product_cycles;
+                          tiles * channels * filters * matmul_cycles;
             double time = (double)over(ranges * groups, k->n_threads) * item;
             if (best == 0 || time < best) {
                 best = time;
@@ -69,7 +69,7 @@ static void choose(const plk_winograd *p, cut *k)
     k->groups = over(items, k->group);
 }
 
-static cut cut_of(const plk_winograd *p)
+static cut cut_of(const plk_winograd_blocked *p)
 {
     int64_t panels = 2 * p->lanes * PANELS;
     cut k = {.down = over(p->out_height, 4), .across = over(p->out_width, 4)};
@@ -85,8 +85,8 @@ static cut cut_of(const plk_winograd *p)
     return k;
 }
 
-/* room: of each thread; held: the range whose transforms it has there, or -1 */
-typedef struct { const plk_winograd *p; const cut *k; void *const *bufs; float *room; int64_t *held; } work;
+/* scratch: of each thread; held: the range whose transforms are in it, or -1 */
+typedef struct { const plk_winograd_blocked *p; const cut *k; void *const *bufs; float *scratch; int64_t *held; } work;
 
 #define LOAD(p) (*(const VEC *)(p))
 #define STORE(p, v) (*(VEC *)(p) = (v))
@@ -94,7 +94,7 @@ typedef struct { const plk_winograd *p; const cut *k; void *const *bufs; float *
 #define VEC vec8
 #define NAME(name) name##_8
 #include "winograd_points.h"
-#include "winograd_lanes.h"
+#include "winograd_blocked_lanes.h"
 #undef LANES
 #undef VEC
 #undef NAME
@@ -102,22 +102,22 @@ typedef struct { const plk_winograd *p; const cut *k; void *const *bufs; float *
 #define VEC vec16
 #define NAME(name) name##_16
 #include "winograd_points.h"
-#include "winograd_lanes.h"
+#include "winograd_blocked_lanes.h"
 
 /* bufs: x, w, bias, addend if any, y (which may be the addend) */
-PLK_KERNEL(plk_winograd_run)
+PLK_KERNEL(plk_winograd_blocked_run)
 {
-    const plk_winograd *p = params;
+    const plk_winograd_blocked *p = params;
     cut k = cut_of(p);
-    float *room = pl_scratch(sizeof *room * (size_t)(k.n_threads * (k.v + k.strip + k.u + k.m)) + 64);
+    float *scratch = pl_scratch(sizeof *scratch * (size_t)(k.n_threads * (k.v + k.strip + k.u + k.m)) + 64);
     (void)scalars;
-    if (!room)
+    if (!scratch)
         return pl_fail(PL_ENOMEM, "out of memory for a convolution");
-    room = (float *)(((uintptr_t)room + 63) / 64 * 64);
+    scratch = (float *)(((uintptr_t)scratch + 63) / 64 * 64);
     int64_t held[k.n_threads];
     for (int i = 0; i < k.n_threads; i++)
         held[i] = -1;
-    work w = {p, &k, bufs, room, held};
+    work w = {p, &k, bufs, scratch, held};
     pl_thread_pool_run(k.n_threads, k.ranges * k.groups, p->lanes == 8 ? piece_8 : piece_16, &w);
     return PL_OK;
 }

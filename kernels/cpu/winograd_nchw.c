@@ -1,14 +1,13 @@
-/* 3x3 convolutions with stride 1 and their gradients by Winograd's F(4x4, 3x3): 36 products for each tile of 4x4
- * outputs instead of 144.  Source: Lavin and Gray 2016, arXiv:1509.09308.
+/* 3x3 convolutions with stride 1 on row-major images, and their gradients, by Winograd's F(4x4, 3x3): 36 products for
+ * each tile of 4x4 outputs instead of 144.  Source: Lavin and Gray 2016, arXiv:1509.09308.
  *
  *   forward, data    y = At [ (G w Gt) . (Bt x B) ] A         a product (tiles, channels) x (channels, filters) for
  *   weight          dw = Gt [ (A dy At) . (Bt x B) ] G        each of the 36 points; for dw the tiles are summed
  *
- * A data gradient is a forward convolution of dy with the windows turned round. Images are cut into chunks whose
- * transforms fit the outer cache. Within a chunk: all threads transform tiles; then each takes blocks of products,
- * whose results stay in its inner cache until they are transformed back. Lanes are channels throughout.
- */
-#include "conv3x3.h"
+ * A data gradient is a forward convolution of dy with rotated windows. Images are divided into chunks whose transforms
+ * fit the outer cache. Within a chunk, all threads transform tiles; then each computes blocks of products, whose
+ * results stay in its inner cache until they are transformed back. Lanes are channels throughout. */
+#include "winograd_nchw.h"
 #include "engine/core/scratch.h"
 #include "lanes.h"
 #include "onednn.h"
@@ -27,7 +26,7 @@ enum {
 /* One operand's transforms: (tile block, part of the channels, point, tile, channel); steps in floats. */
 typedef struct { float *data; int64_t tiles, width, row, point, part, block; } points;
 
-/* What one run works on, with x, w, y named as in a forward convolution. */
+/* The sizes of one run, with x, w, y named as in a forward convolution. */
 typedef struct {
     int64_t n, channels, filters, height, width, out_height, out_width, pad_h, pad_w;
     int64_t tiles_high, tiles_wide;
@@ -129,7 +128,7 @@ PLK_INLINE void strip_points(const int is_input, vec *strip, int64_t n_columns, 
     }
 }
 
-/* The unit'th piece (row of tiles, LANES channels) of a chunk that starts at row `first`. */
+/* Piece number `unit` (row of tiles, LANES channels) of a chunk that starts at row `first`. */
 static void input_piece(const work *w, const float *x, int64_t first, int64_t unit, const points *to, vec *strip)
 {
     int64_t groups = up(w->channels, LANES) / LANES, c = unit % groups * LANES, row = first + unit / groups;
@@ -151,7 +150,7 @@ static void gradient_piece(const work *w, const float *dy, int64_t first, int64_
 /* ---- weights to points and back ---------------------------------------------------------------------------------- */
 
 /* u (point, channel, PANEL) of the filters [first, first + PANEL).  turned: w is (channels, filters, 3, 3) and
- * its windows are turned. */
+ * its windows are rotated by 180 degrees. */
 static void weight_panel(const work *k, const float *w, int turned, int64_t first, float *u, int64_t point)
 {
     float g[9 * LANES * LANES];
@@ -266,7 +265,7 @@ static void output_block(const work *w, const float *m, int64_t row, int64_t poi
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-static void product(int64_t depth, const float *a, int64_t a_row, int64_t a_step, int64_t n_rows, const float *b,
+static void matmul(int64_t depth, const float *a, int64_t a_row, int64_t a_step, int64_t n_rows, const float *b,
                     int64_t b_step, float *c, int64_t c_row, int add)
 {
     for (int64_t r = 0; r < n_rows; r += ROWS(VECTORS)) {
@@ -285,7 +284,7 @@ static void product(int64_t depth, const float *a, int64_t a_row, int64_t a_step
 
 /* ---- whole convolutions ------------------------------------------------------------------------------------------ */
 
-static work work_of(const plk_conv3x3 *p)
+static work work_of(const plk_winograd_nchw *p)
 {
     work w = {p->n, p->channels, p->filters, p->height, p->width, p->out_height, p->out_width, p->pad_h, p->pad_w,
               0, 0, 0, 0, 0, 0, 1};
@@ -316,12 +315,12 @@ static void forward_block(const work *w, const points *v, const float *u, int64_
     int64_t m_point = odd_lines(w->block * BLOCK), t = b * w->block, n = least(w->block, tiles - t);
     for (int point = 0; point < POINTS; point++)
         for (int64_t g = f; g < end; g += PANEL)
-            product(w->channels, v->data + b * v->block + point * v->point, v->row, 1, n,
+            matmul(w->channels, v->data + b * v->block + point * v->point, v->row, 1, n,
                     u + point * u_point + (g - f) * w->channels, PANEL, m + point * m_point + g - f, BLOCK, 0);
     output_block(w, m, BLOCK, m_point, bias, y, first, t, n, f, least(end, w->filters) - f);
 }
 
-/* What the pieces of one convolution share; a chunk of rows of tiles at a time. */
+/* Shared by the pieces of one convolution; for one chunk of rows of tiles at a time. */
 typedef struct {
     work w;
     points v, d;                                 /* of the inputs; of the gradients */
@@ -373,13 +372,13 @@ static void forward_piece(void *arg, int64_t item)
         forward_block(w, &a->v, part_u, a->u_point, m, a->bias, a->y, a->first, a->tiles, b, f, end);
 }
 
-static int forward(const plk_conv3x3 *p, const float *x, const float *weight, const float *bias, float *y)
+static int forward(const plk_winograd_nchw *p, const float *x, const float *weight, const float *bias, float *y)
 {
     pass a = {.w = work_of(p), .x = x, .weight = weight, .bias = bias, .y = y, .turned = p->kind == PLK_CONV_DATA};
     const work *w = &a.w;
     int64_t n_filters = up(w->filters, PANEL), n_parts = up(n_filters, BLOCK) / BLOCK,
             n_groups = up(w->channels, LANES) / LANES;
-    /* With one chunk each thread transforms the weights of its part as it comes to it: they stay in the cache. */
+    /* With one chunk each thread transforms the weights that it needs, so that they stay in its cache. */
     a.by_part = w->chunk >= w->rows && n_parts >= 2 * w->n_threads;
     a.u_point = odd_lines((a.by_part ? BLOCK : n_filters) * w->channels);
     int64_t u_floats = POINTS * a.u_point, shared_u = a.by_part ? 0 : u_floats;
@@ -418,14 +417,14 @@ static void gradient_part(void *arg, int64_t part)
     int64_t f = part / a->c_parts * FILTERS, c = part % a->c_parts * PANEL, n_filters = least(FILTERS, w->filters - f);
     for (int64_t b = 0; b < a->n_blocks; b++)
         for (int point = 0; point < POINTS; point++)
-            product(least(w->block, a->tiles - b * w->block), point_at(&a->d, b * w->block, f) + point * a->d.point, 1,
+            matmul(least(w->block, a->tiles - b * w->block), point_at(&a->d, b * w->block, f) + point * a->d.point, 1,
                     a->d.row, n_filters, point_at(&a->v, b * w->block, c) + point * a->v.point, a->v.row,
                     m + point * a->m_point, PANEL, b > 0 || a->first > 0);
     if (a->first + a->rows == w->rows)
         weight_store(w, m, PANEL, a->m_point, a->y, f, n_filters, c, least(PANEL, w->channels - c));
 }
 
-static int weight_gradient(const plk_conv3x3 *p, const float *dy, const float *x, float *dw)
+static int weight_gradient(const plk_winograd_nchw *p, const float *dy, const float *x, float *dw)
 {
     pass a = {.w = work_of(p), .x = x, .dy = dy, .y = dw};
     const work *w = &a.w;
@@ -455,9 +454,9 @@ static int weight_gradient(const plk_conv3x3 *p, const float *dy, const float *x
 }
 
 /* bufs: x, w, bias if any, y | dy, w, dx | dy, x, dw */
-PLK_KERNEL(plk_conv3x3_run)
+PLK_KERNEL(plk_winograd_nchw_run)
 {
-    const plk_conv3x3 *p = params;
+    const plk_winograd_nchw *p = params;
     (void)scalars;
     if (p->kind == PLK_CONV_WEIGHT)
         return weight_gradient(p, bufs[0], bufs[1], bufs[2]);

@@ -1,8 +1,8 @@
-/* Included by winograd.c for blocks of LANES channels, each a VEC. */
+/* Included by winograd_blocked.c for blocks of LANES channels, each a VEC. */
 
 /* The tiles [first, first + n) of one row of tiles (number `row` of the batch), one block of channels, as
- * V[point][tile][channel]; v: the first tile.  down: room for a strip of 6 vectors for each column */
-static void NAME(transform_in)(const plk_winograd *p, const cut *k, const float *x, int64_t row, int64_t first,
+ * V[point][tile][channel]; v: the first tile.  down: scratch for a strip of 6 vectors for each column */
+static void NAME(transform_in)(const plk_winograd_blocked *p, const cut *k, const float *x, int64_t row, int64_t first,
                                int64_t n, int64_t block, float *v, VEC *down)
 {
     int64_t image = row / k->down, top = row % k->down * 4 - p->pad[0], left = first * 4 - p->pad[1];
@@ -61,7 +61,7 @@ PLK_INLINE void NAME(transform_window)(const float *w, float *u, int64_t point)
 }
 
 /* U[point][panel][channel][2 LANES] of the channels [c, c + depth) and the blocks of filters [f, f + blocks). */
-static void NAME(transform_weights)(const plk_winograd *p, const float *w, int64_t f, int64_t blocks, int64_t c,
+static void NAME(transform_weights)(const plk_winograd_blocked *p, const float *w, int64_t f, int64_t blocks, int64_t c,
                                     int64_t depth, float *u)
 {
     int64_t panel = depth * 2 * LANES, point = odd_lines(over(blocks, 2) * panel), window = 9 * LANES * LANES;
@@ -130,9 +130,9 @@ PLK_INLINE int NAME(any)(VEC v)
     return sum != sum;
 }
 
-/* What transforms cannot give where numbers are not finite (inf - inf): one tile and block of filters by definition. */
-static __attribute__((noinline)) void NAME(direct)(const plk_winograd *p, const float *x, const float *w, int64_t image,
-                                                   int64_t block, int64_t top, int64_t left, VEC *d)
+/* For values that are not finite, whose transforms give NaN (inf - inf): one tile and block of filters, directly. */
+static __attribute__((noinline)) void NAME(direct)(const plk_winograd_blocked *p, const float *x, const float *w,
+                                                   int64_t image, int64_t block, int64_t top, int64_t left, VEC *d)
 {
     for (int i = 0; i < 16; i++)
         d[i] = (VEC){0};
@@ -148,8 +148,8 @@ static __attribute__((noinline)) void NAME(direct)(const plk_winograd *p, const 
 }
 
 /* The tiles [first, first + n) of one block of filters; m: the first tile's vector. */
-static void NAME(transform_out)(const plk_winograd *p, const cut *k, const float *m, int64_t m_step, int64_t m_point,
-                                void *const *bufs, int64_t block, int64_t first, int64_t n)
+static void NAME(transform_out)(const plk_winograd_blocked *p, const cut *k, const float *m, int64_t m_step,
+                                int64_t m_point, void *const *bufs, int64_t block, int64_t first, int64_t n)
 {
     const float *addend = p->add ? bufs[3] : NULL;
     float *y = bufs[3 + p->add];
@@ -195,9 +195,9 @@ static void NAME(transform_out)(const plk_winograd *p, const cut *k, const float
     }
 }
 
-/* The products of one piece of U, and on the way the weights of the next one (`lines` cache lines of each block of
- * filters, at steps of row_of_w) from memory. */
-static void NAME(multiply_piece)(const plk_winograd *p, const cut *k, const float *v, const float *u, float *m,
+/* The products of one piece of U; meanwhile prefetches the weights of the next one (`lines` cache lines of each block
+ * of filters, at steps of row_of_w). */
+static void NAME(multiply_piece)(const plk_winograd_blocked *p, const cut *k, const float *v, const float *u, float *m,
                                  int64_t n, int64_t panels, int64_t m_point, int64_t depth, int add, const float *next,
                                  int64_t lines, int64_t row_of_w)
 {
@@ -214,8 +214,8 @@ static void NAME(multiply_piece)(const plk_winograd *p, const cut *k, const floa
 }
 
 /* The tiles [first, first + n), at v, of the blocks of filters [f, f + blocks). */
-static void NAME(item)(const plk_winograd *p, const cut *k, void *const *bufs, const float *v, float *u, float *m,
-                       int64_t f, int64_t blocks, int64_t first, int64_t n)
+static void NAME(item)(const plk_winograd_blocked *p, const cut *k, void *const *bufs, const float *v, float *u,
+                       float *m, int64_t f, int64_t blocks, int64_t first, int64_t n)
 {
     int64_t panels = over(blocks, 2), m_step = panels * 2 * LANES, row_of_w = p->channels * 9 * LANES;
     int64_t piece = k->whole ? POINTS * odd_lines(panels * DEPTH * 2 * LANES) : 0;
@@ -239,9 +239,9 @@ static void NAME(item)(const plk_winograd *p, const cut *k, void *const *bufs, c
 static void NAME(piece)(void *arg, int64_t i)
 {
     const work *w = arg;
-    const plk_winograd *p = w->p;
+    const plk_winograd_blocked *p = w->p;
     const cut *k = w->k;
-    float *v = w->room + pl_thread_pool_index() * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
+    float *v = w->scratch + pl_thread_pool_index() * (k->v + k->strip + k->u + k->m), *strip = v + k->v;
     float *u = strip + k->strip, *m = u + k->u;
     int64_t out_blocks = p->filters / LANES, *held = &w->held[pl_thread_pool_index()];
     int64_t range = i / k->groups, first = range * k->range, n = least(k->range, k->tiles - first);

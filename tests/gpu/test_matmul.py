@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 from calls import back, call, close, drawn, on_gpu, reference
 from plait import gpu, nd
-from plait.kernels.cuda import steps
+from plait.kernels.cuda import matmul_plan
 
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 
 
 @pytest.fixture(params=["cuBLASLt", "own"])
 def library(request, monkeypatch):
-    if request.param == "cuBLASLt" and not steps.has_blas():
+    if request.param == "cuBLASLt" and not matmul_plan.has_blas():
         pytest.skip("there is no cuBLASLt")
-    monkeypatch.setattr(steps, "FORCE_OWN", request.param == "own")
+    monkeypatch.setattr(matmul_plan, "FORCE_OWN", request.param == "own")
 
 
 @pytest.fixture
 def own(monkeypatch):
-    monkeypatch.setattr(steps, "FORCE_OWN", True)
+    monkeypatch.setattr(matmul_plan, "FORCE_OWN", True)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -36,7 +36,7 @@ def test_dot(library, dtype, sizes):
 @pytest.mark.parametrize("dtype", ("float32", "float16"))
 def test_large_tiles(own, dtype, monkeypatch):
     """The tiles of 128 x 128, which only products have that fill a device."""
-    monkeypatch.setattr(steps, "FILLING", 1)
+    monkeypatch.setattr(matmul_plan, "FILLING", 1)
     rng = np.random.default_rng(1)
     a, b = on_gpu(drawn(rng, 131, 37), dtype), on_gpu(drawn(rng, 37, 150), dtype)
     close(call("dot", a, b), back(a) @ back(b), dtype)

@@ -1,6 +1,6 @@
-/* Rows of a table at given places. What is scattered into a new table writes each row once where it can: rows that no
- * place names are zeroed, the first value of a row is stored, later ones are added or replace it, in the order of the
- * places whatever the number of threads: threads share the columns or, where these are few, the rows.
+/* Gathers and scatters rows of a table. A scatter into a new table writes most rows only once: rows without an index
+ * are zeroed, the first value of a row is stored, later ones are added or replace it. This happens in the order of the
+ * indices for any number of threads: threads share the columns or, if these are few, the rows.
  */
 #include <stdio.h>
 #if defined(__SSE2__)
@@ -9,29 +9,29 @@
 #include "index.h"
 #include "dtype.h"
 #include "engine/core/scratch.h"
-#include "place.h"
+#include "scatter.h"
 #include "parts.h"
 
 enum { FEW_COLUMNS = 128, SHORT_BYTES = 256, STREAMED_BYTES = 4096 };
 
-/* Where rows go, and which of them come first to their row. */
+/* The target row of each index, and whether it is the first index of its row. */
 typedef struct {
     int64_t n_places, n_rows, inner, *to;
-    uint8_t *first, *named;                          /* of each place; of each row of the table */
+    uint8_t *first, *named;                          /* of each index; of each row: is there an index for it */
 } places;
 
-/* Memory for n places in a table of n_rows; named: whether rows are marked. */
+/* Memory for n_places indices into a table of n_rows; named: whether rows are marked. */
 static int places_begin(places *p, int64_t n_places, int64_t n_rows, int64_t inner, int named)
 {
-    char *room = pl_scratch((size_t)n_places * 9 + (size_t)(named ? n_rows : 0) + 64);
-    if (!room)
-        return pl_fail(PL_ENOMEM, "out of memory for the places of a scatter");
-    *p = (places){n_places, n_rows, inner, (int64_t *)(void *)room, (uint8_t *)room + n_places * 8,
-                  (uint8_t *)room + n_places * 9};
+    char *scratch = pl_scratch((size_t)n_places * 9 + (size_t)(named ? n_rows : 0) + 64);
+    if (!scratch)
+        return pl_fail(PL_ENOMEM, "out of memory for the indices of a scatter");
+    *p = (places){n_places, n_rows, inner, (int64_t *)(void *)scratch, (uint8_t *)scratch + n_places * 8,
+                  (uint8_t *)scratch + n_places * 9};
     return PL_OK;
 }
 
-/* Marks rows that places name; short rows need no marks. */
+/* Marks rows with an index; short rows need no marks. */
 static void mark(const places *p, size_t row_bytes)
 {
     if (row_bytes < SHORT_BYTES)
@@ -43,7 +43,7 @@ static void mark(const places *p, size_t row_bytes)
     }
 }
 
-/* Zeroes past the caches: a large table would only pass through them. */
+/* Zeroes memory with stores that bypass the caches, in which a large table would not fit. */
 static void zero(char *at, size_t n)
 {
 #if defined(__SSE2__)
@@ -58,7 +58,7 @@ static void zero(char *at, size_t n)
     memset(at, 0, n);
 }
 
-/* Zeroes the rows [begin, end) that no place names; short rows all. */
+/* Zeroes the rows [begin, end) without an index; of short rows all. */
 static void zero_others(const places *p, char *table, int64_t begin, int64_t end, size_t row_bytes)
 {
     if (row_bytes < SHORT_BYTES)
@@ -133,7 +133,7 @@ static void scatter_rows(void *arg, int64_t begin, int64_t end)
     scatter_into(s, begin, end, 0, s->p->inner);
 }
 
-/* table <- rows at their places. what: PLK_SET, PLK_SET_IN or PLK_ADD; dtype: of what is added. */
+/* table[index] <- rows. what: PLK_SET, PLK_SET_IN or PLK_ADD; dtype: of added elements. */
 static void scatter(const places *p, const char *rows, char *table, int what, int dtype, int64_t size)
 {
     int n_threads = pl_threads((p->n_places + (what == PLK_SET_IN ? 0 : p->n_rows / 4)) * p->inner);
@@ -163,7 +163,7 @@ PLK_KERNEL(plk_take_backward)
     return PL_OK;
 }
 
-/* The places that indices (depth, n_places) name; a negative one counts from the end. */
+/* The rows of indices (depth, n_places); a negative index counts from the end. */
 static int find(const plk_points *p, const void *indices, places *at, const char *name)
 {
     for (int64_t i = 0; i < p->n_places; i++)

@@ -1,15 +1,14 @@
-/* Convolutions by definition into blocks of channels. Outputs are taken in groups of pixels that stay in cache while
- * blocks of filters pass over them. Where a window has one element the image is read as it lies; else the rows that a
- * group needs are first copied with their padding, columns sorted by the stride, so that the neighbours of a tile's
- * inputs are the inputs of its neighbours whatever the stride. What follows the product is done on the tile, or on a
- * block when it is done. */
-#include "conv_direct.h"
+/* Direct convolutions on blocks of channels. Outputs are computed in groups of pixels whose inputs stay in the cache
+ * for all blocks of filters. For 1x1 windows the image is read in place. Otherwise the rows that a group needs are
+ * first copied with their padding, columns sorted by their phase of the stride, so that adjacent outputs read adjacent
+ * inputs for any stride. The epilogue is applied to a tile, or to a finished block. */
+#include "conv_blocked.h"
 #include "engine/core/scratch.h"
 #include "parts.h"
 #include "pointwise.h"
 #include "simd.h"
 
-/* DEPTH: products between two visits of an output */
+/* DEPTH: multiply-adds between two visits of an output */
 enum { ROWS = 6, MOST_BLOCKS = 3, PIXELS = 96, ROOM = 384 << 10, DEPTH = 256 };
 
 #define UNROLL _Pragma("GCC unroll 8")
@@ -24,17 +23,17 @@ typedef int32_t mask16 __attribute__((vector_size(64)));
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t over(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-/* How one call is cut: items are (image, part of its rows or pixels, slice of its blocks of filters), and where the
- * inputs of a part lie once they are copied: (channels / x_lanes, rows, phases of columns, width, x_lanes). */
+/* How one call is divided: items are (image, part of its rows or pixels, slice of its blocks of filters). Copied inputs
+ * of a part are (channels / x_lanes, rows, phases of columns, width, x_lanes). */
 typedef struct {
-    const plk_conv_direct *p;
+    const plk_conv_blocked *p;
     void *const *bufs;
     int64_t parts, per_part, slices, per_slice, n_taps;
-    /* where the inputs of a tile lie for each element of the window, a block of channels each */
+    /* offsets of the inputs of a tile for each element of the window and block of channels */
     int32_t *taps;
     int in_place;
-    int64_t rows, row_gap, row_step, phases, width, room;   /* row_gap: between rows in x that follow each other here */
-    char *places;                        /* one room for each thread, with the part that it holds in front */
+    int64_t rows, row_gap, row_step, phases, width, place_bytes;   /* row_gap: between rows of x adjacent in the copy */
+    char *places;                        /* copied inputs of each thread, after the number of their part */
 } work;
 
 #define LANES 8
@@ -46,7 +45,7 @@ typedef struct {
 #else
 #define FMA 0
 #endif
-#include "conv_direct_lanes.h"
+#include "conv_blocked_lanes.h"
 #undef LANES
 #undef VEC
 #undef MASK
@@ -61,12 +60,12 @@ typedef struct {
 #else
 #define FMA 0
 #endif
-#include "conv_direct_lanes.h"
+#include "conv_blocked_lanes.h"
 
 /* The inputs of a part, copied to `to`. */
 static void gather(const work *w, int64_t image, int64_t part, float *to)
 {
-    const plk_conv_direct *p = w->p;
+    const plk_conv_blocked *p = w->p;
     int64_t lanes = p->x_lanes, top = part * w->per_part * p->stride[0] - p->pad[0], row = p->size[1] * lanes;
     const float *x = (const float *)w->bufs[0] + image * p->channels * p->size[0] * p->size[1];
     for (int64_t c = 0; c < p->channels / lanes; c++, x += p->size[0] * row)
@@ -103,7 +102,7 @@ static void gather(const work *w, int64_t image, int64_t part, float *to)
 static void piece(void *arg, int64_t i)
 {
     const work *w = arg;
-    const plk_conv_direct *p = w->p;
+    const plk_conv_blocked *p = w->p;
     int64_t part = i / w->slices, begin = i % w->slices * w->per_slice,
             end = least(begin + w->per_slice, p->filters / p->lanes);
     const float *x;
@@ -111,7 +110,7 @@ static void piece(void *arg, int64_t i)
         x = (const float *)w->bufs[0] + (part / w->parts * p->channels * p->size[0] * p->size[1] +
                                          part % w->parts * w->per_part * p->x_lanes);
     else {
-        int64_t *holds = (int64_t *)(void *)(w->places + (size_t)pl_thread_pool_index() * (size_t)w->room);
+        int64_t *holds = (int64_t *)(void *)(w->places + (size_t)pl_thread_pool_index() * (size_t)w->place_bytes);
         float *copy = (float *)(void *)((char *)holds + 64);
         if (*holds != part)
             gather(w, part / w->parts, part % w->parts, copy);
@@ -124,11 +123,11 @@ static void piece(void *arg, int64_t i)
         item_16(w, x, part / w->parts, part % w->parts, begin, end);
 }
 
-/* Rows of outputs whose inputs are copied together: few enough for the cache, more where few copy many rows twice. */
+/* Rows of outputs whose inputs are copied together: they must fit the cache, but few would copy many rows twice. */
 static int64_t rows_of(work *w, int n_threads)
 {
-    const plk_conv_direct *p = w->p;
-    /* rows and columns that no window uses are left out where it is one element high or wide */
+    const plk_conv_blocked *p = w->p;
+    /* rows and columns that no window uses are skipped if it is one element high or wide */
     w->row_gap = p->kernel[0] == 1 ? p->stride[0] : 1;
     w->row_step = p->kernel[0] == 1 ? 1 : p->stride[0];
     w->phases = p->kernel[1] == 1 ? 1 : p->stride[1];
@@ -143,7 +142,7 @@ static int64_t rows_of(work *w, int n_threads)
 
 static void plan(work *w, int n_threads)
 {
-    const plk_conv_direct *p = w->p;
+    const plk_conv_blocked *p = w->p;
     int64_t pixels = p->out[0] * p->out[1], blocks = p->filters / p->lanes;
     if (w->in_place) {
         w->parts = pixels < PLK_SMALL_IMAGE ? 1 : over(pixels, PIXELS);
@@ -159,12 +158,12 @@ static void plan(work *w, int n_threads)
     if (w->in_place)
         return;
     w->rows = (w->per_part - 1) * w->row_step + (p->kernel[0] - 1) * p->dilate[0] + 1;
-    w->room = (64 + (int64_t)sizeof(float) * p->channels * w->rows * w->phases * w->width + 63) / 64 * 64;
+    w->place_bytes = (64 + (int64_t)sizeof(float) * p->channels * w->rows * w->phases * w->width + 63) / 64 * 64;
 }
 
 static void fill_taps(const work *w)
 {
-    const plk_conv_direct *p = w->p;
+    const plk_conv_blocked *p = w->p;
     int32_t *tap = w->taps;
     for (int64_t c = 0; c < p->channels / p->x_lanes; c++)
         for (int64_t i = 0; i < p->kernel[0]; i++)
@@ -177,9 +176,9 @@ static void fill_taps(const work *w)
 }
 
 /* bufs: x, w, bias, addend if any, y (which may be the addend) */
-PLK_KERNEL(plk_conv_direct_run)
+PLK_KERNEL(plk_conv_blocked_run)
 {
-    const plk_conv_direct *p = params;
+    const plk_conv_blocked *p = params;
     int64_t outputs = p->n * p->out[0] * p->out[1];
     int n_threads = pl_threads(outputs * p->channels * p->kernel[0] * p->kernel[1] * p->filters / 8);
     work w = {.p = p, .bufs = bufs};
@@ -187,14 +186,14 @@ PLK_KERNEL(plk_conv_direct_run)
     (void)scalars;
     plan(&w, n_threads);
     int64_t taps = (w.n_taps * (int64_t)sizeof(int32_t) + 63) / 64 * 64;
-    char *memory = pl_scratch((size_t)(taps + (w.in_place ? 0 : n_threads * w.room)));
+    char *memory = pl_scratch((size_t)(taps + (w.in_place ? 0 : n_threads * w.place_bytes)));
     if (!memory)
         return pl_fail(PL_ENOMEM, "out of memory for a convolution");
     w.taps = (int32_t *)(void *)memory;
     w.places = memory + taps;
     fill_taps(&w);
     for (int i = 0; i < n_threads && !w.in_place; i++)
-        *(int64_t *)(void *)(w.places + i * w.room) = -1;
+        *(int64_t *)(void *)(w.places + i * w.place_bytes) = -1;
     pl_thread_pool_run(n_threads, p->n * w.parts * w.slices, piece, &w);
     return PL_OK;
 }

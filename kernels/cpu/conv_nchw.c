@@ -1,14 +1,14 @@
-/* Convolutions and their gradients as products of register tiles that read one operand from the images themselves.
+/* Convolutions and their gradients on row-major images, as matrix products that read one operand from the images.
  *
  *              rows of a tile           summed over             vectors
  *   forward    outputs (image, pixel)   channels and window     filters
- *   data       outputs (image, pixel)   filters                 channels; added to dx, for each place in the window
+ *   data       outputs (image, pixel)   filters                 channels; added to dx, for each element of the window
  *   weight     channels and window      outputs (image, pixel)  filters
  *
- * The operand of the rows needs no packing: it is read through tables of offsets into x with its padding. Serves few
- * channels and small images, where oneDNN's blocks of channels are mostly empty, and machines without oneDNN.
+ * The operand of the rows needs no packing: it is read through tables of offsets into the padded x. Used for few
+ * channels and small images, where oneDNN's blocks of channels are mostly empty, and on machines without oneDNN.
  */
-#include "conv_tiles.h"
+#include "conv_nchw.h"
 #include "engine/core/scratch.h"
 #include "lanes.h"
 #include "onednn.h"
@@ -16,7 +16,7 @@
 #include "simd.h"
 
 enum {
-    PIXELS = 96,                          /* outputs of one strip: their results stay in the inner caches */
+    PIXELS = 96,                          /* outputs of one strip, which stays in the L1 or L2 cache */
     DEPTH = 256,                          /* a panel of this many rows fits the L1 cache */
     ROWS_AT_ONCE = 48,                    /* of dw */
     CHUNK_BYTES = 4 << 20
@@ -26,7 +26,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 static int64_t count(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
-/* Vectors of channels are cut into panels of 2; the first one has 3, or 1, where their number is odd. */
+/* Vectors of channels are divided into panels of 2; the first one has 3 or 1 if their number is odd. */
 typedef struct { int64_t vectors, first, n; } panels;
 
 static panels panels_of(int64_t channels)
@@ -60,10 +60,10 @@ static void any_tile(int v, int64_t depth, const float *const *rows, int64_t ste
 /* x with its padding. */
 typedef struct { int64_t height, width, plane, image, chunk; int copied; } padded;
 
-static padded padded_of(const plk_conv_tiles *p)
+static padded padded_of(const plk_conv_nchw *p)
 {
     padded q = {p->size[0], p->size[1], 0, 0, 0, p->pad[0] || p->pad[1]};
-    if (q.copied) {                       /* what windows reach, at least */
+    if (q.copied) {                       /* at least what windows cover */
         q.height = (p->out[0] - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilate[0] + 1;
         q.width = (p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilate[1] + 1;
         q.height = q.height > p->size[0] + p->pad[0] ? q.height : p->size[0] + p->pad[0];
@@ -74,29 +74,29 @@ static padded padded_of(const plk_conv_tiles *p)
     return q;
 }
 
-static void pad_plane(const plk_conv_tiles *p, const padded *q, const float *from, float *to)
+static void pad_plane(const plk_conv_nchw *p, const padded *q, const float *from, float *to)
 {
     memset(to, 0, (size_t)q->plane * sizeof *to);
     for (int64_t h = 0; h < p->size[0]; h++)
         memcpy(to + (h + p->pad[0]) * q->width + p->pad[1], from + h * p->size[1], (size_t)p->size[1] * sizeof *to);
 }
 
-/* Where output `o` of a chunk looks in it. */
-static int32_t corner(const plk_conv_tiles *p, const padded *q, int64_t o)
+/* The offset of the window of output `o` of a chunk. */
+static int32_t corner(const plk_conv_nchw *p, const padded *q, int64_t o)
 {
     int64_t area = p->out[0] * p->out[1], i = o / area, row = o % area / p->out[1], column = o % p->out[1];
     return (int32_t)(i * q->image + row * p->stride[0] * q->width + column * p->stride[1]);
 }
 
-/* Offset in an image of place k of (channel, window). */
-static int32_t place(const plk_conv_tiles *p, const padded *q, int64_t k)
+/* The offset in an image of element k of (channel, window). */
+static int32_t place(const plk_conv_nchw *p, const padded *q, int64_t k)
 {
     int64_t kw = k % p->kernel[1], kh = k / p->kernel[1] % p->kernel[0], c = k / (p->kernel[1] * p->kernel[0]);
     return (int32_t)(c * q->plane + kh * p->dilate[0] * q->width + kw * p->dilate[1]);
 }
 
 /* y[filter][pixel] <- strip[pixel][lanes] + bias, for `some` filters of one vector and n outputs from o on. */
-static void store_strip(const plk_conv_tiles *p, const float *strip, int64_t row, int64_t n, int64_t some,
+static void store_strip(const plk_conv_nchw *p, const float *strip, int64_t row, int64_t n, int64_t some,
                         const float *bias, float *y, int64_t f, int64_t o)
 {
     int64_t area = p->out[0] * p->out[1];
@@ -111,7 +111,7 @@ static void store_strip(const plk_conv_tiles *p, const float *strip, int64_t row
     }
 }
 
-/* Where vector f of the channels lies in a packed operand of `depth` rows: panels one after the other. */
+/* The offset of vector f of the channels in a packed operand of `depth` rows: one panel after the other. */
 static float *packed_at(const panels *s, float *packed, int64_t depth, int64_t f, int64_t *step)
 {
     int64_t j = f < s->first ? 0 : 1 + (f - s->first) / 2, start = panel_start(s, j);
@@ -119,13 +119,13 @@ static float *packed_at(const panels *s, float *packed, int64_t depth, int64_t f
     return packed + start * LANES * depth + (f - start) * LANES;
 }
 
-static int64_t images_of(const plk_conv_tiles *p, int64_t image_floats)
+static int64_t images_of(const plk_conv_nchw *p, int64_t image_floats)
 {
     int64_t n_chunks = count(4 * image_floats * p->n, CHUNK_BYTES);
     return n_chunks > p->n ? 1 : count(p->n, n_chunks);
 }
 
-static int threads_of(const plk_conv_tiles *p)
+static int threads_of(const plk_conv_nchw *p)
 {
     return pl_threads(p->n * p->filters * p->out[0] * p->out[1] * p->channels * p->kernel[0] * p->kernel[1] / 16);
 }
@@ -134,13 +134,13 @@ static int no_memory(void) { return pl_fail(PL_ENOMEM, "out of memory for a conv
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* What the pieces of one convolution share; a chunk of images at a time. */
+/* Shared by the pieces of one convolution; for one chunk of images at a time. */
 typedef struct {
-    const plk_conv_tiles *p;
+    const plk_conv_nchw *p;
     padded q;
     panels s;
     const float *x, *w, *bias, *dy, *from;       /* from: the images of the chunk */
-    float *y, *packed, *room, *own, *sums, *lanes;
+    float *y, *packed, *padded, *own, *sums, *lanes;
     int32_t *places, *corners;
     int64_t depth, width, area, own_floats, sums_floats, first, images, outputs, n_blocks;
 } pass;
@@ -148,26 +148,26 @@ typedef struct {
 static void pad_piece(void *arg, int64_t c)
 {
     const pass *a = arg;
-    const plk_conv_tiles *p = a->p;
+    const plk_conv_nchw *p = a->p;
     int64_t plane = p->size[0] * p->size[1];
-    pad_plane(p, &a->q, a->x + (a->first * p->channels + c) * plane, a->room + c * a->q.plane);
+    pad_plane(p, &a->q, a->x + (a->first * p->channels + c) * plane, a->padded + c * a->q.plane);
 }
 
-/* The images from `first` on, with their borders. */
+/* Pads the images from `first` on. */
 static void chunk_begin(pass *a, int64_t first, int64_t chunk, int n_threads)
 {
-    const plk_conv_tiles *p = a->p;
+    const plk_conv_nchw *p = a->p;
     a->first = first;
     a->images = least(chunk, p->n - first);
     a->outputs = a->images * a->area;
     a->from = a->x + first * p->channels * p->size[0] * p->size[1];
     if (a->q.copied) {
         pl_thread_pool_run(n_threads, a->images * p->channels, pad_piece, a);
-        a->from = a->room;
+        a->from = a->padded;
     }
 }
 
-/* A vector of filters; behind the last one the places. */
+/* Packs a vector of filters; after the last one come the offsets. */
 static void forward_prepare(void *arg, int64_t f)
 {
     const pass *a = arg;
@@ -184,7 +184,7 @@ static void forward_prepare(void *arg, int64_t f)
 static void forward_piece(void *arg, int64_t piece)
 {
     const pass *a = arg;
-    const plk_conv_tiles *p = a->p;
+    const plk_conv_nchw *p = a->p;
     const panels *s = &a->s;
     float *strip = a->own + pl_thread_pool_index() * a->own_floats;
     int64_t o = piece * PIXELS, n = least(PIXELS, a->outputs - o);
@@ -211,7 +211,7 @@ static void forward_piece(void *arg, int64_t piece)
         store_strip(p, strip + f, a->width, n, least(LANES, p->filters - f), a->bias, a->y, f, a->first * a->area + o);
 }
 
-static int forward(const plk_conv_tiles *p, const float *x, const float *w, const float *bias, float *y)
+static int forward(const plk_conv_nchw *p, const float *x, const float *w, const float *bias, float *y)
 {
     pass a = {.p = p, .q = padded_of(p), .s = panels_of(p->filters), .x = x, .w = w, .bias = bias, .y = y};
     a.depth = p->channels * p->kernel[0] * p->kernel[1];
@@ -225,8 +225,8 @@ static int forward(const plk_conv_tiles *p, const float *x, const float *w, cons
     if (!a.packed)
         return no_memory();
     a.places = (int32_t *)(a.packed + up(a.depth * a.width, 16));
-    a.room = (float *)a.places + up(a.depth, 16);
-    a.own = a.room + image_floats;
+    a.padded = (float *)a.places + up(a.depth, 16);
+    a.own = a.padded + image_floats;
     pl_thread_pool_run(n_threads, a.s.vectors + 1, forward_prepare, &a);
     for (int64_t first = 0; first < p->n; first += chunk) {
         chunk_begin(&a, first, chunk, n_threads);
@@ -240,7 +240,7 @@ static int forward(const plk_conv_tiles *p, const float *x, const float *w, cons
 static void data_prepare(void *arg, int64_t f)                    /* (place, panel, filter, lane) */
 {
     const pass *a = arg;
-    const plk_conv_tiles *p = a->p;
+    const plk_conv_nchw *p = a->p;
     int64_t window = p->kernel[0] * p->kernel[1];
     for (int64_t c = 0; c < a->s.vectors; c++) {
         int64_t step;
@@ -253,7 +253,7 @@ static void data_prepare(void *arg, int64_t f)                    /* (place, pan
 static void data_piece(void *arg, int64_t item)
 {
     const pass *a = arg;
-    const plk_conv_tiles *p = a->p;
+    const plk_conv_nchw *p = a->p;
     const panels *s = &a->s;
     float *sums = a->own + pl_thread_pool_index() * a->own_floats, *strip = sums + up(a->sums_floats, 16);
     int64_t i = item / s->n, j = item % s->n, start = panel_start(s, j) * LANES, plane = p->size[0] * p->size[1];
@@ -288,7 +288,7 @@ static void data_piece(void *arg, int64_t item)
                        least(LANES, p->channels - start - c));
 }
 
-static int data_gradient(const plk_conv_tiles *p, const float *dy, const float *w, float *dx)
+static int data_gradient(const plk_conv_nchw *p, const float *dy, const float *w, float *dx)
 {
     pass a = {.p = p, .q = padded_of(p), .s = panels_of(p->channels), .dy = dy, .w = w, .y = dx};
     a.area = p->out[0] * p->out[1];
@@ -308,10 +308,10 @@ static int data_gradient(const plk_conv_tiles *p, const float *dy, const float *
 
 /* ---- weight gradient --------------------------------------------------------------------------------------------- */
 
-static void weight_prepare(void *arg, int64_t i)                  /* dy, turned: (panel, pixel, lane) */
+static void weight_prepare(void *arg, int64_t i)                  /* dy transposed: (panel, pixel, lane) */
 {
     const pass *a = arg;
-    const plk_conv_tiles *p = a->p;
+    const plk_conv_nchw *p = a->p;
     int64_t image = i / a->s.vectors, f = i % a->s.vectors, step;
     float *to = packed_at(&a->s, a->lanes, a->outputs, f, &step);
     to_lanes(a->dy + ((a->first + image) * p->filters + f * LANES) * a->area, a->area,
@@ -323,7 +323,7 @@ static void weight_prepare(void *arg, int64_t i)                  /* dy, turned:
 static void weight_piece(void *arg, int64_t item)
 {
     const pass *a = arg;
-    const plk_conv_tiles *p = a->p;
+    const plk_conv_nchw *p = a->p;
     int64_t j = item / a->n_blocks, row = item % a->n_blocks * ROWS_AT_ONCE, end = least(row + ROWS_AT_ONCE, a->depth);
     int64_t start = panel_start(&a->s, j) * LANES;
     int v = panel_width(&a->s, j), m = panel_rows(v);
@@ -348,7 +348,7 @@ static void weight_store(void *arg, int64_t vector)
                least(LANES, a->p->filters - f));
 }
 
-static int weight_gradient(const plk_conv_tiles *p, const float *dy, const float *x, float *dw)
+static int weight_gradient(const plk_conv_nchw *p, const float *dy, const float *x, float *dw)
 {
     pass a = {.p = p, .q = padded_of(p), .s = panels_of(p->filters), .x = x, .dy = dy, .y = dw};
     a.depth = p->channels * p->kernel[0] * p->kernel[1];
@@ -361,8 +361,8 @@ static int weight_gradient(const plk_conv_tiles *p, const float *dy, const float
     a.sums = pl_scratch(sizeof(float) * (size_t)(sums_floats + image_floats + chunk * a.area * (a.width + 1)));
     if (!a.sums)
         return no_memory();
-    a.room = a.sums + sums_floats;
-    a.lanes = a.room + image_floats;
+    a.padded = a.sums + sums_floats;
+    a.lanes = a.padded + image_floats;
     a.corners = (int32_t *)(a.lanes + chunk * a.area * a.width);
     for (int64_t first = 0; first < p->n; first += chunk) {
         chunk_begin(&a, first, chunk, n_threads);
@@ -374,9 +374,9 @@ static int weight_gradient(const plk_conv_tiles *p, const float *dy, const float
 }
 
 /* bufs: x, w, bias if any, y | dy, w, dx | dy, x, dw */
-PLK_KERNEL(plk_conv_tiles_run)
+PLK_KERNEL(plk_conv_nchw_run)
 {
-    const plk_conv_tiles *p = params;
+    const plk_conv_nchw *p = params;
     int bias = p->kind == PLK_CONV_FORWARD && p->bias;
     (void)scalars;
     if (p->kind == PLK_CONV_WEIGHT)
