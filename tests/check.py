@@ -139,7 +139,7 @@ def main() -> int:
         capture_output=True,
         text=True,
     ).stdout.strip()
-    imports = floors.every_import(ROOT)
+    imports = [*floors.every_import(ROOT), *floors.every_include(ROOT)]
     checks = [
         run("lint", python, "-m", "ruff", "check", "."),
         run("format", python, "-m", "ruff", "format", "--check", "."),

@@ -177,10 +177,10 @@ static int find(const plk_points *p, const void *indices, places *at, const char
             at->to[i] = at->to[i] * n + (k < 0 ? k + n : k);
         }
         if (p->n_places && (low < -n || high >= n)) {
-            char text[200];
-            snprintf(text, sizeof text, "%s: indices must be in [%lld, %lld), got a range of %lld to %lld", name,
+            char message[200];
+            snprintf(message, sizeof message, "%s: indices must be in [%lld, %lld), got a range of %lld to %lld", name,
                      (long long)-n, (long long)n, (long long)low, (long long)high);
-            return pl_fail(PL_EINDEX, text);
+            return pl_fail(PL_EINDEX, message);
         }
     }
     return PL_OK;

@@ -109,9 +109,9 @@ int plk_blas_load(const char *path)
 
 static int fail(lt_status status, const char *what)
 {
-    char text[160];
-    snprintf(text, sizeof text, "gpu: cuBLASLt cannot %s (cublasStatus_t %d)", what, status);
-    return pl_fail(PL_FAILED, text);
+    char message[160];
+    snprintf(message, sizeof message, "gpu: cuBLASLt cannot %s (cublasStatus_t %d)", what, status);
+    return pl_fail(PL_FAILED, message);
 }
 
 static lt_handle handle_get(void)

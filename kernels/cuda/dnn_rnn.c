@@ -268,7 +268,7 @@ int plk_cudnn_rnn_run(const void *params, void *const *bufs, const double *scala
     }
     if (handle && !scratch)
         return PL_ENOMEM;                     /* its message is there */
-    char text[160];
-    snprintf(text, sizeof text, "gpu: cuDNN cannot run an RNN that it ran before (cudnnStatus_t %d)", failed);
-    return pl_fail(PL_FAILED, text);
+    char message[160];
+    snprintf(message, sizeof message, "gpu: cuDNN cannot run an RNN that it ran before (cudnnStatus_t %d)", failed);
+    return pl_fail(PL_FAILED, message);
 }

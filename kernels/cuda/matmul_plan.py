@@ -86,9 +86,9 @@ class Matmul(NamedTuple):
         state = lib.plk_blas_new()
         if not state:
             raise MemoryError
-        places = {k: place(v) for k, v in self.fields.items() if k in PLACES}
+        locations = {k: location(v) for k, v in self.fields.items() if k in ARRAYS}
         owner = ffi.gc(ffi.cast("void *", state), _free)
-        return ffi.new("plk_blas *", {**self.fields, **places, "state": state}), owner
+        return ffi.new("plk_blas *", {**self.fields, **locations, "state": state}), owner
 
 
 def _free(state, free=lib.plk_blas_free, cast=ffi.cast) -> None:
@@ -96,10 +96,10 @@ def _free(state, free=lib.plk_blas_free, cast=ffi.cast) -> None:
     free(int(cast("uintptr_t", state)))
 
 
-PLACES = ("a", "b", "c", "bias", "y", "aux")
+ARRAYS = ("a", "b", "c", "bias", "y", "aux")
 
 
-def place(at) -> dict:
+def location(at) -> dict:
     """A plk_where; None: nowhere."""
     if at is None:
         return {"kind": -1}

@@ -18,10 +18,10 @@ from .compile import CompileError
 from .conv_table import has_cudnn
 from .launch import Argument, Buffer, Copy, Fill, Int64, Launch, Launches, Scratch
 from .layout import THREADS, TYPES, blocks_for, ceil_div
-from .matmul_plan import ALIGNMENT, LAUNCH_US, ScratchSpace, place, rounds_to_tf32
+from .matmul_plan import ALIGNMENT, LAUNCH_US, ScratchSpace, location, rounds_to_tf32
 
 MODES = ("rnn_relu", "rnn_tanh", "lstm", "gru")  # in the order of cudnnRNNMode_t
-PLACES = (
+ARRAYS = (
     *("x", "parameters", "h", "c", "y", "last_h", "last_c", "lengths", "reserve"),
     *("dy", "dlast_h", "dlast_c", "dx", "dparameters", "dh", "dc"),
 )
@@ -73,7 +73,7 @@ def _free(state, free=lib.plk_cudnn_rnn_free, cast=ffi.cast) -> None:
 
 
 def forward(call, own: Native, arrays: dict, reserve: int | None) -> Native:
-    """call: a _Call of recurrent_table. arrays: Buffers by the names of PLACES. reserve: the number
+    """call: a _Call of recurrent_table. arrays: Buffers by the names of ARRAYS. reserve: the number
     of the reserve; None: inference."""
     scratch, kind, after = ScratchSpace(), lib.PLK_CUDNN_RNN_INFER, []
     if reserve is not None:
@@ -122,7 +122,7 @@ def _native(call, own, kind, arrays: dict[str, Buffer | Scratch], scratch, befor
         **{k: getattr(lay, k) for k in ("steps", "batch", "inputs", "hidden", "layers")},
         **{"mode": MODES.index(lay.mode), "directions": lay.directions},
         **{"workspace_at": scratch.nbytes, "reserve_bytes": _reserve(call)[2]},
-        **{name: place(arrays.get(name)) for name in PLACES},
+        **{name: location(arrays.get(name)) for name in ARRAYS},
     }
     made = Rnn(fields, own, Launches(before, scratch.nbytes), Launches(after))
     us = LAUNCH_US * (STEP_LAUNCHES * lay.steps * len(lay.cells) + len(before) + len(after))
