@@ -20,7 +20,7 @@ from .matmul_plan import (
     NOWHERE,
     ScratchSpace,
     grid_of,
-    place,
+    location,
     rounds_to_tf32,
     slices,
     steps,
@@ -282,9 +282,9 @@ def _library(kind, c: Convolution, dtype, a, b, y, finish, own: Native) -> Nativ
         "x_steps": (c.x.step, c.x.channel_step, *c.x.steps),
         "y_steps": (c.y.step, c.y.channel_step, *c.y.steps),
         **{k: c.filled(k, d) for k, d in (("pad", 0), ("stride", 1), ("dilate", 1))},
-        **{"left": place(left), "right": place(right), "out": place(y)},
-        "bias": place(bias if inside else None),
-        "addend": place(addend if inside else None),
+        **{"left": location(left), "right": location(right), "out": location(y)},
+        "bias": location(bias if inside else None),
+        "addend": location(addend if inside else None),
     }
     return Native("plk_cudnn_run", Cudnn(fields, own.params, after), 2 * own.cost_us)
 
