@@ -8,7 +8,6 @@ from math import prod
 
 import numpy as np
 
-from ...kernels.cpu.fused_table import is_reduction
 from ...kernels.fused import WIDENED
 from ...kernels.loops import form
 from ...kernels.row_reductions import REDUCTIONS
@@ -53,7 +52,7 @@ def row_values(
     reductions over the last axis and what is computed from these alone. The shape of each."""
     spaces: dict[Node, tuple[int, ...]] = {}
     for node in order:
-        reduces = node.op is not None and node.op.name in REDUCTIONS and is_reduction(node.op)
+        reduces = node.op is not None and node.op.name in REDUCTIONS
         if node.op is None or not (reduces or spaces) or node in pinned:
             continue
         if not served(node, dtypes):

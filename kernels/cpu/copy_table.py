@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..record import Type
 from ..shapes import one_axis
 from ..strided_copies import (
@@ -22,6 +22,7 @@ from ..strided_copies import (
     strided_slice,
 )
 from .layout import ITEM_BYTES, MAX_DIMS, code, collapse, cost
+from .table import native
 
 FUNCTIONS = {NEW: "plk_copy_run", ZEROS: "plk_copy_into_zeros", FIRST: "plk_copy_into_base"}
 

@@ -142,7 +142,7 @@ static batch batch_of(const plk_ctc *p, void *const *bufs)
     return (batch){p, bufs, bufs[2 + (p->steps_dtype >= 0) + (p->count_dtype >= 0)], 0};
 }
 
-/* Room for an example, or NULL. */
+/* Scratch for an example, or NULL. */
 static void *scratch_for(batch *b)
 {
     void *scratch = pl_scratch(example_bytes(b->p));

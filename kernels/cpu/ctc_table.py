@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..native import Native, native
+from ..native import Native
 from .layout import code, cost
+from .table import native
 
 INTEGERS = ("float32", "float64", "int32", "int64", "int8", "uint8")
 

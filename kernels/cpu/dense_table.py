@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..ops import dense_fused
 from .layout import FLOPS_PER_US, cost
+from .table import native
 
 # act of _dense -> its number in C
 ACTIVATIONS = {

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..shapes import one_axis
 from .layout import ITEM_BYTES, code, cost
+from .table import native
 
 INDEX_DTYPES = ("float32", "float64", "int32", "int64", "int8", "uint8")
 FLOATS = ("float32", "float64")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from .layout import ITEM_BYTES, MAX_DIMS, code, cost
+from .table import native
 
 MODES = {
     "constant": lib.PLK_PAD_CONSTANT,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
+from .table import native
 
 
 def _random(function, op, y, a, b):

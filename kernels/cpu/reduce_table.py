@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..shapes import many_axes, one_axis
 from .layout import MAX_DIMS, code, contiguous, cost
+from .table import native
 
 KINDS = {
     "sum": lib.PLK_SUM,

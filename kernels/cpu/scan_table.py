@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from ..shapes import one_axis
 from .layout import code, cost
+from .table import native
 
 
 @native("_np_cumsum")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import log2, prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..shapes import one_axis
 from .layout import code, cost
+from .table import native
 
 DTYPES = ("float32", "float64", "int32", "int64", "int8", "uint8")
 INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from .layout import ITEM_BYTES, cost
+from .table import native
 
 
 @native("_csr_dot")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..ops.attention import LONGEST, apart, kept_scale, mask_sizes, operands
 from ..spec import ITEM_BYTES
 from .launch import Argument, Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Struct
 from .layout import THREADS, TYPES, blocks_for, ceil_div
 from .matmul_plan import NOWHERE, ScratchSpace, grid_of, steps
 from .random_table import STREAM
+from .table import native
 
 MASKS = {None: "MASK_NONE", "add": "MASK_ADD", "where": "MASK_WHERE", "length": "MASK_LENGTH"}
 KINDS = ("float32", "float16", "bfloat16")
@@ -98,7 +98,7 @@ class _Call:
         return Launch("attention.cu", function, grid, (2 * self.rows,), arguments, shared)
 
 
-@native("_attention", "_attention_dropout", device="gpu")
+@native("_attention", "_attention_dropout")
 def attention_entry(op, ins, outs, attrs):
     call, n = _Call(ins, attrs, 0), len(ins)
     if not call.serves:
@@ -118,7 +118,7 @@ def attention_entry(op, ins, outs, attrs):
     return steps(found, ScratchSpace())
 
 
-@native("_attention_grad", device="gpu")
+@native("_attention_grad")
 def attention_grad_entry(op, ins, outs, attrs):
     at = 4 if attrs["p"] else 3
     call, views, n = _Call(ins[at:], attrs, at), operands(**attrs), attrs["n_sources"]

@@ -8,7 +8,6 @@ from math import prod
 from ..fused import COMPUTED_IN, converted
 from ..generate import Loop, Name, statement
 from ..loops import FORMS, LOOPS, form
-from ..native import native
 from ..record import REGISTRY, Type
 from .launch import Argument, Buffer, Float32, Float64, Launch, Scalar, launches
 from .layout import (
@@ -22,6 +21,7 @@ from .layout import (
     vector_of,
 )
 from .pointwise_source import FULL, FUNCTION, INNER, ONE, OUTER, Pattern, elementwise
+from .table import native
 
 SMALL = 1 << 16  # elements; below it more threads count for more than bytes per thread
 MANY_ARRAYS = 6  # from so many on one vector of each fills a thread's registers
@@ -99,5 +99,4 @@ native(
         | {name.split(":")[0] for name in LOOPS} & {op.name for op in REGISTRY.values()}
         | set(FORMS)
     ),
-    device="gpu",
 )(pointwise_entry)

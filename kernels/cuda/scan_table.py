@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..record import FLOATS
 from ..shapes import one_axis
 from .launch import Argument, Buffer, Int64, Launch, launches
 from .layout import THREADS, TYPES, blocks_for
+from .table import native
 
 
-@native("_np_cumsum", device="gpu")
+@native("_np_cumsum")
 def cumsum_entry(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if not x.shape or 0 in x.shape:

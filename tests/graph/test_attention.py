@@ -6,13 +6,18 @@ import pytest
 from plait import autograd, gluon, nd
 from plait.engine import cpu
 from plait.graph.graph import Builder, topological, variable
-from plait.graph.passes.attention import attention
+from plait.graph.passes import attention as attention_pass
 from plait.graph.passes.gradient import gradient
 from plait.graph.passes.views import regrouped, view_of
 from plait.graph.program import lower
+from plait.kernels import backend
 from plait.kernels.record import Type
 
 F = Builder()
+
+
+def attention(outputs):
+    return attention_pass(outputs, backend.of(cpu()))
 
 
 def names(program):
@@ -235,7 +240,7 @@ def test_compiled_block_equals_tier_0():
     mx.wait_compiled()
     same(eager, step())
     graphs = [trace.graph for trace in net._traces.values()]
-    plans = [e.plan.program.plans for g in graphs for e in g.entries.values()]
+    plans = [e.serving.program.plans for g in graphs for e in g.entries.values()]
     assert all("_attention" in [p.op.name for p in ps] for ps in plans)
 
 
@@ -311,7 +316,7 @@ def test_dropout_of_a_compiled_block_equals_tier_0(again):
     mx.wait_compiled()
     same(first, step())
     graphs = [trace.graph for trace in net._traces.values()]
-    plans = [e.plan.program.plans for g in graphs for e in g.entries.values()]
+    plans = [e.serving.program.plans for g in graphs for e in g.entries.values()]
     assert any("_attention_dropout" in [p.op.name for p in ps] for ps in plans)
 
 
