@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from ..engine import ffi, is_naive, lib, wait
-from ..engine._array import invoke, run, shared, stamps
+from ..engine._array import invoke, run, shared, versions
 from ..engine.error import OutOfMemory
 from ..engine.recent import Recent
 from ..kernels import backend as backends
-from ..kernels.moves import join_offsets
 from ..kernels.plan import (
     INLINE_US,
     Plan,
@@ -26,6 +25,7 @@ from ..kernels.plan import (
 from ..kernels.record import Operator, Type, lookup
 from ..kernels.scalar import OpenScalar
 from ..kernels.spec import Spec, spec
+from ..kernels.strided_copies import join_offsets
 from ._graph import assign_buffers, kinds
 from .branches import at_once, find_sections
 from .effects import Effects
@@ -145,12 +145,12 @@ class Prepack:
 
     def __init__(self, program: Program, inputs: Sequence[int]):
         self.program, self.inputs = program, tuple(inputs)  # of the main program, by number
-        self._state: tuple = (None, (), ())  # stamps, the arrays they are of, results
+        self._state: tuple = (None, (), ())  # versions, the arrays they are of, results
 
     def results(self, inputs: Sequence, location: int) -> list:
         """The arrays that the main program reads, for its inputs as they are now."""
         given = [inputs[i] for i in self.inputs]
-        now = stamps(given)  # before the run: what is written after it shows
+        now = versions(given)  # before the run: what is written after it shows
         before, _, made = self._state
         if now != before:
             made = self.program.run(given, (), location)
@@ -294,7 +294,7 @@ def _assemble(
     program.open_scalars = tuple(by_place.values())
     if (
         not program.handle
-        or (by_place and lib.pl_program_give(program.handle, len(by_place), [*by_place]))
+        or (by_place and lib.pl_program_set_dynamic(program.handle, len(by_place), [*by_place]))
         or (
             assigned.ends
             and lib.pl_program_split(
@@ -302,7 +302,7 @@ def _assemble(
             )
         )
     ):
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     return program
 
 

@@ -68,7 +68,7 @@ def read(name: str) -> bytes | None:
 
 
 def write(name: str, data: bytes) -> None:
-    """Keeps contents under a name; makes room. Raises OSError."""
+    """Keeps contents under a name, and trims the cache. Raises OSError."""
     handle, made = tempfile.mkstemp(prefix="new-", dir=folder())
     try:
         with os.fdopen(handle, "wb") as file:

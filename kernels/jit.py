@@ -16,6 +16,7 @@ import ctypes
 import functools
 import logging
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -31,8 +32,8 @@ from . import cache
 from .generate import ISAS
 
 CPU = Path(__file__).resolve().parent / "cpu"
-HEADERS = ("half.h", "vecmath.h", "row_reduce.h", "generated/trig_table.h")
-HEAD = "#include <stdint.h>\n" + f'#include "{HEADERS[0]}"\n'
+HEAD = '#include <stdint.h>\n#include "half.h"\n'
+HEADERS = ("half.h", "row_reduce.h")  # what sources include
 FUNCTION = "plk_compiled"  # the name that every source defines
 FLAGS = (
     "-std=gnu11 -O3 -fPIC -shared -w -fno-math-errno -fno-trapping-math -fwrapv"
@@ -126,8 +127,16 @@ def _flags() -> list[str]:
 
 
 @functools.cache
-def _headers() -> bytes:
-    return b"\0".join((CPU / h).read_bytes() for h in HEADERS)
+def headers() -> dict[str, bytes]:
+    """Name in CPU -> text of HEADERS and of what they include."""
+    found: dict[str, bytes] = {}
+    wanted = list(HEADERS)
+    while wanted:
+        name = wanted.pop()
+        if name not in found:
+            found[name] = (CPU / name).read_bytes()
+            wanted += re.findall(r'^#include "(.*)"', found[name].decode(), re.MULTILINE)
+    return found
 
 
 def _key(source: str) -> str:
@@ -135,7 +144,7 @@ def _key(source: str) -> str:
     cc = compiler()
     if cc is None:
         return ""
-    parts = [source.encode(), _headers(), repr(cc).encode(), repr(_flags()).encode()]
+    parts = [source.encode(), *headers().values(), repr(cc).encode(), repr(_flags()).encode()]
     return cache.digest(parts)
 
 

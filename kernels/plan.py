@@ -316,7 +316,7 @@ def _build(
     )
     if not plan.handle:
         callback.drop(kept)
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     if kept:
         lib.pl_plan_own(plan.handle, callback.RELEASE, callback.pointer_to(kept))
     return plan

@@ -152,7 +152,7 @@ def array_of(producer: Any) -> NDArray:
     )
     if not handle:
         callback.drop(kept)
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     return make(handle, s)
 
 

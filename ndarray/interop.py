@@ -235,7 +235,7 @@ def _wrapped(values: np.ndarray, device: Context, owner) -> NDArray:
     handle = lib.pl_array_wrap(data, values.nbytes, callback.RELEASE, callback.pointer_to(number))
     if not handle:
         callback.drop(number)
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     return make(handle, spec(values.shape, dtype_name(values.dtype), device))
 
 

@@ -165,7 +165,7 @@ def borrow(values: np.ndarray, s: Spec) -> NDArray:
     handle = lib.pl_array_wrap(data, s.nbytes, callback.RELEASE, callback.pointer_to(number))
     if not handle:
         callback.drop(number)
-        raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+        raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
     return make(handle, s)
 
 

@@ -187,7 +187,7 @@ class _Plan:
             kernel._name.encode(),
         )
         if not self.handle:
-            raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
+            raise OutOfMemory(ffi.string(lib.pl_error_message()).decode())
         number = callback.keep(owner)
         lib.pl_plan_own(self.handle, callback.RELEASE, callback.pointer_to(number))
 

@@ -295,7 +295,7 @@ def address(image: np.ndarray):
 def run(kernel, params, image: np.ndarray, out) -> None:
     """Calls a kernel of one input and one output. Raises MXNetError."""
     if kernel(params, ffi.new("void *[]", [address(image), out]), ffi.NULL) != lib.PL_OK:
-        raise MXNetError(ffi.string(lib.pl_error_last()).decode())
+        raise MXNetError(ffi.string(lib.pl_error_message()).decode())
 
 
 def resize_bytes(image: np.ndarray, height: int, width: int, method: int) -> np.ndarray:

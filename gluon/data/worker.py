@@ -55,7 +55,7 @@ def _main(dataset, batchify_fn, pipe, prefix, parent_pid, inherited):
     for other in inherited:
         other.close()
     lib.pl_engine_set_naive(1)
-    lib.pl_team_limit(1)  # the workers share the cores
+    lib.pl_thread_pool_limit(1)  # the workers share the cores
     tasks: queue.SimpleQueue = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(pipe, tasks, parent_pid), daemon=True).start()
     sender = Sender(prefix)

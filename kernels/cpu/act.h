@@ -1,8 +1,9 @@
-/* The activations that products apply on their way to memory; for files that include "simd.h". */
+/* The activations in the epilogues of matrix products; for files that include "simd.h". */
 #ifndef PLK_ACT_H
 #define PLK_ACT_H
-#include "simd.h"
 #include "gemm.h"
+#include "simd.h"
+#include "vecmath.h"
 
 #define EACH(expression) \
     for (int64_t i = 0; i < n; i++) { \
@@ -26,7 +27,7 @@ static inline void plk_activate(int act, float *v, int64_t n)
 }
 #undef EACH
 
-/* v *= the slope of an activation at x */
+/* v *= the derivative of an activation at `at` */
 static inline void plk_slope(int act, const float *at, float *v, int64_t n)
 {
     if (act == PLK_ACT_RELU)

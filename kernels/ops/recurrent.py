@@ -23,7 +23,7 @@ from ..record import Param, Type, operator, sample, values
 from ..shapes import must_be, same_dtype
 
 GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
-SPARE = 512  # elements at the reserve's end: room for the head and the gaps of a library's own
+SPARE = 512  # elements at the reserve's end: space for the head and the gaps of a library's own
 
 
 class Layout(NamedTuple):

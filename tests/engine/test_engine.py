@@ -14,7 +14,7 @@ from plait.engine.error import ShapeError
 
 @pytest.fixture(autouse=True)
 def nothing_left():
-    """Every test ends with an idle engine and no error that nobody was told."""
+    """Every test ends with an idle engine and no error not yet reported."""
     yield
     engine.waitall()
     assert engine.stats()["pending"] == 0
@@ -103,7 +103,7 @@ def test_an_error_carries_type_operator_and_line_and_stays_until_overwritten():
         assert isinstance(caught.value.__cause__, KeyError)
         assert caught.value.__cause__.__traceback__.tb_next.tb_frame.f_code is fails.__code__
     assert not ran
-    engine.waitall()  # it was told
+    engine.waitall()  # it was reported
     engine.push(lambda: ran.append(2), writes=[x])
     engine.wait_for_var(x)
     with pytest.raises(KeyError):
@@ -198,11 +198,11 @@ def test_a_wait_that_cannot_end_is_an_error():
         engine.wait_for_var(after)
 
     engine.push(stuck, writes=[x])
-    with pytest.raises(MXNetError, match="only its own end can make ready"):
+    with pytest.raises(MXNetError, match="not ready before the operation itself ends"):
         engine.wait_for_var(x)
 
     engine.push(engine.waitall, writes=[x])
-    with pytest.raises(MXNetError, match="waitall: inside an operation"):
+    with pytest.raises(MXNetError, match="waitall: an operation cannot wait"):
         engine.wait_for_var(x)
 
 
@@ -327,7 +327,7 @@ def test_foreign_memory_is_released_once_and_late(gate):
 def test_absurd_sizes_fail_cleanly():
     for size in (1 << 46, (1 << 64) - 1):
         assert lib.pl_array_new(size) == 0
-        assert b"out of memory for" in ffi.string(lib.pl_error_last())
+        assert b"out of memory for" in ffi.string(lib.pl_error_message())
 
 
 def test_push_costs_little_and_leaks_nothing():

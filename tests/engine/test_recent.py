@@ -46,18 +46,18 @@ def test_as_a_dict():
 
 
 @given(st.integers(1, 4), st.integers(1, 12), st.lists(st.integers(0, 9), max_size=60))
-def test_values_have_weights(size, room, keys):
-    cache, used = Recent(size, room, lambda value: value), OrderedDict()
+def test_values_have_weights(size, capacity, keys):
+    cache, used = Recent(size, capacity, lambda value: value), OrderedDict()
     for key in keys:
         if cache[key] is None:
             cache[key] = key
         used[key] = None
         used.move_to_end(key)
         # at least what fits is there, at most twice as much
-        assert sum(cache.values()) <= 2 * max(room, 9) and len(cache) <= 2 * size
+        assert sum(cache.values()) <= 2 * max(capacity, 9) and len(cache) <= 2 * size
         last = list(used)[::-1]
         fits = next(
-            (i for i in range(len(last) + 1) if sum(last[:i]) > room or i > size), len(last) + 1
+            (i for i in range(len(last) + 1) if sum(last[:i]) > capacity or i > size), len(last) + 1
         )
         assert set(last[: max(1, fits - 1)]) <= set(cache)
 

@@ -211,7 +211,7 @@ def test_direct_kernel(kernel, stride, pad, dilate, channels, size, monkeypatch)
         outputs = [ACTIVATIONS["relu6"](conv(v, stride=stride, pad=pad, dilate=dilate))]
         _, got, want = both(outputs, v, stable=("w",))
         assert_same(got, want)
-        assert kernel_of_conv(outputs, v) == "plk_conv_direct_run"
+        assert kernel_of_conv(outputs, v) == "plk_conv_blocked_run"
 
 
 def test_padding_that_dwarfs_the_image_is_not_copied(monkeypatch):
@@ -221,7 +221,7 @@ def test_padding_that_dwarfs_the_image_is_not_copied(monkeypatch):
         y = conv(v, pad=(reach, reach), dilate=(reach, reach))
         _, got, want = both([y], v, stable=("w",))
         assert_same(got, want)
-        assert (kernel_of_conv([y], v) == "plk_conv_direct_run") == (reach == 2)
+        assert (kernel_of_conv([y], v) == "plk_conv_blocked_run") == (reach == 2)
 
 
 @pytest.mark.parametrize("act", ["relu", "relu6"])

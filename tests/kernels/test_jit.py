@@ -253,5 +253,5 @@ def test_keys_tell_flags_apart(cache):
         lib.plk_isa_set(lib.plk_isa_best())
 
 
-def test_the_headers_are_there():
-    assert all((jit.CPU / h).is_file() for h in jit.HEADERS)
+def test_the_key_covers_included_headers():
+    assert {"half.h", "vecmath.h", "inline.h", "generated/trig_table.h"} <= set(jit.headers())

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...engine import cpu, waitall
-from ...engine._array import stamps
+from ...engine._array import versions
 from ...engine.error import InvalidValue, MissingKey, MXNetError
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
@@ -333,7 +333,7 @@ def _share_memory(pairs) -> bool:
             keys += [key] * len(here)
             parts += here
     owner: dict[int, object] = {}
-    variables = np.frombuffer(stamps(parts), np.uint64)[::3]  # the first field of a pl_stamp
+    variables = np.frombuffer(versions(parts), np.uint64)[::3]  # the first field of a pl_version
     return any(owner.setdefault(v, key) != key for v, key in zip(variables.tolist(), keys))
 
 
