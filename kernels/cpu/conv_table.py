@@ -8,7 +8,7 @@ from ...engine import ffi, lib, settings
 from ..layouts import physical_shape, strides
 from ..moves import Move
 from ..native import Native, Wanted, native, wants
-from ..ops import conv, conv_fused
+from ..ops import conv, conv_fused, deconv
 from . import onednn
 from .convolve import MAX_IMAGE, own_convolution
 from .copy_table import copy_native
@@ -142,7 +142,7 @@ def conv_grad_weight_entry(op, ins, outs, attrs):
 def deconvolution_entry(op, ins, outs, attrs):
     if not attrs["no_bias"]:
         return None
-    g, _ = conv._deconv_setup(
+    g, _ = deconv.deconv_setup(
         ins[0].shape,
         *(
             attrs[k]

@@ -6,7 +6,7 @@ from math import inf, nan, prod
 
 from ...engine import lib
 from ..native import Native, native
-from ..ops.recurrent import GATES, SPARE, layout
+from ..ops.recurrent_cells import GATES, SPARE, layout
 from .layout import FLOPS_PER_US, code, cost
 
 SUFFIXES = {"float32": "", "float64": "_f64"}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...engine import cuda, ffi, lib
 from ..cpu.layout import code
 from ..native import Native, native
-from ..ops import conv, conv_fused
+from ..ops import conv, conv_fused, deconv
 from ..ops.dense_fused import activation_of
 from . import steps as step_rules
 from .launch import Buffer, Float32, Int32, Int64, Launch, Launches, Struct
@@ -321,7 +321,7 @@ def conv_grad_weight_entry(op, ins, outs, attrs):
 @native("Deconvolution", device="gpu")
 def deconvolution_entry(op, ins, outs, attrs):
     names = (*_GEOMETRY[:4], "adj", "target_shape", *_GEOMETRY[4:])
-    g, _ = conv._deconv_setup(ins[0].shape, *(attrs[k] for k in names))
+    g, _ = deconv.deconv_setup(ins[0].shape, *(attrs[k] for k in names))
     _, filters, out = g.split(ins[0].shape)
     finish = (None if attrs["no_bias"] else Buffer(2), *PLAIN[1:])
     arrays = (Buffer(1), Buffer(0), Buffer(len(ins)))

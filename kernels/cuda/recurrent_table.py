@@ -8,7 +8,7 @@ from math import inf, prod
 
 from ...engine import cuda
 from ..native import native
-from ..ops.recurrent import GATES, SPARE, Layout, layout
+from ..ops.recurrent_cells import GATES, SPARE, Layout, layout
 from ..spec import ITEM_BYTES
 from . import recurrent_cudnn
 from .dense_table import column_sums
