@@ -10,8 +10,8 @@ import warnings
 
 from .. import ndarray as nd
 from ..engine import log
-from ..engine.collector import resting
 from ..engine.error import DynamicShape, InvalidValue, MissingMethod, MXNetError, OperatorError
+from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
 from ..graph.graph import topological
 from ..kernels import precision
@@ -293,7 +293,7 @@ class HybridBlock(Block):
                     "The argument structure of HybridBlock does not match the cached version."
                     f" Stored format = {before}, input format = {now}"
                 )
-        with resting():
+        with gc_paused():
             trace = Trace(self, args, state.training)
         if trace.asks_recording:  # the graph is for this answer only
             self.__dict__["_asks_recording"] = True

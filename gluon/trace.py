@@ -14,8 +14,8 @@ from ..graph.names import output_name
 from ..graph.placement import TO_DEVICE, Placement, crosses
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
+from ..ndarray.interpreter import run_nodes, run_plan
 from ..ndarray.ndarray import NDArray, state
-from ..ndarray.stepwise import run_nodes, run_plan
 from .parameter import Parameter, shape_is_known, tracing_state
 
 

@@ -14,9 +14,9 @@ from types import FrameType
 from typing import Any
 
 from ..engine.error import OperatorError
-from ..kernels.number import as_float
-from ..kernels.plan import infer, numbers_of
+from ..kernels.plan import infer, open_scalars
 from ..kernels.record import Operator, Type, lookup
+from ..kernels.scalar import as_float
 from ._graph import Node as _Node
 from ._graph import Value as _Value
 from ._graph import classes, values_of, walk, with_inputs  # noqa: F401  (for the passes)
@@ -44,9 +44,9 @@ class Node(_Node):
         return op.outputs(_without_train(self.attrs)) if callable(op.n_outputs) else op.n_outputs
 
     @property
-    def has_numbers(self) -> bool:
+    def has_open_scalars(self) -> bool:
         """Does an attribute get its value when the program runs?"""
-        return self.op is not None and any(n is not None for n in numbers_of(self.op, self.attrs))
+        return self.op is not None and any(n is not None for n in open_scalars(self.op, self.attrs))
 
     @property
     def n_visible(self) -> int:

@@ -16,7 +16,7 @@ from ..kernels.record import lookup, mutated_inputs
 from ..kernels.spec import Spec, spec
 from .effects import Effects
 from .graph import Node, Value, rewrite, topological, values_of, with_inputs
-from .passes.dead_code import cut, live
+from .passes.dead_code import extract, live
 from .program import Program
 from .program import lower as lower_here
 
@@ -223,7 +223,7 @@ class PlacedProgram:
         wanted: Sequence[Context] = (),
     ):
         """wanted: where outputs should be of which no input tells."""
-        outputs, variables = cut(outputs, inputs)
+        outputs, variables = extract(outputs, inputs)
         place = Placement(
             outputs, dict(zip(variables, devices)), devices[0], dict(zip(outputs, wanted))
         )
@@ -293,7 +293,7 @@ class PlacedProgram:
         """The programs, in the order in which they are pushed."""
         return [s for s in self._steps if isinstance(s, _Part)]
 
-    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, numbers=()) -> list:
+    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, scalars=()) -> list:
         """As Program.run."""
 
         def copied(a, device: Context, targets: Sequence = ()):
@@ -312,7 +312,7 @@ class PlacedProgram:
             given = [outputs[i] for i in targets if i < len(outputs)]
             if not all(i in direct for i in targets[: len(given)]):
                 given = []
-            known.update(zip(made, program.run(here, given, location, numbers)))
+            known.update(zip(made, program.run(here, given, location, scalars)))
             for i in program.mutated:
                 if here[i] is not arrays[i]:
                     copied(here[i], arrays[i]._spec.device, [arrays[i]])

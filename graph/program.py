@@ -12,17 +12,17 @@ from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
 from ..kernels.moves import join_offsets
-from ..kernels.number import Number
 from ..kernels.plan import (
     INLINE_US,
     Plan,
     make_plan,
     make_plans,
-    numbers_of,
+    open_scalars,
     place_flag,
     scalars_of,
 )
 from ..kernels.record import Type, lookup
+from ..kernels.scalar import OpenScalar
 from ..kernels.spec import Spec, spec
 from ._graph import kinds, place
 from .branches import at_once, find_sections
@@ -30,7 +30,7 @@ from .effects import Effects
 from .graph import Node, Value, rewrite, typed_node, variable
 from .passes import compile_passes, fused, optimize
 from .passes.control import control
-from .passes.dead_code import cut, live
+from .passes.dead_code import extract, live
 from .passes.expand import expand
 from .passes.memory import ALIGN_BYTES, Buffer, plan_memory, rounded
 from .passes.prepack import split_prologue
@@ -63,7 +63,7 @@ class Program:
         "n_in",
         "n_out",
         "naive_bytes",
-        "numbers",
+        "open_scalars",
         "out_specs",
         "plans",
         "prologue",
@@ -84,7 +84,7 @@ class Program:
     n_in: int
     n_out: int
     naive_bytes: int
-    numbers: tuple[Number, ...]
+    open_scalars: tuple[OpenScalar, ...]
     out_specs: tuple[Spec, ...]
     plans: list[Plan]
     prologue: Prologue | None
@@ -93,11 +93,11 @@ class Program:
     def __del__(self, free=lib.pl_program_free):
         free(self.handle)
 
-    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, numbers=()) -> list:
+    def run(self, inputs: Sequence, outputs: Sequence = (), location=-1, scalars=()) -> list:
         """Pushes one run on arrays. outputs: arrays to write the first outputs into, or nothing:
-        all are made new. numbers: what the Numbers of the graph are computed from. Returns every
-        output array. Raises MemoryError."""
-        numbers = [n.of(numbers) for n in self.numbers] if self.numbers else ()
+        all are made new. scalars: what the open scalars of the graph are computed from. Returns
+        every output array. Raises MemoryError."""
+        scalars = [s.of(scalars) for s in self.open_scalars] if self.open_scalars else ()
         if self.prologue is not None:
             inputs = [*inputs, *self.constants, *self.prologue.results(inputs, location)]
         elif self.constants:
@@ -111,7 +111,7 @@ class Program:
             self.out_specs,
             inputs,
             () if apart else outputs,
-            numbers,
+            scalars,
             location,
         )
         if apart:
@@ -175,7 +175,7 @@ def lower(
     twice is copied.
     """
     on_gpu = device.device_typeid == 2
-    outputs, variables = cut(outputs, inputs)
+    outputs, variables = extract(outputs, inputs)
     if layouts:
         outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
     if not on_gpu:
@@ -226,19 +226,19 @@ def _assemble(
     layout = _Layout(outputs, given, device, threads, tier)
     specs, plans = layout.specs, layout.plans
     scalars: list[float] = []
-    numbers: dict[int, Number] = {}  # by their place among the scalars
+    by_place: dict[int, OpenScalar] = {}  # among the scalars
     in_modes = bytearray(max(1, len(layout.given)))
     dynamic = [
         scalars_of(n.operation, n.attrs) if n.operation.has_dynamic else () for n in layout.alike
     ]
     unknown = [
-        numbers_of(n.operation, n.attrs) if n.operation.has_dynamic else () for n in layout.alike
+        open_scalars(n.operation, n.attrs) if n.operation.has_dynamic else () for n in layout.alike
     ]
     if any(dynamic):
         for kind in layout.kinds:
             if dynamic[kind]:
                 found = enumerate(unknown[kind], len(scalars))
-                numbers.update((k, n) for k, n in found if n is not None)
+                by_place.update((k, n) for k, n in found if n is not None)
                 scalars += dynamic[kind]
     if any(n.operation.mutates for n in layout.alike):
         for node, plan in zip(layout.steps, plans):
@@ -277,10 +277,12 @@ def _assemble(
         device.device_id,
         name.encode(),
     )
-    program.numbers = tuple(numbers.values())
+    program.open_scalars = tuple(by_place.values())
     if (
         not program.handle
-        or (numbers and lib.pl_program_give(program.handle, len(numbers), [*numbers]))
+        or (
+            open_scalars and lib.pl_program_give(program.handle, len(open_scalars), [*open_scalars])
+        )
         or (
             layout.ends
             and lib.pl_program_split(

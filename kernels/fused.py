@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from ..engine.error import ShapeError
 from .generate import Loop, Name, Statement, statement
 from .loops import Form, form
-from .number import Number, as_float
 from .pointwise import Expression
 from .record import FLOATS, PARSERS, Param, Type, lookup, operator, sample
 from .rows import ROW_HEADER, RowSource, is_reduction
+from .scalar import OpenScalar, as_float
 from .spec import from_bfloat16, round_to_bfloat16
 
 WIDENED = {"float16": "float32", "bfloat16": "float32"}
@@ -102,7 +102,7 @@ def step_forms(group: Group, dtypes: Sequence[str]) -> list[Form] | None:
     return found
 
 
-def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float | Number, ...]:
+def step_scalars(attrs: dict[str, Any], found: Form) -> tuple[float | OpenScalar, ...]:
     """The numbers that a step takes from a group's scalars."""
     if found.constants is not None:
         return tuple(float(v) for v in found.constants)

@@ -24,8 +24,8 @@ from ..engine.recent import Recent
 from . import reference  # noqa: F401  (the kernel of plans that have no native one)
 from .layouts import physical_shape
 from .native import Native, choose
-from .number import Number
 from .record import MAX_KEPT, Operator, Type, lookup, mutated_inputs
+from .scalar import OpenScalar
 from .spec import ITEM_BYTES, Spec, spec
 
 INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
@@ -86,15 +86,15 @@ class Plan:
 
 
 def scalars_of(op: Operator, attrs: dict[str, Any]) -> tuple[float, ...]:
-    """The dynamic parameters' values in the order in which kernels receive them; NaN for a Number
-    that the program gets when it runs."""
+    """The dynamic parameters' values in the order in which kernels receive them; NaN for an
+    OpenScalar, which the program gets when it runs."""
     values = _dynamic(op, attrs)
-    return tuple([NAN if v is None or v.__class__ is Number else float(v) for v in values])
+    return tuple([NAN if v is None or v.__class__ is OpenScalar else float(v) for v in values])
 
 
-def numbers_of(op: Operator, attrs: dict[str, Any]) -> list[Number | None]:
+def open_scalars(op: Operator, attrs: dict[str, Any]) -> list[OpenScalar | None]:
     """In the order of scalars_of: what is known only when a program runs, else None."""
-    return [v if v.__class__ is Number else None for v in _dynamic(op, attrs)]
+    return [v if v.__class__ is OpenScalar else None for v in _dynamic(op, attrs)]
 
 
 def _dynamic(op: Operator, attrs: dict[str, Any]) -> list:

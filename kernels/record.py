@@ -21,7 +21,7 @@ from ..engine.error import (
     shown,
 )
 from ..engine.recent import Recent
-from .number import UnknownNumber, as_float
+from .scalar import UnknownScalar, as_float
 
 MAX_KEPT = 4096  # what a record remembers of one kind: of so many uses, the last
 
@@ -243,8 +243,9 @@ class Operator:
            such an operator run it eagerly.
     part:  (shape, **attrs) -> (sizes, steps, at): what an eager call reads of its input's memory,
            as `_strided`, whose plan serves every place. Raises ShapeError.
-    again: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random numbers or
-           writes inputs: from inputs that it does not write and its other outputs (ys[0] is None).
+    rematerialize: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random
+           numbers or writes inputs: from inputs that it does not write and its other outputs
+           (ys[0] is None).
     body:  (F, *inputs, **attrs) -> list of all outputs, or None: the same in other operators, which
            run where these have kernels and it has none. Inputs of 16 bits arrive as float32.
     run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address,
@@ -264,7 +265,7 @@ class Operator:
     params: tuple[Param, ...] = ()
     grad: Callable | None = None
     fill: Callable | None = None
-    again: Callable | None = None
+    rematerialize: Callable | None = None
     eager: Callable | None = None
     body: Callable | None = None
     part: Callable | None = None
@@ -385,7 +386,7 @@ class Operator:
             return None if value == "None" else value
         try:
             found = PARSERS[p.kind](value)
-        except (MXNetError, UnknownNumber):
+        except (MXNetError, UnknownScalar):
             raise
         except Exception:
             kind = KIND_TEXT.get(p.kind.rstrip("?"), p.kind.rstrip("?"))
@@ -426,7 +427,7 @@ class Operator:
         assert rule is not None
         try:
             found = list(rule(F, dys, xs, ys, **attrs))
-        except (MXNetError, UnknownNumber):
+        except (MXNetError, UnknownScalar):
             raise
         except (ArithmeticError, LookupError, TypeError, ValueError) as error:
             given = ", ".join(f"{x.dtype} {tuple(x.shape)}" for x in xs)

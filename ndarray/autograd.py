@@ -134,7 +134,7 @@ def backward(heads, head_grads=None, retain_graph: bool = False, train_mode: boo
         ins = [source(s, tape, heads, head_grads, order) for s in found.sources]
         targets = [order[i].grad for i in found.written]
         at = location.capture() if found.program.can_fail else -1
-        made = found.program.run(ins, targets, at, tape.numbers)
+        made = found.program.run(ins, targets, at, tape.scalars)
         for i, parts in found.rows:
             with pause():
                 deliver_rows(order[i].grad, parts, made, order[i].req == "add")

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..engine import Context, log
-from ..engine.collector import resting
 from ..engine.error import MXNetError
+from ..engine.gc_pause import gc_paused
 from ..engine.log import size
 from ..engine.recent import Recent
 from ..graph.digest import hashed
@@ -19,7 +19,7 @@ from ..graph.passes.recompute import replayed
 from ..graph.placement import PlacedProgram, lower
 from ..graph.program import Program
 from ..graph.tiers import NEVER, Tiered
-from ..kernels.number import UnknownNumber, given
+from ..kernels.scalar import UnknownScalar, given
 from .tape import TapeNode, Variable, expand, keeps_input
 
 MAX_PROGRAMS = 4096  # that are kept,
@@ -54,18 +54,18 @@ class TapeGraph:
     structure: (plan, where its inputs come from, plan, ..., where the heads come from), equal for
         tapes whose gradients the same program computes. Where from: None, the number of a variable,
         (number of a node, output), and (variable, Spec) for a head that is a variable.
-    numbers: the dynamic parameters of all calls, which are inputs of that program.
+    scalars: the dynamic parameters of all calls, which are inputs of that program.
     """
 
     def __init__(self, entries):
         self.nodes = reachable(entries)
         self._number = {n: i for i, n in enumerate(self.nodes)}
         self.variables: dict[Variable, int] = {}
-        self.numbers: list[float] = []
+        self.scalars: list[float] = []
         parts: list = []
         for node in self.nodes:
             parts.append(node.plan)
-            self.numbers += node.scalars
+            self.scalars += node.scalars
             parts.append(tuple([self._ref(e) for e in node.entries or ()]))
         heads = [self._ref(e) for e in entries]
         parts.append(
@@ -90,8 +90,8 @@ class Translation:
     row-major. devices: of these arrays; head_devices: of the heads.
     """
 
-    def __init__(self, structure: tuple, numbers: Sequence[float] | None = None):
-        """numbers: of the calls; None leaves them open, as Numbers."""
+    def __init__(self, structure: tuple, scalars: Sequence[float] | None = None):
+        """scalars: of the calls; None leaves them open, as OpenScalars."""
         self.sources: dict[Value, tuple] = {}
         self.layouts: dict[Value, str] = {}
         self.devices: dict[Value, Context] = {}
@@ -112,9 +112,9 @@ class Translation:
                 self.devices.setdefault(value, plan.in_specs[j].device)
                 inputs.append(value)
             n = len(plan.scalars)
-            scalars = [given(first + i) for i in range(n)] if numbers is None else numbers[first:]
+            of_call = [given(first + i) for i in range(n)] if scalars is None else scalars[first:]
             first += n
-            outputs, results = expand(plan, inputs, scalars[:n])
+            outputs, results = expand(plan, inputs, of_call[:n])
             made.append(outputs)
             self.sources.update((results[i], ("saved", k, i)) for i in plan.saved)
             kept = getattr(plan, "kept_specs", plan.out_specs)
@@ -185,14 +185,14 @@ class Backward(Tiered):
 
     def use(self) -> _Program | None:
         """The program for one more run; None where the gradients must be computed call by call: of
-        a Python function, or where they depend on the value of a number."""
+        a Python function, or where they depend on the value of a scalar."""
         if self.interpreted:
             return None
         if self.serving is None:
             try:
-                with resting():
+                with gc_paused():
                     self.serving = compiled(self.key, 0)
-            except UnknownNumber:
+            except UnknownScalar:
                 self.interpreted = True
                 return None
         hits = self.hits = self.hits + 1
@@ -275,7 +275,7 @@ def queued_with(plan) -> list[Backward]:
 
 def compiled(key: tuple, tier: int) -> _Program:
     """The gradient program of (structure, which heads have gradients, requests). Raises
-    UnknownNumber where a gradient depends on the value of a number."""
+    UnknownScalar where a gradient depends on the value of a scalar."""
     start = time.perf_counter()
     structure, with_grad, reqs = key
     made = _Program()

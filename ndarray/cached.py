@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Sequence
 
 from ..engine import current_context, location, log
-from ..engine.collector import resting
 from ..engine.error import DynamicShape
+from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
 from ..graph.digest import digest
 from ..graph.graph import Node, Value, rewrite, topological, values_of
@@ -25,10 +25,10 @@ from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import mutated_inputs
 from . import autograd, functions
 from .backward import queued_with, told
+from .interpreter import call, run_nodes, run_plan
 from .ndarray import NDArray, state
 from .residuals import free, residuals
 from .sparse.graphs import has_sparse
-from .stepwise import call, run_nodes, run_plan
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
 MAX_ENTRIES = 2048  # signatures of a graph that stay compiled,
@@ -110,10 +110,10 @@ class GraphPlan:
                 record(plan, ins, scalars_of(node.operation, node.attrs), outs)
                 return outs
             if node.operation.is_random(node.attrs) and all(v in fixed for v in values[1:]):
-                again = node.operation.again
-                assert again is not None  # else residuals() keeps every output
+                rematerialize = node.operation.rematerialize
+                assert rematerialize is not None  # else residuals() keeps every output
                 kept = [shadow(fixed[v]) for v in values[1:]]
-                return [again(functions, ins, [None, *kept], **node.attrs), *kept]
+                return [rematerialize(functions, ins, [None, *kept], **node.attrs), *kept]
             return run_plan(node, ins, device)
 
         return run_nodes(self.outputs, dict(zip(self.variables, inputs)), compute)
@@ -244,7 +244,7 @@ class CachedGraph:
             return self._eager(arrays)
         if entry is None:
             try:
-                with resting():
+                with gc_paused():
                     entry = self.entry(arrays, wanted)
             except DynamicShape:
                 self.dynamic = True

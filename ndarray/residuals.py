@@ -55,26 +55,26 @@ def residuals(
     """
     order = topological(outputs)
     need = needs(outputs, wrt, order)
-    again = _again(order, outputs, need, tier, recompute or default, bounds)
-    kept = dict.fromkeys(how.to_keep(need.results, again))
+    recomputed = _recomputed(order, outputs, need, tier, recompute or default, bounds)
+    kept = dict.fromkeys(how.to_keep(need.results, recomputed))
     for node in order:
         if node.op is not None and node.op.is_random(node.attrs):
-            first = 0 if node.op.again is None else 1
+            first = 0 if node.op.rematerialize is None else 1
             kept.update((Value(node, i), None) for i in range(first, len(node.types)))
     return list(kept)
 
 
-def _again(order, outputs, need: Needs, tier: int, recompute, bounds) -> set[Node]:
-    again = how.mirrored(order, everything=recompute == "mirror")
+def _recomputed(order, outputs, need: Needs, tier: int, recompute, bounds) -> set[Node]:
+    recomputed = how.mirrored(order, everything=recompute == "mirror")
     if recompute is True:
-        return again | how.segments(order, outputs, need.results)
+        return recomputed | how.segments(order, outputs, need.results)
     if recompute == "blocks":
-        return again | how.between(order, outputs, set(bounds))
+        return recomputed | how.between(order, outputs, set(bounds))
     if recompute and recompute != "mirror":
-        return again | how.within(order, outputs, need.results, recompute)
+        return recomputed | how.within(order, outputs, need.results, recompute)
     if tier:
-        again |= how.free_of_charge(order, need.results, need.readers(), need.variables)
-    return again
+        recomputed |= how.free_of_charge(order, need.results, need.readers(), need.variables)
+    return recomputed
 
 
 def checked(recompute) -> str | bool | float:

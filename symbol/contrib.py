@@ -50,7 +50,7 @@ def foreach(body, data, init_states, name="foreach"):
         if _unified(after_form) != _unified(state_form):
             raise LoopError("The input and output loop_vars have different format")
         outputs = scope.outputs(outs, after)
-    graph, outer = scope.cut(outputs, dict(zip(slices + before, values + states)))
+    graph, outer = scope.extract(outputs, dict(zip(slices + before, values + states)))
     inputs = _variables(graph)
     in_data = _places(inputs, slices, "the data arrays have to be used in the loop body")
     in_states = _places(inputs, before, "the state arrays have to be used in the loop body")
@@ -98,8 +98,8 @@ def while_loop(cond, func, loop_vars, max_iterations=None, name="while_loop"):
         if len(after) != len(values):
             raise InvalidValue("The number of loop_vars should be consistent during the loop")
         outputs = scope.outputs(outs, after)
-    test, test_outer = test_scope.cut(test_outputs, dict(zip(test_vars, values)))
-    graph, outer = scope.cut(outputs, dict(zip(before, values)))
+    test, test_outer = test_scope.extract(test_outputs, dict(zip(test_vars, values)))
+    graph, outer = scope.extract(outputs, dict(zip(before, values)))
     union: dict[Any, Value] = {}
     own = {**{v: i for i, v in enumerate(test_vars)}, **{v: i for i, v in enumerate(before)}}
     test_at = _union(union, _variables(test), test_outer, own)
@@ -135,7 +135,7 @@ def cond(pred, then_func, else_func, name="cond"):
         if what == "pred" and len(outs) != 1:
             raise InvalidValue("pred should always be a single output")
         form = form_of if what == "then" else form
-        graph, outer = scope.cut(outputs, {})
+        graph, outer = scope.extract(outputs, {})
         graphs.append(graph)
         outers.append(outer)
     if len(graphs[1]) != len(graphs[2]):
@@ -267,7 +267,7 @@ class _Scope:
             made.append(v)
         return made
 
-    def cut(self, outputs: Sequence[Value], own: dict[Value, Value]):
+    def extract(self, outputs: Sequence[Value], own: dict[Value, Value]):
         """(the graph of the body alone, the value outside for each of its variables). own: the
         body's arguments."""
         outer: dict[Value, Value] = dict(own)

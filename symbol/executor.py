@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..engine import Context, current_context, lib, location
-from ..engine.collector import resting
 from ..engine.error import (
     DTypeError,
     DynamicShape,
@@ -19,6 +18,7 @@ from ..engine.error import (
     MXNetError,
     ShapeError,
 )
+from ..engine.gc_pause import gc_paused
 from ..graph.digest import digest
 from ..graph.graph import Builder, Node, Value, as_python, topological, variable
 from ..graph.inference import typed_graph
@@ -34,11 +34,11 @@ from ..kernels.spec import spec
 from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows, row_parts
 from ..ndarray.creation import array, zeros
+from ..ndarray.interpreter import call
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray, check_nd, empty_like_spec, make
 from ..ndarray.residuals import free, residuals
 from ..ndarray.sparse.graphs import infer_storage
-from ..ndarray.stepwise import call
 from .monitored import run_backward, run_forward, watched
 from .storage import StorageRun, declared, gradient_stypes, keep
 
@@ -123,7 +123,7 @@ class _Serving(Tiered):
         self._executor, self._arguments = weakref.ref(executor), (train, records)
         self._versions = executor._versions()
         self._stable: list[int] = []  # numbers of the arrays that calls do not write
-        with resting():
+        with gc_paused():
             self.graph = _Graph(executor, train, records, 0)
         self._structure = ""
         self.begin()

@@ -21,7 +21,7 @@ def symbol_of(tape) -> Symbol:
             "get_symbol: a Function with a Python backward has no Symbol\n  fix: write it in"
             " operators"
         )
-    values = Translation(tape.structure, tape.numbers).heads
+    values = Translation(tape.structure, tape.scalars).heads
     counts = {"var": 0, "node": 0}
 
     def fresh(kind: str) -> str:

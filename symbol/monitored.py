@@ -13,8 +13,8 @@ from ..graph.passes.gradient import gradient
 from ..graph.placement import TO_DEVICE, lower
 from ..kernels.record import lookup, mutated_inputs
 from ..ndarray.autograd import pause
+from ..ndarray.interpreter import Compute, run_nodes, run_plan
 from ..ndarray.ndarray import NDArray
-from ..ndarray.stepwise import Compute, run_nodes, run_plan
 
 See = Callable[[str, NDArray], None]
 Known = dict[Value, NDArray]

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from ..graph.graph import Node, Value, topological
 from ..kernels.spec import STYPES
 from ..ndarray import autograd
+from ..ndarray.interpreter import Compute, run_nodes
 from ..ndarray.invoke import copy_into
 from ..ndarray.ndarray import NDArray
 from ..ndarray.sparse.storage import DENSE
-from ..ndarray.stepwise import Compute, run_nodes
 from ..ndarray.tape import Variable, shadow
 
 

@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -18,6 +19,9 @@ hypothesis.settings.register_profile(
     "repeatable", hypothesis.settings.get_profile("random"), derandomize=True, database=None
 )
 hypothesis.settings.load_profile("repeatable")
+
+# a shell's background job ignores Ctrl-C, and so would the programs that tests interrupt
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ISAS = {"baseline": "PLK_BASELINE", "avx2": "PLK_AVX2", "avx512": "PLK_AVX512"}
 

@@ -17,7 +17,7 @@ from ...kernels.ops.interleaved import COMPOSED
 from ..effects import Effects
 from ..graph import Builder, Node, Value, rewrite, topological
 from .fusible import FUSED_DTYPES
-from .replace_uses import redirect
+from .replace_uses import replace_uses
 from .views import Run, View, joined, moved, regrouped, view_of, whole
 
 F = Builder()
@@ -63,7 +63,7 @@ def _joined(outputs: Sequence[Value], device: str) -> tuple[list[Value], int]:
             if found.match(node):
                 old, new = found.build()
                 instead[old] = new
-    return redirect(outputs, instead) if instead else list(outputs), len(instead)
+    return replace_uses(outputs, instead) if instead else list(outputs), len(instead)
 
 
 def _constant(v: Value) -> float | None:
@@ -73,9 +73,9 @@ def _constant(v: Value) -> float | None:
         return None
     if node.op.constant is not None:
         return node.op.constant
-    if node.op.name == "_full" and not node.has_numbers:
+    if node.op.name == "_full" and not node.has_open_scalars:
         return node.attrs["value"]
-    if node.op.name == "_mul_scalar" and not node.has_numbers:
+    if node.op.name == "_mul_scalar" and not node.has_open_scalars:
         below = _constant(node.inputs[0])
         return None if below is None else below * node.attrs["scalar"]
     if node.op.view or node.op.name in ("broadcast_to", "broadcast_axis", "broadcast_like"):
@@ -195,7 +195,11 @@ class _Match:
     def _operands(self, first: Node, second: Node) -> bool:
         """Brings all operands to (batch, head, row, element)."""
         (q, k), v = first.inputs, second.inputs[1]
-        while q.node.op is not None and q.node.op.name == "_mul_scalar" and not q.node.has_numbers:
+        while (
+            q.node.op is not None
+            and q.node.op.name == "_mul_scalar"
+            and not q.node.has_open_scalars
+        ):
             self.scale *= q.node.attrs["scalar"]
             q = q.node.inputs[0]
         if not _plain(q, self.dtype) or not _plain(k, self.dtype) or first in self.held:

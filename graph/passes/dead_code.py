@@ -8,7 +8,7 @@ from ...engine.error import InvalidValue
 from .._graph import walk
 from ..graph import Node, Value, rewrite, variable
 
-AGAIN = "__again__"  # the mark, among a node's `extra`, of what recomputation added
+RECOMPUTED = "__recomputed__"  # the mark, among a node's `extra`, of what recomputation added
 
 
 def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
@@ -21,26 +21,28 @@ def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
     """
     outputs, given = list(outputs), set(given)
     order = walk(outputs, given)
-    again = False
+    is_any = False
     for node in order:
         if node.op is None:
             raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
-        if node.extra is not None and AGAIN in node.extra:
-            again = True
-    if not again:
+        if node.extra is not None and RECOMPUTED in node.extra:
+            is_any = True
+    if not is_any:
         return order
     late = {
-        n: tuple(sorted(n.inputs, key=_again)) for n in order if any(_again(v) for v in n.inputs)
+        n: tuple(sorted(n.inputs, key=_is_recomputed))
+        for n in order
+        if any(_is_recomputed(v) for v in n.inputs)
     }
     return walk(outputs, given, late)
 
 
-def _again(v: Value) -> bool:
+def _is_recomputed(v: Value) -> bool:
     extra = v.node.extra
-    return extra is not None and AGAIN in extra
+    return extra is not None and RECOMPUTED in extra
 
 
-def cut(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+def extract(outputs: Sequence[Value], given: Sequence[Value]) -> tuple[list[Value], list[Value]]:
     """The graph with each given value replaced by a variable: (outputs, the variables in the order
     of `given`)."""
     new = {v: v if v.node.op is None else variable("given", v.type) for v in given}

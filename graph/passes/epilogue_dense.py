@@ -15,7 +15,7 @@ from ...kernels.ops.dense_fused import activation_of
 from ..effects import Effects
 from ..graph import Builder, Node, Value, topological
 from .fusible import FUSED_DTYPES, ends_product
-from .replace_uses import redirect
+from .replace_uses import replace_uses
 
 F = Builder()
 
@@ -37,7 +37,7 @@ def epilogue_dense(outputs: Sequence[Value], device: str = "cpu") -> list[Value]
             if product is not None:
                 _Chain(product, Value(node), users, held, device).fuse(instead)
     _sums(order, users, instead, device)
-    return redirect(outputs, instead) if instead else list(outputs)
+    return replace_uses(outputs, instead) if instead else list(outputs)
 
 
 def _plain(dtype: str, *values: Value) -> bool:
@@ -170,7 +170,7 @@ class _Chain:
         elif multiplies(node.operation, [v.type for v in node.inputs], node.types, node.attrs):
             a, b = node.inputs
             mask = (b if a == self.end else a).node
-            if mask.op is None or mask.op.name != "_greater_scalar" or mask.has_numbers:
+            if mask.op is None or mask.op.name != "_greater_scalar" or mask.has_open_scalars:
                 return None
             if mask.attrs["scalar"] != 0 or not _plain(self.dtype, *mask.inputs):
                 return None

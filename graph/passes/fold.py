@@ -30,7 +30,7 @@ def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any
             all(v.node in fixed for v in node.inputs)
             and node not in effects.held
             and not node.op.is_random(node.attrs)
-            and not node.has_numbers
+            and not node.has_open_scalars
             and sum(spec(t.shape, t.dtype, device).nbytes for t in node.types) <= LIMIT_BYTES
         ):
             fixed.add(node)

@@ -26,7 +26,7 @@ from ...kernels.record import FLOATS, lookup
 from ...kernels.shapes import many_axes
 from ..effects import Effects
 from ..graph import Node, Value, topological, typed_node, with_inputs
-from .dead_code import AGAIN
+from .dead_code import RECOMPUTED
 from .rows import expanded, row_values
 
 MAX_WEIGHT = 600  # of a group, in additions: bounds the time to compile it
@@ -436,8 +436,8 @@ class _Fusion:
         }
         name = "+".join(dict.fromkeys(n.operation.name for n in self.nodes))
         fused = typed_node(lookup("_fused"), attrs, [new[v] for v, _ in self.inputs], name)
-        if all(n.extra and AGAIN in n.extra for n in self.nodes):
-            fused.extra = {AGAIN: "1"}  # its place in the order is that of its nodes
+        if all(n.extra and RECOMPUTED in n.extra for n in self.nodes):
+            fused.extra = {RECOMPUTED: "1"}  # its place in the order is that of its nodes
         for node, at in self.made.items():
             if at is not None:
                 new[Value(node)] = Value(fused, at)

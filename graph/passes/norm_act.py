@@ -77,7 +77,7 @@ def _activated(norm: Node, act: dict) -> list[Value]:
 def _activation(node: Node) -> dict | None:
     """The parameters of `_batch_norm_act` for a node that activates its input."""
     op, attrs = node.op, node.attrs
-    if op is None or node.has_numbers or len(node.inputs) != 1:
+    if op is None or node.has_open_scalars or len(node.inputs) != 1:
         return None
     if op.name == "clip":
         return {"act": "clip", "low": attrs["a_min"], "high": attrs["a_max"]}
@@ -98,7 +98,7 @@ def _gate(node: Node, uses: Counter, norms: Collection[Node]) -> Value | None:
             continue
         below = s.node.inputs[0]
         if below.node.op is not None and below.node.op.name == "_mul_scalar" and uses[below] == 1:
-            if not below.node.has_numbers and below.node.attrs["scalar"] == 1:
+            if not below.node.has_open_scalars and below.node.attrs["scalar"] == 1:
                 below = below.node.inputs[0]
         if below == v:
             return v

@@ -30,7 +30,7 @@ def split_prologue(
             node.inputs
             and node not in effects.held
             and not node.operation.is_random(node.attrs)
-            and not node.has_numbers
+            and not node.has_open_scalars
             and all(v.node in known or v.node in first for v in node.inputs)
         ):
             first.add(node)

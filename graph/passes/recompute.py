@@ -12,7 +12,7 @@ from ...kernels.spec import ITEM_BYTES
 from .._graph import walk
 from ..effects import Effects, mutated
 from ..graph import Builder, Node, Value, rewrite, values_of, variable
-from .dead_code import AGAIN
+from .dead_code import RECOMPUTED
 
 # C functions that cost no more than a few additions
 CHEAP_CALLS = {"abs", "fabs", "floor", "ceil", "trunc", "sqrt", "rsqrt", "fmin", "fmax", "div"}
@@ -35,13 +35,13 @@ def repeatable(order: Sequence[Node]) -> set[Node]:
         n
         for n in order
         if n.op is not None
-        and (n.op.again is not None or n not in held and not n.op.is_random(n.attrs))
+        and (n.op.rematerialize is not None or n not in held and not n.op.is_random(n.attrs))
     }
 
 
-def to_keep(needed: Iterable[Value], again: set[Node]) -> list[Value]:
-    """What must be kept so that the needed values are available when the nodes `again` are computed
-    again. Views are never kept, but what they look at."""
+def to_keep(needed: Iterable[Value], recomputed: set[Node]) -> list[Value]:
+    """What must be kept so that the needed values are available when the nodes `recomputed` are
+    computed again. Views are never kept, but what they look at."""
     kept: dict[Value, None] = {}
     seen: set[Value] = set()
     stack = list(needed)[::-1]
@@ -53,9 +53,9 @@ def to_keep(needed: Iterable[Value], again: set[Node]) -> list[Value]:
         seen.add(v)
         if node.op.view:
             stack.append(node.inputs[0])
-        elif node not in again:
+        elif node not in recomputed:
             kept[v] = None
-        elif node.op.again is None:
+        elif node.op.rematerialize is None:
             stack.extend(reversed(node.inputs))
         elif v.index:  # statistics, a mask: what the result follows from
             kept[v] = None
@@ -81,7 +81,7 @@ def free_of_charge(
     may, wanted = repeatable(order), set(needed)
     # of a value: steps from kept values, and which those are
     reach: dict[Value, tuple[float, frozenset]] = {}
-    again: set[Node] = set()
+    recomputed: set[Node] = set()
     for node in order:
         values = [Value(node, i) for i in range(len(node.types))]
         if node.op is None:
@@ -92,10 +92,10 @@ def free_of_charge(
             near = found[0] <= MAX_STEPS and len(found[1]) <= MAX_SOURCES
             if near and (v not in wanted or _read_by_cheap(v, readers)):
                 reach[v] = found
-                again.add(node)
+                recomputed.add(node)
             else:
                 reach[v] = (0, frozenset((v,))) if v in wanted else (inf, frozenset())
-    return again
+    return recomputed
 
 
 def _reach(node: Node, reach) -> tuple[float, frozenset]:
@@ -233,13 +233,17 @@ def replayed(
     """A backward graph cut at the values it reads among the known ones: (outputs, a variable for
     each of those). What remains of the forward nodes is computed again: it is marked, and draws and
     writes nothing."""
-    rules = {n: n.op.again for n in forward if n.op is not None and n.op.again is not None}
-    again = {n: tuple(_reads(n)) for n in rules}
-    order = walk(list(outputs), known, again)
+    rules = {
+        n: n.op.rematerialize
+        for n in forward
+        if n.op is not None and n.op.rematerialize is not None
+    }
+    reads = {n: tuple(_reads(n)) for n in rules}
+    order = walk(list(outputs), known, reads)
     for node in order:
         if node.op is None:
             raise InvalidValue(f"variable {node.name!r} is not among the program's inputs")
-    read = [v for n in order for v in again.get(n, n.inputs)]
+    read = [v for n in order for v in reads.get(n, n.inputs)]
     given = {
         v: v if v.node.op is None else variable("given", v.type)
         for v in dict.fromkeys([*outputs, *read])
@@ -263,14 +267,14 @@ def replayed(
 
 
 def _reads(node: Node) -> list[Value]:
-    """What a node with the field `again` is computed from again."""
+    """What a node with a rule `rematerialize` is computed from again."""
     unread = mutated(node)
     inputs = [x for i, x in enumerate(node.inputs) if i not in unread]
     return [*inputs, *(Value(node, i) for i in range(1, len(node.types)))]
 
 
 def _mark(node: Node, inputs: Sequence[Value]) -> Node:
-    extra = {**(node.extra or {}), AGAIN: "1"}
+    extra = {**(node.extra or {}), RECOMPUTED: "1"}
     return Node(node.op, node.attrs, inputs, node.name, node.types, extra, node.source)
 
 

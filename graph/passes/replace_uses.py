@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ..graph import Node, Value, with_inputs
 
 
-def redirect(outputs: Sequence[Value], instead: Mapping[Value, Value]) -> list[Value]:
+def replace_uses(outputs: Sequence[Value], instead: Mapping[Value, Value]) -> list[Value]:
     """The graph in which every use of a key of `instead` is a use of its value.
 
     The values are given on nodes over the old graph; what these read is redirected too. No value

@@ -157,7 +157,7 @@ def _broadcast(node, index, view):
 
 
 def _strided(node, index, view):
-    if not view.is_plain() or node.has_numbers:
+    if not view.is_plain() or node.has_open_scalars:
         return None
     sizes, steps = node.attrs["sizes"], node.attrs["steps"]
     return int(node.attrs["at"]), tuple(((n, k),) if n != 1 else () for n, k in zip(sizes, steps))

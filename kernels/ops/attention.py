@@ -341,7 +341,7 @@ def _dropout_ref(xp, *sources, p, rng, **attrs):
     return *_ref(xp, *sources, factors=factors, **attrs), _packed(xp, kept)
 
 
-def _again(F, xs, ys, **attrs):
+def _rematerialize(F, xs, ys, **attrs):
     return _composed(attrs, ys[2])(F, *xs)
 
 
@@ -357,7 +357,7 @@ operator(
     infer=_dropout_infer,
     ref=_dropout_ref,
     grad=_grad,
-    again=_again,
+    rematerialize=_rematerialize,
     samples=tuple(sample(*ins, p=0.25, **attrs) for ins, attrs in _SAMPLES),
     doc=(
         "_attention with probabilities dropped at random (p of them) and the others scaled by"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..number import log
 from ..pointwise import pointwise
 from ..record import Param, sample, uniform, values
+from ..scalar import log
 
 NUMBER = (Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True))
 

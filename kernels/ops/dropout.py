@@ -36,7 +36,7 @@ def _grad(F, dys, xs, ys, p, mode, axes, train, **_):
     return [F.broadcast_mul(dys[0], ys[1]) if _active(p, mode, train) else dys[0]]
 
 
-def _again(F, xs, ys, p, mode, train, **_):
+def _rematerialize(F, xs, ys, p, mode, train, **_):
     return F.broadcast_mul(xs[0], ys[1]) if _active(p, mode, train) else xs[0]
 
 
@@ -57,7 +57,7 @@ operator(
     infer=_infer,
     ref=_ref,
     grad=_grad,
-    again=_again,
+    rematerialize=_rematerialize,
     samples=(
         sample((4, 5)),
         sample((4, 5), p=0.0),

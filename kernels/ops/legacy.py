@@ -54,10 +54,10 @@ def _relative(name, params, doc, relu=False, shows_var=False, **more):
             ys = [ys[0], ys[1], F.rsqrt(ys[2] + attrs["eps"])]
         return _NORM.differentiate(F, [dy, *dys[1:]], xs, ys, relative_attrs(attrs))
 
-    def again(F, xs, ys, **attrs):
+    def rematerialize(F, xs, ys, **attrs):
         if shows_var and attrs["output_mean_var"]:
             ys = [ys[0], ys[1], F.rsqrt(ys[2] + attrs["eps"])]
-        y = _NORM.again(F, xs, ys, **relative_attrs(attrs))
+        y = _NORM.rematerialize(F, xs, ys, **relative_attrs(attrs))
         return F.relu(y) if relu else y
 
     operator(
@@ -73,7 +73,7 @@ def _relative(name, params, doc, relu=False, shows_var=False, **more):
         fill=lambda ins, **attrs: _NORM.fill(ins, **relative_attrs(attrs)),
         ref=ref,
         grad=grad,
-        again=again,
+        rematerialize=rematerialize,
         samples=_norm_samples(**more),
         doc=doc,
     )

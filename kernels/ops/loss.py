@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import OperatorError, ShapeError
-from ..number import truncated
 from ..record import FLOATS, Param, Type, ints, operator, same_type, sample, uniform, values
+from ..scalar import truncated
 from .activation import log_softmax, softmax
 
 _SCALE = Param("grad_scale", "float", 1.0)

@@ -224,7 +224,7 @@ def _bn_grad(F, dys, xs, ys, eps, fix_gamma, use_global_stats, axis, train, **_)
     return [dx, None if fix_gamma else dgamma, dbeta, None, None]
 
 
-def _bn_again(F, xs, ys, fix_gamma, axis, **_):
+def _bn_rematerialize(F, xs, ys, fix_gamma, axis, **_):
     x, gamma, beta = xs[:3]
     shape = tuple(n if a == axis % len(x.shape) else 1 for a, n in enumerate(x.shape))
     view = lambda a: F.reshape_to(a, shape=shape)
@@ -258,7 +258,7 @@ operator(
     fill=_bn_fill,
     ref=_bn_ref,
     grad=_bn_grad,
-    again=_bn_again,
+    rematerialize=_bn_rematerialize,
     samples=tuple(
         sample(shape, (3,), (3,), (3,), uniform((3,), 0.5, 2), **kw)
         for shape, kw in (

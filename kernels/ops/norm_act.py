@@ -9,7 +9,7 @@ from ...engine.error import ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, uniform
 from ..shapes import must_be, one_axis
-from .norm import _BN, _bn_again, _bn_infer, _bn_ref, _keep, _norm_grad_ref
+from .norm import _BN, _bn_infer, _bn_ref, _bn_rematerialize, _keep, _norm_grad_ref
 
 NAME, GRAD = "_batch_norm_act", "_batch_norm_act_grad"
 ACTS = ("clip", "leaky", "sigmoid", "silu")
@@ -72,8 +72,8 @@ def _grad(F, dys, xs, ys, fix_gamma, momentum, **attrs):
     return [dx, None if fix_gamma else dgamma, dbeta, None, None]
 
 
-def _again(F, xs, ys, act, low, high, **attrs):
-    return _activated(F, _bn_again(F, xs, ys, **attrs), act, low, high)
+def _rematerialize(F, xs, ys, act, low, high, **attrs):
+    return _activated(F, _bn_rematerialize(F, xs, ys, **attrs), act, low, high)
 
 
 _CASES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
@@ -93,7 +93,7 @@ operator(
     infer=lambda ins, axis, **_: _bn_infer(ins, axis),
     ref=_ref,
     grad=_grad,
-    again=_again,
+    rematerialize=_rematerialize,
     samples=tuple(
         sample(shape, (3,), (3,), (3,), uniform((3,), 0.5, 2), fix_gamma=i == 2, **kw)
         for i, (shape, kw) in enumerate(_CASES)

@@ -10,9 +10,9 @@ from ..shapes import must_be, one_axis
 from .norm import (
     _BN,
     _affine_grads,
-    _bn_again,
     _bn_infer,
     _bn_ref,
+    _bn_rematerialize,
     _keep,
     _norm_grad_composed,
     _norm_grad_ref,
@@ -53,8 +53,8 @@ def _grad(F, dys, xs, ys, eps, fix_gamma, axis, add, relu, **_):
     return [*found, dz] if add else found
 
 
-def _again(F, xs, ys, add, relu, **attrs):
-    y = _bn_again(F, xs, ys, **attrs)
+def _rematerialize(F, xs, ys, add, relu, **attrs):
+    y = _bn_rematerialize(F, xs, ys, **attrs)
     y = F.broadcast_add(y, xs[5]) if add else y
     return F.relu(y) if relu else y
 
@@ -77,7 +77,7 @@ operator(
     infer=_infer,
     ref=_ref,
     grad=_grad,
-    again=_again,
+    rematerialize=_rematerialize,
     inplace=((5, 0),),
     samples=tuple(
         sample(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...engine.error import ShapeError
-from ..number import element
 from ..record import Param, sample
+from ..scalar import element
 from ..shapes import one_axis
 from .shape import mover
 

@@ -6,9 +6,9 @@ from operator import index as as_int
 
 from ...engine.error import OperatorError, ShapeError
 from ..extent import any_size, is_unknown
-from ..number import element
 from ..pointwise import sum_to
 from ..record import COUNT, LARGE, REQUIRED, Param, Type, operator, same_fill, sample
+from ..scalar import element
 from ..shapes import describe, one_axis, same_dtype, strides
 from .shape import mover
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import ShapeError
-from ..number import Number
 from ..record import Param, Type, operator, sample
+from ..scalar import OpenScalar
 from ..shapes import same_dtype
 
 # element at + sum(i * step) of an array's memory, for each i below sizes
@@ -41,7 +41,7 @@ def check_view(op, what, n, at, sizes, steps):
     if len(sizes) != len(steps):
         raise ShapeError(op, f"sizes and steps must have one length, got {sizes} and {steps}")
     below, above = reach(sizes, steps)
-    first, last = (at + below, at + above) if not isinstance(at, Number) else (0, above - below)
+    first, last = (at + below, at + above) if not isinstance(at, OpenScalar) else (0, above - below)
     if prod(sizes) and not 0 <= first <= last < n:
         raise ShapeError(
             op, f"{what} must lie in its {n} elements, got elements {int(first)} to {int(last)}"

@@ -4,7 +4,7 @@ by node."""
 from hypothesis import strategies as st
 from plait import cpu, nd
 from plait.graph.graph import Builder, variable
-from plait.ndarray.stepwise import run_nodes, run_plan
+from plait.ndarray.interpreter import run_nodes, run_plan
 
 SHAPES = ((2, 3), (3, 2), (6,), (1, 3), (2, 1), (1,))
 SCALARS = (0.0, -0.0, 1.0, -1.0, 2.5)

@@ -22,7 +22,7 @@ from plait.graph.graph import (
 from plait.graph.passes import optimize
 from plait.graph.passes.algebra import RULES, algebra
 from plait.graph.passes.cse import common
-from plait.graph.passes.dead_code import cut, live
+from plait.graph.passes.dead_code import extract, live
 from plait.graph.passes.fold import LIMIT_BYTES, fold
 from plait.graph.passes.gradient import gradient
 from plait.graph.program import lower
@@ -82,7 +82,7 @@ def test_cutting_at_known_values_keeps_every_bit(graph, data):
         Value(n, i) for n in topological(outputs) if n.op is not None for i in range(len(n.types))
     ]
     known = data.draw(st.lists(st.sampled_from(inner), unique=True, max_size=4)) if inner else []
-    made, given_now = cut(outputs, [*variables, *known])
+    made, given_now = extract(outputs, [*variables, *known])
     verify(made)
     assert all(v.node.op is None for v in given_now)
     got = dags.evaluate(made, given_now, [*arrays, *dags.evaluate(known, variables, arrays)])

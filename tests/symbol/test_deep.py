@@ -8,7 +8,7 @@ import time
 import plait as mx
 import pytest
 from plait import autograd, cpu, nd
-from plait.engine.collector import resting
+from plait.engine.gc_pause import gc_paused
 from plait.gluon import nn
 from plait.gluon.trace import Trace, symbols_of
 from plait.graph.graph import Value, topological
@@ -35,7 +35,7 @@ class Chain(nn.HybridBlock):
 def seconds_a_node(length):
     """Of trace, gradient, passes and plan, for a node of the whole; of this thread's own time."""
     start = time.thread_time()
-    with resting():
+    with gc_paused():
         trace = Trace(Chain(length), (nd.ones((4, 4)),), True)
         trace.compile("chain")
         types = {v.node: Type((4, 4)) for v in trace.graph.inputs}
@@ -125,12 +125,12 @@ def test_blocks_that_lie_deep_are_walked():
 
 def test_the_collector_rests_and_comes_back():
     assert gc.isenabled()
-    with resting(), resting():
+    with gc_paused(), gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
     gc.disable()
     try:
-        with resting():
+        with gc_paused():
             pass
         assert not gc.isenabled()
     finally:

@@ -11,8 +11,8 @@ _inside = 0
 _was_on = False
 
 
-class resting:
-    """`with resting():` in a thread that the user waits for; nests, and threads may overlap."""
+class gc_paused:
+    """`with gc_paused():` in a thread that the user waits for; nests, and threads may overlap."""
 
     __slots__ = ()
 

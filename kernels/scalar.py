@@ -7,11 +7,11 @@ import operator
 from collections.abc import Callable, Sequence
 
 
-class UnknownNumber(Exception):
-    """The value of a number was needed before the program runs."""
+class UnknownScalar(Exception):
+    """The value of a scalar was needed before the program runs."""
 
 
-class Number:
+class OpenScalar:
     """The k-th scalar input of a program, or an arithmetic expression of such scalars.
 
     For passes that compare attributes it equals the same expression only, never a constant.
@@ -26,36 +26,36 @@ class Number:
         return self._text
 
     def __eq__(self, other):
-        return isinstance(other, Number) and self._text == other._text
+        return isinstance(other, OpenScalar) and self._text == other._text
 
     def __hash__(self):
         return hash(self._text)
 
-    def __neg__(self) -> Number:
-        return Number(f"neg({self})", lambda numbers: -self.of(numbers))
+    def __neg__(self) -> OpenScalar:
+        return OpenScalar(f"neg({self})", lambda scalars: -self.of(scalars))
 
-    def log(self) -> Number:
-        return Number(f"log({self})", lambda numbers: log(self.of(numbers)))
+    def log(self) -> OpenScalar:
+        return OpenScalar(f"log({self})", lambda scalars: log(self.of(scalars)))
 
     def _unknown(self, *_):
-        raise UnknownNumber(f"the number {self} is known only when the program runs")
+        raise UnknownScalar(f"the scalar {self} is known only when the program runs")
 
     __bool__ = __float__ = __int__ = __index__ = __lt__ = __le__ = __gt__ = __ge__ = _unknown
 
 
-def given(k: int) -> Number:
-    """The k-th number of the caller."""
-    return Number(f"n{k}", operator.itemgetter(k))
+def given(k: int) -> OpenScalar:
+    """The k-th scalar of the caller."""
+    return OpenScalar(f"n{k}", operator.itemgetter(k))
 
 
-def value_of(number, numbers: Sequence[float]) -> float:
-    """A Number, or a constant, as a float."""
-    return number.of(numbers) if isinstance(number, Number) else float(number)
+def value_of(scalar, scalars: Sequence[float]) -> float:
+    """An OpenScalar, or a constant, as a float."""
+    return scalar.of(scalars) if isinstance(scalar, OpenScalar) else float(scalar)
 
 
-def as_float(value) -> float | Number:
+def as_float(value) -> float | OpenScalar:
     """What a "float" parameter accepts."""
-    return value if isinstance(value, Number) else float(value)
+    return value if isinstance(value, OpenScalar) else float(value)
 
 
 def element(dtype, number: float):
@@ -70,8 +70,8 @@ def truncated(x: float) -> float:
 
 
 def log(x):
-    """The natural logarithm of a float, as C has it, or of a Number."""
-    if isinstance(x, Number):
+    """The natural logarithm of a float, as C has it, or of a OpenScalar."""
+    if isinstance(x, OpenScalar):
         return x.log()
     return math.log(x) if x > 0 else -math.inf if x == 0 else math.nan
 
@@ -85,15 +85,15 @@ def _divide(a: float, b: float) -> float:
 def _add_arithmetic() -> None:
     def both(name, function):
         def forward(self, other):
-            if not all(isinstance(x, (Number, float, int)) for x in (self, other)):
+            if not all(isinstance(x, (OpenScalar, float, int)) for x in (self, other)):
                 return NotImplemented
-            return Number(
+            return OpenScalar(
                 f"{name}({self!r}, {other!r})",
-                lambda numbers: function(value_of(self, numbers), value_of(other, numbers)),
+                lambda scalars: function(value_of(self, scalars), value_of(other, scalars)),
             )
 
-        setattr(Number, f"__{name}__", forward)
-        setattr(Number, f"__r{name}__", lambda self, other: forward(other, self))
+        setattr(OpenScalar, f"__{name}__", forward)
+        setattr(OpenScalar, f"__r{name}__", lambda self, other: forward(other, self))
 
     for name in ("add", "sub", "mul"):
         both(name, getattr(operator, name))

@@ -4,9 +4,9 @@ import math
 
 import pytest
 from plait.graph.graph import Builder, Value, topological, typed_node, variable
-from plait.kernels.number import Number, UnknownNumber, given, log, value_of
-from plait.kernels.plan import numbers_of, scalars_of
+from plait.kernels.plan import open_scalars, scalars_of
 from plait.kernels.record import REGISTRY
+from plait.kernels.scalar import OpenScalar, UnknownScalar, given, log, value_of
 
 N = (3.0, -0.5, 0.0)
 
@@ -36,7 +36,7 @@ def test_a_number_is_equal_to_the_same_expression_only():
     assert given(0) * 2 == given(0) * 2 and hash(given(1)) == hash(given(1))
     assert given(0) != given(1) and given(0) != 1.0 and given(0) + 0.0 != given(0) + -0.0
     for use in (float, int, bool, lambda n: n < 1, lambda n: 1 <= n):
-        with pytest.raises(UnknownNumber):
+        with pytest.raises(UnknownScalar):
             use(given(0))
     with pytest.raises(TypeError):
         given(0) + "a"
@@ -65,4 +65,6 @@ def test_gradients_do_not_ask_for_values(op):
     for n in [node, *topological(grads)]:
         if n.op is not None:
             assert all(isinstance(s, float) for s in scalars_of(n.op, n.attrs))
-            assert n.has_numbers == any(isinstance(k, Number) for k in numbers_of(n.op, n.attrs))
+            assert n.has_open_scalars == any(
+                isinstance(k, OpenScalar) for k in open_scalars(n.op, n.attrs)
+            )
