@@ -10,23 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from .activations import ACTIVATIONS
 from .pointwise import VARIABLES, Expression
 from .record import FLOATS, Operator, Type
 from .shapes import condition_shape, prelu_shape
+from .traits import Constant
 
+LEAKY = ACTIVATIONS["leaky"]
+PLAIN = {n: ACTIVATIONS[n] for n in ("relu", "sigmoid", "softrelu", "softsign", "tanh")}
 LOOPS = {
-    "Activation:relu": Expression("x <= 0 ? 0 : x", 1, (), "float"),
-    "Activation:sigmoid": Expression("sigmoid(x)", 1, (), "float"),
-    "Activation:softrelu": Expression("softplus(x)", 1, (), "float"),
-    "Activation:softsign": Expression("x / (1 + fabs(x))", 1, (), "float"),
-    "Activation:tanh": Expression("tanh(x)", 1, (), "float"),
-    "LeakyReLU:leaky": Expression("x > 0 ? x : slope * x", 1, ("slope",), "float"),
+    **{f"Activation:{name}": Expression(a.text, 1, (), "float") for name, a in PLAIN.items()},
+    "LeakyReLU:leaky": Expression(LEAKY.renamed(LEAKY.text, low="slope"), 1, ("slope",), "float"),
     "LeakyReLU:prelu": Expression("a > 0 ? a : b * a", 2, (), "float"),
     "LeakyReLU:elu": Expression("x > 0 ? x : slope * expm1(x)", 1, ("slope",), "float"),
     "LeakyReLU:selu": Expression(
         "1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * expm1(x))", 1, (), "float"
     ),
-    "LeakyReLU:gelu": Expression("x * 0.5 * (1 + erf(x * 0.7071067811865476))", 1, (), "float"),
+    "LeakyReLU:gelu": Expression(ACTIVATIONS["gelu"].text, 1, (), "float"),
     "where": Expression("a != 0 ? b : c", 3, (), "all"),
     "add_n:2": Expression("a + b", 2, (), "all"),
     "add_n:3": Expression("a + b + c", 3, (), "all"),
@@ -83,9 +83,14 @@ def multiplies(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: d
     return len(ins) == 2 and ins[0] == ins[1] and _says(op, ins, outs, attrs, "a * b")
 
 
+def is_positive(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> bool:
+    """Is a call 1 where its input is greater than 0, else 0?"""
+    return len(ins) == 1 and _says(op, ins, outs, attrs, "x > scalar") and attrs["scalar"] == 0
+
+
 def rectifies(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> bool:
     """Is a call relu?"""
-    return len(ins) == 1 and _says(op, ins, outs, attrs, LOOPS["Activation:relu"].text)
+    return len(ins) == 1 and _says(op, ins, outs, attrs, ACTIVATIONS["relu"].text)
 
 
 def _activation(op, ins, out, attrs):
@@ -129,8 +134,8 @@ def _copy(op, ins, out, attrs):
 
 
 def _constant(op, ins, out, attrs):
-    known = op.constant is not None
-    text, scalars = (f"{op.constant:g}", ()) if known else ("value", ("value",))
+    number = op.trait(Constant).value
+    text, scalars = ("value", ("value",)) if number is None else (f"{number:g}", ())
     return Form("", Expression(text, 0, scalars, "all"))
 
 

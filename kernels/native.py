@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .record import Operator, Type
+from .traits import OwnKernel
 
 
 class Native(NamedTuple):
@@ -60,8 +61,9 @@ def choose(
 ) -> Native | None:
     """The kernel for this call, or None for the reference. `attrs` holds `train` for train-aware
     operators. derived: kernels made of an operator's body or reference count."""
-    if op.native is not None:
-        return op.native(ins, outs, attrs)
+    own = op.trait(OwnKernel)
+    if own is not None:
+        return own.choose(ins, outs, attrs)
     plain = not any([t.layout for t in (*ins, *outs)])
     for entry in TABLES[device].get(op.name, ()):
         if not derived and entry in DERIVED:

@@ -9,6 +9,7 @@ from ..engine import hooks, location
 from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..graph.graph import variable
 from ..kernels import precision
+from ..kernels.traits import Lowered
 from . import functions as F
 from .backward import ROWS, TapeGraph, deliver_rows, program_of, reachable, source
 from .invoke import copy_into
@@ -246,7 +247,7 @@ def interpret(
             if all(d is None for d in dys):
                 continue
             op = getattr(node.plan, "op", None)
-            if op is None or op.lowered is None:
+            if op is None or not op.has(Lowered):
                 dys = [
                     F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d
                     for d, s in zip(dys, outs)

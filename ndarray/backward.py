@@ -20,6 +20,7 @@ from ..graph.placement import PlacedProgram, lower
 from ..graph.program import Program
 from ..graph.tiers import NEVER, Tiered
 from ..kernels.scalar import UnknownScalar, given
+from ..kernels.traits import Sum
 from .tape import TapeNode, Variable, expand, keeps_input
 
 MAX_PROGRAMS = 4096  # that are kept,
@@ -308,7 +309,7 @@ def row_parts(gradient: Value | None, at: int) -> tuple[list[Value], list[tuple]
     while terms:
         v = terms.pop()
         node = v.node
-        if node.op is not None and node.op.adds:
+        if node.op is not None and node.op.has(Sum):
             if all(x.shape == v.shape for x in node.inputs):
                 terms += node.inputs
                 continue

@@ -15,6 +15,7 @@ from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and 
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
+from ..kernels.traits import Eager, Part
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
 from .invoke import MAX_KEYS, _device_of, invoke, makes_sparse, read_part, run
@@ -28,8 +29,8 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
     inputs' specs."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and str(p.kind).startswith("floats") for p in op.params)
-    train_aware, variadic, eager = op.train_aware, op.variadic, op.eager is not None
-    part = op.part
+    train_aware, variadic, eager = op.train_aware, op.variadic, op.has(Eager)
+    part = op.trait(Part).of if op.has(Part) else None
     plans = Recent(MAX_KEYS)
 
     def call(inputs, static, dynamic, out, name, kwargs):

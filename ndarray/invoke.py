@@ -19,6 +19,7 @@ from ..kernels.ops.strided import reach
 from ..kernels.plan import Plan, copy_plan, make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from ..kernels.spec import STYPES, Spec
+from ..kernels.traits import Eager, Part
 from .ndarray import NDArray, check_nd, state
 from .tape import record, spent
 
@@ -50,17 +51,19 @@ def invoke(op: Operator, inputs: Sequence[NDArray], attrs: dict, out=None, ctx=N
         inputs = in_precision(op, full, inputs)
         if op.name in precision.LOSSES:
             full["grad_scale"] *= precision.loss_scale()
-    if op.eager:
+    eager = op.trait(Eager)
+    if eager is not None:
         op.check_inputs(full, len(inputs))
         _device_of(op, inputs, ctx, out)
-        return op.eager(_call, inputs, out, **full)
+        return eager.call(_call, inputs, out, **full)
     if makes_sparse(full):
         return SPARSE["call"](op, inputs, attrs, out)
     if op.train_aware:
         full["train"] = state.training
     device = _device_of(op, inputs, ctx or full.get("ctx"), out)
-    if op.part is not None and len(inputs) == 1:
-        return read_part(inputs[0], op.part(inputs[0]._spec.shape, **full), out)
+    part = op.trait(Part)
+    if part is not None and len(inputs) == 1:
+        return read_part(inputs[0], part.of(inputs[0]._spec.shape, **full), out)
     plan = make_plan(op, full, [a._spec for a in inputs], device)
     return run(plan, inputs, scalars_of(op, full), out)
 

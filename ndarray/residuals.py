@@ -10,6 +10,7 @@ from ..engine.error import InvalidValue
 from ..graph.graph import Node, Value, topological, variable
 from ..graph.passes import recompute as how
 from ..graph.passes.gradient import gradient
+from ..kernels.traits import Rematerializes
 
 default: bool | str = False  # `recompute` where nothing is said; compat may say "mirror"
 
@@ -59,7 +60,7 @@ def residuals(
     kept = dict.fromkeys(how.to_keep(need.results, recomputed))
     for node in order:
         if node.op is not None and node.op.is_random(node.attrs):
-            first = 0 if node.op.rematerialize is None else 1
+            first = 1 if node.op.has(Rematerializes) else 0
             kept.update((Value(node, i), None) for i in range(first, len(node.types)))
     return list(kept)
 

@@ -9,6 +9,7 @@ from typing import Any
 from ..engine import lib
 from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
+from ..kernels.traits import Lowered
 from .ndarray import NDArray, make
 
 next_seq = itertools.count().__next__
@@ -115,7 +116,7 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
 
     ys = [Value(node, i) for i in range(len(node.types))]
     dys: list = [variable(f"dy{i}", y.type) for i, y in enumerate(ys)]
-    if plan.op.lowered is not None:
+    if plan.op.has(Lowered):
         dys[plan.n_visible :] = [None] * (len(dys) - plan.n_visible)
     builder = Builder(bool(plan.attrs.get("train")))
     grads = plan.op.differentiate(builder, dys, list(node.inputs), ys, node.attrs)
@@ -123,7 +124,7 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
     # what `node` itself reads does not count: its results are kept
     read = {v for n in topological(grads) if n is not node for v in n.inputs} | set(grads)
     unread = tuple(i for i, x in enumerate(xs) if x not in read)
-    if plan.op.lowered is not None:  # a gradient's gradient may read all of them
+    if plan.op.has(Lowered):  # a gradient's gradient may read all of them
         unread = ()
     return nothing if len(unread) == len(xs) else unread, tuple(v.index for v in ys if v in read)
 

@@ -31,6 +31,7 @@ from ..graph.program import Program
 from ..graph.tiers import Tiered
 from ..kernels.record import Type, mutated_inputs
 from ..kernels.spec import spec
+from ..kernels.traits import LossLayer
 from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows, row_parts
 from ..ndarray.creation import array, zeros
@@ -601,12 +602,8 @@ def is_loss(v: Value) -> bool:
     """Is a value the output of a loss operator, which needs no head gradient?"""
     if v.node.op is None:
         return False
-    rule = v.node.op.no_head_grad
-    return (
-        bool(rule(**{k: x for k, x in v.node.attrs.items() if k != "train"}))
-        if callable(rule)
-        else bool(rule)
-    )
+    loss = v.node.op.trait(LossLayer)
+    return loss is not None and loss.holds(v.node.attrs)
 
 
 def _view(a: NDArray, s) -> NDArray:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...kernels.native import choose
 from ...kernels.record import Operator, Type
+from ...kernels.traits import SameMemory
 from ..graph import Builder, Value, rewrite, topological
 
 SHORT = ("float16", "bfloat16")
@@ -58,7 +59,7 @@ def body_of(
             continue
         seen.add(node)
         ins = [v.type for v in node.inputs]
-        if not node.op.view and choose(node.op, ins, node.types, node.attrs) is None:
+        if not node.op.has(SameMemory) and choose(node.op, ins, node.types, node.attrs) is None:
             return None
         stack += [v.node for v in node.inputs if v not in given]
     return made

@@ -19,11 +19,11 @@ from math import inf, prod
 from typing import NamedTuple
 
 from ...kernels.cpu import fused_table as on_cpu
-from ...kernels.cpu.fused_table import is_reduction
 from ...kernels.fused import MAX_INPUTS, MAX_OUTPUTS, Group, Result, Step, step_scalars
 from ...kernels.loops import Form, form
 from ...kernels.record import FLOATS, lookup
 from ...kernels.shapes import many_axes
+from ...kernels.traits import Reduction, SameMemory
 from ..effects import Effects
 from ..graph import Node, Value, topological, typed_node, with_inputs
 from .dead_code import RECOMPUTED
@@ -130,18 +130,18 @@ class _Member(NamedTuple):
 
 def _member(node: Node, row: tuple[int, ...] | None, row_dtypes: Collection[str]) -> _Member | None:
     """row: the shape of which the node has a number for each row, if it has."""
-    out = node.types[0]
+    out, reduces = node.types[0], node.operation.has(Reduction)
     single = all(t.dtype in row_dtypes for t in (*node.types, *(v.type for v in node.inputs)))
     if row is not None:
         space = _Space(row, True, (len(row) - 1,), True, single)
-        plain = node.operation.view or is_reduction(node.op)
-        return _Member(space, None if plain else _form(node), is_reduction(node.op))
+        plain = node.operation.has(SameMemory) or reduces
+        return _Member(space, None if plain else _form(node), reduces)
     if len(node.types) != 1 or any(t.layout for t in (out, *(v.type for v in node.inputs))):
         return None
     size = prod(out.shape)
-    if node.operation.view:
+    if node.operation.has(SameMemory):
         return _Member(_Space(out.shape, single=single)) if size else None
-    if is_reduction(node.op):
+    if reduces:
         x = node.inputs[0]
         axes = many_axes(
             node.operation.name, node.attrs["axis"], len(x.shape), node.attrs["exclude"]
@@ -161,6 +161,10 @@ def _form(node: Node) -> Form | None:
     if node.operation.is_random(node.attrs) or node.operation.mutates:
         return None
     return form(node.operation, [v.type for v in node.inputs], node.types, node.attrs, mixed=True)
+
+
+def _kind(node: Node) -> str:
+    return node.operation.kinds[Reduction].kind
 
 
 def _constant(v: Value) -> bool:
@@ -342,11 +346,9 @@ class _Fusion:
             numbers = [self._value(v, seen) for v, seen in self._reads(node)]
             if member.reduces and space.rows:
                 self._at[node] = len(self.inputs) + len(self._steps)
-                self._steps.append(
-                    Step(node.operation.name, (), (numbers[0],), node.types[0].dtype)
-                )
+                self._steps.append(Step(_kind(node), (), (numbers[0],), node.types[0].dtype))
             elif member.reduces:
-                r = Result(numbers[0], node.types[0].shape, node.operation.name)
+                r = Result(numbers[0], node.types[0].shape, _kind(node))
                 self.made[node] = results.setdefault(r, len(results))
             elif member.form is None or self._is_identity(node, member):
                 self._at[node] = numbers[0]

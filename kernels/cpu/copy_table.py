@@ -21,6 +21,7 @@ from ..moves import (
 from ..native import Native, native
 from ..record import Type
 from ..shapes import one_axis
+from ..traits import Constant
 from .layout import ITEM_BYTES, MAX_DIMS, code, collapse, cost
 
 FUNCTIONS = {NEW: "plk_copy_run", ZEROS: "plk_copy_into_zeros", FIRST: "plk_copy_into_base"}
@@ -108,11 +109,11 @@ def split_entry(op, ins, outs, attrs):
 
 @native("_zeros", "_ones", "_full")
 def fill_entry(op, ins, outs, attrs):
-    y = outs[0]
+    y, value = outs[0], op.trait(Constant).value
     fields = {
         "n": prod(y.shape),
         "dtype": code(y.dtype),
-        "dynamic": op.constant is None,
-        "value": op.constant or 0.0,
+        "dynamic": value is None,
+        "value": value or 0.0,
     }
     return Native("plk_fill_run", ("plk_fill", fields), cost(y))

@@ -16,18 +16,13 @@ from ..fused import (
     value_dtypes,
 )
 from ..loops import form
-from ..native import TABLE, Native, native
+from ..native import Native, native
 from ..record import FLOATS, Type
 from .layout import MAX_DIMS, code, collapse, contiguous, cost
 from .pointwise_table import broadcast_fields
-from .reduce_table import method, reduce_entry
+from .reduce_table import method
 
 ROW_DTYPES = ("float32",)  # of row programs
-
-
-def is_reduction(op) -> bool:
-    """Can a group end in this operator?"""
-    return reduce_entry in TABLE.get(op.name, ())
 
 
 def can_compile(device=None) -> bool:

@@ -1,12 +1,11 @@
 /* Matrix products in float32: row-major, C = alpha op(A) op(B) + beta C. */
 #ifndef PLK_GEMM_H
 #define PLK_GEMM_H
+#include "generated/activations.h"
 #include "kernel.h"
 /* cffi reads from here on: */
-/* What follows a product on its way to memory, in this order: a vector of n added to every row, an activation, an array
- * like C added. */
-enum { PLK_ACT_NONE = 0, PLK_ACT_RELU, PLK_ACT_SIGMOID, PLK_ACT_TANH, PLK_ACT_SOFTRELU, PLK_ACT_SOFTSIGN, PLK_ACT_GELU,
-       PLK_ACT_SILU, PLK_ACT_COUNT };
+/* What follows a product on its way to memory, in this order: a vector of n added to every row, an activation (a
+ * PLK_ACT_), an array like C added. */
 /* n_batch products; a batch of one operand repeats where its step is 0. bias, residual: 1, there is one. keep: 1, what
  * the activation is applied to is an output too. slope: an activation of whose slope at `residual` the result is
  * multiplied, which is not added then (relu, gelu). sums: 1, the sums of A over its contracted axis (m of them) too. */

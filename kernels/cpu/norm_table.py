@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine import lib
+from ..activations import NUMBERS
 from ..native import Native, native
 from ..ops.legacy import relative_attrs
 from ..shapes import many_axes, one_axis
@@ -87,12 +87,8 @@ def batch_norm_add_relu_entry(op, ins, outs, attrs):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
     kept = ("eps", "momentum", "fix_gamma", "add")
-    fields = {k: attrs[k] for k in kept} | {"act": _act("relu") if attrs["relu"] else 0}
+    fields = {k: attrs[k] for k in kept} | {"act": NUMBERS["relu"] if attrs["relu"] else 0}
     return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
-
-
-def _act(name):
-    return getattr(lib, f"PLK_NORM_ACT_{name.upper()}")
 
 
 @native("_batch_norm_act")
@@ -102,7 +98,7 @@ def batch_norm_act_entry(op, ins, outs, attrs):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
     fields = {k: attrs[k] for k in ("eps", "momentum", "fix_gamma", "low", "high")}
-    fields["act"] = _act(attrs["act"])
+    fields["act"] = NUMBERS[attrs["act"]]
     return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
 
 
@@ -112,7 +108,7 @@ def batch_norm_act_grad_entry(op, ins, outs, attrs):
     if not _float32(ins):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
-    fields = {k: attrs[k] for k in ("eps", "low", "high", "more")} | {"act": _act(attrs["act"])}
+    fields = {k: attrs[k] for k in ("eps", "low", "high", "more")} | {"act": NUMBERS[attrs["act"]]}
     return _batch("plk_batch_norm_act_backward", ins, outs, shape, axis, **fields)
 
 

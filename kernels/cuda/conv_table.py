@@ -7,15 +7,15 @@ from math import prod
 from typing import NamedTuple
 
 from ...engine import cuda, ffi, lib
+from ..activations import NUMBERS
 from ..cpu.layout import code
 from ..native import Native, native
 from ..ops import conv, conv_fused, deconv
-from ..ops.dense_fused import activation_of
+from ..traits import Activates
 from . import steps as step_rules
 from .launch import Buffer, Float32, Int32, Int64, Launch, Launches, Struct
 from .layout import THREADS, TYPES, ceil_div, contiguous, divisor
 from .steps import (
-    ACTIVATIONS,
     FLOATS,
     NOWHERE,
     Room,
@@ -265,7 +265,7 @@ def _free(state, free=lib.plk_cudnn_free, cast=ffi.cast) -> None:
 def _library(kind, c: Convolution, dtype, a, b, y, finish, own: Native) -> Native:
     left, right = (a, b) if kind == WEIGHT else (b, a)
     bias, addend, act, low, high = finish
-    inside = kind == FORWARD and bias is not None and act == ACTIVATIONS["relu"]
+    inside = kind == FORWARD and bias is not None and act == NUMBERS["relu"]
     after = None
     if not inside and (bias or addend or act):
         out = c.x if kind == DATA else c.y
@@ -346,11 +346,8 @@ def activation(act: str, act_attrs: str) -> tuple[int, float, float] | None:
     if found is None:
         return 0, 0.0, 0.0
     op, attrs = found
-    name = activation_of(op, attrs)
-    if name is not None:
-        return ACTIVATIONS[name], 0.0, 0.0
-    if op.name == "clip" and isinstance(attrs["a_min"], float | int):
-        return ACTIVATIONS["clip"], float(attrs["a_min"]), float(attrs["a_max"])
-    if op.name == "LeakyReLU" and attrs["act_type"] == "leaky":
-        return ACTIVATIONS["leaky"], float(attrs["slope"]), 0.0
-    return None
+    activates = op.trait(Activates)
+    applied = None if activates is None else activates.of(**attrs)
+    if applied is None or not all(isinstance(n, float | int) for n in applied[1:]):
+        return None
+    return NUMBERS[applied.name], float(applied.low), float(applied.high)

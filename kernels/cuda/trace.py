@@ -18,6 +18,7 @@ import numpy as np
 from ..native import DERIVED, Native, native
 from ..record import REGISTRY, Type, mutated_inputs
 from ..spec import ITEM_BYTES
+from ..traits import Eager, OwnKernel, PythonKernel
 from .launch import Buffer, Copy, Int32, Int64, Launch, Scalar, Scratch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, contiguous, index_of
 from .trace_functions import FUNCTIONS, UFUNCS
@@ -768,11 +769,14 @@ def traced_entry(op, ins, outs, attrs):
         return None
 
 
+NOT_TRACED = (PythonKernel, Eager, OwnKernel)  # traits of operators whose reference does not run
+
+
 def register() -> None:
     """After every other entry: an operator's own kernel is asked first."""
     names = {
         op.name
         for op in REGISTRY.values()
-        if not (op.random or op.run or op.eager or op.native) and op.ref is not None
+        if not (op.random or any(map(op.has, NOT_TRACED))) and op.ref is not None
     }
     DERIVED.add(native(*sorted(names), device="gpu")(traced_entry))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..pointwise import pointwise
 from ..record import Param, sample, uniform, values
 from ..scalar import log
+from ..traits import Neutral, Scale, Sum
 
 NUMBER = (Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True))
 
@@ -120,6 +121,7 @@ class Arithmetic(NamedTuple):
     doc: str
     dtypes: str = "all"
     domain: tuple[float, float] = (-3, 3)
+    traits: tuple = ()
 
 
 def _maximum_grad(F, dy, a, b, y):
@@ -138,6 +140,7 @@ ARITHMETIC = (
         _add,
         lambda F, dy, a, b, y: (dy, dy),
         "lhs + rhs.",
+        traits=(Sum(),),
     ),
     Arithmetic(
         ("_grad_add",),
@@ -146,6 +149,7 @@ ARITHMETIC = (
         _add,
         lambda F, dy, a, b, y: (dy, dy),
         "lhs + rhs: a sum of two gradients.",
+        traits=(Sum(),),
     ),
     Arithmetic(
         ("elemwise_sub", "_Minus", "_minus", "_sparse_elemwise_sub", "_sub"),
@@ -154,6 +158,7 @@ ARITHMETIC = (
         _sub,
         lambda F, dy, a, b, y: (dy, -dy),
         "lhs - rhs.",
+        traits=(Neutral(0.0),),
     ),
     Arithmetic(
         ("elemwise_mul", "_Mul", "_mul", "_sparse_elemwise_mul"),
@@ -162,6 +167,7 @@ ARITHMETIC = (
         _mul,
         lambda F, dy, a, b, y: (dy * b, dy * a),
         "lhs * rhs.",
+        traits=(Neutral(1.0, left=1.0),),
     ),
     Arithmetic(
         ("elemwise_div", "_Div", "_div", "_sparse_elemwise_div"),
@@ -169,6 +175,7 @@ ARITHMETIC = (
         "div(a, b)",
         _div,
         lambda F, dy, a, b, y: (dy / b, -(dy * a / (b * b))),
+        traits=(Neutral(1.0),),
         domain=(0.3, 3),
         doc="lhs / rhs; of integers towards 0, and 0 where rhs is 0.",
     ),
@@ -241,7 +248,7 @@ for row in ARITHMETIC:
                 grad=row.grad,
                 dtypes=row.dtypes,
                 domain=row.domain,
-                adds=row.text == "a + b",
+                traits=row.traits,
                 doc=row.doc,
             )
 
@@ -316,6 +323,7 @@ class Scalar(NamedTuple):
     dtypes: str = "all"
     domain: tuple[float, float] = (-3, 3)
     swapped: bool = False
+    traits: tuple = ()
 
 
 SCALAR = (
@@ -325,6 +333,7 @@ SCALAR = (
         _add,
         lambda F, dy, x, y, scalar: dy,
         "data + scalar.",
+        traits=(Neutral(-0.0),),
     ),
     Scalar(
         ("_scatter_plus_scalar",),
@@ -339,6 +348,7 @@ SCALAR = (
         _sub,
         lambda F, dy, x, y, scalar: dy,
         "data - scalar.",
+        traits=(Neutral(0.0),),
     ),
     Scalar(
         ("_scatter_minus_scalar",),
@@ -361,6 +371,7 @@ SCALAR = (
         _mul,
         lambda F, dy, x, y, scalar: dy * scalar,
         "data * scalar.",
+        traits=(Neutral(1.0), Scale()),
     ),
     Scalar(
         ("_div_scalar", "_DivScalar"),
@@ -368,6 +379,7 @@ SCALAR = (
         _div,
         lambda F, dy, x, y, scalar: dy / scalar,
         "data / scalar; of integers towards 0.",
+        traits=(Neutral(1.0), Scale(divides=True)),
     ),
     Scalar(
         ("_rdiv_scalar", "_RDivScalar"),
@@ -447,6 +459,7 @@ for scalar in SCALAR:
         native=True,
         dtypes=scalar.dtypes,
         out_dtype=_scalar_dtype,
+        traits=scalar.traits,
         samples=_scalar_samples(scalar.domain),
         doc=scalar.doc,
         grad=lambda F, dy, x, y, scalar, is_int, _grad=scalar.grad: _grad(F, dy, x, y, scalar),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..record import COUNT, DTYPES, Param, Type, operator, sample
+from ..traits import Cast, Identity
 
 
 def _cast_ref(xp, x, dtype):
@@ -23,6 +24,7 @@ def _amp_type(t, dtype):
 
 operator(
     "Cast",
+    traits=(Cast(), Identity()),
     aliases=("_npi_cast", "_npx_cast", "cast"),
     params=(Param("dtype", "dtype"),),
     infer=lambda ins, dtype: [Type(ins[0].shape, dtype)],
@@ -36,6 +38,7 @@ operator(
 )
 operator(
     "amp_cast",
+    traits=(Cast(),),
     params=(Param("dtype", "dtype"),),
     infer=lambda ins, dtype: [_amp_type(ins[0], dtype)],
     ref=lambda xp, x, dtype: x,

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ...engine.error import OperatorError, ShapeError
 from ..record import COUNT, REACH, Param, Type, operator, sample
 from ..shapes import must_be, same_dtype
+from ..traits import Convolution
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -299,6 +300,7 @@ def conv_inputs(no_bias, **_):
 
 operator(
     "Convolution",
+    traits=(Convolution(),),
     aliases=("_npx_convolution", "Convolution_v1"),
     inputs=("data", "weight", "bias"),
     input_names=conv_inputs,

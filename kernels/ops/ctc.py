@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...engine.error import ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, values
-from .activation import log_softmax
+from .softmax import log_softmax
 
 _NEVER = -1e30  # log of an impossible event: large, yet differences stay finite
 

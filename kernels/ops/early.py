@@ -6,6 +6,7 @@ from __future__ import annotations
 from ...engine.error import OperatorError, ShapeError
 from ..record import Param, Type, ints, operator, sample, values
 from ..shapes import must_be
+from ..traits import Eager
 
 
 def _onehot_infer(ins):
@@ -69,7 +70,7 @@ operator(
     params=(Param("src", "float"),),
     infer=lambda ins, src: [Type((1,), "float32")],
     ref=lambda xp, *, src: xp.full((1,), src),
-    eager=_set_value_now,
+    traits=(Eager(_set_value_now),),
     samples=(sample(src=2.0),),
     doc="Fills the array `out` with a number.",
 )
@@ -150,7 +151,7 @@ operator(
     params=(Param("axis", "int", 0),),
     infer=_mask_infer,
     ref=lambda xp, data, index, *, axis: data[index != 0],
-    eager=_mask_now,
+    traits=(Eager(_mask_now),),
     samples=(sample((4, 3), values([0, 1, 0, 2])), sample((3,), values([0, 0, 0]))),
     doc="The rows data[i] with index[i] != 0; index (data.shape[0],).",
 )

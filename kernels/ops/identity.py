@@ -7,6 +7,7 @@ import math
 from ...engine.error import ShapeError
 from ..pointwise import pointwise
 from ..record import Param, operator, same_type, sample
+from ..traits import Constant, Identity, LossLayer
 from .unary import unary
 
 unary(
@@ -17,6 +18,7 @@ unary(
     dtypes="all",
     native=True,
     aliases=("identity",),
+    traits=(Identity(),),
     doc="A copy of x.",
 )
 unary(
@@ -36,6 +38,7 @@ unary(
     dtypes="all",
     native=True,
     aliases=("_sparse_stop_gradient", "stop_gradient"),
+    traits=(Identity(passes=False),),
     doc="x; no gradient passes back.",
 )
 unary(
@@ -47,7 +50,7 @@ unary(
     native=True,
     aliases=("_sparse_make_loss",),
     output_names=("loss",),
-    no_head_grad=True,
+    traits=(Identity(passes=False), LossLayer()),
     doc="x as a loss: its gradient is 1, whatever comes from above.",
 )
 unary(
@@ -92,7 +95,7 @@ unary(
     "zeros_like",
     "0",
     lambda xp, x: xp.zeros_like(x),
-    constant=0.0,
+    traits=(Constant(0.0),),
     dtypes="all",
     native=True,
     aliases=("_sparse_zeros_like",),
@@ -102,7 +105,7 @@ unary(
     "ones_like",
     "1",
     lambda xp, x: xp.ones_like(x),
-    constant=1.0,
+    traits=(Constant(1.0),),
     dtypes="all",
     native=True,
     aliases=(),

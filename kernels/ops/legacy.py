@@ -8,6 +8,7 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import REACH, Param, Type, lookup, operator, sample, uniform
 from ..shapes import must_be
+from ..traits import Rematerializes
 from . import norm  # noqa: F401  (its record is looked up below)
 
 # ---- BatchNorm's relatives -----------------------------------------------------------------------
@@ -57,7 +58,7 @@ def _relative(name, params, doc, relu=False, shows_var=False, **more):
     def rematerialize(F, xs, ys, **attrs):
         if shows_var and attrs["output_mean_var"]:
             ys = [ys[0], ys[1], F.rsqrt(ys[2] + attrs["eps"])]
-        y = _NORM.rematerialize(F, xs, ys, **relative_attrs(attrs))
+        y = _NORM.traits[1].rule(F, xs, ys, **relative_attrs(attrs))
         return F.relu(y) if relu else y
 
     operator(
@@ -73,7 +74,7 @@ def _relative(name, params, doc, relu=False, shows_var=False, **more):
         fill=lambda ins, **attrs: _NORM.fill(ins, **relative_attrs(attrs)),
         ref=ref,
         grad=grad,
-        rematerialize=rematerialize,
+        traits=(Rematerializes(rematerialize),),
         samples=_norm_samples(**more),
         doc=doc,
     )

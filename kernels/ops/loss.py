@@ -7,7 +7,8 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import FLOATS, Param, Type, ints, operator, same_type, sample, uniform, values
 from ..scalar import truncated
-from .activation import log_softmax, softmax
+from ..traits import LossLayer
+from .softmax import log_softmax, softmax
 
 _SCALE = Param("grad_scale", "float", 1.0)
 _NORMALIZATION = Param("normalization", ("batch", "null", "valid"), "null")
@@ -92,7 +93,7 @@ operator(
     fill=_softmax_output_fill,
     ref=_softmax_output_ref,
     grad=_softmax_output_grad,
-    no_head_grad=lambda out_grad, **_: not out_grad,
+    traits=(LossLayer(when=lambda out_grad, **_: not out_grad),),
     samples=(
         sample((4, 3), ints((4,), 0, 3)),
         sample(
@@ -263,7 +264,7 @@ operator(
     infer=same_type,
     ref=lambda xp, x, **_: x,
     grad=_make_loss_grad,
-    no_head_grad=True,
+    traits=(LossLayer(),),
     inplace=((0, 0),),
     samples=(
         sample((3, 4)),
@@ -308,7 +309,7 @@ def _regression(name, doc, ref, difference, body=None):
         ref=ref,
         body=body,
         grad=grad,
-        no_head_grad=True,
+        traits=(LossLayer(),),
         inplace=((0, 0),),
         samples=(sample((3, 4), (3, 4)), sample((3, 1), (3,), grad_scale=2.0)),
         doc=doc
@@ -362,7 +363,7 @@ operator(
     "SVMOutput",
     inputs=("data", "label"),
     infer=_svm_infer,
-    no_head_grad=True,
+    traits=(LossLayer(),),
     inplace=((0, 0),),
     params=(
         Param("margin", "float", 1.0),

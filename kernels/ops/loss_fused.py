@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..record import Param, operator, sample, values
-from .activation import _log_softmax_grad_ref
+from .softmax import _log_softmax_grad_ref
 from .index import PICK_MODE, _pick_back_ref, _pick_grad_infer
 
 

@@ -8,6 +8,7 @@ from ...engine.error import ShapeError
 from ..pointwise import sum_to
 from ..record import LARGE, Param, Type, operator, sample
 from ..shapes import one_axis
+from ..traits import Broadcast
 from .shape import mover
 
 
@@ -108,6 +109,7 @@ mover(
         sample((1, 3), shape=(2, 0)),
         sample((3,), shape=(2, 3)),
     ),
+    traits=(Broadcast(),),
     doc="data repeated along its axes of size 1 to a shape; a 0 keeps data's size.",
 )
 
@@ -135,6 +137,7 @@ def _broadcast_like(op, lhs, rhs, lhs_axes, rhs_axes):
 
 operator(
     "broadcast_like",
+    traits=(Broadcast(),),
     inputs=("lhs", "rhs"),
     params=(Param("lhs_axes", "shape?", None), Param("rhs_axes", "shape?", None)),
     infer=lambda ins, **attrs: [
@@ -179,5 +182,6 @@ mover(
     aliases=("broadcast_axes",),
     params=(Param("axis", "shape", ()), Param("size", "shape", ())),
     samples=(sample((1, 3, 1), axis=(0, 2), size=(2, 4)), sample((1, 3, 1), axis=-1, size=5)),
+    traits=(Broadcast(),),
     doc="data repeated along given axes of size 1.",
 )

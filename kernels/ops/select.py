@@ -6,6 +6,7 @@ from ...engine.error import ShapeError
 from ..pointwise import sum_to
 from ..record import Param, Type, operator, sample, values
 from ..shapes import broadcast_shapes, condition_shape, describe, same_dtype
+from ..traits import Select, Sum
 
 
 def _where_infer(ins):
@@ -41,6 +42,7 @@ def _where_fill(ins):
 
 operator(
     "where",
+    traits=(Select(),),
     aliases=("_sparse_where",),
     inputs=("condition", "x", "y"),
     infer=_where_infer,
@@ -85,7 +87,7 @@ operator(
     elementwise=True,
     ref=_add_n_ref,
     grad=lambda F, dys, xs, ys, num_args: [dys[0]] * len(xs),
-    adds=True,
+    traits=(Sum(),),
     inplace=((0, 0),),
     samples=(sample((3, 4), (3, 4), (3, 4), num_args=3), sample((2,), num_args=1)),
     doc="The sum of arrays of one shape.",

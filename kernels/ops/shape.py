@@ -8,6 +8,7 @@ from math import prod
 from ...engine.error import ShapeError
 from ..record import Param, Type, operator, sample
 from ..shapes import many_axes, one_axis
+from ..traits import Permutation, SameMemory
 from .reduce import reduced_shape
 
 
@@ -113,7 +114,7 @@ mover(
     lambda xp, x, **attrs: x.reshape(_reshape(x.shape, **attrs)),
     lambda F, dy, x, **attrs: F.reshape_to(dy, shape=x.shape),
     aliases=("reshape",),
-    view=True,
+    traits=(SameMemory(),),
     params=(
         Param("shape", "shape", ()),
         Param("reverse", "bool", False),
@@ -138,7 +139,7 @@ mover(
     lambda xp, x, shape: x.reshape(_infer_one("reshape_to", x.shape, shape, x.size)),
     lambda F, dy, x, shape: F.reshape_to(dy, shape=x.shape),
     params=(Param("shape", "shape"),),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((2, 6), shape=(3, 4)), sample((2, 6), shape=(4, -1)), sample((1,), shape=())),
     doc="data in exactly this shape; one size may be -1.",
 )
@@ -172,7 +173,7 @@ operator(
     "reshape_like",
     aliases=("_npx_reshape_like",),
     inputs=("lhs", "rhs"),
-    view=True,
+    traits=(SameMemory(),),
     params=tuple(Param(n, "int?", None) for n in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")),
     infer=lambda ins, **attrs: [
         Type(_reshape_like(ins[0].shape, ins[1].shape, **attrs), ins[0].dtype)
@@ -194,7 +195,7 @@ mover(
     lambda xp, x: x.reshape(x.shape[0] if x.ndim else 1, prod(x.shape[1:])),
     lambda F, dy, x: F.reshape_to(dy, shape=x.shape),
     aliases=("_npx_batch_flatten", "flatten"),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((2, 3, 4)), sample((3,))),
     doc="(N, ...) -> (N, the product of the rest).",
 )
@@ -212,7 +213,7 @@ mover(
     lambda F, dy, x, axis: F.reshape_to(dy, shape=x.shape),
     params=(Param("axis", "int"),),
     aliases=("_npi_expand_dims",),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((2, 3), axis=0), sample((2, 3), axis=-1)),
     doc="A new axis of size 1 at `axis`.",
 )
@@ -235,7 +236,7 @@ mover(
     lambda xp, x, axis: x.reshape(_squeezed(x.shape, axis)),
     lambda F, dy, x, axis: F.reshape_to(dy, shape=x.shape),
     params=(Param("axis", "shape?", None),),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((1, 3, 1)), sample((1, 3, 1), axis=-1), sample((1, 1))),
     doc="data without the axes of size 1, or without these ones; (1,) if none is left.",
 )
@@ -257,6 +258,7 @@ mover(
     lambda xp, x, axes: xp.transpose(x, _order(x.ndim, axes)),
     lambda F, dy, x, axes: F.transpose(dy, axes=_inverse(_order(len(x.shape), axes))),
     params=(Param("axes", "shape", ()),),
+    traits=(Permutation(_order),),
     samples=(sample((2, 3, 4)), sample((2, 3, 4), axes=(1, 2, 0)), sample((5,))),
     doc="Axes in another order; reversed where axes is empty.",
 )
@@ -281,6 +283,7 @@ mover(
     lambda F, dy, x, dim1, dim2: F.SwapAxis(dy, dim1=dim1, dim2=dim2),
     aliases=("_npi_swapaxes", "swapaxes"),
     params=(Param("dim1", "int", 0), Param("dim2", "int", 0)),
+    traits=(Permutation(_swapped),),
     samples=(sample((2, 3, 4), dim1=0, dim2=-1), sample((2, 3))),
     doc="Two axes exchanged.",
 )

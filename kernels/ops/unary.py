@@ -6,8 +6,10 @@ import math
 
 from ...engine.error import OperatorError
 from .. import special
+from ..activations import ACTIVATIONS, Act
 from ..pointwise import pointwise
 from ..record import REQUIRED, Param, operator, sample
+from ..traits import Activates, Involution
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -177,6 +179,7 @@ unary(
     "tanh(x)",
     lambda xp, x: xp.tanh(x),
     lambda F, dy, x, y: dy * (1 - y * y),
+    traits=(Activates(lambda: Act("tanh")),),
     doc="Hyperbolic tangent.",
 )
 unary(
@@ -232,7 +235,15 @@ unary(
     dtypes="all",
     doc="Absolute value.",
 )
-unary("negative", "-x", lambda xp, x: -x, lambda F, dy, x, y: -dy, dtypes="all", doc="-x.")
+unary(
+    "negative",
+    "-x",
+    lambda xp, x: -x,
+    lambda F, dy, x, y: -dy,
+    dtypes="all",
+    traits=(Involution(),),
+    doc="-x.",
+)
 unary(
     "sign",
     "(x > 0) - (x < 0)",
@@ -328,10 +339,11 @@ operator(
 # ---- activations ---------------------------------------------------------------------------------
 unary(
     "relu",
-    "x <= 0 ? 0 : x",
-    lambda xp, x: xp.maximum(x, 0),
+    ACTIVATIONS["relu"].text,
+    ACTIVATIONS["relu"].value,
     lambda F, dy, x, y: dy * (y > 0),
     dtypes="all",
+    traits=(Activates(lambda: Act("relu")),),
     doc="max(x, 0); NaN stays NaN. Source: Nair and Hinton 2010.",
 )
 unary(
@@ -339,6 +351,7 @@ unary(
     "1 / (1 + exp(-x))",
     lambda xp, x: 1 / (1 + xp.exp(-x)),
     lambda F, dy, x, y: dy * (y * (1 - y)),
+    traits=(Activates(lambda: Act("sigmoid")),),
     doc="1 / (1 + exp(-x)).",
 )
 unary(
@@ -347,6 +360,7 @@ unary(
     lambda xp, x: x / (1 + xp.abs(x)),
     aliases=(),
     grad=lambda F, dy, x, y: dy / F.square(F.abs(x) + 1),
+    traits=(Activates(lambda: Act("softsign")),),
     doc="x / (1 + |x|).",
 )
 
@@ -382,11 +396,13 @@ pointwise(
         " Fast R-CNN."
     ),
 )
+CLIP = ACTIVATIONS["clip"]
 pointwise(
     "clip",
-    "x > a_max ? a_max : (x < a_min ? a_min : x)",
+    CLIP.renamed(CLIP.text, low="a_min", high="a_max"),
     params={"a_min": REQUIRED, "a_max": REQUIRED},
-    ref=lambda xp, x, a_min, a_max: xp.where(x > a_max, a_max, xp.where(x < a_min, a_min, x)),
+    ref=lambda xp, x, a_min, a_max: CLIP.value(xp, x, a_min, a_max),
+    traits=(Activates(lambda a_min, a_max: Act("clip", a_min, a_max)),),
     grad=lambda F, dy, x, y, a_min, a_max: dy * ((x >= a_min) * (x <= a_max)),
     aliases=("_npi_clip", "_sparse_clip"),
     samples=(sample((3, 4), a_min=-0.5, a_max=0.7), sample((5,), a_min=0, a_max=9)),
