@@ -60,7 +60,7 @@ setup(
             "plait.graph._graph",
             "graph/graph_type.c",
             "graph/graph_walk.c",
-            "graph/graph_place.c",
+            "graph/graph_buffers.c",
         ),
     ],
     options={"bdist_wheel": {"py_limited_api": "cp311"}},

@@ -40,7 +40,7 @@ def compose(rule: str, at: str | None = None, fix: str | None = None) -> str:
 def close_matches(name: str, known: Iterable[str], n: int = 1, cutoff: float = 0.6) -> list[str]:
     """At most n of the known names that `name` may be a typing error of, in whatever case, the
     likeliest first."""
-    import difflib  # late: only errors need it
+    import difflib  # here: only errors need it
 
     by_lower = {k.lower(): k for k in sorted(known)}  # of relu and ReLU: relu
     return [by_lower[k] for k in difflib.get_close_matches(name.lower(), by_lower, n, cutoff)]
@@ -69,7 +69,7 @@ def shown(value) -> str:
 def parse_json(text: str | bytes, what: str):
     """The value of a JSON text from a file or a user. Raises InvalidValue, which names `what`,
     where the text is broken or nested too deeply."""
-    import json  # late: not every program reads any
+    import json  # here: not every program reads any
 
     try:
         return json.loads(text)

@@ -12,7 +12,7 @@ def wants(topic: str) -> bool:
     return topic in settings.get("PLAIT_LOG")
 
 
-def tell(topic: str, text: str) -> None:
+def write(topic: str, text: str) -> None:
     """Prints a line if PLAIT_LOG names its topic."""
     if wants(topic):
         print(f"plait {topic}: {text}", file=sys.stderr, flush=True)

@@ -306,12 +306,12 @@ class HybridBlock(Block):
                 self._compare_modes(trace, args)
         trace.compile(self.name, self._recompute)
         if log.wants("hybridize"):
-            log.tell("hybridize", self._told(key))
+            log.write("hybridize", self._reason(key))
         self._structure = structure
         self._traces[key] = trace
         return trace
 
-    def _told(self, key) -> str:
+    def _reason(self, key) -> str:
         """Why a trace was made."""
         specs = [s for s in key[1:] if isinstance(s, Spec)]
         now = f"{self.name}: traced for {', '.join(map(str, specs))}"

@@ -159,10 +159,10 @@ def _graph(block, args, training: bool):
 
 def _used(graph: CachedGraph, arrays, plan: GraphPlan, arena: int, unshared: int) -> dict[str, int]:
     n, p = graph.n_data, plan.program
-    prologue = [s.nbytes for s in p.prologue.program.out_specs] if p.prologue is not None else []
+    prepack = [s.nbytes for s in p.prepack.program.out_specs] if p.prepack is not None else []
     return {
         "parameters": sum(a._spec.nbytes for a in arrays[n:]),
-        "prepared": sum(prologue) + sum(a._spec.nbytes for a in p.constants),
+        "prepared": sum(prepack) + sum(a._spec.nbytes for a in p.constants),
         "inputs": sum(a._spec.nbytes for a in arrays[:n]),
         "outputs": sum(s.nbytes for s in plan.out_specs),
         "arena": arena,

@@ -17,17 +17,17 @@ def body_entry(op, ins, outs, attrs) -> Native | None:
     if made is None:
         return None
     program = lower(made, inputs, cpu(), op.name + ".body")
-    held = list(program.constants)
-    for a in held:
+    constants = list(program.constants)
+    for a in constants:
         a.wait_to_read()
-    n, n_in, n_out = len(ins), len(ins) + len(held), len(outs)
-    kinds = [lib.PL_PART_WHOLE] * n + [lib.PL_PART_CONSTANT] * len(held)
+    n, n_in, n_out = len(ins), len(ins) + len(constants), len(outs)
+    kinds = [lib.PL_PART_WHOLE] * n + [lib.PL_PART_CONSTANT] * len(constants)
     arrays = {
         "kinds": ffi.new("int32_t[]", kinds),
-        "at": ffi.new("int32_t[]", [*range(n), *range(len(held))]),
+        "at": ffi.new("int32_t[]", [*range(n), *range(len(constants))]),
         "slice_bytes": ffi.new("int64_t[]", n_in),
         "constants": ffi.new(
-            "char *[]", [ffi.cast("char *", lib.pl_array_data(a._handle)) for a in held]
+            "char *[]", [ffi.cast("char *", lib.pl_array_data(a._handle)) for a in constants]
         ),
     }
     at = ffi.new("int32_t[]", list(range(n_out)))
@@ -49,7 +49,7 @@ def body_entry(op, ins, outs, attrs) -> Native | None:
         cost_us=0.3 + program.cost_us,
         openmp=any(p.openmp for p in program.plans),
         can_fail=program.can_fail,
-        owner=(program, held, arrays, at, nbytes),
+        owner=(program, constants, arrays, at, nbytes),
     )
 
 

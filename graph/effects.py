@@ -26,7 +26,7 @@ def mutated(node: Node) -> tuple[int, ...]:
 class Effects:
     """The effects of nodes in their order (inputs first).
 
-    written: values whose memory an operator writes in place. held: nodes that make, read or write
+    written: values whose memory an operator writes in place. pinned: nodes that make, read or write
         such memory. bases: the value that owns the memory of each view.
     """
 
@@ -48,11 +48,11 @@ class Effects:
                     self.written.add(self.base(node.inputs[i]))
             if op.has(SameMemory):
                 self.bases[Value(node)] = self.base(node.inputs[0])
-        self.held: set[Node] = set()
+        self.pinned: set[Node] = set()
         self._after: set[Node] | None = None
         if self.written:
-            self.held = {v.node for v in self.written if v.node.op is not None}
-            self.held.update(
+            self.pinned = {v.node for v in self.written if v.node.op is not None}
+            self.pinned.update(
                 n for n in order if any(self.base(v) in self.written for v in n.inputs)
             )
 
@@ -64,11 +64,11 @@ class Effects:
         """May everything that only v needs be left out? Not where memory is written below it:
         others would see that, and the order of reads and writes elsewhere is the order of the graph
         with v in it."""
-        if not self.held:
+        if not self.pinned:
             return True
         if self._after is None:
             self._after = set()
             for node in self._order:
-                if node in self.held or any(x.node in self._after for x in node.inputs):
+                if node in self.pinned or any(x.node in self._after for x in node.inputs):
                     self._after.add(node)
         return v.node not in self._after

@@ -341,8 +341,8 @@ static PyMethodDef functions[] = {
     {"rewrite", py_rewrite, METH_VARARGS,
      "rewrite(outputs, order, replace, start, asked, values={}): see graph.rewrite"},
     {"merge", py_merge, METH_VARARGS,
-     "merge(outputs, order, kinds, names, held) -> outputs of the graph in which nodes with equal names and inputs are "
-     "one. kinds: of each node; names: of each kind a number, or None: such nodes and the held ones stay"},
+     "merge(outputs, order, kinds, names, pinned) -> outputs of the graph in which nodes with equal names and inputs "
+     "are one. kinds: of each node; names: of each kind a number, or None: such nodes and the pinned ones stay"},
     {"depending", py_depending, METH_VARARGS,
      "depending(order, nodes) -> the nodes and all that depend on one of them, a set; order: inputs first"},
     {"instantiate", py_instantiate, METH_VARARGS,
@@ -351,7 +351,7 @@ static PyMethodDef functions[] = {
     {"kinds", py_kinds, METH_O,
      "kinds(nodes) -> (for each typed node the number of its kind, the first node of each kind): nodes with the same "
      "operator and the same objects as attributes and types are of one kind"},
-    {"place", py_place, METH_VARARGS, "place(...): see program.py"},
+    {"assign_buffers", py_assign_buffers, METH_VARARGS, "assign_buffers(...): see program.py"},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_graph", NULL, -1, functions, NULL, NULL, NULL, NULL};

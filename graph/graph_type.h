@@ -44,7 +44,7 @@ PyObject *py_rewrite(PyObject *self, PyObject *args);
 PyObject *py_merge(PyObject *self, PyObject *args);
 PyObject *py_depending(PyObject *self, PyObject *args);
 PyObject *py_instantiate(PyObject *self, PyObject *args);
-/* graph_place.c */
+/* graph_buffers.c */
 PyObject *py_kinds(PyObject *self, PyObject *nodes);
-PyObject *py_place(PyObject *self, PyObject *args);
+PyObject *py_assign_buffers(PyObject *self, PyObject *args);
 #endif

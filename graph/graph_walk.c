@@ -214,9 +214,9 @@ static PyObject *merged(PyObject *node, PyObject *inputs, PyObject *name, PyObje
 
 PyObject *py_merge(PyObject *self, PyObject *args)
 {
-    PyObject *outputs, *order, *kinds, *names, *held;
+    PyObject *outputs, *order, *kinds, *names, *pinned;
     if (!PyArg_ParseTuple(args, "O!O!O!O!O!", &PyList_Type, &outputs, &PyList_Type, &order, &PyList_Type, &kinds,
-                          &PyList_Type, &names, &PySet_Type, &held))
+                          &PyList_Type, &names, &PySet_Type, &pinned))
         return NULL;
     replaced r = {PyDict_New(), NULL};
     PyObject *seen = PyDict_New();
@@ -225,7 +225,7 @@ PyObject *py_merge(PyObject *self, PyObject *args)
         PyObject *node = PyList_GetItem(order, i), *kind = PyList_GetItem(kinds, i);
         PyObject *name = kind ? PyList_GetItem(names, PyLong_AsSsize_t(kind)) : NULL;
         PyObject *inputs = name ? inputs_now(&r, ((Node *)node)->inputs) : NULL, *made = NULL;
-        int stays = inputs ? name == Py_None ? 1 : PySet_Contains(held, node) : -1;
+        int stays = inputs ? name == Py_None ? 1 : PySet_Contains(pinned, node) : -1;
         if (stays >= 0)
             made = stays ? replacement(node, inputs, Py_None) : merged(node, inputs, name, seen);
         status = !made ? -1 : made == Py_None ? 0 : PyDict_SetItem(r.nodes, node, made);

@@ -282,7 +282,7 @@ class PlacedProgram:
             self.out_specs.append(spec(v.shape, v.dtype, place.of(v.node), layout))
         self.plans = [plan for p in parts for plan in p.program.plans]
         self.constants = tuple(a for p in parts for a in p.program.constants)
-        self.prologue = None
+        self.prepack = None
         self.cost_us = sum(p.program.cost_us for p in parts)
         self.can_fail = any(p.program.can_fail for p in parts)
         self.arena_bytes = sum(p.program.arena_bytes for p in parts)

@@ -24,7 +24,7 @@ from ..kernels.plan import (
 from ..kernels.record import Type, lookup
 from ..kernels.scalar import OpenScalar
 from ..kernels.spec import Spec, spec
-from ._graph import kinds, place
+from ._graph import assign_buffers, kinds
 from .branches import at_once, find_sections
 from .effects import Effects
 from .graph import Node, Value, rewrite, typed_node, variable
@@ -33,7 +33,7 @@ from .passes.control import control
 from .passes.dead_code import extract, live
 from .passes.expand import expand
 from .passes.memory import ALIGN_BYTES, Buffer, plan_memory, rounded
-from .passes.prepack import split_prologue
+from .passes.prepack import split_prepack
 
 READ, WRITE, READWRITE = 0, 1, 2
 LARGE_BYTES = 1 << 20
@@ -66,7 +66,7 @@ class Program:
         "open_scalars",
         "out_specs",
         "plans",
-        "prologue",
+        "prepack",
         "tier",
     )
     _first_write: list[int]
@@ -87,7 +87,7 @@ class Program:
     open_scalars: tuple[OpenScalar, ...]
     out_specs: tuple[Spec, ...]
     plans: list[Plan]
-    prologue: Prologue | None
+    prepack: Prepack | None
     tier: int
 
     def __del__(self, free=lib.pl_program_free):
@@ -98,8 +98,8 @@ class Program:
         all are made new. scalars: what the open scalars of the graph are computed from. Returns
         every output array. Raises MemoryError."""
         scalars = [s.of(scalars) for s in self.open_scalars] if self.open_scalars else ()
-        if self.prologue is not None:
-            inputs = [*inputs, *self.constants, *self.prologue.results(inputs, location)]
+        if self.prepack is not None:
+            inputs = [*inputs, *self.constants, *self.prepack.results(inputs, location)]
         elif self.constants:
             inputs = [*inputs, *self.constants]
         apart = outputs and not all(
@@ -131,7 +131,7 @@ class Program:
         return read < write or read == write and same_address and (i, j) in self._inplace
 
 
-class Prologue:
+class Prepack:
     """What a program computes from its stable inputs alone: once, and again when one of them was
     written."""
 
@@ -167,7 +167,7 @@ def lower(
     values computed elsewhere).
 
     tier: 0 runs the exact passes only; 1 also those that compile, and differ in rounding.
-    stable: inputs that seldom change: at tier 1 what depends on them alone becomes the prologue.
+    stable: inputs that seldom change: at tier 1 what depends on them alone is prepacked.
     free: numbers of outputs whose memory layout the passes may choose; `out_specs` tell it.
     layouts: of inputs that are not row-major.
 
@@ -182,25 +182,25 @@ def lower(
         outputs = expand(outputs)
     outputs, constants = optimize(control(outputs, tier), device)
     given = [*variables, *constants]
-    prologue = None
+    prepack = None
     if tier:
         seldom = set(stable)
         places = [i for i, v in enumerate(inputs) if v in seldom]
         kept = [variables[i] for i in places]
         outputs = compile_passes(outputs, free, [*kept, *constants], device.device_type)
-        outputs, wanted, results = split_prologue(outputs, [*kept, *constants])
+        outputs, wanted, results = split_prepack(outputs, [*kept, *constants])
         if wanted:
             first = _assemble(
-                fused(wanted, device), [*kept, *constants], device, name + ".prologue", tier
+                fused(wanted, device), [*kept, *constants], device, name + ".prepack", tier
             )
             first.constants = tuple(constants.values())
-            prologue = Prologue(first, places)
+            prepack = Prepack(first, places)
             given += results
         outputs = fused(outputs, device)
     threads = at_once(device) if tier else 1
     program = _assemble(outputs, given, device, name, tier, threads)
     program.n_in, program.tier = len(inputs), tier
-    program.constants, program.prologue = tuple(constants.values()), prologue
+    program.constants, program.prepack = tuple(constants.values()), prepack
     return program
 
 
@@ -223,53 +223,53 @@ def _assemble(
 ) -> Program:
     """A program of the graph as it is. tier: from 1 on it waits for compilers. threads: that its
     branches may use."""
-    layout = _Layout(outputs, given, device, threads, tier)
-    specs, plans = layout.specs, layout.plans
+    assigned = _Assignment(outputs, given, device, threads, tier)
+    specs, plans = assigned.specs, assigned.plans
     scalars: list[float] = []
     by_place: dict[int, OpenScalar] = {}  # among the scalars
-    in_modes = bytearray(max(1, len(layout.given)))
+    in_modes = bytearray(max(1, len(assigned.given)))
     dynamic = [
-        scalars_of(n.operation, n.attrs) if n.operation.has_dynamic else () for n in layout.alike
+        scalars_of(n.operation, n.attrs) if n.operation.has_dynamic else () for n in assigned.alike
     ]
     unknown = [
-        open_scalars(n.operation, n.attrs) if n.operation.has_dynamic else () for n in layout.alike
+        open_scalars(n.operation, n.attrs) if d else () for n, d in zip(assigned.alike, dynamic)
     ]
     if any(dynamic):
-        for kind in layout.kinds:
+        for kind in assigned.kinds:
             if dynamic[kind]:
                 found = enumerate(unknown[kind], len(scalars))
                 by_place.update((k, n) for k, n in found if n is not None)
                 scalars += dynamic[kind]
-    if any(n.operation.mutates for n in layout.alike):
-        for node, plan in zip(layout.steps, plans):
+    if any(n.operation.mutates for n in assigned.alike):
+        for node, plan in zip(assigned.steps, plans):
             for i in plan.mutated:
-                at = layout.given.get(layout.base(node.inputs[i]))
+                at = assigned.given.get(assigned.base(node.inputs[i]))
                 if at is not None:
                     in_modes[at] = READWRITE
 
     program = Program.__new__(Program)
     program.handle = 0
-    program.plans, program.arena_bytes = plans, layout.arena_bytes
-    program.naive_bytes = sum(rounded(b.nbytes) for b in layout.buffers)
-    program.constants, program.prologue, program.tier = (), None, 0
-    program._last_read, program._inplace = layout.last_read, layout.inplace
-    program._first_write, program.finals = layout.first_write, layout.finals
+    program.plans, program.arena_bytes = plans, assigned.arena_bytes
+    program.naive_bytes = sum(rounded(b.nbytes) for b in assigned.buffers)
+    program.constants, program.prepack, program.tier = (), None, 0
+    program._last_read, program._inplace = assigned.last_read, assigned.inplace
+    program._first_write, program.finals = assigned.first_write, assigned.finals
     program.n_in, program.n_out = len(given), len(outputs)
-    program.in_specs = tuple([specs[v.type] for v in layout.given])
+    program.in_specs = tuple([specs[v.type] for v in assigned.given])
     program.out_specs = tuple([specs[v.type] for v in outputs])
     program.in_modes = bytes(in_modes)
     program.mutated = [i for i, m in enumerate(in_modes) if m]
     program.cost_us = sum(p.cost_us for p in plans)
     # an array that a run makes for itself may find no memory
-    program.can_fail = any(p.can_fail for p in plans) or layout.arena_bytes >= LARGE_BYTES
+    program.can_fail = any(p.can_fail for p in plans) or assigned.arena_bytes >= LARGE_BYTES
     program.handle = lib.pl_program_new(
-        len(layout.given),
+        len(assigned.given),
         ffi.from_buffer("uint8_t *", in_modes),
         program.n_out,
         [s.nbytes for s in program.out_specs],
         len(plans),
         [p.handle for p in plans],
-        ffi.from_buffer("pl_slot[]", layout.slots),
+        ffi.from_buffer("pl_slot[]", assigned.slots),
         scalars,
         program.arena_bytes,
         (lib.PL_PLAN_INLINE if program.cost_us < INLINE_US else 0) | place_flag(device),
@@ -280,13 +280,11 @@ def _assemble(
     program.open_scalars = tuple(by_place.values())
     if (
         not program.handle
+        or (by_place and lib.pl_program_give(program.handle, len(by_place), [*by_place]))
         or (
-            open_scalars and lib.pl_program_give(program.handle, len(open_scalars), [*open_scalars])
-        )
-        or (
-            layout.ends
+            assigned.ends
             and lib.pl_program_split(
-                program.handle, threads, len(layout.ends), layout.ends, layout.sections
+                program.handle, threads, len(assigned.ends), assigned.ends, assigned.sections
             )
         )
     ):
@@ -305,7 +303,7 @@ class _Specs(dict):
         return made
 
 
-class _Layout:
+class _Assignment:
     """The steps of a program and where every value lives: in an input, an output, or a buffer of
     the arena.
 
@@ -344,9 +342,9 @@ class _Layout:
         self.sections: list[int] = []
         if threads > 1:
             times = self._branch(
-                find_sections(self.steps, self.plans, effects.held, self.base, threads, device)
+                find_sections(self.steps, self.plans, effects.pinned, self.base, threads, device)
             )
-        slots, buffers, self.last_read, self.finals, self.first_write, inplace = place(
+        slots, buffers, self.last_read, self.finals, self.first_write, inplace = assign_buffers(
             self.steps,
             self.kinds,
             times,

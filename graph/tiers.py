@@ -27,7 +27,7 @@ NEVER = 1 << 62
 # kernels. Measured on two busy cores: 0.2 s for an MLP, 0.3 s for 150 nodes, 0.5 s for LeNet.
 COMPILE_US, COMPILE_US_PER_NODE = 500_000, 4_000
 CALL_US = 20  # of a call, beside its kernels
-HELD_S = 1.0  # with PLAIT_TIER=ready: how long a program may wait for others that belong with it
+MAX_WAIT_S = 1.0  # with PLAIT_TIER=ready: how long a program may wait for those it belongs with
 SWITCH_S = 5e-5  # how often the compiler's thread gives way: the caller's calls last microseconds
 
 
@@ -179,7 +179,7 @@ class Compiler:
             self._ready = tier == "ready"
             self._jobs.append(weakref.ref(job))
             if self._thread is None:
-                from ..kernels import jit  # late: it brings much of the standard library
+                from ..kernels import jit  # here: it brings much of the standard library
 
                 jit.waiting, self._stop_compilers = self.unlocked, jit.stop
                 self._thread = threading.Thread(target=self._work, name="plait-tier1", daemon=True)
@@ -264,7 +264,7 @@ class Compiler:
             with self._changed:
                 self._busy = None
                 self._changed.notify_all()
-            if self._ready and (not self._jobs or time.monotonic() - since > HELD_S):
+            if self._ready and (not self._jobs or time.monotonic() - since > MAX_WAIT_S):
                 self._publish()
 
     def _run(self, job: Tiered) -> None:

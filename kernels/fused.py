@@ -17,7 +17,7 @@ from .generate import Loop, Name, Statement, statement
 from .loops import Form, form
 from .pointwise import Expression
 from .record import FLOATS, PARSERS, Param, Type, lookup, operator, sample
-from .rows import ROW_HEADER, RowSource, is_reduction
+from .row_reductions import ROW_HEADER, RowSource, is_reduction
 from .scalar import OpenScalar, as_float
 from .spec import from_bfloat16, round_to_bfloat16
 
@@ -47,7 +47,7 @@ class Result(NamedTuple):
 class Group(NamedTuple):
     """shape: of the space that all values have. in_shapes: of the inputs as they broadcast to it.
     axes: of the reductions. rows: the steps reduce too, over the last axis; what follows from that
-    alone is one number for each row (rows.py)."""
+    alone is one number for each row (row_reductions.py)."""
 
     shape: tuple[int, ...]
     in_shapes: tuple[tuple[int, ...], ...]
@@ -74,7 +74,7 @@ def _as_group(value) -> Group:
 PARSERS["group"] = _as_group
 
 
-REDUCED = Form("", Expression("x", 1, (), "float"))  # where a step of a row program reduces
+REDUCED = Form("", Expression("x", 1, (), "float"))  # where a step of a fused row reduction reduces
 
 
 def value_dtypes(group: Group, ins: Sequence[Type]) -> list[str]:
@@ -169,7 +169,7 @@ def source(group: Group, in_dtypes: Sequence[str], name: str) -> str:
 
 
 def n_scratch(group: Group, in_dtypes: Sequence[str]) -> int:
-    """How many rows of temporaries a row program needs."""
+    """How many rows of temporaries a fused row reduction needs."""
     return _made(group, in_dtypes, "")[1]
 
 
@@ -213,7 +213,7 @@ def lowered(group: Group, in_dtypes: Sequence[str]) -> Lowered:
         weight = made.weight + ROUNDING * (dtype in WIDENED)
         statements.append(made._replace(text=text, weight=weight))
     if group.rows and {native(d) for d in dtypes} != {"float32"}:
-        raise ValueError("row programs compute in float32")
+        raise ValueError("fused row reductions compute in float32")
     inputs = [Name(n, native(d)) for n, d in zip(names, in_dtypes)]
     return Lowered(names, statements, inputs, scalars)
 
@@ -222,7 +222,7 @@ def _made(group: Group, in_dtypes: Sequence[str], name: str) -> tuple[str, int]:
     found = lowered(group, in_dtypes)
     if group.rows:
         if {*in_dtypes, *(s.dtype for s in group.steps)} - {"", "float32"}:
-            raise ValueError("on a CPU the arrays of row programs are of float32")
+            raise ValueError("on a CPU the arrays of fused row reductions are of float32")
         rows = RowSource(group, found.names, found.statements)
         text = rows.text(name, [s.name for s in found.scalars])
         return f'#include "{ROW_HEADER}"\n{text}', rows.n_scratch

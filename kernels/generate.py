@@ -382,7 +382,7 @@ def kernel_files() -> dict[str, str]:
     files: dict[str, str] = {}
     declared: list[str] = []
     dispatch: list[str] = []
-    from pathlib import Path  # late: the library itself needs no more of this file than its types
+    from pathlib import Path  # here: the library itself needs no more of this file than its types
 
     for source in sorted((Path(__file__).resolve().parent / "cpu").glob("*.c")):
         text = source.read_text()

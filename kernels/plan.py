@@ -58,7 +58,7 @@ class Plan:
         "unread",
         "views",
         "mutated",
-        "late",
+        "pending",
     )
     handle: int  # pl_plan
     op: Operator
@@ -77,7 +77,7 @@ class Plan:
     unread: tuple | None
     views: bool
     mutated: tuple[int, ...]
-    late: Any  # the kernel that a compiler still works on
+    pending: Any  # the kernel that a compiler still works on
 
     def __repr__(self):
         return f"<Plan {self.op.name} {list(self.in_specs)} -> {list(self.out_specs)}>"
@@ -129,7 +129,7 @@ def make_plan(
     if outs is not None and any([t.layout for t in outs]):
         key += tuple(outs)
     plan = op.plans[key]
-    if plan is None or plan.late is not None and plan.late.ready():
+    if plan is None or plan.pending is not None and plan.pending.ready():
         plan = _build(op, attrs, in_specs, device, outs)
         op.plans[key] = plan
     return plan
@@ -143,13 +143,13 @@ def copy_plan(s: Spec, device) -> Plan:
 
 def make_plans(calls: Sequence[tuple], wait: bool) -> list[Plan]:
     """Plans of several calls, of each the arguments of make_plan. wait: for the compiler of a GPU's
-    kernels, which works on all of them at once; else those plans are `late`."""
+    kernels, which works on all of them at once; else those plans are `pending`."""
     plans = [make_plan(*call) for call in calls]
-    waiting = [p.late for p in plans if p.late is not None]
+    waiting = [p.pending for p in plans if p.pending is not None]
     if not wait or not waiting:
         return plans
-    for late in waiting:
-        late.wait()
+    for pending in waiting:
+        pending.wait()
     return [make_plan(*call) for call in calls]
 
 
@@ -264,7 +264,7 @@ def _build(
         elif comm:
             lane, number = lib.PL_LANE_COMM, 0
     plan.openmp = found is not None and found.openmp
-    plan.late = launched if found is None else None
+    plan.pending = launched if found is None else None
     if found is not None:
         plan.cost_us = found.cost_us
         kernel = ffi.addressof(lib, found.function)
@@ -273,7 +273,7 @@ def _build(
         flags |= lib.PL_PLAN_PYTHON if found.python else 0
         plan.can_fail = found.can_fail
     else:
-        owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated, plan.late)
+        owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated, plan.pending)
         kernel, flags = ffi.addressof(lib, "plpy_kernel"), 0
         if device.device_typeid == 2:
             from .cuda import fallback
@@ -282,7 +282,7 @@ def _build(
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         # the user's code, and what waits for a compiler: never on the thread of the caller
-        if op.has(PythonKernel) or plan.late is not None:
+        if op.has(PythonKernel) or plan.pending is not None:
             plan.cost_us += INLINE_US
         plan.can_fail = True
     kept = callback.keep(owner) if owner is not None else 0
@@ -404,13 +404,13 @@ def _native(op: Operator, ins, outs, attrs, device):
 
 def _launched(op: Operator, found: Native, device):
     """As _native, for launches: the reference where the compiler refuses a source; (None, None,
-    cuda.late.Late) where there is something to compile first."""
+    cuda.pending.Pending) where there is something to compile first."""
     from . import cuda
     from .cuda import fallback
-    from .cuda.late import CompileError, late
+    from .cuda.pending import CompileError, pending
 
     try:
-        waits = None if cuda.checking else late(found, device.device_id)
+        waits = None if cuda.checking else pending(found, device.device_id)
         if waits is not None:
             return None, None, waits
         return found, *found.params.on(device.device_id)

@@ -191,7 +191,7 @@ def _parse_context(value) -> str:
     """The text of a device: of a Context, or as files hold it ("gpu(1)"); "": the current one."""
     text = "" if value is None or str(value) == "None" else str(value)
     if text:
-        from ..engine.device import named  # late: the build reads records before there is a core
+        from ..engine.device import named  # here: the build reads records before there is a core
 
         named(text)
     return text

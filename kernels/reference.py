@@ -72,7 +72,7 @@ class Call(NamedTuple):
     in_specs: Sequence[Spec]
     out_specs: Sequence[Spec]
     mutated: Sequence[int]
-    late: Any = None  # cuda.late.Late
+    pending: Any = None  # cuda.pending.Pending
 
     @property
     def target_specs(self) -> list[Spec]:

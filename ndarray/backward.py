@@ -153,7 +153,7 @@ class _Program:
     written: list[int]
 
 
-def told(made) -> str:
+def summary(made) -> str:
     """Describes a compiled graph: its compile time and size. made: with seconds, program."""
     p = made.program
     return (
@@ -204,7 +204,7 @@ class Backward(Tiered):
     def structure(self) -> str:
         if not self._structure:
             (*steps, heads), with_grad, reqs = self.key
-            plans = [_told_plan(p) for p in steps[0::2]]
+            plans = [_summary_of_plan(p) for p in steps[0::2]]
             ends = [(a, b if b.__class__ is int else repr(b)) for a, b in heads]
             self._structure = hashed(plans, list(steps[1::2]), ends, with_grad, reqs)
         return self._structure
@@ -253,10 +253,12 @@ class Backward(Tiered):
                 entry = before.entry() if now is not before else None
                 if entry is not None:
                     entry.change()
-        log.tell("hybridize", f"backward: tier 1 from call {self.change_at} on, {told(program)}")
+        log.write(
+            "hybridize", f"backward: tier 1 from call {self.change_at} on, {summary(program)}"
+        )
 
 
-def _told_plan(plan) -> str:
+def _summary_of_plan(plan) -> str:
     """What a call on the tape is, in every process."""
     if hasattr(plan, "structure"):
         return plan.structure()

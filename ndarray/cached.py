@@ -25,7 +25,7 @@ from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import mutated_inputs
 from ..kernels.traits import Rematerializes
 from . import autograd, functions
-from .backward import queued_with, told
+from .backward import queued_with, summary
 from .interpreter import call, run_nodes, run_plan
 from .ndarray import NDArray, state
 from .residuals import free, residuals
@@ -185,7 +185,7 @@ class _Entry(Tiered):
         before, self.plan = self.plan, made
         for gradients in queued_with(before):
             gradients.change()
-        log.tell("hybridize", f"{self}: tier 1 from call {self.change_at} on, {told(made)}")
+        log.write("hybridize", f"{self}: tier 1 from call {self.change_at} on, {summary(made)}")
 
 
 def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[str] = ()) -> str:
@@ -251,7 +251,7 @@ class CachedGraph:
                 self.dynamic = True
                 return self._eager(arrays)
             if self.entries and log.wants("hybridize"):
-                log.tell("hybridize", self._told(arrays, wanted))
+                log.write("hybridize", self._reason(arrays, wanted))
             entry = self.entries.setdefault(key, entry)  # another thread may have made it too
         hits = entry.hits = entry.hits + 1
         if hits >= entry.due:
@@ -294,7 +294,7 @@ class CachedGraph:
             typed = Placement(typed, known, device).resolve(typed)
         return _Entry(self, typed[:n], typed[m:], typed[n:m], specs, device, wanted)
 
-    def _told(self, arrays, wanted) -> str:
+    def _reason(self, arrays, wanted) -> str:
         """Why a signature is new."""
         mode = "recording" if wanted else "training" if state.training else "predicting"
         inputs = ", ".join(str(a._spec) for a in arrays[: self.n_data])

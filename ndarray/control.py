@@ -142,12 +142,12 @@ def nbytes(t: Type) -> int:
 def part_fields(program: Program, sources: Sequence[tuple[int, int, int]], keep: list) -> dict:
     """A pl_part. sources: (kind, number, bytes of a slice) of the variables; keep: gets what it
     points to."""
-    held = list(program.constants)
-    if program.prologue is not None:  # of constants alone: nothing else is stable in a body
-        held += program.prologue.results((), -1)
-    for a in held:
+    constant_arrays = list(program.constants)
+    if program.prepack is not None:  # of constants alone: nothing else is stable in a body
+        constant_arrays += program.prepack.results((), -1)
+    for a in constant_arrays:
         a.wait_to_read()
-    constants = [lib.pl_array_data(a._handle) for a in held]
+    constants = [lib.pl_array_data(a._handle) for a in constant_arrays]
     rows = [*sources, *((CONSTANT, i, 0) for i in range(len(constants)))]
     assert len(rows) == len(program._last_read), "a body's program has other inputs than the body"
     columns = list(zip(*rows)) or [(), (), ()]
@@ -157,7 +157,7 @@ def part_fields(program: Program, sources: Sequence[tuple[int, int, int]], keep:
         ffi.new("int64_t[]", columns[2]),
         ffi.new("char *[]", [ffi.cast("char *", c) for c in constants]),
     ]
-    keep += [*arrays, *held, program]
+    keep += [*arrays, *constant_arrays, program]
     fields = ("kinds", "at", "slice_bytes", "constants")
     return {
         "program": program.handle,

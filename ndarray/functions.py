@@ -73,7 +73,7 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
         if makes_sparse(full) or any([hasattr(a, "_call_operator") for a in inputs]):
             return None
         plan = make_plan(op, full, [a._spec for a in inputs], _device_of(op, inputs, None))
-        if plan.late is None:
+        if plan.pending is None:
             plans[key] = plan
         return plan
 

@@ -227,7 +227,7 @@ class Loop(Control):
         found = self._backward[types, train]
         if found is None:
             found = self._backward[types, train] = self._gradient_loop(types, typed)
-        loop, sources, targets, late = found
+        loop, sources, targets, pending = found
         arrays = {"dy": dys, "x": xs, "y": ys}
         inputs = [
             F._zeros(shape=at.shape, dtype=at.dtype) if kind == "zeros" else arrays[kind][at]
@@ -239,7 +239,7 @@ class Loop(Control):
             results = results if isinstance(results, (list, tuple)) else [results]
         for i, at in targets.items():
             grads[i] = results[at]
-        for i, (name, attrs, operands) in late.items():
+        for i, (name, attrs, operands) in pending.items():
             values = [(inputs if given else results)[at] for given, at in operands]
             rows = [F.reshape_to(v, shape=(-1, v.shape[-1])) for v in values]
             grads[i] = getattr(F, name)(*rows, **attrs)
@@ -297,7 +297,7 @@ class Loop(Control):
         # slices that lie in memory already; with a count, rows of dy that do not count are not 0
         counted = self.test is not None or self.count_at is not None
         lies = {} if counted else {x: n for x, n in zip(variables, numbers) if n in data}
-        late: dict[int, tuple] = {}
+        pending: dict[int, tuple] = {}
         for i, g in grad_of.items():
             found = None if i in self.data or i in self.states else late_sum(g)
             if found is not None:
@@ -306,7 +306,7 @@ class Loop(Control):
                     if v not in lies and v not in outputs:
                         outputs.append(v)
                     operands.append((True, lies[v]) if v in lies else (False, outputs.index(v)))
-                late[i] = (*found[:2], operands)
+                pending[i] = (*found[:2], operands)
         states: list[int] = []
         for s, i in enumerate(self.states):
             dy = back.dys.get(n + s)
@@ -315,7 +315,7 @@ class Loop(Control):
                 targets[i] = len(outputs)
                 outputs.append(grad_of[i] if i in grad_of else zeros_of(ins[i]))
         for i, g in grad_of.items():
-            if i in self.data or i in self.states or i in late:
+            if i in self.data or i in self.states or i in pending:
                 continue
             before = variable(f"sum{i}", g.type)
             states.append(add("zeros", g.type, False, before))
@@ -336,7 +336,7 @@ class Loop(Control):
             count_at=count,
             reverse=not self.reverse,
         )
-        return loop, sources, targets, late
+        return loop, sources, targets, pending
 
 
 def late_sum(g: Value) -> tuple[str, dict, list[Value]] | None:

@@ -37,16 +37,16 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
     order = topological(outputs)
     effects = Effects(order)
     # the nodes of the new graph that must stay: see Effects
-    held: set[Node] = set()
+    pinned: set[Node] = set()
     rules = {op: rule for op in {n.op for n in order} if op and (rule := _rule(op))}
 
     def replace(node: Node, inputs: Sequence[Value]):
         if node.op is None:
             return None
         # y = copy(m); write m; use y: the copy is none too many
-        if node in effects.held:
+        if node in effects.pinned:
             kept = with_inputs(node, inputs)
-            held.add(kept)
+            pinned.add(kept)
             return None if kept is node else values_of(kept)
         rule = rules.get(node.op)
         found = rule(node, inputs) if rule is not None else None
@@ -55,13 +55,13 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
         value, needs = found
         if value.type != node.types[0]:
             return None
-        if needs is not None and value != inputs[needs] and inputs[needs].node in held:
+        if needs is not None and value != inputs[needs] and inputs[needs].node in pinned:
             return None
         if not all(i == needs or effects.droppable(v) for i, v in enumerate(node.inputs)):
             return None
         return [value, *(F._zeros(shape=t.shape, dtype=t.dtype) for t in node.types[1:])]
 
-    return rewrite(outputs, replace, order=order, asked=None if effects.held else set(rules))
+    return rewrite(outputs, replace, order=order, asked=None if effects.pinned else set(rules))
 
 
 def _identity(node: Node, inputs: Sequence[Value]) -> Found:

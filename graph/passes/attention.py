@@ -64,13 +64,13 @@ def _joined(outputs: Sequence[Value], device: str) -> tuple[list[Value], int]:
     for node in order:
         for v in node.inputs:
             users.setdefault(v, []).append(node)
-    held = Effects(order).held
+    pinned = Effects(order).pinned
     instead: dict[Value, Value] = {}
     for node in order:
-        if node.op is None or not _is_stacked(node) or node in held:
+        if node.op is None or not _is_stacked(node) or node in pinned:
             continue
         if node.types[0].dtype in FUSED_DTYPES[device]:
-            found = _Match(users, held)
+            found = _Match(users, pinned)
             if found.match(node):
                 old, new = found.build()
                 instead[old] = new
@@ -118,8 +118,8 @@ def _plain(v: Value, dtype: str) -> bool:
 class _Match:
     """One attention, found from its second product downwards."""
 
-    def __init__(self, users: dict, held: set[Node]):
-        self.users, self.held = users, held
+    def __init__(self, users: dict, pinned: set[Node]):
+        self.users, self.pinned = users, pinned
         self.dropped = 0.0  # probability
         self.scale, self.dtype = 1.0, ""
         self.kind: str | None = None
@@ -136,7 +136,7 @@ class _Match:
         while True:
             below, op = p.node, p.node.op
             readers = [n for n in self.users[p] if n is None or not n.op.has(Constant)]
-            if op is None or below in self.held or len(readers) != 1 or not _plain(p, dtype):
+            if op is None or below in self.pinned or len(readers) != 1 or not _plain(p, dtype):
                 return False
             if _is_stacked(below):
                 break
@@ -226,7 +226,7 @@ class _Match:
         while _multiplies(q.node) and not q.node.has_open_scalars:
             self.scale *= q.node.attrs["scalar"]
             q = q.node.inputs[0]
-        if not _plain(q, self.dtype) or not _plain(k, self.dtype) or first in self.held:
+        if not _plain(q, self.dtype) or not _plain(k, self.dtype) or first in self.pinned:
             return False
         if 0 in (*q.shape, *k.shape):
             return False
@@ -304,7 +304,7 @@ class _Match:
         view = None if axes is None else View(v, 0, axes)
         for n_moves in range(1, MAX_MOVES + 1):
             readers = self.users.get(v, [])
-            if view is None or len(readers) != 1 or readers[0] is None or readers[0] in self.held:
+            if view is None or len(readers) != 1 or readers[0] is None or readers[0] in self.pinned:
                 break
             v = Value(readers[0])
             view = moved(view, v)

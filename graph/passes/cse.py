@@ -18,10 +18,10 @@ def common(outputs: Sequence[Value]) -> list[Value]:
     """The graph in which no two nodes compute the same. The first of them stays where it is, so the
     order does too."""
     order = topological(outputs)
-    held = Effects(order).held
+    pinned = Effects(order).pinned
     numbers, alike = kinds(order)
     same: dict[tuple, int] = {}
-    return merge(list(outputs), order, numbers, [_name(n, same) for n in alike], held)
+    return merge(list(outputs), order, numbers, [_name(n, same) for n in alike], pinned)
 
 
 def _name(node: Node, same: dict[tuple, int]) -> int | None:

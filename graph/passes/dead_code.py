@@ -14,7 +14,7 @@ RECOMPUTED = "__recomputed__"  # the mark, among a node's `extra`, of what recom
 def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
     """The operator nodes that outputs need when `given` values are known, in the order of the
     graph; but what is computed again comes after all else that its reader waits for, so that it is
-    held for a short time.
+    kept for a short time.
 
     An operator that writes an input stays if anything reads one of its outputs. Raises ValueError
     for a variable that is needed but not given.
@@ -29,12 +29,12 @@ def live(outputs: Iterable[Value], given: Iterable[Value] = ()) -> list[Node]:
             is_any = True
     if not is_any:
         return order
-    late = {
+    readers = {
         n: tuple(sorted(n.inputs, key=_is_recomputed))
         for n in order
         if any(_is_recomputed(v) for v in n.inputs)
     }
-    return walk(outputs, given, late)
+    return walk(outputs, given, readers)
 
 
 def _is_recomputed(v: Value) -> bool:

@@ -1,7 +1,7 @@
 """What follows a convolution becomes part of it: batch normalisation of inference (folded into
 weight and bias, as graph algebra), a sum with another array, and an activation.
 
-The folded weights depend on parameters alone, so they land in a program's prologue.
+The folded weights depend on parameters alone, so they land in a prepack program.
 """
 
 from __future__ import annotations

@@ -31,13 +31,13 @@ def epilogue_dense(outputs: Sequence[Value], device: str = "cpu") -> list[Value]
             users.setdefault(v, []).append(node)
     for v in outputs:
         users.setdefault(v, []).append(None)  # the caller
-    held = Effects(order).held
+    pinned = Effects(order).pinned
     instead: dict[Value, Value] = {}
     for node in order:
-        if node.op is not None and node not in held:
+        if node.op is not None and node not in pinned:
             product = _product(node, device)
             if product is not None:
-                _Chain(product, Value(node), users, held, device).fuse(instead)
+                _Chain(product, Value(node), users, pinned, device).fuse(instead)
     _sums(order, users, instead, device)
     return replace_uses(outputs, instead) if instead else list(outputs)
 
@@ -68,8 +68,8 @@ def _product(node: Node, device: str) -> dict | None:
 class _Chain:
     """One product and what follows it. end: the value that the fused operator gives so far."""
 
-    def __init__(self, given: dict, end: Value, users: dict, held: set[Node], device: str):
-        self.given, self.end, self.users, self.held = given, end, users, held
+    def __init__(self, given: dict, end: Value, users: dict, pinned: set[Node], device: str):
+        self.given, self.end, self.users, self.pinned = given, end, users, pinned
         self.dtype, self.device = end.dtype, device
         self.pre: Value | None = None  # what is activated, where it is read elsewhere too
         self.matrix = (prod(end.shape[:-1]), end.shape[-1])
@@ -116,7 +116,10 @@ class _Chain:
         if first is None or second is None:
             return None
         for sigmoid, product in ((first, second), (second, first)):
-            if activation_of(sigmoid.operation, sigmoid.attrs) != "sigmoid" or product in self.held:
+            if (
+                activation_of(sigmoid.operation, sigmoid.attrs) != "sigmoid"
+                or product in self.pinned
+            ):
                 continue
             y, types = Value(sigmoid), [v.type for v in product.inputs]
             if set(product.inputs) == {self.end, y} and self.users.get(y) == [product]:
@@ -130,7 +133,7 @@ class _Chain:
         return ends_product(self.dtype, act, keep, residual, self.device)
 
     def _take(self, node: Node, keep: bool = False) -> bool:
-        if node in self.held or not _plain(self.dtype, *node.inputs, Value(node)):
+        if node in self.pinned or not _plain(self.dtype, *node.inputs, Value(node)):
             return False
         act = activation_of(node.operation, node.attrs)
         slope = self._slope(node)

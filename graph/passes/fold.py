@@ -28,7 +28,7 @@ def fold(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value, Any
             continue
         if (
             all(v.node in fixed for v in node.inputs)
-            and node not in effects.held
+            and node not in effects.pinned
             and not node.op.is_random(node.attrs)
             and not node.has_open_scalars
             and sum(spec(t.shape, t.dtype, device).nbytes for t in node.types) <= LIMIT_BYTES

@@ -27,7 +27,7 @@ from ...kernels.traits import Reduction, SameMemory
 from ..effects import Effects
 from ..graph import Node, Value, topological, typed_node, with_inputs
 from .dead_code import RECOMPUTED
-from .rows import expanded, row_values
+from .row_reductions import expanded, row_values
 
 MAX_WEIGHT = 600  # of a group, in additions: bounds the time to compile it
 MAX_NODES = 200
@@ -57,7 +57,7 @@ def fuse(outputs: Sequence[Value], device=None) -> list[Value]:
 def _table(device):
     """The kernels of groups on a device."""
     if device is not None and device.device_type == "gpu":
-        from ...kernels.cuda import fused_table as on_gpu  # late: few processes have one
+        from ...kernels.cuda import fused_table as on_gpu  # here: few processes have one
 
         return on_gpu
     return on_cpu
@@ -68,7 +68,7 @@ def _fused(outputs: Sequence[Value], prepare, row_dtypes: Collection[str]):
     group?)"""
     order = topological(outputs)
     effects = Effects(order)
-    grouping = _Grouping(order, outputs, effects.held, row_dtypes)
+    grouping = _Grouping(order, outputs, effects.pinned, row_dtypes)
     found = [f for f in grouping.fusions() if f.pays]
     usable = prepare([(f.group, [v.dtype for v, _ in f.inputs]) for f in found])
     found = [f for f, ok in zip(found, usable) if ok]
@@ -89,7 +89,7 @@ def _fused(outputs: Sequence[Value], prepare, row_dtypes: Collection[str]):
 class _Space(NamedTuple):
     """The index space of a group's values. rigid: the shape matters, as something broadcasts along
     it; else only the number of elements does. axes: of the reductions, if any. rows: these may be
-    read inside the group, which is a row program then. single: all dtypes suit row programs."""
+    read inside the group, which is a fused row reduction then. single: all dtypes suit those."""
 
     shape: tuple[int, ...]
     rigid: bool = False
@@ -221,7 +221,7 @@ class _Grouping:
     another points to it."""
 
     def __init__(
-        self, order: Sequence[Node], outputs: Sequence[Value], held, row_dtypes: Collection[str]
+        self, order: Sequence[Node], outputs: Sequence[Value], pinned, row_dtypes: Collection[str]
     ):
         self._order = order
         self._readers: dict[Node, dict[Node, None]] = {}
@@ -234,11 +234,11 @@ class _Grouping:
         self._into: list[int] = []
         self._groups: list[_Group] = []
         self._levels: dict[Node, int] = {}  # of nodes that are in no group
-        rows = row_values(order, self._readers, held, row_dtypes)
+        rows = row_values(order, self._readers, pinned, row_dtypes)
         for node in reversed(order):
             if node.op is None or _constant(Value(node)):
                 continue
-            member = None if node in held else _member(node, rows.get(node), row_dtypes)
+            member = None if node in pinned else _member(node, rows.get(node), row_dtypes)
             readers = self._readers.get(node, ())
             if member is None:
                 self._levels[node] = max(map(self._level, readers), default=-1) + 1
@@ -483,13 +483,13 @@ def _keep(node: Node, new: dict[Value, Value], origin: dict[Node, Node]) -> None
 
 def _keeps_order(effects: Effects, before, outputs: Sequence[Value], origin) -> bool:
     """Is each memory that the graph writes still made, read and written in the same order?"""
-    if not effects.held:
+    if not effects.pinned:
         return True
 
     def touching(order) -> dict[Value, list[Node]]:
         found: dict[Value, list[Node]] = {}
         for node in order:
-            if node in effects.held:
+            if node in effects.pinned:
                 for v in dict.fromkeys(map(effects.base, (*node.inputs, Value(node)))):
                     if v in effects.written:
                         found.setdefault(v, []).append(node)

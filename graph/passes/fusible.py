@@ -16,7 +16,7 @@ def has_kernel(
 ) -> bool:
     """Is there a kernel written for this call on a device of the kind?"""
     if device == "gpu":
-        from ...kernels import cuda  # noqa: F401  (late: it fills the table)
+        from ...kernels import cuda  # noqa: F401  (here: it fills the table)
     return choose(op, ins, outs, attrs, device, derived=False) is not None
 
 

@@ -2,7 +2,7 @@
 keep such a layout from one operator to the next.
 
 A kernel table says what an operator wants (`native.wants`); an array changes its layout only where
-two disagree. Changes of parameters depend on them alone, and so land in a program's prologue.
+two disagree. Changes of parameters depend on them alone, and so land in a prepack program.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The prologue: what a graph computes from inputs that seldom change, such as parameters in
+"""Prepacking: what a graph computes from inputs that seldom change, such as parameters in
 inference.
 
 Weights in the layout a kernel wants, batch normalisation folded into them: worked out once, by a
@@ -14,11 +14,11 @@ from ..effects import Effects
 from ..graph import Node, Value, rewrite, topological, variable
 
 
-def split_prologue(
+def split_prepack(
     outputs: Sequence[Value], stable: Sequence[Value]
 ) -> tuple[list[Value], list[Value], list[Value]]:
-    """(outputs of the rest, results of the prologue, the variables that stand for them in the
-    rest).
+    """(outputs of the rest, results of the prepack program, the variables that stand for them in
+    the rest).
 
     stable: variables. Views stay in the rest: they cost nothing there, and memory as a result.
     """
@@ -29,7 +29,7 @@ def split_prologue(
     for node in order:
         if (
             node.inputs
-            and node not in effects.held
+            and node not in effects.pinned
             and not node.operation.is_random(node.attrs)
             and not node.has_open_scalars
             and all(v.node in known or v.node in first for v in node.inputs)

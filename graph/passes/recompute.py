@@ -31,12 +31,12 @@ def nbytes(v: Value) -> int:
 def repeatable(order: Sequence[Node]) -> set[Node]:
     """The nodes that may run twice: they draw nothing and touch no memory that is written, or their
     record says how the result follows from the other outputs."""
-    held = Effects(order).held
+    pinned = Effects(order).pinned
     return {
         n
         for n in order
         if n.op is not None
-        and (n.op.has(Rematerializes) or n not in held and not n.op.is_random(n.attrs))
+        and (n.op.has(Rematerializes) or n not in pinned and not n.op.is_random(n.attrs))
     }
 
 

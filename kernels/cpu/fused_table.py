@@ -22,12 +22,12 @@ from .layout import MAX_DIMS, code, collapse, contiguous, cost
 from .pointwise_table import broadcast_fields
 from .reduce_table import method
 
-ROW_DTYPES = ("float32",)  # of row programs
+ROW_DTYPES = ("float32",)  # of fused row reductions
 
 
 def can_compile(device=None) -> bool:
     """Is there a C compiler?"""
-    from .. import jit  # late: it brings much of the standard library, and few processes compile
+    from .. import jit  # here: it brings much of the standard library, and few processes compile
 
     return jit.compiler() is not None
 
@@ -83,7 +83,7 @@ def fused_entry(op, ins, outs, attrs):
 
 
 def _rows(group: Group, ins, outs) -> Native | None:
-    """The kernel of a row program."""
+    """The kernel of a fused row reduction."""
     if any(t.dtype != "float32" for t in (*ins, *outs)) or 0 in group.shape:
         return None
     dtypes = [t.dtype for t in ins]

@@ -6,7 +6,7 @@ from math import prod
 
 from ..activations import NUMBERS
 from ..native import Native, native
-from ..ops.legacy import relative_attrs
+from ..ops.deprecated import relative_attrs
 from ..shapes import many_axes, one_axis
 from .layout import cost
 

@@ -1,4 +1,4 @@
-/* Runs a generated row program over float32 arrays that broadcast. */
+/* Runs a generated fused row reduction over float32 arrays that broadcast. */
 #include <stdlib.h>
 #include "simd.h"
 #include "rows.h"

@@ -125,7 +125,7 @@ def start(device: int, wanted: Iterable[Kernel]) -> list[Kernel]:
 def compile_all(device: int, wanted: Iterable[Kernel]) -> None:
     """Compiles those kernels that are neither loaded nor on disk, side by side. Never raises for
     one that fails: `function` does, for it."""
-    from .. import jit  # late: it brings much of the standard library
+    from .. import jit  # here: it brings much of the standard library
 
     architecture = _architecture(device)
     missing = start(device, wanted)

@@ -1,5 +1,5 @@
 """Operators that have no kernel on GPUs: their reference, on CuPy over the device's memory, or on
-NumPy through copies on the host. Also where calls wait for their kernels (late.py)."""
+NumPy through copies on the host. Also where calls wait for their kernels (pending.py)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KERNEL = "plpy_kernel_gpu"
 LACKS = (AttributeError, ImportError, NotImplementedError, TypeError, ValueError)
 
 _on_numpy: set[Operator] = set()  # operators that CuPy cannot run
-_told: set[tuple[str, str]] = set()
+_reported: set[tuple[str, str]] = set()
 
 
 @ffi.def_extern(name=KERNEL, error=3)
@@ -45,10 +45,10 @@ def _run(params, bufs, scalars):
 
 def _run_late(call: Call, bufs, scalars) -> int | None:
     """Runs the kernels of the call that were being compiled; None where there are none."""
-    if call.late is None:
+    if call.pending is None:
         return None
     try:
-        return call.late.run(bufs, scalars)
+        return call.pending.run(bufs, scalars)
     except CompileError as error:
         warn(call.op, error)
         return None
@@ -59,17 +59,17 @@ def warn(op: Operator, error: CompileError) -> None:
     logging.getLogger(__name__).warning("%s: its reference runs instead: %s", op.name, error)
 
 
-def _tell(op: Operator, where: str) -> None:
-    if (op.name, where) not in _told:
-        _told.add((op.name, where))
-        log.tell("gpu", f"{op.name}: no kernel for these types, its reference runs on {where}")
+def _report(op: Operator, where: str) -> None:
+    if (op.name, where) not in _reported:
+        _reported.add((op.name, where))
+        log.write("gpu", f"{op.name}: no kernel for these types, its reference runs on {where}")
 
 
 # ---- NumPy ---------------------------------------------------------------------------------------
 
 
 def _run_on_numpy(call: Call, bufs) -> None:
-    _tell(call.op, "NumPy, through the host")
+    _report(call.op, "NumPy, through the host")
     n = len(call.in_specs)
     memory = [_read(bufs[i], s) for i, s in enumerate(call.in_specs)]
     targets = [_room(s) for s in call.out_specs]
@@ -133,7 +133,7 @@ def _run_on_cupy(call: Call, bufs) -> None:
             return _run_on_numpy(call, bufs)
         results = list(results) if isinstance(results, (list, tuple)) else [results]
         call.check(results)
-        _tell(call.op, "CuPy")
+        _report(call.op, "CuPy")
         targets = [_view(xp, bufs[n + i], s, device) for i, s in enumerate(call.out_specs)]
         targets += [memory[i] for i in call.mutated]
         results = [xp.array(r) for r in results]  # none lies in what is written below

@@ -30,7 +30,7 @@ from .row_shape import row_launch, row_shape
 from .row_source import FUNCTION as ROWS_FUNCTION
 from .row_source import Rows
 
-ROW_DTYPES = ("float32", "float16", "bfloat16")  # of row programs, which compute in float32
+ROW_DTYPES = ("float32", "float16", "bfloat16")  # of fused row reductions, which compute in float32
 MAX_MAP_VECTORS = 4  # arrays of which a map of a reduction loads whole vectors
 
 

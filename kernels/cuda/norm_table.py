@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ..native import native
-from ..ops.legacy import relative_attrs
+from ..ops.deprecated import relative_attrs
 from ..record import FLOATS
 from ..shapes import many_axes, one_axis
 from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, Struct, launches

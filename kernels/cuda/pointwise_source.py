@@ -1,5 +1,5 @@
 """CUDA text of pointwise loops: generate.Loop's statements over arrays that broadcast, alone, with
-reductions of their values (map_reduce.cuh), or as row programs (kernels/rows.py).
+reductions of their values (map_reduce.cuh), or as fused row reductions (kernels/row_reductions.py).
 
 A source depends on dtypes, on operators and on which inputs broadcast how; never on sizes or
 scalars.

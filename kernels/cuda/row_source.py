@@ -1,6 +1,6 @@
-"""CUDA text of row programs (kernels/rows.py): THREADS threads take a row. What the reductions of
-one level need is computed again from the inputs, which are held in registers where the row is not
-too long, so that memory is read once and nothing but results is written."""
+"""CUDA text of fused row reductions (kernels/row_reductions.py): THREADS threads take a row. What
+the reductions of one level need is computed again from the inputs, which are kept in registers
+where the row is not too long, so that memory is read once and nothing but results is written."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 from ..fused import rounded
 from ..generate import Loop, Statement
-from ..rows import OF_ONE, REDUCTIONS, by_row, is_reduction
+from ..row_reductions import OF_ONE, REDUCTIONS, by_row, is_reduction
 from .layout import TYPES
 from .pointwise_source import FULL, ONE, Pattern, _head, _indent, _members, _scalars
 
 HELPERS = {"sum": ("sum_of", "0.0f"), "max": ("max_of", "-INFINITY"), "min": ("min_of", "INFINITY")}
 STEPS = {"sum": "{0} + {1}", "max": "larger({0}, {1})", "min": "smaller({0}, {1})"}
-FUNCTION = "plk_row_program"
+FUNCTION = "plk_row_reduction"
 
 
 class Rows:

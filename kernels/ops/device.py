@@ -10,7 +10,7 @@ def _copy_now(call, inputs, out, ctx, source):
     (x,) = inputs
     if out is not None:
         return x.copyto(out)
-    from ...engine.device import named  # late: the build reads records before there is a core
+    from ...engine.device import named  # here: the build reads records before there is a core
 
     return x.copyto(named(ctx)) if ctx else call("_copy", x)
 

@@ -189,7 +189,7 @@ def test_calls_go_on_while_kernels_are_compiled(held):
     np.testing.assert_allclose(y.asnumpy(), e / e.sum(1, keepdims=True), rtol=1e-5)
     assert len(held.calls) == len(set(held.calls)) >= 4  # each once
     plan = make_plan(REGISTRY["sin"], {}, [x._spec], gpu(0))
-    assert plan.late is None  # made anew
+    assert plan.pending is None  # made anew
 
 
 def test_the_reference_runs_where_a_late_kernel_does_not_compile(held, monkeypatch, caplog):
@@ -209,10 +209,10 @@ def test_a_program_that_is_compiled_waits_for_its_kernels_at_once(held):
     y = Value(typed_node(lookup("softmax"), lookup("softmax").parse({}), [x]))
     y = Value(typed_node(lookup("_np_cumsum"), lookup("_np_cumsum").parse({"axis": 1}), [y]))
     early = lower([y], [x], gpu(0))
-    assert all(p.late is not None for p in early.plans)
+    assert all(p.pending is not None for p in early.plans)
     held.go.set()
     program = lower([y], [x], gpu(0), tier=1)
-    assert all(p.late is None for p in program.plans)
+    assert all(p.pending is None for p in program.plans)
     given = nd.ones((4, 5), ctx=gpu(0))
     for p in (early, program):
         np.testing.assert_allclose(p.run([given])[0].asnumpy()[:, -1], 1, rtol=1e-5)

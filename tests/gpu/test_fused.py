@@ -70,7 +70,7 @@ def test_fused_equals_plain(function, shape):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("function", [rows, norms])
-def test_row_programs_of_16_bits(function, dtype):
+def test_row_reductions_of_16_bits(function, dtype):
     """One kernel that computes in float32 and rounds after each operator."""
     x, b = (RNG.standard_normal(s, "float32") for s in ((5, 136), (136,)))
     low = lambda F, x, b: F.cast(function(F, F.cast(x, dtype), F.cast(b, dtype)), "float32")

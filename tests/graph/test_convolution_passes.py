@@ -347,14 +347,14 @@ def test_groups_that_are_no_activations_stay():
     assert operators(program).count("_conv") == 1 and "_fused" not in operators(program)
 
 
-def test_prologue_follows_its_inputs():
+def test_prepack_follows_its_inputs():
     """Weights and running statistics that change after compiling change the result."""
     v = given(x=(1, 16, 8, 8), w=(16, 16, 3, 3), **statistics(16))
     y = F.relu(normalised(v, conv(v, pad=(1, 1))))
     arrays = arrays_of(v)
     program, _, before = both([y], v, arrays, STABLE)
     names = [p.op.name for p in program.plans]
-    assert names.count("_conv") == 1 and program.prologue is not None
+    assert names.count("_conv") == 1 and program.prepack is not None
     for name in STABLE:
         arrays[name][:] = arrays[name] * 1.5
         _, _, want = both([y], v, arrays)

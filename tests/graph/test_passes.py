@@ -336,7 +336,7 @@ def test_effects():
     z = F.exp(y)
     effects = Effects(topological([copy, z]))
     assert effects.written == {MEAN, VAR}
-    assert effects.held == {copy.node, y.node}
+    assert effects.pinned == {copy.node, y.node}
     assert [effects.droppable(v) for v in (x, y.node.inputs[0], y, z, copy)] == [
         True,
         True,

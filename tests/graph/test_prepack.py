@@ -1,4 +1,4 @@
-"""The prologue of a program: made once, and again when one of its inputs was written."""
+"""The prepack program: run once, and again when one of its inputs was written."""
 
 import numpy as np
 from plait import cpu, nd
@@ -22,12 +22,12 @@ def _expect(program, x, w):
 
 
 def _prepared(program):
-    return program.prologue._state[2][0]
+    return program.prepack._state[2][0]
 
 
 def test_stable_inputs_are_read_once():
     program, x, w = _program(), nd.ones((2, 3)), nd.ones((2, 3))
-    assert [p.op.name for p in program.prologue.program.plans] == ["_fused"]
+    assert [p.op.name for p in program.prepack.program.plans] == ["_fused"]
     _expect(program, x, w)
     first = _prepared(program)
     x[:] = 7
@@ -65,7 +65,7 @@ def test_memory_shown_to_numpy_is_read_every_time():
 
 def test_without_stable_inputs_there_is_none():
     weight = F.exp(W)
-    assert lower([F.broadcast_add(X, weight)], [X, W], cpu(), tier=1).prologue is None
-    assert lower([F.broadcast_add(X, W)], [X, W], cpu(), tier=1, stable=[W]).prologue is None
+    assert lower([F.broadcast_add(X, weight)], [X, W], cpu(), tier=1).prepack is None
+    assert lower([F.broadcast_add(X, W)], [X, W], cpu(), tier=1, stable=[W]).prepack is None
     view = F.reshape_to(W, shape=(2, 3))
-    assert lower([F.broadcast_add(X, view)], [X, W], cpu(), tier=1, stable=[W]).prologue is None
+    assert lower([F.broadcast_add(X, view)], [X, W], cpu(), tier=1, stable=[W]).prepack is None

@@ -1,4 +1,4 @@
-"""Detection, spatial and legacy operators: equal to MXNet's results, and safe on absurd boxes."""
+"""Detection, spatial and deprecated operators: MXNet's results, and safe on absurd boxes."""
 
 from pathlib import Path
 

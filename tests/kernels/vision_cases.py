@@ -1,4 +1,4 @@
-"""Calls of detection, spatial and legacy operators whose results in MXNet 1.9.1 are in
+"""Calls of detection, spatial and deprecated operators whose results in MXNet 1.9.1 are in
 fixtures/vision.npz; test_vision.py compares. `python vision_cases.py FILE` writes them with MXNet.
 """
 

@@ -47,7 +47,7 @@ class KVStore(KVStoreBase):
         self._key_type: type | None = None
         self._updater = None
         self._compression: GradientCompression | None = None
-        self._told_of_sparse = False
+        self._warned_of_sparse = False
 
     # ---- keys ------------------------------------------------------------------------------------
 
@@ -170,13 +170,13 @@ class KVStore(KVStoreBase):
             raise StoreError("pull: out must be given")
         pairs = self._pairs(key, out)
         if ignore_sparse and any(o.stype != "default" for _, outs in pairs for o in outs):
-            if not self._told_of_sparse:
+            if not self._warned_of_sparse:
                 warnings.warn(
                     "pull: sparse arrays are left out\n  fix: kv.row_sparse_pull, or"
                     " ignore_sparse=False",
                     stacklevel=2,
                 )
-            self._told_of_sparse = True
+            self._warned_of_sparse = True
             pairs = [(k, [o for o in outs if o.stype == "default"]) for k, outs in pairs]
         self._pull(pairs)
 

@@ -232,9 +232,9 @@ class Module(BaseModule):
                         raise MissingParameter(f"{name} has neither a value nor an initializer")
         self.params_initialized, self._params_dirty = True, False
         self._group.set_params(self._arg_params, self._aux_params, allow_extra=allow_extra)
-        self._tell_store(self._arg_params)
+        self._update_store(self._arg_params)
 
-    def _tell_store(self, arg_params) -> None:
+    def _update_store(self, arg_params) -> None:
         """A store that updates the weights continues from the values that were set."""
         if self._update_on_kvstore and isinstance(self._kvstore, KVStore):
             for name, value in arg_params.items():
@@ -254,7 +254,7 @@ class Module(BaseModule):
             )
             return
         self._group.set_params(arg_params, aux_params, allow_extra=allow_extra)
-        self._tell_store(arg_params or {})
+        self._update_store(arg_params or {})
         self._params_dirty = self.params_initialized = True
 
     def _sync_params_from_devices(self) -> None:

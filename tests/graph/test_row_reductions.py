@@ -1,5 +1,5 @@
-"""Row programs: softmax, norms and losses with their neighbours in one loop over rows give what the
-operators give."""
+"""Fused row reductions: softmax, norms and losses with their neighbours in one loop over rows give
+what the operators give."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plait import cpu, nd
 from plait.graph.graph import Builder, topological, variable, verify
-from plait.graph.passes import rows
+from plait.graph.passes import row_reductions
 from plait.graph.passes.fuse import fuse
 from plait.graph.program import lower
 from plait.kernels import jit
@@ -19,8 +19,8 @@ F = Builder(train=True)
 @pytest.fixture(autouse=True, scope="module")
 def small_ones_too():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "LARGE", {})
-        patch.setattr(rows, "SHORTEST_WHOLE", 16)
+        patch.setattr(row_reductions, "LARGE", {})
+        patch.setattr(row_reductions, "SHORTEST_WHOLE", 16)
         yield
 
 

@@ -1,5 +1,5 @@
-"""Row programs: which results are one number for each row of a fused group, and operators spelled
-out as pointwise ones and reductions where a group takes in their neighbours."""
+"""Fused row reductions: which results are one number for each row of a fused group, and operators
+spelled out as pointwise ones and reductions where a group takes in their neighbours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import prod
 
 from ...kernels.fused import WIDENED
 from ...kernels.loops import form
-from ...kernels.rows import REDUCTIONS
+from ...kernels.row_reductions import REDUCTIONS
 from ...kernels.shapes import many_axes, one_axis
 from ...kernels.traits import Reduction, RowForm, SameMemory
 from ..effects import Effects
@@ -25,7 +25,7 @@ def _suits(shape: Sequence[int]) -> bool:
 
 
 def served(node: Node, dtypes: Collection[str]) -> bool:
-    """Are all arrays of a node row-major and of dtypes in which row programs compute?"""
+    """Are all arrays of a node row-major and of dtypes in which fused row reductions compute?"""
     values = (*node.types, *(v.type for v in node.inputs))
     return all(t.dtype in dtypes and not t.layout for t in values)
 
@@ -41,7 +41,7 @@ def _is_pointwise(node: Node, dtypes: Collection[str]) -> bool:
 def row_values(
     order: Sequence[Node],
     readers: Mapping[Node, Collection[Node]],
-    held: Collection[Node],
+    pinned: Collection[Node],
     dtypes: Collection[str],
 ) -> dict[Node, tuple[int, ...]]:
     """Nodes whose result is a number for each row of a shape, and read by what has that shape:
@@ -50,7 +50,7 @@ def row_values(
     for node in order:
         reduction = None if node.op is None else node.op.trait(Reduction)
         reduces = reduction is not None and reduction.kind in REDUCTIONS
-        if node.op is None or not (reduces or spaces) or node in held:
+        if node.op is None or not (reduces or spaces) or node in pinned:
             continue
         if not served(node, dtypes):
             continue
@@ -97,11 +97,11 @@ def expanded(
     outputs: Sequence[Value], skip: Collection[Node], dtypes: Collection[str]
 ) -> tuple[list[Value], dict[Node, set[Node]]]:
     """The graph with operators spelled out that have a pointwise neighbour, and what each of them
-    became. skip: nodes that stay. dtypes: of row programs."""
+    became. skip: nodes that stay. dtypes: of fused row reductions."""
     order = topological(outputs)
     if not any(n.op is not None and n.op.has(RowForm) for n in order):
         return list(outputs), {}
-    held = Effects(order).held
+    pinned = Effects(order).pinned
     readers: dict[Node, list[Node]] = {}
     for node in order:
         for v in node.inputs:
@@ -110,7 +110,7 @@ def expanded(
 
     def replace(node: Node, inputs: Sequence[Value]):
         row_form = None if node.op is None else node.op.trait(RowForm)
-        if row_form is None or node in skip or node in held:
+        if row_form is None or node in skip or node in pinned:
             return None
         if not _plain(node, row_form, dtypes) or not _has_neighbour(
             node, readers.get(node, ()), dtypes

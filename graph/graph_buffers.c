@@ -1,4 +1,4 @@
-/* Steps of a program: which of them are alike, and where every value lives (see _Layout in program.py). Values get
+/* Steps of a program: which of them are alike, and where every value lives (see _Assignment in program.py). Values get
  * numbers, so that what is known of each stands in an array. */
 #include "graph_type.h"
 #include "../engine/core/plait.h"
@@ -117,29 +117,29 @@ typedef struct {
     buffer *buffers;
     int32_t n_buffers;
     PyObject *first_write, *inplace;
-} layout;
+} assignment;
 
-static Node *step_at(const layout *l, Py_ssize_t i)
+static Node *step_at(const assignment *l, Py_ssize_t i)
 {
     return (Node *)PyList_GetItem(l->steps, i);
 }
 
 /* The number of the value in which another one lies: of what it is a part of, or its own. */
-static int32_t whole_of(const layout *l, int32_t value)
+static int32_t whole_of(const assignment *l, int32_t value)
 {
     int32_t whole = l->m.values[value].whole;
     return whole < 0 ? value : whole;
 }
 
 /* What is known of the value that another is a view of, or of the value itself. */
-static entry *base_of(layout *l, PyObject *value)
+static entry *base_of(assignment *l, PyObject *value)
 {
     PyObject *base = PyDict_GetItemWithError(l->bases, value);
     return &l->m.values[whole_of(l, number_of_value(&l->m, base ? base : value))];
 }
 
 /* Notes which values are parts of others. */
-static int layout_join(layout *l)
+static int assignment_join(assignment *l)
 {
     PyObject *part, *found;
     for (Py_ssize_t at = 0; PyDict_Next(l->joined, &at, &part, &found);) {
@@ -152,7 +152,7 @@ static int layout_join(layout *l)
 }
 
 /* Numbers every value, and finds when it is read last. */
-static int layout_number(layout *l)
+static int assignment_number(assignment *l)
 {
     Py_ssize_t at = 0;
     for (Py_ssize_t i = 0; i < PyList_Size(l->given); i++) {
@@ -190,7 +190,7 @@ static int layout_number(layout *l)
 
 /* May output k of a step be written over its input a, element by element? Not where another input is the same, or where
  * one of them is a part. */
-static int overwritable(const layout *l, const int32_t *ins, Py_ssize_t n_in, Py_ssize_t a)
+static int overwritable(const assignment *l, const int32_t *ins, Py_ssize_t n_in, Py_ssize_t a)
 {
     if (l->m.values[ins[a]].n_last > 1 || l->m.values[ins[a]].whole >= 0)
         return 0;
@@ -202,8 +202,8 @@ static int overwritable(const layout *l, const int32_t *ins, Py_ssize_t n_in, Py
 
 /* Gives output k of step i its place. pairs: (input, output) that may share memory and are of one size. taken: a buffer
  * that an output of this step has taken over is taken once. */
-static int layout_place(layout *l, Py_ssize_t i, Py_ssize_t k, const int32_t *ins, const int32_t *outs, PyObject *pairs,
-                        PyObject *nbytes)
+static int assign_output(assignment *l, Py_ssize_t i, Py_ssize_t k, const int32_t *ins, const int32_t *outs,
+                         PyObject *pairs, PyObject *nbytes)
 {
     entry *e = &l->m.values[whole_of(l, outs[k])];
     Py_ssize_t n_in = outs - ins;
@@ -245,7 +245,7 @@ static int layout_place(layout *l, Py_ssize_t i, Py_ssize_t k, const int32_t *in
     return status;
 }
 
-static int layout_places(layout *l)
+static int assign_outputs(assignment *l)
 {
     const int32_t *at = l->slots;
     for (Py_ssize_t i = 0; i < l->n_steps; i++) {
@@ -254,7 +254,7 @@ static int layout_places(layout *l)
         Py_ssize_t kind = PyLong_AsSsize_t(PyList_GetItem(l->kinds, i));
         PyObject *pairs = PyList_GetItem(l->pairs, kind), *sizes = PyList_GetItem(l->sizes, kind);
         for (Py_ssize_t k = 0; pairs && sizes && k < n_out; k++)
-            if (layout_place(l, i, k, at, at + n_in, pairs, sizes) < 0)
+            if (assign_output(l, i, k, at, at + n_in, pairs, sizes) < 0)
                 return -1;
         if (PyErr_Occurred())
             return -1;
@@ -264,7 +264,7 @@ static int layout_places(layout *l)
 }
 
 /* The last time of each value, or of what it is a view of: a new list. NULL with an exception set. */
-static PyObject *lasts(layout *l, PyObject *values)
+static PyObject *lasts(assignment *l, PyObject *values)
 {
     PyObject *times = PyList_New(PyList_Size(values));
     for (Py_ssize_t i = 0; times && i < PyList_Size(values); i++)
@@ -273,7 +273,7 @@ static PyObject *lasts(layout *l, PyObject *values)
 }
 
 /* The results: see program.py. */
-static PyObject *layout_results(layout *l)
+static PyObject *assignment_results(assignment *l)
 {
     PyObject *slots = PyBytes_FromStringAndSize(NULL, l->n_slots * (Py_ssize_t)sizeof(pl_slot));
     PyObject *buffers = PyList_New(l->n_buffers), *last_read = lasts(l, l->given), *finals = lasts(l, l->owned);
@@ -283,7 +283,7 @@ static PyObject *layout_results(layout *l)
         for (Py_ssize_t s = 0; s < l->n_slots; s++) {
             const entry *e = &l->m.values[whole_of(l, l->slots[s])];
             if (e->place == NOWHERE) {
-                PyErr_SetString(PyExc_ValueError, "place: a step reads what no step before it makes");
+                PyErr_SetString(PyExc_ValueError, "assign_buffers: a step reads what no step before it makes");
                 break;
             }
             to[s] = (pl_slot){e->place, e->at, l->m.values[l->slots[s]].offset};
@@ -302,7 +302,7 @@ static PyObject *layout_results(layout *l)
 }
 
 /* Counts slots, outputs and numbers, and takes the memory for them. */
-static int layout_begin(layout *l)
+static int assignment_begin(assignment *l)
 {
     Py_ssize_t n_made = 0;
     l->n_steps = PyList_Size(l->steps);
@@ -328,16 +328,16 @@ static int layout_begin(layout *l)
     return 0;
 }
 
-PyObject *py_place(PyObject *self, PyObject *args)
+PyObject *py_assign_buffers(PyObject *self, PyObject *args)
 {
-    layout l = {0};
+    assignment l = {0};
     if (!PyArg_ParseTuple(args, "O!O!O!O!O!O!O!O!O!", &PyList_Type, &l.steps, &PyList_Type, &l.kinds, &PyList_Type,
                           &l.times, &PyList_Type, &l.given, &PyList_Type, &l.owned, &PyDict_Type, &l.bases,
                           &PyDict_Type, &l.joined, &PyList_Type, &l.sizes, &PyList_Type, &l.pairs))
         return NULL;
     PyObject *made = NULL;
-    if (layout_begin(&l) == 0 && layout_join(&l) == 0 && layout_number(&l) == 0 && layout_places(&l) == 0)
-        made = layout_results(&l);
+    if (assignment_begin(&l) == 0 && assignment_join(&l) == 0 && assignment_number(&l) == 0 && assign_outputs(&l) == 0)
+        made = assignment_results(&l);
     PyMem_Free(l.slots);
     PyMem_Free(l.time);
     PyMem_Free(l.buffers);

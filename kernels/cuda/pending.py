@@ -15,7 +15,7 @@ from .compile import CompileError, Kernel, compile_all, start
 from .launch import Launch, check_grid
 
 
-class Late:
+class Pending:
     """A native kernel of a GPU and what it waits for."""
 
     def __init__(self, found: Native, device: int, kernels: list[Kernel]):
@@ -40,14 +40,14 @@ class Late:
         return lib.pl_kernel_run_locked(kernel, self._made[0], bufs, scalars)
 
 
-def late(found: Native, device: int) -> Late | None:
+def pending(found: Native, device: int) -> Pending | None:
     """What waits for a kernel's launches; None where all of them are at hand. Raises ValueError for
     sizes that no launch can have."""
     steps = [s for s in found.params.steps if isinstance(s, Launch)]
     for step in steps:
         check_grid(step)
     missing = start(device, [Kernel(s.source, s.function, s.defines, s.options) for s in steps])
-    return Late(found, device, missing) if missing else None
+    return Pending(found, device, missing) if missing else None
 
 
-__all__ = ["CompileError", "Late", "late"]
+__all__ = ["CompileError", "Pending", "pending"]

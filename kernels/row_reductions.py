@@ -1,4 +1,5 @@
-"""Row programs: groups with reductions over the last axis inside, as a C function of one row.
+"""Fused row reductions: groups with reductions over the last axis inside, as a C function of one
+row.
 
 A value is full (an element for each column) or one number for the row. What needs a reduction
 first comes a level later; each level is one loop over the row, and what a later level or a
@@ -38,7 +39,7 @@ def by_row(group) -> list[bool]:
 
 
 class RowSource:
-    """The C text of a row program.
+    """The C text of a fused row reduction.
 
     statements: of the steps, None where one reduces; names: of all values; n_scratch: rows of
     temporaries it needs. Raises ValueError where these are too many.
@@ -53,7 +54,7 @@ class RowSource:
         self._scratch = self._crossing()
         self.n_scratch = len(self._scratch)
         if self.n_scratch > MAX_SCRATCH:
-            raise ValueError("a row program with too many temporaries")
+            raise ValueError("a fused row reduction with too many temporaries")
 
     def _levels(self) -> list[int]:
         found = [0] * self._first
