@@ -18,8 +18,8 @@ LINK = f"[{'name ' * 20}](http://localhost/{'x' * 40})"
     [
         ("prose.md", f"{WORDS}\n\n{WORDS}ab\n{'x' * 121}", [3]),
         ("list.md", f"- {WORDS}", [1]),
-        ("code.md", f"```python\n{WORDS}ab\n```\n{WORDS}ab\n", [4]),
-        ("table.md", f"| {WORDS} | {WORDS} |\n", []),
+        ("code.md", f"```python\n{WORDS}ab\n```\n{WORDS}ab\n", [2, 4]),
+        ("table.md", f"| {WORDS} | {WORDS} |\n", [1]),
         ("link.md", f"{LINK}\n{LINK}.\nsee {LINK}\n", [3]),
         ("kernel.c", f"{'x' * 120}\n{'x' * 121}\n", [2]),
         ("kernel.cuh", f"/* {WORDS}*/\n", [1]),

@@ -1,5 +1,5 @@
-/* Reductions of a row for generated fused row reductions: in double, in partial results that the compiler keeps in vectors.
- * float32 only. */
+/* Reductions of a row for generated fused row reductions: in double, in partial results that the compiler keeps in
+ * vectors. float32 only. */
 #ifndef PLK_ROW_REDUCE_H
 #define PLK_ROW_REDUCE_H
 #include <math.h>
