@@ -100,6 +100,20 @@ class LossLayer(NamedTuple):
         return bool(self.when(**{k: v for k, v in attrs.items() if k != "train"}))
 
 
+# ---- what an operator computes, element by element -----------------------------------------------
+
+
+class LoopForm(NamedTuple):
+    """A call is an expression of its inputs, as those of pointwise operators, for some attributes.
+
+    find: (op, ins, out, attrs) -> loops.Form, or None. mixed: the inputs whose dtype may be another
+        one, where no single loop is asked for.
+    """
+
+    find: Callable
+    mixed: tuple[int, ...] = ()
+
+
 # ---- what an operator computes, for identities ---------------------------------------------------
 
 

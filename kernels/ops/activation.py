@@ -6,10 +6,11 @@ import math
 
 from ...engine.error import OperatorError, ShapeError
 from ..activations import ACTIVATIONS, Act
+from ..loops import activation_form, leaky_form
 from ..pointwise import pointwise, sum_to
 from ..record import Param, Type, operator, same_type, sample, uniform
 from ..shapes import prelu_shape
-from ..traits import Activates, Slope
+from ..traits import Activates, LoopForm, Slope
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772, 1.0507009873554805  # Klambauer et al. 2017
 
@@ -19,7 +20,7 @@ KINDS = ("relu", "sigmoid", "softrelu", "softsign", "tanh")
 operator(
     "Activation",
     aliases=("_npx_activation",),
-    traits=(Activates(lambda act_type: Act(act_type)),),
+    traits=(Activates(lambda act_type: Act(act_type)), LoopForm(activation_form)),
     params=(Param("act_type", KINDS),),
     infer=same_type,
     inplace=((0, 0),),
@@ -144,7 +145,7 @@ def _leaky_act(act_type, slope, **_):
 operator(
     "LeakyReLU",
     aliases=("_npx_leaky_relu",),
-    traits=(Activates(_leaky_act),),
+    traits=(Activates(_leaky_act), LoopForm(leaky_form)),
     inputs=("data", "gamma"),
     input_names=_leaky_inputs,
     params=(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ..loops import same_form
 from ..record import COUNT, DTYPES, Param, Type, operator, sample
-from ..traits import Cast, Identity
+from ..traits import Cast, Identity, LoopForm
 
 
 def _cast_ref(xp, x, dtype):
@@ -24,7 +25,7 @@ def _amp_type(t, dtype):
 
 operator(
     "Cast",
-    traits=(Cast(), Identity()),
+    traits=(Cast(), Identity(), LoopForm(same_form, mixed=(0,))),
     aliases=("_npi_cast", "_npx_cast", "cast"),
     params=(Param("dtype", "dtype"),),
     infer=lambda ins, dtype: [Type(ins[0].shape, dtype)],
@@ -38,7 +39,7 @@ operator(
 )
 operator(
     "amp_cast",
-    traits=(Cast(),),
+    traits=(Cast(), LoopForm(same_form, mixed=(0,))),
     params=(Param("dtype", "dtype"),),
     infer=lambda ins, dtype: [_amp_type(ins[0], dtype)],
     ref=lambda xp, x, dtype: x,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from ...engine.error import OperatorError
+from ..loops import constant_form
 from ..record import DTYPES, FLOATS, LARGE, Param, Type, operator, sample
 from ..shapes import one_axis
-from ..traits import Constant
+from ..traits import Constant, LoopForm
 
 SHAPE, CTX, DTYPE = (
     Param("shape", "shape", ()),
@@ -29,7 +30,7 @@ def _filled(name, value, doc):
         params=(SHAPE, CTX, DTYPE),
         infer=_shaped,
         doc=doc,
-        traits=(Constant(float(value)),),
+        traits=(Constant(float(value)), LoopForm(constant_form)),
         ref=lambda xp, shape, ctx, dtype: xp.full(shape, value),
         samples=(sample(shape=(2, 3)), sample(shape=(2,), dtype="int32"), sample(shape=(0, 3))),
     )
@@ -40,7 +41,7 @@ _filled("_ones", 1, "Ones of a shape and dtype.")
 operator(
     "_full",
     aliases=("_npi_full",),
-    traits=(Constant(),),
+    traits=(Constant(), LoopForm(constant_form)),
     inputs=(),
     infer=_shaped,
     params=(SHAPE, CTX, DTYPE, Param("value", "float", dynamic=True)),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from ...engine.error import ShapeError
+from ..loops import scale_form
 from ..pointwise import pointwise
 from ..record import Param, operator, same_type, sample
-from ..traits import Constant, Identity, LossLayer
+from ..traits import Constant, Identity, LoopForm, LossLayer
 from .unary import unary
 
 unary(
@@ -123,6 +124,7 @@ def _div_sqrt_infer(ins):
 
 operator(
     "_contrib_div_sqrt_dim",
+    traits=(LoopForm(scale_form),),
     infer=_div_sqrt_infer,
     elementwise=True,
     ref=lambda xp, x: x / math.sqrt(x.shape[-1]),

@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from ...engine.error import ShapeError
+from ..loops import same_form
 from ..pointwise import sum_to
 from ..record import LARGE, Param, Type, operator, sample
 from ..shapes import one_axis
-from ..traits import Broadcast
+from ..traits import Broadcast, LoopForm
 from .shape import mover
 
 
@@ -109,7 +110,7 @@ mover(
         sample((1, 3), shape=(2, 0)),
         sample((3,), shape=(2, 3)),
     ),
-    traits=(Broadcast(),),
+    traits=(Broadcast(), LoopForm(same_form)),
     doc="data repeated along its axes of size 1 to a shape; a 0 keeps data's size.",
 )
 
@@ -182,6 +183,6 @@ mover(
     aliases=("broadcast_axes",),
     params=(Param("axis", "shape", ()), Param("size", "shape", ())),
     samples=(sample((1, 3, 1), axis=(0, 2), size=(2, 4)), sample((1, 3, 1), axis=-1, size=5)),
-    traits=(Broadcast(),),
+    traits=(Broadcast(), LoopForm(same_form)),
     doc="data repeated along given axes of size 1.",
 )

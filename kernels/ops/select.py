@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ...engine.error import ShapeError
+from ..loops import add_n_form, where_form
 from ..pointwise import sum_to
 from ..record import Param, Type, operator, sample, values
 from ..shapes import broadcast_shapes, condition_shape, describe, same_dtype
-from ..traits import Select, Sum
+from ..traits import LoopForm, Select, Sum
 
 
 def _where_infer(ins):
@@ -42,7 +43,7 @@ def _where_fill(ins):
 
 operator(
     "where",
-    traits=(Select(),),
+    traits=(Select(), LoopForm(where_form, mixed=(0,))),
     aliases=("_sparse_where",),
     inputs=("condition", "x", "y"),
     infer=_where_infer,
@@ -87,7 +88,7 @@ operator(
     elementwise=True,
     ref=_add_n_ref,
     grad=lambda F, dys, xs, ys, num_args: [dys[0]] * len(xs),
-    traits=(Sum(),),
+    traits=(Sum(), LoopForm(add_n_form)),
     inplace=((0, 0),),
     samples=(sample((3, 4), (3, 4), (3, 4), num_args=3), sample((2,), num_args=1)),
     doc="The sum of arrays of one shape.",
