@@ -68,7 +68,10 @@ headers = [
     *sorted((ROOT / "kernels/cpu/generated").glob("*.h")),
     *sorted((ROOT / "kernels/cuda").glob("*.h")),
 ]
-headers = [h for h in headers if "cffi reads from here on" in h.read_text()]
+MARK = "cffi reads from here on"
+headers = [h for h in headers if MARK in h.read_text()]
+# the structs of kernels that need no header: the module has them as text
+alone = [c for c in sorted((ROOT / "kernels/cpu").glob("*.c")) if MARK in c.read_text()]
 sources = [
     *sorted((ROOT / "engine/core").glob("*.c")),
     *sorted((ROOT / "kernels/cpu/generated").glob("*.c")),
@@ -80,7 +83,7 @@ sources = [
 # a file with simd.h is compiled by its wrappers in generated/, once for each instruction set
 
 ffi = FFI()
-for header in headers:
+for header in (*headers, *alone):
     ffi.cdef(declarations(header))
 ffi.cdef("""
 extern "Python" int plpy_kernel(const void *params, void *const *bufs, const double *scalars);
@@ -89,7 +92,8 @@ extern "Python" int plpy_call(void *arg);
 """)
 ffi.set_source(
     "plait.engine._core",
-    "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers),
+    "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers)
+    + "".join(map(declarations, alone)),
     sources=[str(s.relative_to(ROOT)) for s in sources],
     depends=[
         str(h.relative_to(ROOT))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Act(NamedTuple):
@@ -28,8 +28,8 @@ class Activation(NamedTuple):
     text: str
     value: Callable
     slope_text: str = ""
-    slope: Callable | None = None
-    factor: Callable | None = None
+    slope: Any = None
+    factor: Any = None
 
     @property
     def has_numbers(self) -> bool:

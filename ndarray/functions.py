@@ -30,7 +30,8 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and str(p.kind).startswith("floats") for p in op.params)
     train_aware, variadic, eager = op.train_aware, op.variadic, op.has(Eager)
-    part = op.trait(Part).of if op.has(Part) else None
+    found = op.trait(Part)
+    part = None if found is None else found.of
     plans = Recent(MAX_KEYS)
 
     def call(inputs, static, dynamic, out, name, kwargs):

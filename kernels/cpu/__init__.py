@@ -7,3 +7,4 @@ from .. import module_names, ops  # noqa: F401  (pointwise entries are made from
 
 for _name in module_names(__file__):
     importlib.import_module(f"{__name__}.{_name}")
+importlib.import_module("..tables", __name__)  # the entries of all devices

@@ -7,7 +7,7 @@ from math import prod
 from ..activations import NUMBERS
 from ..native import Native, native
 from ..ops.deprecated import relative_attrs
-from ..shapes import many_axes, one_axis
+from ..shapes import lines, many_axes, one_axis
 from .layout import cost
 
 STEPS = 0.6  # per element: three passes of a few operations
@@ -50,8 +50,8 @@ def group_norm_entry(op, ins, outs, attrs):
     )
 
 
-def _batch(function, ins, outs, shape, axis, **fields):
-    n, channels, space = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+def _batch(op, function, ins, outs, shape, axis, **fields):
+    n, channels, space = lines(op.name, shape, axis)
     if n * channels * space == 0:
         return None
     fields |= {"n": n, "channels": channels, "space": space}
@@ -68,6 +68,7 @@ def batch_norm_entry(op, ins, outs, attrs):
     if shows_var or not _float32(ins):
         return None
     return _batch(
+        op,
         "plk_batch_norm_run",
         ins,
         outs,
@@ -88,7 +89,7 @@ def batch_norm_add_relu_entry(op, ins, outs, attrs):
     axis = one_axis(op.name, attrs["axis"], len(shape))
     kept = ("eps", "momentum", "fix_gamma", "add")
     fields = {k: attrs[k] for k in kept} | {"act": NUMBERS["relu"] if attrs["relu"] else 0}
-    return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
+    return _batch(op, "plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
 
 
 @native("_batch_norm_act")
@@ -99,7 +100,7 @@ def batch_norm_act_entry(op, ins, outs, attrs):
     axis = one_axis(op.name, attrs["axis"], len(shape))
     fields = {k: attrs[k] for k in ("eps", "momentum", "fix_gamma", "low", "high")}
     fields["act"] = NUMBERS[attrs["act"]]
-    return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
+    return _batch(op, "plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
 
 
 @native("_batch_norm_act_grad")
@@ -109,7 +110,7 @@ def batch_norm_act_grad_entry(op, ins, outs, attrs):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
     fields = {k: attrs[k] for k in ("eps", "low", "high", "more")} | {"act": NUMBERS[attrs["act"]]}
-    return _batch("plk_batch_norm_act_backward", ins, outs, shape, axis, **fields)
+    return _batch(op, "plk_batch_norm_act_backward", ins, outs, shape, axis, **fields)
 
 
 @native("_batch_norm_relu_grad")
@@ -119,7 +120,7 @@ def batch_norm_relu_grad_entry(op, ins, outs, attrs):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
     fields = {k: attrs[k] for k in ("eps", "add", "more")}
-    return _batch("plk_batch_norm_relu_backward", ins, outs, shape, axis, **fields)
+    return _batch(op, "plk_batch_norm_relu_backward", ins, outs, shape, axis, **fields)
 
 
 @native("_norm_grad")
@@ -132,7 +133,7 @@ def norm_grad_entry(op, ins, outs, attrs):
     held = [a for a, n in enumerate(gamma.shape) if n != 1]
     # by channel
     if len(others) == 1 and held in ([], others) and gamma.shape[others[0]] == shape[others[0]]:
-        return _batch("plk_batch_norm_backward", ins, outs, shape, others[0], eps=attrs["eps"])
+        return _batch(op, "plk_batch_norm_backward", ins, outs, shape, others[0], eps=attrs["eps"])
     if axes != list(range(len(shape) - len(axes), len(shape))):
         return None
     n = prod(shape[a] for a in axes)

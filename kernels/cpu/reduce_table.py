@@ -6,7 +6,7 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native, native
-from ..shapes import many_axes, one_axis
+from ..shapes import lines, many_axes
 from .layout import MAX_DIMS, code, contiguous, cost
 
 KINDS = {
@@ -88,12 +88,8 @@ def argmax_entry(op, ins, outs, attrs):
     axis = attrs.get("axis", 1)
     if x.dtype not in ("float32", "float64") or outs[0].dtype != x.dtype:
         return None
-    shape = x.shape if axis is not None else (prod(x.shape),)
-    axis = one_axis(op.name, axis or 0, len(shape))
     fields = {
-        "outer": prod(shape[:axis]),
-        "n": shape[axis] if shape else 1,
-        "inner": prod(shape[axis + 1 :]),
+        **lines(op.name, x.shape, axis)._asdict(),
         "dtype": code(x.dtype),
         "smallest": op.name == "argmin",
     }

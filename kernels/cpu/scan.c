@@ -1,8 +1,13 @@
 /* Cumulative sums: floats in double, whole numbers in int64. Along a line the sums of a block do not wait for what came
  * before it, which is added to them at the end. */
-#include "scan.h"
+#include "kernel.h"
 #include "generated/kernels.h"
 #include "parts.h"
+
+/* cffi reads from here on: */
+/* x (outer, n, inner) */
+typedef struct { int64_t outer, n, inner; int32_t dtype; } plk_scan;
+/* cffi stops reading here */
 
 enum { COLUMNS = 256, BLOCK = 8 };
 

@@ -10,6 +10,8 @@ checking = False  # a source that does not compile is an error; the tests switch
 for _name in module_names(__file__):
     importlib.import_module(f"{__name__}.{_name}")
 
+importlib.import_module("..tables", __name__)  # the entries of all devices
+
 from . import trace  # noqa: E402  (after all tables: it takes what they leave)
 
 trace.register()

@@ -172,12 +172,12 @@ def _is_file(source: str) -> bool:
     return "\n" not in source and source.endswith(".cu")
 
 
-GENERATED = {"activations.cuh": activation_cuda}  # headers that no file holds
+MADE = {"activations.cuh": activation_cuda}  # headers that no file holds
 
 
 @functools.cache
 def _header(name: str) -> str:
-    make = GENERATED.get(name)
+    make = MADE.get(name)
     return make() if make else (CUDA / name).read_text()
 
 
@@ -187,7 +187,7 @@ def _headers(text: str) -> dict[str, str]:
     open_names = INCLUDE.findall(text)
     while open_names:
         name = open_names.pop()
-        if name not in found and (name in GENERATED or (CUDA / name).is_file()):
+        if name not in found and (name in MADE or (CUDA / name).is_file()):
             found[name] = _header(name)
             open_names += INCLUDE.findall(found[name])
     return dict(sorted(found.items()))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from ..native import native
-from ..shapes import one_axis
+from ..shapes import lines
 from ..spec import ITEM_BYTES
 from .launch import Argument, Buffer, Fill, Int32, Int64, Launch, Scratch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, nbytes
@@ -93,10 +91,7 @@ def sort_entry(op, ins, outs, attrs):
     values, indices, mask = GIVE[give]
     if x.dtype not in DTYPES or indices and index_dtype not in INDEX_DTYPES:
         return None
-    shape, axis = (x.shape, attrs["axis"]) if attrs["axis"] is not None else ((prod(x.shape),), 0)
-    shape = shape or (1,)
-    axis = one_axis(op.name, axis, len(shape))
-    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, n, inner = lines(op.name, x.shape, attrs["axis"])
     k = attrs["k"] if attrs.get("k", 0) > 0 else n
     if n >= 1 << 31 or k > n:
         return None

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..native import DERIVED, Native, native
 from ..record import REGISTRY, Type, mutated_inputs
+from ..shapes import lines
 from ..spec import ITEM_BYTES
 from ..traits import Eager, OwnKernel, PythonKernel
 from .launch import Buffer, Copy, Int32, Int64, Launch, Scalar, Scratch, Struct, launches
@@ -599,7 +600,7 @@ class Tracer:
     def scan(self, method: str, x: Node, axis: int) -> Leaf:
         """Cumulative sums or products: a thread for each line."""
         made = self.new(x.shape, x.dtype)
-        outer, n, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
+        outer, n, inner = lines("scan", x.shape, axis)
         if not prod(x.shape):
             return made
         kind = index_of(prod(x.shape), 1 << 20)
