@@ -49,7 +49,8 @@ def take_entry(op, ins, outs, attrs):
 @native("Embedding", "_contrib_SparseEmbedding")
 def embedding_entry(op, ins, outs, attrs):
     indices, weight = ins
-    found = _take("plk_take_run", weight.shape, 0, indices, weight.dtype, "clip", (*outs, *outs))
+    rows = lines(op.name, weight.shape, 0)
+    found = _take("plk_take_run", rows, indices, weight.dtype, "clip", (*outs, *outs))
     return found and found._replace(function="plk_embedding_run")
 
 

@@ -63,11 +63,11 @@ def _convolution_graph():
     x, w = x_(2, 3, 8, 8), x_(4, 3, 3, 3, name="w")
     y = F.Convolution(x, w, kernel=(3, 3), num_filter=4, no_bias=True)
     scale = [x_(4, name=f"s{i}") for i in range(4)]
-    return Builder().BatchNorm(y, *scale)[0], [w, *scale]
+    return Builder().BatchNorm(y, *scale), [w, *scale]
 
 
 def _norm_graph():
-    y = F.BatchNorm(x_(2, 3, 4, 4), *(x_(3, name=f"s{i}") for i in range(4)))[0]
+    y = F.BatchNorm(x_(2, 3, 4, 4), *(x_(3, name=f"s{i}") for i in range(4)))
     return F.clip(y, a_min=0.0, a_max=6.0)
 
 
@@ -123,7 +123,7 @@ def test_softmax_and_reductions_in_groups(twins):
         lambda x: F.BlockGrad(x),
         lambda x: F.add_n(x, num_args=1),
         lambda x: F.reshape_to(F.reshape_to(x, shape=(12,)), shape=(3, 4)),
-        lambda x: Builder().Dropout(x)[0],
+        lambda x: Builder().Dropout(x),
     ],
 )
 def test_identities(twins, identity):
