@@ -202,7 +202,7 @@ def _engine_type(value: str) -> None:
 
 
 def _backward_do_mirror(value: str) -> None:
-    from ..ndarray import residuals
+    from ..graph import residuals
 
     residuals.default = "mirror" if value != "0" else residuals.default
 

@@ -14,16 +14,17 @@ from ..engine.error import DynamicShape, InvalidValue, MissingMethod, MXNetError
 from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
 from ..graph.graph import topological
+from ..graph.report import MemoryReport, ProgramReport
+from ..graph.residuals import checked
 from ..kernels import precision
 from ..kernels.spec import Spec
 from ..ndarray import autograd, serialization
 from ..ndarray.cached import difference
 from ..ndarray.ndarray import NDArray, state
-from ..ndarray.residuals import checked
+from . import report
 from .block import Block
 from .nesting import list_format
 from .parameter import DeferredInitializationError, dtype_name, tracing_state
-from .report import HybridReport, MemoryReport
 from .trace import StructureError, Trace, arrays_only, compare, flatten, holds, monitored
 
 MAX_TRACES = 2048  # of a block, for shapes of inputs,
@@ -276,7 +277,8 @@ class HybridBlock(Block):
                 return self._run(*args)
         arrays = [*flat, *[p._data_on(c) for p, c in trace.placed]]
         if self._op_hooks:
-            return trace.outputs(monitored(trace, arrays, self._op_hooks))
+            graph = trace.graph.outputs, trace.graph.inputs
+            return trace.outputs(monitored(*graph, arrays, self._op_hooks))
         made = trace.graph(arrays)
         return made[0] if trace.structure == 0 else trace.outputs(made)
 
@@ -338,7 +340,7 @@ class HybridBlock(Block):
 
     # ---- reports ---------------------------------------------------------------------------------
 
-    def hybrid_report(self) -> HybridReport:
+    def hybrid_report(self) -> ProgramReport:
         """What the graphs of this block are and cost: prints as a table with a line for each
         program.
 
@@ -349,7 +351,7 @@ class HybridBlock(Block):
         >>> [(row.kind, row.hits) for row in net.hybrid_report().rows]
         [('predict', 1)]
         """
-        return HybridReport.of(self)
+        return report.hybrid_report(self)
 
     def memory_report(self, *args) -> MemoryReport:
         """What the memory of a call with these inputs, and of a training step, is used for, in
@@ -360,7 +362,7 @@ class HybridBlock(Block):
         >>> net.memory_report(nd.ones((4, 3))).training["gradients"]
         32
         """
-        return MemoryReport.of(self, args)
+        return report.memory_report(self, args)
 
     # ---- shapes, dtypes --------------------------------------------------------------------------
 

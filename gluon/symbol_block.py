@@ -6,6 +6,7 @@ import os
 
 from ..engine import cpu
 from ..engine.error import MXNetError, parse_json
+from ..graph.inference import typed_graph
 from ..kernels.record import dtype_name
 from ..ndarray import serialization
 from ..ndarray.cached import CachedGraph
@@ -150,11 +151,13 @@ class SymbolBlock(HybridBlock):
         graph, params = self._graph_of(flat)
         ctx = flat[0]._spec.device
         arrays = [*flat, *[p._data_on(ctx) for p in params]]
-        made = (
-            monitored(_Monitored(self, flat, params), arrays, self._op_hooks)
-            if self._op_hooks
-            else graph(arrays)
-        )
+        if self._op_hooks:
+            types = {v.node: a._spec.type for v, a in zip(graph.inputs, arrays)}
+            typed = typed_graph([*graph.outputs, *graph.inputs], types, state.training)
+            n = len(graph.outputs)
+            made = monitored(typed[:n], typed[n:], arrays, self._op_hooks)
+        else:
+            made = graph(arrays)
         return made[0] if self._out_structure == 0 else unflatten(self._out_structure, iter(made))
 
     _run = forward
@@ -185,6 +188,7 @@ class SymbolBlock(HybridBlock):
                 [*(nodes[n] for n in self._data_names), *(nodes[p.name] for p in params)],
                 "symbolblock",
                 len(self._data_names),
+                True if self._recompute == "blocks" else self._recompute,  # there are none inside
             )
             self.__dict__["_graph_cache"] = graph, params
         return self._graph_cache
@@ -259,22 +263,6 @@ class SymbolBlock(HybridBlock):
                 for n, p in self.params.items()
             },
         )
-
-
-class _Monitored:
-    """What `monitored` reads of a trace, for a typed copy of the symbol's graph."""
-
-    def __init__(self, block, flat, params):
-        from ..graph.graph import typed
-
-        nodes = block._variables()
-        values = [*(nodes[n] for n in block._data_names), *(nodes[p.name] for p in params)]
-        arrays = [*flat, *[p._data_on(flat[0].context) for p in params]]
-        types = {v.node: a._spec.type for v, a in zip(values, arrays)}
-        done = typed([*block._group._outputs, *values], types, state.training)
-        n = len(block._group._outputs)
-        self.symbol = block._symbols.Symbol(done[:n])
-        self.data_values, self.param_values = done[n : n + len(flat)], done[n + len(flat) :]
 
 
 def _declared(attrs: dict) -> dict:

@@ -7,14 +7,12 @@ import warnings
 from collections.abc import Sequence
 
 from ..engine import Context, current_context
-from ..engine.device import named
 from ..engine.error import DynamicShape, InvalidValue, MXNetError
 from ..graph.graph import Node, Value, rewrite, topological, values_of, variable, with_inputs
-from ..graph.names import output_name
 from ..graph.placement import TO_DEVICE, Placement, crosses
 from ..ndarray import autograd
 from ..ndarray.cached import CachedGraph
-from ..ndarray.interpreter import run_nodes, run_plan
+from ..ndarray.monitored import Watcher, run_forward
 from ..ndarray.ndarray import NDArray, state
 from .parameter import Parameter, shape_is_known, tracing_state
 
@@ -399,21 +397,15 @@ def _leaves(value):
     return [leaf for v in value for leaf in _leaves(v)] if isinstance(value, (list, tuple)) else []
 
 
-def monitored(trace: Trace, arrays, hooks) -> list[NDArray]:
-    """Runs a graph operator by operator, telling each hook: (callback, also inputs)."""
+def monitored(graph: Sequence[Value], variables: Sequence[Value], arrays, hooks) -> list[NDArray]:
+    """Runs a typed graph operator by operator, telling each hook: (callback, also inputs)."""
 
-    def compute(node, inputs):
-        names = node.op.names_in(node.attrs, len(inputs))
-        for callback, inputs_too in hooks:
-            for name, a in zip(names, inputs) if inputs_too else ():
-                callback(f"{node.name}_{name}", node.op.name, a)
-        if node.op is TO_DEVICE:
-            return [a.as_in_context(named(node.attrs["ctx"])) for a in inputs]
-        made = run_plan(node, inputs, inputs[0]._spec.device if inputs else arrays[0].context)
-        for i, a in enumerate(made[: node.n_visible]):
-            for callback, _ in hooks:
-                callback(output_name(Value(node, i)), node.op.name, a)
-        return made
+    def watcher(callback, inputs_too: bool) -> Watcher:
+        return Watcher(
+            lambda name, node, a: callback(name, node.operation.name, a), inputs_too, False
+        )
 
-    known = dict(zip([*trace.data_values, *trace.param_values], arrays))
-    return run_nodes(trace.symbol._outputs, known, compute)
+    devices = {v: a._spec.device for v, a in zip(variables, arrays)}
+    place = Placement(graph, devices, arrays[0].context)
+    known = dict(zip(variables, arrays))
+    return run_forward(graph, known, place.of, [watcher(*hook) for hook in hooks])

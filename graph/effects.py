@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ..kernels.record import mutated_inputs
 from ..kernels.traits import SameMemory
-from .graph import Node, Value
+from .graph import Node, Value, topological
 
 
 def mutated(node: Node) -> tuple[int, ...]:
@@ -72,3 +72,12 @@ class Effects:
                 if node in self.pinned or any(x.node in self._after for x in node.inputs):
                     self._after.add(node)
         return v.node not in self._after
+
+
+def variables_of(outputs: Sequence[Value]) -> tuple[list[Node], list[Node]]:
+    """(arguments, auxiliary states): variables in the graph's order; those that an operator writes
+    are auxiliary."""
+    order = topological(outputs)
+    written = {node.inputs[i].node for node in order for i in mutated(node)}
+    nodes = [n for n in order if n.op is None]
+    return [n for n in nodes if n not in written], [n for n in nodes if n in written]

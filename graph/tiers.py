@@ -32,56 +32,74 @@ SWITCH_S = 5e-5  # how often the compiler's thread gives way: the caller's calls
 
 
 class Tiered(ABC):
-    """Something that starts at tier 0 and is compiled at tier 1: a signature of a graph, the
-    structure of a tape, a mode of an executor.
+    """Something that starts at tier 0 and is compiled at tier 1: a signature of a graph, or the
+    gradients of a tape's structure.
 
-    hits: its calls. due: the call that must call `reached`. change_at: the first call at tier 1; 0
-    while that is not known. lead: how many calls before that one the change is made. waited_s: how
-    long the change waited for the compiler. The lock `_compiler.changing` guards all but `hits`,
-    which passes through every number although threads may count one call twice.
+    serving: what calls use now. hits: its calls. due: the call that must call `reached`. change_at:
+    the first call at tier 1; 0 while that is not known. lead: how many calls before that one the
+    change is made. waited_s: how long the change waited for the compiler. The lock
+    `_compiler.changing` guards all but `hits`, which passes through every number although threads
+    may count one call twice.
     """
 
+    serving: Any = None
     hits, due = 0, QUEUE_AT
     change_at, lead, waited_s = 0, 0, 0.0
     queued = compiled = changed = False
-    _number = 0
+    _number, _structure = 0, ""
     made: Any = None
 
     @abstractmethod
-    def compile(self) -> Any:
-        """Makes what `publish` takes, on the compiler's thread; None: nothing better."""
-
-    @abstractmethod
-    def publish(self, made) -> None:
-        """Puts what was compiled in the place of tier 0, and changes what belongs with it."""
+    def build(self, tier: int) -> Any:
+        """What serves at a tier. Tier 1 is built on the compiler's thread."""
 
     @abstractmethod
     def work(self) -> tuple[int, float]:
         """(nodes to compile, estimated microseconds of a call with what belongs to it)."""
 
+    @abstractmethod
+    def described(self) -> str:
+        """A name that is the same in every process that builds the same."""
+
+    def compile(self) -> Any:
+        """Makes what `publish` takes, on the compiler's thread."""
+        return self.build(1)
+
+    def publish(self, made) -> None:
+        """Puts what was compiled in the place of tier 0, and changes what belongs with it."""
+        self.serving = made
+
+    def restart(self) -> None:
+        """Goes back to tier 0."""
+        self.serving = self.build(0)
+
     def waits_for_others(self) -> bool:
         """Does something that belongs with this one decide when both change?"""
         return False
+
+    def use(self) -> Any:
+        """What serves one more call."""
+        hits = self.hits = self.hits + 1
+        if hits >= self.due:
+            self.reached(hits)
+        return self.serving
 
     # ---- over processes --------------------------------------------------------------------------
 
     # what decides at which call the tier changes
     counted: ClassVar[tuple[str, ...]] = ("hits", "due", "change_at", "queued", "changed")
 
-    @abstractmethod
     def structure(self) -> str:
-        """A name that is the same in every process that builds the same."""
-
-    @abstractmethod
-    def restart(self) -> None:
-        """Goes back to tier 0."""
+        """`described`, worked out once."""
+        self._structure = self._structure or self.described()
+        return self._structure
 
     def in_use(self) -> bool:
         """Can it still be called?"""
         return True
 
     def begin(self) -> None:
-        """Once it is made: counts on where the run did that is resumed, if one is."""
+        """Before its first call: counts on where the run did that is resumed, if one is."""
         self._number = next(_numbers)
         _alive.add(self)
         if _resumed and self.in_use():
@@ -97,10 +115,11 @@ class Tiered(ABC):
             if self.changed and (failed or not counts["changed"]):
                 self.restart()
                 self.changed = self.queued = self.compiled = False
-            if counts["queued"] and not self.queued and not failed:
+            queued, changed = self.queued, failed or self.changed
+            # what the compiler reads is set before it is queued
+            vars(self).update(counts, queued=queued, changed=changed)
+            if counts["queued"] and not queued and not failed:
                 self.queued = _compiler.submit(self)
-            # what depends on them is set before the change, which may ask for it
-            vars(self).update(counts, queued=self.queued, changed=failed or self.changed)
             if counts["changed"]:
                 self.change(counts["change_at"])
 

@@ -8,10 +8,11 @@ from typing import Any
 from ..engine import hooks, location
 from ..engine.error import DTypeError, InvalidValue, MXNetError, ShapeError
 from ..graph.graph import variable
+from ..graph.runner import ROWS
 from ..kernels import precision
 from ..kernels.traits import Lowered
 from . import functions as F
-from .backward import ROWS, TapeGraph, deliver_rows, program_of, reachable, source
+from .backward import TapeGraph, deliver_rows, program_of, reachable, source
 from .invoke import copy_into
 from .ndarray import NDArray, Scope, check_nd, state
 from .tape import TapeNode, Variable, plan_node, shadow

@@ -3,24 +3,18 @@ structure, cached and compiled by tiers."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..engine import Context, log
+from ..engine import log
 from ..engine.error import MXNetError
 from ..engine.gc_pause import gc_paused
-from ..engine.log import size
 from ..engine.recent import Recent
 from ..graph.digest import hashed
-from ..graph.graph import Builder, Node, Value, topological, variable
-from ..graph.passes.gradient import gradient
-from ..graph.passes.recompute import replayed
-from ..graph.placement import PlacedProgram, lower
-from ..graph.program import Program
+from ..graph.graph import Value, topological, variable
+from ..graph.runner import Gradient, Recording, summary
 from ..graph.tiers import NEVER, Tiered
 from ..kernels.scalar import UnknownScalar, given
-from ..kernels.traits import Sum
 from .tape import TapeNode, Variable, expand, keeps_input
 
 MAX_PROGRAMS = 4096  # that are kept,
@@ -82,21 +76,12 @@ class TapeGraph:
         return self.variables.setdefault(entry, len(self.variables))
 
 
-class Translation:
-    """The graph of a structure.
-
-    heads: the values of its heads. nodes: all of the forward graph. variables: the value of each
-    variable. sources: where the array of a value is: ("input", node number, input index),
-    ("saved", node number, output index) or ("head", i). layouts: of values whose arrays are not
-    row-major. devices: of these arrays; head_devices: of the heads.
-    """
+class Translation(Recording):
+    """The graph of a structure."""
 
     def __init__(self, structure: tuple, scalars: Sequence[float] | None = None):
         """scalars: of the calls; None leaves them open, as OpenScalars."""
-        self.sources: dict[Value, tuple] = {}
-        self.layouts: dict[Value, str] = {}
-        self.devices: dict[Value, Context] = {}
-        self.variables: dict[int, Value] = {}
+        super().__init__()
         made: list[Sequence[Value]] = []
         first = 0
         for k, (plan, refs) in enumerate(zip(structure[0:-1:2], structure[1:-1:2])):
@@ -122,8 +107,6 @@ class Translation:
             self.devices.update((results[i], kept[i].device) for i in plan.saved)
             layouts = getattr(plan, "layouts", {})
             self.layouts.update((results[i], layout) for i, layout in layouts.items())
-        self.heads: list[Value] = []
-        self.head_devices: list[Context] = []
         for i, (a, b) in enumerate(structure[-1]):
             if b.__class__ is int:
                 self.heads.append(made[a][b])
@@ -134,57 +117,29 @@ class Translation:
                 self.sources[value], self.devices[value] = ("head", i), b.device
             self.heads.append(self.variables[a])
             self.head_devices.append(b.device)
-        self.nodes: set[Node] = set(topological([v for values in made for v in values]))
-
-
-class _Program:
-    """A gradient program and where its inputs are found on a tape of its structure.
-
-    written: which variables its first outputs are the gradients of. rows: of variables whose
-    gradients are row_sparse, the outputs to add up; see row_parts.
-    """
-
-    __slots__ = ("program", "rows", "seconds", "sources", "tier", "written")
-    program: Program | PlacedProgram
-    rows: list[tuple[int, list[tuple]]]
-    seconds: float
-    sources: list[tuple]
-    tier: int
-    written: list[int]
-
-
-def summary(made) -> str:
-    """Describes a compiled graph: its compile time and size. made: with seconds, program."""
-    p = made.program
-    return (
-        f"compiled in {made.seconds * 1e3:.0f} ms to {len(p.plans)} instructions"
-        f" ({n_fused(p)} fused groups), {size(p.arena_bytes)} planned,"
-        f" {size(p.naive_bytes)} without sharing"
-    )
-
-
-def n_fused(program: Program | PlacedProgram) -> int:
-    """How many instructions are groups of pointwise operators."""
-    return sum(p.op.name == "_fused" for p in program.plans)
+        self.nodes = set(topological([v for values in made for v in values]))
 
 
 class Backward(Tiered):
-    """The gradients of a structure: the program that serves now, and how to make a better one."""
+    """The gradients of a structure: the program that serves now, and how to make a better one.
+
+    key: (structure, which heads have gradients, requests).
+    """
+
+    serving: Gradient | None
 
     def __init__(self, key: tuple):
         self.key = key
-        self.serving: _Program | None = None
         self.interpreted = any(getattr(p, "python", False) for p in self.plans)
         # graphs on the tape change in one step's backward, for the next step
         self.lead = int(any(hasattr(p, "entry") for p in self.plans))
-        self._structure = ""
         if not self.interpreted:
             self.begin()
 
     def __str__(self):
-        return "a backward program"
+        return "backward"
 
-    def use(self) -> _Program | None:
+    def use(self) -> Gradient | None:
         """The program for one more run; None where the gradients must be computed call by call: of
         a Python function, or where they depend on the value of a scalar."""
         if self.interpreted:
@@ -192,22 +147,20 @@ class Backward(Tiered):
         if self.serving is None:
             try:
                 with gc_paused():
-                    self.serving = compiled(self.key, 0)
+                    self.serving = self.build(0)
             except UnknownScalar:
                 self.interpreted = True
                 return None
-        hits = self.hits = self.hits + 1
+        hits = self.hits = self.hits + 1  # as Tiered.use, without a call
         if hits >= self.due:
             self.reached(hits)
         return self.serving
 
-    def structure(self) -> str:
-        if not self._structure:
-            (*steps, heads), with_grad, reqs = self.key
-            plans = [_summary_of_plan(p) for p in steps[0::2]]
-            ends = [(a, b if b.__class__ is int else repr(b)) for a, b in heads]
-            self._structure = hashed(plans, list(steps[1::2]), ends, with_grad, reqs)
-        return self._structure
+    def described(self) -> str:
+        (*steps, heads), with_grad, reqs = self.key
+        plans = [_summary_of_plan(p) for p in steps[0::2]]
+        ends = [(a, b if b.__class__ is int else repr(b)) for a, b in heads]
+        return hashed(plans, list(steps[1::2]), ends, with_grad, reqs)
 
     counted = (*Tiered.counted, "parts")
 
@@ -235,12 +188,15 @@ class Backward(Tiered):
             costs.append(self.serving.program.cost_us)
         return sum(len(p.plans) for p in programs), sum(costs)
 
-    def compile(self) -> tuple[tuple, _Program]:
+    def build(self, tier: int) -> Gradient:
+        return compiled(self.key, tier)
+
+    def compile(self) -> tuple[tuple, Gradient]:
         """The program for tapes as they will be when the forward graphs below have changed."""
         key = better(self.key)
         return key, compiled(key, 1)
 
-    def publish(self, made: tuple[tuple, _Program]) -> None:
+    def publish(self, made: tuple[tuple, Gradient]) -> None:
         key, program = made
         if key == self.key:
             self.serving = program
@@ -253,9 +209,7 @@ class Backward(Tiered):
                 entry = before.entry() if now is not before else None
                 if entry is not None:
                     entry.change()
-        log.write(
-            "hybridize", f"backward: tier 1 from call {self.change_at} on, {summary(program)}"
-        )
+        log.write("hybridize", f"{self}: tier 1 from call {self.change_at} on, {summary(program)}")
 
 
 def _summary_of_plan(plan) -> str:
@@ -276,101 +230,17 @@ def queued_with(plan) -> list[Backward]:
     ]
 
 
-def compiled(key: tuple, tier: int) -> _Program:
-    """The gradient program of (structure, which heads have gradients, requests). Raises
-    UnknownScalar where a gradient depends on the value of a scalar."""
-    start = time.perf_counter()
+def compiled(key: tuple, tier: int) -> Gradient:
+    """The gradient program of a Backward's key. Raises UnknownScalar where a gradient depends on
+    the value of a scalar."""
     structure, with_grad, reqs = key
-    made = _Program()
-    graph = Translation(structure)
-    outputs, made.written, made.rows = gradients(graph, with_grad, reqs)
-    outputs, used = replayed(outputs, graph.sources, graph.nodes)
-    made.program = lower(
-        outputs,
-        list(used.values()),
-        [graph.devices[v] for v in used] or graph.head_devices,
-        "backward",
-        wanted=[graph.devices[graph.variables[i]] for i in made.written],
-        tier=tier,
-        layouts={x: graph.layouts[v] for v, x in used.items() if v in graph.layouts},
-    )
-    made.sources, made.tier = [graph.sources[v] for v in used], tier
-    made.seconds = time.perf_counter() - start
-    return made
-
-
-ROWS = "rows"  # the request of a variable whose gradient is row_sparse
-
-
-def row_parts(gradient: Value | None, at: int) -> tuple[list[Value], list[tuple]]:
-    """A gradient as what adds up to it: (values, for each part the numbers of its values, the first
-    being `at`). A part is (row numbers, rows), or (a dense array,)."""
-    values: list[Value] = []
-    parts: list[tuple] = []
-    terms = [] if gradient is None else [gradient]
-    while terms:
-        v = terms.pop()
-        node = v.node
-        if node.op is not None and node.op.has(Sum):
-            if all(x.shape == v.shape for x in node.inputs):
-                terms += node.inputs
-                continue
-        found = [v]
-        if node.op is not None and node.op.name == "_take_grad":
-            if node.attrs["axis"] == 0 and node.attrs["mode"] == "clip":
-                found = [node.inputs[1], node.inputs[0]]
-        parts.append(tuple(range(at + len(values), at + len(values) + len(found))))
-        values += found
-    return values, parts
+    return Gradient(Translation(structure), with_grad, reqs, tier)
 
 
 def deliver_rows(grad, parts: Sequence[tuple], made: Sequence, add: bool) -> None:
     """Writes a row_sparse gradient from the outputs of a program."""
     found = [tuple([made[i] for i in p]) if len(p) > 1 else made[p[0]] for p in parts]
     grad._add_up(found, add)
-
-
-def gradients(
-    graph: Translation, with_grad, reqs
-) -> tuple[list[Value], list[int], list[tuple[int, list[tuple]]]]:
-    """(gradients of a structure's variables as reqs ask for them, which variables the first of them
-    belong to, the parts of row_sparse ones). Adds the sources of head gradients and of gradients to
-    add to.
-
-    The last variables come first: a program computes its outputs in their order, and each
-    layer's gradients must be done before those of the layers below, or their results pile up.
-    """
-    F = Builder()
-    grads_in = []
-    for i, (h, has_grad) in enumerate(zip(graph.heads, with_grad)):
-        dy = variable(f"dy{i}", h.type) if has_grad else None
-        grads_in.append(dy)
-        if dy is not None:
-            graph.sources[dy] = ("head_grad", i)
-            graph.devices[dy] = graph.head_devices[i]
-    variables = [graph.variables[i] for i in range(len(reqs))]
-    outputs, written, sparse = [], [], []
-    for i, (v, g) in enumerate(zip(variables, gradient(graph.heads, grads_in, variables))):
-        if reqs[i] == ROWS:
-            sparse.append((i, g))
-            continue
-        if g is None:
-            if reqs[i] == "add":
-                continue
-            g = F._zeros(shape=v.shape, dtype=v.dtype)
-        if reqs[i] == "add":
-            before = variable(f"grad{i}", g.type)
-            graph.sources[before] = ("grad", i)
-            graph.devices[before] = graph.devices[v]
-            g = F.broadcast_add(before, g)
-        written.append(i)
-        outputs.append(g)
-    outputs, rows = outputs[::-1], []
-    for i, g in sparse:
-        values, parts = row_parts(g, len(outputs))
-        outputs += values
-        rows.append((i, parts))
-    return outputs, written[::-1], rows
 
 
 def better(key: tuple) -> tuple:
@@ -389,7 +259,7 @@ def weight(found: Backward) -> int:
 _programs = Recent(MAX_PROGRAMS, MAX_CALLS, weight)
 
 
-def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> _Program | None:
+def program_of(tape: TapeGraph, with_grad: tuple, reqs: tuple) -> Gradient | None:
     """The program for this tape, or None; see Backward.use."""
     key = (tape.structure, with_grad, reqs)
     found = _programs[key]

@@ -7,7 +7,6 @@ also returns the residuals that the backward graph reads, and the call is one no
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Sequence
 
@@ -15,20 +14,18 @@ from ..engine import current_context, location, log
 from ..engine.error import DynamicShape
 from ..engine.gc_pause import gc_paused
 from ..engine.recent import Recent
-from ..graph.digest import digest
-from ..graph.graph import Node, Value, rewrite, topological, values_of
+from ..graph.graph import Node, Value, rewrite, values_of
 from ..graph.inference import typed_graph
-from ..graph.passes import before_gradient
-from ..graph.placement import Placement, crosses, lower
-from ..graph.tiers import Tiered, waiting
+from ..graph.placement import Placement, crosses
+from ..graph.runner import Forward, Signature
+from ..graph.tiers import waiting
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import mutated_inputs
 from ..kernels.traits import Rematerializes
 from . import autograd, functions
-from .backward import queued_with, summary
+from .backward import queued_with
 from .interpreter import call, run_nodes, run_plan
 from .ndarray import NDArray, state
-from .residuals import free, residuals
 from .sparse.graphs import has_sparse
 from .tape import TapeNode, entries_of, next_seq, record, shadow
 
@@ -37,42 +34,18 @@ MAX_ENTRIES = 2048  # signatures of a graph that stay compiled,
 MAX_INSTRUCTIONS = 1 << 16
 
 
-class GraphPlan:
-    """A typed graph compiled at one tier. On the tape it stands where a Plan stands for an
-    operator.
+class GraphPlan(Forward):
+    """A graph compiled at one tier. On the tape it stands where a Plan stands for an operator.
 
-    kept: residuals, which the program returns after the outputs. saved: what the tape keeps, as
-    numbers of outputs and residuals. layouts: of those that are not row-major, by number. newer:
-    the plan of a higher tier, once there is one. entry: whose plan it is, held weakly.
+    newer: the plan of a higher tier, once there is one. entry: whose plan it is, held weakly.
     """
 
     scalars = unread = ()
 
-    def __init__(self, entry: _Entry, tier: int):
-        start = time.perf_counter()
-        self.outputs, self.variables, self.in_specs = entry.outputs, entry.variables, entry.in_specs
-        devices = [s.device for s in self.in_specs]
-        if tier and not entry.recompute and len({d.device_type for d in devices}) < 2:
-            self.outputs = before_gradient(self.outputs, entry.device.device_type)
-        self.tier, self.entry = tier, weakref.ref(entry)
-        self.newer: GraphPlan | None = None
-        self.n_out = len(self.outputs)
-        self.kept, shadowed = entry.residuals(self.outputs, tier)
-        self.shadowed = tuple(shadowed)
-        self.saved = (*shadowed, *range(self.n_out, self.n_out + len(self.kept)))
-        self.program = lower(
-            [*self.outputs, *self.kept],
-            self.variables,
-            devices or entry.device,
-            entry.name,
-            tier=tier,
-            stable=entry.stable,
-            free=free(self.kept, self.n_out),
-        )
-        specs = self.kept_specs = self.program.out_specs  # by the numbers in `saved`
-        self.out_specs = specs[: self.n_out]
-        self.layouts = {i: specs[i].layout for i in self.saved if specs[i].layout}
-        self.seconds = time.perf_counter() - start
+    def __init__(self, entry: Entry, tier: int):
+        super().__init__(entry, tier)
+        self.entry = weakref.ref(entry)
+        self.newer: Forward | None = None
 
     def structure(self) -> str:
         """A name that is the same in every process; while the entry lives."""
@@ -120,72 +93,33 @@ class GraphPlan:
         return run_nodes(self.outputs, dict(zip(self.variables, inputs)), compute)
 
 
-class _Entry(Tiered):
-    """What one signature runs now, and how to make it better."""
+class Entry(Signature):
+    """The Signature of a graph's calls. Its gradients are on tapes; see ndarray/backward.py."""
 
-    def __init__(self, graph: CachedGraph, outputs, variables, bounds, in_specs, device, wanted):
-        """wanted: for each variable, is its gradient wanted? () while not recording."""
-        self.name, self.n_data = graph.name, graph.n_data
-        self.recompute, self.bounds = graph.recompute, bounds
-        self.outputs, self.variables = outputs, variables
-        self.in_specs, self.device = in_specs, device
-        predicts = not wanted and not state.training
-        # variables whose arrays seldom change
-        self.stable = tuple(variables[graph.n_data :]) if predicts else ()
-        self.wanted = [v for v, w in zip(variables, wanted) if w]
-        self.plan = GraphPlan(self, 0)
-        self._steps = 0  # of its gradients, when this was last due
-        self._structure = ""
-        self.begin()
+    counted = (*Signature.counted, "_steps")
+    serving: GraphPlan
+    _steps = 0  # of its gradients, when this was last due
 
-    counted = (*Tiered.counted, "_steps")
+    def forward(self, tier: int) -> GraphPlan:
+        return GraphPlan(self, tier)
 
-    def structure(self) -> str:
-        if not self._structure:
-            specs = [(repr(s), s.stype, s.layout) for s in self.in_specs]
-            wanted = set(self.wanted)
-            mode = [v in wanted for v in self.variables], len(self.stable), self.recompute
-            self._structure = digest(self.outputs, self.variables, *mode, specs)
-        return self._structure
-
-    def restart(self) -> None:
-        self.plan = GraphPlan(self, 0)
-
-    def __str__(self):
-        return f"{self.name} on {', '.join(map(str, self.in_specs[: self.n_data]))}"
-
-    def residuals(self, outputs: Sequence[Value], tier: int) -> tuple[list[Value], list[int]]:
-        """(what the program returns besides the outputs, which outputs are kept too)."""
-        if not self.wanted:
-            return [], []
-        needed = residuals(outputs, self.wanted, tier, self.recompute, self.bounds)
-        needed_set, output_set = set(needed), set(outputs)
-        return (
-            [v for v in needed if v not in output_set],
-            [i for i, v in enumerate(outputs) if v in needed_set],
-        )
-
-    def work(self) -> tuple[int, float]:
-        n_nodes = sum(n.op is not None for n in topological(self.outputs))
-        # backward costs about twice as much as forward
-        return n_nodes, self.plan.program.cost_us * (3 if self.wanted else 1)
-
-    def compile(self) -> GraphPlan:
-        plan = self.plan.newer = GraphPlan(self, 1)
-        return plan
+    def compile(self) -> Forward:
+        before = self.serving
+        before.newer = made = self.build(1)
+        return made
 
     def waits_for_others(self) -> bool:
         """As long as its gradients are in use, they decide: backward runs between two steps, so no
         tape gets calls of both tiers."""
-        steps = sum(b.hits for b in queued_with(self.plan)) + waiting(self.plan)
+        steps = sum(b.hits for b in queued_with(self.serving)) + waiting(self.serving)
         before, self._steps = self._steps, steps
         return self._steps > before
 
-    def publish(self, made: GraphPlan) -> None:
-        before, self.plan = self.plan, made
+    def publish(self, made: Forward) -> None:
+        before = self.serving
+        super().publish(made)
         for gradients in queued_with(before):
             gradients.change()
-        log.write("hybridize", f"{self}: tier 1 from call {self.change_at} on, {summary(made)}")
 
 
 def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[str] = ()) -> str:
@@ -203,9 +137,9 @@ def difference(before: Sequence, now: Sequence, trains: bool, names: Sequence[st
     return ", ".join(found) or "the values of constants changed"
 
 
-def weight(entry: _Entry) -> int:
+def weight(entry: Entry) -> int:
     """The instructions of a signature's program."""
-    return len(entry.plan.program.plans)
+    return len(entry.serving.program.plans)
 
 
 class CachedGraph:
@@ -247,6 +181,7 @@ class CachedGraph:
             try:
                 with gc_paused():
                     entry = self.entry(arrays, wanted)
+                    entry.begin()
             except DynamicShape:
                 self.dynamic = True
                 return self._eager(arrays)
@@ -256,7 +191,7 @@ class CachedGraph:
         hits = entry.hits = entry.hits + 1
         if hits >= entry.due:
             entry.reached(hits)
-        plan = entry.plan
+        plan = entry.serving
         program = plan.program
         made = program.run(arrays, (), location.capture() if program.can_fail else -1)
         if entries is None:
@@ -280,7 +215,7 @@ class CachedGraph:
             lambda node, inputs: call(node, inputs, device),
         )
 
-    def entry(self, arrays, wanted: tuple[bool, ...]) -> _Entry:
+    def entry(self, arrays, wanted: tuple[bool, ...]) -> Entry:
         """A new entry for such arrays in the current mode. wanted: whose gradients will be."""
         specs = tuple(a._spec for a in arrays)
         device = specs[0].device if specs else current_context()
@@ -292,7 +227,21 @@ class CachedGraph:
         if crosses(typed):
             known = {v: s.device for v, s in zip(typed[m:], specs)}
             typed = Placement(typed, known, device).resolve(typed)
-        return _Entry(self, typed[:n], typed[m:], typed[n:m], specs, device, wanted)
+        # variables whose arrays seldom change
+        stable = () if wanted or state.training else range(self.n_data, len(specs))
+        return Entry(
+            self.name,
+            typed[:n],
+            typed[m:],
+            specs,
+            device,
+            requests=["write" if w else "null" for w in wanted] or ["null"] * len(specs),
+            data=range(self.n_data),
+            stable=stable,
+            recompute=self.recompute,
+            bounds=typed[n:m],
+            mode=(len(stable),),
+        )
 
     def _reason(self, arrays, wanted) -> str:
         """Why a signature is new."""

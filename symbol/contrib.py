@@ -16,13 +16,13 @@ from typing import Any
 from ..engine import missing
 from ..engine.error import InvalidValue, MXNetError
 from ..graph.graph import Node, Value, rewrite, topological, values_of, variable
+from ..graph.names import output_name
 from ..kernels.record import REGISTRY, Operator, Type, lookup
 from ..ndarray.branch import Branch
 from ..ndarray.control import Part
 from ..ndarray.loop import Loop
 from ..ndarray.nesting import LoopError, NotNested, flatten, pair, regroup
 from . import attribute
-from .executor import output_name
 from .symbol import Symbol, active, apply, symbol_function, var
 
 SCOPE = "__subgraph_name__"  # the attribute of what is made inside a body

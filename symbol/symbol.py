@@ -15,6 +15,7 @@ from ..engine import Context, current_context, files
 from ..engine.base import NotImplementedForSymbol
 from ..engine.error import InvalidIndex, InvalidType, InvalidValue, MXNetError, OperatorError
 from ..graph import operators
+from ..graph.effects import variables_of
 from ..graph.graph import Node, Value, caller_line, rewrite, topological
 from ..graph.inference import DtypeInference, Inference, is_dynamic, typed_graph
 from ..graph.names import output_name, output_names
@@ -25,7 +26,7 @@ from ..kernels.record import REGISTRY, REQUIRED, Operator, Type, dtype_name, loo
 from ..kernels.signature import dynamic_names, make_function, static_names
 from ..kernels.spec import NUMPY_DTYPES
 from . import attribute
-from . import executor as execution
+from .binding import bind, simple_bind
 from .compose import (  # noqa: F401  (tracing is offered from here)
     active,
     compose,
@@ -36,7 +37,7 @@ from .compose import (  # noqa: F401  (tracing is offered from here)
     tracing,
     twin,
 )
-from .executor import Executor, variables_of
+from .executor import Executor
 from .indexing import slice_of
 from .json import from_json, text_attrs, to_json, without_amp_cast
 
@@ -393,6 +394,8 @@ class Symbol(Methods):
         aux_states=None,
         group2ctx=None,
         shared_exec=None,
+        *,
+        recompute=None,
     ) -> Executor:
         """An Executor on given arrays.
 
@@ -401,9 +404,11 @@ class Symbol(Methods):
         a list or a partial dict. grad_req: write, add or null, for all, as a list, or a dict.
         aux_states: like args.
         group2ctx: devices of the groups that mx.AttrScope(ctx_group="name") gave; what has no group
-            runs on ctx. shared_exec: accepted. Raises ValueError, TypeError, OperatorError.
+            runs on ctx. shared_exec: accepted. recompute: what backward computes again instead of
+            keeping it, True, False, "mirror" or a fraction: see HybridBlock.hybridize.
+        Raises ValueError, TypeError, OperatorError.
         """
-        return execution.bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx)
+        return bind(self, ctx, args, args_grad, grad_req, aux_states, group2ctx, recompute)
 
     def simple_bind(
         self,
@@ -415,6 +420,8 @@ class Symbol(Methods):
         shared_arg_names=None,
         shared_exec=None,
         shared_buffer=None,
+        *,
+        recompute=None,
         **kwargs,
     ) -> Executor:
         """An Executor on new arrays of zeros, whose shapes are inferred from the given ones:
@@ -422,13 +429,14 @@ class Symbol(Methods):
 
         type_dict, stype_dict: dtypes and storage types by name. group2ctx: as for bind; arrays are
             made where they are used. shared_exec: arrays of equal name, shape and dtype are taken
-            from it. Keywords that name no variable have no effect, as in MXNet.
+            from it. recompute: as for bind. Keywords that name no variable have no effect, as in
+            MXNet.
         Raises MXNetError where a shape stays unknown or does not fit.
         """
         known = {*self.list_arguments(), *self.list_auxiliary_states()}
         shapes = {name: shape for name, shape in kwargs.items() if name in known}
-        return execution.simple_bind(
-            self, ctx, grad_req, type_dict, shapes, group2ctx, shared_exec, stype_dict
+        return simple_bind(
+            self, ctx, grad_req, type_dict, shapes, group2ctx, shared_exec, stype_dict, recompute
         )
 
     def eval(self, ctx=None, **kwargs):

@@ -170,7 +170,7 @@ def test_environment_variables_that_mean_something_are_honoured():
     code = (
         "import os; os.environ.update(MXNET_UPDATE_ON_KVSTORE='0', MXNET_BACKWARD_DO_MIRROR='1')\n"
         "import plait.compat; plait.compat.install()\nfrom plait.training.kvstore import choose\n"
-        "from plait.ndarray import residuals\n"
+        "from plait.graph import residuals\n"
         "assert choose.update_on_store is False and residuals.default == 'mirror'"
     )
     run = python("-c", code)

@@ -87,6 +87,27 @@ def test_op_hook_sees_every_operator():
     ]
 
 
+def test_op_hook_sees_hidden_outputs_in_training():
+    """The names are those of MXNet 1.9.1."""
+    net = nn.HybridSequential(prefix="n_")
+    with net.name_scope():
+        net.add(nn.BatchNorm(in_channels=3), nn.Dropout(0.5))
+    net.initialize()
+    net.hybridize()
+    seen = []
+    net.register_op_hook(lambda name, op, array: seen.append(name), monitor_all=True)
+    inputs = ["data", "gamma", "beta", "moving_mean", "moving_var"]
+    norm = [f"n_batchnorm0_fwd_{name}" for name in (*inputs, "output")]
+    drop = ["n_dropout0_fwd_data", "n_dropout0_fwd_output"]
+    net(nd.ones((2, 3)))
+    assert seen == norm + drop
+    seen.clear()
+    with mx.autograd.record():
+        net(nd.ones((2, 3)))
+    hidden = ["n_batchnorm0_fwd_mean", "n_batchnorm0_fwd_var"]
+    assert seen == norm + hidden + drop + ["n_dropout0_fwd_mask"]
+
+
 class Nested(nn.HybridBlock):
     """Takes and gives nested lists, and leaves a Symbol in an attribute."""
 

@@ -195,6 +195,18 @@ def test_a_parameter_that_both_devices_read():
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
+def test_hooks_see_operators_of_both_devices():
+    net = Children()
+    net.initialize(ctx=[ONE, TWO])
+    net.hybridize()
+    want, seen = net(nd.array(X)).asnumpy(), []
+    net.register_op_hook(lambda name, op, array: seen.append((op, array.context)))
+    np.testing.assert_array_equal(net(nd.array(X)).asnumpy(), want)
+    dense, ones = "FullyConnected", "_ones"
+    assert [d for op, d in seen if op == dense] == [ONE, TWO]
+    assert [d for op, d in seen if op == ones] == [TWO]
+
+
 @pytest.mark.parametrize("hybridize", [False, True])
 def test_inputs_on_two_devices_need_a_copy(hybridize):
     class Sum(gluon.HybridBlock):

@@ -235,7 +235,7 @@ def test_compiled_block_equals_tier_0():
     mx.wait_compiled()
     same(eager, step())
     graphs = [trace.graph for trace in net._traces.values()]
-    plans = [e.plan.program.plans for g in graphs for e in g.entries.values()]
+    plans = [e.serving.program.plans for g in graphs for e in g.entries.values()]
     assert all("_attention" in [p.op.name for p in ps] for ps in plans)
 
 
@@ -311,7 +311,7 @@ def test_dropout_of_a_compiled_block_equals_tier_0(again):
     mx.wait_compiled()
     same(first, step())
     graphs = [trace.graph for trace in net._traces.values()]
-    plans = [e.plan.program.plans for g in graphs for e in g.entries.values()]
+    plans = [e.serving.program.plans for g in graphs for e in g.entries.values()]
     assert any("_attention_dropout" in [p.op.name for p in ps] for ps in plans)
 
 

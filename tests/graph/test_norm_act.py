@@ -135,8 +135,8 @@ def test_random_networks(seed):
     _, want = trained(seed, hybrid=False)
     (trace,) = net._traces.values()
     (entry,) = trace.graph.entries.values()
-    used = [p.op.name for p in entry.plan.program.plans]
-    assert entry.plan.tier == 1
+    used = [p.op.name for p in entry.serving.program.plans]
+    assert entry.serving.tier == 1
     assert FUSED in used
     assert not {"Activation", "relu", "clip", "LeakyReLU"} & set(used)
     if seed % len(ACTS):

@@ -3,6 +3,7 @@
 import numpy as np
 import plait as mx
 import pytest
+from plait.graph.program import Program
 
 GROUPS = {"one": mx.cpu(1), "two": mx.cpu(2)}
 
@@ -79,8 +80,8 @@ def test_monitor_sees_every_operator():
 def test_segments_are_few():
     executor = filled(network().simple_bind(mx.cpu(0), data=(4, 5), group2ctx=GROUPS))
     executor.forward(is_train=True)
-    (serving,) = executor._serving.values()
-    devices = [part.device for part in serving.graph.forward.parts]
+    (mode,) = executor._modes.values()
+    devices = [part.device for part in mode.serving.program.parts]
     assert devices == [mx.cpu(1), mx.cpu(2), mx.cpu(1)]
 
 
@@ -89,5 +90,5 @@ def test_groups_on_the_same_device_are_one_program():
         mx.cpu(0), data=(4, 5), group2ctx={"one": mx.cpu(0), "other": mx.cpu(3)}
     )
     executor.forward()
-    (serving,) = executor._serving.values()
-    assert serving.graph.placement is None
+    (mode,) = executor._modes.values()
+    assert isinstance(mode.serving.program, Program)

@@ -3,12 +3,12 @@
 import numpy as np
 import plait as mx
 import pytest
-from plait import autograd, nd
+from plait import autograd, gluon, nd
 from plait.gluon import nn
+from plait.graph import residuals as choice
 from plait.graph.graph import Builder, Node, Value, topological, variable
 from plait.graph.passes import recompute
-from plait.ndarray import residuals as choice
-from plait.ndarray.residuals import residuals
+from plait.graph.residuals import residuals
 
 F = Builder(train=True)
 
@@ -71,6 +71,27 @@ def test_a_deep_net_needs_less_memory():
         held[how] = report["residuals"] + report["arena"]
     assert held[True] < 0.45 * held[False] and held["blocks"] < 0.6 * held[False]
     assert held[True] < held[0.5] < 0.75 * held[False]
+
+
+@pytest.mark.parametrize("how", [True, "blocks"])
+def test_a_symbol_block_recomputes(how):
+    x = mx.sym.var("data")
+    y = x
+    for i in range(12):
+        y = mx.sym.tanh(mx.sym.FullyConnected(y, num_hidden=8, name=f"fc{i}"))
+    net, kept, grads = gluon.SymbolBlock(y, x), [], []
+    net.initialize(mx.init.Normal(0.3))
+    data = nd.ones((16, 8))
+    for asked in (False, how):
+        net.hybridize(recompute=asked)
+        with autograd.record():
+            loss = net(data).sum()
+        kept.append(sum(a.size for a in loss._tape[0].entries[0][0].saved.values()))
+        loss.backward()
+        grads.append([p.grad().asnumpy() for p in net.collect_params().values()])
+    assert kept[1] < kept[0] / 2
+    for a, b in zip(*grads):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_what_recompute_can_be():

@@ -16,11 +16,10 @@ import pytest
 from hypothesis import strategies as st
 from plait import autograd, gluon, nd
 from plait.gluon import nn
-from plait.graph import passes, tiers
+from plait.graph import passes, runner, tiers
 from plait.graph.graph import Builder, topological, variable
-from plait.ndarray import backward, cached
+from plait.ndarray import backward
 from plait.ndarray.cached import CachedGraph
-from plait.symbol import executor
 
 F = Builder()
 
@@ -46,9 +45,8 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch):
     mx.wait_compiled()
-    made = Gate(cached.lower)
-    for module in (cached, backward, executor):
-        monkeypatch.setattr(module, "lower", made)
+    made = Gate(runner.lower)
+    monkeypatch.setattr(runner, "lower", made)
     yield made
     made.open.set()
     tiers._compiler.error = None
@@ -72,16 +70,16 @@ WANT = np.tanh(A.asnumpy() @ W.asnumpy())
 def test_what_repeats_is_swapped_and_nobody_waits(gate):
     graph = small()
     graph([A, W])
-    assert not gate.entered.is_set() and entry_of(graph).plan.tier == 0
+    assert not gate.entered.is_set() and entry_of(graph).serving.tier == 0
     graph([A, W])
     assert gate.entered.wait(60)
     for _ in range(20):  # while the compiler stands still
         np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
-    assert entry_of(graph).plan.tier == 0
+    assert entry_of(graph).serving.tier == 0
     assert not mx.wait_compiled(timeout=0)
     gate.open.set()
     assert mx.wait_compiled()
-    assert entry_of(graph).plan.tier == 1 and gate.names == ["small"]
+    assert entry_of(graph).serving.tier == 1 and gate.names == ["small"]
     np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
 
 
@@ -93,7 +91,7 @@ def test_a_failing_compilation_leaves_tier_0_serving(gate, monkeypatch, caplog):
     for _ in range(5):
         np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
         mx.wait_compiled()
-    assert entry_of(graph).plan.tier == 0 and gate.names == ["small"]
+    assert entry_of(graph).serving.tier == 0 and gate.names == ["small"]
     (line,) = caplog.messages
     assert "tier 1 of small" in line and "no luck today" in line
     monkeypatch.setattr(passes, "checking", True)
@@ -128,7 +126,7 @@ def test_a_resumed_run_stays_at_tier_0_where_the_compiler_had_failed(gate, monke
             mx.wait_compiled()
     finally:
         tiers.resume({})
-    assert entry_of(again).hits == 11 and entry_of(again).plan.tier == 0
+    assert entry_of(again).hits == 11 and entry_of(again).serving.tier == 0
 
 
 def test_the_compiler_outlives_what_cannot_be_swapped_in(gate, monkeypatch, caplog):
@@ -173,7 +171,7 @@ def test_a_signature_changes_its_tier_at_a_fixed_call(gate, early):
     graph, tier_of = small(), []
     for _ in range(8):
         np.testing.assert_allclose(graph([A, W])[0].asnumpy(), WANT, rtol=1e-5)
-        tier_of.append(entry_of(graph).plan.tier)
+        tier_of.append(entry_of(graph).serving.tier)
         compiled_by_now()
     assert tier_of == [0, 0, 0, 0, 1, 1, 1, 1]
     assert entry_of(graph).change_at == 5 and entry_of(graph).waited_s < 60
@@ -193,7 +191,7 @@ def test_the_call_waits_where_the_compiler_is_late(gate, early, monkeypatch):
         graph([A, W])
     (entry,) = graph.entries.values()
     assert waited == [(str(entry), 5, False)]
-    assert entry.plan.tier == 1 and entry.waited_s > 0
+    assert entry.serving.tier == 1 and entry.waited_s > 0
 
 
 def test_as_soon_as_it_is_ready(gate, early, monkeypatch):
@@ -201,11 +199,11 @@ def test_as_soon_as_it_is_ready(gate, early, monkeypatch):
     graph = small()
     for _ in range(9):
         graph([A, W])
-    assert entry_of(graph).plan.tier == 0 and entry_of(graph).change_at == 0
+    assert entry_of(graph).serving.tier == 0 and entry_of(graph).change_at == 0
     gate.open.set()
     compiled_by_now()
     assert mx.wait_compiled()
-    assert entry_of(graph).plan.tier == 1 and entry_of(graph).change_at == 10
+    assert entry_of(graph).serving.tier == 1 and entry_of(graph).change_at == 10
 
 
 def test_the_number_of_calls_depends_on_the_graph_alone():
@@ -219,7 +217,7 @@ def test_the_setting_keeps_tier_0(gate, monkeypatch):
     graph = small()
     for _ in range(4):
         graph([A, W])
-    assert mx.wait_compiled() and not gate.names and entry_of(graph).plan.tier == 0
+    assert mx.wait_compiled() and not gate.names and entry_of(graph).serving.tier == 0
 
 
 # ---- training ------------------------------------------------------------------------------------
@@ -243,7 +241,7 @@ def test_forward_and_backward_are_swapped_together(gate):
     assert gate.entered.wait(60)
     gate.open.set()
     assert mx.wait_compiled() and gate.names == ["small", "backward"]
-    assert entry_of(graph).plan.tier == 1
+    assert entry_of(graph).serving.tier == 1
     (found,) = backward._programs.values()
     assert found.serving.tier == 1 and found.hits == 0
     for scale in (1.0, 0.5):
@@ -270,7 +268,7 @@ def test_graphs_that_share_a_tape_change_after_one_backward(gate, monkeypatch, m
             with autograd.record():
                 y = graph([first([A, w])[0], w])[0].sum()
             y.backward()
-        seen.append([entry_of(g).plan.tier for g in (first, second, third)])
+        seen.append([entry_of(g).serving.tier for g in (first, second, third)])
         assert {found.serving.tier for found in backward._programs.values()} <= {k > 8}
         if k == 2:
             compiled_by_now()
@@ -387,7 +385,7 @@ def test_references_tier_0_and_tier_1_agree(graph, seed, requests, recompute):
             scale = np.abs(np.where(np.isfinite(right), right, 0)).max(initial=1)
             np.testing.assert_allclose(got, right, rtol=2e-4, atol=1e-4 * scale)
         assert mx.wait_compiled()
-    assert all(e.plan.tier == 1 for e in cached.entries.values())
+    assert all(e.serving.tier == 1 for e in cached.entries.values())
 
 
 # ---- threads, processes --------------------------------------------------------------------------
@@ -425,19 +423,19 @@ SCRIPT = """
 import os, threading
 import plait as mx
 from plait import nd
-from plait.ndarray import cached
+from plait.graph import runner
 from plait.ndarray.cached import CachedGraph
 from plait.graph.graph import Builder, variable
 F = Builder()
 x = variable("x", F._zeros(shape=(3,)).type)
-entered, lower = threading.Event(), cached.lower
+entered, lower = threading.Event(), runner.lower
 def slow(*args, tier=0, **kwargs):
     if tier:
         entered.set()
         for _ in range(200_000):
             pass
     return lower(*args, tier=tier, **kwargs)
-cached.lower = slow
+runner.lower = slow
 graphs = [CachedGraph([F.tanh(x)], [x]) for _ in range(40)]
 for g in graphs:
     g([nd.ones((3,))]), g([nd.ones((3,))])
@@ -465,10 +463,10 @@ g = CachedGraph([F.exp(x)], [x])
 g([nd.ones((3,))]), g([nd.ones((3,))])
 mx.wait_compiled()
 (entry,) = g.entries.values()
-assert entry.plan.tier == 1
+assert entry.serving.tier == 1
 (last,) = graphs[-1].entries.values()  # in the child no queue holds it
 last.change()
-assert last.plan.tier == 1
+assert last.serving.tier == 1
 if child == 0:
     os._exit(0)
 print(os.waitpid(child, 0)[1])

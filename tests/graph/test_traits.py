@@ -3,7 +3,6 @@
 import dataclasses
 
 import pytest
-
 from plait.graph.graph import Builder, Value, rewrite, topological, typed_node, variable, verify
 from plait.graph.passes.algebra import algebra
 from plait.graph.passes.attention import attention

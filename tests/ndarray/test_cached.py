@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from plait import MXNetError, autograd, cpu, nd, random
 from plait.gluon import HybridBlock
 from plait.graph.graph import Builder, Value, topological, variable
+from plait.graph.residuals import residuals
 from plait.ndarray.cached import CachedGraph
-from plait.ndarray.residuals import residuals
 from plait.symbol.symbol import Symbol
 
 F = Builder(train=True)

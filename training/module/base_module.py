@@ -13,7 +13,9 @@ from ...data.io import DataBatch, DataDesc, DataIter
 from ...data.io.desc import need_iterator, position_of
 from ...engine import cpu
 from ...engine.error import InvalidValue, MissingMethod
+from ...graph.report import MemoryReport, ProgramReport, memory
 from ...ndarray import NDArray, functions, serialization
+from ...symbol.executor import Executor
 from ...symbol.symbol import Symbol
 from .. import metric
 from ..callback import BatchEndParam
@@ -444,6 +446,26 @@ class BaseModule:
         self._need()
         if states or value:
             raise ModuleError(f"{type(self).__name__} has no states")
+
+    # ---- reports ---------------------------------------------------------------------------------
+
+    def executors(self, every: bool = False) -> list[Executor]:
+        """The executors in use. every: also those of other input shapes and buckets."""
+        raise self._undefined("executors")
+
+    def report(self) -> ProgramReport:
+        """What the programs of all executors are and cost: prints as a table with a line for each,
+        as HybridBlock.hybrid_report does."""
+        reports = [e.report() for e in self.executors(every=True)]
+        rows = [row for report in reports for row in report.rows]
+        return ProgramReport(type(self).__name__, rows, reports[0].why if reports else "")
+
+    def memory_report(self) -> MemoryReport:
+        """What the memory of a forward, and of a training step, of the executors in use is for, in
+        bytes; see HybridBlock.memory_report. Compiles for it, but runs nothing."""
+        pairs = [e.signatures() for e in self.executors()]
+        called, trained = [a for a, _ in pairs], [b for _, b in pairs if b is not None]
+        return MemoryReport(type(self).__name__, memory(called), memory(trained))
 
     def install_monitor(self, mon) -> None:
         """Lets a Monitor see every operator's outputs."""

@@ -9,6 +9,7 @@ import warnings
 from ...engine import cpu
 from ...engine.recent import Recent
 from ...ndarray import functions, serialization
+from ...symbol.executor import Executor
 from ...symbol.name import NameManager
 from ..initializer import Uniform
 from ..model_params import load_params
@@ -39,6 +40,8 @@ class BucketingModule(BaseModule):
         state_names=None,
         group2ctxs=None,
         compression_params=None,
+        *,
+        recompute=None,
     ):
         super().__init__(logger=logger)
         if default_bucket_key is None:
@@ -52,6 +55,7 @@ class BucketingModule(BaseModule):
             "state_names": state_names,
             "group2ctxs": group2ctxs,
             "compression_params": compression_params,
+            "recompute": recompute,
         }
         symbol, data_names, label_names = self._call_sym_gen(default_bucket_key)
         for names, kind in (
@@ -310,6 +314,10 @@ class BucketingModule(BaseModule):
     def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
         self._need()
         self._current.update_metric(eval_metric, labels, pre_sliced)
+
+    def executors(self, every=False) -> list[Executor]:
+        modules = self._buckets.values() if every else [self._current]
+        return [e for m in modules if m.binded for e in m.executors(every)]
 
     def install_monitor(self, mon) -> None:
         self._need(params=False)

@@ -91,6 +91,7 @@ class DataParallelExecutorGroup:
         workload: a number per device; a batch is divided in proportion.
         data_shapes, label_shapes: descriptions of whole batches.
         shared_group: a group whose arrays are used where names and shapes are equal.
+        recompute: see Symbol.bind.
 
     param_arrays, grad_arrays, aux_arrays, state_arrays, input_grad_arrays: for each name a list
     with one NDArray per device. data_arrays, label_arrays: for each input pairs (slice, NDArray).
@@ -112,6 +113,7 @@ class DataParallelExecutorGroup:
         grad_req="write",
         state_names=None,
         group2ctxs=None,
+        recompute=None,
     ):
         self.symbol, self.contexts, self.workload = symbol, contexts, workload
         self.arg_names = symbol.list_arguments()
@@ -120,7 +122,7 @@ class DataParallelExecutorGroup:
         self.state_names = list(state_names or ())
         self.fixed_param_names = list(fixed_param_names or ())
         self.for_training, self.inputs_need_grad = for_training, inputs_need_grad
-        self.logger, self._total_exec_bytes = logger, 0
+        self.logger, self._total_exec_bytes, self._recompute = logger, 0, recompute
         self.group2ctxs = _prepare_group2ctxs(group2ctxs, len(contexts))
         self.output_names = symbol.list_outputs()
         self.num_outputs = len(self.output_names)
@@ -226,6 +228,7 @@ class DataParallelExecutorGroup:
             },
             group2ctx=self.group2ctxs[i],
             shared_exec=None if shared_group is None else shared_group.execs[i],
+            recompute=self._recompute,
             **shapes,
         )
 
@@ -381,7 +384,11 @@ class DataParallelExecutorGroup:
                 dict(zip(self.label_names, own)), dict(zip(self.output_names, e.outputs))
             )
 
+    def every_executor(self) -> list[Executor]:
+        """The executors for all shapes."""
+        return list({id(e): e for execs in self._bound.values() for e in execs}.values())
+
     def install_monitor(self, mon) -> None:
         """Lets a Monitor see every operator's outputs on every device."""
-        for e in {id(e): e for execs in self._bound.values() for e in execs}.values():
+        for e in self.every_executor():
             mon.install(e)

@@ -7,9 +7,11 @@ import warnings
 
 from ...data.io import DataDesc
 from ...engine import Context, cpu
+from ...graph.residuals import checked
 from ...ndarray import NDArray, functions
 from ...ndarray.autograd import pause
 from ...ndarray.invoke import copy_into
+from ...symbol.executor import Executor
 from .. import optimizer as opt
 from ..initializer import InitDesc, Uniform
 from ..kvstore import KVStore, KVStoreBase
@@ -39,6 +41,7 @@ class Module(BaseModule):
         state_names: arguments that are set by set_states.
         group2ctxs: devices of ctx_groups: a dict, or a list with one dict for each context.
         compression_params: of gradients, {"type": "2bit", "threshold": 0.5}.
+        recompute: what backward computes again instead of keeping it: see Symbol.bind.
 
     >>> net = mx.sym.FullyConnected(mx.sym.var("data"), num_hidden=2, name="fc")
     >>> mod = mx.mod.Module(mx.sym.SoftmaxOutput(net, name="softmax"))
@@ -60,6 +63,8 @@ class Module(BaseModule):
         state_names=None,
         group2ctxs=None,
         compression_params=None,
+        *,
+        recompute=None,
     ):
         super().__init__(logger=logger)
         self._context = [context] if isinstance(context, Context) else list(context)
@@ -72,6 +77,7 @@ class Module(BaseModule):
                 f" got {self._work_load_list}"
             )
         self._group2ctxs, self._compression_params = group2ctxs, compression_params
+        self._recompute = checked(recompute, "Module", blocks=False)
         self._symbol = symbol
         self._data_names, self._label_names = list(data_names or ()), list(label_names or ())
         self._state_names = list(state_names or ())
@@ -325,6 +331,7 @@ class Module(BaseModule):
             grad_req=grad_req,
             group2ctxs=self._group2ctxs,
             state_names=self._state_names,
+            recompute=self._recompute,
         )
         self.binded = True
         if shared_module is not None:
@@ -507,6 +514,9 @@ class Module(BaseModule):
 
     def update_metric(self, eval_metric, labels, pre_sliced=False) -> None:
         self._group.update_metric(eval_metric, labels, pre_sliced)
+
+    def executors(self, every=False) -> list[Executor]:
+        return self._group.every_executor() if every else list(self._group.execs)
 
     def install_monitor(self, mon) -> None:
         self._need(params=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ...ndarray import NDArray, functions
+from ...symbol.executor import Executor
 from ..initializer import Uniform
 from .base_module import BaseModule, ModuleError, descriptions
 
@@ -161,6 +162,10 @@ class PythonLossModule(PythonModule):
 
     def get_input_grads(self, merge_multi_context=True) -> list[NDArray]:
         return [self._scores_grad]
+
+    def executors(self, every=False) -> list[Executor]:
+        """There are none."""
+        return []
 
     def install_monitor(self, mon) -> None:
         """There are no operators to watch."""

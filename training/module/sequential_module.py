@@ -6,6 +6,7 @@ import copy
 import logging
 
 from ...ndarray.saved_state import copied, merged
+from ...symbol.executor import Executor
 from ..initializer import Uniform
 from .base_module import BaseModule, ModuleError, descriptions
 
@@ -233,6 +234,9 @@ class SequentialModule(BaseModule):
         for module, meta in zip(self._modules, self._metas):
             if meta.get(self.META_TAKE_LABELS):
                 module.update_metric(eval_metric, labels, pre_sliced)
+
+    def executors(self, every=False) -> list[Executor]:
+        return [e for module in self._modules for e in module.executors(every)]
 
     def install_monitor(self, mon) -> None:
         self._need(params=False)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..engine.error import InvalidValue
-from ..graph.graph import Node, Value, topological, variable
-from ..graph.passes import recompute as how
-from ..graph.passes.gradient import gradient
 from ..kernels.traits import Rematerializes
+from .graph import Node, Value, topological, variable
+from .passes import recompute as how
+from .passes.gradient import gradient
 
 default: bool | str = False  # `recompute` where nothing is said; compat may say "mirror"
 
@@ -78,13 +78,15 @@ def _recomputed(order, outputs, need: Needs, tier: int, recompute, bounds) -> se
     return recomputed
 
 
-def checked(recompute) -> str | bool | float:
-    """The argument recompute of hybridize. Raises ValueError for what it cannot be."""
+def checked(recompute, who: str = "hybridize", blocks: bool = True) -> str | bool | float:
+    """The argument recompute. who: takes it; blocks: are there blocks? Raises ValueError for what
+    it cannot be."""
     fraction = type(recompute) in (int, float) and 0 < recompute <= 1
-    if recompute in (True, False, None, "blocks", "mirror") or fraction:
+    names = ("blocks", "mirror") if blocks else ("mirror",)
+    if recompute in (True, False, None, *names) or fraction:
         return recompute or False
     raise InvalidValue(
-        'hybridize: recompute must be True, False, "blocks", "mirror" or a fraction of the'
+        f"{who}: recompute must be True, False, {', '.join(map(repr, names))} or a fraction of the"
         f" residuals' memory above 0 and at most 1, got {recompute!r}"
     )
 

@@ -1,10 +1,11 @@
-"""A bound graph run operator by operator, so that a monitor sees what each computes: forward, and
-the gradients that each gives to its inputs."""
+"""A graph run operator by operator, so that a monitor of an executor or a hook of a block sees what
+each computes: forward, and the gradients that each gives to its inputs."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from ..engine import Context
 from ..graph.graph import Node, Value, topological, typed_node, values_of, variable, with_inputs
@@ -12,48 +13,60 @@ from ..graph.names import given_names, output_name
 from ..graph.passes.gradient import gradient
 from ..graph.placement import TO_DEVICE, lower
 from ..kernels.record import lookup, mutated_inputs
-from ..ndarray.autograd import pause
-from ..ndarray.interpreter import Compute, run_nodes, run_plan
-from ..ndarray.ndarray import NDArray
+from .interpreter import Compute, run_nodes, run_plan
+from .ndarray import NDArray
 
-See = Callable[[str, NDArray], None]
 Known = dict[Value, NDArray]
 
 
-def watched(compute: Compute, see: See, inputs_too: bool) -> Compute:
-    """`compute` of a node, with what it computes shown: see(name, array)."""
+class Watcher(NamedTuple):
+    """Sees what is computed: see(name, node, array). inputs_too: the inputs of each operator before
+    its outputs. bound: as monitors of executors do, inputs that are variables under their own names
+    and hidden outputs also in prediction; otherwise as hooks of blocks."""
 
-    def shown(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
-        op = node.op
-        if op is TO_DEVICE:
-            return compute(node, inputs)
-        assert op is not None
-        if inputs_too:  # variables under their names, others as fc1_data
-            names = op.names_in(node.attrs, len(inputs))
-            for name, v, a in zip(names, node.inputs, inputs):
-                see(v.node.name if v.node.op is None else f"{node.name}_{name}", a)
-        outputs = compute(node, inputs)
-        # also mean and var of BatchNorm, which are hidden
-        named = max(node.n_visible, len(given_names(op, node.attrs)))
-        for i, a in enumerate(outputs[:named]):
-            see(output_name(Value(node, i)), a)
-        return outputs
+    see: Callable[[str, Node, NDArray], None]
+    inputs_too: bool
+    bound: bool
 
-    return shown
+    def watch(self, compute: Compute) -> Compute:
+        """`compute` of a node, with what it computes shown."""
+
+        def shown(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
+            op = node.op
+            if op is TO_DEVICE:
+                return compute(node, inputs)
+            assert op is not None
+            if self.inputs_too:
+                names = op.names_in(node.attrs, len(inputs))
+                for name, v, a in zip(names, node.inputs, inputs):
+                    own = self.bound and v.node.op is None
+                    self.see(v.node.name if own else f"{node.name}_{name}", node, a)
+            outputs = compute(node, inputs)
+            named = node.n_visible
+            if self.bound or node.attrs.get("train"):  # also mean and var of BatchNorm
+                named = max(named, len(given_names(op, node.attrs)))
+            for i, a in enumerate(outputs[:named]):
+                self.see(output_name(Value(node, i)), node, a)
+            return outputs
+
+        return shown
 
 
 def run_forward(
-    values: Sequence[Value], known: Known, device_of: Callable, see: See, inputs_too: bool
-) -> None:
-    """Computes every node below values on its device. known: arrays of the variables; those of all
-    other values are added."""
+    values: Sequence[Value], known: Known, device_of: Callable, watchers: Sequence[Watcher]
+) -> list[NDArray]:
+    """The values, with every node below them computed on its device. known: arrays of the
+    variables; those of all other values are added."""
 
-    def compute(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
+    def plain(node: Node, inputs: list[NDArray]) -> Sequence[NDArray]:
         device = device_of(node)
-        with pause(bool(node.attrs.get("train"))):
-            return run_plan(node, [a.as_in_context(device) for a in inputs], device)
+        near = [a.as_in_context(device) for a in inputs]
+        return near if node.op is TO_DEVICE else run_plan(node, near, device)
 
-    run_nodes(values, known, watched(compute, see, inputs_too))
+    compute: Compute = plain
+    for watcher in reversed(watchers):
+        compute = watcher.watch(compute)
+    return run_nodes(values, known, compute)
 
 
 def run_backward(
@@ -61,10 +74,10 @@ def run_backward(
     known: Known,
     head_grads: Sequence[NDArray | None],
     device_of: Callable,
-    see: See,
+    watcher: Watcher,
 ) -> None:
-    """Shows see("fc1_backward_output0", the gradient that node fc1 gives to its input 0), last
-    nodes first. known: arrays of all values, as run_forward leaves them."""
+    """Shows as "fc1_backward_output0" the gradient that node fc1 gives to its input 0, last nodes
+    first. known: arrays of all values, as run_forward leaves them."""
     apart, reads, arrays, devices = _with_copies(values, known, device_of)
     heads = [
         (v, None if g is None else variable("dy", v.type), g) for v, g in zip(apart, head_grads)
@@ -82,7 +95,8 @@ def run_backward(
     place = {node: k for k, node in enumerate(topological(values))}
     order = sorted(zip(shown, results), key=lambda pair: (-place[pair[0][0]], pair[0][1]))
     for (node, i, _), array in order:
-        see(f"{node.name}_backward_output" + (str(i) if n_shown[node] > 1 else ""), array)
+        name = f"{node.name}_backward_output" + (str(i) if n_shown[node] > 1 else "")
+        watcher.see(name, node, array)
 
 
 def _with_copies(
