@@ -335,8 +335,8 @@ PLK_INLINE void backward(const backward_job *job, int64_t piece, const int two, 
         for (int j = 0; j < width; j++) {
             float d = at->dy[i + j] + (two ? at->more[i + j] : 0);
             if (sloped)
-                d *= plk_activation_slope((x[i + j] - means[c + j]) * (at->rstds[c + j] * at->gamma[c + j]) + at->beta[c + j], act,
-                           p->low, p->high);
+                d *= plk_activation_slope((x[i + j] - means[c + j]) * (at->rstds[c + j] * at->gamma[c + j])
+                                              + at->beta[c + j], act, p->low, p->high);
             else
                 d = masked(d, at->y[i + j], relu);
             if (two || act)
