@@ -51,7 +51,10 @@ DTYPES = (
     "uint64",
     "bfloat16",
 )  # index = MXNet's type flag
-FLOATS = ("float32", "float64", "float16", "bfloat16")
+HALVES = ("float16", "bfloat16")  # stored in 16 bits, computed in float32
+NATIVE_FLOATS = ("float32", "float64")  # in which C computes
+FLOATS = (*NATIVE_FLOATS, *HALVES)
+NATIVE = (*NATIVE_FLOATS, "int32", "int64", "int8", "uint8")  # dtypes of generated C loops
 
 
 class Type(NamedTuple):

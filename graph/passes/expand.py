@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...kernels.native import choose
-from ...kernels.record import Operator, Type
+from ...kernels.record import HALVES, Operator, Type
 from ...kernels.traits import SameMemory
 from ..graph import Builder, Value, rewrite, topological
 
-SHORT = ("float16", "bfloat16")
+SHORT = HALVES
 F = Builder()
 
 

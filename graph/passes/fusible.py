@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernels.native import choose
-from ...kernels.record import Operator, Type
+from ...kernels.record import HALVES, Operator, Type
 
 # kind of device -> dtypes of fused matrix products, convolutions and attention
-FUSED_DTYPES = {"cpu": ("float32",), "gpu": ("float32", "float16", "bfloat16")}
+FUSED_DTYPES = {"cpu": ("float32",), "gpu": ("float32", *HALVES)}
 
 
 def has_kernel(

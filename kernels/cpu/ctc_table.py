@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ..native import Native, native
+from ..record import NATIVE
 from .layout import code, cost
 
-INTEGERS = ("float32", "float64", "int32", "int64", "int8", "uint8")
+INTEGERS = NATIVE
 
 
 @native("CTCLoss", "_ctc_grad")

@@ -6,11 +6,12 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native, native
+from ..record import NATIVE, NATIVE_FLOATS
 from ..shapes import lines, one_axis
 from .layout import ITEM_BYTES, code, cost
 
-INDEX_DTYPES = ("float32", "float64", "int32", "int64", "int8", "uint8")
-FLOATS = ("float32", "float64")
+INDEX_DTYPES = NATIVE
+FLOATS = NATIVE_FLOATS
 
 
 def _take(function, along, indices, dtype, mode, types):
@@ -70,7 +71,7 @@ def take_grad_entry(op, ins, outs, attrs):
     )
 
 
-ADDED = ("float32", "float64", "int32", "int64", "int8", "uint8")
+ADDED = NATIVE
 
 
 def _place(function, what, shape, indices, dtype, types):

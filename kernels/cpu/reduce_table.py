@@ -6,6 +6,7 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native, native
+from ..record import NATIVE_FLOATS
 from ..shapes import lines, many_axes
 from .layout import MAX_DIMS, code, contiguous, cost
 
@@ -28,7 +29,7 @@ def method(name: str, count: int) -> tuple[int, float]:
 
 def reduce_native(x, y, axes, kind, scale=1.0, root=False):
     """A reduction of x over sorted axes. Returns None where there is no kernel for it."""
-    if x.dtype not in ("float32", "float64") or y.dtype != x.dtype:
+    if x.dtype not in NATIVE_FLOATS or y.dtype != x.dtype:
         return None
     # [size, stride, reduced], neighbours of one kind merged
     dims: list[list] = []
@@ -86,7 +87,7 @@ def norm_entry(op, ins, outs, attrs):
 def argmax_entry(op, ins, outs, attrs):
     x = ins[0]
     axis = attrs.get("axis", 1)
-    if x.dtype not in ("float32", "float64") or outs[0].dtype != x.dtype:
+    if x.dtype not in NATIVE_FLOATS or outs[0].dtype != x.dtype:
         return None
     fields = {
         **lines(op.name, x.shape, axis)._asdict(),

@@ -6,10 +6,11 @@ from math import log2, prod
 
 from ...engine import lib
 from ..native import Native, native
+from ..record import NATIVE
 from ..shapes import lines
 from .layout import code, cost
 
-DTYPES = ("float32", "float64", "int32", "int64", "int8", "uint8")
+DTYPES = NATIVE
 INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 GIVE = {
     "value": lib.PLK_SORT_VALUES,

@@ -35,7 +35,7 @@ from .layout import (
 )
 from .sort_table import Sorting
 
-INDICES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
+INDICES = (*FLOATS, "int32", "int64", "int8", "uint8")
 MAX_DEPTH = 8
 ADDED = (*FLOATS, "int32", "int64", "int8", "uint8")
 

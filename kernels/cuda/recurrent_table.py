@@ -9,6 +9,7 @@ from math import inf, prod
 from ...engine import cuda
 from ..native import native
 from ..ops.recurrent_cells import GATES, SPARE, Layout, layout
+from ..record import HALVES
 from ..spec import ITEM_BYTES
 from . import recurrent_cudnn
 from .dense_table import column_sums
@@ -16,7 +17,7 @@ from .launch import Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Scalar
 from .layout import THREADS, TYPES, ceil_div
 from .steps import NOWHERE, Room, grid_of, matmul, steps
 
-KINDS = ("float32", "float16", "bfloat16")
+KINDS = ("float32", *HALVES)
 MODES = {"rnn_relu": "RNN_RELU", "rnn_tanh": "RNN_TANH", "lstm": "LSTM", "gru": "GRU"}
 LENGTHS = {"int32": 1, "int64": 2, "float32": 3, "float64": 4}
 WARPS, LINES, LANES = 8, 4, 32  # as recurrent.cu has them

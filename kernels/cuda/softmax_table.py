@@ -5,14 +5,14 @@ from __future__ import annotations
 from math import prod
 
 from ..native import native
-from ..record import FLOATS, Type
+from ..record import FLOATS, NATIVE, Type
 from ..shapes import lines, one_axis
 from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, divisor, index, index_of, vector_of
 from .row_shape import row_launch, row_shape
 
 COLUMNS, COLUMN_ROWS = 32, 8
-INDICES = ("float32", "float64", "int32", "int64", "int8", "uint8")
+INDICES = NATIVE
 
 
 def bool_of(value) -> str:

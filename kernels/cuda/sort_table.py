@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ..native import native
+from ..record import FLOATS
 from ..shapes import lines
 from ..spec import ITEM_BYTES
 from .launch import Argument, Buffer, Fill, Int32, Int64, Launch, Scratch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, nbytes
 
-DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
+DTYPES = (*FLOATS, "int32", "int64", "int8", "uint8")
 INDEX_DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8")
 MAX_TILE, LEAST_TILE = 2048, 64
 GIVE = {"value": (1, 0, 0), "indices": (0, 1, 0), "both": (1, 1, 0), "mask": (0, 0, 1)}

@@ -11,6 +11,7 @@ from ...engine import cuda, ffi, lib, settings
 from ..activations import NUMBERS
 from ..cpu.layout import code
 from ..native import Native
+from ..record import HALVES
 from ..spec import ITEM_BYTES
 from .launch import (
     Copy,
@@ -31,7 +32,7 @@ NOWHERE = Int64(0)  # a NULL pointer
 LAUNCH_US = 2.5  # to enqueue one
 FORCE_OWN = False  # tests: libraries do not serve
 FILLING = 132  # blocks that keep a large device busy
-SMALL = ("float16", "bfloat16")
+SMALL = HALVES
 FLOATS = ("float32", "float64", *SMALL)
 
 

@@ -12,7 +12,7 @@ from math import prod
 from ...engine.error import ShapeError
 from ..compose import vjp
 from ..pointwise import sum_to
-from ..record import COUNT, Param, Type, operator, sample, uniform
+from ..record import COUNT, HALVES, Param, Type, operator, sample, uniform
 from ..shapes import many_axes, must_be, one_axis
 from ..traits import BatchNorm, Rematerializes, RowForm
 from .reduce import along
@@ -155,7 +155,7 @@ _BN = ("data", "gamma", "beta", "moving_mean", "moving_var")
 
 
 def _wide(dtype):
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
+    return "float32" if dtype in HALVES else dtype
 
 
 def _bn_infer(ins, axis, **_):
