@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from . import cuda
 from ._core import lib
@@ -18,6 +18,33 @@ class _Current(threading.local):
 
 
 _current = _Current()
+
+
+class DeviceType(NamedTuple):
+    """A type of device. A new one, in the host's memory and on the CPU's lanes, needs only a call
+    of `add_type` and a Backend (kernels/backend.py); one with memory of its own, engine/core too.
+
+    Args:
+        name, number: MXNet's, or those of a new type; files and pickles have them.
+        backend: the name of the Backend that runs its operators.
+        on_host: its memory is the host's, which reads and writes it.
+        computes: its operators run here; else it is memory only, and those of cpu(i) do.
+        streams: its operations run in the order in which they are pushed.
+        dlpack: DLPack's number of it.
+    """
+
+    name: str
+    number: int
+    backend: str
+    on_host: bool = True
+    computes: bool = True
+    streams: bool = False
+    dlpack: int = 1
+
+
+GPU = DeviceType("gpu", 2, "cuda", on_host=False, streams=True, dlpack=2)
+PINNED = DeviceType("cpu_pinned", 3, "cpu", computes=False)
+_types: dict[str, DeviceType] = {}
 
 
 class _ContextType(type):
@@ -37,38 +64,46 @@ class Context(metaclass=_ContextType):
     Args:
         device_type: 'cpu', 'gpu', 'cpu_pinned', 'cpu_shared', or a Context to copy.
         device_id: number of the device, >= 0.
+    Attributes:
+        kind: its DeviceType. on_host: does the host read and write memory here?
     Raises: DeviceError for an unknown type or a negative number. A GPU that is not there is an
     error at its first use.
     """
 
-    __slots__ = ("_hash", "device_id", "device_typeid")
-    devtype2str: ClassVar = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
-    devstr2type: ClassVar = {name: number for number, name in devtype2str.items()}
+    __slots__ = ("_hash", "device_id", "device_typeid", "kind", "on_host")
+    devtype2str: ClassVar[dict[int, str]] = {}
+    devstr2type: ClassVar[dict[str, int]] = {}
 
     def __init__(self, device_type: str | Context, device_id: int = 0):
         if isinstance(device_type, Context):
-            self.device_typeid: int = device_type.device_typeid
+            self.kind: DeviceType = device_type.kind
             self.device_id: int = device_type.device_id
-        elif device_type in Context.devstr2type:
-            self.device_typeid, self.device_id = Context.devstr2type[device_type], int(device_id)
+        elif device_type in _types:
+            self.kind, self.device_id = _types[device_type], int(device_id)
         else:
             raise DeviceError(
-                f"Context: device_type must be one of {', '.join(Context.devstr2type)}, "
-                f"got {device_type!r}"
+                f"Context: device_type must be one of {', '.join(_types)}, got {device_type!r}"
             )
+        self.device_typeid: int = self.kind.number
+        self.on_host: bool = self.kind.on_host
         if self.device_id < 0:
             raise DeviceError(f"Context: device_id must be >= 0, got {self.device_id}")
         self._hash = hash((self.device_typeid, self.device_id))
 
     @property
     def device_type(self) -> str:
-        return Context.devtype2str[self.device_typeid]
+        return self.kind.name
+
+    @property
+    def dlpack(self) -> tuple[int, int]:
+        """How DLPack names it: (1, 0) the CPU, (2, i) gpu(i)."""
+        return self.kind.dlpack, 0 if self.kind.on_host else self.device_id
 
     @property
     def home(self) -> Context:
         """The device on whose lane arrays here are computed: cpu(i) for cpu_pinned(i) and
         cpu_shared(i)."""
-        return self if self.device_typeid < 3 else cpu(self.device_id)
+        return self if self.kind.computes else cpu(self.device_id)
 
     def same_memory(self, other: Context) -> bool:
         """Do kernels here read other's arrays as well? cpu, cpu_pinned and cpu_shared of a number
@@ -77,20 +112,27 @@ class Context(metaclass=_ContextType):
 
     def check(self) -> None:
         """Raises DeviceError if nothing can run here."""
-        if self.device_typeid == 2:
+        if self.kind is GPU:
             cuda.check(self.device_id)
 
     @property
     def lane(self) -> int:
         """The kind of the lane on which its operators run."""
-        return lib.PL_LANE_GPU_COMPUTE if self.device_typeid == 2 else lib.PL_LANE_CPU
+        return lib.PL_LANE_GPU_COMPUTE if self.kind is GPU else lib.PL_LANE_CPU
+
+    @property
+    def comm_lane(self) -> tuple[int, int]:
+        """(kind, number) of the lane for communication."""
+        if self.kind is GPU:
+            return lib.PL_LANE_GPU_COMM, self.device_id
+        return lib.PL_LANE_COMM, 0
 
     @property
     def memory(self) -> int:
         """The number by which the core knows this device's memory."""
-        if self.device_typeid == 2:
+        if self.kind is GPU:
             return lib.PL_MEMORY_GPU + self.device_id
-        pinned = self.device_typeid == 3 and cuda.count() > 0
+        pinned = self.kind is PINNED and cuda.count() > 0
         return lib.PL_MEMORY_PINNED if pinned else lib.PL_MEMORY_HOST
 
     def empty_cache(self) -> None:
@@ -125,6 +167,35 @@ class Context(metaclass=_ContextType):
 
     def __exit__(self, *exc) -> None:
         _current.context = _current.outer.pop()
+
+
+def add_type(kind: DeviceType) -> DeviceType:
+    """Makes a type known: Context(name, i) is a device of it."""
+    _types[kind.name] = kind
+    Context.devtype2str[kind.number] = kind.name
+    Context.devstr2type[kind.name] = kind.number
+    return kind
+
+
+for _kind in (DeviceType("cpu", 1, "cpu"), GPU, PINNED):
+    add_type(_kind)
+add_type(DeviceType("cpu_shared", 5, "cpu", computes=False))
+
+
+def of_dlpack(number: int, device_id: int) -> Context | None:
+    """The device that DLPack names so; None for those of other libraries."""
+    found = [kind for kind in _types.values() if kind.dlpack == number]
+    return Context(found[0].name, device_id) if found else None
+
+
+def copy_lane(source: Context, target: Context) -> tuple[int, int] | None:
+    """(kind, number) of the lane that copies from one memory to another; None where the host reads
+    both, so that a kernel on the target's lane copies."""
+    if source.on_host and target.on_host or source.memory == target.memory:
+        return None
+    if target.on_host:
+        return lib.PL_LANE_GPU_D2H, source.device_id
+    return lib.PL_LANE_GPU_H2D if source.on_host else lib.PL_LANE_GPU_COMM, target.device_id
 
 
 _cpus = [Context("cpu", i) for i in range(8)]

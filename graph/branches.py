@@ -9,32 +9,14 @@ small layers, updates of small arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ..engine import Context, lib
+from ..kernels import backend
 from ..kernels.plan import Plan
 from .graph import Node, Value
 
 MAX_BUFS = 16  # BRANCH_BUFS of program.c
 MIN_BRANCH_US = 2.0  # a shorter branch may be joined to another one
-
-
-class Limits(NamedTuple):
-    """What pays on a kind of device. small_bytes: of one kernel's arrays. gain_us: of estimates.
-    at_once: branches, None: as many as the team has threads."""
-
-    small_bytes: int
-    gain_us: float
-    at_once: int | None = None
-
-
-LIMITS = {
-    # below it no kernel uses a second thread, so that the order of its sums does not depend on
-    # where it runs. Measured on two cores: 0.06 ms of work loses by branches, 0.34 ms gains a third
-    "cpu": Limits(1 << 16, 100.0),
-    # two launches' time, for two events more; a kernel on more memory fills the GPU. Not measured
-    "gpu": Limits(8 << 20, 5.0, 4),
-}
 
 
 def small(plan: Plan, limit_bytes: int) -> bool:
@@ -62,7 +44,9 @@ def find_sections(
     threads: how many branches run at once. alone: nodes that must keep their place, because the
     graph writes memory that they use.
     """
-    limits = _limits(device)
+    limits = backend.of(device).branches
+    if limits is None:
+        return [[[i]] for i in range(len(steps))]
     sections: list[list[list[int]]] = []
     group: dict[int, list[int]] = {}  # of the section being made: its groups by their first step
     group_of: dict[int, int] = {}
@@ -106,8 +90,5 @@ def find_sections(
 
 def at_once(device: Context) -> int:
     """How many branches of a program may run at once."""
-    return _limits(device).at_once or lib.pl_team_threads()
-
-
-def _limits(device: Context) -> Limits:
-    return LIMITS["gpu" if device.device_typeid == 2 else "cpu"]
+    limits = backend.of(device).branches
+    return 1 if limits is None else limits.at_once or lib.pl_team_threads()

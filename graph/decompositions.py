@@ -1,11 +1,11 @@
-"""Kernels of operators that are made of others: their bodies as programs, which one kernel runs.
-Importing this module adds them to the CPU's table."""
+"""Kernels of operators that are made of others: their decompositions as programs, which one kernel
+runs. It fills a hook of the CPU's table."""
 
 from __future__ import annotations
 
 from ..engine import cpu, ffi, lib
-from ..kernels.native import DERIVED, Native, native
-from ..kernels.record import REGISTRY
+from ..kernels import backend
+from ..kernels.native import Native
 from .graph import variable
 from .passes.expand import body_of
 from .program import lower
@@ -13,10 +13,11 @@ from .program import lower
 
 def body_entry(op, ins, outs, attrs) -> Native | None:
     inputs = [variable(f"x{i}", t) for i, t in enumerate(ins)]
-    made = body_of(op, attrs, inputs, outs)
+    device = cpu()
+    made = body_of(op, attrs, inputs, outs, backend.of(device).kernels)
     if made is None:
         return None
-    program = lower(made, inputs, cpu(), op.name + ".body")
+    program = lower(made, inputs, device, op.name + ".body")
     constants = list(program.constants)
     for a in constants:
         a.wait_to_read()
@@ -51,6 +52,3 @@ def body_entry(op, ins, outs, attrs) -> Native | None:
         can_fail=program.can_fail,
         owner=(program, constants, arrays, at, nbytes),
     )
-
-
-DERIVED.add(native(*sorted({op.name for op in REGISTRY.values() if op.body}))(body_entry))

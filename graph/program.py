@@ -11,6 +11,7 @@ import numpy as np
 from ..engine import ffi, is_naive, lib, wait
 from ..engine._array import invoke, run, shared, stamps
 from ..engine.error import OutOfMemory
+from ..kernels import backend as backends
 from ..kernels.moves import join_offsets
 from ..kernels.plan import (
     INLINE_US,
@@ -174,12 +175,12 @@ def lower(
     Operators that mutate inputs write into the given arrays. An output that is an input or appears
     twice is copied.
     """
-    on_gpu = device.device_typeid == 2
+    backend = backends.of(device)
     outputs, variables = extract(outputs, inputs)
     if layouts:
         outputs, variables = _stored(outputs, variables, [layouts.get(v, "") for v in inputs])
-    if not on_gpu:
-        outputs = expand(outputs)
+    if backend.decomposes:
+        outputs = expand(outputs, backend.kernels)
     outputs, constants = optimize(control(outputs, tier), device)
     given = [*variables, *constants]
     prepack = None
@@ -187,7 +188,7 @@ def lower(
         seldom = set(stable)
         places = [i for i, v in enumerate(inputs) if v in seldom]
         kept = [variables[i] for i in places]
-        outputs = compile_passes(outputs, free, [*kept, *constants], device.device_type)
+        outputs = compile_passes(outputs, device, free, [*kept, *constants])
         outputs, wanted, results = split_prepack(outputs, [*kept, *constants])
         if wanted:
             first = _assemble(
@@ -388,7 +389,7 @@ class _Assignment:
         steps = set(self.steps)
         kept = {self.base(v) for v in owned} | effects.written
         nbytes = lambda v: self.specs[v.type].nbytes
-        for node in self.steps if device.device_type != "gpu" else ():
+        for node in self.steps if backends.of(device).joins_in_place else ():
             offsets = join_offsets(
                 node.op, [v.type for v in node.inputs], node.types[0], node.attrs
             )

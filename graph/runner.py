@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from ..engine import Context, log
 from ..engine.error import MXNetError
 from ..engine.log import size
+from ..kernels import backend as backends
 from ..kernels.spec import Spec
 from ..kernels.traits import Sum
 from . import residuals
@@ -116,8 +117,8 @@ class Forward:
         self.tier, self.requests = tier, signature.requests
         devices = [s.device for s in self.in_specs]
         # graphs of which the user marked nodes for recomputation, or over kinds of devices, stay
-        if tier and not signature.recompute and len({d.device_type for d in devices}) < 2:
-            outputs = before_gradient(outputs, signature.device.device_type)
+        if tier and not signature.recompute and len({backends.of(d) for d in devices}) < 2:
+            outputs = before_gradient(outputs, signature.device)
         self.outputs, self.n_out = outputs, len(outputs)
         needed: list[Value] = []
         if wanted:

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from ..engine import callback, ffi, lib
+from ..engine.device import copy_lane
 from ..engine.error import (
     DynamicShape,
     MXNetError,
@@ -21,9 +22,10 @@ from ..engine.error import (
     shown,
 )
 from ..engine.recent import Recent
-from . import reference  # noqa: F401  (the kernel of plans that have no native one)
+from . import backend as backends
+from .backend import Backend, Bound, bind_struct
 from .layouts import physical_shape
-from .native import Native, choose
+from .native import Native
 from .record import MAX_KEPT, Operator, Type, lookup, mutated_inputs
 from .scalar import OpenScalar
 from .spec import ITEM_BYTES, Spec, spec
@@ -252,33 +254,29 @@ def _build(
     plan.mutated = mutated_inputs(op, attrs, len(ins))
     for i in plan.mutated:
         mutates[i] = 1
-    lane, number, place = device.lane, device.device_id, place_flag(device)
-    if op.name in ("_copy", "_to_device") and _leaves(in_specs[0].device, device):
-        found, launched = _transfer(in_specs[0].nbytes, way), None
-        params = _native_params(found)
-        lane, number, place = _way(in_specs[0].device, device)
+    backend = backends.of(device)
+    lane, number = device.comm_lane if comm else (device.lane, device.device_id)
+    across = None
+    if op.name in ("_copy", "_to_device"):
+        across = copy_lane(in_specs[0].device, device)
+    if across is None:
+        bound = _native(op, ins, outs, attrs, device, backend)
     else:
-        found, params, launched = _native(op, ins, outs, attrs, device)
-        if comm and device.device_typeid == 2:
-            lane = lib.PL_LANE_GPU_COMM
-        elif comm:
-            lane, number = lib.PL_LANE_COMM, 0
+        lane, number = across
+        bound = bind_struct(op, _transfer(in_specs[0].nbytes, way), device)
+    found, params = bound.native, bound.params
     plan.openmp = found is not None and found.openmp
-    plan.pending = launched if found is None else None
+    plan.pending = bound.pending
     if found is not None:
         plan.cost_us = found.cost_us
         kernel = ffi.addressof(lib, found.function)
-        owner = found.owner if launched is None else (found.owner, launched)
+        owner = found.owner if bound.owner is None else (found.owner, bound.owner)
         flags = lib.PL_PLAN_OPENMP if found.openmp else 0
         flags |= lib.PL_PLAN_PYTHON if found.python else 0
         plan.can_fail = found.can_fail
     else:
         owner = (plan.op, plan.attrs, plan.in_specs, plan.out_specs, plan.mutated, plan.pending)
-        kernel, flags = ffi.addressof(lib, "plpy_kernel"), 0
-        if device.device_typeid == 2:
-            from .cuda import fallback
-
-            kernel, flags = ffi.addressof(lib, fallback.KERNEL), lib.PL_PLAN_PYTHON
+        kernel, flags = ffi.addressof(lib, backend.reference), lib.PL_PLAN_PYTHON
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         # the user's code, and what waits for a compiler: never on the thread of the caller
@@ -289,7 +287,7 @@ def _build(
     if found is None:
         params = ffi.new("uintptr_t *", kept)
     flags |= (
-        place
+        place_flag(device)
         | (lib.PL_PLAN_INLINE if plan.cost_us < INLINE_US else 0)
         | (lib.PL_PLAN_RANDOM if op.is_random(attrs) else 0)
     )
@@ -351,43 +349,26 @@ def _transfer(nbytes: int, way: str) -> Native:
     return Native("pl_kernel_transfer", params, 1.0 if way else TRANSFER_US, can_fail=True)
 
 
+_PLACES = {
+    lib.PL_MEMORY_HOST: lib.PL_PLAN_TO_HOST,
+    lib.PL_MEMORY_PINNED: lib.PL_PLAN_TO_PINNED,
+}
+
+
 def place_flag(device) -> int:
-    """The flag that says where new arrays of a device lie."""
-    if device.device_typeid == 2:
-        return 0
-    return lib.PL_PLAN_TO_HOST if device.memory == lib.PL_MEMORY_HOST else lib.PL_PLAN_TO_PINNED
+    """The flag that says where new arrays of a device lie; 0: in the memory of the lane's GPU."""
+    return _PLACES.get(device.memory, 0)
 
 
-def _leaves(source, target) -> bool:
-    """Does a copy between these devices enter or leave a GPU?"""
-    return 2 in (source.device_typeid, target.device_typeid) and source.memory != target.memory
-
-
-def _way(source, target) -> tuple[int, int, int]:
-    """(lane, its device, flags) of copies that do."""
-    if target.device_typeid != 2:
-        return lib.PL_LANE_GPU_D2H, source.device_id, place_flag(target)
-    lane = lib.PL_LANE_GPU_COMM if source.device_typeid == 2 else lib.PL_LANE_GPU_H2D
-    return lane, target.device_id, 0
-
-
-def _native(op: Operator, ins, outs, attrs, device):
-    """The native kernel, its parameters and what they point into; all None where the table has
-    none."""
-    kind = "gpu" if device.device_type == "gpu" else "cpu"
+def _native(op: Operator, ins, outs, attrs, device, backend: Backend) -> Bound:
+    """The native kernel; nothing where the table has none."""
     try:
-        if kind == "gpu":
-            from . import cuda  # noqa: F401  (fills its table)
         if op.has(OwnKernel):
             with device:  # for which the record's kernel lowers its bodies
-                found = choose(op, ins, outs, attrs, kind)
+                found = backend.kernels.choose(op, ins, outs, attrs)
         else:
-            found = choose(op, ins, outs, attrs, kind)
-        if found is None:
-            return None, None, None
-        if found.params is not None and type(found.params) is not tuple:
-            return _launched(op, found, device)
-        return found, _native_params(found), None
+            found = backend.kernels.choose(op, ins, outs, attrs)
+        return Bound() if found is None else backend.bind(op, found, device)
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if isinstance(error, MXNetError):
             raise
@@ -400,29 +381,3 @@ def _native(op: Operator, ins, outs, attrs, device):
         if isinstance(error, MXNetError):
             raise
         raise _no_memory(op, ins, op.names_in(attrs, len(ins)), attrs) from None
-
-
-def _launched(op: Operator, found: Native, device):
-    """As _native, for launches: the reference where the compiler refuses a source; (None, None,
-    cuda.pending.Pending) where there is something to compile first."""
-    from . import cuda
-    from .cuda import fallback
-    from .cuda.pending import CompileError, pending
-
-    try:
-        waits = None if cuda.checking else pending(found, device.device_id)
-        if waits is not None:
-            return None, None, waits
-        return found, *found.params.on(device.device_id)
-    except CompileError as error:
-        if cuda.checking:
-            raise
-        fallback.warn(op, error)
-        return None, None, None
-
-
-def _native_params(found):
-    if found.params is None:
-        return None
-    struct, fields = found.params
-    return ffi.new(struct + " *", fields)

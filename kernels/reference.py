@@ -15,6 +15,8 @@ from .record import Operator
 from .spec import BFLOAT16, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16
 from .traits import PythonKernel
 
+KERNEL = "plpy_kernel"  # the C function
+
 
 def view_as_numpy(address, s: Spec) -> np.ndarray:
     """The memory at `address` as a NumPy array of this spec (of the physical shape where it has a
@@ -23,6 +25,16 @@ def view_as_numpy(address, s: Spec) -> np.ndarray:
     if s.size == 0:
         return np.empty(shape, NUMPY_DTYPES[s.dtype])
     return np.frombuffer(ffi.buffer(address, s.nbytes), NUMPY_DTYPES[s.dtype]).reshape(shape)
+
+
+def read(address, s: Spec) -> np.ndarray:
+    """A copy of the values of this spec at `address`."""
+    return view_as_numpy(address, s).copy()
+
+
+def write(address, s: Spec, values: np.ndarray) -> None:
+    """Puts values of this spec at `address`."""
+    view_as_numpy(address, s)[...] = values
 
 
 def run_reference(
@@ -148,7 +160,7 @@ def run_python(call: Call, bufs) -> None:
     )
 
 
-@ffi.def_extern(name="plpy_kernel", error=3)
+@ffi.def_extern(name=KERNEL, error=3)
 def _run_fallback(params, bufs, scalars):
     call = call_of(params, scalars)
     try:

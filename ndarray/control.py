@@ -243,5 +243,5 @@ def native_of(function: str, struct: str, fields: dict, programs, keep: list, ti
         openmp=any(p.openmp for p in plans),
         owner=(programs, keep),
         can_fail=any(p.can_fail for p in plans),
-        python=current_context().device_type == "gpu",  # its bodies may run references
+        python=True,  # its bodies may run references
     )

@@ -21,6 +21,7 @@ from ..engine import ffi, hooks, lib, profiler, push, wait
 from ..engine._array import exchange
 from ..engine.error import InvalidType, MissingMethod, MXNetError
 from ..engine.recent import Recent
+from ..kernels import backend
 from ..kernels.ops.custom import (
     PROPERTIES,
     Rules,
@@ -31,7 +32,6 @@ from ..kernels.ops.custom import (
     text,
 )
 from ..kernels.record import MAX_KEPT, REGISTRY, REQUIRED, Operator, lookup
-from ..kernels.reference import view_as_numpy
 from ..kernels.spec import NUMPY_DTYPES, Spec
 from .creation import zeros
 from .invoke import invoke
@@ -214,18 +214,11 @@ def _gone():
 def _token_put(address: int, s: Spec, number: int) -> None:
     """Writes the number of an instance where backward finds it."""
     value = np.full(1, number, NUMPY_DTYPES[s.dtype])
-    if s.device.device_typeid == 2:
-        lib.pl_gpu_write(ffi.cast("void *", address), ffi.from_buffer(value), value.nbytes)
-    else:
-        view_as_numpy(ffi.cast("void *", address), s)[0] = number
+    backend.of(s.device).write(ffi.cast("void *", address), s, value)
 
 
 def _token_get(address: int, s: Spec) -> int:
-    value = np.zeros(1, NUMPY_DTYPES[s.dtype])
-    if s.device.device_typeid == 2:
-        lib.pl_gpu_read(ffi.from_buffer(value), ffi.cast("void *", address), value.nbytes)
-        return int(value[0])
-    return int(view_as_numpy(ffi.cast("void *", address), s)[0])
+    return int(backend.of(s.device).read(ffi.cast("void *", address), s)[0])
 
 
 class Instances:
@@ -308,10 +301,10 @@ class Instances:
         op = self._of(number, (*types[n_out : n_out + n_in], *states), device)
         given, results = Borrowed(inputs[:-1]), Borrowed(outputs)
         for a in results.arrays:
-            if a.context.device_typeid == 2:
-                a[:] = 0
-            else:
+            if a.context.on_host:
                 a._memory()[...] = 0
+            else:
+                a[:] = 0
         try:
             with device, Scope(False, train), self._profiled():
                 arrays = _complete(given.arrays[:n_read], types, reads)

@@ -1,6 +1,7 @@
-"""DLPack for memory of GPUs: capsules on arrays of ours, and arrays on capsules of others.
+"""DLPack for memory that the host cannot read: capsules on our arrays, and arrays on capsules of
+others.
 
-NumPy, which speaks for the host's memory (interop.py), knows no GPUs. Source: DLPack, dlpack.h.
+NumPy, which speaks for the host's memory (interop.py), knows no other. Source: DLPack, dlpack.h.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import functools
 from math import prod
 from typing import Any
 
-from ..engine import callback, ffi, gpu, lib
+from ..engine import Context, callback, ffi, lib
 from ..engine._array import lend
+from ..engine.device import of_dlpack
 from ..engine.error import InvalidType, MXNetError, OutOfMemory, compose
 from ..kernels.spec import ITEM_BYTES, spec
 from .ndarray import NDArray, make
 
-KDL_CUDA = 2
 NAME, USED = b"dltensor", b"used_dltensor"
 # dtype -> (code, bits)
 CODES = {
@@ -36,8 +37,7 @@ class Tensor(ctypes.Structure):
 
     _fields_ = (
         ("data", ctypes.c_void_p),
-        ("device_type", ctypes.c_int32),
-        ("device_id", ctypes.c_int32),
+        ("device", ctypes.c_int32 * 2),  # device_type, device_id
         ("ndim", ctypes.c_int32),
         ("code", ctypes.c_uint8),
         ("bits", ctypes.c_uint8),
@@ -79,7 +79,7 @@ def capsule_of(array: NDArray) -> Any:
     shape = (ctypes.c_int64 * len(s.shape))(*s.shape)
     code, bits = CODES[s.dtype]
     data = int(ffi.cast("uintptr_t", lib.pl_array_data(array._handle)))
-    tensor = Tensor(data, KDL_CUDA, s.device.device_id, len(s.shape), code, bits, 1, shape)
+    tensor = Tensor(data, s.device.dlpack, len(s.shape), code, bits, 1, shape)
     managed = Managed(tensor)
     managed.context = callback.keep((managed, shape, array.detach()))
     return lend(ctypes.addressof(managed))
@@ -99,22 +99,22 @@ class _Foreign:
             self._managed.deleter(ctypes.addressof(self._managed))
 
 
-def is_on_gpu(capsule) -> bool:
-    """Does a fresh capsule lie on a CUDA device?"""
+def device_of(capsule) -> Context | None:
+    """The device of a fresh capsule; None for one of another kind, or that is not fresh."""
     address = _pointer(capsule, NAME)
-    return address is not None and Managed.from_address(address).tensor.device_type == KDL_CUDA
+    return None if address is None else of_dlpack(*Managed.from_address(address).tensor.device)
 
 
 def array_of(producer: Any) -> NDArray:
-    """An NDArray on the memory of a capsule, or of anything with __dlpack__, on a CUDA device.
+    """An NDArray on the memory of a capsule, or of anything with __dlpack__, on a GPU.
 
     Raises InvalidType for dtypes that we do not have, MXNetError for memory that is not contiguous,
     DeviceError for a GPU that we cannot use.
     """
     capsule = producer
     if hasattr(producer, "__dlpack__"):
-        number = producer.__dlpack_device__()[1]
-        gpu(number).check()
+        kind, number = producer.__dlpack_device__()
+        _usable(kind, number)
         stream = lib.pl_gpu_compute_stream(number)  # it waits for what the producer has to do
         capsule = producer.__dlpack__(stream=int(ffi.cast("uintptr_t", stream)))
     address = _pointer(capsule, NAME)
@@ -122,8 +122,7 @@ def array_of(producer: Any) -> NDArray:
         raise InvalidType("from_dlpack: the capsule was used before or is no DLPack capsule")
     managed = Managed.from_address(address)
     t = managed.tensor
-    device = gpu(t.device_id)
-    device.check()
+    device = _usable(*t.device)
     name = DTYPES.get((t.code, t.bits))
     if name is None or t.lanes != 1:
         raise InvalidType(f"from_dlpack: DLPack dtype ({t.code}, {t.bits}, {t.lanes}) is unknown")
@@ -155,3 +154,11 @@ def array_of(producer: Any) -> NDArray:
         callback.drop(kept)
         raise OutOfMemory(ffi.string(lib.pl_error_last()).decode())
     return make(handle, s)
+
+
+def _usable(kind: int, number: int) -> Context:
+    """The device that DLPack names so. Raises DeviceError where it cannot be used."""
+    device = of_dlpack(kind, number)
+    assert device is not None  # interop.py asks first
+    device.check()
+    return device

@@ -10,8 +10,7 @@ from typing import Any
 from ..engine import missing
 from ..engine.error import MXNetError, did_you_mean
 from ..engine.recent import Recent
-from ..graph.decompositions import body_entry  # noqa: F401  (fills the rest of that table)
-from ..kernels import cpu, ops, precision  # noqa: F401  (fill the registry and the table of native kernels)
+from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.plan import make_plan
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ..engine import Context, callback, cpu, current_context, ffi, lib
+from ..engine.device import of_dlpack
 from ..engine.error import DeviceError, InvalidType, InvalidValue, MXNetError, OutOfMemory, compose
 from ..kernels.record import dtype_name
 from ..kernels.spec import NUMPY_DTYPES, spec
 from . import dlpack as dlpack_
 from .ndarray import NDArray, ReadOnly, from_memory, make
 
-KDL_CPU = 1
 ENTERED_BY_US = (b"dltensor", b"dltensor_versioned")
 
 
@@ -60,7 +60,7 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
     A read-only array is lent with DLPack 1.0's mark where max_version allows it, else copied.
     Raises BufferError for bfloat16, for another device, or with a stream.
     """
-    if self._spec.device.device_typeid == 2:
+    if not self._spec.device.on_host:
         return dlpack_.capsule_of(self)
     if stream is not None:
         raise BufferError(f"DLPack: a CPU array takes no stream, got {stream!r}")
@@ -74,15 +74,13 @@ def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None
 
 def __dlpack_device__(self) -> tuple[int, int]:
     """(1, 0): the CPU; (2, i): gpu(i)."""
-    if self._spec.device.device_typeid == 2:
-        return dlpack_.KDL_CUDA, self._spec.device.device_id
-    return KDL_CPU, 0
+    return self._spec.device.dlpack
 
 
 def to_dlpack_for_read(data: NDArray) -> Any:
     """A DLPack capsule to read from; waits until the contents are computed. Of a read-only array it
     is one on a copy: the other library could write it."""
-    if data._spec.device.device_typeid == 2:
+    if not data._spec.device.on_host:
         return dlpack_.capsule_of(data)
     data = data if data.writable else data.copy()
     data.wait_to_read()
@@ -92,7 +90,7 @@ def to_dlpack_for_read(data: NDArray) -> Any:
 def to_dlpack_for_write(data: NDArray) -> Any:
     """A DLPack capsule to write to; waits until nobody reads or writes the array. Raises ValueError
     for a read-only array."""
-    if data._spec.device.device_typeid == 2:
+    if not data._spec.device.on_host:
         return dlpack_.capsule_of(data)
     if not data.writable:
         raise InvalidValue(compose("to_dlpack_for_write: the array is read-only", fix="x.copy()"))
@@ -128,7 +126,7 @@ class _Capsule:
         return self.capsule
 
     def __dlpack_device__(self):
-        return KDL_CPU, 0
+        return cpu().dlpack
 
 
 def _is_capsule(value) -> bool:
@@ -151,20 +149,22 @@ def from_dlpack(dlpack) -> NDArray:
                 "from_dlpack: the capsule was used before or is no DLPack capsule (its name is"
                 f" {name!r})"
             )
-        if dlpack_.is_on_gpu(dlpack):
+        device = dlpack_.device_of(dlpack)
+        if device is not None and not device.on_host:
             return dlpack_.array_of(dlpack)
         # old capsules have no read-only mark
         producer, writable = _Capsule(dlpack), name == b"dltensor"
     elif hasattr(dlpack, "__dlpack__"):
         producer = dlpack
         kind, number = dlpack.__dlpack_device__()
-        if kind == dlpack_.KDL_CUDA:
-            return dlpack_.array_of(dlpack)
-        if kind != KDL_CPU:
+        device = of_dlpack(kind, number)
+        if device is None:
             raise DeviceError(
                 f"from_dlpack: the array is on DLPack device ({kind}, {number}), only the CPU (1,"
                 " 0) and CUDA GPUs (2, i) are usable here\n  fix: move it to the CPU first"
             )
+        if not device.on_host:
+            return dlpack_.array_of(dlpack)
     else:
         raise InvalidType(
             f"from_dlpack: needs an array with __dlpack__ or a capsule, got {type(dlpack).__name__}"
@@ -187,7 +187,7 @@ def _capsule_name(capsule) -> bytes | None:
 
 def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
     """An NDArray of a NumPy array's dtype; with zero_copy on its memory, which NumPy must not write
-    any more.
+    any more. It is on the current device, or on cpu(0) where that cannot read the memory.
 
     The NumPy array becomes read-only with zero_copy, as in MXNet. Where it was read-only before (a
     memory-mapped file, bytes), the NDArray is too: what would write it raises ValueError.
@@ -209,11 +209,13 @@ def from_numpy(ndarray, zero_copy: bool = True, array_cls=NDArray) -> NDArray:
                 fix="zero_copy=False",
             )
         )
+    device = current_context()
+    device = device if device.on_host else cpu()
     if ndarray.flags.writeable:
-        out = _wrapped(ndarray, current_context(), ndarray)
+        out = _wrapped(ndarray, device, ndarray)
         ndarray.flags.writeable = False
     else:
-        out = _wrapped(ndarray, current_context(), ReadOnly(ndarray))
+        out = _wrapped(ndarray, device, ReadOnly(ndarray))
         lib.pl_array_protect(out._handle)
     return out
 

@@ -89,14 +89,14 @@ class NDArray(Methods):
 
     def asnumpy(self) -> np.ndarray:
         """A copy as a NumPy array; waits for the contents."""
-        if self._spec.device.device_typeid == 2:
+        if not self._spec.device.on_host:
             return fetch(self)
         wait(self._handle)
         return self._memory().copy()
 
     def _values(self) -> np.ndarray:
         """The values, not to be written: the memory itself, or a copy from a GPU; waits."""
-        if self._spec.device.device_typeid == 2:
+        if not self._spec.device.on_host:
             return fetch(self)
         wait(self._handle)
         return self._memory()
@@ -104,7 +104,7 @@ class NDArray(Methods):
     def _memory(self) -> np.ndarray:
         """The memory itself as a NumPy array, valid while self lives; the caller has waited. Raises
         DeviceError for memory of a GPU."""
-        if self._spec.device.device_typeid == 2:
+        if not self._spec.device.on_host:
             raise DeviceError(f"the host cannot look at memory of {self._spec.device}")
         return view_as_numpy(lib.pl_array_data(self._handle), self._spec)
 
@@ -130,10 +130,10 @@ def from_memory(values: np.ndarray, ctx=None, dtype: str | None = None) -> NDArr
     out = empty_like_spec(spec(tuple(values.shape), name, ctx or current_context()))
     if values.size:
         values = values if NUMPY_DTYPES[name] == values.dtype else _converted(values, name)
-        if out._spec.device.device_typeid == 2:
-            send(values, out)
-        else:
+        if out._spec.device.on_host:
             out._memory()[...] = values
+        else:
+            send(values, out)
     return out
 
 

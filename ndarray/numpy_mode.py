@@ -205,7 +205,7 @@ def get_gpu_memory(gpu_dev_id: int) -> tuple[int, int]:
 def get_cuda_compute_capability(ctx) -> int:
     """Ten times the compute capability of a GPU. Raises ValueError for another device, DeviceError
     where it cannot be used."""
-    if ctx.device_type != "gpu":
+    if ctx.on_host:
         raise ValueError(f"get_cuda_compute_capability: expected a gpu context, got {ctx}")
     ctx.check()
     major, minor = cuda.properties(ctx.device_id).capability

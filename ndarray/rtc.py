@@ -14,6 +14,7 @@ import numpy as np
 from ..engine import Context, callback, ffi, gpu, lib, location, raise_last
 from ..engine.error import InvalidType, InvalidValue, OutOfMemory
 from ..engine.recent import Recent
+from ..kernels import backend
 from .ndarray import NDArray
 
 # types of arguments as CUDA names them -> dtypes
@@ -118,7 +119,7 @@ class CudaKernel:
             raise_last()
 
     def _check(self, args, ctx, grid_dims, block_dims) -> None:
-        if not isinstance(ctx, Context) or ctx.device_type != "gpu":
+        if not isinstance(ctx, Context) or backend.of(ctx).compiles != "CUDA C++":
             raise InvalidValue("Cuda kernel can only be launched on GPU")
         ctx.check()
         if len(grid_dims) != 3 or len(block_dims) != 3:

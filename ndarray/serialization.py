@@ -114,7 +114,7 @@ def _record(array: NDArray) -> list:
     n = len(s.shape)
     if s.stype != "default":
         return _sparse_record(array)
-    device_id = s.device.device_id if s.device.device_type == "cpu" else 0
+    device_id = s.device.device_id if s.device.on_host else 0
     head = struct.pack(
         f"<Iii{n}qiii", V2 if n else V3, DENSE, n, *s.shape, 1, device_id, DTYPES.index(s.dtype)
     )
@@ -124,7 +124,7 @@ def _record(array: NDArray) -> list:
 def _sparse_record(array: NDArray) -> list:
     s = array._spec
     parts = [p.asnumpy() for p in array._parts]
-    stored, device_id = parts[0].shape, s.device.device_id if s.device.device_type == "cpu" else 0
+    stored, device_id = parts[0].shape, s.device.device_id if s.device.on_host else 0
     head = struct.pack("<Iii", V2, STYPES.index(s.stype), len(stored))
     for shape in (stored, s.shape):
         head += struct.pack(f"<{len(shape)}q", *shape)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..engine import Context, cpu, cpu_pinned, current_context
+from ..engine import Context, cpu, cpu_pinned, current_context, lib
 from ..engine.error import InvalidType, InvalidValue, ShapeError
 from .creation import array, empty
 from .ndarray import NDArray
@@ -45,7 +45,7 @@ def stream(
     """
     ctx = current_context() if ctx is None else ctx
     ctx.check()
-    host = cpu() if ctx.device_type == "cpu" else cpu_pinned()
+    host = cpu() if ctx.memory == lib.PL_MEMORY_HOST else cpu_pinned()
     n = _length(arrays)
     rows = _rows(arrays, n) if rows is None else rows
     if not isinstance(rows, int) or rows < 1:

@@ -163,6 +163,7 @@ def main() -> int:
         ),
         report("floors", floors.upward(imports, ROOT)),
         report("import circles", floors.circles(imports)),
+        report("kinds of devices", floors.device_tests(imports, ROOT)),
         report("absolute imports", absolute_imports()),
         report("long lines", [line for path in texts() for line in long_lines(path)]),
         subprocess.run([python, ROOT / "tests/gpu/check.py"]).returncode == 0,

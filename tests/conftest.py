@@ -28,6 +28,7 @@ ISAS = {"baseline": "PLK_BASELINE", "avx2": "PLK_AVX2", "avx512": "PLK_AVX512"}
 
 def pytest_addoption(parser):
     parser.addoption("--isa", choices=ISAS, help="kernels as on a machine that runs no more")
+    parser.addoption("--backend", choices=("cpu", "reference"), help="of the current device")
 
 
 def pytest_configure(config):
@@ -36,6 +37,9 @@ def pytest_configure(config):
         lib = importlib.import_module("plait.engine").lib
         lib.plk_isa_limit(getattr(lib, ISAS[isa]))
         os.environ["ONEDNN_MAX_CPU_ISA"] = {"baseline": "SSE41", "avx2": "AVX2"}.get(isa, "DEFAULT")
+    if config.getoption("--backend") == "reference":
+        device = importlib.import_module("reference_backend").reference()
+        type(device).default_ctx = device
 
 
 @pytest.fixture(autouse=True)

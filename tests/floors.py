@@ -1,6 +1,7 @@
 """The floors of the house: a room imports only rooms that stand before it in ROOMS, and no files
 import each other in a circle. Every import counts: at the top of a file, inside a function, by
-importlib, as text."""
+importlib, as text. And what a device can do is asked of its Backend: outside BACKENDS no code
+depends on the kind of a device."""
 
 from __future__ import annotations
 
@@ -22,6 +23,26 @@ ROOMS = (
     "compat",
     "tools",
 )
+
+BACKENDS = ("engine", "kernels/cpu", "kernels/cuda")  # folders that know kinds of devices
+DEVICE_NAMES = {"cpu", "gpu", "cuda", "cpu_pinned", "cpu_shared"}
+DEVICE_KINDS = re.compile(r"(is|on)_(gpu|cpu|cuda)|device_type(id)?|PL_(LANE|MEMORY)_GPU.*")
+# lines that name a device as data, or use what one backend alone has: (file, a part of the line)
+NAMED = {
+    ("__init__.py", '"engine.device"'): "where public names are",
+    ("data/io/csv.py", 'ctx="gpu",'): "a default of MXNet's signature; the argument does nothing",
+    ("data/io/image_record.py", 'option("gpu"'): "the same",
+    ("data/io/libsvm.py", 'ctx="gpu",'): "the same",
+    ("data/io/mnist.py", 'ctx="gpu",'): "the same",
+    ("gluon/parameter.py", "ctx.device_typeid & 1"): "an index that libraries for MXNet compute",
+    ("kernels/generate.py", '/ "cpu"'): "a folder",
+    ("kernels/jit.py", '/ "cpu"'): "a folder",
+    ("ndarray/serialization.py", "Context(device_type, device_id)"): "a device in a pickle",
+    ("ndarray/serialization.py", "return _unpickle, "): "the same",
+    ("ndarray/rtc.py", "from ..kernels.cuda."): "mx.rtc compiles CUDA C++ and nothing else",
+    ("tools/info.py", "from ..kernels.cpu import onednn"): "prints whether there is oneDNN",
+    ("tools/benchmark/gpu_with_torch.py", ""): "a program for torch",
+}
 
 
 class Import(NamedTuple):
@@ -90,6 +111,39 @@ def upward(found: list[Import], root: Path) -> list[str]:
             place = f"{i.path.relative_to(root)}:{i.line}"
             wrong.append(f"{place}: {here}/ must not import {i.target}: {there}/ stands on it")
     return sorted(set(wrong))
+
+
+def device_tests(found: list[Import], root: Path) -> list[str]:
+    """Lines outside BACKENDS that depend on the kind of a device, or import what is one backend's;
+    and entries of NAMED that no line needs any more."""
+    asks: dict[Path, set[int]] = {}
+    for path in modules(root).values():
+        nodes = ast.walk(ast.parse(path.read_text()))
+        asks[path] = {getattr(node, "end_lineno", 0) for node in nodes if _is_kind(node)}
+    for i in found:
+        if f"{i.target}.".startswith(("kernels.cpu.", "kernels.cuda.")):
+            asks[i.path].add(i.line)
+    wrong, unused = [], set(NAMED)
+    for path, numbers in asks.items():
+        name = path.relative_to(root).as_posix()
+        if name.startswith(tuple(f"{folder}/" for folder in BACKENDS)):
+            continue
+        lines = path.read_text().splitlines()
+        for number in sorted(numbers):
+            line = lines[number - 1].strip()
+            named = {key for key in NAMED if key[0] == name and key[1] in line}
+            unused -= named
+            if not named:
+                wrong.append(f"{name}:{number}: depends on the kind of a device: {line}")
+    return sorted(wrong) + [f"{name}: no line has {part!r}" for name, part in sorted(unused)]
+
+
+def _is_kind(node: ast.AST) -> bool:
+    """Does a node name a device, or ask what kind it is?"""
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value in DEVICE_NAMES
+    name = getattr(node, "attr", getattr(node, "id", ""))
+    return isinstance(node, ast.Attribute | ast.Name) and bool(DEVICE_KINDS.fullmatch(name))
 
 
 def circles(found: list[Import]) -> list[str]:

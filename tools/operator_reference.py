@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..kernels import cpu, ops  # noqa: F401  (fill the registry and the table of native kernels)
-from ..kernels.native import TABLE
+from ..engine import cpu
+from ..kernels import backend, ops  # noqa: F401  (ops fills the registry)
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Param
 from ..kernels.traits import kind_text
 
@@ -35,6 +35,7 @@ def parameter(p: Param) -> str:
 
 
 def row(op: Operator) -> str:
+    kernels = backend.of(cpu()).kernels.entries
     names = [op.name, *op.aliases]
     inputs = ", ".join(op.inputs).replace("*", "\\*")
     params = ", ".join(parameter(p) for p in op.params if p.name != op.variadic_key)
@@ -46,7 +47,7 @@ def row(op: Operator) -> str:
                 inputs,
                 cell(params),
                 "yes" if op.grad else "zero",
-                "C" if op.name in TABLE else "NumPy",
+                "C" if op.name in kernels else "NumPy",
                 ", ".join(sorted(map(kind_text, op.traits))),
                 cell(op.doc),
             ]

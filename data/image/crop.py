@@ -13,12 +13,7 @@ def cropped(image, x: int, y: int, width: int, height: int) -> NDArray:
     """
     rows, columns = image.shape[-3:-1]
     inside = 0 <= x <= columns - width and 0 <= y <= rows - height and width > 0 < height
-    if (
-        state.recording
-        or not inside
-        or type(image) is not NDArray
-        or image.context.device_type == "gpu"
-    ):
+    if state.recording or not inside or type(image) is not NDArray or not image.context.on_host:
         return nd._image_crop(image, x=x, y=y, width=width, height=height)
     image.wait_to_read()
     part = image._memory()[..., y : y + height, x : x + width, :]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from ...kernels import backend as backends
 from ..graph import Value, topological, verify
 from .algebra import algebra
 from .attention import attention
@@ -41,15 +42,15 @@ def optimize(outputs: Sequence[Value], device) -> tuple[list[Value], dict[Value,
     return outputs, constants
 
 
-def before_gradient(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
+def before_gradient(outputs: Sequence[Value], device) -> list[Value]:
     """A typed graph with operators of whole patterns that have gradients of their own, and keep
-    less for them (tier 1). Graphs of which nodes are marked for recomputation stay. device: its
-    kind."""
+    less for them (tier 1). Graphs of which nodes are marked for recomputation stay."""
     outputs = list(outputs)
     if any(n.extra and MIRRORED in n.extra for n in topological(outputs)):
         return outputs
-    for each in (lambda graph: attention(graph, device), lambda graph: norm_act(graph, device)):
-        outputs = each(outputs)
+    backend = backends.of(device)
+    for each in (attention, norm_act):
+        outputs = each(outputs, backend)
         if checking:
             verify(outputs)
     return outputs
@@ -57,39 +58,35 @@ def before_gradient(outputs: Sequence[Value], device: str = "cpu") -> list[Value
 
 def compile_passes(
     outputs: Sequence[Value],
+    device,
     free: Sequence[int] = (),
     stable: Collection[Value] = (),
-    device: str = "cpu",
 ) -> list[Value]:
     """A typed graph that computes the same within rounding, with operators of whole patterns and
     with memory layouts that these like (tier 1).
 
     free: numbers of outputs that may get another memory layout. stable: variables that seldom
-    change. device: its kind; the kernels of GPUs want row-major arrays.
+    change. device: a Context.
     """
-    outputs = list(outputs)
-    passes = [
-        lambda graph: attention(graph, device),
-        lambda graph: epilogue_conv(graph, stable, device),
-        lambda graph: epilogue_dense(graph, device),
+    outputs, backend = list(outputs), backends.of(device)
+    for each in (
+        lambda graph: attention(graph, backend),
+        lambda graph: epilogue_conv(graph, stable, backend),
+        lambda graph: epilogue_dense(graph, backend),
         loss_head,
         norm_sums,
-    ]
-    if device == "cpu":
-        passes.append(lambda graph: layout(graph, free))
-    for each in passes:
+        lambda graph: layout(graph, backend.kernels, free),
+    ):
         outputs = each(outputs)
         if checking:
             verify(outputs)
     return outputs
 
 
-def fused(outputs: Sequence[Value], device=None) -> list[Value]:
+def fused(outputs: Sequence[Value], device) -> list[Value]:
     """The graph with its pointwise operators joined for a device: the last pass, over each part of
     a program."""
-    outputs = fuse(outputs, device)
-    if device is None or device.device_type != "gpu":
-        outputs = epilogue_groups(outputs)
+    outputs = epilogue_groups(fuse(outputs, device), backends.of(device))
     if checking:
         verify(outputs)
     return outputs

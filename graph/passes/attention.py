@@ -12,6 +12,7 @@ import functools
 from collections.abc import Sequence
 from math import prod
 
+from ...kernels.backend import Backend
 from ...kernels.ops.attention import LONGEST, apart
 from ...kernels.traits import (
     Broadcast,
@@ -27,7 +28,6 @@ from ...kernels.traits import (
 )
 from ..effects import Effects
 from ..graph import Builder, Node, Value, rewrite, topological
-from .fusible import FUSED_DTYPES
 from .replace_uses import replace_uses
 from .views import Run, View, joined, moved, regrouped, view_of, whole
 
@@ -35,18 +35,18 @@ F = Builder()
 MAX_MOVES = 4  # after the second product, before the heads are back in place
 
 
-def attention(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
-    """The graph with every attention in it that a kernel of the device takes as one operator."""
+def attention(outputs: Sequence[Value], backend: Backend) -> list[Value]:
+    """The graph with every attention in it that a kernel of the backend takes as one operator."""
     order = topological(outputs)
     if not any(n.op is not None and n.op.has(Softmax) for n in order):
         return list(outputs)
     n_packed = sum(n.op is not None and n.op.has(Heads) for n in order)
     if n_packed:
         # two operators for each attention; where one is not found, all stay as they are
-        made, n_found = _joined(rewrite(outputs, _composed), device)
+        made, n_found = _joined(rewrite(outputs, _composed), backend)
         if 2 * n_found >= n_packed:
             return made
-    return _joined(outputs, device)[0]
+    return _joined(outputs, backend)[0]
 
 
 def _composed(node: Node, inputs: Sequence[Value]):
@@ -57,7 +57,7 @@ def _composed(node: Node, inputs: Sequence[Value]):
     return node.op.body(F, *inputs, **node.attrs)
 
 
-def _joined(outputs: Sequence[Value], device: str) -> tuple[list[Value], int]:
+def _joined(outputs: Sequence[Value], backend: Backend) -> tuple[list[Value], int]:
     """(the graph with attentions as one operator each, how many)."""
     order = topological(outputs)
     users: dict[Value, list[Node | None]] = {v: [None] for v in outputs}
@@ -69,7 +69,7 @@ def _joined(outputs: Sequence[Value], device: str) -> tuple[list[Value], int]:
     for node in order:
         if node.op is None or not _is_stacked(node) or node in pinned:
             continue
-        if node.types[0].dtype in FUSED_DTYPES[device]:
+        if node.types[0].dtype in backend.fused_dtypes:
             found = _Match(users, pinned)
             if found.match(node):
                 old, new = found.build()

@@ -10,24 +10,23 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from math import prod
 
-from ...kernels.cpu.fused_table import loop_of
+from ...kernels.backend import Backend
 from ...kernels.loops import adds
 from ...kernels.ops.conv import geometry
 from ...kernels.ops.conv_fused import activated, parts
 from ...kernels.record import Operator, lookup
 from ...kernels.traits import BatchNorm, Constant, Convolution, SameMemory
 from ..graph import Builder, Node, Value, rewrite, topological, typed_node, with_inputs
-from .fusible import FUSED_DTYPES, has_kernel
 
 F = Builder()
 TAPS = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
 
 
 def epilogue_conv(
-    outputs: Sequence[Value], stable: Collection[Value], device: str = "cpu"
+    outputs: Sequence[Value], stable: Collection[Value], backend: Backend
 ) -> list[Value]:
     """The graph with convolutions as one `_conv` each, together with what follows it, of the types
-    for which the device has fused kernels.
+    for which the backend has fused kernels.
 
     stable: variables that seldom change. Weights that depend on others are not worth preparing:
     convolutions with them stay, and with them the row-major layout that their gradients read.
@@ -45,7 +44,7 @@ def epilogue_conv(
         if node.op is None:
             return None
         if node.op.has(Convolution):
-            return _alone(node, inputs, device) if node.inputs[1].node in seldom else None
+            return _alone(node, inputs, backend) if node.inputs[1].node in seldom else None
         # the convolutions among the inputs that nothing else reads, the last one first
         for i in reversed(range(len(inputs))):
             conv = inputs[i].node
@@ -56,7 +55,7 @@ def epilogue_conv(
                 # no other result of the node is read
                 return [made] * len(node.types)
         if node.op.has(BatchNorm) and not any(uses[v] for v in _outputs(node)[1:]):
-            found = _affine(node, inputs, device)
+            found = _affine(node, inputs, backend)
             return found and [found] * len(node.types)
         return None
 
@@ -68,21 +67,20 @@ def epilogue_conv(
         if not conv.attrs["add"] and len(set(inputs)) == 2:
             if adds(node.op, types, node.types, node.attrs):
                 return _with(conv, {"add": True}, [*conv.inputs, inputs[1 - i]])
-        if len(inputs) == len(node.types) == 1 and _is_loop(node.op, node.attrs):
+        if len(inputs) == len(node.types) == 1 and _is_activation(node.op, node.attrs, backend):
             named = activated(node.op, node.attrs)
-            if named is None:
-                return None
-            made = _with(conv, named, conv.inputs)
-            return made if device == "cpu" or _serves(made.node, device) else None
+            return named and _with(conv, named, conv.inputs)
         return None
 
     return rewrite(outputs, replace)
 
 
-def epilogue_groups(outputs: Sequence[Value]) -> list[Value]:
+def epilogue_groups(outputs: Sequence[Value], backend: Backend) -> list[Value]:
     """The graph with fused groups of one array as activations of the convolutions that give it:
-    x sigmoid(x), x clip(x + 3, 0, 6) / 6, and whatever else users write. CPU; after fuse.py."""
+    x sigmoid(x), x clip(x + 3, 0, 6) / 6, and whatever else users write. After fuse.py."""
     order = topological(outputs)
+    if not any(n.op is lookup("_conv") for n in order):
+        return list(outputs)
     uses = Counter(v for node in order for v in node.inputs)
     uses.update(outputs)
 
@@ -97,7 +95,7 @@ def epilogue_groups(outputs: Sequence[Value]) -> list[Value]:
         if uses[old] > 1 or conv.op is not lookup("_conv") or conv.attrs["act"]:
             return None
         named = activated(node.op, node.attrs)
-        if named is None or loop_of(node.op, node.attrs) is None:
+        if named is None or not backend.ends_conv(node.op, node.attrs):
             return None
         attrs = {**conv.attrs, **named}
         made = Value(
@@ -120,17 +118,13 @@ def _elementwise(node: Node) -> bool:
     return whole and plain and numbers and x.dtype == y.dtype == "float32"
 
 
-def _is_loop(op: Operator, attrs: dict) -> bool:
-    return not op.has(SameMemory) and not op.is_random(attrs) and loop_of(op, attrs) is not None
+def _is_activation(op: Operator, attrs: dict, backend: Backend) -> bool:
+    return not op.has(SameMemory) and not op.is_random(attrs) and backend.ends_conv(op, attrs)
 
 
-def _serves(node: Node, device: str) -> bool:
-    return has_kernel(node.operation, [v.type for v in node.inputs], node.types, node.attrs, device)
-
-
-def _alone(node: Node, inputs: list[Value], device: str) -> list[Value] | None:
+def _alone(node: Node, inputs: list[Value], backend: Backend) -> list[Value] | None:
     dtype = node.types[0].dtype
-    if dtype not in FUSED_DTYPES[device] or any(v.dtype != dtype for v in inputs):
+    if dtype not in backend.fused_dtypes or any(v.dtype != dtype for v in inputs):
         return None
     if 0 in node.types[0].shape:
         return None
@@ -164,10 +158,10 @@ def _scale_of(node: Node, gamma: Value, var: Value) -> Value | None:
     return scale if node.attrs["fix_gamma"] else gamma * scale
 
 
-def _affine(node: Node, inputs: list[Value], device: str) -> Value | None:
+def _affine(node: Node, inputs: list[Value], backend: Backend) -> Value | None:
     """Batch normalisation of inference as data * scale + shift."""
     x, gamma, beta, mean, var = inputs
-    same = x.dtype in FUSED_DTYPES[device] and all(v.dtype == x.dtype for v in inputs)
+    same = x.dtype in backend.fused_dtypes and all(v.dtype == x.dtype for v in inputs)
     scale = _scale_of(node, gamma, var) if same else None
     if scale is None or 0 in x.shape:
         return None

@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from math import prod
 
 from ...kernels.activations import SLOPES
+from ...kernels.backend import Backend
 from ...kernels.loops import is_positive, multiplies
 from ...kernels.ops.dense_fused import activation_of
 from ...kernels.traits import Matmul, Reduction, SameMemory, Scale, Slope, Sum
 from ..effects import Effects
 from ..graph import Builder, Node, Value, topological
-from .fusible import FUSED_DTYPES, ends_product
 from .replace_uses import replace_uses
 
 F = Builder()
 
 
-def epilogue_dense(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
-    """The graph with its products fused, of the types for which the device has fused kernels."""
+def epilogue_dense(outputs: Sequence[Value], backend: Backend) -> list[Value]:
+    """The graph with its products fused, of the types for which the backend has fused kernels."""
     order = topological(outputs)
     users: dict[Value, list[Node | None]] = {}
     for node in order:
@@ -35,10 +35,10 @@ def epilogue_dense(outputs: Sequence[Value], device: str = "cpu") -> list[Value]
     instead: dict[Value, Value] = {}
     for node in order:
         if node.op is not None and node not in pinned:
-            product = _product(node, device)
+            product = _product(node, backend)
             if product is not None:
-                _Chain(product, Value(node), users, pinned, device).fuse(instead)
-    _sums(order, users, instead, device)
+                _Chain(product, Value(node), users, pinned, backend).fuse(instead)
+    _sums(order, users, instead, backend)
     return replace_uses(outputs, instead) if instead else list(outputs)
 
 
@@ -46,13 +46,13 @@ def _plain(dtype: str, *values: Value) -> bool:
     return all(v.dtype == dtype and not v.type.layout for v in values)
 
 
-def _product(node: Node, device: str) -> dict | None:
+def _product(node: Node, backend: Backend) -> dict | None:
     """Attributes and inputs of _dense for a product of matrices."""
     matmul = node.operation.trait(Matmul)
     if matmul is None or matmul.stacked:
         return None
     dtype = node.types[0].dtype
-    if dtype not in FUSED_DTYPES[device] or not _plain(dtype, *node.inputs):
+    if dtype not in backend.fused_dtypes or not _plain(dtype, *node.inputs):
         return None
     a, b = node.inputs[:2]
     of_a, of_b = matmul.transposes(**node.attrs)
@@ -68,9 +68,9 @@ def _product(node: Node, device: str) -> dict | None:
 class _Chain:
     """One product and what follows it. end: the value that the fused operator gives so far."""
 
-    def __init__(self, given: dict, end: Value, users: dict, pinned: set[Node], device: str):
+    def __init__(self, given: dict, end: Value, users: dict, pinned: set[Node], backend: Backend):
         self.given, self.end, self.users, self.pinned = given, end, users, pinned
-        self.dtype, self.device = end.dtype, device
+        self.dtype, self.backend = end.dtype, backend
         self.pre: Value | None = None  # what is activated, where it is read elsewhere too
         self.matrix = (prod(end.shape[:-1]), end.shape[-1])
 
@@ -130,7 +130,7 @@ class _Chain:
         return None
 
     def _ends(self, act: str | None, keep: bool, residual: bool) -> bool:
-        return ends_product(self.dtype, act, keep, residual, self.device)
+        return self.backend.ends_matmul(self.dtype, act, keep, residual)
 
     def _take(self, node: Node, keep: bool = False) -> bool:
         if node in self.pinned or not _plain(self.dtype, *node.inputs, Value(node)):
@@ -169,7 +169,7 @@ class _Chain:
 
     def _slope(self, node: Node) -> tuple[str, Value] | None:
         """(activation, where its slope is taken) of a node that multiplies the end by one."""
-        if self.device != "cpu" or self.pre is not None or self.given.keys() & {"bias", "act"}:
+        if self.pre is not None or self.given.keys() & {"bias", "act"}:
             return None
         sloped = node.operation.trait(Slope)
         if sloped is not None and sloped.of in SLOPES and node.inputs[0] == self.end:
@@ -185,11 +185,15 @@ class _Chain:
             found = "relu", mask.inputs[0]
         else:
             return None
-        x = found[1]
-        return found if x != self.end and x.shape == node.types[0].shape else None
+        act, x = found
+        if x == self.end or x.shape != node.types[0].shape:
+            return None
+        return found if self.backend.ends_matmul(self.dtype, residual=True, slope=act) else None
 
 
-def _sums(order: Sequence[Node], users: dict, instead: dict[Value, Value], device: str) -> None:
+def _sums(
+    order: Sequence[Node], users: dict, instead: dict[Value, Value], backend: Backend
+) -> None:
     """dot(v, u, transpose_a) and sum(v, axis=0) become one."""
     number = {node: i for i, node in enumerate(order)}
     for node in order:
@@ -198,7 +202,7 @@ def _sums(order: Sequence[Node], users: dict, instead: dict[Value, Value], devic
             continue
         v = node.inputs[0]
         dtype = node.types[0].dtype
-        if len(v.shape) != 2 or _axes(node) != (0,) or dtype not in FUSED_DTYPES[device]:
+        if len(v.shape) != 2 or _axes(node) != (0,) or dtype not in backend.fused_dtypes:
             continue
         if not _plain(dtype, v):
             continue

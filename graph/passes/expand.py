@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...kernels.native import choose
+from ...kernels.native import Table
 from ...kernels.record import HALVES, Operator, Type
 from ...kernels.traits import SameMemory
 from ..graph import Builder, Value, rewrite, topological
@@ -15,9 +15,8 @@ SHORT = HALVES
 F = Builder()
 
 
-def expand(outputs: Sequence[Value]) -> list[Value]:
-    """The graph with the bodies of operators instead of these, where all of a body has kernels (of
-    the CPU)."""
+def expand(outputs: Sequence[Value], kernels: Table) -> list[Value]:
+    """The graph with the bodies of operators instead of these, where all of a body has kernels."""
     order = topological(outputs)
     if all(n.op is None or n.op.body is None for n in order):
         return list(outputs)
@@ -26,15 +25,19 @@ def expand(outputs: Sequence[Value]) -> list[Value]:
         if node.op is None or node.op.body is None:
             return None
         ins = [v.type for v in inputs]
-        if choose(node.op, ins, node.types, node.attrs, derived=False) is not None:
+        if kernels.choose(node.op, ins, node.types, node.attrs, derived=False) is not None:
             return None
-        return body_of(node.op, node.attrs, inputs, node.types)
+        return body_of(node.op, node.attrs, inputs, node.types, kernels)
 
     return rewrite(outputs, replace, order=order)
 
 
 def body_of(
-    op: Operator, attrs: dict[str, Any], inputs: Sequence[Value], outs: Sequence[Type]
+    op: Operator,
+    attrs: dict[str, Any],
+    inputs: Sequence[Value],
+    outs: Sequence[Type],
+    kernels: Table,
 ) -> list[Value] | None:
     """An operator's outputs by its body, applied to typed values; None where the reference must
     run."""
@@ -59,7 +62,10 @@ def body_of(
             continue
         seen.add(node)
         ins = [v.type for v in node.inputs]
-        if not node.op.has(SameMemory) and choose(node.op, ins, node.types, node.attrs) is None:
+        if (
+            not node.op.has(SameMemory)
+            and kernels.choose(node.op, ins, node.types, node.attrs) is None
+        ):
             return None
         stack += [v.node for v in node.inputs if v not in given]
     return made

@@ -14,11 +14,12 @@ size of the graph.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from math import inf, prod
 from typing import NamedTuple
 
-from ...kernels.cpu import fused_table as on_cpu
+from ...kernels import backend as backends
+from ...kernels.backend import Fusion
 from ...kernels.fused import MAX_INPUTS, MAX_OUTPUTS, Group, Result, Step, step_scalars
 from ...kernels.loops import Form, form
 from ...kernels.record import FLOATS, lookup
@@ -34,43 +35,33 @@ MAX_NODES = 200
 MAX_TRIALS = 3  # of spelling operators out
 
 
-def fuse(outputs: Sequence[Value], device=None) -> list[Value]:
-    """The graph with its groups fused for a device (a Context; None: a CPU); those that cannot be
-    compiled here stay as they are."""
+def fuse(outputs: Sequence[Value], device) -> list[Value]:
+    """The graph with its groups fused for a device (a Context); those that cannot be compiled here
+    stay as they are."""
     outputs = list(outputs)
-    table = _table(device)
-    if not table.can_compile(device):
+    fusion = backends.of(device).fusion
+    if fusion is None or not fusion.can_compile(device):
         return outputs
-    prepare = lambda groups: table.prepare(groups, device)
     skip: set[Node] = set()
     for _ in range(MAX_TRIALS):
-        spread, became = expanded(outputs, skip, table.ROW_DTYPES)
-        made, whole = _fused(spread, prepare, table.ROW_DTYPES)
+        spread, became = expanded(outputs, skip, fusion.row_dtypes)
+        made, whole = _fused(spread, fusion, device)
         # what was spelled out and is not one group is better off as it was
         apart = {n for n, parts in became.items() if not whole(parts)}
         if not apart:
             return made
         skip |= apart
-    return _fused(outputs, prepare, table.ROW_DTYPES)[0]
+    return _fused(outputs, fusion, device)[0]
 
 
-def _table(device):
-    """The kernels of groups on a device."""
-    if device is not None and device.device_type == "gpu":
-        from ...kernels.cuda import fused_table as on_gpu  # here: few processes have one
-
-        return on_gpu
-    return on_cpu
-
-
-def _fused(outputs: Sequence[Value], prepare, row_dtypes: Collection[str]):
+def _fused(outputs: Sequence[Value], fusion: Fusion, device):
     """(the graph with its groups fused, a function: are those of some nodes that are used in one
     group?)"""
     order = topological(outputs)
     effects = Effects(order)
-    grouping = _Grouping(order, outputs, effects.pinned, row_dtypes)
+    grouping = _Grouping(order, outputs, effects.pinned, fusion)
     found = [f for f in grouping.fusions() if f.pays]
-    usable = prepare([(f.group, [v.dtype for v, _ in f.inputs]) for f in found])
+    usable = fusion.prepare([(f.group, [v.dtype for v, _ in f.inputs]) for f in found], device)
     found = [f for f, ok in zip(found, usable) if ok]
     made, origin = _rebuild(outputs, found)
     kept = _keeps_order(effects, order, made, origin)
@@ -128,10 +119,13 @@ class _Member(NamedTuple):
     reduces: bool = False
 
 
-def _member(node: Node, row: tuple[int, ...] | None, row_dtypes: Collection[str]) -> _Member | None:
+def _member(node: Node, row: tuple[int, ...] | None, fusion: Fusion) -> _Member | None:
     """row: the shape of which the node has a number for each row, if it has."""
-    out, reduces = node.types[0], node.operation.has(Reduction)
-    single = all(t.dtype in row_dtypes for t in (*node.types, *(v.type for v in node.inputs)))
+    out = node.types[0]
+    reduces = _kind(node) in fusion.reductions
+    single = all(
+        t.dtype in fusion.row_dtypes for t in (*node.types, *(v.type for v in node.inputs))
+    )
     if row is not None:
         space = _Space(row, True, (len(row) - 1,), True, single)
         plain = node.operation.has(SameMemory) or reduces
@@ -164,7 +158,9 @@ def _form(node: Node) -> Form | None:
 
 
 def _kind(node: Node) -> str:
-    return node.operation.kinds[Reduction].kind
+    """The kind of a reduction; "": the node is none."""
+    found = node.operation.trait(Reduction)
+    return "" if found is None else found.kind
 
 
 def _constant(v: Value) -> bool:
@@ -220,9 +216,7 @@ class _Grouping:
     """Walks the graph from its outputs to its inputs. Groups are numbered; a number that joined
     another points to it."""
 
-    def __init__(
-        self, order: Sequence[Node], outputs: Sequence[Value], pinned, row_dtypes: Collection[str]
-    ):
+    def __init__(self, order: Sequence[Node], outputs: Sequence[Value], pinned, fusion: Fusion):
         self._order = order
         self._readers: dict[Node, dict[Node, None]] = {}
         for node in order:
@@ -234,11 +228,11 @@ class _Grouping:
         self._into: list[int] = []
         self._groups: list[_Group] = []
         self._levels: dict[Node, int] = {}  # of nodes that are in no group
-        rows = row_values(order, self._readers, pinned, row_dtypes)
+        rows = row_values(order, self._readers, pinned, fusion.row_dtypes)
         for node in reversed(order):
             if node.op is None or _constant(Value(node)):
                 continue
-            member = None if node in pinned else _member(node, rows.get(node), row_dtypes)
+            member = None if node in pinned else _member(node, rows.get(node), fusion)
             readers = self._readers.get(node, ())
             if member is None:
                 self._levels[node] = max(map(self._level, readers), default=-1) + 1

@@ -1,7 +1,7 @@
 """Memory layouts: convolutions get data and weights as their kernels like them best, and values
 keep such a layout from one operator to the next.
 
-A kernel table says what an operator wants (`native.wants`); an array changes its layout only where
+A kernel table says what an operator wants (`Table.wants`); an array changes its layout only where
 two disagree. Changes of parameters depend on them alone, and so land in a prepack program.
 """
 
@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...kernels.native import Wanted, wanted
+from ...kernels.native import Table, Wanted
 from ...kernels.record import Operator, Type, lookup
 from ..graph import Node, Value, rewrite, typed_node
 
 
-def layout(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[Value]:
+def layout(outputs: Sequence[Value], kernels: Table, free: Sequence[int] = ()) -> list[Value]:
     """The graph with `_reorder` nodes where layouts change; outputs are row-major, but those whose
     numbers are in `free`.
 
     Where an operator may, it runs on views of the memory, which need no layout: see fuse.py.
     """
+    if not kernels.layouts:
+        return list(outputs)
     stored: dict[tuple[Value, str], Value] = {}
     memory: dict[tuple[Value, Type], Value] = {}
 
@@ -35,7 +37,7 @@ def layout(outputs: Sequence[Value], free: Sequence[int] = ()) -> list[Value]:
     def replace(node: Node, inputs: list[Value]):
         if node.op is None or node.op is REORDER:
             return None
-        found = wanted(node.op, [v.type for v in inputs], node.types, node.attrs)
+        found = kernels.wanted(node.op, [v.type for v in inputs], node.types, node.attrs)
         if found is None:
             found = Wanted([""] * len(inputs), [t.layout for t in node.types])
         given = [as_layout(v, tag) for v, tag in zip(inputs, found.ins)]

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from ...kernels.activations import OF_NORMS
+from ...kernels.backend import Backend
 from ...kernels.loops import adds, multiplies, rectifies
 from ...kernels.record import lookup
 from ...kernels.traits import Activates, BatchNorm, Scale
@@ -21,14 +22,15 @@ FUSED, GRAD = lookup("_batch_norm_add_relu"), lookup("_batch_norm_relu_grad")
 ACTIVATED, ACT_GRAD = lookup("_batch_norm_act"), lookup("_batch_norm_act_grad")
 
 
-def norm_act(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
+def norm_act(outputs: Sequence[Value], backend: Backend) -> list[Value]:
     """The graph with every float32 BatchNorm that takes the batch's statistics joined with what
     alone reads it."""
     order = topological(outputs)
     uses = _uses(order, outputs)
-    norms = [n for n in order if _is_batch_norm(n)]
+    norms = [n for n in order if _is_batch_norm(n)] if backend.kernels.has(FUSED) else []
+    activates = backend.kernels.has(ACTIVATED)
     alone = {n for n in norms if _alone(n, uses, 1)}
-    gated = {n for n in norms if _alone(n, uses, 2)} if device == "cpu" else set()
+    gated = {n for n in norms if _alone(n, uses, 2)} if activates else set()
     if not alone and not gated:
         return list(outputs)
 
@@ -47,7 +49,7 @@ def norm_act(outputs: Sequence[Value], device: str = "cpu") -> list[Value]:
         if old is not None:
             v = inputs[node.inputs.index(old)]
             return _activated(v.node, {"act": "silu"}) if v.node.op is old.node.op else None
-        act = _activation(node) if device == "cpu" else None
+        act = _activation(node) if activates else None
         if act and node.inputs[0].node in alone and not node.inputs[0].index:
             below = inputs[0].node
             return _activated(below, act) if below.op is node.inputs[0].node.op else None

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..ops.attention import LONGEST, apart, mask_sizes, operands
 from .layout import FLOPS_PER_US, cost
+from .table import native
 
 MASKS = {
     (None, ""): lib.PLK_MASK_NONE,

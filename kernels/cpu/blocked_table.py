@@ -6,10 +6,11 @@ from math import prod
 
 from ..layouts import parse, physical_shape
 from ..loops import LOOPS
-from ..native import Wanted, choose, native, wants
+from ..native import Wanted
 from ..record import REGISTRY, Type
 from ..shapes import one_axis
 from . import pool_table
+from .table import choose, native, wants
 
 
 def stored_type(t: Type, tag: str) -> Type | None:

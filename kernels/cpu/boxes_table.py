@@ -7,9 +7,10 @@ from math import prod
 import numpy as np
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..ops.proposal import base_anchors
 from .layout import cost
+from .table import native
 
 
 def _float32(types):

@@ -7,13 +7,14 @@ from math import prod
 from ...engine import ffi, lib, settings
 from ..layouts import physical_shape, strides
 from ..moves import Move
-from ..native import Native, Wanted, native, wants
+from ..native import Native, Wanted
 from ..ops import conv, conv_fused, deconv
 from . import onednn
 from .convolve import MAX_IMAGE, own_convolution
 from .copy_table import copy_native
 from .fused_table import loop_of
 from .layout import FLOPS_PER_US, ITEM_BYTES, collapse, cost
+from .table import native, wants
 
 # of a sum over the batch: as many threads may work on it, and each share has a result to add
 MAX_SHARES, LEAST_PIXELS = 8, 128

@@ -18,11 +18,12 @@ from ..moves import (
     move,
     strided_slice,
 )
-from ..native import Native, native
+from ..native import Native
 from ..record import Type
 from ..shapes import one_axis
 from ..traits import Constant
 from .layout import ITEM_BYTES, MAX_DIMS, code, collapse, cost
+from .table import native
 
 FUNCTIONS = {NEW: "plk_copy_run", ZEROS: "plk_copy_into_zeros", FIRST: "plk_copy_into_base"}
 

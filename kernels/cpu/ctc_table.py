@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ..native import Native, native
+from ..native import Native
 from ..record import NATIVE
 from .layout import code, cost
+from .table import native
 
 INTEGERS = NATIVE
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import prod
 
 from ..activations import NUMBERS
-from ..native import Native, native
+from ..native import Native
 from .layout import FLOPS_PER_US, cost
+from .table import native
 
 
 def _float32(types):

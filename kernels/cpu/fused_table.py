@@ -16,23 +16,22 @@ from ..fused import (
     value_dtypes,
 )
 from ..loops import form
-from ..native import Native, native
+from ..native import Native
 from ..record import FLOATS, Type
 from .layout import MAX_DIMS, code, collapse, contiguous, cost
 from .pointwise_table import broadcast_fields
 from .reduce_table import method
+from .table import native
 
-ROW_DTYPES = ("float32",)  # of fused row reductions
 
-
-def can_compile(device=None) -> bool:
+def can_compile(device) -> bool:
     """Is there a C compiler?"""
     from .. import jit  # here: it brings much of the standard library, and few processes compile
 
     return jit.compiler() is not None
 
 
-def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device=None) -> list[bool]:
+def prepare(groups: Sequence[tuple[Group, Sequence[str]]], device) -> list[bool]:
     """Compiles the loops of (group, dtypes of its inputs) that are not compiled yet, in parallel.
     Returns for each whether it exists now."""
     from .. import jit

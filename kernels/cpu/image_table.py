@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..ops.image_resize import rule_for
 from .layout import ITEM_BYTES, code, cost
+from .table import native
 
 
 def _place(x, mean, factor, shift):

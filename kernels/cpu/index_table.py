@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..record import NATIVE, NATIVE_FLOATS
 from ..shapes import lines, one_axis
 from .layout import ITEM_BYTES, code, cost
+from .table import native
 
 INDEX_DTYPES = NATIVE
 FLOATS = NATIVE_FLOATS

@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from ..activations import NUMBERS
-from ..native import Native, native
+from ..native import Native
 from ..ops.deprecated import relative_attrs
 from ..shapes import lines, many_axes, one_axis
 from .layout import cost
+from .table import native
 
 STEPS = 0.6  # per element: three passes of a few operations
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..record import NATIVE_FLOATS
 from .layout import ITEM_BYTES, MAX_DIMS, code, cost
+from .table import native
 
 MODES = {
     "constant": lib.PLK_PAD_CONSTANT,

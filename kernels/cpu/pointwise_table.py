@@ -6,9 +6,10 @@ from math import prod
 
 from ...engine import lib
 from ..loops import LOOPS, form
-from ..native import TABLE, Native, native
+from ..native import Native
 from ..record import REGISTRY
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
+from .table import native
 
 
 def broadcast_fields(shape, in_shapes, kept=None) -> tuple[dict, list[int]] | None:
@@ -60,7 +61,7 @@ def pointwise_entry(op, ins, outs, attrs):
 
 for _op in set(REGISTRY.values()):
     if _op.pointwise or any(name.startswith(_op.name + ":") for name in LOOPS):
-        TABLE.setdefault(_op.name, []).append(pointwise_entry)
+        native(_op.name)(pointwise_entry)
 native("where", "_contrib_div_sqrt_dim")(pointwise_entry)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..ops.pool import windows
 from .layout import cost
+from .table import native
 
 KINDS = {"max": lib.PLK_POOL_MAX, "avg": lib.PLK_POOL_AVG, "sum": lib.PLK_POOL_SUM}
 

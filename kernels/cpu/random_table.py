@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from ..record import NATIVE_FLOATS
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
+from .table import native
 
 
 def _random(function, op, y, a, b):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from ..ops.create import arange_count
 from ..record import FLOATS
 from .layout import code, cost
+from .table import native
 
 EXACT = 2**53  # whole numbers up to here are doubles
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import inf, nan, prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..ops.recurrent_cells import GATES, SPARE, layout
 from .layout import FLOPS_PER_US, code, cost
+from .table import native
 
 SUFFIXES = {"float32": "", "float64": "_f64"}
 LENGTH_DTYPES = ("float32", "float64", "int32", "int64")

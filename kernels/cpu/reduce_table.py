@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..record import NATIVE_FLOATS
 from ..shapes import lines, many_axes
 from .layout import MAX_DIMS, code, contiguous, cost
+from .table import native
 
 KINDS = {
     "sum": lib.PLK_SUM,

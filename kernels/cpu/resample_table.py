@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from .layout import cost
+from .table import native
 
 MAX_PIXELS = 1 << 31  # of a plane: kernels hold places in 32 bits
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from ..ops.roi import MAX_SAMPLES
 from .layout import cost
+from .table import native
 
 
 def _fields(data_shape, rois, bins, scale, **more):

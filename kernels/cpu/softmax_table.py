@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from ..shapes import lines
 from .layout import cost
+from .table import native
 
 LENGTH_BYTES = {"int32": 4, "int64": 8}
 STEPS = 1.5  # per element: an exponential and three passes

@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import log2, prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..record import NATIVE
 from ..shapes import lines
 from .layout import code, cost
+from .table import native
 
 DTYPES = NATIVE
 INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from ..record import NATIVE_FLOATS
 from .layout import ITEM_BYTES, cost
+from .table import native
 
 
 @native("_csr_dot")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from ..spec import ITEM_BYTES
 from .layout import cost
+from .table import native
 
 LARGEST = {"potrf": 512, "trsm": 1024, "trmm": 1024}  # beyond, LAPACK and NumPy are faster
 SUFFIX = {"float32": "", "float64": "_f64"}

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from math import prod
 
 from ...engine import lib
-from ..native import Native, native
+from ..native import Native
 from ..record import HALVES, NATIVE_FLOATS, REGISTRY
 from ..update_loops import RULES, Rule, loop_name, rule_name
 from .layout import code, cost
+from .table import native
 
 # parameters with a number for each weight -> the rule's name for it
 LISTS = {"lrs": "lr", "learning_rates": "lr", "wds": "wd", "etas": "eta", "step_count": "t"}

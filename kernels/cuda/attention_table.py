@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..ops.attention import LONGEST, apart, kept_scale, mask_sizes, operands
 from ..record import HALVES
 from ..spec import ITEM_BYTES
@@ -12,6 +11,7 @@ from .launch import Argument, Buffer, Fill, Float32, Float64, Int32, Int64, Laun
 from .layout import THREADS, TYPES, blocks_for, ceil_div
 from .random_table import STREAM
 from .steps import NOWHERE, Room, grid_of, steps
+from .table import native
 
 MASKS = {None: "MASK_NONE", "add": "MASK_ADD", "where": "MASK_WHERE", "length": "MASK_LENGTH"}
 KINDS = ("float32", *HALVES)
@@ -99,7 +99,7 @@ class _Call:
         return Launch("attention.cu", function, grid, (2 * self.rows,), arguments, shared)
 
 
-@native("_attention", "_attention_dropout", device="gpu")
+@native("_attention", "_attention_dropout")
 def attention_entry(op, ins, outs, attrs):
     call, n = _Call(ins, attrs, 0), len(ins)
     if not call.serves:
@@ -119,7 +119,7 @@ def attention_entry(op, ins, outs, attrs):
     return steps(found, Room())
 
 
-@native("_attention_grad", device="gpu")
+@native("_attention_grad")
 def attention_grad_entry(op, ins, outs, attrs):
     at = 4 if attrs["p"] else 3
     call, views, n = _Call(ins[at:], attrs, at), operands(**attrs), attrs["n_sources"]

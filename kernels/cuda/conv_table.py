@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...engine import cuda, ffi, lib
 from ..activations import NUMBERS
 from ..cpu.layout import code
-from ..native import Native, native
+from ..native import Native
 from ..ops import conv, conv_fused, deconv
 from ..traits import Activates
 from . import steps as step_rules
@@ -27,6 +27,7 @@ from .steps import (
     total_type,
     unit,
 )
+from .table import native
 
 _GEOMETRY = ("kernel", "stride", "dilate", "pad", "num_group", "layout")
 
@@ -293,7 +294,7 @@ def _geometry(op, attrs):
     return conv.geometry(op.name, *(attrs[k] for k in _GEOMETRY))
 
 
-@native("Convolution", device="gpu")
+@native("Convolution")
 def convolution_entry(op, ins, outs, attrs):
     g, at = _geometry(op, attrs), len(ins)
     _, filters, out = g.split(outs[0].shape)
@@ -302,7 +303,7 @@ def convolution_entry(op, ins, outs, attrs):
     return _run(FORWARD, g, ins[0].shape, filters, out, (*ins, *outs), *arrays, finish)
 
 
-@native("_conv_grad_data", device="gpu")
+@native("_conv_grad_data")
 def conv_grad_data_entry(op, ins, outs, attrs):
     g = _geometry(op, attrs)
     _, filters, out = g.split(ins[0].shape)
@@ -310,7 +311,7 @@ def conv_grad_data_entry(op, ins, outs, attrs):
     return _run(DATA, g, outs[0].shape, filters, out, (*ins, *outs), *arrays)
 
 
-@native("_conv_grad_weight", device="gpu")
+@native("_conv_grad_weight")
 def conv_grad_weight_entry(op, ins, outs, attrs):
     g = _geometry(op, attrs)
     _, filters, out = g.split(ins[0].shape)
@@ -318,7 +319,7 @@ def conv_grad_weight_entry(op, ins, outs, attrs):
     return _run(WEIGHT, g, ins[1].shape, filters, out, (*ins, *outs), *arrays)
 
 
-@native("Deconvolution", device="gpu")
+@native("Deconvolution")
 def deconvolution_entry(op, ins, outs, attrs):
     names = (*_GEOMETRY[:4], "adj", "target_shape", *_GEOMETRY[4:])
     g, _ = deconv.deconv_setup(ins[0].shape, *(attrs[k] for k in names))
@@ -328,7 +329,7 @@ def deconvolution_entry(op, ins, outs, attrs):
     return _run(DATA, g, outs[0].shape, filters, out, (*ins, *outs), *arrays, finish)
 
 
-@native("_conv", device="gpu")
+@native("_conv")
 def fused_conv_entry(op, ins, outs, attrs):
     g = conv.geometry("_conv", *(attrs[k] for k in _GEOMETRY))
     found = activation(attrs["act"], attrs["act_attrs"])

@@ -6,7 +6,6 @@ from math import gcd, prod
 
 from ..loops import form
 from ..moves import FIRST, IN, MOVES, OUT, ZEROS, Move, move
-from ..native import native
 from ..record import Type
 from ..shapes import one_axis
 from ..spec import ITEM_BYTES
@@ -26,6 +25,7 @@ from .layout import (
     places,
     vector_of,
 )
+from .table import native
 
 TILE, TILE_ROWS, UNROLL = 32, 8, 4  # copy.cu
 LEAST_TILE = 8  # elements of a side from which on tiles pay
@@ -91,7 +91,7 @@ def _transposed(dims, a, b, across: int, word: str, kind: str, ends) -> Launch:
     return Launch("copy.cu", name, (n_blocks,), (TILE, TILE_ROWS), arguments)
 
 
-@native(*MOVES, device="gpu")
+@native(*MOVES)
 def move_entry(op, ins, outs, attrs):
     if op.has(LoopForm) and form(op, ins, outs, attrs) is not None:
         return None  # a repeated array is a pointwise kernel: it stores whole vectors
@@ -140,7 +140,7 @@ def _join(parts: list[Type], whole: Type, axis: int, first: int, at: int, split:
     return launches(Launch("copy.cu", name, blocks_for(n, THREADS * UNROLL), (THREADS,), arguments))
 
 
-@native("Concat", "stack", device="gpu")
+@native("Concat", "stack")
 def concat_entry(op, ins, outs, attrs):
     y = outs[0]
     if any(t.dtype != y.dtype for t in ins):
@@ -149,7 +149,7 @@ def concat_entry(op, ins, outs, attrs):
     return _join(list(ins), y, axis, 0, len(ins), False)
 
 
-@native("SliceChannel", "_split_v2", device="gpu")
+@native("SliceChannel", "_split_v2")
 def split_entry(op, ins, outs, attrs):
     x = ins[0]
     return _join(list(outs), x, one_axis(op.name, attrs["axis"], len(x.shape)), 1, 0, True)
@@ -163,7 +163,7 @@ def _cast(x: Type, y: Type, source: Buffer, to: Buffer) -> Launch:
     return Launch("copy.cu", name, grid, (THREADS,), [index(n, kind), source, to])
 
 
-@native("Cast", "amp_cast", "amp_multicast", device="gpu")
+@native("Cast", "amp_cast", "amp_multicast")
 def cast_entry(op, ins, outs, attrs):
     n = len(ins)
     return launches(
@@ -171,7 +171,7 @@ def cast_entry(op, ins, outs, attrs):
     )
 
 
-@native("_zeros", "_zeros_without_dtype", "zeros_like", "reset_arrays", device="gpu")
+@native("_zeros", "_zeros_without_dtype", "zeros_like", "reset_arrays")
 def zeros_entry(op, ins, outs, attrs):
     at, written = (0, ins) if op.name == "reset_arrays" else (len(ins), outs)
     return launches(*(Fill(Buffer(at + i), nbytes(t)) for i, t in enumerate(written)))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..record import FLOATS
 from .index_table import INDICES
 from .launch import Buffer, Fill, Int32, Int64, Launch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, nbytes
 from .steps import NOWHERE, Room
+from .table import native
 
 BLOCK = 128  # ctc.cu
 MAX_SHARED = 48 << 10
 
 
-@native("CTCLoss", "_ctc_grad", device="gpu")
+@native("CTCLoss", "_ctc_grad")
 def ctc_entry(op, ins, outs, attrs):
     (steps, batch, classes), labels = ins[0].shape, ins[1].shape[1]
     x, states = ins[0], 2 * labels + 1

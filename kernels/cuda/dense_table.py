@@ -5,18 +5,19 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import Native, native
+from ..native import Native
 from ..spec import ITEM_BYTES
 from .launch import Buffer, Int32, Launch
 from .layout import TYPES, ceil_div
 from .steps import FLOATS, Room, matmul, steps, total_type
+from .table import native
 
 
 def _same(types) -> bool:
     return types[0].dtype in FLOATS and all(t.dtype == types[0].dtype for t in types)
 
 
-@native("FullyConnected", device="gpu")
+@native("FullyConnected")
 def dense_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)):
         return None
@@ -28,7 +29,7 @@ def dense_entry(op, ins, outs, attrs):
     return steps(found, room)
 
 
-@native("dot", device="gpu")
+@native("dot")
 def dot_entry(op, ins, outs, attrs):
     (a, b), ta, tb = (t.shape for t in ins), attrs["transpose_a"], attrs["transpose_b"]
     if not _same((*ins, *outs)) or not a or not b:
@@ -39,7 +40,7 @@ def dot_entry(op, ins, outs, attrs):
     return steps(matmul(ins[0].dtype, m, n, k, *map(Buffer, range(3)), room, **flags), room)
 
 
-@native("batch_dot", "_linalg_gemm2", device="gpu")
+@native("batch_dot", "_linalg_gemm2")
 def batch_dot_entry(op, ins, outs, attrs):
     (a, _), ta, tb = (t.shape for t in ins), attrs["transpose_a"], attrs["transpose_b"]
     if not _same((*ins, *outs)) or attrs.get("axis", -2) not in (-2, len(a) - 2):
@@ -61,7 +62,7 @@ def batch_dot_entry(op, ins, outs, attrs):
     return steps(found, room)
 
 
-@native("_dense", device="gpu")
+@native("_dense")
 def fused_dense_entry(op, ins, outs, attrs):
     if attrs["slope"]:
         return None
@@ -88,7 +89,7 @@ def fused_dense_entry(op, ins, outs, attrs):
     return steps(found, room)
 
 
-@native("_dot_sum", device="gpu")
+@native("_dot_sum")
 def dot_sum_entry(op, ins, outs, attrs):
     (k, m), n = ins[0].shape, outs[0].shape[1]
     if not _same((*ins, *outs)):
@@ -142,12 +143,12 @@ def _scores(ins, outs, attrs, parts, at, place) -> Native | None:
     return steps(found, room)
 
 
-@native("_contrib_interleaved_matmul_selfatt_qk", device="gpu")
+@native("_contrib_interleaved_matmul_selfatt_qk")
 def self_scores_entry(op, ins, outs, attrs):
     return _scores(ins, outs, attrs, (3, 3), (0, 1), (0, 0))
 
 
-@native("_contrib_interleaved_matmul_encdec_qk", device="gpu")
+@native("_contrib_interleaved_matmul_encdec_qk")
 def pair_scores_entry(op, ins, outs, attrs):
     return _scores(ins, outs, attrs, (1, 2), (0, 0), (0, 1))
 
@@ -155,7 +156,6 @@ def pair_scores_entry(op, ins, outs, attrs):
 @native(
     "_contrib_interleaved_matmul_selfatt_valatt",
     "_contrib_interleaved_matmul_encdec_valatt",
-    device="gpu",
 )
 def attended_values_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)):

@@ -71,27 +71,28 @@ def _report(op: Operator, where: str) -> None:
 def _run_on_numpy(call: Call, bufs) -> None:
     _report(call.op, "NumPy, through the host")
     n = len(call.in_specs)
-    memory = [_read(bufs[i], s) for i, s in enumerate(call.in_specs)]
+    memory = [read(bufs[i], s) for i, s in enumerate(call.in_specs)]
     targets = [_room(s) for s in call.out_specs]
     call.run(memory, [*targets, *(memory[i] for i in call.mutated)])
     for i, target in enumerate(targets):
-        _write(bufs[n + i], target)
+        write(bufs[n + i], call.out_specs[i], target)
     for i in call.mutated:
-        _write(bufs[i], memory[i])
+        write(bufs[i], call.in_specs[i], memory[i])
 
 
 def _room(s: Spec) -> np.ndarray:
     return np.empty(physical_shape(s.shape, s.layout), NUMPY_DTYPES[s.dtype])
 
 
-def _read(address, s: Spec) -> np.ndarray:
+def read(address, s: Spec) -> np.ndarray:
     """The memory of the device at `address`, copied to the host."""
     values = _room(s)
     _check(lib.pl_gpu_read(ffi.cast("void *", values.ctypes.data), address, values.nbytes))
     return values
 
 
-def _write(address, values: np.ndarray) -> None:
+def write(address, s: Spec, values: np.ndarray) -> None:
+    """Puts contiguous values into memory of the device at `address`."""
     _check(lib.pl_gpu_write(address, ffi.cast("void *", values.ctypes.data), values.nbytes))
 
 

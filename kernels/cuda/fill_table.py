@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 from ..moves import Move, strided_slice
-from ..native import native
 from ..ops.create import arange_count
 from ..record import FLOATS, Type
 from ..shapes import contiguous
@@ -13,6 +12,7 @@ from ..spec import ITEM_BYTES
 from .copy_table import copy_launch
 from .launch import Argument, Buffer, Copy, Fill, Float64, Int64, Launch, Scalar, launches
 from .layout import THREADS, TYPES, blocks_for, collapse, index, index_of, nbytes, places
+from .table import native
 
 
 def _fill(shape, strides, offset: int, y: Type, to: Buffer, value: Argument) -> Launch:
@@ -24,7 +24,7 @@ def _fill(shape, strides, offset: int, y: Type, to: Buffer, value: Argument) -> 
     return Launch("fill.cu", name, blocks_for(n, THREADS), (THREADS,), arguments)
 
 
-@native("_slice_assign_scalar", device="gpu")
+@native("_slice_assign_scalar")
 def slice_assign_scalar_entry(op, ins, outs, attrs):
     x, to = ins[0], Buffer(1)
     span = {k: attrs[k] for k in ("begin", "end", "step")}
@@ -33,7 +33,7 @@ def slice_assign_scalar_entry(op, ins, outs, attrs):
     return launches(Copy(to, Buffer(0), nbytes(x)), fill)
 
 
-@native("Pad", device="gpu")
+@native("Pad")
 def pad_entry(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if attrs["mode"] != "constant" or 0 in x.shape or not x.shape:
@@ -50,7 +50,7 @@ def pad_entry(op, ins, outs, attrs):
     return launches(first, copy_launch(copy, ITEM_BYTES[y.dtype], Buffer(0), to))
 
 
-@native("_arange", device="gpu")
+@native("_arange")
 def arange_entry(op, ins, outs, attrs):
     y = outs[0]
     n = prod(y.shape)

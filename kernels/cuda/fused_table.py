@@ -18,7 +18,6 @@ from ..fused import (
     step_forms,
     value_dtypes,
 )
-from ..native import native
 from ..record import FLOATS, HALVES, Type
 from .compile import Kernel, compile_all, ready
 from .launch import Argument, Buffer, Float32, Float64, Int32, Int64, Launch, Struct, launches
@@ -29,6 +28,7 @@ from .reduce_table import Plan
 from .row_shape import row_launch, row_shape
 from .row_source import FUNCTION as ROWS_FUNCTION
 from .row_source import Rows
+from .table import native
 
 ROW_DTYPES = ("float32", *HALVES)  # of fused row reductions, which compute in float32
 MAX_MAP_VECTORS = 4  # arrays of which a map of a reduction loads whole vectors
@@ -142,7 +142,7 @@ def _row_strides(group: Group) -> list[list[int]]:
     return found
 
 
-@native("_fused", device="gpu")
+@native("_fused")
 def fused_entry(op, ins, outs, attrs):
     made = make(attrs["group"], ins, outs)
     return made and launches(*made.steps, scratch_bytes=made.scratch_bytes)

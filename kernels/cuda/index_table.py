@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from ..native import native
 from ..record import FLOATS
 from ..shapes import lines, one_axis
 from ..spec import ITEM_BYTES
@@ -34,6 +33,7 @@ from .layout import (
     vector_of,
 )
 from .sort_table import Sorting
+from .table import native
 
 INDICES = (*FLOATS, "int32", "int64", "int8", "uint8")
 MAX_DEPTH = 8
@@ -82,19 +82,19 @@ def _take(a, indices, axis: int, mode: str, a_at: int, indices_at: int):
     return launches(_launch(name, size, arguments, 2 * THREADS))
 
 
-@native("take", device="gpu")
+@native("take")
 def take_entry(op, ins, outs, attrs):
     a, indices = ins
     return _take(a, indices, one_axis(op.name, attrs["axis"], len(a.shape)), attrs["mode"], 0, 1)
 
 
-@native("Embedding", "_contrib_SparseEmbedding", device="gpu")
+@native("Embedding", "_contrib_SparseEmbedding")
 def embedding_entry(op, ins, outs, attrs):
     indices, weight = ins
     return _take(weight, indices, 0, "clip", 1, 0) if outs[0].dtype == weight.dtype else None
 
 
-@native("pick", "batch_take", "_pick_grad", device="gpu")
+@native("pick", "batch_take", "_pick_grad")
 def pick_entry(op, ins, outs, attrs):
     back = op.name == "_pick_grad"
     whole, part = (outs[0], ins[0]) if back else (ins[0], outs[0])
@@ -119,7 +119,7 @@ def pick_entry(op, ins, outs, attrs):
     return launches(*zeros, _launch(name, size, arguments))
 
 
-@native("one_hot", device="gpu")
+@native("one_hot")
 def one_hot_entry(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if x.dtype not in INDICES:
@@ -148,7 +148,7 @@ def _points(shape, indices) -> Struct | None:
     return Struct(Int64(prod(indices.shape[1:])), Int64(depth), sizes)
 
 
-@native("gather_nd", device="gpu")
+@native("gather_nd")
 def gather_nd_entry(op, ins, outs, attrs):
     data, indices = ins
     points = _points(data.shape, indices)
@@ -203,7 +203,7 @@ def scatter(source_type, source, n_places, outer, n_rows, inner, dtype, add, row
 MAX_OUTER = 65535  # of a grid's second dimension
 
 
-@native("_take_grad", device="gpu")
+@native("_take_grad")
 def take_grad_entry(op, ins, outs, attrs):
     dy, indices = ins
     shape, dx = attrs["shape"], outs[0]
@@ -224,7 +224,7 @@ def take_grad_entry(op, ins, outs, attrs):
     return launches(*steps, scratch_bytes=scratch)
 
 
-@native("scatter_nd", "_backward_gather_nd", "_scatter_set_nd", device="gpu")
+@native("scatter_nd", "_backward_gather_nd", "_scatter_set_nd")
 def scatter_nd_entry(op, ins, outs, attrs):
     add, given = op.name == "_backward_gather_nd", op.name == "_scatter_set_nd"
     y, indices, rows = outs[0], ins[-1], ins[-2]
@@ -250,7 +250,7 @@ def scatter_nd_entry(op, ins, outs, attrs):
 # ---- sequences -----------------------------------------------------------------------------------
 
 
-@native("SequenceMask", device="gpu")
+@native("SequenceMask")
 def sequence_mask_entry(op, ins, outs, attrs):
     x = ins[0]
     if not attrs["use_sequence_length"] or ins[1].dtype not in INDICES:
@@ -268,7 +268,7 @@ def sequence_mask_entry(op, ins, outs, attrs):
     return launches(_launch(name, size, arguments))
 
 
-@native("SequenceReverse", "SequenceLast", device="gpu")
+@native("SequenceReverse", "SequenceLast")
 def sequence_entry(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if not attrs["use_sequence_length"] or ins[1].dtype not in INDICES:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..record import FLOATS
 from .compile import GENERATED, OPTIONS
 from .launch import Buffer, Float64, Int32, Launch, Struct, launches
 from .layout import TYPES
 from .steps import Room
+from .table import native
 
 BLOCK = 1024  # nms.cu
 
 
-@native("_contrib_box_nms", device="gpu")
+@native("_contrib_box_nms")
 def nms_entry(op, ins, outs, attrs):
     x = ins[0]
     *batch, n, width = x.shape

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..ops.deprecated import relative_attrs
 from ..record import FLOATS
 from ..shapes import lines, many_axes, one_axis
@@ -22,6 +21,7 @@ from .layout import (
 from .reduce_table import Plan
 from .row_shape import row_launch, row_shape
 from .softmax_table import bool_of
+from .table import native
 
 BACKWARD_BLOCKS = 528  # of norm_rows_backward: each sums the columns of its rows
 MAX_HELD = 8  # elements of a row in a thread: of two arrays, of gamma and of two sums
@@ -53,7 +53,7 @@ def _rows_forward(ins, outs, n_rows, n, n_params, by_column, eps):
     return launches(Launch("norm.cu", name, grid, block, arguments))
 
 
-@native("LayerNorm", device="gpu")
+@native("LayerNorm")
 def layer_norm_entry(op, ins, outs, attrs):
     shape = ins[0].shape
     if one_axis(op.name, attrs["axis"], len(shape)) != len(shape) - 1:
@@ -61,7 +61,7 @@ def layer_norm_entry(op, ins, outs, attrs):
     return _rows_forward(ins, outs, prod(shape[:-1]), shape[-1], 1, True, attrs["eps"])
 
 
-@native("GroupNorm", "InstanceNorm", device="gpu")
+@native("GroupNorm", "InstanceNorm")
 def group_norm_entry(op, ins, outs, attrs):
     n, channels, *space = ins[0].shape
     groups = attrs.get("num_groups", channels)
@@ -71,7 +71,7 @@ def group_norm_entry(op, ins, outs, attrs):
     return _rows_forward(ins, outs, n * groups, size, groups, False, attrs["eps"])
 
 
-@native("L2Normalization", device="gpu")
+@native("L2Normalization")
 def l2_entry(op, ins, outs, attrs):
     x = ins[0]
     lead = {"instance": 1, "channel": 2, "spatial": 2}[attrs["mode"]]
@@ -205,7 +205,7 @@ def _batch(ins, outs, axis, attrs, batch_stats, add=False, relu=False):
     return launches(*steps, scratch_bytes=scratch)
 
 
-@native("BatchNorm", "_contrib_SyncBatchNorm", "BatchNorm_v1", device="gpu")
+@native("BatchNorm", "_contrib_SyncBatchNorm", "BatchNorm_v1")
 def batch_norm_entry(op, ins, outs, attrs):
     if op.name != "BatchNorm" and attrs["output_mean_var"]:
         return None
@@ -214,7 +214,7 @@ def batch_norm_entry(op, ins, outs, attrs):
     return _batch(ins, outs, axis, attrs, bool(attrs["train"] and not attrs["use_global_stats"]))
 
 
-@native("_batch_norm_add_relu", device="gpu")
+@native("_batch_norm_add_relu")
 def batch_norm_add_relu_entry(op, ins, outs, attrs):
     axis = one_axis(op.name, attrs["axis"], len(ins[0].shape))
     return _batch(ins, outs, axis, attrs, True, attrs["add"], attrs["relu"])
@@ -259,14 +259,14 @@ def _batch_backward(ins, outs, axis, dy, y, x, gamma, mean, rstd, more, give):
     return launches(*steps, scratch_bytes=sums.offset_bytes + 2 * channels * wide_bytes)
 
 
-@native("_batch_norm_relu_grad", device="gpu")
+@native("_batch_norm_relu_grad")
 def batch_norm_relu_grad_entry(op, ins, outs, attrs):
     axis = one_axis(op.name, attrs["axis"], len(ins[2].shape))
     more = 6 if attrs["more"] else None
     return _batch_backward(ins, outs, axis, 0, 1, 2, 3, 4, 5, more, 3 if attrs["add"] else None)
 
 
-@native("_norm_grad", device="gpu")
+@native("_norm_grad")
 def norm_grad_entry(op, ins, outs, attrs):
     _dy, x, gamma, _mean, _ = ins
     shape, axes = x.shape, list(many_axes(op.name, attrs["axes"], len(x.shape)))

@@ -8,7 +8,6 @@ from math import prod
 from ..fused import COMPUTED_IN, converted
 from ..generate import Loop, Name, statement
 from ..loops import form
-from ..native import native
 from ..record import REGISTRY, Type
 from ..traits import LoopForm
 from .launch import Argument, Buffer, Float32, Float64, Launch, Scalar, launches
@@ -23,6 +22,7 @@ from .layout import (
     vector_of,
 )
 from .pointwise_source import FULL, FUNCTION, INNER, ONE, OUTER, Pattern, elementwise
+from .table import native
 
 SMALL = 1 << 16  # elements; below it more threads count for more than bytes per thread
 MANY_ARRAYS = 6  # from so many on one vector of each fills a thread's registers
@@ -96,5 +96,4 @@ def pointwise_entry(op, ins, outs, attrs):
 
 native(
     *sorted({op.name for op in REGISTRY.values() if op.pointwise or op.has(LoopForm)}),
-    device="gpu",
 )(pointwise_entry)

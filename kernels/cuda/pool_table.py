@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..ops.pool import windows
 from ..spec import ITEM_BYTES
 from .launch import Buffer, Fill, Int32, Int64, Launch, Struct, launches
 from .layout import TYPES
 from .steps import FLOATS, NOWHERE, grid_of
+from .table import native
 
 KINDS = {"max": "POOL_MAX", "avg": "POOL_AVG", "sum": "POOL_SUM", "lp": "POOL_LP"}
 LARGE = 64  # elements of a window that a warp reads together
@@ -53,7 +53,7 @@ def _forward(attrs, shape, dtype, kind, arrays, power=0):
     return launches(Launch("pool.cu", name, grid, (256,), [*arrays, struct]))
 
 
-@native("Pooling", device="gpu")
+@native("Pooling")
 def pool_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)):
         return None
@@ -62,7 +62,7 @@ def pool_entry(op, ins, outs, attrs):
     return _forward(attrs, ins[0].shape, ins[0].dtype, kind, arrays, power)
 
 
-@native("_pool_pick", device="gpu")
+@native("_pool_pick")
 def pool_pick_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)):
         return None
@@ -71,7 +71,7 @@ def pool_pick_entry(op, ins, outs, attrs):
     return _forward(attrs, ins[0].shape, ins[0].dtype, "POOL_MAX", arrays)
 
 
-@native("_pool_grad", device="gpu")
+@native("_pool_grad")
 def pool_grad_entry(op, ins, outs, attrs):
     found = _pool(attrs, attrs["data_shape"])
     if not _same((*ins, *outs)) or found is None:
@@ -101,14 +101,14 @@ def _adaptive(function, data, result, types):
     return launches(Launch("pool.cu", name, grid_of(n_threads), (256,), arguments))
 
 
-@native("_contrib_AdaptiveAvgPooling2D", device="gpu")
+@native("_contrib_AdaptiveAvgPooling2D")
 def adaptive_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)):
         return None
     return _adaptive("adaptive", ins[0].shape, outs[0].shape, ins)
 
 
-@native("_adaptive_avg_pool_grad", device="gpu")
+@native("_adaptive_avg_pool_grad")
 def adaptive_grad_entry(op, ins, outs, attrs):
     if not _same((*ins, *outs)):
         return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..record import FLOATS
 from .launch import Argument, Buffer, Copy, Float64, Int64, Launch, Scalar, launches
 from .layout import (
@@ -18,6 +17,7 @@ from .layout import (
     nbytes,
     places,
 )
+from .table import native
 
 # seed and call counter follow the dynamic parameters, of which these operators have none
 STREAM = (Scalar(0, "uint64"), Scalar(1, "uint64"))
@@ -32,22 +32,22 @@ def _random(op, y, a, b, kind: str):
     return launches(Launch("random.cu", name, blocks_for(n, THREADS * each), (THREADS,), arguments))
 
 
-@native("_random_uniform", "_random_uniform_like", device="gpu")
+@native("_random_uniform", "_random_uniform_like")
 def uniform_entry(op, ins, outs, attrs):
     return _random(op, outs[0], attrs["low"], attrs["high"], "UNIFORM")
 
 
-@native("_random_normal", "_random_normal_like", device="gpu")
+@native("_random_normal", "_random_normal_like")
 def normal_entry(op, ins, outs, attrs):
     return _random(op, outs[0], attrs["loc"], attrs["scale"], "NORMAL")
 
 
-@native("_random_exponential", "_random_exponential_like", device="gpu")
+@native("_random_exponential", "_random_exponential_like")
 def exponential_entry(op, ins, outs, attrs):
     return _random(op, outs[0], attrs["lam"], 0.0, "EXPONENTIAL")
 
 
-@native("_random_randint", device="gpu")
+@native("_random_randint")
 def randint_entry(op, ins, outs, attrs):
     y, width = outs[0], attrs["high"] - attrs["low"]
     n, narrow = prod(y.shape), y.dtype == "int32" and width <= 1 << 16
@@ -57,7 +57,7 @@ def randint_entry(op, ins, outs, attrs):
     return launches(Launch("random.cu", name, grid, (THREADS,), arguments))
 
 
-@native("Dropout", device="gpu")
+@native("Dropout")
 def dropout_entry(op, ins, outs, attrs):
     x, mask = ins[0], outs[1]
     if x.dtype not in FLOATS or outs[0].dtype != x.dtype or mask.dtype != x.dtype:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from math import inf, prod
 
 from ...engine import cuda
-from ..native import native
 from ..ops.recurrent_cells import GATES, SPARE, Layout, layout
 from ..record import HALVES
 from ..spec import ITEM_BYTES
@@ -16,6 +15,7 @@ from .dense_table import column_sums
 from .launch import Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Scalar, Scratch, Struct
 from .layout import THREADS, TYPES, ceil_div
 from .steps import NOWHERE, Room, grid_of, matmul, steps
+from .table import native
 
 KINDS = ("float32", *HALVES)
 MODES = {"rnn_relu": "RNN_RELU", "rnn_tanh": "RNN_TANH", "lstm": "LSTM", "gru": "GRU"}
@@ -173,7 +173,7 @@ class _Call:
         return Launch("recurrent.cu", name, grid_of(n), (THREADS,), arguments)
 
 
-@native("RNN", device="gpu")
+@native("RNN")
 def rnn_entry(op, ins, outs, attrs):
     train, lstm = bool(attrs["train"]), attrs["mode"] == "lstm"
     numbers = {"parameters": 1, "state": 2, "state_cell": 3, "sequence_length": len(ins) - 1}
@@ -234,7 +234,7 @@ def rnn_entry(op, ins, outs, attrs):
     return recurrent_cudnn.forward(call, own, arrays, reserve if train else None)
 
 
-@native("_rnn_grad", device="gpu")
+@native("_rnn_grad")
 def rnn_grad_entry(op, ins, outs, attrs):
     lstm = attrs["mode"] == "lstm"
     first, at_x = len(ins), 3 if lstm else 2

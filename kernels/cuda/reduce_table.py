@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from ..native import native
 from ..record import FLOATS
 from ..shapes import many_axes, one_axis
 from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, Struct, launches
@@ -22,6 +21,7 @@ from .layout import (
     vector_of,
 )
 from .pointwise_source import METHODS
+from .table import native
 
 WARP, COLUMNS, COLUMN_ROWS = 32, 32, 8  # reduce.cuh, map_reduce.cuh
 WARP_WORK = 1024  # reduced elements up to which a warp takes a result
@@ -119,7 +119,7 @@ def reduce_native(x, axes, method: str, scale: float | None = None, root: bool =
     return launches(*steps, scratch_bytes=plan.scratch_bytes)
 
 
-@native(*METHODS, device="gpu")
+@native(*METHODS)
 def reduce_entry(op, ins, outs, attrs):
     x = ins[0]
     axes = many_axes(op.name, attrs["axis"], len(x.shape), attrs["exclude"])
@@ -129,7 +129,7 @@ def reduce_entry(op, ins, outs, attrs):
     return reduce_native(x, axes, METHODS[op.name], 1 / count if op.name == "mean" else None)
 
 
-@native("norm", device="gpu")
+@native("norm")
 def norm_entry(op, ins, outs, attrs):
     x = ins[0]
     axes = many_axes(op.name, attrs["axis"], len(x.shape))
@@ -139,7 +139,7 @@ def norm_entry(op, ins, outs, attrs):
     return reduce_native(x, axes, "SumAbs" if first else "SumSquare", root=not first)
 
 
-@native("argmax", "argmin", "argmax_channel", device="gpu")
+@native("argmax", "argmin", "argmax_channel")
 def argmax_entry(op, ins, outs, attrs):
     x = ins[0]
     axis = attrs.get("axis", 1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..ops.roi import MAX_SAMPLES, pair
 from ..record import FLOATS
 from .compile import GENERATED, OPTIONS
 from .launch import Buffer, Float64, Int32, Int64, Launch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for
 from .steps import Room
+from .table import native
 
 EXACT = (*OPTIONS, *GENERATED)  # roi.cu
 LIMIT = 1 << 31
@@ -54,7 +54,7 @@ def _by_bands(kind: str, ins, outs, bins, groups: int, back: bool, **more):
     return launches(*found, scratch_bytes=room.nbytes)
 
 
-@native("_contrib_ROIAlign", "_roi_align_grad", device="gpu")
+@native("_contrib_ROIAlign", "_roi_align_grad")
 def align_entry(op, ins, outs, attrs):
     bins = pair(op.name, attrs["pooled_size"])
     by_position = attrs["position_sensitive"]
@@ -66,14 +66,14 @@ def align_entry(op, ins, outs, attrs):
     return _by_bands("ALIGN", ins, outs, bins, bins[0] if by_position else 0, back, **more)
 
 
-@native("_contrib_PSROIPooling", "_psroi_pooling_grad", device="gpu")
+@native("_contrib_PSROIPooling", "_psroi_pooling_grad")
 def parts_entry(op, ins, outs, attrs):
     bins, groups = (attrs["pooled_size"],) * 2, attrs["group_size"] or attrs["pooled_size"]
     back = op.name == "_psroi_pooling_grad"
     return _by_bands("PARTS", ins, outs, bins, groups, back, scale=attrs["spatial_scale"])
 
 
-@native("ROIPooling", device="gpu")
+@native("ROIPooling")
 def largest_entry(op, ins, outs, attrs):
     x, rois = ins
     if x.dtype not in FLOATS or rois.dtype != x.dtype or prod(x.shape[2:]) >= LIMIT:

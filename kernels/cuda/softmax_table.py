@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
-from ..native import native
 from ..record import FLOATS, NATIVE, Type
 from ..shapes import lines, one_axis
 from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, divisor, index, index_of, vector_of
 from .row_shape import row_launch, row_shape
+from .table import native
 
 COLUMNS, COLUMN_ROWS = 32, 8
 INDICES = NATIVE
@@ -45,7 +45,7 @@ def _forward(x: Type, y: Type, axis: int, log: bool, scale=1.0, lengths: str | N
     )
 
 
-@native("softmax", "softmin", "log_softmax", device="gpu")
+@native("softmax", "softmin", "log_softmax")
 def softmax_entry(op, ins, outs, attrs):
     x, t = ins[0], attrs["temperature"]
     limited = bool(attrs["use_length"]) and len(ins) > 1
@@ -58,13 +58,13 @@ def softmax_entry(op, ins, outs, attrs):
     return _forward(x, outs[0], axis, log, scale, lengths, 2 if limited else 1)
 
 
-@native("SoftmaxActivation", device="gpu")
+@native("SoftmaxActivation")
 def softmax_activation_entry(op, ins, outs, attrs):
     axis = 1 if attrs["mode"] == "channel" else len(ins[0].shape) - 1
     return _forward(ins[0], outs[0], axis, False)
 
 
-@native("SoftmaxOutput", device="gpu")
+@native("SoftmaxOutput")
 def softmax_output_entry(op, ins, outs, attrs):
     x = ins[0]
     if not (attrs["multi_output"] or attrs["preserve_shape"]):
@@ -73,7 +73,7 @@ def softmax_output_entry(op, ins, outs, attrs):
     return _forward(x, outs[0], axis, False, to=2)
 
 
-@native("_softmax_grad", "_log_softmax_grad", device="gpu")
+@native("_softmax_grad", "_log_softmax_grad")
 def softmax_grad_entry(op, ins, outs, attrs):
     dy, dx = ins[0], outs[0]
     shape = dy.shape
@@ -92,7 +92,7 @@ def softmax_grad_entry(op, ins, outs, attrs):
     return launches(Launch("softmax.cu", name, grid, (COLUMNS, COLUMN_ROWS), arguments))
 
 
-@native("_pick_log_softmax_grad", device="gpu")
+@native("_pick_log_softmax_grad")
 def pick_log_softmax_grad_entry(op, ins, outs, attrs):
     dy, places, y = ins
     shape, t = outs[0].shape, outs[0].dtype
@@ -113,7 +113,7 @@ def pick_log_softmax_grad_entry(op, ins, outs, attrs):
     return launches(Launch("softmax.cu", name, blocks_for(size, THREADS), (THREADS,), arguments))
 
 
-@native("_softmax_output_grad", device="gpu")
+@native("_softmax_output_grad")
 def softmax_output_grad_entry(op, ins, outs, attrs):
     y, label = ins
     shape, multi = y.shape, attrs["multi_output"]

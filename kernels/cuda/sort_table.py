@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..native import native
 from ..record import FLOATS
 from ..shapes import lines
 from ..spec import ITEM_BYTES
 from .launch import Argument, Buffer, Fill, Int32, Int64, Launch, Scratch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, nbytes
+from .table import native
 
 DTYPES = (*FLOATS, "int32", "int64", "int8", "uint8")
 INDEX_DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8")
@@ -85,7 +85,7 @@ def key_type(dtype: str) -> str:
     return "uint64_t" if ITEM_BYTES[dtype] == 8 else "uint32_t"
 
 
-@native("sort", "argsort", "topk", device="gpu")
+@native("sort", "argsort", "topk")
 def sort_entry(op, ins, outs, attrs):
     x, give = ins[0], attrs.get("ret_typ", {"sort": "value", "argsort": "indices"}.get(op.name))
     index_dtype = attrs.get("dtype", "int64")

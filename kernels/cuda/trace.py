@@ -15,13 +15,14 @@ from math import prod
 
 import numpy as np
 
-from ..native import DERIVED, Native, native
+from ..native import Native
 from ..record import REGISTRY, Type, mutated_inputs
 from ..shapes import lines
 from ..spec import ITEM_BYTES
 from ..traits import Eager, OwnKernel, PythonKernel
 from .launch import Buffer, Copy, Int32, Int64, Launch, Scalar, Scratch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, contiguous, index_of
+from .table import native
 from .trace_functions import FUNCTIONS, UFUNCS
 from .trace_source import (
     JOINS,
@@ -780,4 +781,4 @@ def register() -> None:
         for op in REGISTRY.values()
         if not (op.random or any(map(op.has, NOT_TRACED))) and op.ref is not None
     }
-    DERIVED.add(native(*sorted(names), device="gpu")(traced_entry))
+    native(*sorted(names), derived=True)(traced_entry)

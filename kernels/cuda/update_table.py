@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..native import native
 from ..record import FLOATS, HALVES, NATIVE_FLOATS, REGISTRY
 from ..spec import ITEM_BYTES
 from .launch import (
@@ -23,6 +22,7 @@ from .launch import (
 )
 from .layout import THREADS, TYPES, ceil_div, vector_of
 from .softmax_table import bool_of
+from .table import native
 
 # of update.cu: rule -> (states, the numbers that are its members)
 RULES = {
@@ -162,7 +162,7 @@ def update_entry(op, ins, outs, attrs):
     return launches(*steps)
 
 
-native(*sorted({op.name for op in REGISTRY.values() if _rule(op.name)}), device="gpu")(update_entry)
+native(*sorted({op.name for op in REGISTRY.values() if _rule(op.name)}))(update_entry)
 
 
 # ---- over many arrays ----------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def _sums(ins, finite: bool):
     return steps, found, room, at
 
 
-@native("multi_sum_sq", device="gpu")
+@native("multi_sum_sq")
 def multi_sum_sq_entry(op, ins, outs, attrs):
     made = _sums(ins, False)
     if made is None:
@@ -205,7 +205,7 @@ def multi_sum_sq_entry(op, ins, outs, attrs):
     return launches(*steps, scratch_bytes=scratch)
 
 
-@native("all_finite", "multi_all_finite", device="gpu")
+@native("all_finite", "multi_all_finite")
 def all_finite_entry(op, ins, outs, attrs):
     made = _sums(ins, True)
     if made is None:
@@ -243,7 +243,7 @@ def _same(types, dtype) -> bool:
     return all(t.dtype == dtype for t in types)
 
 
-@native("lamb_update_phase1", device="gpu")
+@native("lamb_update_phase1")
 def lamb_direction_entry(op, ins, outs, attrs):
     dtype = outs[0].dtype
     if dtype not in NATIVE_FLOATS or not _same(ins, dtype):
@@ -281,7 +281,7 @@ def _directions(op, attrs, dtype, groups, outs, ins):
     return steps
 
 
-@native("lamb_update_phase2", "mp_lamb_update_phase2", device="gpu")
+@native("lamb_update_phase2", "mp_lamb_update_phase2")
 def lamb_step_entry(op, ins, outs, attrs):
     wide, dtype = op.name.startswith("mp_"), outs[0].dtype
     if dtype not in (HALVES if wide else ("float32",)):
@@ -298,7 +298,7 @@ def lamb_step_entry(op, ins, outs, attrs):
     return launches(step)
 
 
-@native("_multi_lamb_update", device="gpu")
+@native("_multi_lamb_update")
 def multi_lamb_entry(op, ins, outs, attrs):
     """Directions into scratch memory, sums of squares of weights and of these, then the steps."""
     n, numbers = len(outs), _numbers(op, attrs)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import prod
 
 from ..cpu.layout import code, cost
-from ..native import Native, native
+from ..native import Native
 from ..record import FLOATS
 from ..shapes import lines
+from . import entry
 
 
-@native("_np_cumsum")
+@entry("cpu", "_np_cumsum")
 def on_cpu(op, ins, outs, attrs):
     x, y = ins[0], outs[0]
     if x.dtype != y.dtype or x.dtype not in ("float32", "float64", "int32", "int64"):
@@ -19,7 +20,7 @@ def on_cpu(op, ins, outs, attrs):
     return Native("plk_scan_run", ("plk_scan", fields), cost(x, y, steps=prod(x.shape)))
 
 
-@native("_np_cumsum", device="gpu")
+@entry("cuda", "_np_cumsum")
 def on_gpu(op, ins, outs, attrs):
     from ..cuda.launch import Buffer, Int64, Launch, launches  # late: few processes have one
     from ..cuda.layout import THREADS, TYPES, blocks_for

@@ -49,8 +49,7 @@ def calls() -> Iterator[tuple]:
     import numpy as np
     import samples
     from plait import MXNetError
-    from plait.kernels import cuda  # noqa: F401  (fills the table)
-    from plait.kernels.native import choose
+    from plait.kernels.cuda.table import choose
     from plait.kernels.plan import infer
     from plait.kernels.record import REGISTRY, Type
 
@@ -67,7 +66,6 @@ def calls() -> Iterator[tuple]:
                         [Type(*t) for t in types],
                         infer(op, attrs, [Type(*t) for t in types]),
                         attrs,
-                        "gpu",
                     )
                 except MXNetError:  # not of these dtypes
                     continue

@@ -184,9 +184,9 @@ def faultless(request):
 def sources_compile():
     """A source that the compiler refuses is an error here, not a warning."""
     if not WHY_NOT:
-        from plait.kernels import cuda
+        from plait.kernels.cuda import backend
 
-        cuda.checking = True
+        backend.checking = True
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from plait.engine.error import DeviceError
 from plait.graph.graph import Value, typed_node, variable
 from plait.graph.program import lower
 from plait.kernels import cache
-from plait.kernels import cuda as kernels_of_gpus
+from plait.kernels.cuda import backend as kernels_of_gpus
 from plait.kernels.cuda import compile as compiler
 from plait.kernels.cuda.compile import Kernel, compile_all, function, ready
 from plait.kernels.plan import make_plan

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from calls import back, call, close, on_gpu, reference
 from plait.kernels.cuda import conv_table, steps
-from plait.kernels.native import choose
+from plait.kernels.cuda.table import choose
 from plait.kernels.record import REGISTRY, Type
 
 CASES = {
@@ -107,7 +107,7 @@ def test_who_computes(library):
     """cuDNN where it is there; on the emulated GPU it refuses 16-bit types."""
     op, attrs = REGISTRY["Convolution"], dict(kernel=(3, 3), num_filter=4, no_bias=True)
     x, w = Type((1, 2, 5, 5), "float32"), Type((4, 2, 3, 3), "float32")
-    found = choose(op, [x, w], [Type((1, 4, 3, 3), "float32")], op.parse(attrs), "gpu")
+    found = choose(op, [x, w], [Type((1, 4, 3, 3), "float32")], op.parse(attrs))
     assert (found.function == "plk_cudnn_run") == (library == "cuDNN")
 
 

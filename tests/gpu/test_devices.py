@@ -23,6 +23,17 @@ def test_what_there_is():
     assert mx.util.get_cuda_compute_capability(GPU) == 10 * major + minor
 
 
+def test_borrowed_memory_of_numpy_stays_on_the_host():
+    """Whatever the current device is: a GPU cannot read it."""
+    for values in (np.arange(6.0), np.broadcast_to(np.float32(2), (1,))):
+        with GPU:
+            x = nd.from_numpy(values)
+            copied = nd.from_numpy(np.array(values), zero_copy=False)
+        assert x.context == mx.cpu() and copied.context == GPU
+        np.testing.assert_array_equal((x + 1).asnumpy(), values + 1)
+        np.testing.assert_array_equal((copied + 1).asnumpy(), values + 1)
+
+
 def test_creation_and_reading():
     for dtype in ("float32", "float64", "float16", "int32", "int8", "uint8", "int64", "bool"):
         x = nd.array([[0, 1], [2, 3]], ctx=GPU, dtype=dtype)

@@ -11,7 +11,7 @@ import pytest
 from plait import nd
 from plait.engine import ffi
 from plait.kernels.cuda import fallback, trace
-from plait.kernels.native import TABLES
+from plait.kernels.cuda.table import TABLE
 from plait.kernels.record import REGISTRY
 
 GPU = mx.gpu(0)
@@ -90,7 +90,7 @@ CALLS = [
 @pytest.mark.parametrize("lacks", [None, (), ("sum", "concatenate", "einsum", "sqrt", "power")])
 @pytest.mark.parametrize("name, inputs, attrs", CALLS)
 def test_references(name, inputs, attrs, lacks, monkeypatch, emulator):
-    own = TABLES["gpu"][name]
+    own = TABLE.entries[name]
     assert own == [trace.traced_entry], "this needs an operator without a kernel of its own"
     cupy = None if lacks is None else Cupy(lacks)
     monkeypatch.setattr(fallback, "cupy", lambda: cupy)
@@ -132,21 +132,20 @@ def test_values_that_a_reference_refuses():
 
 
 def test_a_source_that_does_not_compile_leaves_the_reference(monkeypatch, caplog):
-    from plait.kernels import cuda
-    from plait.kernels.cuda import launch
+    from plait.kernels.cuda import backend, launch
     from plait.kernels.record import lookup
 
     def broken(op, ins, outs, attrs):
         return launch.launches(launch.Launch("nonsense\n", "f", (1,), (1,), []))
 
-    monkeypatch.setitem(TABLES["gpu"], "LRN", [broken])
-    monkeypatch.setattr(cuda, "checking", False)
+    monkeypatch.setitem(TABLE.entries, "LRN", [broken])
+    monkeypatch.setattr(backend, "checking", False)
     lookup("LRN").plans.clear()
     x = nd.ones((1, 4, 2, 2), ctx=GPU)
     wanted = nd.LRN(x.as_in_context(mx.cpu()), nsize=3).asnumpy()
     np.testing.assert_allclose(nd.LRN(x, nsize=3).asnumpy(), wanted, rtol=1e-6)
     assert "LRN: its reference runs instead" in caplog.text
-    monkeypatch.setattr(cuda, "checking", True)
+    monkeypatch.setattr(backend, "checking", True)
     lookup("LRN").plans.clear()
     with pytest.raises(mx.MXNetError, match="does not compile"):
         nd.LRN(x, nsize=5)

@@ -29,9 +29,9 @@ def test_a_product_takes_what_is_free(library, monkeypatch):
     x, w, b = inputs("float16", (4, 8), (6, 8), (6,))
     for act, joined in (("relu", True), ("sigmoid", not library)):
         y = F.Activation(F.FullyConnected(x, w, b, num_hidden=6), act_type=act)
-        found = operators(compile_passes([y], device="gpu"))
+        found = operators(compile_passes([y], gpu(0)))
         assert ("_dense" in found) == joined and ("Activation" in found) != joined
-    on_cpu = operators(compile_passes([y]))
+    on_cpu = operators(compile_passes([y], cpu()))
     assert "_dense" not in on_cpu  # has no kernel for float16
 
 
@@ -39,7 +39,7 @@ def test_no_layouts_and_only_activations_that_a_kernel_has():
     x, w = inputs("float32", (1, 8, 9, 9), (8, 8, 3, 3))
     y = F.Convolution(x, w, num_filter=8, kernel=(3, 3), no_bias=True)
     for act, joined in ((F.relu, True), (F.erf, False)):
-        found = operators(compile_passes([act(y)], stable=[w], device="gpu"))
+        found = operators(compile_passes([act(y)], gpu(0), stable=[w]))
         assert "_conv" in found and "_reorder" not in found
         assert (act(y).node.op.name in found) != joined
 
@@ -49,8 +49,8 @@ def test_attention_is_found_in_every_type_that_has_a_kernel(dtype):
     q, k, v = inputs(dtype, (6, 5, 8), (6, 7, 8), (6, 7, 8))
     p = F.softmax(F._mul_scalar(F.batch_dot(q, k, transpose_b=True), scalar=0.5), axis=-1)
     y = F.batch_dot(p, v)
-    assert "_attention" in operators(compile_passes([y], device="gpu"))
-    assert ("_attention" in operators(compile_passes([y]))) == (dtype == "float32")
+    assert "_attention" in operators(compile_passes([y], gpu(0)))
+    assert ("_attention" in operators(compile_passes([y], cpu()))) == (dtype == "float32")
 
 
 class Attention(nn.HybridBlock):

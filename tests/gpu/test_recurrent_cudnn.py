@@ -11,7 +11,7 @@ from plait import MXNetError, autograd, cpu, gpu, nd
 from plait.engine import cuda
 from plait.engine.error import DeviceError
 from plait.kernels.cuda import compile, recurrent_cudnn, recurrent_table
-from plait.kernels.native import choose
+from plait.kernels.cuda.table import choose
 from plait.kernels.record import REGISTRY, Type
 from test_recurrent import MODES, arrays_of, reference_of
 
@@ -195,13 +195,13 @@ def natives(state_size, train, batch=4, lengths=False, **given):
     ins += [Type((batch,), "int32")] * lengths
     full = op.parse(attrs) | {"train": train}
     outs = op.infer(ins, **full)
-    found = [choose(op, ins, outs, full, "gpu")]
+    found = [choose(op, ins, outs, full)]
     if train:
         grad = REGISTRY["_rnn_grad"]
         full = grad.parse(attrs)
         heads = [Type((3, batch, state_size * (1 + attrs["bidirectional"])), "float32")]
         ins = [*heads, *ins[2:4], *ins, outs[-1]]
-        found.append(choose(grad, ins, grad.infer(ins, **full), full, "gpu"))
+        found.append(choose(grad, ins, grad.infer(ins, **full), full))
     return found
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from plait import cpu, nd
 from plait.graph import branches, program
 from plait.graph.graph import Builder, variable
+from plait.kernels import backend
 from plait.kernels.record import Type
 
 F = Builder(train=True)
@@ -16,7 +17,8 @@ F = Builder(train=True)
 def eager_to_split():
     """Every section of two branches runs on two threads, whatever it gains."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(branches.LIMITS, "cpu", branches.LIMITS["cpu"]._replace(gain_us=-1e9))
+        here = backend.of(cpu())
+        patch.setattr(here, "branches", here.branches._replace(gain_us=-1e9))
         patch.setattr(branches, "MIN_BRANCH_US", 0.0)
         patch.setattr(program, "INLINE_US", 0.0)  # on a lane, which has a team
         yield

@@ -8,8 +8,8 @@ from plait.engine import ffi, lib
 from plait.graph import passes
 from plait.graph.graph import Builder, topological, variable
 from plait.graph.program import lower
-from plait.kernels import native
 from plait.kernels.cpu import conv_table, onednn
+from plait.kernels.cpu.table import TABLE
 from plait.kernels.layouts import parse
 from plait.kernels.ops.conv import conv_forward, geometry
 from plait.kernels.record import Type
@@ -51,9 +51,9 @@ def operators(program):
 
 def kernel_of_conv(outputs, v):
     """The C function that runs the one `_conv` of tier 1."""
-    made = passes.compile_passes(outputs, stable=[v["w"]])
+    made = passes.compile_passes(outputs, mx.cpu(), stable=[v["w"]])
     (node,) = [n for n in topological(made) if n.op and n.op.name == "_conv"]
-    found = native.choose(node.op, [x.type for x in node.inputs], node.types, node.attrs)
+    found = TABLE.choose(node.op, [x.type for x in node.inputs], node.types, node.attrs)
     return found.function
 
 
@@ -388,7 +388,7 @@ def test_odd_channels_have_compiled_kernels(channels, filters, size, add):
     outputs = [F.relu(conv(v) + v["a"] if add else conv(v))]
     _, got, want = both(outputs, v, stable=("w",))
     assert_same(got, want)
-    made = passes.compile_passes(outputs, stable=[v["w"]])
+    made = passes.compile_passes(outputs, mx.cpu(), stable=[v["w"]])
     (node,) = [n for n in topological(made) if n.op and n.op.name == "_conv"]
     fields = conv_table._fused_fields([x.type for x in node.inputs], node.types, node.attrs)
     name = ffi.new("char[]", lib.PLK_LAYOUT_CHARS)
@@ -400,7 +400,7 @@ def test_layouts_have_tags():
     """What the table wants can be stored: the reference kernels convert it."""
     v = given(x=(1, 32, 8, 8), w=(32, 16, 3, 3))
     y = conv(v, num_group=2)
-    for node in topological(passes.compile_passes([y], free=[0])):
+    for node in topological(passes.compile_passes([y], mx.cpu(), free=[0])):
         for t in node.types:
             assert t.layout == "" or len(parse(t.layout).order) == len(t.shape)
 

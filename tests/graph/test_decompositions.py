@@ -7,7 +7,7 @@ from plait.engine import cpu
 from plait.graph.decompositions import body_entry
 from plait.graph.graph import Builder, variable
 from plait.graph.program import lower
-from plait.kernels.native import choose
+from plait.kernels.cpu.table import choose
 from plait.kernels.record import REGISTRY, Type
 
 F = Builder()

@@ -12,8 +12,7 @@ from plait import cpu, nd
 from plait.graph.graph import Builder, Value, topological, variable, verify
 from plait.graph.passes.fuse import fuse
 from plait.graph.program import lower
-from plait.kernels import jit
-from plait.kernels.cpu import fused_table
+from plait.kernels import backend, jit
 from plait.kernels.record import FLOATS, Type
 
 F = Builder(train=True)
@@ -127,7 +126,7 @@ def test_fused_is_unfused(graph, seed):
     outputs, variables = graph
     arrays = draw_arrays(variables, seed)
     want = dags.evaluate(outputs, variables, arrays)
-    made = fuse(outputs)
+    made = fuse(outputs, cpu())
     verify(made)
     assert [v.type for v in made] == [v.type for v in outputs]
     got = lower(outputs, variables, cpu(), tier=1).run(arrays)
@@ -161,7 +160,7 @@ def test_16_bit_floats_are_rounded_after_every_operator(dtype):
     x, y = x_(40, 300, dtype=dtype), x_(300, dtype=dtype, name="y")
     z = F.tanh(x * y + 1.0) * 0.3
     outputs = [z, z * 3.0, F.Cast(z, dtype="float32") * 3.0, F.sum(z, axis=0), F.mean(z, axis=1)]
-    assert names(fuse(outputs)).count("_fused") <= 2
+    assert names(fuse(outputs, cpu())).count("_fused") <= 2
     arrays = draw_arrays([x, y], 1)
     got = lower(outputs, [x, y], cpu(), tier=1).run(arrays)
     want = dags.evaluate(outputs, [x, y], arrays)
@@ -207,7 +206,7 @@ def test_reductions(shape, axes, other, kind, dtype):
     x, y = x_(*shape, dtype=dtype), x_(*(other or shape), dtype=dtype, name="y")
     z = F.tanh(x * y) + (1.0 if kind == "prod" else 0.25)
     outputs = [getattr(F, kind)(z, axis=axes), z, F.sum(z * z, axis=axes, keepdims=True)]
-    assert names(fuse(outputs)) == ["_fused"]
+    assert names(fuse(outputs, cpu())) == ["_fused"]
     arrays = draw_arrays([x, y], 1)
     want = dags.evaluate(outputs, [x, y], arrays)
     tolerance = 3e-6 if dtype == "float32" else 1e-12
@@ -228,14 +227,14 @@ def test_a_chain_is_one_kernel():
     v = x = x_(32, 32)
     for _ in range(50):
         v = F.relu(v * 1.01 + 0.1)
-    assert names(fuse([v])) == ["_fused"]
+    assert names(fuse([v], cpu())) == ["_fused"]
     assert len(lower([v], [x], cpu(), tier=1).plans) == 1
 
 
 def test_a_value_that_others_read_is_an_output():
     x, w = x_(4, 4), x_(4, 4, name="w")
     y = F.tanh(x * 2.0)
-    made = fuse([F.relu(y + 1.0), F.dot(y, w)])
+    made = fuse([F.relu(y + 1.0), F.dot(y, w)], cpu())
     (group,) = groups(made)
     assert len(group.types) == 2 and names(made) == ["_fused", "dot"]
 
@@ -243,27 +242,27 @@ def test_a_value_that_others_read_is_an_output():
 def test_no_cycle_through_an_operator_that_does_not_fuse():
     x, w = x_(4, 4), x_(4, 4, name="w")
     y = F.tanh(x * 2.0)
-    made = fuse([F.relu(y + F.dot(y, w)) * 3.0])
+    made = fuse([F.relu(y + F.dot(y, w)) * 3.0], cpu())
     assert names(made) == ["_fused", "_fused", "dot"]
 
 
 def test_bias_gradient_joins_what_it_sums():
     dy, y, w = x_(64, 10), x_(64, 10, name="y"), x_(10, 5, name="w")
     d = dy * F._greater_scalar(y, scalar=0.0)
-    made = fuse([F.sum(d, axis=0), F.dot(d, w)])
+    made = fuse([F.sum(d, axis=0), F.dot(d, w)], cpu())
     assert names(made) == ["_fused", "dot"]
 
 
 def test_views_between_and_behind():
     x, y = x_(4, 6), x_(24, name="y")
     flat = F.reshape_to(F.tanh(x), shape=(24,)) * y
-    made = fuse([flat, F.reshape_to(flat, shape=(2, 12)), F.flip(flat, axis=(0,))])
+    made = fuse([flat, F.reshape_to(flat, shape=(2, 12)), F.flip(flat, axis=(0,))], cpu())
     assert names(made) == ["_fused", "reshape_to", "reverse"]
 
 
 def test_constants_are_made_inside():
     x = x_(64, 1024)
-    made = fuse([F.tanh(x * F._full(shape=(64, 1024), value=3.0)) - F._ones(shape=(1024,))])
+    made = fuse([F.tanh(x * F._full(shape=(64, 1024), value=3.0)) - F._ones(shape=(1024,))], cpu())
     (group,) = groups(made)
     assert names(made) == ["_fused"] and len(group.inputs) == 1
 
@@ -275,16 +274,18 @@ def test_memory_that_is_written_stays_where_it_is():
     outputs = [before, written, F.tanh(m) * 3.0]
     arrays = draw_arrays([m, g], 1)
     want = [a.asnumpy() for a in dags.evaluate(outputs, [m, g], [a.copy() for a in arrays])]
-    assert "sgd_update" in names(fuse(outputs))
+    assert "sgd_update" in names(fuse(outputs, cpu()))
     for got, w in zip(lower(outputs, [m, g], cpu(), tier=1).run(arrays), want, strict=True):
         np.testing.assert_allclose(got.asnumpy(), w, rtol=1e-6)
 
 
 def test_groups_that_do_not_compile_stay_unfused(monkeypatch):
-    monkeypatch.setattr(fused_table, "prepare", lambda groups, device=None: [False] * len(groups))
+    here = backend.of(cpu())
+    refuse = here.fusion._replace(prepare=lambda groups, device: [False] * len(groups))
+    monkeypatch.setattr(here, "fusion", refuse)
     x = x_(4)
     outputs = [F.tanh(x * 2.0) + 1.0]
-    assert names(fuse(outputs)) == names(outputs)
+    assert names(fuse(outputs, cpu())) == names(outputs)
 
 
 def test_limits_hold():
@@ -293,7 +294,7 @@ def test_limits_hold():
     for x in xs[1:]:
         total = F.tanh(total) * x
     many = [F.tanh(xs[0] * float(k)) for k in range(40)]
-    made = fuse([total, *many])
+    made = fuse([total, *many], cpu())
     for node in groups(made):
         assert len(node.inputs) <= 16 and len(node.types) <= 8
 
@@ -303,7 +304,7 @@ def test_long_graphs_take_linear_time():
     for i in range(10_000):
         v = F.relu(v * 1.01 + 0.1) if i % 3 else F.tanh(v + x)
     start = time.thread_time()
-    made = fuse([v])
+    made = fuse([v], cpu())
     assert time.thread_time() - start < 20  # quadratic: many minutes
     assert len(topological(made)) < 700
     assert isinstance(made[0], Value)
@@ -313,9 +314,9 @@ def test_what_lends_its_shape_is_no_input_of_a_group():
     x, like = x_(30, 7), x_(15, 2, 4, name="like")
     view = F.reshape_like(F.square(x), like, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=2)
     outputs = [F.tanh(view * 2)]
-    (group,) = groups(fuse(outputs))
+    (group,) = groups(fuse(outputs, cpu()))
     assert [v.shape for v in group.inputs] == [(30, 7)]
     arrays = dags.draw_arrays([x, like], 0)
     want = dags.evaluate(outputs, [x, like], arrays)[0].asnumpy()
-    got = lower(fuse(outputs), [x, like], cpu(), "t").run(arrays)[0].asnumpy()
+    got = lower(fuse(outputs, cpu()), [x, like], cpu(), "t").run(arrays)[0].asnumpy()
     np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-6)

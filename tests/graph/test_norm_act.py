@@ -159,7 +159,7 @@ def norm(x, *params, **attrs):
 def both(outputs, variables, arrays):
     """Results at tier 0, of the graph as it is and joined, and the joined operators."""
     found = []
-    for graph in (outputs, before_gradient(outputs)):
+    for graph in (outputs, before_gradient(outputs, cpu())):
         dys = [variable(f"dy{i}", y.type) for i, y in enumerate(graph)]
         grads = gradient(graph, dys, variables[:3])
         program = lower([*graph, *norm_sums(grads)], [*variables, *dys], cpu(0))
@@ -232,11 +232,11 @@ def test_what_others_read_stays():
     y, mean, _ = F.BatchNorm(x, *params, output_mean_var=True)
     z = norm(x, *params)
     for outputs in ([F.relu(z), z], [F.relu(y), mean], [F.relu(z), F.relu(norm(z, *params))]):
-        ops = [n.op.name for n in topological(before_gradient(outputs)) if n.op]
+        ops = [n.op.name for n in topological(before_gradient(outputs, cpu())) if n.op]
         assert FUSED not in ops
     predicts = Builder(train=False).BatchNorm(x, *params)
     assert FUSED not in [
-        n.op and n.op.name for n in topological(before_gradient([F.relu(predicts)]))
+        n.op and n.op.name for n in topological(before_gradient([F.relu(predicts)], cpu()))
     ]
 
 

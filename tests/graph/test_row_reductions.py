@@ -39,7 +39,7 @@ def names(outputs):
 
 def check(outputs, variables, arrays, tolerance=2e-5):
     """Compares fused and unfused results; the fused graph."""
-    fused = fuse(outputs)
+    fused = fuse(outputs, cpu())
     verify(fused)
     found = []
     for graph in (outputs, fused):
@@ -124,12 +124,12 @@ def test_what_does_not_suit_stays():
         [F.softmax(wide * 2.0)],
         [F.softmax(other * 2.0, axis=0)],
     ):
-        assert "softmax" in names(fuse(outputs))
+        assert "softmax" in names(fuse(outputs, cpu()))
     x = v("x", 8, 40)
-    assert names(fuse([F.softmax(x)])) == ["softmax"]  # the kernel of its own
+    assert names(fuse([F.softmax(x)], cpu())) == ["softmax"]  # the kernel of its own
     between = F.Convolution(F.reshape_to(x, shape=(8, 1, 40)), v("k", 1, 1, 1), num_filter=1,
                             kernel=(1,), no_bias=True)  # fmt: skip
-    assert "softmax" in names(fuse([F.softmax(F.reshape_to(between, shape=(8, 40)))]))
+    assert "softmax" in names(fuse([F.softmax(F.reshape_to(between, shape=(8, 40)))], cpu()))
 
 
 def test_as_many_rows_as_columns():

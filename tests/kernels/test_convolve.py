@@ -5,7 +5,7 @@ import plait as mx
 import pytest
 from plait.engine import lib
 from plait.kernels.cpu import onednn
-from plait.kernels.native import choose
+from plait.kernels.cpu.table import choose
 from plait.kernels.record import lookup
 from plait.kernels.reference import run_reference
 from plait.ndarray.invoke import invoke

@@ -2,20 +2,19 @@
 aliasing."""
 
 import numpy as np
-import plait.graph.decompositions
 import plait.kernels.cpu
 import plait.kernels.ops
 import pytest
 import samples
 from plait.engine import callback, cpu, ffi, lib, wait
-from plait.kernels.native import TABLE, choose
+from plait.kernels.cpu.table import TABLE, choose
 from plait.kernels.plan import infer, make_plan, scalars_of
 from plait.kernels.record import FLOATS, REGISTRY, Type, mutated_inputs
 from plait.kernels.reference import run_reference, store, view_as_numpy
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, round_to_bfloat16, spec
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-11, "float16": 4e-3, "bfloat16": 3e-2}
-NAMES = sorted(TABLE)
+NAMES = sorted(TABLE.entries)
 
 
 def draw(rng, spec, dtype):
@@ -158,7 +157,7 @@ def normal(*shape, dtype="float32"):
 
 def test_table_names_are_operators():
     assert {
-        name for name in TABLE if REGISTRY.get(name) is None or REGISTRY[name].name != name
+        name for name in TABLE.entries if REGISTRY.get(name) is None or REGISTRY[name].name != name
     } == set()
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait import nd
-from plait.kernels.native import choose
+from plait.kernels.cpu.table import choose
 from plait.kernels.plan import make_plan
 from plait.kernels.record import lookup
 from plait.ndarray.invoke import run_all

@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 import samples
-from plait import MXNetError, autograd, cpu, nd
+from plait import MXNetError, autograd, current_context, nd
 from plait.engine.error import DTypeError, OperatorError, ShapeError
 from plait.graph.graph import Value, typed_node, variable, verify
 from plait.graph.program import lower
@@ -20,7 +20,7 @@ from plait.ndarray.cached import CachedGraph
 from plait.ndarray.invoke import invoke, run_all
 from plait.ndarray.ndarray import from_memory
 
-device = cpu()  # tests/gpu/test_operators.py has another
+device = current_context()  # test_reference_backend.py and tests/gpu/ have others
 # an operator with `eager` has a test of its own
 OPERATORS = sorted({op.name: op for op in REGISTRY.values() if not op.has(Eager)}.items())
 CASES = [

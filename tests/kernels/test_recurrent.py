@@ -10,7 +10,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait import autograd, nd
-from plait.kernels.native import choose
+from plait.kernels.cpu.table import choose
 from plait.kernels.ops.recurrent_cells import layout
 from plait.kernels.plan import infer
 from plait.kernels.record import REGISTRY, Type

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from plait import nd
-from plait.kernels.native import choose
+from plait.kernels.cpu.table import choose
 from plait.kernels.plan import infer
 from plait.kernels.record import REGISTRY, Type
 from plait.kernels.reference import run_reference

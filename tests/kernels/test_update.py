@@ -5,7 +5,7 @@ import pytest
 import samples
 from plait import nd
 from plait.engine import cpu
-from plait.kernels.native import choose
+from plait.kernels.cpu.table import choose
 from plait.kernels.plan import infer, make_plan, scalars_of
 from plait.kernels.record import REGISTRY, Type
 from plait.kernels.reference import run_reference

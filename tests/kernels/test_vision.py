@@ -7,7 +7,7 @@ import plait as mx
 import pytest
 import vision_cases
 from plait import MXNetError, nd
-from plait.kernels.native import choose
+from plait.kernels.cpu.table import choose
 from plait.kernels.plan import infer
 from plait.kernels.record import REGISTRY
 

@@ -31,9 +31,9 @@ def priority_of(value: int) -> Iterator[None]:
 
 
 def in_turn(arrays: list[NDArray], priority: int) -> int:
-    """The priority of a sum of arrays. Streams run in the order in which they are told: on GPUs,
-    whose operations are ready before their work is done, sums are made in the order of pushing."""
-    return 0 if any(a.context.device_type == "gpu" for a in arrays) else priority
+    """The priority of a sum of arrays. On streams, whose operations are ready before their work is
+    done, sums are made in the order of pushing."""
+    return 0 if any(a.context.kind.streams for a in arrays) else priority
 
 
 def total(arrays: list[NDArray], context) -> NDArray:

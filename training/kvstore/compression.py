@@ -75,7 +75,7 @@ class GradientCompression(Stateful):
                 f"gradient compression needs float32 gradients, got {gradient._spec.dtype} of key"
                 f" {key!r}",
             )
-        if gradient.context.device_type == "gpu":  # on the host, where the bits are packed
+        if not gradient.context.on_host:  # on the host, where the bits are packed
             arrived = self.through(key, number, gradient.as_in_context(cpu()), priority)
             return arrived.as_in_context(gradient.context)
         residual = self._residuals.get((key, number))

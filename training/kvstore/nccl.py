@@ -39,7 +39,7 @@ class Nccl:
     def of(cls, arrays: list[NDArray]) -> Nccl:
         """For the devices of arrays. Raises StoreError unless each is on a GPU of its own."""
         devices = tuple(a.context.device_id for a in arrays)
-        if any(a.context.device_type != "gpu" for a in arrays) or len(set(devices)) < len(devices):
+        if any(a.context.on_host for a in arrays) or len(set(devices)) < len(devices):
             raise StoreError(
                 "kvstore 'nccl': the arrays of a key must be on different GPUs, got"
                 f" {', '.join(str(a.context) for a in arrays)}\n  fix: kv.create('device')"

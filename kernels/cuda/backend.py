@@ -1,0 +1,72 @@
+"""The backend of CUDA GPUs; importing this module fills its table."""
+
+import importlib
+
+from .. import module_names, ops, tables  # noqa: F401  (pointwise entries are made from the records)
+from ..backend import Backend, Bound, Branches, Fusion, bind_struct, register
+from ..ops.conv_fused import activated
+from .table import TABLE
+
+for _name in module_names(__file__):
+    importlib.import_module(f"{__package__}.{_name}")
+tables.fill(TABLE, "cuda")
+
+from . import conv_table, fallback, fused_table, steps, trace  # noqa: E402
+from .pending import CompileError, pending  # noqa: E402
+from .pointwise_source import METHODS  # noqa: E402
+
+checking = False  # a source that does not compile is an error; the tests switch it on
+trace.register()  # after all tables: it takes what they leave
+
+
+def bind(op, found, device) -> Bound:
+    """Launches as the core wants them, once they are compiled; the reference where the compiler
+    refuses a source."""
+    if found.params is None or type(found.params) is tuple:
+        return bind_struct(op, found, device)
+    try:
+        waits = None if checking else pending(found, device.device_id)
+        if waits is not None:
+            return Bound(pending=waits)
+        return Bound(found, *found.params.on(device.device_id))
+    except CompileError as error:
+        if checking:
+            raise
+        fallback.warn(op, error)
+        return Bound()
+
+
+def ends_matmul(dtype, act=None, keep=False, residual=False, slope=None) -> bool:
+    return slope is None and steps.ends_inside(dtype, act, keep, residual)
+
+
+def ends_conv(op, attrs) -> bool:
+    named = activated(op, attrs)
+    return named is not None and conv_table.activation(**named) is not None
+
+
+register(
+    Backend(
+        "cuda",
+        kernels=TABLE,
+        reference=fallback.KERNEL,
+        bind=bind,
+        read=fallback.read,
+        write=fallback.write,
+        compiles="CUDA C++",
+        fusion=Fusion(
+            row_dtypes=fused_table.ROW_DTYPES,
+            reductions=METHODS,
+            can_compile=fused_table.can_compile,
+            prepare=fused_table.prepare,
+        ),
+        fused_dtypes=("float32", "float16", "bfloat16"),
+        ends_matmul=ends_matmul,
+        ends_conv=ends_conv,
+        decomposes=False,  # trace.py makes kernels of references
+        joins_in_place=False,
+        # two launches' time, for two events more; a kernel on more memory fills the GPU. Not
+        # measured
+        branches=Branches(8 << 20, 5.0, 4),
+    )
+)
