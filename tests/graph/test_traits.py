@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from plait.engine import cpu
 from plait.graph.graph import Builder, Value, rewrite, topological, typed_node, variable, verify
 from plait.graph.passes.algebra import algebra
 from plait.graph.passes.attention import attention
@@ -11,11 +12,12 @@ from plait.graph.passes.epilogue_dense import epilogue_dense
 from plait.graph.passes.fuse import fuse
 from plait.graph.passes.norm_act import norm_act
 from plait.graph.passes.views import view_of
-from plait.kernels import jit
+from plait.kernels import backend, jit
 from plait.kernels.record import REGISTRY, Operator, Type, lookup
 from plait.kernels.traits import Constant, Identity, Matmul, Sum, kind_text
 
 F = Builder(train=True)
+CPU = backend.of(cpu())
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def _norm_graph():
 def test_products(twins):
     x, w, b = x_(3, 4), x_(5, 4, name="w"), x_(5, name="b")
     y = F.Activation(F.FullyConnected(x, w, b, num_hidden=5), act_type="tanh")
-    made = epilogue_dense(twins([y]))
+    made = epilogue_dense(twins([y]), CPU)
     verify(made)
     assert "_dense" in names(made)
     assert not any("twin of FullyConnected" in n for n in names(made))
@@ -81,34 +83,34 @@ def test_products(twins):
 
 def test_gradients_of_a_weight_and_its_bias(twins):
     dy, x = x_(6, 5, name="dy"), x_(6, 4)
-    made = epilogue_dense(twins([F.dot(dy, x, transpose_a=True), F.sum(dy, axis=0)]))
+    made = epilogue_dense(twins([F.dot(dy, x, transpose_a=True), F.sum(dy, axis=0)]), CPU)
     assert "_dot_sum" in names(made)
 
 
 def test_attention(twins):
-    made = attention(twins([_attention_graph()]))
+    made = attention(twins([_attention_graph()]), CPU)
     verify(made)
     assert "_attention" in names(made)
 
 
 def test_convolution_and_normalisation(twins):
     y, stable = _convolution_graph()
-    made = epilogue_conv(twins([y]), stable)
+    made = epilogue_conv(twins([y]), stable, CPU)
     verify(made)
     assert "_conv" in names(made)
     assert not any("BatchNorm" in n or "Convolution" in n for n in names(made))
 
 
 def test_activation_after_a_normalisation(twins):
-    assert "_batch_norm_act" in names(norm_act(twins([_norm_graph()])))
+    assert "_batch_norm_act" in names(norm_act(twins([_norm_graph()]), CPU))
 
 
 @pytest.mark.skipif(jit.compiler() is None, reason="no C compiler here")
 def test_softmax_and_reductions_in_groups(twins):
     y = F.softmax(x_(64, 64) * 0.5, axis=-1)
-    (made,) = fuse(twins([y]))
+    (made,) = fuse(twins([y]), cpu())
     assert made.node.op is lookup("_fused")
-    (made,) = fuse(twins([F.mean(F.exp(x_(64, 64)) * 2.0, axis=1)]))
+    (made,) = fuse(twins([F.mean(F.exp(x_(64, 64)) * 2.0, axis=1)]), cpu())
     assert made.node.op is lookup("_fused")
 
 
