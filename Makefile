@@ -6,7 +6,8 @@ BIN    := $(VENV)/bin
 ARGS   ?=
 # what a build depends on: a changed C source or operator record compiles again, a changed .py file does not
 NATIVE := $(shell find engine kernels graph -name '*.c' -o -name '*.h') engine/ffi_build.py kernels/generate.py \
-          $(wildcard kernels/ops/*.py) kernels/record.py kernels/pointwise.py setup.py pyproject.toml
+          $(wildcard kernels/ops/*.py) \
+          $(addprefix kernels/,record.py pointwise.py activations.py loops.py update_loops.py) setup.py pyproject.toml
 
 .PHONY: train test check fuzz sanitize kills bench docs oracle downstream gpu-check gpu-test gpu-bench clean
 

@@ -79,12 +79,15 @@ def onednn_headers() -> list[str]:
 
 
 generate()
+MARK = "cffi reads from here on"
 FOLDERS = ["engine/core", "kernels/cpu", "kernels/cpu/generated", "kernels/cuda"]
 headers = [
     h
     for h in in_order(h for folder in FOLDERS for h in sorted((ROOT / folder).glob("*.h")))
-    if "cffi reads from here on" in h.read_text()
+    if MARK in h.read_text()
 ]
+# the structs of kernels that need no header: the module has them as text
+alone = [c for c in sorted((ROOT / "kernels/cpu").glob("*.c")) if MARK in c.read_text()]
 sources = [
     *sorted((ROOT / "engine/core").glob("*.c")),
     *sorted((ROOT / "kernels/cpu/generated").glob("*.c")),
@@ -96,7 +99,7 @@ sources = [
 # a file with simd.h is compiled by its wrappers in generated/, once for each instruction set
 
 ffi = FFI()
-for header in headers:
+for header in (*headers, *alone):
     ffi.cdef(declarations(header))
 ffi.cdef("""
 extern "Python" int plpy_kernel(const void *params, void *const *bufs, const double *scalars);
@@ -105,7 +108,8 @@ extern "Python" int plpy_call(void *arg);
 """)
 ffi.set_source(
     "plait.engine._core",
-    "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers),
+    "".join(f'#include "{h.relative_to(ROOT)}"\n' for h in headers)
+    + "".join(map(declarations, alone)),
     sources=[str(s.relative_to(ROOT)) for s in sources],
     depends=[
         str(h.relative_to(ROOT))

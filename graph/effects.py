@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..kernels.record import mutated_inputs
+from ..kernels.traits import SameMemory
 from .graph import Node, Value, topological
 
 
@@ -33,7 +34,11 @@ class Effects:
         self._order = order
         self.bases: dict[Value, Value] = {}
         self.written: set[Value] = set()
-        active = {op for op in {n.op for n in order} if op is not None and (op.mutates or op.view)}
+        active = {
+            op
+            for op in {n.op for n in order}
+            if op is not None and (op.mutates or op.has(SameMemory))
+        }
         for node in order if active else ():
             op = node.op
             if op not in active:
@@ -41,7 +46,7 @@ class Effects:
             if op.mutates:
                 for i in mutated(node):
                     self.written.add(self.base(node.inputs[i]))
-            if op.view:
+            if op.has(SameMemory):
                 self.bases[Value(node)] = self.base(node.inputs[0])
         self.pinned: set[Node] = set()
         self._after: set[Node] | None = None

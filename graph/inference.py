@@ -17,16 +17,16 @@ from ..engine.error import DTypeError, DynamicShape, MXNetError, OperatorError
 from ..kernels.partial import NOTHING, Known, as_zeros, complete, from_zeros, merge_shapes
 from ..kernels.plan import infer
 from ..kernels.record import Type, dtype_name, same_type
+from ..kernels.traits import Cast, Eager
 from ._graph import kinds
 from .graph import Node, Value, rewrite, topological, values_of
 
-CASTS = ("Cast", "amp_cast")  # they keep the shape and tell nothing of their input's dtype
 TRIAL_SHAPES = ((2, 3, 8, 8), (2, 3, 8), (2, 3), (6,))  # for dtypes where no shape is known
 
 
 def is_dynamic(outputs: Iterable[Value]) -> bool:
     """May a graph have shapes that depend on values?"""
-    return any(n.op is not None and n.op.eager is not None for n in topological(outputs))
+    return any(n.op is not None and n.op.has(Eager) for n in topological(outputs))
 
 
 def is_known(shape: tuple[int | None, ...] | None) -> TypeGuard[tuple[int, ...]]:
@@ -257,7 +257,7 @@ class Inference:
 
     def _dtype_from_output(self, node: Node, out: Value) -> None:
         """The input dtype of an operator that keeps it, from that of its output."""
-        if self.dtype[out] is None or node.operation.name in CASTS:
+        if self.dtype[out] is None or node.operation.has(Cast):
             return
         if node.operation.pointwise is not None or node.operation.infer is same_type:
             if all(self.dtype[v] is None for v in node.inputs):
@@ -379,7 +379,7 @@ def _tried_dtypes(node: Node, ins: list[str | None], outs: list[str | None]) -> 
 def _dtypes_from_output(node: Node, dtype: str | None) -> list[str | None]:
     """The dtypes of inputs without which the output would have another one."""
     n = len(node.inputs)
-    if dtype is None or node.operation.name in CASTS:
+    if dtype is None or node.operation.has(Cast):
         return [None] * n
     other = "float64" if dtype != "float64" else "float32"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..engine.error import InvalidValue
+from ..kernels.traits import Rematerializes
 from .graph import Node, Value, topological, variable
 from .passes import recompute as how
 from .passes.gradient import gradient
@@ -58,7 +59,7 @@ def residuals(
     kept = dict.fromkeys(how.to_keep(need.results, recomputed))
     for node in order:
         if node.op is not None and node.op.is_random(node.attrs):
-            first = 0 if node.op.rematerialize is None else 1
+            first = 1 if node.op.has(Rematerializes) else 0
             kept.update((Value(node, i), None) for i in range(first, len(node.types)))
     return list(kept)
 

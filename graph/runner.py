@@ -12,6 +12,7 @@ from ..engine.error import MXNetError
 from ..engine.log import size
 from ..kernels import backend as backends
 from ..kernels.spec import Spec
+from ..kernels.traits import Sum
 from . import residuals
 from .digest import digest
 from .graph import Builder, Node, Value, topological, variable
@@ -287,7 +288,7 @@ def row_parts(gradient: Value | None, at: int) -> tuple[list[Value], list[tuple]
     while terms:
         v = terms.pop()
         node = v.node
-        if node.op is not None and node.op.adds:
+        if node.op is not None and node.op.has(Sum):
             if all(x.shape == v.shape for x in node.inputs):
                 terms += node.inputs
                 continue

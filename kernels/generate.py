@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from .activations import ACTIVATIONS, NUMBERS, OF_NORMS, OF_PRODUCTS, SLOPES, Activation
 from .loops import LOOPS
 from .pointwise import Expression
 from .record import REGISTRY
@@ -446,11 +447,74 @@ def trig_table() -> str:
     )
 
 
+def _cases(dtype: str, text_of: Callable[[Activation], str], before: str = "PLK_ACT_") -> str:
+    names = {n: n for n in ("x", "low", "high")}
+    return "".join(
+        f"    case {before}{name.upper()}: return {translate(text_of(a), names, dtype)};\n"
+        for name, a in ACTIVATIONS.items()
+        if text_of(a)
+    )
+
+
+def _kinds(before: str) -> str:
+    return ",\n    ".join(f"{before}{str(name).upper()}" for name in NUMBERS)
+
+
+def activation_files() -> dict[str, str]:
+    """The kinds of activations, and the functions of their values and slopes."""
+    each = lambda names: " ".join(f"DO(PLK_ACT_{name.upper()})" for name in names)
+    kinds = (
+        f"{HEAD}#ifndef PLK_ACTIVATIONS_H\n#define PLK_ACTIVATIONS_H\n"
+        f"enum {{\n    {_kinds('PLK_ACT_')},\n    PLK_ACT_COUNT\n}};\n"
+        "/* What a product applies, whose slope it takes, what follows a batch normalisation. */\n"
+        f"#define PLK_EACH_ACT(DO) {each(OF_PRODUCTS)}\n"
+        f"#define PLK_EACH_SLOPE(DO) {each(SLOPES)}\n"
+        f"#define PLK_EACH_NORM_ACT(DO) {each(OF_NORMS)}\n#endif\n"
+    )
+    function = (
+        "/* {doc} */\nPLK_INLINE float {name}(float x, const int act, float low, float high)\n{{\n"
+        "    switch (act) {{\n{cases}    }}\n    return {otherwise};\n}}\n"
+    )
+    values = (
+        f"{HEAD}#ifndef PLK_ACTIVATE_H\n#define PLK_ACTIVATE_H\n"
+        '#include "activations.h"\n#include "vecmath.h"\n'
+        + function.format(
+            doc="act(x); low, high: the numbers of some",
+            name="plk_activated",
+            cases=_cases("float32", lambda a: a.text),
+            otherwise="x",
+        )
+        + function.format(
+            doc="the slope of act at x",
+            name="plk_activation_slope",
+            cases=_cases("float32", lambda a: a.slope_text),
+            otherwise="1",
+        )
+        + "#endif\n"
+    )
+    return {"activations.h": kinds, "activate.h": values}
+
+
+def activation_cuda() -> str:
+    """activations.cuh: the same for CUDA kernels, in float and double."""
+    functions = "".join(
+        f"DEVICE {ctype} activated(int act, {ctype} x, {ctype} low, {ctype} high)\n{{\n"
+        f"    switch (act) {{\n{_cases(dtype, lambda a: a.text, 'ACT_')}    }}\n    return x;\n}}\n"
+        for dtype, ctype in (("float32", "float"), ("float64", "double"))
+    )
+    return (
+        f'{HEAD}#pragma once\n#include "math.cuh"\n'
+        f"enum {{\n    {_kinds('ACT_')}\n}};\n/* act(x); low, high: the numbers of some */\n"
+        f"{functions}"
+    )
+
+
 def write(folder: Path) -> None:
     """Writes all generated files to a folder; a file whose text is unchanged keeps its time, others
     that lie there go."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = {"trig_table.h": trig_table(), **pointwise_files(), **kernel_files()}
+    files = {"trig_table.h": trig_table(), **activation_files()}
+    files |= {**pointwise_files(), **kernel_files()}
     for old in folder.iterdir():
         if old.name not in files:
             old.unlink()

@@ -2,31 +2,31 @@
 for fusion.
 
 A record made by `pointwise` is one. Others are for some of their attributes, as Activation's
-act_type; their loops are in LOOPS and the choice in FORMS.
+act_type: their trait LoopForm chooses, by one of the functions below, and their loops are in LOOPS.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from .activations import ACTIVATIONS
 from .pointwise import VARIABLES, Expression
 from .record import FLOATS, Operator, Type
 from .shapes import condition_shape, prelu_shape
+from .traits import Constant, LoopForm
 
+LEAKY = ACTIVATIONS["leaky"]
+PLAIN = {n: ACTIVATIONS[n] for n in ("relu", "sigmoid", "softrelu", "softsign", "tanh")}
 LOOPS = {
-    "Activation:relu": Expression("x <= 0 ? 0 : x", 1, (), "float"),
-    "Activation:sigmoid": Expression("sigmoid(x)", 1, (), "float"),
-    "Activation:softrelu": Expression("softplus(x)", 1, (), "float"),
-    "Activation:softsign": Expression("x / (1 + fabs(x))", 1, (), "float"),
-    "Activation:tanh": Expression("tanh(x)", 1, (), "float"),
-    "LeakyReLU:leaky": Expression("x > 0 ? x : slope * x", 1, ("slope",), "float"),
+    **{f"Activation:{name}": Expression(a.text, 1, (), "float") for name, a in PLAIN.items()},
+    "LeakyReLU:leaky": Expression(LEAKY.renamed(LEAKY.text, low="slope"), 1, ("slope",), "float"),
     "LeakyReLU:prelu": Expression("a > 0 ? a : b * a", 2, (), "float"),
     "LeakyReLU:elu": Expression("x > 0 ? x : slope * expm1(x)", 1, ("slope",), "float"),
     "LeakyReLU:selu": Expression(
         "1.0507009873554805 * (x > 0 ? x : 1.6732632423543772 * expm1(x))", 1, (), "float"
     ),
-    "LeakyReLU:gelu": Expression("x * 0.5 * (1 + erf(x * 0.7071067811865476))", 1, (), "float"),
+    "LeakyReLU:gelu": Expression(ACTIVATIONS["gelu"].text, 1, (), "float"),
     "where": Expression("a != 0 ? b : c", 3, (), "all"),
     "add_n:2": Expression("a + b", 2, (), "all"),
     "add_n:3": Expression("a + b + c", 3, (), "all"),
@@ -50,9 +50,9 @@ def form(
 ) -> Form | None:
     """The form of a call, or None where it has none. The expression is computed in the output's
     dtype, which all inputs have; mixed: also where they do not (casts, conditions of any dtype)."""
-    find = FORMS.get(op.name)
-    if find is not None:
-        found = find(op, ins, outs[0], attrs)
+    own = op.trait(LoopForm)
+    if own is not None:
+        found = own.find(op, ins, outs[0], attrs)
     else:
         found = Form(op.name, op.pointwise) if op.pointwise else None
     if found is None:
@@ -60,7 +60,7 @@ def form(
     dtype = outs[0].dtype
     if dtype not in FLOATS and (found.expression.dtypes != "all" or dtype not in NATIVE_INTEGERS):
         return None
-    free = MIXED.get(op.name, ()) if mixed else ()
+    free = own.mixed if own is not None and mixed else ()
     if any(t.dtype != dtype and i not in free for i, t in enumerate(ins)):
         return None
     if any(t.dtype not in (*FLOATS, *NATIVE_INTEGERS) for t in ins):
@@ -83,17 +83,22 @@ def multiplies(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: d
     return len(ins) == 2 and ins[0] == ins[1] and _says(op, ins, outs, attrs, "a * b")
 
 
+def is_positive(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> bool:
+    """Is a call 1 where its input is greater than 0, else 0?"""
+    return len(ins) == 1 and _says(op, ins, outs, attrs, "x > scalar") and attrs["scalar"] == 0
+
+
 def rectifies(op: Operator, ins: Sequence[Type], outs: Sequence[Type], attrs: dict) -> bool:
     """Is a call relu?"""
-    return len(ins) == 1 and _says(op, ins, outs, attrs, LOOPS["Activation:relu"].text)
+    return len(ins) == 1 and _says(op, ins, outs, attrs, ACTIVATIONS["relu"].text)
 
 
-def _activation(op, ins, out, attrs):
+def activation_form(op, ins, out, attrs):
     name = f"Activation:{attrs['act_type']}"
     return Form(name, LOOPS[name])
 
 
-def _leaky(op, ins, out, attrs):
+def leaky_form(op, ins, out, attrs):
     name = f"LeakyReLU:{attrs['act_type']}"
     e = LOOPS.get(name)
     if e is None:
@@ -105,12 +110,12 @@ def _leaky(op, ins, out, attrs):
     return Form(name, e, (attrs["slope"],) if e.scalars else None, shapes)
 
 
-def _where(op, ins, out, attrs):
+def where_form(op, ins, out, attrs):
     condition, x, y = (t.shape for t in ins)
     return Form("where", LOOPS["where"], None, (condition_shape(condition, x), x, y))
 
 
-def _add_n(op, ins, out, attrs):
+def add_n_form(op, ins, out, attrs):
     n = len(ins)
     if n > len(VARIABLES):
         return None
@@ -119,34 +124,16 @@ def _add_n(op, ins, out, attrs):
     return Form(name, LOOPS.get(name) or Expression(text, n, (), "all"))
 
 
-def _div_sqrt_dim(op, ins, out, attrs):
+def scale_form(op, ins, out, attrs):
     n = ins[0].shape[-1]
     return Form("scale", LOOPS["scale"], (n**-0.5 if n else 1.0,))
 
 
-def _copy(op, ins, out, attrs):
+def same_form(op, ins, out, attrs):
     return Form("_copy", Expression("x", 1, (), "all"))
 
 
-def _constant(op, ins, out, attrs):
-    known = op.constant is not None
-    text, scalars = (f"{op.constant:g}", ()) if known else ("value", ("value",))
+def constant_form(op, ins, out, attrs):
+    number = op.trait(Constant).value
+    text, scalars = ("value", ("value",)) if number is None else (f"{number:g}", ())
     return Form("", Expression(text, 0, scalars, "all"))
-
-
-FORMS: dict[str, Callable] = {
-    "Activation": _activation,
-    "LeakyReLU": _leaky,
-    "where": _where,
-    "add_n": _add_n,
-    "_contrib_div_sqrt_dim": _div_sqrt_dim,
-    "Cast": _copy,
-    "amp_cast": _copy,
-    "broadcast_to": _copy,
-    "broadcast_axis": _copy,
-    "_zeros": _constant,
-    "_ones": _constant,
-    "_full": _constant,
-}
-# the inputs whose dtype may be another one, where no single loop is asked for
-MIXED = {"Cast": (0,), "amp_cast": (0,), "where": (0,)}

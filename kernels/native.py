@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .record import Operator, Type
+from .traits import OwnKernel
 
 
 class Native(NamedTuple):
@@ -91,8 +92,9 @@ class Table:
     ) -> Native | None:
         """The kernel for this call, or None for the reference. `attrs` holds `train` for
         train-aware operators. derived: derived entries count."""
-        if op.native is not None:
-            return op.native(ins, outs, attrs)
+        own = op.trait(OwnKernel)
+        if own is not None:
+            return own.choose(ins, outs, attrs)
         plain = not any([t.layout for t in (*ins, *outs)])
         for entry in self.entries.get(op.name, ()):
             if not derived and entry in self._derived:

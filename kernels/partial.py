@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..engine.error import DTypeError, DynamicShape, ShapeError
 from .extent import Undecided, Way, agree, is_unknown
 from .record import Operator, Type
+from .traits import Eager
 from .ways import MAX_NDIM, AnyDtype, common, explore
 
 
@@ -70,7 +71,7 @@ def _complete(op, attrs, ins, outs):
         return list(ins), list(outs)
     ways, errors = made
     if not ways:
-        if op.eager is not None:
+        if op.has(Eager):
             raise DynamicShape(op.name, "its shape is known only when it runs")
         raise next(iter(errors), None) or ShapeError(
             op.name, "what is known of its shapes does not fit together"

@@ -29,6 +29,7 @@ from .native import Native
 from .record import MAX_KEPT, Operator, Type, lookup, mutated_inputs
 from .scalar import OpenScalar
 from .spec import ITEM_BYTES, Spec, spec
+from .traits import Eager, OwnKernel, PythonKernel, SameMemory
 
 INLINE_US = 10.0  # below this estimate a kernel costs less than handing it to a lane
 # cost of a reference kernel: call, then throughput
@@ -182,7 +183,7 @@ def _infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Ty
     try:
         outs = tuple(op.infer(list(ins), **attrs))
     except ShapeError as error:
-        if op.eager is None:
+        if not op.has(Eager):
             raise
         raise DynamicShape(error.operator, error.rule, error.fix) from None
     except MXNetError:
@@ -209,7 +210,7 @@ def _infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Ty
                 f"{op.name}: no machine has the memory for shape {tuple(t.shape)} and dtype"
                 f" {t.dtype}"
             )
-    if op.view and _bytes_of(outs[0]) != _bytes_of(ins[0]):
+    if op.has(SameMemory) and _bytes_of(outs[0]) != _bytes_of(ins[0]):
         raise ShapeError(
             op.name,
             f"its output is its input's memory, of {_bytes_of(ins[0])} bytes, not of "
@@ -257,7 +258,7 @@ def _build(
     plan.n_in, plan.n_out, plan.n_visible = len(ins), len(outs), op.visible(attrs)
     plan.scalars = scalars_of(op, attrs)
     plan.saved = plan.unread = None  # what the tape keeps: found at the first recording
-    plan.views = op.view
+    plan.views = op.has(SameMemory)
     mutates = bytearray(max(1, len(ins)))
     plan.mutated = mutated_inputs(op, attrs, len(ins))
     for i in plan.mutated:
@@ -288,7 +289,7 @@ def _build(
         nbytes = sum(s.nbytes for s in plan.in_specs + plan.out_specs)
         plan.cost_us = FALLBACK_US + nbytes / FALLBACK_BYTES_PER_US
         # the user's code, and what waits for a compiler: never on the thread of the caller
-        if op.run is not None or plan.pending is not None:
+        if op.has(PythonKernel) or plan.pending is not None:
             plan.cost_us += INLINE_US
         plan.can_fail = True
     kept = callback.keep(owner) if owner is not None else 0
@@ -371,7 +372,7 @@ def place_flag(device) -> int:
 def _native(op: Operator, ins, outs, attrs, device, backend: Backend) -> Bound:
     """The native kernel; nothing where the table has none."""
     try:
-        if op.native is not None:
+        if op.has(OwnKernel):
             with device:  # for which the record's kernel lowers its bodies
                 found = backend.kernels.choose(op, ins, outs, attrs)
         else:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..engine.error import InvalidType, InvalidValue, compose, did_you_mean
-from .record import REGISTRY, Operator, dtype_name
+from .record import HALVES, REGISTRY, Operator, dtype_name
 
-TARGETS = ("float16", "bfloat16")
+TARGETS = HALVES
 CASTS = ("amp_cast", "amp_multicast")  # the operators that it puts in
 # inputs are cast to the target dtype: these gain most, and sum in float32
 LOW = ("Convolution", "Deconvolution", "FullyConnected", "RNN")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..engine.error import (
     InvalidType,
@@ -23,6 +23,7 @@ from ..engine.error import (
 from ..engine.recent import Recent
 from .scalar import UnknownScalar, as_float
 
+T = TypeVar("T")
 MAX_KEPT = 4096  # what a record remembers for calls: of so many uses, the last
 MAX_COMPILED = 256  # and of what only compilation asks for: layers of a graph are alike
 
@@ -51,7 +52,10 @@ DTYPES = (
     "uint64",
     "bfloat16",
 )  # index = MXNet's type flag
-FLOATS = ("float32", "float64", "float16", "bfloat16")
+HALVES = ("float16", "bfloat16")  # stored in 16 bits, computed in float32
+NATIVE_FLOATS = ("float32", "float64")  # in which C computes
+FLOATS = (*NATIVE_FLOATS, *HALVES)
+NATIVE = (*NATIVE_FLOATS, "int32", "int64", "int8", "uint8")  # dtypes of generated C loops
 
 
 class Type(NamedTuple):
@@ -253,25 +257,9 @@ class Operator:
            `train_aware` ones.
     grad:  (F, dys, xs, ys, **attrs) -> list of input gradients, None where there is none. Written
            in operators; every array has .shape and .dtype. Without `grad` gradients are zero.
-    eager: (call, inputs, out, **attrs) -> array(s): what an eager call does instead, for results
-           whose shape is known only from values, or from `out`. call(name, *arrays, out=None,
-           **attrs) applies an operator. `infer` may refuse, with a ShapeError; graphs that hold
-           such an operator run it eagerly.
-    part:  (shape, **attrs) -> (sizes, steps, at): what an eager call reads of its input's memory,
-           as `_strided`, whose plan serves every place. Raises ShapeError.
-    rematerialize: (F, xs, ys, **attrs) -> output 0 once more, for an operator that draws random
-           numbers or writes inputs: from inputs that it does not write and its other outputs
-           (ys[0] is None).
     body:  (F, *inputs, **attrs) -> list of all outputs, or None: the same in other operators, which
            run where these have kernels and it has none. Inputs of 16 bits arrive as float32.
-    run:   (inputs, outputs, **attrs): a kernel in Python instead of `ref`; lists of (address,
-           Spec), auxiliary inputs are written in place.
-    native: (ins, outs, attrs) -> native.Native: the kernel of a record of one use, which no table
-           names.
-    lowered: (are hidden outputs read?, tier) -> the record that a program runs instead. Its `grad`
-           gets None for outputs that have no gradient.
-    specialise: (attributes as text, subgraphs) -> the record of one use, where user code decides on
-           inputs and outputs.
+    traits: what few operators have, of kinds in traits.py; see `trait` and `has`.
     """
 
     name: str
@@ -281,14 +269,8 @@ class Operator:
     params: tuple[Param, ...] = ()
     grad: Grad | None = None
     fill: Fill | None = None
-    rematerialize: Callable[..., Any] | None = None
-    eager: Callable[..., Any] | None = None
     body: Body | None = None
-    part: Part | None = None
-    run: Callable[..., None] | None = None
-    native: Callable[..., Any] | None = None
-    lowered: "Callable[[bool, int], Operator] | None" = None
-    specialise: "Callable[..., Operator] | None" = None
+    traits: Sequence[Any] = ()
     aliases: tuple[str, ...] = ()
     # (**attrs) -> names of the inputs in use, where attributes decide
     input_names: Names | None = None
@@ -305,17 +287,11 @@ class Operator:
     train_aware: bool = False
     inplace: tuple[tuple[int, int], ...] = ()  # (input, output) pairs that may share memory
     view: bool = False  # output 0 is input 0's bytes under another shape
-    constant: float | None = None  # every element of its output is this number
     # all arrays have one shape: an unknown one is that of those that are known
     elementwise: bool = False
-    adds: bool = False  # its output is the sum of its inputs
     pointwise: Any = None  # the Expression, for pointwise operators
-    no_head_grad: Callable[..., bool] | bool = (
-        False  # a loss layer: gradient does not depend on dys
-    )
     samples: tuple[Sample, ...] = ()
     doc: str = ""
-    graphs: Sequence = ()  # the bodies of control flow, as files hold them
     plans: Recent = dataclasses.field(default_factory=_kept, repr=False)
     inferred: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # see plan.infer
     completed: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # partial.complete
@@ -323,6 +299,7 @@ class Operator:
     no_attrs: dict = dataclasses.field(default_factory=dict, repr=False)
     gradients: Recent = dataclasses.field(default_factory=_lookup, repr=False)  # passes/gradient
     # found from the fields above
+    kinds: dict[type, Any] = dataclasses.field(init=False, repr=False)
     param_index: dict = dataclasses.field(init=False, repr=False)
     variadic: bool = dataclasses.field(init=False, repr=False)
     has_dynamic: bool = dataclasses.field(init=False, repr=False)
@@ -332,6 +309,7 @@ class Operator:
         self.params = tuple([self._limited(p) for p in self.params])
         if self.elementwise and self.fill is None:
             self.fill = same_fill
+        self.kinds = {type(t): t for t in self.traits}
         self.param_index = {p.name: i for i, p in enumerate(self.params)}
         self.variadic = self.inputs[:1] != () and self.inputs[0].startswith("*")
         self.has_dynamic = any(p.dynamic for p in self.params)
@@ -339,6 +317,14 @@ class Operator:
 
     def __repr__(self):
         return f"<Operator {self.name}>"
+
+    def trait(self, kind: type[T]) -> T | None:
+        """The trait of this kind, if the operator has one."""
+        return self.kinds.get(kind)
+
+    def has(self, kind: type) -> bool:
+        """Has the operator a trait of this kind?"""
+        return kind in self.kinds
 
     def _limited(self, p: Param) -> Param:
         limits = COUNT if p.name == self.variadic_key else LIMITS.get(str(p.kind).rstrip("?"))

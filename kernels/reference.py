@@ -13,6 +13,7 @@ from ..engine.error import MXNetError, OperatorError
 from .layouts import physical_shape, to_physical, to_plain
 from .record import Operator
 from .spec import BFLOAT16, NUMPY_DTYPES, Spec, from_bfloat16, round_to_bfloat16
+from .traits import PythonKernel
 
 KERNEL = "plpy_kernel"  # the C function
 
@@ -130,7 +131,7 @@ def call_of(params, scalars) -> Call:
     """The call for which the core runs a kernel in Python."""
     op, attrs, *rest = callback.kept(ffi.cast("void **", params)[0])
     call, at = dict(attrs), 0
-    if op.run is not None:
+    if op.has(PythonKernel):
         return Call(op, call, None, *rest)
     for p in op.params:
         if p.dynamic:
@@ -148,12 +149,13 @@ def call_of(params, scalars) -> Call:
 
 def run_python(call: Call, bufs) -> None:
     """Runs an operator's own kernel in Python."""
-    assert call.op.run is not None
+    kernel = call.op.trait(PythonKernel)
+    assert kernel is not None
     addresses = [
         int(ffi.cast("uintptr_t", bufs[i])) for i in range(len(call.in_specs) + len(call.out_specs))
     ]
     n = len(call.in_specs)
-    call.op.run(
+    kernel.run(
         list(zip(addresses, call.in_specs)), list(zip(addresses[n:], call.out_specs)), **call.attrs
     )
 
@@ -162,7 +164,7 @@ def run_python(call: Call, bufs) -> None:
 def _run_fallback(params, bufs, scalars):
     call = call_of(params, scalars)
     try:
-        if call.op.run is not None:
+        if call.op.has(PythonKernel):
             run_python(call, bufs)
             return lib.PL_OK
         n = len(call.in_specs)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
 
 from ..engine.error import DTypeError, ShapeError
 from .extent import any_size, is_unknown
@@ -113,6 +115,24 @@ def one_axis(op: str, axis: int, ndim: int, extra: int = 0) -> int:
             op, f"axis must be in [{-n}, {n}) for an array of {ndim} dimensions, got {axis}"
         )
     return axis % n if n else 0
+
+
+class Lines(NamedTuple):
+    """An array seen along one axis, as (outer, n, inner): outer * inner lines of n elements each,
+    which lie `inner` elements apart."""
+
+    outer: int
+    n: int
+    inner: int
+
+
+def lines(op: str, shape: Sequence[int], axis: int | None) -> Lines:
+    """The lines of a row-major array along an axis; of no axis, and of an array that has none: all
+    elements are one line. Raises ShapeError."""
+    if axis is None or not shape:
+        return Lines(1, prod(shape), 1)
+    axis = one_axis(op, axis, len(shape))
+    return Lines(prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
 
 
 def many_axes(op: str, axis, ndim: int, exclude: bool = False) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .record import REGISTRY, REQUIRED, Operator
+from .traits import Specialised
 
 KINDS = {
     "int": "int",
@@ -196,7 +197,7 @@ def signature(op: Operator, name: str, array: str, method: bool = False) -> str:
         parts = [f"{i}: {array} | None = ..." for i in op.inputs]
     if method:
         parts[0] = "self"
-    open_ended = op.specialise is not None or any(keyword.iskeyword(p.name) for p in op.params)
+    open_ended = op.has(Specialised) or any(keyword.iskeyword(p.name) for p in op.params)
     for p in op.params:
         if p.name in op.inputs or p.name == op.variadic_key or keyword.iskeyword(p.name):
             continue

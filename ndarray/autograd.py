@@ -11,6 +11,7 @@ from ..graph.graph import variable
 from ..graph.runner import ROWS
 from ..kernels import precision
 from ..kernels.plan import Plan
+from ..kernels.traits import Lowered
 from . import functions as F
 from .backward import TapeGraph, deliver_rows, program_of, reachable, source
 from .launch import copy_into
@@ -248,7 +249,7 @@ def interpret(
             if all(d is None for d in dys):
                 continue
             op = getattr(node.plan, "op", None)
-            if op is None or op.lowered is None:
+            if op is None or not op.has(Lowered):
                 dys = [
                     F.zeros(s.shape, ctx=s.device, dtype=s.dtype) if d is None else d
                     for d, s in zip(dys, outs)

@@ -21,6 +21,7 @@ from ..graph.runner import Forward, Signature
 from ..graph.tiers import waiting
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import mutated_inputs
+from ..kernels.traits import Rematerializes
 from . import autograd, functions
 from .backward import queued_with
 from .interpreter import call, run_nodes, run_plan
@@ -83,10 +84,10 @@ class GraphPlan(Forward):
                 record(plan, ins, scalars_of(node.operation, node.attrs), outs)
                 return outs
             if node.operation.is_random(node.attrs) and all(v in fixed for v in values[1:]):
-                rematerialize = node.operation.rematerialize
-                assert rematerialize is not None  # else residuals() keeps every output
+                found = node.operation.trait(Rematerializes)
+                assert found is not None  # else residuals() keeps every output
                 kept = [shadow(fixed[v]) for v in values[1:]]
-                return [rematerialize(functions, ins, [None, *kept], **node.attrs), *kept]
+                return [found.rule(functions, ins, [None, *kept], **node.attrs), *kept]
             return run_plan(node, ins, device)
 
         return run_nodes(self.outputs, dict(zip(self.variables, inputs)), compute)

@@ -26,6 +26,7 @@ from ..graph.program import Program
 from ..kernels.native import Native
 from ..kernels.record import Operator, Param, Type, dtype_name, lookup, mutated_inputs
 from ..kernels.spec import ITEM_BYTES
+from ..kernels.traits import Lowered, OwnKernel, Subgraphs
 
 TO_DEVICE = lookup("_to_device")
 COUNT = Type((1,), "int64")
@@ -212,7 +213,6 @@ class Control:
             name=self.name,
             infer=infer,
             ref=_no_reference,
-            native=native,
             grad=self.grad,
             fill=self.fill,
             inputs=tuple(f"arg{i}" for i in range(self.n_in)),
@@ -221,8 +221,11 @@ class Control:
             mutates=mutates if any_written else (),
             random=lambda train=False, **_: any(p.is_random(train) for p in self.parts),
             train_aware=True,
-            lowered=lambda read, tier: self.operator(read or n_all > 0, tier, n_all),
-            graphs=self.graphs,
+            traits=(
+                OwnKernel(native),
+                Lowered(lambda read, tier: self.operator(read or n_all > 0, tier, n_all)),
+                Subgraphs(self.graphs),
+            ),
             doc="Control flow whose bodies are graphs.",
         )
 

@@ -12,6 +12,7 @@ from ..engine.error import MXNetError, did_you_mean
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.record import REGISTRY, REQUIRED, Operator
 from ..kernels.signature import dynamic_names, make_function, static_names
+from ..kernels.traits import Part
 from . import creation
 from .creation import *  # noqa: F403
 from .custom import Custom  # noqa: F401
@@ -29,7 +30,9 @@ def operator_function(op: Operator, name: str) -> Callable[..., Any]:
     inputs' specs; calls without one go by `invoke`."""
     static_keys, dynamic_keys = static_names(op), dynamic_names(op)
     lists = any(p.dynamic and str(p.kind).startswith("floats") for p in op.params)
-    train_aware, variadic, part = op.train_aware, op.variadic, op.part
+    train_aware, variadic = op.train_aware, op.variadic
+    found = op.trait(Part)
+    part = None if found is None else found.of
     plans = Plans()
 
     def call(inputs, static, dynamic, out, name, kwargs):

@@ -13,6 +13,7 @@ from ..kernels import precision
 from ..kernels.plan import make_plan, scalars_of
 from ..kernels.record import Operator, lookup
 from ..kernels.spec import STYPES
+from ..kernels.traits import Eager, Part
 from .launch import Plans, run
 from .ndarray import NDArray, check_nd, state
 from .parts import read_part
@@ -48,8 +49,9 @@ def invoke(
 def _dense(op: Operator, inputs, attrs: dict[str, Any], out, ctx, plans=None, key=None) -> Any:
     """Plan, core, tape. attrs: complete."""
     device = device_of(op, inputs, ctx or attrs.get("ctx"), out)
-    if op.part is not None and len(inputs) == 1:
-        return read_part(inputs[0], op.part(inputs[0]._spec.shape, **attrs), out)
+    part = op.trait(Part)
+    if part is not None and len(inputs) == 1:
+        return read_part(inputs[0], part.of(inputs[0]._spec.shape, **attrs), out)
     if op.train_aware:
         attrs["train"] = state.training
     plan = make_plan(op, attrs, [a._spec for a in inputs], device)
@@ -84,7 +86,7 @@ def is_symbol(value) -> bool:
 
 def _own_way(op: Operator, attrs: dict[str, Any]) -> Callable | None:
     """What takes calls of operators that are Python code, or whose result is sparse."""
-    if op.eager is not None:
+    if op.has(Eager):
         return _python
     if attrs.get("stype") in STYPES[1:] or attrs.get("forward_stype") in STYPES[1:]:
         return SPARSE["call"]
@@ -93,11 +95,12 @@ def _own_way(op: Operator, attrs: dict[str, Any]) -> Callable | None:
 
 def _python(op: Operator, inputs: Sequence[NDArray], attrs: dict[str, Any], out, ctx) -> Any:
     """An operator whose eager call is Python code that calls other operators."""
-    assert op.eager is not None  # see _own_way
+    eager = op.trait(Eager)
+    assert eager is not None  # see _own_way
     attrs = _complete(op, inputs, attrs)
     op.check_inputs(attrs, len(inputs))
     device_of(op, inputs, ctx, out)
-    return op.eager(_call, inputs, out, **attrs)
+    return eager.call(_call, inputs, out, **attrs)
 
 
 def _call(name: str, *inputs: NDArray, out=None, **attrs) -> Any:

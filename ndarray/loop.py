@@ -13,6 +13,7 @@ from ..graph.graph import Builder, Value, variable
 from ..graph.program import Program, lower
 from ..kernels.native import Native
 from ..kernels.record import FLOATS, MAX_KEPT, Type
+from ..kernels.traits import SameMemory
 from .control import (
     COUNT,
     Backward,
@@ -358,6 +359,6 @@ def late_sum(g: Value) -> tuple[str, dict, list[Value]] | None:
 
 def _before_view(v: Value) -> Value:
     """The value that v is a reshaped view of."""
-    while v.node.op is not None and v.node.op.view:
+    while v.node.op is not None and v.node.op.has(SameMemory):
         v = v.node.inputs[0]
     return v

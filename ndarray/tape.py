@@ -11,6 +11,7 @@ from ..engine.error import MXNetError, compose
 from ..graph.graph import Node, Value, typed_node, variable
 from ..kernels.plan import Plan
 from ..kernels.spec import Spec
+from ..kernels.traits import Lowered
 from .ndarray import NDArray, make, state
 
 next_seq = itertools.count().__next__
@@ -164,7 +165,7 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
 
     ys = [Value(node, i) for i in range(len(node.types))]
     dys: list = [variable(f"dy{i}", y.type) for i, y in enumerate(ys)]
-    if plan.op.lowered is not None:
+    if plan.op.has(Lowered):
         dys[plan.n_visible :] = [None] * (len(dys) - plan.n_visible)
     builder = Builder(bool(plan.attrs.get("train")))
     grads = plan.op.differentiate(builder, dys, list(node.inputs), ys, node.attrs)
@@ -172,7 +173,7 @@ def unread_and_saved(plan: Plan, scalars: Sequence[float]) -> tuple[tuple, tuple
     # reads by `node` itself do not count: its results are stored
     read = {v for n in topological(grads) if n is not node for v in n.inputs} | set(grads)
     unread = tuple(i for i, x in enumerate(xs) if x not in read)
-    if plan.op.lowered is not None:  # a gradient's gradient may read all of them
+    if plan.op.has(Lowered):  # a gradient's gradient may read all of them
         unread = ()
     return nothing if len(unread) == len(xs) else unread, tuple(v.index for v in ys if v in read)
 

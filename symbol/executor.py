@@ -20,6 +20,7 @@ from ..graph.report import MemoryReport, ProgramReport, Row, memory
 from ..graph.residuals import checked
 from ..graph.runner import ROWS, Forward, MissingHeadGradient, Signature
 from ..kernels.spec import spec
+from ..kernels.traits import LossLayer
 from ..ndarray.autograd import pause
 from ..ndarray.backward import deliver_rows
 from ..ndarray.creation import zeros
@@ -441,9 +442,5 @@ def is_loss(v: Value) -> bool:
     """Is a value the output of a loss operator, which needs no head gradient?"""
     if v.node.op is None:
         return False
-    rule = v.node.op.no_head_grad
-    return (
-        bool(rule(**{k: x for k, x in v.node.attrs.items() if k != "train"}))
-        if callable(rule)
-        else bool(rule)
-    )
+    loss = v.node.op.trait(LossLayer)
+    return loss is not None and loss.holds(v.node.attrs)

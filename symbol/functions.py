@@ -10,6 +10,7 @@ from numbers import Number
 from ..engine import missing
 from ..engine.error import OperatorError, did_you_mean
 from ..kernels.record import REGISTRY, dtype_name, lookup
+from ..kernels.traits import Specialised
 from .symbol import (  # noqa: F401
     Executor,
     Group,
@@ -174,9 +175,9 @@ def Custom(*data, op_type=None, name=None, attr=None, **kwargs) -> Symbol:
     given = {k: v for k, v in kwargs.items() if not isinstance(v, Symbol)}
     inputs = {k: v for k, v in kwargs.items() if isinstance(v, Symbol)}
     given = {"op_type": op_type, **given} if op_type is not None else given
-    specialise = lookup("Custom").specialise
-    assert specialise is not None
-    op = specialise(given)
+    special = lookup("Custom").trait(Specialised)
+    assert special is not None
+    op = special.make(given)
     return custom_symbol(op, "custom", data, given, {**inputs, "name": name, "attr": attr})
 
 

@@ -11,6 +11,7 @@ from ..graph.graph import Node, Value, rewrite, topological
 from ..graph.placement import without_copies
 from ..kernels import ops, precision  # noqa: F401  (ops fills the registry)
 from ..kernels.record import Operator, lookup, mutated_inputs
+from ..kernels.traits import Specialised, Subgraphs
 from . import attribute
 from .compose import variable_attrs
 
@@ -49,8 +50,8 @@ def _graph(outputs: Sequence[Value]) -> dict:
         for i in mutated:
             versions[node.inputs[i].node] = versions.get(node.inputs[i].node, 0) + 1
         entry["inputs"] = [[number[v.node], v.index, versions.get(v.node, 0)] for v in node.inputs]
-        if node.op is not None and node.op.graphs:
-            entry["subgraphs"] = [_graph(g) for g in node.op.graphs]
+        if node.op is not None and (found := node.op.trait(Subgraphs)) is not None and found.graphs:
+            entry["subgraphs"] = [_graph(g) for g in found.graphs]
         nodes.append(entry)
     ends = [0]
     for node in order:
@@ -179,10 +180,11 @@ def _node(entry: dict, nodes: list[Node], version: int, where: str) -> Node:
         op = lookup(op_name)
     except MXNetError as error:
         raise MXNetError(f"{where}: node {name!r}: {error}") from None
-    if op.specialise is not None:
+    special = op.trait(Specialised)
+    if special is not None:
         given = {k: v for k, v in extra.items() if not attribute.is_user_key(k)}
         graphs = [_values(g, version, where) for g in entry.get("subgraphs", ())]
-        op = op.specialise(given, graphs)
+        op = special.make(given, graphs)
     if version < 905 and op.name in ("argmin", "argmax") and extra.get("axis") == "-1":
         del extra["axis"]
     try:

@@ -1,6 +1,7 @@
 """Inputs of an operator record's samples as arrays: what `record.sample` describes, drawn."""
 
 import numpy as np
+from plait.kernels.traits import LossLayer
 
 # their gradient is another function, by design
 NO_DERIVATIVE = {
@@ -24,7 +25,7 @@ def is_differentiable(op) -> bool:
     """Is its gradient the derivative?"""
     return (
         op.grad is not None
-        and not op.no_head_grad
+        and not op.has(LossLayer)
         and not op.random
         and is_public(op)
         and op.name not in NO_DERIVATIVE

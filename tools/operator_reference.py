@@ -7,6 +7,7 @@ from pathlib import Path
 from ..engine import cpu
 from ..kernels import backend, ops  # noqa: F401  (ops fills the registry)
 from ..kernels.record import REGISTRY, REQUIRED, Operator, Param
+from ..kernels.traits import kind_text
 
 HEAD = """# Operators
 
@@ -16,9 +17,10 @@ prints its documentation.
 
 - **gradient**: *yes*, or *zero*, where there is nothing to differentiate.
 - **kernel**: *C*, for the types that have a C kernel; else *NumPy*, the reference, which serves all others as well.
+- **traits**: what few operators have and passes ask for (`kernels/traits.py`).
 
-| name | inputs | parameters | gradient | kernel | |
-|---|---|---|---|---|---|
+| name | inputs | parameters | gradient | kernel | traits | |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -46,6 +48,7 @@ def row(op: Operator) -> str:
                 cell(params),
                 "yes" if op.grad else "zero",
                 "C" if op.name in kernels else "NumPy",
+                ", ".join(sorted(map(kind_text, op.traits))),
                 cell(op.doc),
             ]
         )

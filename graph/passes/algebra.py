@@ -1,4 +1,5 @@
-"""Algebraic identities that hold bit for bit, for NaN, infinities and -0.0 too; one rule a line.
+"""Algebraic identities that hold bit for bit, for NaN, infinities and -0.0 too; one rule for each
+kind of trait.
 
 Left out because they do not: x + 0 (-0.0 + 0 is 0), x * 0 (NaN, inf, -0.0), x - x and x / x (NaN,
 inf), pow(x, 1) (as exact as the kernel's pow), log(exp(x)), sums in another order. Scalars of
@@ -11,6 +12,16 @@ import math
 from collections.abc import Callable, Sequence
 
 from ...kernels.record import FLOATS, Operator
+from ...kernels.traits import (
+    Broadcast,
+    Constant,
+    Identity,
+    Involution,
+    Neutral,
+    Permutation,
+    SameMemory,
+    Sum,
+)
 from ..effects import Effects
 from ..graph import Builder, Node, Value, rewrite, topological, values_of, with_inputs
 
@@ -53,53 +64,39 @@ def algebra(outputs: Sequence[Value]) -> list[Value]:
     return rewrite(outputs, replace, order=order, asked=None if effects.pinned else set(rules))
 
 
-def _first(node: Node, inputs: Sequence[Value]) -> Found:
-    return inputs[0], 0
-
-
-def _scalar(is_neutral: Callable[[float, str], bool]) -> Callable:
-    """x, where the scalar changes no value of x's dtype."""
-
-    def rule(node: Node, inputs: Sequence[Value]) -> Found:
-        dtype = inputs[0].dtype
-        return (
-            (inputs[0], 0)
-            if dtype not in WIDE_INTEGERS and is_neutral(node.attrs["scalar"], dtype)
-            else None
-        )
-
-    return rule
-
-
-def _is_one(scalar: float, dtype: str) -> bool:
-    return scalar == 1
-
-
-def _subtracts_nothing(scalar: float, dtype: str) -> bool:
-    return scalar == 0 and (dtype not in FLOATS or math.copysign(1, scalar) > 0)
-
-
-def _adds_nothing(scalar: float, dtype: str) -> bool:
-    return scalar == 0 and (dtype not in FLOATS or math.copysign(1, scalar) < 0)
+def _identity(node: Node, inputs: Sequence[Value]) -> Found:
+    return (inputs[0], 0) if node.operation.kinds[Identity].holds(node.attrs) else None
 
 
 def _constant(v: Value) -> float | None:
     """The number that the operator of a value makes, whatever its inputs."""
-    return None if v.node.op is None else v.node.op.constant
+    found = None if v.node.op is None else v.node.op.trait(Constant)
+    return None if found is None else found.value
 
 
-def _with(neutral: float, either_side: bool) -> Callable:
-    """x, where the other operand is an array of ones or zeros."""
-
-    def rule(node: Node, inputs: Sequence[Value]) -> Found:
-        if _constant(inputs[1]) == neutral:
-            return inputs[0], 0
-        return (inputs[1], 1) if either_side and _constant(inputs[0]) == neutral else None
-
-    return rule
+def _is(number: float | None, neutral: float | None, dtype: str) -> bool:
+    """Is a number the neutral one? Of floats the sign of 0 counts."""
+    if neutral is None or number is None or number != neutral:
+        return False
+    signed = neutral == 0 and dtype in FLOATS
+    return not signed or math.copysign(1, number) == math.copysign(1, neutral)
 
 
-def _only(node: Node, inputs: Sequence[Value]) -> Found:
+def _neutral(node: Node, inputs: Sequence[Value]) -> Found:
+    """x, where the other operand changes no value of x's dtype."""
+    neutral = node.operation.kinds[Neutral]
+    dtype = inputs[0].dtype
+    if len(inputs) == 1:
+        is_exact = dtype not in WIDE_INTEGERS
+        return (
+            (inputs[0], 0) if is_exact and _is(node.attrs["scalar"], neutral.right, dtype) else None
+        )
+    if _is(_constant(inputs[1]), neutral.right, dtype):
+        return inputs[0], 0
+    return (inputs[1], 1) if _is(_constant(inputs[0]), neutral.left, dtype) else None
+
+
+def _sum(node: Node, inputs: Sequence[Value]) -> Found:
     return (inputs[0], 0) if len(inputs) == 1 else None
 
 
@@ -111,7 +108,7 @@ def _twice(node: Node, inputs: Sequence[Value]) -> Found:
 
 def _filled(node: Node, inputs: Sequence[Value]) -> Found:
     """Ones or zeros, whatever the input."""
-    constant = node.operation.constant
+    constant = node.operation.kinds[Constant].value if node.inputs else None
     return None if constant is None else (_of(constant, node), None)
 
 
@@ -126,17 +123,17 @@ def _spread(node: Node, inputs: Sequence[Value]) -> Found:
     return None if constant is None else (_of(constant, node), None)
 
 
-def _axes(node: Node) -> list[int]:
-    n = len(node.types[0].shape)
-    return [a % n for a in node.attrs["axes"]] or list(range(n))[::-1]
+def _axes(node: Node) -> Sequence[int]:
+    return node.operation.kinds[Permutation].axes(len(node.types[0].shape), **node.attrs)
 
 
-def _transpose(node: Node, inputs: Sequence[Value]) -> Found:
+def _permutation(node: Node, inputs: Sequence[Value]) -> Found:
+    """Two permutations are one; one that changes nothing is nothing."""
     source, axes = inputs[0], _axes(node)
-    if source.node.op is node.op:
+    if source.node.op is not None and source.node.op.has(Permutation):
         before = _axes(source.node)
         source, axes = source.node.inputs[0], [before[a] for a in axes]
-    if axes == sorted(axes):
+    if list(axes) == sorted(axes):
         return source, 0
     return (F.transpose(source, axes=tuple(axes)), 0) if source != inputs[0] else None
 
@@ -144,39 +141,25 @@ def _transpose(node: Node, inputs: Sequence[Value]) -> Found:
 def _view(node: Node, inputs: Sequence[Value]) -> Found:
     """A view of a view is one view; a view of the same shape is nothing."""
     source = inputs[0]
-    if source.node.op is not None and source.node.op.view:
+    if source.node.op is not None and source.node.op.has(SameMemory):
         source = source.node.inputs[0]
     if source.type == node.types[0]:
         return source, 0
     return (F.reshape_to(source, shape=node.types[0].shape), 0) if source != inputs[0] else None
 
 
-def _idle(node: Node, inputs: Sequence[Value]) -> Found:
-    return (inputs[0], 0) if not node.operation.is_random(node.attrs) else None
-
-
-RULES: dict[str, Callable] = {
-    "_copy": _first,
-    "BlockGrad": _first,
-    "make_loss": _first,
-    "Cast": _first,  # only where the dtype stays: `algebra` compares types
-    "add_n": _only,
-    "_mul_scalar": _scalar(_is_one),
-    "_div_scalar": _scalar(_is_one),
-    "_minus_scalar": _scalar(_subtracts_nothing),
-    "_plus_scalar": _scalar(_adds_nothing),
-    "broadcast_mul": _with(1, either_side=True),
-    "broadcast_div": _with(1, either_side=False),
-    "broadcast_sub": _with(0, either_side=False),
-    "negative": _twice,
-    "transpose": _transpose,
-    "broadcast_to": _spread,
-    "broadcast_axis": _spread,
-    "Dropout": _idle,
+# a rule for each kind of trait
+RULES: dict[type, Callable] = {
+    SameMemory: _view,
+    Constant: _filled,
+    Identity: _identity,
+    Sum: _sum,
+    Neutral: _neutral,
+    Involution: _twice,
+    Permutation: _permutation,
+    Broadcast: _spread,
 }
 
 
 def _rule(op: Operator) -> Callable | None:
-    if op.view:
-        return _view
-    return _filled if op.constant is not None and op.inputs else RULES.get(op.name)
+    return next((rule for kind, rule in RULES.items() if op.has(kind)), None)

@@ -14,23 +14,33 @@ from math import prod
 
 from ...kernels.backend import Backend
 from ...kernels.ops.attention import LONGEST, apart
-from ...kernels.ops.interleaved import COMPOSED
+from ...kernels.traits import (
+    Broadcast,
+    Constant,
+    Dropout,
+    Heads,
+    Matmul,
+    SameMemory,
+    Scale,
+    Select,
+    Softmax,
+    Sum,
+)
 from ..effects import Effects
 from ..graph import Builder, Node, Value, rewrite, topological
 from .replace_uses import replace_uses
 from .views import Run, View, joined, moved, regrouped, view_of, whole
 
 F = Builder()
-SCALES = ("_mul_scalar", "_div_scalar")
 MAX_MOVES = 4  # after the second product, before the heads are back in place
 
 
 def attention(outputs: Sequence[Value], backend: Backend) -> list[Value]:
     """The graph with every attention in it that a kernel of the backend takes as one operator."""
     order = topological(outputs)
-    if not any(n.op is not None and n.op.name == "softmax" for n in order):
+    if not any(n.op is not None and n.op.has(Softmax) for n in order):
         return list(outputs)
-    n_packed = sum(n.op is not None and n.op.name in COMPOSED for n in order)
+    n_packed = sum(n.op is not None and n.op.has(Heads) for n in order)
     if n_packed:
         # two operators for each attention; where one is not found, all stay as they are
         made, n_found = _joined(rewrite(outputs, _composed), backend)
@@ -41,9 +51,10 @@ def attention(outputs: Sequence[Value], backend: Backend) -> list[Value]:
 
 def _composed(node: Node, inputs: Sequence[Value]):
     """An interleaved product as the stacked products of its parts."""
-    if node.op is None or node.op.name not in COMPOSED:
+    if node.op is None or not node.op.has(Heads):
         return None
-    return [COMPOSED[node.op.name](F, *inputs, node.attrs["heads"])]
+    assert node.op.body is not None
+    return node.op.body(F, *inputs, **node.attrs)
 
 
 def _joined(outputs: Sequence[Value], backend: Backend) -> tuple[list[Value], int]:
@@ -56,7 +67,7 @@ def _joined(outputs: Sequence[Value], backend: Backend) -> tuple[list[Value], in
     pinned = Effects(order).pinned
     instead: dict[Value, Value] = {}
     for node in order:
-        if node.op is None or node.op.name != "batch_dot" or node in pinned:
+        if node.op is None or not _is_stacked(node) or node in pinned:
             continue
         if node.types[0].dtype in backend.fused_dtypes:
             found = _Match(users, pinned)
@@ -71,16 +82,33 @@ def _constant(v: Value) -> float | None:
     node = v.node
     if node.op is None:
         return None
-    if node.op.constant is not None:
-        return node.op.constant
-    if node.op.name == "_full" and not node.has_open_scalars:
+    constant = node.op.trait(Constant)
+    if constant is not None and constant.value is not None:
+        return constant.value
+    if constant is not None and not node.has_open_scalars:
         return node.attrs["value"]
-    if node.op.name == "_mul_scalar" and not node.has_open_scalars:
+    if _multiplies(node) and not node.has_open_scalars:
         below = _constant(node.inputs[0])
         return None if below is None else below * node.attrs["scalar"]
-    if node.op.view or node.op.name in ("broadcast_to", "broadcast_axis", "broadcast_like"):
+    if node.op.has(SameMemory) or node.op.has(Broadcast):
         return _constant(node.inputs[0])
     return None
+
+
+def _is_stacked(node: Node) -> bool:
+    """Is a node products of stacked matrices?"""
+    matmul = None if node.op is None else node.op.trait(Matmul)
+    return matmul is not None and matmul.stacked
+
+
+def _multiplies(node: Node) -> bool:
+    """Is a node its input times a number?"""
+    scale = None if node.op is None else node.op.trait(Scale)
+    return scale is not None and not scale.divides
+
+
+def _transposes(node: Node) -> tuple[bool, bool]:
+    return node.operation.kinds[Matmul].transposes(**node.attrs)
 
 
 def _plain(v: Value, dtype: str) -> bool:
@@ -101,36 +129,36 @@ class _Match:
     def match(self, node: Node) -> bool:
         p, v = node.inputs
         dtype = self.dtype = node.types[0].dtype
-        if node.attrs["transpose_a"] or not _plain(p, dtype) or not _plain(v, dtype):
+        if _transposes(node)[0] or not _plain(p, dtype) or not _plain(v, dtype):
             return False
         rows = p.shape[-2:]
         scaled = softened = False
         while True:
             below, op = p.node, p.node.op
-            readers = [n for n in self.users[p] if n is None or n.op.constant is None]
+            readers = [n for n in self.users[p] if n is None or not n.op.has(Constant)]
             if op is None or below in self.pinned or len(readers) != 1 or not _plain(p, dtype):
                 return False
-            name = op.name
-            if name == "batch_dot":
+            if _is_stacked(below):
                 break
-            if op.view and below.inputs[0].shape[-2:] == rows:
+            scale = op.trait(Scale)
+            if op.has(SameMemory) and below.inputs[0].shape[-2:] == rows:
                 p = below.inputs[0]
-            elif name == "Dropout" and not softened and self._drops(below):
+            elif op.has(Dropout) and not softened and self._drops(below):
                 p = below.inputs[0]
-            elif name == "softmax" and not softened and self._softmax(below):
+            elif op.has(Softmax) and not softened and self._softmax(below):
                 softened, p = True, below.inputs[0]
-            elif name in SCALES and softened and not below.has_open_scalars:
-                s = below.attrs["scalar"]
-                if name == "_div_scalar" and s == 0:
+            elif scale is not None and softened and not below.has_open_scalars:
+                factor = scale.factor(below.attrs)
+                if factor is None:
                     return False
-                self.scale *= s if name == "_mul_scalar" else 1 / s
+                self.scale *= factor
                 scaled, p = True, below.inputs[0]
-            elif op.adds and softened and not scaled and self.kind is None:
+            elif op.has(Sum) and softened and not scaled and self.kind is None:
                 scores = self._addition(below)
                 if scores is None or scores.shape != below.types[0].shape:
                     return False
                 p = scores
-            elif name == "where" and softened and not scaled and self.kind is None:
+            elif op.has(Select) and softened and not scaled and self.kind is None:
                 scores = self._where(below)
                 if scores is None:
                     return False
@@ -164,9 +192,9 @@ class _Match:
             return None
         for scores, mask in (node.inputs, node.inputs[::-1]):
             v = scores
-            while v.node.op is not None and (v.node.op.view or v.node.op.name in SCALES):
+            while v.node.op is not None and (v.node.op.has(SameMemory) or v.node.op.has(Scale)):
                 v = v.node.inputs[0]
-            if v.node.op is None or v.node.op.name != "batch_dot" or not _plain(mask, self.dtype):
+            if not _is_stacked(v.node) or not _plain(mask, self.dtype):
                 continue
             shape, view = node.types[0].shape, view_of(mask)
             if mask.shape[-1:] == (0,) or len(mask.shape) > len(shape):
@@ -195,19 +223,16 @@ class _Match:
     def _operands(self, first: Node, second: Node) -> bool:
         """Brings all operands to (batch, head, row, element)."""
         (q, k), v = first.inputs, second.inputs[1]
-        while (
-            q.node.op is not None
-            and q.node.op.name == "_mul_scalar"
-            and not q.node.has_open_scalars
-        ):
+        while _multiplies(q.node) and not q.node.has_open_scalars:
             self.scale *= q.node.attrs["scalar"]
             q = q.node.inputs[0]
         if not _plain(q, self.dtype) or not _plain(k, self.dtype) or first in self.pinned:
             return False
         if 0 in (*q.shape, *k.shape):
             return False
-        turned = first.attrs["transpose_a"], not first.attrs["transpose_b"]
-        rows = [_rows(x, t) for x, t in zip((q, k, v), (*turned, second.attrs["transpose_b"]))]
+        of_q, of_k = _transposes(first)
+        turned = of_q, not of_k, _transposes(second)[1]
+        rows = [_rows(x, t) for x, t in zip((q, k, v), turned)]
         views = [x for x in rows if x is not None]
         if len(views) < 3 or 0 in v.shape:
             return False

@@ -15,6 +15,7 @@ from ...kernels.loops import adds
 from ...kernels.ops.conv import geometry
 from ...kernels.ops.conv_fused import activated, parts
 from ...kernels.record import Operator, lookup
+from ...kernels.traits import BatchNorm, Constant, Convolution, SameMemory
 from ..graph import Builder, Node, Value, rewrite, topological, typed_node, with_inputs
 
 F = Builder()
@@ -42,7 +43,7 @@ def epilogue_conv(
     def replace(node: Node, inputs: list[Value]):
         if node.op is None:
             return None
-        if node.op.name == "Convolution":
+        if node.op.has(Convolution):
             return _alone(node, inputs, backend) if node.inputs[1].node in seldom else None
         # the convolutions among the inputs that nothing else reads, the last one first
         for i in reversed(range(len(inputs))):
@@ -53,13 +54,13 @@ def epilogue_conv(
             if made is not None and made.type == node.types[0]:
                 # no other result of the node is read
                 return [made] * len(node.types)
-        if node.op.name == "BatchNorm" and not any(uses[v] for v in _outputs(node)[1:]):
+        if node.op.has(BatchNorm) and not any(uses[v] for v in _outputs(node)[1:]):
             found = _affine(node, inputs, backend)
             return found and [found] * len(node.types)
         return None
 
     def _followed(node, inputs, i):
-        if node.op.name == "BatchNorm" and i == 0:
+        if node.op.has(BatchNorm) and i == 0:
             return None if any(uses[v] for v in _outputs(node)[1:]) else _normalised(node, inputs)
         conv = inputs[i].node
         types = [v.type for v in inputs]
@@ -87,7 +88,7 @@ def epilogue_groups(outputs: Sequence[Value], backend: Backend) -> list[Value]:
         if node.op is not lookup("_fused") or len(inputs) > 1 or not _elementwise(node):
             return None
         views, old, v = [], node.inputs[0], inputs[0]
-        while uses[old] == 1 and v.node.op is not None and v.node.op.view:
+        while uses[old] == 1 and v.node.op is not None and v.node.op.has(SameMemory):
             views.append(v.node)
             old, v = old.node.inputs[0], v.node.inputs[0]
         conv = v.node
@@ -118,7 +119,7 @@ def _elementwise(node: Node) -> bool:
 
 
 def _is_activation(op: Operator, attrs: dict, backend: Backend) -> bool:
-    return not op.view and not op.is_random(attrs) and backend.ends_conv(op, attrs)
+    return not op.has(SameMemory) and not op.is_random(attrs) and backend.ends_conv(op, attrs)
 
 
 def _alone(node: Node, inputs: list[Value], backend: Backend) -> list[Value] | None:
@@ -188,7 +189,7 @@ def _normalised(node: Node, inputs: list[Value]) -> Value | None:
         return None
     filters = w.shape[:2] if g.groups > 1 else w.shape[:1]
     by_filter = F.reshape_to(scale, shape=(*filters, *[1] * (len(w.shape) - len(filters))))
-    centre = (
-        F.negative(mean) if bias.node.op is not None and bias.node.op.constant == 0 else bias - mean
-    )
+    zeros = None if bias.node.op is None else bias.node.op.trait(Constant)
+    is_zero = zeros is not None and zeros.value == 0
+    centre = F.negative(mean) if is_zero else bias - mean
     return _with(conv, {}, [x, F.broadcast_mul(w, by_filter), centre * scale + beta])

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from ...kernels.activations import SLOPES
 from ...kernels.backend import Backend
-from ...kernels.loops import multiplies
+from ...kernels.loops import is_positive, multiplies
 from ...kernels.ops.dense_fused import activation_of
+from ...kernels.traits import Matmul, Reduction, SameMemory, Scale, Slope, Sum
 from ..effects import Effects
 from ..graph import Builder, Node, Value, topological
 from .replace_uses import replace_uses
@@ -46,20 +48,21 @@ def _plain(dtype: str, *values: Value) -> bool:
 
 def _product(node: Node, backend: Backend) -> dict | None:
     """Attributes and inputs of _dense for a product of matrices."""
-    if node.operation.name not in ("FullyConnected", "dot"):
+    matmul = node.operation.trait(Matmul)
+    if matmul is None or matmul.stacked:
         return None
     dtype = node.types[0].dtype
     if dtype not in backend.fused_dtypes or not _plain(dtype, *node.inputs):
         return None
     a, b = node.inputs[:2]
-    attrs = node.attrs
-    if node.operation.name == "FullyConnected":
-        rows = prod(node.types[0].shape[:-1])
-        given = {"lhs": F.reshape_to(a, shape=(rows, b.shape[1])), "rhs": b, "transpose_b": True}
-        return given if attrs["no_bias"] else given | {"bias": node.inputs[2]}
+    of_a, of_b = matmul.transposes(**node.attrs)
+    if matmul.flattens and len(b.shape) == 2:
+        a = F.reshape_to(a, shape=(prod(node.types[0].shape[:-1]), b.shape[1 if of_b else 0]))
     if len(a.shape) != 2 or len(b.shape) != 2:
         return None
-    return {"lhs": a, "rhs": b} | {k: attrs[k] for k in ("transpose_a", "transpose_b")}
+    given = {"lhs": a, "rhs": b, "transpose_a": of_a, "transpose_b": of_b}
+    has_bias = matmul.bias is not None and matmul.bias(**node.attrs)
+    return given | {"bias": node.inputs[2]} if has_bias else given
 
 
 class _Chain:
@@ -134,8 +137,8 @@ class _Chain:
             return False
         act = activation_of(node.operation, node.attrs)
         slope = self._slope(node)
-        name, end = node.operation.name, self.end
-        if node.operation.view:
+        scale, end = node.operation.trait(Scale), self.end
+        if node.operation.has(SameMemory):
             if prod(node.types[0].shape[:-1]) != self.matrix[0]:
                 return False
         elif slope is not None:
@@ -145,13 +148,13 @@ class _Chain:
                 return False
             self.given["act"] = act
             self.pre = end if keep else None
-        elif name in ("_mul_scalar", "_div_scalar") and not self.given.keys() & {"bias", "act"}:
+        elif scale is not None and not self.given.keys() & {"bias", "act"}:
             if node.has_open_scalars:  # a kernel's scale is fixed when it is chosen
                 return False
-            s = node.attrs["scalar"]
-            s = s if name == "_mul_scalar" else 1 / s if s else float("inf")
-            self.given["scale"] = self.given.get("scale", 1.0) * s
-        elif node.operation.adds and len(node.inputs) == len(set(node.inputs)) == 2:
+            factor = scale.factor(node.attrs)
+            factor = float("inf") if factor is None else factor
+            self.given["scale"] = self.given.get("scale", 1.0) * factor
+        elif node.operation.has(Sum) and len(node.inputs) == len(set(node.inputs)) == 2:
             other = node.inputs[1 - node.inputs.index(end)]
             if other.shape == end.shape and self.pre is None:
                 if not self._ends(self.given.get("act"), False, True):
@@ -170,14 +173,16 @@ class _Chain:
         """(activation, where its slope is taken) of a node that multiplies the end by one."""
         if self.pre is not None or self.given.keys() & {"bias", "act"}:
             return None
-        if node.operation.name == "_gelu_grad" and node.inputs[0] == self.end:
-            found = "gelu", node.inputs[1]
+        sloped = node.operation.trait(Slope)
+        if sloped is not None and sloped.of in SLOPES and node.inputs[0] == self.end:
+            found = sloped.of, node.inputs[1]
         elif multiplies(node.operation, [v.type for v in node.inputs], node.types, node.attrs):
             a, b = node.inputs
             mask = (b if a == self.end else a).node
-            if mask.op is None or mask.op.name != "_greater_scalar" or mask.has_open_scalars:
+            types = [v.type for v in mask.inputs]
+            if mask.op is None or not is_positive(mask.op, types, mask.types, mask.attrs):
                 return None
-            if mask.attrs["scalar"] != 0 or not _plain(self.dtype, *mask.inputs):
+            if mask.has_open_scalars or not _plain(self.dtype, *mask.inputs):
                 return None
             found = "relu", mask.inputs[0]
         else:
@@ -194,7 +199,8 @@ def _sums(
     """dot(v, u, transpose_a) and sum(v, axis=0) become one."""
     number = {node: i for i, node in enumerate(order)}
     for node in order:
-        if node.op is None or node.op.name != "sum" or node.attrs["keepdims"]:
+        reduction = None if node.op is None else node.op.trait(Reduction)
+        if reduction is None or reduction.kind != "sum" or node.attrs["keepdims"]:
             continue
         v = node.inputs[0]
         dtype = node.types[0].dtype
@@ -203,17 +209,19 @@ def _sums(
         if not _plain(dtype, v):
             continue
         for dot in users[v]:
-            if dot is None or dot.op.name != "dot" or dot.inputs[0] != v:
+            matmul = None if dot is None else dot.op.trait(Matmul)
+            if matmul is None or matmul.stacked or matmul.flattens or dot.inputs[0] != v:
                 continue
+            of_v, of_u = matmul.transposes(**dot.attrs)
             u = dot.inputs[1]
             if (
-                dot.attrs["transpose_a"]
+                of_v
                 and len(u.shape) == 2
                 and _plain(dtype, u)
                 and Value(dot) not in instead
                 and _earlier(u, number, number[node])
             ):
-                made = F._dot_sum(v, u, transpose_b=dot.attrs["transpose_b"])
+                made = F._dot_sum(v, u, transpose_b=of_u)
                 instead[Value(dot)] = made[0]
                 instead[Value(node)] = made[1]
                 break
@@ -229,6 +237,6 @@ def _axes(node: Node) -> tuple[int, ...]:
 
 def _earlier(v: Value, number: dict[Node, int], place: int) -> bool:
     """Is v computed before a place in the order, so that it cannot depend on what is there?"""
-    while v.node.op is not None and v.node.op.view:
+    while v.node.op is not None and v.node.op.has(SameMemory):
         v = v.node.inputs[0]
     return v.node.op is None or number[v.node] < place

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...kernels.native import Table
-from ...kernels.record import Operator, Type
+from ...kernels.record import HALVES, Operator, Type
+from ...kernels.traits import SameMemory
 from ..graph import Builder, Value, rewrite, topological
 
-SHORT = ("float16", "bfloat16")
+SHORT = HALVES
 F = Builder()
 
 
@@ -61,7 +62,10 @@ def body_of(
             continue
         seen.add(node)
         ins = [v.type for v in node.inputs]
-        if not node.op.view and kernels.choose(node.op, ins, node.types, node.attrs) is None:
+        if (
+            not node.op.has(SameMemory)
+            and kernels.choose(node.op, ins, node.types, node.attrs) is None
+        ):
             return None
         stack += [v.node for v in node.inputs if v not in given]
     return made

@@ -24,6 +24,7 @@ from ...kernels.fused import MAX_INPUTS, MAX_OUTPUTS, Group, Result, Step, step_
 from ...kernels.loops import Form, form
 from ...kernels.record import FLOATS, lookup
 from ...kernels.shapes import many_axes
+from ...kernels.traits import Reduction, SameMemory
 from ..effects import Effects
 from ..graph import Node, Value, topological, typed_node, with_inputs
 from .dead_code import RECOMPUTED
@@ -121,18 +122,18 @@ class _Member(NamedTuple):
 def _member(node: Node, row: tuple[int, ...] | None, fusion: Fusion) -> _Member | None:
     """row: the shape of which the node has a number for each row, if it has."""
     out = node.types[0]
-    reduces = node.operation.name in fusion.reductions
+    reduces = _kind(node) in fusion.reductions
     single = all(
         t.dtype in fusion.row_dtypes for t in (*node.types, *(v.type for v in node.inputs))
     )
     if row is not None:
         space = _Space(row, True, (len(row) - 1,), True, single)
-        plain = node.operation.view or reduces
+        plain = node.operation.has(SameMemory) or reduces
         return _Member(space, None if plain else _form(node), reduces)
     if len(node.types) != 1 or any(t.layout for t in (out, *(v.type for v in node.inputs))):
         return None
     size = prod(out.shape)
-    if node.operation.view:
+    if node.operation.has(SameMemory):
         return _Member(_Space(out.shape, single=single)) if size else None
     if reduces:
         x = node.inputs[0]
@@ -154,6 +155,12 @@ def _form(node: Node) -> Form | None:
     if node.operation.is_random(node.attrs) or node.operation.mutates:
         return None
     return form(node.operation, [v.type for v in node.inputs], node.types, node.attrs, mixed=True)
+
+
+def _kind(node: Node) -> str:
+    """The kind of a reduction; "": the node is none."""
+    found = node.operation.trait(Reduction)
+    return "" if found is None else found.kind
 
 
 def _constant(v: Value) -> bool:
@@ -333,11 +340,9 @@ class _Fusion:
             numbers = [self._value(v, seen) for v, seen in self._reads(node)]
             if member.reduces and space.rows:
                 self._at[node] = len(self.inputs) + len(self._steps)
-                self._steps.append(
-                    Step(node.operation.name, (), (numbers[0],), node.types[0].dtype)
-                )
+                self._steps.append(Step(_kind(node), (), (numbers[0],), node.types[0].dtype))
             elif member.reduces:
-                r = Result(numbers[0], node.types[0].shape, node.operation.name)
+                r = Result(numbers[0], node.types[0].shape, _kind(node))
                 self.made[node] = results.setdefault(r, len(results))
             elif member.form is None or self._is_identity(node, member):
                 self._at[node] = numbers[0]

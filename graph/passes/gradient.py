@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ...kernels.traits import Lowered
 from .._graph import depending, instantiate, kinds
 from ..graph import Builder, Node, Value, topological, values_of, variable
 
@@ -93,7 +94,7 @@ def _write_down(node: Node, dys: Sequence[Value | None], wanted: Sequence[bool])
     ys = values_of(Node(op, attrs, xs, "", node.types))
     given = [None if d is None else variable("", d.type) for d in dys]
     grads = list(given)
-    if op.lowered is None:
+    if not op.has(Lowered):
         zeros = BUILDERS[False]._zeros
         grads = [zeros(shape=y.shape, dtype=y.dtype) if d is None else d for d, y in zip(given, ys)]
     made = op.differentiate(BUILDERS[bool(attrs.get("train"))], grads, xs, ys, attrs)

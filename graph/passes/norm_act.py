@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
+from ...kernels.activations import OF_NORMS
 from ...kernels.backend import Backend
 from ...kernels.loops import adds, multiplies, rectifies
 from ...kernels.record import lookup
+from ...kernels.traits import Activates, BatchNorm, Scale
 from ..graph import Node, Value, rewrite, topological, typed_node
 
 FUSED, GRAD = lookup("_batch_norm_add_relu"), lookup("_batch_norm_relu_grad")
@@ -81,13 +83,11 @@ def _activation(node: Node) -> dict | None:
     op, attrs = node.op, node.attrs
     if op is None or node.has_open_scalars or len(node.inputs) != 1:
         return None
-    if op.name == "clip":
-        return {"act": "clip", "low": attrs["a_min"], "high": attrs["a_max"]}
-    if op.name == "LeakyReLU" and attrs["act_type"] == "leaky":
-        return {"act": "leaky", "low": attrs["slope"]}
-    if attrs.get("act_type", op.name) == "sigmoid" and op.name in ("Activation", "sigmoid"):
-        return {"act": "sigmoid"}
-    return None
+    activates = op.trait(Activates)
+    act = None if activates is None else activates.of(**attrs)
+    if act is None or act.name not in OF_NORMS:
+        return None
+    return {"act": act.name, "low": act.low, "high": act.high}
 
 
 def _gate(node: Node, uses: Counter, norms: Collection[Node]) -> Value | None:
@@ -99,15 +99,16 @@ def _gate(node: Node, uses: Counter, norms: Collection[Node]) -> Value | None:
         if v.node not in norms or v.index or uses[s] > 1 or _activation(s.node) != SIGMOID:
             continue
         below = s.node.inputs[0]
-        if below.node.op is not None and below.node.op.name == "_mul_scalar" and uses[below] == 1:
-            if not below.node.has_open_scalars and below.node.attrs["scalar"] == 1:
+        scale = None if below.node.op is None else below.node.op.trait(Scale)
+        if scale is not None and uses[below] == 1 and not below.node.has_open_scalars:
+            if scale.factor(below.node.attrs) == 1:
                 below = below.node.inputs[0]
         if below == v:
             return v
     return None
 
 
-SIGMOID = {"act": "sigmoid"}
+SIGMOID = {"act": "sigmoid", "low": 0.0, "high": 0.0}
 
 
 def norm_sums(outputs: Sequence[Value]) -> list[Value]:
@@ -138,7 +139,7 @@ def _uses(order: Sequence[Node], outputs: Sequence[Value]) -> Counter:
 
 
 def _is_batch_norm(node: Node) -> bool:
-    if node.op is None or node.op.name != "BatchNorm" or not node.is_typed:
+    if node.op is None or not node.op.has(BatchNorm) or not node.is_typed:
         return False
     trains = node.attrs["train"] and not node.attrs["use_global_stats"]
     return trains and all(v.dtype == "float32" for v in node.inputs)

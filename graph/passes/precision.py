@@ -73,7 +73,7 @@ def _of_parameters(outputs, target: str, parameters: Collection[str], cast_param
     def look(node: Node, inputs: Sequence[Value]):
         for v in node.inputs:
             if v.node.op is None:
-                casts = node.op is not None and node.op.name == "amp_cast"
+                casts = node.op is CAST
                 uses.setdefault(v.node, set()).add(node.attrs["dtype"] if casts else "float32")
 
     rewrite(outputs, look)
@@ -84,7 +84,7 @@ def _of_parameters(outputs, target: str, parameters: Collection[str], cast_param
             dtype = target if node in low else "float32"
             extra = {"__dtype__": str(DTYPES.index(dtype))}
             return [Value(Node(None, {}, (), node.name, None, (node.extra or {}) | extra))]
-        if node.op is not None and node.op.name == "amp_cast":
+        if node.op is CAST:
             source = node.inputs[0].node
             if source in low and source.name in parameters:
                 return [inputs[0]]

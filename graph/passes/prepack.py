@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...kernels.traits import SameMemory
 from ..effects import Effects
 from ..graph import Node, Value, rewrite, topological, variable
 
@@ -37,7 +38,7 @@ def split_prepack(
     wanted: dict[Value, Value] = {}
 
     def want(v: Value) -> None:
-        while v.node.op is not None and v.node.op.view:
+        while v.node.op is not None and v.node.op.has(SameMemory):
             v = v.node.inputs[0]
         if v.node in first:
             wanted.setdefault(v, variable("prepared", v.type))

@@ -9,6 +9,7 @@ from math import inf
 from ...engine.error import InvalidValue
 from ...kernels.record import lookup
 from ...kernels.spec import ITEM_BYTES
+from ...kernels.traits import Rematerializes, SameMemory
 from .._graph import walk
 from ..effects import Effects, mutated
 from ..graph import Builder, Node, Value, rewrite, values_of, variable
@@ -35,7 +36,7 @@ def repeatable(order: Sequence[Node]) -> set[Node]:
         n
         for n in order
         if n.op is not None
-        and (n.op.rematerialize is not None or n not in pinned and not n.op.is_random(n.attrs))
+        and (n.op.has(Rematerializes) or n not in pinned and not n.op.is_random(n.attrs))
     }
 
 
@@ -51,11 +52,11 @@ def to_keep(needed: Iterable[Value], recomputed: set[Node]) -> list[Value]:
         if v in seen or node.op is None:
             continue
         seen.add(v)
-        if node.op.view:
+        if node.op.has(SameMemory):
             stack.append(node.inputs[0])
         elif node not in recomputed:
             kept[v] = None
-        elif node.op.rematerialize is None:
+        elif not node.op.has(Rematerializes):
             stack.extend(reversed(node.inputs))
         elif v.index:  # statistics, a mask: what the result follows from
             kept[v] = None
@@ -100,7 +101,7 @@ def free_of_charge(
 
 def _reach(node: Node, reach) -> tuple[float, frozenset]:
     found = [reach[v] for v in node.inputs]
-    steps = sum(n for n, _ in found) + (not node.operation.view)
+    steps = sum(n for n, _ in found) + (not node.operation.has(SameMemory))
     size = nbytes(Value(node))
     sources = frozenset().union(*(s for _, s in found))
     return steps, frozenset(v for v in sources if nbytes(v) >= size)
@@ -108,13 +109,13 @@ def _reach(node: Node, reach) -> tuple[float, frozenset]:
 
 def _read_by_cheap(v: Value, readers: dict[Value, list[Node]]) -> bool:
     return all(
-        _read_by_cheap(Value(r), readers) if r.operation.view else _is_cheap(r)
+        _read_by_cheap(Value(r), readers) if r.operation.has(SameMemory) else _is_cheap(r)
         for r in readers.get(v, ())
     )
 
 
 def _is_cheap(node: Node) -> bool:
-    if node.operation.view:
+    if node.operation.has(SameMemory):
         return True
     if node.operation.pointwise is None:
         return False
@@ -199,7 +200,7 @@ def _crossing(place: dict[Node, int], last: dict[Value, int]) -> list[int]:
     """Bytes of the values that are made up to a step and read after it, for each step."""
     change = [0] * (len(place) + 1)
     for v, end in last.items():
-        if v.node.op is not None and not v.node.op.view:
+        if v.node.op is not None and not v.node.op.has(SameMemory):
             change[place[v.node]] += nbytes(v)
             change[end] -= nbytes(v)
     total, found = 0, []
@@ -234,9 +235,9 @@ def replayed(
     each of those). What remains of the forward nodes is computed again: it is marked, and draws and
     writes nothing."""
     rules = {
-        n: n.op.rematerialize
+        n: found.rule
         for n in forward
-        if n.op is not None and n.op.rematerialize is not None
+        if n.op is not None and (found := n.op.trait(Rematerializes)) is not None
     }
     reads = {n: tuple(_reads(n)) for n in rules}
     order = walk(list(outputs), known, reads)

@@ -3,15 +3,14 @@ spelled out as pointwise ones and reductions where a group takes in their neighb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
-
-import numpy as np
 
 from ...kernels.fused import WIDENED
 from ...kernels.loops import form
 from ...kernels.row_reductions import REDUCTIONS
 from ...kernels.shapes import many_axes, one_axis
+from ...kernels.traits import Reduction, RowForm, SameMemory
 from ..effects import Effects
 from ..graph import Builder, Node, Value, rewrite, topological
 
@@ -19,9 +18,6 @@ F = Builder()
 # shorter rows cost calls, longer ones leave the L2 cache
 SHORTEST, LONGEST = 16, 32768
 SHORTEST_WHOLE = 32  # of operators that have a kernel of their own
-# elements: a LayerNorm in the caches is faster by its kernel (measured: 0.7 to 0.9 x; 1.2 beyond)
-LARGE = {"LayerNorm": 1 << 21}
-LARGEST = float(np.finfo("float32").max)
 
 
 def _suits(shape: Sequence[int]) -> bool:
@@ -52,7 +48,8 @@ def row_values(
     reductions over the last axis and what is computed from these alone. The shape of each."""
     spaces: dict[Node, tuple[int, ...]] = {}
     for node in order:
-        reduces = node.op is not None and node.op.name in REDUCTIONS
+        reduction = None if node.op is None else node.op.trait(Reduction)
+        reduces = reduction is not None and reduction.kind in REDUCTIONS
         if node.op is None or not (reduces or spaces) or node in pinned:
             continue
         if not served(node, dtypes):
@@ -64,7 +61,9 @@ def row_values(
                 spaces[node] = shape
             continue
         found = {spaces[v.node] for v in node.inputs if v.node in spaces}
-        if len(found) == len(node.types) == 1 and (node.op.view or _is_pointwise(node, dtypes)):
+        if len(found) == len(node.types) == 1 and (
+            node.op.has(SameMemory) or _is_pointwise(node, dtypes)
+        ):
             (shape,) = found
             sizes = {prod(v.shape) for v in (*node.inputs, Value(node))}
             if sizes <= {1, prod(shape[:-1])} and prod(node.types[0].shape) > 1:
@@ -94,53 +93,13 @@ def _spreads(reader: Node, node: Node, shape: tuple[int, ...]) -> bool:
 # ---- operators spelled out -----------------------------------------------------------------------
 
 
-def _along(x: Value, name: str) -> Value:
-    return getattr(F, name)(x, axis=(len(x.shape) - 1,), keepdims=True)
-
-
-def _softmax(node: Node, x: Value):
-    top = F.clip(_along(x, "max"), a_min=-LARGEST, a_max=LARGEST)  # a row of -inf: NaN, as it was
-    e = F.exp(F.broadcast_sub(x, top))
-    return [F.broadcast_mul(e, F.reciprocal(_along(e, "sum")))]
-
-
-def _log_softmax(node: Node, x: Value):
-    z = F.broadcast_sub(x, _along(x, "max"))
-    return [F.broadcast_sub(z, F.log(_along(F.exp(z), "sum")))]
-
-
-def _softmax_grad(node: Node, dy: Value, y: Value):
-    return [y * F.broadcast_sub(dy, _along(dy * y, "sum"))]
-
-
-def _log_softmax_grad(node: Node, dy: Value, y: Value):
-    return [dy - F.broadcast_mul(F.exp(y), _along(dy, "sum"))]
-
-
-def _layer_norm(node: Node, x: Value, gamma: Value, beta: Value):
-    mean = _along(x, "mean")
-    centred = F.broadcast_sub(x, mean)
-    std = F.sqrt(_along(F.square(centred), "mean") + node.attrs["eps"])
-    y = F.broadcast_mul(F.broadcast_mul(centred, F.reciprocal(std)), gamma)
-    return [F.broadcast_add(y, beta), mean, std]
-
-
-RULES: dict[str, Callable] = {
-    "softmax": _softmax,
-    "log_softmax": _log_softmax,
-    "_softmax_grad": _softmax_grad,
-    "_log_softmax_grad": _log_softmax_grad,
-    "LayerNorm": _layer_norm,
-}
-
-
 def expanded(
     outputs: Sequence[Value], skip: Collection[Node], dtypes: Collection[str]
 ) -> tuple[list[Value], dict[Node, set[Node]]]:
     """The graph with operators spelled out that have a pointwise neighbour, and what each of them
     became. skip: nodes that stay. dtypes: of fused row reductions."""
     order = topological(outputs)
-    if not any(n.op is not None and n.op.name in RULES for n in order):
+    if not any(n.op is not None and n.op.has(RowForm) for n in order):
         return list(outputs), {}
     pinned = Effects(order).pinned
     readers: dict[Node, list[Node]] = {}
@@ -150,12 +109,15 @@ def expanded(
     became: dict[Node, set[Node]] = {}
 
     def replace(node: Node, inputs: Sequence[Value]):
-        if node.op is None or node.op.name not in RULES or node in skip or node in pinned:
+        row_form = None if node.op is None else node.op.trait(RowForm)
+        if row_form is None or node in skip or node in pinned:
             return None
-        if not _plain(node, dtypes) or not _has_neighbour(node, readers.get(node, ()), dtypes):
+        if not _plain(node, row_form, dtypes) or not _has_neighbour(
+            node, readers.get(node, ()), dtypes
+        ):
             return None
         wide = [F.cast(v, dtype="float32") if v.dtype in WIDENED else v for v in inputs]
-        made = RULES[node.op.name](node, *wide)
+        made = row_form.rule(F, *wide, **node.attrs)
         made = [
             v if v.dtype == t.dtype else F.cast(v, dtype=t.dtype) for v, t in zip(made, node.types)
         ]
@@ -177,14 +139,14 @@ def _above(values: Sequence[Value], given: set[Node]) -> set[Node]:
     return found
 
 
-def _plain(node: Node, dtypes: Collection[str]) -> bool:
-    """Is it over the last axis, of these dtypes, without temperature and lengths?"""
+def _plain(node: Node, row_form: RowForm, dtypes: Collection[str]) -> bool:
+    """Is it over the last axis, of these dtypes, and is the form for its attributes?"""
     shape, attrs = node.types[0].shape, node.attrs
     if not served(node, dtypes) or not _suits(shape) or shape[-1] < SHORTEST_WHOLE:
         return False
-    if prod(shape) < LARGE.get(node.operation.name, 0):
+    if prod(shape) < row_form.from_size:
         return False
-    if attrs.get("temperature") not in (None, 1.0) or attrs.get("use_length"):
+    if row_form.when is not None and not row_form.when(**attrs):
         return False
     return one_axis(node.operation.name, attrs["axis"], len(shape)) == len(shape) - 1
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import NamedTuple
 
+from ...kernels.traits import Broadcast, Identity, Permutation, SameMemory, Section, Strided
 from ..graph import Node, Value
 
 Run = tuple[int, int]  # (how many, step in elements)
@@ -99,7 +100,7 @@ def moved(view: View, v: Value) -> View | None:
 
 
 def _rule(node: Node) -> Callable | None:
-    return _reshape if node.operation.view else RULES.get(node.operation.name)
+    return next((rule for kind, rule in RULES.items() if node.operation.has(kind)), None)
 
 
 def _reshape(node, index, view):
@@ -107,17 +108,9 @@ def _reshape(node, index, view):
     return None if axes is None else (view.at, axes)
 
 
-def _transpose(node, index, view):
-    n = len(view.axes)
-    order = [a % n for a in node.attrs["axes"] or ()] or range(n)[::-1]
+def _permuted(node, index, view):
+    order = node.operation.kinds[Permutation].axes(len(view.axes), **node.attrs)
     return view.at, tuple(view.axes[a] for a in order)
-
-
-def _swap(node, index, view):
-    axes = list(view.axes)
-    a, b = node.attrs["dim1"], node.attrs["dim2"]
-    axes[a], axes[b] = axes[b], axes[a]
-    return view.at, tuple(axes)
 
 
 def _part(view, axis, begin, size):
@@ -130,20 +123,13 @@ def _part(view, axis, begin, size):
     return view.at + begin * step, tuple(axes)
 
 
-def _split(node, index, view):
-    attrs = node.attrs
-    axis, squeezed = attrs["axis"] % len(view.axes), attrs["squeeze_axis"]
-    sizes = [1 if squeezed else t.shape[axis] for t in node.types]
-    found = _part(view, axis, sum(sizes[:index]), sizes[index])
-    if found is None or not squeezed:
+def _section(node, index, view):
+    of = node.operation.kinds[Section].of
+    axis, first, size, dropped = of(node.inputs[0].shape, index, **node.attrs)
+    found = _part(view, axis, first, size)
+    if found is None or not dropped:
         return found
     return found[0], (*found[1][:axis], *found[1][axis + 1 :])
-
-
-def _slice_axis(node, index, view):
-    axis, begin = node.attrs["axis"] % len(view.axes), node.attrs["begin"]
-    n = node.inputs[0].shape[axis]
-    return _part(view, axis, begin + n if begin < 0 else begin, node.types[0].shape[axis])
 
 
 def _broadcast(node, index, view):
@@ -163,14 +149,18 @@ def _strided(node, index, view):
     return int(node.attrs["at"]), tuple(((n, k),) if n != 1 else () for n, k in zip(sizes, steps))
 
 
-RULES: dict[str, Callable] = {
-    "transpose": _transpose,
-    "SwapAxis": _swap,
-    "SliceChannel": _split,
-    "_split_v2": _split,
-    "slice_axis": _slice_axis,
-    "_strided": _strided,
-    "broadcast_to": _broadcast,
-    "broadcast_axis": _broadcast,
-    "_copy": lambda node, index, view: (view.at, view.axes),
+def _same(node, index, view):
+    identity = node.operation.kinds[Identity]
+    is_same = not index and node.types[0] == node.inputs[0].type and identity.holds(node.attrs)
+    return (view.at, view.axes) if is_same and identity.passes else None
+
+
+# a rule for each kind of trait: (node, number of its output, view of its first input) -> at, axes
+RULES: dict[type, Callable] = {
+    SameMemory: _reshape,
+    Permutation: _permuted,
+    Section: _section,
+    Strided: _strided,
+    Broadcast: _broadcast,
+    Identity: _same,
 }

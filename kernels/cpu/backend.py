@@ -3,13 +3,14 @@
 import importlib
 
 from ...engine import hooks
-from .. import module_names, ops  # noqa: F401  (pointwise entries are made from the records)
+from .. import module_names, ops, tables  # noqa: F401  (pointwise entries are made from the records)
 from ..backend import Backend, Branches, Fusion, register
 from ..record import REGISTRY
 from .table import TABLE, native
 
 for _name in module_names(__file__):
     importlib.import_module(f"{__package__}.{_name}")
+tables.fill(TABLE, "cpu")
 
 from . import fused_table, reduce_table  # noqa: E402  (after all: entries stand in their order)
 

@@ -8,6 +8,7 @@
  */
 #pragma GCC optimize("fp-contract=off")
 #include "batch_norm.h"
+#include "generated/activate.h"
 #include "lanes.h"
 #include "parts.h"
 #include "simd.h"
@@ -68,52 +69,25 @@ static moments channel_moments(const float *x, int64_t n, int64_t length, int64_
     return all;
 }
 
-/* The same functions as the operators' own loops. */
-PLK_INLINE float activated(float v, const int act, float low, float high)
-{
-    switch (act) {
-    case PLK_NORM_ACT_RELU: return v <= 0 ? 0 : v;
-    case PLK_NORM_ACT_CLIP: return v > high ? high : v < low ? low : v;
-    case PLK_NORM_ACT_LEAKY: return v > 0 ? v : low * v;
-    case PLK_NORM_ACT_SIGMOID: return plk_sigmoid_f32(v);
-    case PLK_NORM_ACT_SILU: return v * plk_sigmoid_f32(v);
-    }
-    return v;
-}
-
-PLK_INLINE float slope(float v, const int act, float low, float high)
-{
-    float s;
-    switch (act) {
-    case PLK_NORM_ACT_CLIP: return v >= low && v <= high ? 1 : 0;
-    case PLK_NORM_ACT_LEAKY: return v > 0 ? 1 : low;
-    }
-    s = plk_sigmoid_f32(v);
-    return act == PLK_NORM_ACT_SIGMOID ? s * (1 - s) : s + v * s * (1 - s);
-}
-
 /* y <- act((x - mean) * scale + shift [+ other]) */
 PLK_INLINE void write_row(const plk_batch_norm *p, const float *x, const float *other, int64_t n, float mean,
                           float scale, float shift, float *y, const int add, const int act)
 {
     const float low = p->low, high = p->high;
     ELEMENTWISE for (int64_t i = 0; i < n; i++)
-        y[i] = activated((x[i] - mean) * scale + shift + (add ? other[i] : 0), act, low, high);
+        y[i] = plk_activated((x[i] - mean) * scale + shift + (add ? other[i] : 0), act, low, high);
 }
 
-/* The activation is chosen outside the loop, where it is a constant. */
-#define EACH_ACT(DO) \
-    switch (p->act) { \
-    case PLK_NORM_ACT_CLIP: DO(PLK_NORM_ACT_CLIP); break; \
-    case PLK_NORM_ACT_LEAKY: DO(PLK_NORM_ACT_LEAKY); break; \
-    case PLK_NORM_ACT_SIGMOID: DO(PLK_NORM_ACT_SIGMOID); break; \
-    case PLK_NORM_ACT_SILU: DO(PLK_NORM_ACT_SILU); break; \
-    }
-
 static void write_activated(const plk_batch_norm *p, const float *x, int64_t n, float mean, float scale, float shift,
-                            float *y){
-#define WRITE(act) write_row(p, x, NULL, n, mean, scale, shift, y, 0, act)
-    EACH_ACT(WRITE)
+                            float *y)
+{
+#define WRITE(act) \
+    case act: \
+        write_row(p, x, NULL, n, mean, scale, shift, y, 0, act); \
+        break;
+    switch (p->act) { /* outside the loop, where it is a constant */
+    PLK_EACH_NORM_ACT(WRITE)
+    }
 #undef WRITE
 }
 
@@ -253,7 +227,7 @@ PLK_INLINE void forward(const forward_job *job, int64_t piece, const int add, co
 {
     const plk_batch_norm *p = job->p;
     const forward_bufs *at = &job->at;
-    const int act = relu ? PLK_NORM_ACT_RELU : p->act;
+    const int act = relu ? PLK_ACT_RELU : p->act;
     int64_t c = piece * unit_of(p);
     int width = (int)(p->channels - c < unit_of(p) ? p->channels - c : unit_of(p));
     float scale[COLUMNS];
@@ -263,15 +237,15 @@ PLK_INLINE void forward(const forward_job *job, int64_t piece, const int add, co
     for (int64_t b = 0; b < p->n; b++) {
         int64_t i = (b * p->channels + c) * p->space;
         if (p->space > 1) {
-            if (relu || act == PLK_NORM_ACT_NONE)
+            if (relu || act == PLK_ACT_NONE)
                 write_row(p, at->x + i, at->other + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i, add,
-                          relu ? PLK_NORM_ACT_RELU : PLK_NORM_ACT_NONE);
+                          relu ? PLK_ACT_RELU : PLK_ACT_NONE);
             else
                 write_activated(p, at->x + i, p->space, at->means[c], scale[0], at->beta[c], at->y + i);
             continue;
         }
         for (int j = 0; j < width; j++)
-            at->y[i + j] = activated((at->x[i + j] - at->means[c + j]) * scale[j] + at->beta[c + j]
+            at->y[i + j] = plk_activated((at->x[i + j] - at->means[c + j]) * scale[j] + at->beta[c + j]
                                          + (add ? at->other[i + j] : 0), act, p->low, p->high);
     }
 }
@@ -287,7 +261,7 @@ PLK_KERNEL(plk_batch_norm_run)
     const plk_batch_norm *p = params;
     forward_job job = {p, {bufs[0], bufs[1], bufs[2], bufs[5], bufs[3], bufs[4],
                            bufs[5 + p->add], bufs[6 + p->add], bufs[7 + p->add]}};
-    int relu = p->act == PLK_NORM_ACT_RELU;
+    int relu = p->act == PLK_ACT_RELU;
     (void)scalars;
     run_units(p, p->add ? p->act ? forward_add_relu : forward_add : relu ? forward_relu : forward_plain, &job);
     return PL_OK;
@@ -302,10 +276,10 @@ PLK_INLINE void slope_row(const plk_batch_norm *p, const float *dy, const float 
     const float low = p->low, high = p->high;
     if (more)
         ELEMENTWISE for (int64_t i = 0; i < n; i++)
-            dz[i] = (dy[i] + more[i]) * slope((x[i] - mean) * scale + shift, act, low, high);
+            dz[i] = (dy[i] + more[i]) * plk_activation_slope((x[i] - mean) * scale + shift, act, low, high);
     else
         ELEMENTWISE for (int64_t i = 0; i < n; i++)
-            dz[i] = dy[i] * slope((x[i] - mean) * scale + shift, act, low, high);
+            dz[i] = dy[i] * plk_activation_slope((x[i] - mean) * scale + shift, act, low, high);
 }
 
 static void slope_channel(const plk_batch_norm *p, const backward_bufs *at, int64_t c, double *sum, double *along)
@@ -318,9 +292,13 @@ static void slope_channel(const plk_batch_norm *p, const backward_bufs *at, int6
             float a[SUMS] = {0}, b[SUMS] = {0};
             int64_t k = i;
             end = stop - i < BLOCK ? stop : i + BLOCK;
-#define SLOPE(act)                                                                                                     \
-    slope_row(p, at->dy + i, p->more ? at->more + i : NULL, x + i, end - i, mean, scale, shift, dz + i, act)
-            EACH_ACT(SLOPE)
+#define SLOPE(act) \
+    case act: \
+        slope_row(p, at->dy + i, p->more ? at->more + i : NULL, x + i, end - i, mean, scale, shift, dz + i, act); \
+        break;
+            switch (p->act) {
+            PLK_EACH_NORM_ACT(SLOPE)
+            }
 #undef SLOPE
             for (; k + SUMS <= end; k += SUMS)
                 PLK_LANES for (int l = 0; l < SUMS; l++) {
@@ -344,7 +322,7 @@ PLK_INLINE void backward(const backward_job *job, int64_t piece, const int two, 
 {
     const plk_batch_norm *p = job->p;
     const backward_bufs *at = &job->at;
-    const int act = relu ? PLK_NORM_ACT_RELU : p->act, sloped = act > PLK_NORM_ACT_RELU;
+    const int act = relu ? PLK_ACT_RELU : p->act, sloped = act > PLK_ACT_RELU;
     double count = (double)p->n * (double)p->space;
     const float *x = at->x, *means = at->means, *dz = two || act ? at->dz : at->dy;
     int64_t c = piece * unit_of(p);
@@ -360,8 +338,8 @@ PLK_INLINE void backward(const backward_job *job, int64_t piece, const int two, 
         for (int j = 0; j < width; j++) {
             float d = at->dy[i + j] + (two ? at->more[i + j] : 0);
             if (sloped)
-                d *= slope((x[i + j] - means[c + j]) * (at->rstds[c + j] * at->gamma[c + j]) + at->beta[c + j], act,
-                           p->low, p->high);
+                d *= plk_activation_slope((x[i + j] - means[c + j]) * (at->rstds[c + j] * at->gamma[c + j])
+                                              + at->beta[c + j], act, p->low, p->high);
             else
                 d = masked(d, at->y[i + j], relu);
             if (two || act)

@@ -1,12 +1,11 @@
 /* Batch normalisation, alone or with the sum and the activation that follow it, and its backward. */
 #ifndef PLK_BATCH_NORM_H
 #define PLK_BATCH_NORM_H
+#include "generated/activations.h"
 #include "kernel.h"
 /* cffi reads from here on: */
 /* x is (n, channels, space); space 1 serves layouts with the channels last. */
-/* The activation that follows: act(x), with the bounds low and high; relu: max(x, 0). */
-enum { PLK_NORM_ACT_NONE = 0, PLK_NORM_ACT_RELU, PLK_NORM_ACT_CLIP, PLK_NORM_ACT_LEAKY, PLK_NORM_ACT_SIGMOID,
-       PLK_NORM_ACT_SILU, PLK_NORM_ACT_COUNT };
+/* The activation that follows: act(x), a PLK_ACT_ with the bounds low and high. */
 typedef struct {
     int64_t n, channels, space;
     int32_t fix_gamma, batch_stats;      /* batch_stats: 0 uses the moving statistics, 1 updates them */

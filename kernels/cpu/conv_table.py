@@ -7,7 +7,7 @@ from math import prod
 from ...engine import ffi, lib, settings
 from ..layouts import physical_shape, strides
 from ..native import Native, Wanted
-from ..ops import conv, conv_fused
+from ..ops import conv, conv_fused, deconv
 from ..strided_copies import StridedCopy
 from . import onednn
 from .convolve import MAX_IMAGE, own_convolution
@@ -143,7 +143,7 @@ def conv_grad_weight_entry(op, ins, outs, attrs):
 def deconvolution_entry(op, ins, outs, attrs):
     if not attrs["no_bias"]:
         return None
-    g, _ = conv._deconv_setup(
+    g, _ = deconv.deconv_setup(
         ins[0].shape,
         *(
             attrs[k]

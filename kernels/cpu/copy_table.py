@@ -21,6 +21,7 @@ from ..strided_copies import (
     strided_copy,
     strided_slice,
 )
+from ..traits import Constant
 from .layout import ITEM_BYTES, MAX_DIMS, code, collapse, cost
 from .table import native
 
@@ -109,11 +110,11 @@ def split_entry(op, ins, outs, attrs):
 
 @native("_zeros", "_ones", "_full")
 def fill_entry(op, ins, outs, attrs):
-    y = outs[0]
+    y, value = outs[0], op.trait(Constant).value
     fields = {
         "n": prod(y.shape),
         "dtype": code(y.dtype),
-        "dynamic": op.constant is None,
-        "value": op.constant or 0.0,
+        "dynamic": value is None,
+        "value": value or 0.0,
     }
     return Native("plk_fill_run", ("plk_fill", fields), cost(y))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..native import Native
+from ..record import NATIVE
 from .layout import code, cost
 from .table import native
 
-INTEGERS = ("float32", "float64", "int32", "int64", "int8", "uint8")
+INTEGERS = NATIVE
 
 
 @native("CTCLoss", "_ctc_grad")

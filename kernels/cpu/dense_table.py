@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine import lib
+from ..activations import NUMBERS
 from ..native import Native
-from ..ops import dense_fused
 from .layout import FLOPS_PER_US, cost
 from .table import native
-
-# act of _dense -> its number in C
-ACTIVATIONS = {
-    a: getattr(lib, f"PLK_ACT_{'NONE' if a is None else a.upper()}")
-    for a in (None, *dense_fused.ACTIVATIONS)
-}
 
 
 def _float32(types):
@@ -85,8 +78,8 @@ def fused_dense_entry(op, ins, outs, attrs):
         attrs["transpose_a"],
         attrs["transpose_b"],
         attrs["scale"],
-        act=ACTIVATIONS[attrs["act"]],
-        slope=ACTIVATIONS[attrs["slope"]],
+        act=NUMBERS[attrs["act"]],
+        slope=NUMBERS[attrs["slope"]],
         **{k: attrs[k] for k in ("bias", "residual", "keep")},
     )
 

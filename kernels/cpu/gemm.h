@@ -1,12 +1,11 @@
 /* Matrix products in float32: row-major, C = alpha op(A) op(B) + beta C. */
 #ifndef PLK_GEMM_H
 #define PLK_GEMM_H
+#include "generated/activations.h"
 #include "kernel.h"
 /* cffi reads from here on: */
-/* The epilogue of a matrix product, in this order: add a vector of n to every row, apply an activation, add an array
- * like C. */
-enum { PLK_ACT_NONE = 0, PLK_ACT_RELU, PLK_ACT_SIGMOID, PLK_ACT_TANH, PLK_ACT_SOFTRELU, PLK_ACT_SOFTSIGN, PLK_ACT_GELU,
-       PLK_ACT_SILU, PLK_ACT_COUNT };
+/* The epilogue of a matrix product, in this order: add a vector of n to every row, apply an activation (a PLK_ACT_), add
+ * an array like C. */
 /* n_batch products; an operand whose step is 0 is the same for all. bias, residual: 1, there is one. keep: 1, the input
  * of the activation is an output too. slope: an activation (relu, gelu) whose derivative at `residual` multiplies the
  * result; the residual is not added then. sums: 1, the m sums of A over its contracted axis are an output too. */

@@ -6,29 +6,28 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native
-from ..shapes import one_axis
+from ..record import NATIVE, NATIVE_FLOATS
+from ..shapes import lines, one_axis
 from .layout import ITEM_BYTES, code, cost
 from .table import native
 
-INDEX_DTYPES = ("float32", "float64", "int32", "int64", "int8", "uint8")
-FLOATS = ("float32", "float64")
+INDEX_DTYPES = NATIVE
+FLOATS = NATIVE_FLOATS
 
 
-def _take(function, shape, axis, indices, dtype, mode, types, rows=None):
-    """A kernel on an array of `shape` (outer, n, inner); None for indices that it does not read or
+def _take(function, along, indices, dtype, mode, types):
+    """A kernel on the lines `along` of an array; None for indices that it does not read or
     must check."""
     if (
         indices.dtype not in INDEX_DTYPES
         or mode == "raise"
-        or (shape[axis] == 0 and prod(indices.shape))
+        or (along.n == 0 and prod(indices.shape))
     ):
         return None
     count = prod(indices.shape)
     fields = {
-        "outer": prod(shape[:axis]),
-        "n": shape[axis],
+        **along._asdict(),
         "n_indices": count,
-        "inner": prod(shape[axis + 1 :]),
         "size": ITEM_BYTES[dtype],
         "index_dtype": code(indices.dtype),
         "wrap": mode == "wrap",
@@ -41,8 +40,7 @@ def take_entry(op, ins, outs, attrs):
     a, indices = ins
     return _take(
         "plk_take_run",
-        a.shape,
-        one_axis(op.name, attrs["axis"], len(a.shape)),
+        lines(op.name, a.shape, attrs["axis"]),
         indices,
         a.dtype,
         attrs["mode"],
@@ -53,7 +51,8 @@ def take_entry(op, ins, outs, attrs):
 @native("Embedding", "_contrib_SparseEmbedding")
 def embedding_entry(op, ins, outs, attrs):
     indices, weight = ins
-    found = _take("plk_take_run", weight.shape, 0, indices, weight.dtype, "clip", (*outs, *outs))
+    rows = lines(op.name, weight.shape, 0)
+    found = _take("plk_take_run", rows, indices, weight.dtype, "clip", (*outs, *outs))
     return found and found._replace(function="plk_embedding_run")
 
 
@@ -65,8 +64,7 @@ def take_grad_entry(op, ins, outs, attrs):
         return None
     return _take(
         "plk_take_backward",
-        shape,
-        one_axis(op.name, attrs["axis"], len(shape)),
+        lines(op.name, shape, attrs["axis"]),
         indices,
         dy.dtype,
         attrs["mode"],
@@ -74,7 +72,7 @@ def take_grad_entry(op, ins, outs, attrs):
     )
 
 
-ADDED = ("float32", "float64", "int32", "int64", "int8", "uint8")
+ADDED = NATIVE
 
 
 def _place(function, what, shape, indices, dtype, types):
@@ -117,11 +115,9 @@ def scatter_nd_entry(op, ins, outs, attrs):
 def pick_entry(op, ins, outs, attrs):
     backward = op.name == "_pick_grad"
     whole = outs[0] if backward else ins[0]
-    axis = one_axis(op.name, attrs.get("axis", 1), len(whole.shape))
     return _take(
         "plk_pick_backward" if backward else "plk_pick_run",
-        whole.shape,
-        axis,
+        lines(op.name, whole.shape, attrs.get("axis", 1)),
         ins[1],
         whole.dtype,
         attrs.get("mode", "clip"),
@@ -137,8 +133,7 @@ def pick_log_softmax_grad_entry(op, ins, outs, attrs):
         return None
     return _take(
         "plk_pick_log_softmax_backward",
-        shape,
-        len(shape) - 1,
+        lines(op.name, shape, -1),
         ins[1],
         "float32",
         attrs["mode"],
@@ -205,13 +200,12 @@ def along_axis_entry(op, ins, outs, attrs):
     put, (data, indices) = op.name == "_put_along_axis", ins
     shape = outs[0].shape if put else data.shape
     axis = one_axis(op.name, attrs["axis"], len(shape))
-    if indices.dtype not in INDEX_DTYPES or shape[axis] == 0 or put and data.dtype not in FLOATS:
+    along = lines(op.name, shape, axis)
+    if indices.dtype not in INDEX_DTYPES or along.n == 0 or put and data.dtype not in FLOATS:
         return None
     fields = {
-        "outer": prod(shape[:axis]),
-        "n": shape[axis],
+        **along._asdict(),
         "n_indices": indices.shape[axis],
-        "inner": prod(shape[axis + 1 :]),
         "size": ITEM_BYTES[data.dtype],
         "index_dtype": code(indices.dtype),
     }

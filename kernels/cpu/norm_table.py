@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from ...engine import lib
+from ..activations import NUMBERS
 from ..native import Native
 from ..ops.deprecated import relative_attrs
-from ..shapes import many_axes, one_axis
+from ..shapes import lines, many_axes, one_axis
 from .layout import cost
 from .table import native
 
@@ -51,8 +51,8 @@ def group_norm_entry(op, ins, outs, attrs):
     )
 
 
-def _batch(function, ins, outs, shape, axis, **fields):
-    n, channels, space = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+def _batch(op, function, ins, outs, shape, axis, **fields):
+    n, channels, space = lines(op.name, shape, axis)
     if n * channels * space == 0:
         return None
     fields |= {"n": n, "channels": channels, "space": space}
@@ -69,6 +69,7 @@ def batch_norm_entry(op, ins, outs, attrs):
     if shows_var or not _float32(ins):
         return None
     return _batch(
+        op,
         "plk_batch_norm_run",
         ins,
         outs,
@@ -88,12 +89,8 @@ def batch_norm_add_relu_entry(op, ins, outs, attrs):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
     kept = ("eps", "momentum", "fix_gamma", "add")
-    fields = {k: attrs[k] for k in kept} | {"act": _act("relu") if attrs["relu"] else 0}
-    return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
-
-
-def _act(name):
-    return getattr(lib, f"PLK_NORM_ACT_{name.upper()}")
+    fields = {k: attrs[k] for k in kept} | {"act": NUMBERS["relu"] if attrs["relu"] else 0}
+    return _batch(op, "plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
 
 
 @native("_batch_norm_act")
@@ -103,8 +100,8 @@ def batch_norm_act_entry(op, ins, outs, attrs):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
     fields = {k: attrs[k] for k in ("eps", "momentum", "fix_gamma", "low", "high")}
-    fields["act"] = _act(attrs["act"])
-    return _batch("plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
+    fields["act"] = NUMBERS[attrs["act"]]
+    return _batch(op, "plk_batch_norm_run", ins, outs, shape, axis, batch_stats=True, **fields)
 
 
 @native("_batch_norm_act_grad")
@@ -113,8 +110,8 @@ def batch_norm_act_grad_entry(op, ins, outs, attrs):
     if not _float32(ins):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
-    fields = {k: attrs[k] for k in ("eps", "low", "high", "more")} | {"act": _act(attrs["act"])}
-    return _batch("plk_batch_norm_act_backward", ins, outs, shape, axis, **fields)
+    fields = {k: attrs[k] for k in ("eps", "low", "high", "more")} | {"act": NUMBERS[attrs["act"]]}
+    return _batch(op, "plk_batch_norm_act_backward", ins, outs, shape, axis, **fields)
 
 
 @native("_batch_norm_relu_grad")
@@ -124,7 +121,7 @@ def batch_norm_relu_grad_entry(op, ins, outs, attrs):
         return None
     axis = one_axis(op.name, attrs["axis"], len(shape))
     fields = {k: attrs[k] for k in ("eps", "add", "more")}
-    return _batch("plk_batch_norm_relu_backward", ins, outs, shape, axis, **fields)
+    return _batch(op, "plk_batch_norm_relu_backward", ins, outs, shape, axis, **fields)
 
 
 @native("_norm_grad")
@@ -137,7 +134,7 @@ def norm_grad_entry(op, ins, outs, attrs):
     held = [a for a, n in enumerate(gamma.shape) if n != 1]
     # by channel
     if len(others) == 1 and held in ([], others) and gamma.shape[others[0]] == shape[others[0]]:
-        return _batch("plk_batch_norm_backward", ins, outs, shape, others[0], eps=attrs["eps"])
+        return _batch(op, "plk_batch_norm_backward", ins, outs, shape, others[0], eps=attrs["eps"])
     if axes != list(range(len(shape) - len(axes), len(shape))):
         return None
     n = prod(shape[a] for a in axes)

@@ -6,6 +6,7 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native
+from ..record import NATIVE_FLOATS
 from .layout import ITEM_BYTES, MAX_DIMS, code, cost
 from .table import native
 
@@ -57,6 +58,6 @@ def pad_entry(op, ins, outs, attrs):
 @native("_pad_grad")
 def pad_grad_entry(op, ins, outs, attrs):
     dy, dx = ins[0], outs[0]
-    if attrs["mode"] == "constant" or dy.dtype not in ("float32", "float64"):
+    if attrs["mode"] == "constant" or dy.dtype not in NATIVE_FLOATS:
         return None
     return _pad("plk_pad_backward", attrs["mode"], attrs["pad_width"], dx, dy)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import prod
 
 from ..native import Native
+from ..record import NATIVE_FLOATS
 from .layout import MAX_DIMS, broadcast_strides, code, collapse, cost
 from .table import native
 
 
 def _random(function, op, y, a, b):
-    if y.dtype not in ("float32", "float64"):
+    if y.dtype not in NATIVE_FLOATS:
         return None
     n = prod(y.shape)
     return Native(

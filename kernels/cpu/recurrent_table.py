@@ -6,7 +6,7 @@ from math import inf, nan, prod
 
 from ...engine import lib
 from ..native import Native
-from ..ops.recurrent import GATES, SPARE, layout
+from ..ops.recurrent_cells import GATES, SPARE, layout
 from .layout import FLOPS_PER_US, code, cost
 from .table import native
 

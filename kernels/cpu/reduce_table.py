@@ -6,7 +6,8 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native
-from ..shapes import many_axes, one_axis
+from ..record import NATIVE_FLOATS
+from ..shapes import lines, many_axes
 from .layout import MAX_DIMS, code, contiguous, cost
 from .table import native
 
@@ -29,7 +30,7 @@ def method(name: str, count: int) -> tuple[int, float]:
 
 def reduce_native(x, y, axes, kind, scale=1.0, root=False):
     """A reduction of x over sorted axes. Returns None where there is no kernel for it."""
-    if x.dtype not in ("float32", "float64") or y.dtype != x.dtype:
+    if x.dtype not in NATIVE_FLOATS or y.dtype != x.dtype:
         return None
     # [size, stride, reduced], neighbours of one kind merged
     dims: list[list] = []
@@ -87,14 +88,10 @@ def norm_entry(op, ins, outs, attrs):
 def argmax_entry(op, ins, outs, attrs):
     x = ins[0]
     axis = attrs.get("axis", 1)
-    if x.dtype not in ("float32", "float64") or outs[0].dtype != x.dtype:
+    if x.dtype not in NATIVE_FLOATS or outs[0].dtype != x.dtype:
         return None
-    shape = x.shape if axis is not None else (prod(x.shape),)
-    axis = one_axis(op.name, axis or 0, len(shape))
     fields = {
-        "outer": prod(shape[:axis]),
-        "n": shape[axis] if shape else 1,
-        "inner": prod(shape[axis + 1 :]),
+        **lines(op.name, x.shape, axis)._asdict(),
         "dtype": code(x.dtype),
         "smallest": op.name == "argmin",
     }

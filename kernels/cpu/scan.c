@@ -1,8 +1,14 @@
 /* Cumulative sums: floats in double, integers in int64. Along a line the sums of a block are computed on their own; the
  * total of the blocks before is added at the end. */
-#include "scan.h"
 #include "dtype.h"
+#include "generated/kernels.h"
+#include "kernel.h"
 #include "parts.h"
+
+/* cffi reads from here on: */
+/* x (outer, n, inner) */
+typedef struct { int64_t outer, n, inner; int32_t dtype; } plk_scan;
+/* cffi stops reading here */
 
 enum { COLUMNS = 256, BLOCK = 8 };
 

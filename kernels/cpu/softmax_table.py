@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ..native import Native
-from ..shapes import one_axis
+from ..shapes import lines
 from .layout import cost
 from .table import native
 
@@ -13,12 +13,10 @@ LENGTH_BYTES = {"int32": 4, "int64": 8}
 STEPS = 1.5  # per element: an exponential and three passes
 
 
-def _native(function, ins, outs, axis, log, scale=1.0, length_bytes=0):
+def _native(op, function, ins, outs, axis, log, scale=1.0, length_bytes=0):
     shape = ins[0].shape
     fields = {
-        "outer": prod(shape[:axis]),
-        "n": shape[axis],
-        "inner": prod(shape[axis + 1 :]),
+        **lines(op.name, shape, axis)._asdict(),
         "log": log,
         "scale": scale,
         "length_bytes": length_bytes,
@@ -36,10 +34,11 @@ def softmax_entry(op, ins, outs, attrs):
         return None
     scale = 1.0 / (1.0 if attrs["temperature"] is None else attrs["temperature"])
     return _native(
+        op,
         "plk_softmax_run",
         ins,
         outs,
-        one_axis(op.name, attrs["axis"], len(x.shape)),
+        attrs["axis"],
         op.name == "log_softmax",
         -scale if op.name == "softmin" else scale,
         lengths,
@@ -51,9 +50,8 @@ def softmax_activation_entry(op, ins, outs, attrs):
     x = ins[0]
     if x.dtype != "float32":
         return None
-    return _native(
-        "plk_softmax_run", ins, outs, 1 if attrs["mode"] == "channel" else len(x.shape) - 1, False
-    )
+    axis = 1 if attrs["mode"] == "channel" else -1
+    return _native(op, "plk_softmax_run", ins, outs, axis, False)
 
 
 @native("SoftmaxOutput")
@@ -62,16 +60,15 @@ def softmax_output_entry(op, ins, outs, attrs):
     if x.dtype != "float32":
         return None
     if attrs["multi_output"] or attrs["preserve_shape"]:
-        return _native(
-            "plk_softmax_output", ins, outs, 1 if attrs["multi_output"] else len(x.shape) - 1, False
-        )
+        axis = 1 if attrs["multi_output"] else -1
+        return _native(op, "plk_softmax_output", ins, outs, axis, False)
     flat = [x._replace(shape=(x.shape[0], prod(x.shape[1:])))]
-    return _native("plk_softmax_output", flat, outs, 1, False)
+    return _native(op, "plk_softmax_output", flat, outs, 1, False)
 
 
 @native("_softmax_grad", "_log_softmax_grad")
 def softmax_grad_entry(op, ins, outs, attrs):
     if any(t.dtype != "float32" for t in ins) or not ins[0].shape:
         return None
-    axis = one_axis(op.name, attrs["axis"], len(ins[0].shape))
-    return _native("plk_softmax_backward", ins, outs, axis, op.name == "_log_softmax_grad")
+    is_log = op.name == "_log_softmax_grad"
+    return _native(op, "plk_softmax_backward", ins, outs, attrs["axis"], is_log)

@@ -6,11 +6,12 @@ from math import log2, prod
 
 from ...engine import lib
 from ..native import Native
-from ..shapes import one_axis
+from ..record import NATIVE
+from ..shapes import lines
 from .layout import code, cost
 from .table import native
 
-DTYPES = ("float32", "float64", "int32", "int64", "int8", "uint8")
+DTYPES = NATIVE
 INDEX_DTYPES = ("float32", "float64", "int32", "int64", "uint8")
 GIVE = {
     "value": lib.PLK_SORT_VALUES,
@@ -26,19 +27,14 @@ def sort_entry(op, ins, outs, attrs):
     index_dtype = attrs.get("dtype", "int64")
     if x.dtype not in DTYPES or (give in ("indices", "both") and index_dtype not in INDEX_DTYPES):
         return None
-    shape, axis = (x.shape, attrs["axis"]) if attrs["axis"] is not None else ((prod(x.shape),), 0)
-    shape = shape or (1,)
-    axis = one_axis(op.name, axis, len(shape))
-    n = shape[axis]
+    along = lines(op.name, x.shape, attrs["axis"])
     fields = {
-        "outer": prod(shape[:axis]),
-        "n": n,
-        "inner": prod(shape[axis + 1 :]),
-        "k": attrs["k"] if attrs.get("k", 0) > 0 else n,
+        **along._asdict(),
+        "k": attrs["k"] if attrs.get("k", 0) > 0 else along.n,
         "dtype": code(x.dtype),
         "index_dtype": code(index_dtype) if index_dtype in INDEX_DTYPES else 0,
         "ascend": attrs["is_ascend"],
         "give": GIVE[give],
     }
-    us = cost(x, *outs, steps=prod(shape) * 2 * log2(n + 2))
+    us = cost(x, *outs, steps=prod(x.shape) * 2 * log2(along.n + 2))
     return Native("plk_sort_run", ("plk_sort", fields), us)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ..native import Native
+from ..record import NATIVE_FLOATS
 from .layout import ITEM_BYTES, cost
 from .table import native
 
@@ -13,7 +14,7 @@ from .table import native
 def csr_dot_entry(op, ins, outs, attrs):
     data, indptr, indices, x = ins
     y = outs[0]
-    if data.dtype not in ("float32", "float64") or (indptr.dtype, indices.dtype) != ("int64",) * 2:
+    if data.dtype not in NATIVE_FLOATS or (indptr.dtype, indices.dtype) != ("int64",) * 2:
         return None
     fields = {
         "n_rows": indptr.shape[0] - 1,

@@ -7,7 +7,7 @@ from math import prod
 
 from ...engine import lib
 from ..native import Native
-from ..record import REGISTRY
+from ..record import HALVES, NATIVE_FLOATS, REGISTRY
 from ..update_loops import RULES, Rule, loop_name, rule_name
 from .layout import code, cost
 from .table import native
@@ -58,7 +58,7 @@ def _fields(name: str, op, ins, outs, attrs) -> dict | None:
     size, dtype = 2 + rule.states + wide, ins[0].dtype
     groups, after = [ins[k * size : (k + 1) * size] for k in range(n)], ins[n * size :]
     full = "float32" if wide else dtype
-    if dtype not in (("float16", "bfloat16") if wide else ("float32", "float64")):
+    if dtype not in (HALVES if wide else NATIVE_FLOATS):
         return None
     if any(t.dtype != dtype for g in groups for t in g[:2]) or n > lib.PLK_MAX_WEIGHTS:
         return None
@@ -118,7 +118,7 @@ def multi_lamb_entry(op, ins, outs, attrs):
 @native("lamb_update_phase2", "mp_lamb_update_phase2")
 def lamb_step_entry(op, ins, outs, attrs):
     wide, dtype = op.name.startswith("mp_"), ins[0].dtype
-    if dtype not in (("float16", "bfloat16") if wide else ("float32",)):
+    if dtype not in (HALVES if wide else ("float32",)):
         return None
     if _differ(ins[1:], "float32"):
         return None

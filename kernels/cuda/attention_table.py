@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from ..ops.attention import LONGEST, apart, kept_scale, mask_sizes, operands
+from ..record import HALVES
 from ..spec import ITEM_BYTES
 from .launch import Argument, Buffer, Fill, Float32, Float64, Int32, Int64, Launch, Struct
 from .layout import THREADS, TYPES, blocks_for, ceil_div
@@ -13,7 +14,7 @@ from .random_table import STREAM
 from .table import native
 
 MASKS = {None: "MASK_NONE", "add": "MASK_ADD", "where": "MASK_WHERE", "length": "MASK_LENGTH"}
-KINDS = ("float32", "float16", "bfloat16")
+KINDS = ("float32", *HALVES)
 LENGTHS = ("int32", "int64")
 WIDTHS = (32, 64, 128, 256)  # of tiles
 

@@ -2,13 +2,14 @@
 
 import importlib
 
-from .. import module_names, ops  # noqa: F401  (pointwise entries are made from the records)
+from .. import module_names, ops, tables  # noqa: F401  (pointwise entries are made from the records)
 from ..backend import Backend, Bound, Branches, Fusion, bind_struct, register
 from ..ops.conv_fused import activated
 from .table import TABLE
 
 for _name in module_names(__file__):
     importlib.import_module(f"{__package__}.{_name}")
+tables.fill(TABLE, "cuda")
 
 from . import conv_table, fallback, fused_table, matmul_plan, trace  # noqa: E402
 from .pending import CompileError, pending  # noqa: E402

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from ...engine import cuda, ffi, lib
 from ...engine.error import DeviceError, MXNetError
 from .. import cache
+from ..generate import activation_cuda
 
 CUDA = Path(__file__).resolve().parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -171,9 +172,13 @@ def _is_file(source: str) -> bool:
     return "\n" not in source and source.endswith(".cu")
 
 
+MADE = {"activations.cuh": activation_cuda}  # headers that no file holds
+
+
 @functools.cache
 def _header(name: str) -> str:
-    return (CUDA / name).read_text()
+    make = MADE.get(name)
+    return make() if make else (CUDA / name).read_text()
 
 
 def _headers(text: str) -> dict[str, str]:
@@ -182,7 +187,7 @@ def _headers(text: str) -> dict[str, str]:
     open_names = INCLUDE.findall(text)
     while open_names:
         name = open_names.pop()
-        if name not in found and (CUDA / name).is_file():
+        if name not in found and (name in MADE or (CUDA / name).is_file()):
             found[name] = _header(name)
             open_names += INCLUDE.findall(found[name])
     return dict(sorted(found.items()))

@@ -7,15 +7,15 @@ from math import prod
 from typing import NamedTuple
 
 from ...engine import cuda, ffi, lib
+from ..activations import NUMBERS
 from ..cpu.layout import code
 from ..native import Native
-from ..ops import conv, conv_fused
-from ..ops.dense_fused import activation_of
+from ..ops import conv, conv_fused, deconv
+from ..traits import Activates
 from . import matmul_plan
 from .launch import Buffer, Float32, Int32, Int64, Launch, Launches, Struct
 from .layout import THREADS, TYPES, ceil_div, contiguous, divisor
 from .matmul_plan import (
-    ACTIVATIONS,
     FLOATS,
     NOWHERE,
     ScratchSpace,
@@ -266,7 +266,7 @@ def _free(state, free=lib.plk_cudnn_free, cast=ffi.cast) -> None:
 def _library(kind, c: Convolution, dtype, a, b, y, finish, own: Native) -> Native:
     left, right = (a, b) if kind == WEIGHT else (b, a)
     bias, addend, act, low, high = finish
-    inside = kind == FORWARD and bias is not None and act == ACTIVATIONS["relu"]
+    inside = kind == FORWARD and bias is not None and act == NUMBERS["relu"]
     after = None
     if not inside and (bias or addend or act):
         out = c.x if kind == DATA else c.y
@@ -322,7 +322,7 @@ def conv_grad_weight_entry(op, ins, outs, attrs):
 @native("Deconvolution")
 def deconvolution_entry(op, ins, outs, attrs):
     names = (*_GEOMETRY[:4], "adj", "target_shape", *_GEOMETRY[4:])
-    g, _ = conv._deconv_setup(ins[0].shape, *(attrs[k] for k in names))
+    g, _ = deconv.deconv_setup(ins[0].shape, *(attrs[k] for k in names))
     _, filters, out = g.split(ins[0].shape)
     finish = (None if attrs["no_bias"] else Buffer(2), *PLAIN[1:])
     arrays = (Buffer(1), Buffer(0), Buffer(len(ins)))
@@ -347,11 +347,8 @@ def activation(act: str, act_attrs: str) -> tuple[int, float, float] | None:
     if found is None:
         return 0, 0.0, 0.0
     op, attrs = found
-    name = activation_of(op, attrs)
-    if name is not None:
-        return ACTIVATIONS[name], 0.0, 0.0
-    if op.name == "clip" and isinstance(attrs["a_min"], float | int):
-        return ACTIVATIONS["clip"], float(attrs["a_min"]), float(attrs["a_max"])
-    if op.name == "LeakyReLU" and attrs["act_type"] == "leaky":
-        return ACTIVATIONS["leaky"], float(attrs["slope"]), 0.0
-    return None
+    activates = op.trait(Activates)
+    applied = None if activates is None else activates.of(**attrs)
+    if applied is None or not all(isinstance(n, float | int) for n in applied[1:]):
+        return None
+    return NUMBERS[applied.name], float(applied.low), float(applied.high)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from ..loops import FORMS, form
+from ..loops import form
 from ..record import Type
 from ..shapes import one_axis
 from ..spec import ITEM_BYTES
 from ..strided_copies import FIRST, IN, OUT, STRIDED_COPIES, ZEROS, StridedCopy, strided_copy
+from ..traits import LoopForm
 from .launch import Argument, Buffer, Copy, Fill, Int32, Int64, Launch, Scalar, Struct, launches
 from .layout import (
     THREADS,
@@ -92,7 +93,7 @@ def _transposed(dims, a, b, across: int, word: str, kind: str, ends) -> Launch:
 
 @native(*STRIDED_COPIES)
 def move_entry(op, ins, outs, attrs):
-    if op.name in FORMS and form(op, ins, outs, attrs) is not None:
+    if op.has(LoopForm) and form(op, ins, outs, attrs) is not None:
         return None  # a repeated array is a pointwise kernel: it stores whole vectors
     found = strided_copy(op, ins, outs, attrs)
     if found is None:

@@ -14,6 +14,7 @@ from ..layouts import physical_shape
 from ..record import Operator
 from ..reference import Call, call_of, run_python
 from ..spec import NUMPY_DTYPES, Spec
+from ..traits import PythonKernel
 from .compile import CompileError
 
 KERNEL = "plpy_kernel_gpu"
@@ -31,7 +32,7 @@ def _run(params, bufs, scalars):
         status = _run_late(call, bufs, scalars)
         if status is not None:
             return status
-        if call.op.run is not None:
+        if call.op.has(PythonKernel):
             run_python(call, bufs)
         elif cupy() is None or call.rng is not None or call.op in _on_numpy:
             _run_on_numpy(call, bufs)

@@ -18,7 +18,7 @@ from ..fused import (
     step_forms,
     value_dtypes,
 )
-from ..record import FLOATS, Type
+from ..record import FLOATS, HALVES, Type
 from .compile import Kernel, compile_all, ready
 from .launch import Argument, Buffer, Float32, Float64, Int32, Int64, Launch, Struct, launches
 from .layout import index_of, places
@@ -30,7 +30,7 @@ from .row_source import FUNCTION as ROWS_FUNCTION
 from .row_source import Rows
 from .table import native
 
-ROW_DTYPES = ("float32", "float16", "bfloat16")  # of fused row reductions, which compute in float32
+ROW_DTYPES = ("float32", *HALVES)  # of fused row reductions, which compute in float32
 MAX_MAP_VECTORS = 4  # arrays of which a map of a reduction loads whole vectors
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import gcd, prod
 
 from ..record import FLOATS
-from ..shapes import one_axis
+from ..shapes import lines, one_axis
 from ..spec import ITEM_BYTES
 from .copy_table import VECTORS
 from .launch import (
@@ -35,7 +35,7 @@ from .layout import (
 from .sort_table import Sorting
 from .table import native
 
-INDICES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
+INDICES = (*FLOATS, "int32", "int64", "int8", "uint8")
 MAX_DEPTH = 8
 ADDED = (*FLOATS, "int32", "int64", "int8", "uint8")
 
@@ -61,11 +61,12 @@ def _usable(indices, mode: str, n: int) -> bool:
 
 def _take(a, indices, axis: int, mode: str, a_at: int, indices_at: int):
     shape = a.shape
-    n, inner, count = shape[axis], prod(shape[axis + 1 :]), prod(indices.shape)
+    outer, n, inner = lines("take", shape, axis)
+    count = prod(indices.shape)
     if not _usable(indices, mode, n):
         return None
     word, element, words = _words(inner, a.dtype)
-    size = prod(shape[:axis]) * count * words
+    size = outer * count * words
     kind = index_of(size, prod(shape))
     arguments: list[Argument] = [
         index(size, kind),
@@ -97,12 +98,11 @@ def embedding_entry(op, ins, outs, attrs):
 def pick_entry(op, ins, outs, attrs):
     back = op.name == "_pick_grad"
     whole, part = (outs[0], ins[0]) if back else (ins[0], outs[0])
-    axis = one_axis(op.name, attrs.get("axis", 1), len(whole.shape))
-    mode, n = attrs.get("mode", "clip"), whole.shape[axis]
+    outer, n, inner = lines(op.name, whole.shape, attrs.get("axis", 1))
+    mode = attrs.get("mode", "clip")
     if not _usable(ins[1], mode, n) or whole.dtype != part.dtype:
         return None
-    inner = prod(whole.shape[axis + 1 :])
-    size = prod(whole.shape[:axis]) * inner
+    size = outer * inner
     kind = index_of(prod(whole.shape))
     flag = "true" if back else "false"
     name = f"pick<{WORDS[ITEM_BYTES[whole.dtype]]}, {TYPES[ins[1].dtype]}, {kind}, {flag}>"
@@ -207,8 +207,7 @@ MAX_OUTER = 65535  # of a grid's second dimension
 def take_grad_entry(op, ins, outs, attrs):
     dy, indices = ins
     shape, dx = attrs["shape"], outs[0]
-    axis = one_axis(op.name, attrs["axis"], len(shape))
-    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, n, inner = lines(op.name, shape, attrs["axis"])
     count = prod(indices.shape)
     if dy.dtype not in ADDED or dx.dtype != dy.dtype or outer > MAX_OUTER or count >= 1 << 31:
         return None

@@ -9,6 +9,7 @@
  * Shared memory holds words: one element, or two of 16 bits with adjacent k, the format of the tensor cores. Word (kw,
  * i) is at kw * N + (i ^ swizzle(kw)), which spreads reads and both kinds of writes over all banks. */
 #pragma once
+#include "activations.cuh"
 #include "array.cuh"
 
 /* Four contiguous elements, in one access. */
@@ -335,28 +336,9 @@ DEVICE void matmul(const A &a, const B &b, int m0, int n0, int k_begin, int k_en
 
 /* ---- epilogues --------------------------------------------------------------------------------------------------- */
 
-enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_SOFTSIGN, ACT_GELU, ACT_SILU, ACT_CLIP, ACT_LEAKY };
-
-/* x = act(x) for four numbers; p, q: the bounds of a clip, the slope below zero. */
+/* x = act(x) for four numbers; p, q: the two numbers of some activations. */
 template<class F> DEVICE void activate(int act, F (&x)[4], F p, F q)
 {
-#define EACH(expression) \
-    for (int u = 0; u < 4; u++) { \
-        F v = x[u]; \
-        x[u] = expression; \
-    } \
-    break;
-    switch (act) {
-    case ACT_RELU: EACH(v > 0 || v != v ? v : 0)
-    case ACT_SIGMOID: EACH(1 / (1 + exp(-v)))
-    case ACT_TANH: EACH(tanh(v))
-    case ACT_SOFTRELU: EACH(v > 0 ? v + log1p(exp(-v)) : log1p(exp(v)))
-    case ACT_SOFTSIGN: EACH(v / (1 + (v < 0 ? -v : v)))
-    case ACT_GELU: EACH(v * (F)0.5 * (1 + erf(v * (F)0.70710678118654752440)))
-    case ACT_SILU: EACH(v / (1 + exp(-v)))
-    case ACT_CLIP: EACH(v < p ? p : v > q ? q : v)
-    case ACT_LEAKY: EACH(v > 0 ? v : p * v)
-    default: break;
-    }
-#undef EACH
+    for (int u = 0; u < 4; u++)
+        x[u] = activated(act, x[u], p, q);
 }

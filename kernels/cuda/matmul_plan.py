@@ -9,8 +9,10 @@ from math import prod
 from typing import Any, NamedTuple
 
 from ...engine import cuda, ffi, lib, settings
+from ..activations import NUMBERS
 from ..cpu.layout import code
 from ..native import Native
+from ..record import HALVES
 from ..spec import ITEM_BYTES
 from .launch import (
     Copy,
@@ -29,16 +31,9 @@ from .layout import BLOCKS, THREADS, TYPES, ceil_div
 ALIGNMENT = 256  # bytes, of every piece of scratch memory
 NOWHERE = Int64(0)  # a NULL pointer
 LAUNCH_US = 2.5  # to enqueue one
-# name of an activation -> its number in matmul.cuh
-ACTIVATIONS = {
-    name: number
-    for number, name in enumerate(
-        (None, "relu", "sigmoid", "tanh", "softrelu", "softsign", "gelu", "silu", "clip", "leaky")
-    )
-}
 FORCE_OWN = False  # tests: libraries do not serve
 FILLING = 132  # blocks that keep a large device busy
-SMALL = ("float16", "bfloat16")
+SMALL = HALVES
 FLOATS = ("float32", "float64", *SMALL)
 
 
@@ -219,7 +214,7 @@ def matmul(
 def _result(dtype, m, n, row, y, kept, bias, residual, act, alpha, partial=NOWHERE) -> Struct:
     """A Result of gemm.cu."""
     arrays = [NOWHERE if p is None else p for p in (y, kept, bias, residual)]
-    numbers = map(Int32, (ACTIVATIONS[act], m, n, row, 0))
+    numbers = map(Int32, (NUMBERS[act], m, n, row, 0))
     return Struct(*arrays, partial, total(alpha, dtype), *numbers)
 
 

@@ -6,7 +6,7 @@ from math import prod
 
 from ..ops.deprecated import relative_attrs
 from ..record import FLOATS
-from ..shapes import many_axes, one_axis
+from ..shapes import lines, many_axes, one_axis
 from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, Struct, launches
 from .layout import (
     THREADS,
@@ -145,7 +145,7 @@ class _Channels:
     """x as (n, channels, space), and launches over it."""
 
     def __init__(self, x, params, axis: int):
-        self.shape = (prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :]))
+        self.shape = lines("BatchNorm", x.shape, axis)
         self.dtype, self.size = x.dtype, prod(self.shape)
         self.kind = index_of(self.size)
         self.last = self.shape[2] == 1

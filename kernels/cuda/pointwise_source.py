@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..generate import NATIVE_TYPES, Loop, Name, Statement
+from ..record import NATIVE_FLOATS
 from .layout import TYPES
 
 FUNCTION = "plk_compiled"
@@ -64,7 +65,7 @@ def _members(loop: Loop, pattern: Pattern) -> list[str]:
 
 def _given(dtype: str) -> str:
     """The type in which a scalar is handed over: integers as double, to be cut here."""
-    return NATIVE_TYPES[dtype] if dtype in ("float32", "float64") else "double"
+    return NATIVE_TYPES[dtype] if dtype in NATIVE_FLOATS else "double"
 
 
 def _scalars(loop: Loop) -> list[str]:

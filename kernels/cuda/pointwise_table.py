@@ -7,8 +7,9 @@ from math import prod
 
 from ..fused import COMPUTED_IN, converted
 from ..generate import Loop, Name, statement
-from ..loops import FORMS, LOOPS, form
+from ..loops import form
 from ..record import REGISTRY, Type
+from ..traits import LoopForm
 from .launch import Argument, Buffer, Float32, Float64, Launch, Scalar, launches
 from .layout import (
     THREADS,
@@ -94,9 +95,5 @@ def pointwise_entry(op, ins, outs, attrs):
 
 
 native(
-    *sorted(
-        {op.name for op in REGISTRY.values() if op.pointwise}
-        | {name.split(":")[0] for name in LOOPS} & {op.name for op in REGISTRY.values()}
-        | set(FORMS)
-    ),
+    *sorted({op.name for op in REGISTRY.values() if op.pointwise or op.has(LoopForm)}),
 )(pointwise_entry)

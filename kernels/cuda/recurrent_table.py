@@ -7,7 +7,8 @@ from __future__ import annotations
 from math import inf, prod
 
 from ...engine import cuda
-from ..ops.recurrent import GATES, SPARE, Layout, layout
+from ..ops.recurrent_cells import GATES, SPARE, Layout, layout
+from ..record import HALVES
 from ..spec import ITEM_BYTES
 from . import recurrent_cudnn
 from .dense_table import column_sums
@@ -16,7 +17,7 @@ from .layout import THREADS, TYPES, ceil_div
 from .matmul_plan import NOWHERE, ScratchSpace, grid_of, matmul, steps
 from .table import native
 
-KINDS = ("float32", "float16", "bfloat16")
+KINDS = ("float32", *HALVES)
 MODES = {"rnn_relu": "RNN_RELU", "rnn_tanh": "RNN_TANH", "lstm": "LSTM", "gru": "GRU"}
 LENGTHS = {"int32": 1, "int64": 2, "float32": 3, "float64": 4}
 WARPS, LINES, LANES = 8, 4, 32  # as recurrent.cu has them

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from math import prod
 
-from ..record import FLOATS, Type
-from ..shapes import one_axis
+from ..record import FLOATS, NATIVE, Type
+from ..shapes import lines, one_axis
 from .launch import Argument, Buffer, Float64, Int32, Int64, Launch, Scratch, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, divisor, index, index_of, vector_of
 from .row_shape import row_launch, row_shape
 from .table import native
 
 COLUMNS, COLUMN_ROWS = 32, 8
-INDICES = ("float32", "float64", "int32", "int64", "int8", "uint8")
+INDICES = NATIVE
 
 
 def bool_of(value) -> str:
@@ -24,7 +24,7 @@ def _forward(x: Type, y: Type, axis: int, log: bool, scale=1.0, lengths: str | N
     shape = x.shape
     if x.dtype not in FLOATS or y.dtype not in FLOATS or 0 in shape:
         return None
-    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, n, inner = lines("softmax", shape, axis)
     types = f"{TYPES[x.dtype]}, {TYPES[y.dtype]}, {TYPES[lengths or 'int32']}, {bool_of(log)}"
     arrays: list[Argument] = [
         Buffer(0),
@@ -79,8 +79,7 @@ def softmax_grad_entry(op, ins, outs, attrs):
     shape = dy.shape
     if dy.dtype not in FLOATS or ins[1] != dy or dx.dtype not in FLOATS or not shape or 0 in shape:
         return None
-    axis = one_axis(op.name, attrs["axis"], len(shape))
-    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, n, inner = lines(op.name, shape, attrs["axis"])
     log = bool_of(op.name == "_log_softmax_grad")
     types, arrays = f"{TYPES[dy.dtype]}, {TYPES[dx.dtype]}, {log}", [*map(Buffer, range(3))]
     if inner == 1:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from math import prod
-
-from ..shapes import one_axis
+from ..record import FLOATS
+from ..shapes import lines
 from ..spec import ITEM_BYTES
 from .launch import Argument, Buffer, Fill, Int32, Int64, Launch, Scratch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, nbytes
 from .table import native
 
-DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "int8", "uint8")
+DTYPES = (*FLOATS, "int32", "int64", "int8", "uint8")
 INDEX_DTYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "uint8")
 MAX_TILE, LEAST_TILE = 2048, 64
 GIVE = {"value": (1, 0, 0), "indices": (0, 1, 0), "both": (1, 1, 0), "mask": (0, 0, 1)}
@@ -93,10 +92,7 @@ def sort_entry(op, ins, outs, attrs):
     values, indices, mask = GIVE[give]
     if x.dtype not in DTYPES or indices and index_dtype not in INDEX_DTYPES:
         return None
-    shape, axis = (x.shape, attrs["axis"]) if attrs["axis"] is not None else ((prod(x.shape),), 0)
-    shape = shape or (1,)
-    axis = one_axis(op.name, axis, len(shape))
-    outer, n, inner = prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])
+    outer, n, inner = lines(op.name, x.shape, attrs["axis"])
     k = attrs["k"] if attrs.get("k", 0) > 0 else n
     if n >= 1 << 31 or k > n:
         return None

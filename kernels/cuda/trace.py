@@ -17,7 +17,9 @@ import numpy as np
 
 from ..native import Native
 from ..record import REGISTRY, Type, mutated_inputs
+from ..shapes import lines
 from ..spec import ITEM_BYTES
+from ..traits import Eager, OwnKernel, PythonKernel
 from .launch import Buffer, Copy, Int32, Int64, Launch, Scalar, Scratch, Struct, launches
 from .layout import THREADS, TYPES, blocks_for, ceil_div, contiguous, index_of
 from .table import native
@@ -599,7 +601,7 @@ class Tracer:
     def scan(self, method: str, x: Node, axis: int) -> Leaf:
         """Cumulative sums or products: a thread for each line."""
         made = self.new(x.shape, x.dtype)
-        outer, n, inner = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :])
+        outer, n, inner = lines("scan", x.shape, axis)
         if not prod(x.shape):
             return made
         kind = index_of(prod(x.shape), 1 << 20)
@@ -769,11 +771,14 @@ def traced_entry(op, ins, outs, attrs):
         return None
 
 
+NOT_TRACED = (PythonKernel, Eager, OwnKernel)  # traits of operators whose reference does not run
+
+
 def register() -> None:
     """After every other entry: an operator's own kernel is asked first."""
     names = {
         op.name
         for op in REGISTRY.values()
-        if not (op.random or op.run or op.eager or op.native) and op.ref is not None
+        if not (op.random or any(map(op.has, NOT_TRACED))) and op.ref is not None
     }
     native(*sorted(names), derived=True)(traced_entry)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..record import HALVES
 from .launch import Buffer, Float64, Int32, Int64, Scalar, Scratch
 from .layout import TYPES
 
@@ -160,7 +161,7 @@ class Leaf(Node):
     weight = 0
 
     def __init__(self, place: Buffer | Scratch, shape, stored: str, strides, offset: int = 0):
-        wide = "float32" if stored in ("float16", "bfloat16") else stored
+        wide = "float32" if stored in HALVES else stored
         super().__init__(shape, wide)
         self.place, self.stored, self.strides, self.offset = place, stored, strides, offset
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from ..record import FLOATS, REGISTRY
+from ..record import FLOATS, HALVES, NATIVE_FLOATS, REGISTRY
 from ..spec import ITEM_BYTES
 from .launch import (
     Argument,
@@ -108,7 +108,7 @@ def update_entry(op, ins, outs, attrs):
     preloaded, scaled = op.name.startswith("preloaded_"), rule == "AdamW"
     size, dtype = 2 + states + wide, outs[0].dtype
     groups = [ins[k * size : (k + 1) * size] for k in range(n)]
-    full = "float32" if dtype in ("float16", "bfloat16") else dtype
+    full = "float32" if dtype in HALVES else dtype
     if dtype not in FLOATS or wide == (full == dtype):
         return None
     narrow = {t.dtype for g in groups for t in g[:2]} | {t.dtype for t in outs}
@@ -246,7 +246,7 @@ def _same(types, dtype) -> bool:
 @native("lamb_update_phase1")
 def lamb_direction_entry(op, ins, outs, attrs):
     dtype = outs[0].dtype
-    if dtype not in ("float32", "float64") or not _same(ins, dtype):
+    if dtype not in NATIVE_FLOATS or not _same(ins, dtype):
         return None
     return launches(*_directions(op, attrs, dtype, [(0, 1, 2, 3)], [Buffer(4)], ins))
 
@@ -284,7 +284,7 @@ def _directions(op, attrs, dtype, groups, outs, ins):
 @native("lamb_update_phase2", "mp_lamb_update_phase2")
 def lamb_step_entry(op, ins, outs, attrs):
     wide, dtype = op.name.startswith("mp_"), outs[0].dtype
-    if dtype not in (("float16", "bfloat16") if wide else ("float32",)):
+    if dtype not in (HALVES if wide else ("float32",)):
         return None
     if ins[0].dtype != dtype or not _same(ins[1:], "float32"):
         return None

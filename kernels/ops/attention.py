@@ -18,6 +18,7 @@ import numpy as np
 from ...engine.error import OperatorError, ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, uniform, values
+from ..traits import Rematerializes
 from .strided import check_view, places
 
 # attention
@@ -365,7 +366,7 @@ operator(
     infer=_dropout_infer,
     ref=_dropout_ref,
     grad=_grad,
-    rematerialize=_rematerialize,
+    traits=(Rematerializes(_rematerialize),),
     samples=tuple(sample(*ins, p=0.25, **attrs) for ins, attrs in _SAMPLES),
     doc=(
         "_attention with probabilities dropped at random (p of them) and the others scaled by"

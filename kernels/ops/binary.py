@@ -1,5 +1,4 @@
-"""Arithmetic, comparison and logic between two arrays or an array and a number, and the choice
-between two arrays.
+"""Arithmetic, comparison and logic between two arrays or an array and a number.
 
 Each row of the tables makes the record of the equal-shape form (`elemwise_add`, `_equal`), of the
 broadcasting form (`broadcast_add`) and of the forms with a number (`_plus_scalar`). In plait all of
@@ -11,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...engine.error import ShapeError
-from ..pointwise import pointwise, sum_to
-from ..record import Param, Type, operator, sample, uniform, values
+from ..pointwise import pointwise
+from ..record import Param, sample, uniform, values
 from ..scalar import log
-from ..shapes import broadcast_shapes, condition_shape, describe, same_dtype
+from ..traits import Neutral, Scale, Sum
 
 NUMBER = (Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True))
 
@@ -123,6 +121,7 @@ class Arithmetic(NamedTuple):
     doc: str
     dtypes: str = "all"
     domain: tuple[float, float] = (-3, 3)
+    traits: tuple = ()
 
 
 def _maximum_grad(F, dy, a, b, y):
@@ -141,6 +140,7 @@ ARITHMETIC = (
         _add,
         lambda F, dy, a, b, y: (dy, dy),
         "lhs + rhs.",
+        traits=(Sum(),),
     ),
     Arithmetic(
         ("_grad_add",),
@@ -149,6 +149,7 @@ ARITHMETIC = (
         _add,
         lambda F, dy, a, b, y: (dy, dy),
         "lhs + rhs: a sum of two gradients.",
+        traits=(Sum(),),
     ),
     Arithmetic(
         ("elemwise_sub", "_Minus", "_minus", "_sparse_elemwise_sub", "_sub"),
@@ -157,6 +158,7 @@ ARITHMETIC = (
         _sub,
         lambda F, dy, a, b, y: (dy, -dy),
         "lhs - rhs.",
+        traits=(Neutral(0.0),),
     ),
     Arithmetic(
         ("elemwise_mul", "_Mul", "_mul", "_sparse_elemwise_mul"),
@@ -165,6 +167,7 @@ ARITHMETIC = (
         _mul,
         lambda F, dy, a, b, y: (dy * b, dy * a),
         "lhs * rhs.",
+        traits=(Neutral(1.0, left=1.0),),
     ),
     Arithmetic(
         ("elemwise_div", "_Div", "_div", "_sparse_elemwise_div"),
@@ -172,6 +175,7 @@ ARITHMETIC = (
         "div(a, b)",
         _div,
         lambda F, dy, a, b, y: (dy / b, -(dy * a / (b * b))),
+        traits=(Neutral(1.0),),
         domain=(0.3, 3),
         doc="lhs / rhs; of integers towards 0, and 0 where rhs is 0.",
     ),
@@ -244,7 +248,7 @@ for row in ARITHMETIC:
                 grad=row.grad,
                 dtypes=row.dtypes,
                 domain=row.domain,
-                adds=row.text == "a + b",
+                traits=row.traits,
                 doc=row.doc,
             )
 
@@ -319,6 +323,7 @@ class Scalar(NamedTuple):
     dtypes: str = "all"
     domain: tuple[float, float] = (-3, 3)
     swapped: bool = False
+    traits: tuple = ()
 
 
 SCALAR = (
@@ -328,6 +333,7 @@ SCALAR = (
         _add,
         lambda F, dy, x, y, scalar: dy,
         "data + scalar.",
+        traits=(Neutral(-0.0),),
     ),
     Scalar(
         ("_scatter_plus_scalar",),
@@ -342,6 +348,7 @@ SCALAR = (
         _sub,
         lambda F, dy, x, y, scalar: dy,
         "data - scalar.",
+        traits=(Neutral(0.0),),
     ),
     Scalar(
         ("_scatter_minus_scalar",),
@@ -364,6 +371,7 @@ SCALAR = (
         _mul,
         lambda F, dy, x, y, scalar: dy * scalar,
         "data * scalar.",
+        traits=(Neutral(1.0), Scale()),
     ),
     Scalar(
         ("_div_scalar", "_DivScalar"),
@@ -371,6 +379,7 @@ SCALAR = (
         _div,
         lambda F, dy, x, y, scalar: dy / scalar,
         "data / scalar; of integers towards 0.",
+        traits=(Neutral(1.0), Scale(divides=True)),
     ),
     Scalar(
         ("_rdiv_scalar", "_RDivScalar"),
@@ -450,6 +459,7 @@ for scalar in SCALAR:
         native=True,
         dtypes=scalar.dtypes,
         out_dtype=_scalar_dtype,
+        traits=scalar.traits,
         samples=_scalar_samples(scalar.domain),
         doc=scalar.doc,
         grad=lambda F, dy, x, y, scalar, is_int, _grad=scalar.grad: _grad(F, dy, x, y, scalar),
@@ -472,89 +482,4 @@ pointwise(
         sample((3,), factor=0.0, scalar=-1.0),
     ),
     doc="factor * data ^ scalar, and 0 where factor is 0.",
-)
-
-
-# ---- a choice and a sum of many ------------------------------------------------------------------
-def _where_infer(ins):
-    names = ("condition", "x", "y")
-    dtype = same_dtype("where", ins[1:], names[1:])
-    condition, x = ins[0].shape, ins[1].shape
-    if len(condition) == 1 < len(x) and condition[0] not in (1, x[0]):
-        raise ShapeError(
-            "where",
-            f"a condition of one axis must have x.shape[0] elements, got {describe(ins, names)}",
-        )
-    condition = Type(condition_shape(condition, x), ins[0].dtype)
-    return [Type(broadcast_shapes("where", [condition, *ins[1:]], names), dtype)]
-
-
-def _where_grad(F, dys, xs, ys):
-    dy, condition = dys[0], xs[0]
-    shape = condition_shape(condition.shape, xs[1].shape)
-    if shape != condition.shape:
-        condition = F.reshape_to(condition, shape=shape)
-    zero = F.zeros_like(dy)
-    return [
-        None,
-        sum_to(F, F.where(condition, dy, zero), xs[1].shape),
-        sum_to(F, F.where(condition, zero, dy), xs[2].shape),
-    ]
-
-
-def _where_fill(ins):
-    known = ins[1] or ins[2] or ins[0]
-    return [ins[0] or known, ins[1] or known, ins[2] or known]
-
-
-operator(
-    "where",
-    aliases=("_sparse_where",),
-    inputs=("condition", "x", "y"),
-    infer=_where_infer,
-    fill=_where_fill,
-    ref=lambda xp, condition, x, y: xp.where(
-        condition.reshape(condition_shape(condition.shape, x.shape)) != 0, x, y
-    ),
-    grad=_where_grad,
-    inplace=((1, 0), (2, 0)),
-    samples=(
-        sample(values([[1, 0, 1], [0, 0, 2]]), (2, 3), (2, 3)),
-        sample(values([1, 0]), (2, 3), (2, 3)),
-        sample(values([[1], [0]]), (2, 3), (1, 3)),
-    ),
-    doc="x where condition is not 0, else y. A 1-D condition of x.shape[0] elements chooses rows.",
-)
-
-
-def _add_n_infer(ins, num_args):
-    if not ins:
-        raise ShapeError("add_n", "at least one array must be given, got 0")
-    names = [f"arg{i}" for i in range(len(ins))]
-    if any(t.shape != ins[0].shape for t in ins):
-        raise ShapeError("add_n", f"shapes must be equal, got {describe(ins, names)}")
-    return [Type(ins[0].shape, same_dtype("add_n", ins, names))]
-
-
-def _add_n_ref(xp, *xs, num_args):
-    total = xs[0]
-    for x in xs[1:]:
-        total = total + x
-    return total
-
-
-operator(
-    "add_n",
-    aliases=("ElementWiseSum", "_sparse_ElementWiseSum", "_sparse_add_n"),
-    inputs=("*args",),
-    variadic_key="num_args",
-    params=(Param("num_args", "int"),),
-    infer=_add_n_infer,
-    elementwise=True,
-    ref=_add_n_ref,
-    grad=lambda F, dys, xs, ys, num_args: [dys[0]] * len(xs),
-    adds=True,
-    inplace=((0, 0),),
-    samples=(sample((3, 4), (3, 4), (3, 4), num_args=3), sample((2,), num_args=1)),
-    doc="The sum of arrays of one shape.",
 )

@@ -8,6 +8,7 @@ import functools
 from ...engine import hooks
 from ...engine.error import OperatorError
 from ..record import Param, operator
+from ..traits import Specialised
 
 
 def _of_graphs(name: str, given, graphs=None):
@@ -30,7 +31,7 @@ def _control(name: str, params: str, doc: str) -> None:
         inputs=("*data",),
         params=tuple(Param(p, "str") for p in params.split()),
         variadic_key="num_args",
-        specialise=functools.partial(_of_graphs, name),
+        traits=(Specialised(functools.partial(_of_graphs, name)),),
         doc=f"{doc} Source: MXNet 1.9.1 control_flow.cc.",
     )
 

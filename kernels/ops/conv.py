@@ -1,8 +1,8 @@
-"""Convolution and its transpose in 1, 2 and 3 dimensions.
+"""Convolution and its gradients in 1, 2 and 3 dimensions.
 
 Three bilinear operators close under differentiation, so gradients of every order exist:
 y = Convolution(x, w), dx = _conv_grad_data(dy, w), dw = _conv_grad_weight(dy, x).
-Deconvolution(x, w) is _conv_grad_data(x, w) with its own way to choose the output shape.
+Deconvolution(x, w) is _conv_grad_data(x, w) with its own output shape: deconv.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ...engine.error import OperatorError, ShapeError
 from ..record import COUNT, REACH, Param, Type, operator, sample
 from ..shapes import must_be, same_dtype
+from ..traits import Convolution
 
 LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
@@ -82,7 +83,7 @@ def geometry(op, kernel, stride, dilate, pad, num_group, layout):
     return Geometry(**full, groups=num_group, channels_last=layout.endswith("C"))
 
 
-def _check_ndim(op, name, t, g, layout):
+def check_ndim(op, name, t, g, layout):
     nd = len(g.kernel)
     if len(t.shape) != nd + 2:
         raise ShapeError(
@@ -95,7 +96,7 @@ def _check_ndim(op, name, t, g, layout):
         )
 
 
-def _check_weight(op, got, want, x, note, g):
+def check_weight(op, got, want, x, note, g):
     if got.shape != want:
         raise ShapeError(
             op,
@@ -104,14 +105,14 @@ def _check_weight(op, got, want, x, note, g):
         )
 
 
-def _check_bias(op, ins, num_filter, no_bias):
+def check_bias(op, ins, num_filter, no_bias):
     if not no_bias and ins[2].shape != (num_filter,):
         raise ShapeError(
             op, f"bias must have shape (num_filter,) = ({num_filter},), got {ins[2].shape}"
         )
 
 
-def _groups_divide(op, g, channels, num_filter):
+def groups_divide(op, g, channels, num_filter):
     if channels % g.groups or num_filter % g.groups:
         raise ShapeError(
             op,
@@ -124,23 +125,23 @@ def _conv_weight(g, channels, num_filter):
     return g.join(num_filter, channels // g.groups, g.kernel)
 
 
-def _deconv_weight(g, channels, num_filter):
+def deconv_weight(g, channels, num_filter):
     return g.join(channels, num_filter // g.groups, g.kernel)
 
 
 def _conv_infer(ins, kernel, stride, dilate, pad, num_filter, num_group, no_bias, layout, **_):
     g = geometry("Convolution", kernel, stride, dilate, pad, num_group, layout)
     x = ins[0]
-    _check_ndim("Convolution", "data", x, g, layout)
+    check_ndim("Convolution", "data", x, g, layout)
     n, channels, space = g.split(x.shape)
-    _groups_divide("Convolution", g, channels, num_filter)
+    groups_divide("Convolution", g, channels, num_filter)
     note = (
         "(num_filter, *kernel, channels / num_group)"
         if g.channels_last
         else "(num_filter, channels / num_group, *kernel)"
     )
-    _check_weight("Convolution", ins[1], _conv_weight(g, channels, num_filter), x, note, g)
-    _check_bias("Convolution", ins, num_filter, no_bias)
+    check_weight("Convolution", ins[1], _conv_weight(g, channels, num_filter), x, note, g)
+    check_bias("Convolution", ins, num_filter, no_bias)
     if any(r > s + 2 * p for r, s, p in zip(g.reach, space, g.pad)):
         raise ShapeError(
             "Convolution",
@@ -156,12 +157,12 @@ def _conv_infer(ins, kernel, stride, dilate, pad, num_filter, num_group, no_bias
     ]
 
 
-def _fill(weight_shape):
+def fill_parameters(weight_shape):
     def fill(ins, kernel, stride, dilate, pad, num_filter, num_group, no_bias, layout, **_):
         ins = list(ins)
         if ins[0] is not None:
             g = geometry("Convolution", kernel, stride, dilate, pad, num_group, layout)
-            _check_ndim("Convolution", "data", ins[0], g, layout)
+            check_ndim("Convolution", "data", ins[0], g, layout)
             ins[1] = ins[1] or Type(
                 weight_shape(g, g.split(ins[0].shape)[1], num_filter), ins[0].dtype
             )
@@ -239,11 +240,11 @@ def conv_grad_weight(xp, g, dy, x, weight_shape):
     return _last(xp, g, dw.reshape(f, per_group, *g.kernel))
 
 
-def _plus_bias(g, y, bias):
+def plus_bias(g, y, bias):
     return y + (bias if g.channels_last else bias.reshape(-1, *[1] * len(g.kernel)))
 
 
-def _bias_grad(F, g, dy):
+def bias_grad(F, g, dy):
     return F.sum(
         dy,
         axis=tuple(
@@ -255,10 +256,10 @@ def _bias_grad(F, g, dy):
 def _conv_ref(xp, x, w, bias=None, *, kernel, stride, dilate, pad, num_group, no_bias, layout, **_):
     g = geometry("Convolution", kernel, stride, dilate, pad, num_group, layout)
     y = conv_forward(xp, g, x, w)
-    return y if no_bias else _plus_bias(g, y, bias)
+    return y if no_bias else plus_bias(g, y, bias)
 
 
-def _taps(kernel, stride, dilate, pad, num_group, layout):
+def taps_of(kernel, stride, dilate, pad, num_group, layout):
     return {
         "kernel": kernel,
         "stride": stride,
@@ -271,47 +272,48 @@ def _taps(kernel, stride, dilate, pad, num_group, layout):
 
 def _conv_grad(F, dys, xs, ys, kernel, stride, dilate, pad, num_group, no_bias, layout, **_):
     x, w, dy = xs[0], xs[1], dys[0]
-    taps = _taps(kernel, stride, dilate, pad, num_group, layout)
+    taps = taps_of(kernel, stride, dilate, pad, num_group, layout)
     gs = [
         F._conv_grad_data(dy, w, data_shape=x.shape, **taps),
         F._conv_grad_weight(dy, x, weight_shape=w.shape, **taps),
     ]
-    return gs if no_bias else gs + [_bias_grad(F, geometry("Convolution", **taps), dy)]
+    return gs if no_bias else gs + [bias_grad(F, geometry("Convolution", **taps), dy)]
 
 
-_TAPS = (
+TAPS = (
     Param("kernel", "shape", limits=REACH),
     Param("stride", "shape", (), limits=REACH),
     Param("dilate", "shape", (), limits=REACH),
     Param("pad", "shape", (), limits=REACH),
 )
 _LAYOUT = Param("layout", ("None", "NCDHW", "NCHW", "NCW", "NDHWC", "NHWC", "NWC"), None)
-_TUNE = (
+TUNE = (
     Param("cudnn_tune", ("None", "fastest", "limited_workspace", "off"), None),
     Param("cudnn_off", "bool", False),
     _LAYOUT,
 )
 
 
-def _conv_inputs(no_bias, **_):
+def conv_inputs(no_bias, **_):
     return ("data", "weight") if no_bias else ("data", "weight", "bias")
 
 
 operator(
     "Convolution",
+    traits=(Convolution(),),
     aliases=("_npx_convolution", "Convolution_v1"),
     inputs=("data", "weight", "bias"),
-    input_names=_conv_inputs,
+    input_names=conv_inputs,
     params=(
-        *_TAPS,
+        *TAPS,
         Param("num_filter", "int"),
         Param("num_group", "int", 1, limits=COUNT),
         Param("workspace", "int", 1024),
         Param("no_bias", "bool", False),
-        *_TUNE,
+        *TUNE,
     ),
     infer=_conv_infer,
-    fill=_fill(_conv_weight),
+    fill=fill_parameters(_conv_weight),
     ref=_conv_ref,
     grad=_conv_grad,
     samples=(
@@ -413,7 +415,7 @@ operator(
     "_conv_grad_data",
     inputs=("dy", "weight"),
     params=(
-        *_TAPS,
+        *TAPS,
         Param("num_group", "int", 1, limits=COUNT),
         _LAYOUT,
         Param("data_shape", "shape"),
@@ -448,7 +450,7 @@ operator(
     "_conv_grad_weight",
     inputs=("dy", "data"),
     params=(
-        *_TAPS,
+        *TAPS,
         Param("num_group", "int", 1, limits=COUNT),
         _LAYOUT,
         Param("weight_shape", "shape"),
@@ -477,181 +479,4 @@ operator(
         sample((1, 3, 4, 2), (1, 4, 5, 3), kernel=(2, 2), layout="NHWC", weight_shape=(2, 2, 2, 3)),
     ),
     doc="Gradient of Convolution with respect to its weight, which has shape weight_shape.",
-)
-
-
-def _deconv_geometry(space, kernel, stride, dilate, pad, adj, target_shape, num_group, layout):
-    """The convolution that this is the transpose of, and the output's spatial shape; target_shape
-    overrides pad, adj."""
-    op = "Deconvolution"
-    g = geometry(op, kernel, stride, dilate, pad, num_group, layout)
-    adj = tuple(adj or ()) or (0,) * len(g.kernel)
-    full = tuple(s * (n - 1) + r for s, n, r in zip(g.stride, space, g.reach))
-    if any(target_shape or ()):
-        if len(target_shape) != len(full) or any(
-            not 0 < t <= f for f, t in zip(full, target_shape)
-        ):
-            raise ShapeError(
-                op,
-                "target_shape must be positive and at most stride (size - 1) + kernel extent ="
-                f" {full}, got {target_shape}",
-            )
-        extra = [f - t for f, t in zip(full, target_shape)]
-        if any(e % 2 >= t for e, t in zip(extra, g.stride)):
-            raise ShapeError(
-                op,
-                f"target_shape must differ by an even number from {full} where stride is 1, "
-                f"got {target_shape}",
-            )
-        return g._replace(pad=tuple((e + 1) // 2 for e in extra)), tuple(target_shape)
-    if len(adj) != len(full) or any(not 0 <= a < s for a, s in zip(adj, g.stride)):
-        raise OperatorError(
-            op,
-            f"adj must be at least 0 and smaller than stride, got adj={adj} and stride={g.stride}",
-        )
-    out = tuple(f - 2 * p + a for f, p, a in zip(full, g.pad, adj))
-    if min(out) < 1:
-        raise ShapeError(
-            op,
-            f"the output would have no elements: spatial shape {out} from size {tuple(space)}, "
-            f"kernel {g.kernel}, stride {g.stride}, pad {g.pad}",
-            fix="use a smaller pad",
-        )
-    return g, out
-
-
-def _deconv_setup(x_shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout):
-    g = geometry("Deconvolution", kernel, stride, dilate, pad, num_group, layout)
-    return _deconv_geometry(
-        g.split(x_shape)[2], kernel, stride, dilate, pad, adj, target_shape, num_group, layout
-    )
-
-
-def _deconv_infer(
-    ins, kernel, stride, dilate, pad, adj, target_shape, num_filter, num_group, no_bias, layout, **_
-):
-    x = ins[0]
-    g = geometry("Deconvolution", kernel, stride, dilate, pad, num_group, layout)
-    _check_ndim("Deconvolution", "data", x, g, layout)
-    n, channels, space = g.split(x.shape)
-    _groups_divide("Deconvolution", g, channels, num_filter)
-    note = (
-        "(channels, *kernel, num_filter / num_group)"
-        if g.channels_last
-        else "(channels, num_filter / num_group, *kernel)"
-    )
-    _check_weight("Deconvolution", ins[1], _deconv_weight(g, channels, num_filter), x, note, g)
-    _check_bias("Deconvolution", ins, num_filter, no_bias)
-    _, out = _deconv_geometry(
-        space, kernel, stride, dilate, pad, adj, target_shape, num_group, layout
-    )
-    return [
-        Type(
-            g.join(n, num_filter, out), same_dtype("Deconvolution", ins, ("data", "weight", "bias"))
-        )
-    ]
-
-
-def _deconv_ref(
-    xp,
-    x,
-    w,
-    bias=None,
-    *,
-    kernel,
-    stride,
-    dilate,
-    pad,
-    adj,
-    target_shape,
-    num_filter,
-    num_group,
-    no_bias,
-    layout,
-    **_,
-):
-    g, out = _deconv_setup(
-        x.shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout
-    )
-    y = conv_grad_data(xp, g, x, w, g.join(x.shape[0], num_filter, out))
-    return y if no_bias else _plus_bias(g, y, bias)
-
-
-def _deconv_grad(
-    F, dys, xs, ys, kernel, stride, dilate, pad, adj, target_shape, num_group, no_bias, layout, **_
-):
-    x, w, dy = xs[0], xs[1], dys[0]
-    g, _ = _deconv_setup(x.shape, kernel, stride, dilate, pad, adj, target_shape, num_group, layout)
-    taps = _taps(kernel, g.stride, g.dilate, g.pad, num_group, layout)
-    gs = [
-        F.Convolution(dy, w, num_filter=w.shape[0], no_bias=True, **taps),
-        F._conv_grad_weight(x, dy, weight_shape=w.shape, **taps),
-    ]
-    return gs if no_bias else gs + [_bias_grad(F, g, dy)]
-
-
-operator(
-    "Deconvolution",
-    aliases=("_npx_deconvolution",),
-    inputs=("data", "weight", "bias"),
-    input_names=_conv_inputs,
-    params=(
-        *_TAPS,
-        Param("adj", "shape", ()),
-        Param("target_shape", "shape", ()),
-        Param("num_filter", "int"),
-        Param("num_group", "int", 1, limits=COUNT),
-        Param("workspace", "int", 512),
-        Param("no_bias", "bool", True),
-        *_TUNE,
-    ),
-    infer=_deconv_infer,
-    fill=_fill(_deconv_weight),
-    ref=_deconv_ref,
-    grad=_deconv_grad,
-    samples=(
-        sample((2, 3, 4), (3, 2, 3), kernel=(3,), num_filter=2, stride=(2,), pad=(1,), adj=(1,)),
-        sample(
-            (2, 4, 3, 3),
-            (4, 2, 3, 2),
-            (4,),
-            kernel=(3, 2),
-            num_filter=4,
-            num_group=2,
-            stride=(2, 1),
-            no_bias=False,
-        ),
-        sample((1, 2, 3, 3), (2, 2, 3, 3), kernel=(3, 3), num_filter=2, dilate=(2, 2), pad=(1, 1)),
-        sample(
-            (1, 2, 5, 5),
-            (2, 1, 3, 3),
-            kernel=(3, 3),
-            num_filter=1,
-            stride=(2, 2),
-            target_shape=(11, 11),
-        ),
-        sample(
-            (1, 2, 5, 5),
-            (2, 1, 3, 3),
-            kernel=(3, 3),
-            num_filter=1,
-            stride=(2, 2),
-            target_shape=(10, 9),
-        ),
-        sample(
-            (1, 3, 3, 2),
-            (2, 2, 2, 3),
-            (3,),
-            kernel=(2, 2),
-            num_filter=3,
-            layout="NHWC",
-            no_bias=False,
-        ),
-        sample((1, 2, 2, 3, 2), (2, 2, 2, 2, 2), kernel=(2, 2, 2), num_filter=2, stride=(1, 2, 1)),
-    ),
-    doc=(
-        "Transposed convolution (the gradient of Convolution with respect to its data). data (N, C,"
-        " *space), weight (C, num_filter / num_group, *kernel); out = stride (size - 1) + dilate"
-        " (kernel - 1) + 1 - 2 pad + adj. target_shape, where given, decides pad and adj."
-    ),
 )

@@ -11,7 +11,7 @@ import ast
 from ..pointwise import pointwise
 from ..record import COUNT, REGISTRY, Param, Type, operator, sample
 from ..shapes import must_be
-from .conv import _LAYOUT, _TAPS, _plus_bias, conv_forward, geometry
+from .conv import _LAYOUT, TAPS, conv_forward, geometry, plus_bias
 
 
 def parts(g, weight_shape):
@@ -64,7 +64,7 @@ def _ref(xp, x, w, bias, addend=None, *, num_filter, add, act, act_attrs, **taps
     g = geometry("_conv", **taps)
     w = w.reshape(num_filter, x.shape[-1 if g.channels_last else 1] // g.groups, *g.kernel)
     y = conv_forward(xp, g, x, xp.moveaxis(w, 1, -1) if g.channels_last else w)
-    y = _plus_bias(g, y, bias)
+    y = plus_bias(g, y, bias)
     y = y if addend is None else y + addend
     found = activation(act, act_attrs)
     if not found:
@@ -78,7 +78,7 @@ operator(
     inputs=("data", "weight", "bias", "addend"),
     input_names=lambda add, **_: ("data", "weight", "bias", "addend")[: 4 if add else 3],
     params=(
-        *_TAPS,
+        *TAPS,
         Param("num_filter", "int"),
         Param("num_group", "int", 1, limits=COUNT),
         _LAYOUT,

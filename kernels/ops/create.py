@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 from ...engine.error import OperatorError
+from ..loops import constant_form
 from ..record import DTYPES, FLOATS, LARGE, Param, Type, operator, sample
 from ..shapes import one_axis
+from ..traits import Constant, LoopForm
 
 SHAPE, CTX, DTYPE = (
     Param("shape", "shape", ()),
@@ -28,7 +30,7 @@ def _filled(name, value, doc):
         params=(SHAPE, CTX, DTYPE),
         infer=_shaped,
         doc=doc,
-        constant=float(value),
+        traits=(Constant(float(value)), LoopForm(constant_form)),
         ref=lambda xp, shape, ctx, dtype: xp.full(shape, value),
         samples=(sample(shape=(2, 3)), sample(shape=(2,), dtype="int32"), sample(shape=(0, 3))),
     )
@@ -39,6 +41,7 @@ _filled("_ones", 1, "Ones of a shape and dtype.")
 operator(
     "_full",
     aliases=("_npi_full",),
+    traits=(Constant(), LoopForm(constant_form)),
     inputs=(),
     infer=_shaped,
     params=(SHAPE, CTX, DTYPE, Param("value", "float", dynamic=True)),
@@ -54,7 +57,7 @@ operator(
     "_zeros_without_dtype",
     inputs=(),
     params=(Param("shape", "shape?", None), CTX, Param("dtype", "int", -1)),
-    constant=0.0,
+    traits=(Constant(0.0),),
     infer=lambda ins, shape, ctx, dtype: [
         Type(shape or (), DTYPES[dtype] if 0 <= dtype < len(DTYPES) else "float32")
     ],

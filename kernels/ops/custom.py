@@ -11,6 +11,7 @@ from ...engine.error import MXNetError, OperatorError, ShapeError
 from ...engine.recent import Recent
 from ..record import DTYPES, MAX_KEPT, Operator, Param, Type, dtype_name, operator
 from ..spec import NUMPY_DTYPES
+from ..traits import LossLayer, PythonKernel, Specialised
 
 PROPERTIES: dict[str, Any] = {}  # op_type -> what makes its CustomOpProp from texts
 TOKEN = Type((1,), "int64")  # tells backward which instance ran forward
@@ -113,7 +114,7 @@ class Rules:
                 name="_backward_Custom",
                 infer=lambda ins, **_: results,
                 ref=_no_reference,
-                run=run,
+                traits=(PythonKernel(run),),
                 inputs=(*(names[i] for i in reads), *self.auxiliary, "token"),
                 n_outputs=n_in,
                 mutates=self.auxiliary,
@@ -172,7 +173,7 @@ def operator_of(rules: Rules, params: Sequence[str] = (), name: str = "Custom") 
         infer=rules.infer,
         fill=rules.fill,
         ref=_no_reference,
-        run=run,
+        traits=(PythonKernel(run), *([] if rules.need_top_grad else [LossLayer()])),
         grad=rules.grad,
         inputs=(*rules.arguments, *rules.auxiliary),
         params=tuple(Param(n, "str") for n in params),
@@ -181,7 +182,6 @@ def operator_of(rules: Rules, params: Sequence[str] = (), name: str = "Custom") 
         mutates=rules.auxiliary,
         random=True,  # never left out, merged or run twice: it may have effects
         train_aware=True,
-        no_head_grad=not rules.need_top_grad,
         doc=f"The custom operator {rules.op_type}.",
     )
 
@@ -208,7 +208,7 @@ operator(
     infer=_without_code,
     ref=_without_code,
     inputs=("*data",),
-    specialise=_without_code,
+    traits=(Specialised(_without_code),),
     doc="An autograd.Function inside a hybridized block. Source: MXNet 1.9.1 custom_function.cc.",
 )
 operator(
@@ -218,7 +218,7 @@ operator(
     ref=_unspecific,
     inputs=("*data",),
     params=(Param("op_type", "str", doc="the name given to mx.operator.register"),),
-    specialise=custom_operator,
+    traits=(Specialised(custom_operator),),
     doc="An operator written in Python, registered with mx.operator.register; further keywords are "
     "the parameters of its CustomOpProp, as text. Source: MXNet 1.9.1 custom.cc.",
 )

@@ -7,6 +7,7 @@ from math import prod
 from ...engine.error import ShapeError
 from ..record import Param, Type, operator, sample
 from ..shapes import one_axis, same_dtype
+from ..traits import Matmul
 
 
 def _dense_infer(ins, num_hidden, no_bias, flatten):
@@ -68,9 +69,16 @@ def _dense_grad(F, dys, xs, ys, num_hidden, no_bias, flatten):
     return [dx, F.dot(dy, x2, transpose_a=True)] + ([] if no_bias else [F.sum(dy, axis=0)])
 
 
+def _transposes(transpose_a, transpose_b, **_):
+    return transpose_a, transpose_b
+
+
 operator(
     "FullyConnected",
     aliases=("_npx_fully_connected", "_sparse_FullyConnected"),
+    traits=(
+        Matmul(lambda **_: (False, True), flattens=True, bias=lambda no_bias, **_: not no_bias),
+    ),
     inputs=("data", "weight", "bias"),
     input_names=lambda num_hidden, no_bias, flatten: (
         ("data", "weight") + (() if no_bias else ("bias",))
@@ -172,6 +180,7 @@ def _dot_grad(F, dys, xs, ys, transpose_a, transpose_b, forward_stype):
 operator(
     "dot",
     aliases=("_sparse_dot",),
+    traits=(Matmul(_transposes),),
     inputs=("lhs", "rhs"),
     params=_PRODUCT_PARAMS,
     infer=_dot_infer,
@@ -274,6 +283,7 @@ _STACKED: tuple = (
 operator(
     "batch_dot",
     aliases=("_npx_batch_dot",),
+    traits=(Matmul(_transposes, stacked=True),),
     inputs=("lhs", "rhs"),
     params=_PRODUCT_PARAMS,
     infer=_batch_dot_infer,

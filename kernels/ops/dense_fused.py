@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from ...engine.error import OperatorError, ShapeError
+from ..activations import ACTIVATIONS, OF_PRODUCTS, SLOPES
 from ..record import Operator, Param, Type, operator, sample, uniform
 from ..shapes import same_dtype
-from .activation import _ACTIVATIONS, _erf, _gelu_grad_ref
-
-# name -> function of (xp, x): what a product can apply to its result
-ACTIVATIONS = _ACTIVATIONS | {
-    "gelu": lambda xp, x: x * 0.5 * (1 + _erf(xp, x * 0.5**0.5)).astype(x.dtype),
-    "silu": lambda xp, x: x * _ACTIVATIONS["sigmoid"](xp, x),
-}
-
-
-SLOPES = {  # name -> function of (xp, what the activation was applied to; relu: or its result)
-    "relu": lambda xp, x: x > 0,
-    "gelu": lambda xp, x: _gelu_grad_ref(xp, xp.ones_like(x), x),
-}
+from ..traits import Activates
 
 
 def activation_of(op: Operator, attrs: dict) -> str | None:
-    """The name in ACTIVATIONS of what a call computes; None where it is something else."""
-    name = attrs.get("act_type", op.name)
-    same = op.name in ("Activation", "LeakyReLU", name)
-    return name if same and name in ACTIVATIONS else None
+    """The name in OF_PRODUCTS of what a call computes; None where it is something else."""
+    activates = op.trait(Activates)
+    act = None if activates is None else activates.of(**attrs)
+    return act.name if act is not None and act.name in OF_PRODUCTS else None
 
 
 def _sizes(op, a, b, transpose_a, transpose_b):
@@ -57,9 +46,9 @@ def _ref(xp, a, b, *more, transpose_a, transpose_b, scale, act, bias, residual, 
     pre = scale * ((a.T if transpose_a else a) @ (b.T if transpose_b else b))
     if bias:
         pre = pre + more[0]
-    y = pre if act is None else ACTIVATIONS[act](xp, pre)
+    y = pre if act is None else ACTIVATIONS[act].value(xp, pre)
     if slope:
-        y = y * SLOPES[slope](xp, more[-1])
+        y = y * ACTIVATIONS[slope].slope(xp, more[-1])
     elif residual:
         y = y + more[-1]
     return (y, pre) if keep else y
@@ -74,7 +63,7 @@ operator(
     params=(
         *_TRANSPOSES,
         Param("scale", "float", 1.0),
-        Param("act", ("None", *ACTIVATIONS), None),
+        Param("act", ("None", *OF_PRODUCTS), None),
         Param("bias", "bool", False),
         Param("residual", "bool", False),
         Param("keep", "bool", False),
@@ -87,7 +76,7 @@ operator(
     samples=(
         *(
             sample((7, 5), uniform((18, 5), -2, 2), (18,), transpose_b=True, bias=True, act=a)
-            for a in ACTIVATIONS
+            for a in OF_PRODUCTS
         ),
         sample((5, 7), (5, 4), (7, 4), transpose_a=True, residual=True, scale=-0.5),
         *(

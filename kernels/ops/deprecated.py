@@ -9,6 +9,7 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import REACH, Param, Type, ints, lookup, operator, sample, uniform, values
 from ..shapes import must_be
+from ..traits import Eager, Rematerializes
 from . import norm  # noqa: F401  (its record is looked up below)
 
 # ---- BatchNorm's relatives -----------------------------------------------------------------------
@@ -58,7 +59,7 @@ def _relative(name, params, doc, relu=False, shows_var=False, **more):
     def rematerialize(F, xs, ys, **attrs):
         if shows_var and attrs["output_mean_var"]:
             ys = [ys[0], ys[1], F.rsqrt(ys[2] + attrs["eps"])]
-        y = _NORM.rematerialize(F, xs, ys, **relative_attrs(attrs))
+        y = _NORM.traits[1].rule(F, xs, ys, **relative_attrs(attrs))
         return F.relu(y) if relu else y
 
     operator(
@@ -74,7 +75,7 @@ def _relative(name, params, doc, relu=False, shows_var=False, **more):
         fill=lambda ins, **attrs: _NORM.fill(ins, **relative_attrs(attrs)),
         ref=ref,
         grad=grad,
-        rematerialize=rematerialize,
+        traits=(Rematerializes(rematerialize),),
         samples=_norm_samples(**more),
         doc=doc,
     )
@@ -322,7 +323,7 @@ operator(
     params=(Param("src", "float"),),
     infer=lambda ins, src: [Type((1,), "float32")],
     ref=lambda xp, *, src: xp.full((1,), src),
-    eager=_set_value_now,
+    traits=(Eager(_set_value_now),),
     samples=(sample(src=2.0),),
     doc="Fills the array `out` with a number.",
 )
@@ -403,7 +404,7 @@ operator(
     params=(Param("axis", "int", 0),),
     infer=_mask_infer,
     ref=lambda xp, data, index, *, axis: data[index != 0],
-    eager=_mask_now,
+    traits=(Eager(_mask_now),),
     samples=(sample((4, 3), values([0, 1, 0, 2])), sample((3,), values([0, 0, 0]))),
     doc="The rows data[i] with index[i] != 0; index (data.shape[0],).",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...engine.error import OperatorError
 from ..record import Param, Type, operator, sample
 from ..shapes import many_axes
+from ..traits import Dropout, Identity, Rematerializes
 
 
 def _active(p, mode, train):
@@ -57,7 +58,11 @@ operator(
     infer=_infer,
     ref=_ref,
     grad=_grad,
-    rematerialize=_rematerialize,
+    traits=(
+        Dropout(),
+        Identity(when=lambda p, mode, train, **_: not _active(p, mode, train)),
+        Rematerializes(_rematerialize),
+    ),
     samples=(
         sample((4, 5)),
         sample((4, 5), p=0.0),

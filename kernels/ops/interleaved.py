@@ -7,12 +7,11 @@ part is a strided view, and every operator here is one stacked product of two su
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ...engine.error import ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample
 from ..shapes import must_be, same_dtype
+from ..traits import Heads
 
 _HEADS = (Param("heads", "int"),)
 
@@ -53,19 +52,14 @@ def _size(op, name, t, heads, parts):
     return t.shape[2] // (heads * parts)
 
 
-# name -> (F, *inputs, heads) -> the result by stacked products of strided views
-COMPOSED: dict[str, Callable] = {}
-
-
 def _register(name, inputs, infer, ref, compose, samples, doc):
-    COMPOSED[name] = compose
-
     def grad(F, dys, xs, ys, heads):
         return vjp(F, lambda F, *xs: compose(F, *xs, heads), xs, dys)
 
     operator(
         name,
         inputs=inputs,
+        traits=(Heads(),),
         params=_HEADS,
         infer=infer,
         ref=ref,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..layouts import physical_shape, to_physical, to_plain
 from ..record import Param, Type, operator, sample
+from ..traits import SameMemory
 
 operator(
     "_reorder",
@@ -20,7 +21,7 @@ operator(
     infer=lambda ins, layout: [Type(physical_shape(ins[0].shape, layout), ins[0].dtype)],
     ref=lambda xp, x, layout: to_physical(x, layout),
     params=(Param("layout", "str"),),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((2, 3), layout=""),),
     doc="What lies in the memory of data, which is stored in this layout, as a row-major array.",
 )
@@ -29,7 +30,7 @@ operator(
     infer=lambda ins, shape, layout: [Type(shape, ins[0].dtype, layout)],
     ref=lambda xp, x, shape, layout: to_plain(x, shape, layout).reshape(shape),
     params=(Param("shape", "shape"), Param("layout", "str")),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((2, 3), shape=(2, 3), layout=""),),
     doc="The array of this shape and layout whose memory holds data.",
 )

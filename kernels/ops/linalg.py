@@ -7,7 +7,7 @@ Gradients: Seeger et al. 2017, "Auto-differentiating linear algebra", arXiv:1710
 from __future__ import annotations
 
 from ...engine.error import DTypeError, OperatorError, ShapeError
-from ..record import Param, Type, definite, operator, sample
+from ..record import NATIVE_FLOATS, Param, Type, definite, operator, sample
 from ..shapes import must_be, same_dtype
 from .dense import TRANSPOSES, gemm2_type, matmul_grads
 
@@ -17,7 +17,7 @@ ALPHA = Param("alpha", "float", 1.0)
 def matrices(op, ins, names=("A",), square=False):
     """The common dtype of stacks of matrices. Raises DTypeError, ShapeError."""
     dtype = same_dtype(op, ins, names)
-    if dtype not in ("float32", "float64"):
+    if dtype not in NATIVE_FLOATS:
         raise DTypeError(op, f"needs float32 or float64, got {dtype}")
     for t, name in zip(ins, names):
         if len(t.shape) < 2:

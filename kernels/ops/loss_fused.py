@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..record import Param, operator, sample, values
-from .activation import _log_softmax_grad_ref
 from .index import PICK_MODE, _pick_back_ref, _pick_grad_infer
+from .softmax import _log_softmax_grad_ref
 
 
 def _infer(ins, axis, mode):

@@ -6,18 +6,19 @@ from __future__ import annotations
 from typing import Any
 
 from ...engine.error import ShapeError
+from ..activations import ACTIVATIONS, OF_NORMS
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, uniform
 from ..shapes import must_be, one_axis
+from ..traits import Rematerializes
 from .norm import _BN, _bn_infer, _bn_ref, _bn_rematerialize, _keep, _norm_grad_ref
 
 NAME, GRAD = "_batch_norm_act", "_batch_norm_act_grad"
-ACTS = ("clip", "leaky", "sigmoid", "silu")
 
 _PARAMS = (
     Param("axis", "int", 1),
     Param("eps", "float", 1e-3),
-    Param("act", ACTS, "clip"),
+    Param("act", OF_NORMS, "clip"),
     Param("low", "float", 0.0, doc="clip: lower end; leaky: slope below 0"),
     Param("high", "float", 0.0, doc="clip: upper end"),
 )
@@ -25,28 +26,6 @@ _PARAMS = (
 
 def _axes(x, axis):
     return tuple(a for a in range(len(x.shape)) if a != axis % len(x.shape))
-
-
-def _sigmoid(xp, z):
-    e = xp.exp(-xp.abs(z))
-    return xp.where(z >= 0, 1, e) / (1 + e)
-
-
-def _value(xp, z, act, low, high):
-    if act == "clip":
-        return xp.where(z > high, high, xp.where(z < low, low, z))
-    if act == "leaky":
-        return xp.where(z > 0, z, low * z)
-    return _sigmoid(xp, z) if act == "sigmoid" else z * _sigmoid(xp, z)
-
-
-def _slope(xp, z, act, low, high):
-    if act == "clip":
-        return (z >= low) & (z <= high)
-    if act == "leaky":
-        return (z > 0) * (1 - low) + low
-    s = _sigmoid(xp, z)
-    return s * (1 - s) if act == "sigmoid" else s + z * s * (1 - s)
 
 
 def _activated(F, z, act, low, high):
@@ -61,7 +40,7 @@ def _activated(F, z, act, low, high):
 
 def _ref(xp, *arrays, act, low, high, **attrs):
     z, *others = _bn_ref(xp, *arrays, use_global_stats=False, train=True, **attrs)
-    return _value(xp, z, act, low, high).astype(z.dtype), *others
+    return ACTIVATIONS[act].value(xp, z, low, high).astype(z.dtype), *others
 
 
 def _grad(F, dys, xs, ys, fix_gamma, momentum, **attrs):
@@ -93,7 +72,7 @@ operator(
     infer=lambda ins, axis, **_: _bn_infer(ins, axis),
     ref=_ref,
     grad=_grad,
-    rematerialize=_rematerialize,
+    traits=(Rematerializes(_rematerialize),),
     samples=tuple(
         sample(shape, (3,), (3,), (3,), uniform((3,), 0.5, 2), fix_gamma=i == 2, **kw)
         for i, (shape, kw) in enumerate(_CASES)
@@ -126,7 +105,7 @@ def _grad_ref(xp, dy, x, gamma, beta, mean, rstd, *more, axis, eps, act, low, hi
     shape = _keep(x.shape, axes)
     gamma, beta, mean, rstd = (a.reshape(shape) for a in (gamma, beta, mean, rstd))
     z = (x - mean) * (rstd * gamma) + beta
-    dz = (dy + more[0] if more else dy) * _slope(xp, z, act, low, high).astype(x.dtype)
+    dz = (dy + more[0] if more else dy) * ACTIVATIONS[act].slope(xp, z, low, high).astype(x.dtype)
     dx, dgamma, dbeta = _norm_grad_ref(xp, dz, x, gamma, mean, rstd, axes=axes, eps=eps)
     return dx, dgamma.reshape(-1), dbeta.reshape(-1)
 

@@ -7,6 +7,7 @@ from ...engine.error import ShapeError
 from ..compose import vjp
 from ..record import Param, Type, operator, sample, uniform
 from ..shapes import must_be, one_axis
+from ..traits import Rematerializes
 from .norm import (
     _BN,
     _affine_grads,
@@ -77,7 +78,7 @@ operator(
     infer=_infer,
     ref=_ref,
     grad=_grad,
-    rematerialize=_rematerialize,
+    traits=(Rematerializes(_rematerialize),),
     inplace=((5, 0),),
     samples=tuple(
         sample(

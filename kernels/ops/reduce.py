@@ -8,6 +8,7 @@ from math import prod
 from ...engine.error import OperatorError, ShapeError
 from ..record import COUNT, Param, Type, operator, sample, uniform, values
 from ..shapes import many_axes
+from ..traits import Reduction
 
 AXES = (
     Param("axis", "shape?", None),
@@ -34,6 +35,11 @@ def spread(F, dy, shape, axes):
     if 0 in shape:
         return F._zeros(shape=shape, dtype=dy.dtype)
     return F.broadcast_to(dy, shape=shape)
+
+
+def along(F, x, name):
+    """A reduction over the last axis, which stays with size 1."""
+    return getattr(F, name)(x, axis=(len(x.shape) - 1,), keepdims=True)
 
 
 def _accumulator(xp, x):
@@ -74,6 +80,7 @@ def reduction(name, ref, grad, *, empty=True, aliases=(), samples=None, doc=""):
         name,
         aliases=aliases,
         params=AXES,
+        traits=(Reduction(name),),
         infer=infer,
         ref=full_ref,
         grad=full_grad,

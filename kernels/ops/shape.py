@@ -1,15 +1,14 @@
-"""Reshape, transpose, repeat, broadcast, pad, diagonals: operators that move elements and compute
-nothing."""
+"""Reshapes, other orders of axes and of elements: operators that move elements, and the one way to
+register such."""
 
 from __future__ import annotations
 
 from math import prod
 
 from ...engine.error import ShapeError
-from ..pointwise import sum_to
-from ..record import LARGE, Param, Type, operator, sample
-from ..scalar import element
+from ..record import Param, Type, operator, sample
 from ..shapes import many_axes, one_axis
+from ..traits import Permutation, SameMemory
 from .reduce import reduced_shape
 
 
@@ -115,7 +114,7 @@ mover(
     lambda xp, x, **attrs: x.reshape(_reshape(x.shape, **attrs)),
     lambda F, dy, x, **attrs: F.reshape_to(dy, shape=x.shape),
     aliases=("reshape",),
-    view=True,
+    traits=(SameMemory(),),
     params=(
         Param("shape", "shape", ()),
         Param("reverse", "bool", False),
@@ -140,7 +139,7 @@ mover(
     lambda xp, x, shape: x.reshape(_infer_one("reshape_to", x.shape, shape, x.size)),
     lambda F, dy, x, shape: F.reshape_to(dy, shape=x.shape),
     params=(Param("shape", "shape"),),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((2, 6), shape=(3, 4)), sample((2, 6), shape=(4, -1)), sample((1,), shape=())),
     doc="data in exactly this shape; one size may be -1.",
 )
@@ -174,7 +173,7 @@ operator(
     "reshape_like",
     aliases=("_npx_reshape_like",),
     inputs=("lhs", "rhs"),
-    view=True,
+    traits=(SameMemory(),),
     params=tuple(Param(n, "int?", None) for n in ("lhs_begin", "lhs_end", "rhs_begin", "rhs_end")),
     infer=lambda ins, **attrs: [
         Type(_reshape_like(ins[0].shape, ins[1].shape, **attrs), ins[0].dtype)
@@ -196,7 +195,7 @@ mover(
     lambda xp, x: x.reshape(x.shape[0] if x.ndim else 1, prod(x.shape[1:])),
     lambda F, dy, x: F.reshape_to(dy, shape=x.shape),
     aliases=("_npx_batch_flatten", "flatten"),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((2, 3, 4)), sample((3,))),
     doc="(N, ...) -> (N, the product of the rest).",
 )
@@ -214,7 +213,7 @@ mover(
     lambda F, dy, x, axis: F.reshape_to(dy, shape=x.shape),
     params=(Param("axis", "int"),),
     aliases=("_npi_expand_dims",),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((2, 3), axis=0), sample((2, 3), axis=-1)),
     doc="A new axis of size 1 at `axis`.",
 )
@@ -237,7 +236,7 @@ mover(
     lambda xp, x, axis: x.reshape(_squeezed(x.shape, axis)),
     lambda F, dy, x, axis: F.reshape_to(dy, shape=x.shape),
     params=(Param("axis", "shape?", None),),
-    view=True,
+    traits=(SameMemory(),),
     samples=(sample((1, 3, 1)), sample((1, 3, 1), axis=-1), sample((1, 1))),
     doc="data without the axes of size 1, or without these ones; (1,) if none is left.",
 )
@@ -259,6 +258,7 @@ mover(
     lambda xp, x, axes: xp.transpose(x, _order(x.ndim, axes)),
     lambda F, dy, x, axes: F.transpose(dy, axes=_inverse(_order(len(x.shape), axes))),
     params=(Param("axes", "shape", ()),),
+    traits=(Permutation(_order),),
     samples=(sample((2, 3, 4)), sample((2, 3, 4), axes=(1, 2, 0)), sample((5,))),
     doc="Axes in another order; reversed where axes is empty.",
 )
@@ -283,6 +283,7 @@ mover(
     lambda F, dy, x, dim1, dim2: F.SwapAxis(dy, dim1=dim1, dim2=dim2),
     aliases=("_npi_swapaxes", "swapaxes"),
     params=(Param("dim1", "int", 0), Param("dim2", "int", 0)),
+    traits=(Permutation(_swapped),),
     samples=(sample((2, 3, 4), dim1=0, dim2=-1), sample((2, 3))),
     doc="Two axes exchanged.",
 )
@@ -363,322 +364,4 @@ mover(
     params=(Param("block_size", "int"),),
     samples=(sample((2, 2, 4, 6), block_size=2),),
     doc="Blocks of space moved into channels: (N, C, H b, W b) -> (N, C b^2, H, W).",
-)
-
-
-# ---- repeat and broadcast ------------------------------------------------------------------------
-def _tiled(shape, reps):
-    n = max(len(shape), len(reps))
-    if any(r < 0 for r in reps):
-        raise ShapeError("tile", f"reps must not be negative, got {reps}")
-    return (1,) * (n - len(shape)) + tuple(shape), (1,) * (n - len(reps)) + tuple(reps)
-
-
-def _tile_grad(F, dy, x, reps):
-    shape, reps = _tiled(x.shape, reps)
-    parts = F.reshape_to(dy, shape=tuple(v for pair in zip(reps, shape) for v in pair))
-    return (
-        F.reshape_to(F.sum(parts, axis=tuple(range(0, 2 * len(shape), 2))), shape=x.shape)
-        if shape
-        else dy
-    )
-
-
-mover(
-    "tile",
-    lambda x, reps: [n * r for n, r in zip(*_tiled(x, reps))],
-    lambda xp, x, reps: xp.tile(x, reps),
-    _tile_grad,
-    aliases=("_npi_tile",),
-    params=(Param("reps", "shape"),),
-    samples=(sample((2, 3), reps=(2,)), sample((3,), reps=(2, 1, 3)), sample((2, 3), reps=(2, 2))),
-    doc="data repeated as a whole, reps[i] times along axis i, aligned at the last axes.",
-)
-
-
-def _repeat_axis(shape, repeats, axis):
-    if repeats < 0:
-        raise ShapeError("repeat", f"repeats must not be negative, got {repeats}")
-    return axis if axis is None else one_axis("repeat", axis, len(shape))
-
-
-def _repeated(shape, repeats, axis):
-    axis = _repeat_axis(shape, repeats, axis)
-    return (
-        (prod(shape) * repeats,)
-        if axis is None
-        else (*shape[:axis], shape[axis] * repeats, *shape[axis + 1 :])
-    )
-
-
-def _repeat_grad(F, dy, x, repeats, axis):
-    shape, axis = tuple(x.shape), _repeat_axis(x.shape, repeats, axis)
-    split = (
-        (prod(shape), repeats)
-        if axis is None
-        else (*shape[: axis + 1], repeats, *shape[axis + 1 :])
-    )
-    return F.reshape_to(
-        F.sum(F.reshape_to(dy, shape=split), axis=(1 if axis is None else axis + 1,)), shape=shape
-    )
-
-
-mover(
-    "repeat",
-    _repeated,
-    lambda xp, x, repeats, axis: xp.repeat(x, repeats, axis=axis),
-    _repeat_grad,
-    aliases=("_np_repeat",),
-    params=(Param("repeats", "int", limits=LARGE), Param("axis", "int?", None)),
-    samples=(
-        sample((2, 3), repeats=2),
-        sample((2, 3), repeats=3, axis=-1),
-        sample((2, 3), repeats=1, axis=0),
-    ),
-    doc="Each element repeated along an axis, or in the flattened array where axis is None.",
-)
-
-
-def _spread_shape(op, shape, target):
-    if len(shape) > len(target):
-        raise ShapeError(op, f"shape must have at least data's {len(shape)} axes, got {target}")
-    source = (1,) * (len(target) - len(shape)) + tuple(shape)
-    out = tuple(s if t == 0 else t for s, t in zip(source, target))
-    if any(s not in (1, t) or t < 0 for s, t in zip(source, out)):
-        raise ShapeError(
-            op,
-            f"each axis must be equal or 1 in data, got data {shape} and shape {target}",
-            fix="broadcasting aligns the last axes: reshape data first",
-        )
-    return out
-
-
-mover(
-    "broadcast_to",
-    lambda x, shape: _spread_shape("broadcast_to", x, shape),
-    lambda xp, x, shape: xp.broadcast_to(x, _spread_shape("broadcast_to", x.shape, shape)),
-    lambda F, dy, x, shape: sum_to(F, dy, x.shape),
-    params=(Param("shape", "shape", ()),),
-    samples=(
-        sample((1, 3, 1), shape=(2, 3, 4)),
-        sample((1, 3), shape=(2, 0)),
-        sample((3,), shape=(2, 3)),
-    ),
-    doc="data repeated along its axes of size 1 to a shape; a 0 keeps data's size.",
-)
-
-
-def _broadcast_like(op, lhs, rhs, lhs_axes, rhs_axes):
-    if lhs_axes is None or rhs_axes is None:
-        target = tuple(rhs)
-        if len(target) < len(lhs):
-            raise ShapeError(op, f"rhs must have at least lhs's axes, got lhs {lhs} and rhs {rhs}")
-    else:
-        if not lhs_axes or not rhs_axes or len(lhs_axes) != len(rhs_axes):
-            raise ShapeError(
-                op, f"lhs_axes and rhs_axes must have one length, got {lhs_axes} and {rhs_axes}"
-            )
-        target = list(lhs)
-        for a, b in zip(lhs_axes, rhs_axes):
-            target[one_axis(op, a, len(lhs))] = rhs[one_axis(op, b, len(rhs))]
-    source = (1,) * (len(target) - len(lhs)) + tuple(lhs)
-    if any(s not in (1, t) for s, t in zip(source, target)):
-        raise ShapeError(
-            op, f"each axis of lhs must be equal to rhs's or 1, got lhs {lhs} and rhs {rhs}"
-        )
-    return tuple(target)
-
-
-operator(
-    "broadcast_like",
-    inputs=("lhs", "rhs"),
-    params=(Param("lhs_axes", "shape?", None), Param("rhs_axes", "shape?", None)),
-    infer=lambda ins, **attrs: [
-        Type(_broadcast_like("broadcast_like", ins[0].shape, ins[1].shape, **attrs), ins[0].dtype)
-    ],
-    ref=lambda xp, lhs, rhs, **attrs: xp.broadcast_to(
-        lhs, _broadcast_like("broadcast_like", lhs.shape, rhs.shape, **attrs)
-    ),
-    grad=lambda F, dys, xs, ys, **attrs: [sum_to(F, dys[0], xs[0].shape), None],
-    samples=(
-        sample((1, 3, 1), (2, 3, 4)),
-        sample((1, 3, 1), (5, 6), lhs_axes=(0, -1), rhs_axes=(0, 1)),
-    ),
-    doc=(
-        "lhs repeated along its axes of size 1 to the shape of rhs, or to some of rhs's axes (both"
-        " lhs_axes and rhs_axes given)."
-    ),
-)
-
-
-def _broadcast_axis(shape, axis, size):
-    if len(axis) != len(size):
-        raise ShapeError(
-            "broadcast_axis", f"axis and size must have one length, got {axis} and {size}"
-        )
-    out = list(shape)
-    for a, n in zip(axis, size):
-        i = one_axis("broadcast_axis", a, len(shape))
-        if shape[i] != 1 or n < 0:
-            raise ShapeError(
-                "broadcast_axis", f"axis {i} must have size 1, got data {shape} and size {n}"
-            )
-        out[i] = n
-    return tuple(out)
-
-
-mover(
-    "broadcast_axis",
-    _broadcast_axis,
-    lambda xp, x, **attrs: xp.broadcast_to(x, _broadcast_axis(x.shape, **attrs)),
-    lambda F, dy, x, axis, size: sum_to(F, dy, x.shape),
-    aliases=("broadcast_axes",),
-    params=(Param("axis", "shape", ()), Param("size", "shape", ())),
-    samples=(sample((1, 3, 1), axis=(0, 2), size=(2, 4)), sample((1, 3, 1), axis=-1, size=5)),
-    doc="data repeated along given axes of size 1.",
-)
-
-
-# ---- pad and diagonals ---------------------------------------------------------------------------
-def _pads(shape, mode, pad_width):
-    if len(pad_width) != 2 * len(shape) or any(p < 0 for p in pad_width):
-        raise ShapeError(
-            "Pad",
-            f"pad_width must hold two sizes, not negative, for each axis, got {pad_width} and data"
-            f" {shape}",
-        )
-    pads = tuple(zip(pad_width[::2], pad_width[1::2]))
-    for n, p in zip(shape, pads):
-        if (mode == "reflect" and max(p) > max(n - 1, 0)) or (mode == "edge" and n == 0 and max(p)):
-            raise ShapeError(
-                "Pad",
-                f"mode {mode} must pad an axis of size {n} by less, got pad_width {pad_width}",
-            )
-    return pads
-
-
-def _padded(shape, mode, pad_width, constant_value=0.0):
-    return tuple(n + a + b for n, (a, b) in zip(shape, _pads(shape, mode, pad_width)))
-
-
-def _pad_ref(xp, x, mode, pad_width, constant_value):
-    pads = _pads(x.shape, mode, pad_width)
-    if mode == "constant":
-        value = element(x.dtype, constant_value)
-        return xp.pad(x, pads, mode="constant", constant_values=value)
-    return xp.pad(x, pads, mode=mode) if pads else x
-
-
-def _pad_grad(F, dy, x, mode, pad_width, constant_value):
-    if mode != "constant":
-        return F._pad_grad(dy, mode=mode, pad_width=pad_width, shape=x.shape)
-    if not pad_width:
-        return dy
-    begin = pad_width[::2]
-    return F.slice(dy, begin=begin, end=tuple(b + n for b, n in zip(begin, x.shape)))
-
-
-def _pad_back_ref(xp, dy, mode, pad_width, shape):
-    for axis, (n, (a, b)) in enumerate(zip(shape, _pads(shape, mode, pad_width))):
-        where = xp.arange(-a, n + b)  # the source of each padded position
-        last = n - 1
-        where = xp.clip(where, 0, last) if mode == "edge" else last - xp.abs(last - xp.abs(where))
-        copies = (where[:, None] == xp.arange(n)).astype(dy.dtype)
-        dy = xp.moveaxis(xp.tensordot(dy, copies, axes=((axis,), (0,))), -1, axis)
-    return dy
-
-
-MODES = ("constant", "edge", "reflect")
-PAD_WIDTHS = (0, 0, 1, 0, 2, 1)
-mover(
-    "Pad",
-    _padded,
-    _pad_ref,
-    _pad_grad,
-    aliases=("pad",),
-    params=(
-        Param("mode", MODES),
-        Param("pad_width", "shape"),
-        Param("constant_value", "float", 0.0, dynamic=True),
-    ),
-    samples=tuple(sample((2, 3, 4), mode=m, pad_width=PAD_WIDTHS) for m in MODES)
-    + (sample((2, 3), mode="constant", pad_width=(1, 1, 0, 2), constant_value=2.5),),
-    doc=(
-        "data with a border: pad_width = (before, after) for each axis; a constant, the edge, or a"
-        " mirror image."
-    ),
-)
-mover(
-    "_pad_grad",
-    lambda x, mode, pad_width, shape: shape,
-    _pad_back_ref,
-    lambda F, dy, x, mode, pad_width, shape: F.Pad(dy, mode=mode, pad_width=pad_width),
-    params=(Param("mode", MODES), Param("pad_width", "shape"), Param("shape", "shape")),
-    samples=tuple(
-        sample((2, 4, 7), mode=m, pad_width=PAD_WIDTHS, shape=(2, 3, 4)) for m in MODES[1:]
-    ),
-    doc="The gradient of Pad with mode edge or reflect.",
-)
-
-
-def _diagonal(shape, k, axis1, axis2):
-    """(first row, first column, length) of a diagonal and the two axes."""
-    a, b = one_axis("diag", axis1, len(shape)), one_axis("diag", axis2, len(shape))
-    if a == b:
-        raise ShapeError("diag", f"axis1 and axis2 must differ, got {axis1} and {axis2}")
-    n = min(shape[a] + min(k, 0), shape[b] - max(k, 0))
-    if n < 0:
-        raise ShapeError("diag", f"diagonal {k} must lie inside data {shape}")
-    return max(-k, 0), max(k, 0), n, a, b
-
-
-def _diag_shape(shape, k, axis1, axis2):
-    if len(shape) == 0:
-        raise ShapeError("diag", "data must have at least one axis, got ()")
-    if len(shape) == 1:
-        return (shape[0] + abs(k),) * 2
-    _, _, n, a, b = _diagonal(shape, k, axis1, axis2)
-    return (*(s for i, s in enumerate(shape) if i not in (a, b)), n)
-
-
-def _diag_ref(xp, x, k, axis1, axis2):
-    return xp.diag(x, k) if x.ndim == 1 else xp.diagonal(x, k, axis1, axis2)
-
-
-def _diag_back_ref(xp, dy, k, axis1, axis2, shape):
-    row, column, n, a, b = _diagonal(shape, k, axis1, axis2)
-    out = xp.zeros(shape, dtype=dy.dtype)
-    xp.moveaxis(out, (a, b), (-2, -1))[..., row + xp.arange(n), column + xp.arange(n)] = dy
-    return out
-
-
-DIAGONAL = (Param("k", "int", 0), Param("axis1", "int", 0), Param("axis2", "int", 1))
-mover(
-    "diag",
-    _diag_shape,
-    _diag_ref,
-    lambda F, dy, x, **attrs: (
-        F.diag(dy, k=attrs["k"]) if len(x.shape) == 1 else F._diag_grad(dy, shape=x.shape, **attrs)
-    ),
-    params=DIAGONAL,
-    samples=(
-        sample((3, 4)),
-        sample((3, 4), k=1),
-        sample((3, 4), k=-1),
-        sample((3,), k=1),
-        sample((2, 3, 4), axis1=-1, axis2=0),
-    ),
-    doc=(
-        "The k-th diagonal over two axes, as the last axis; of a vector, the matrix with that"
-        " diagonal."
-    ),
-)
-mover(
-    "_diag_grad",
-    lambda x, k, axis1, axis2, shape: shape,
-    _diag_back_ref,
-    lambda F, dy, x, k, axis1, axis2, shape: F.diag(dy, k=k, axis1=axis1, axis2=axis2),
-    params=(*DIAGONAL, Param("shape", "shape")),
-    samples=(sample((3,), shape=(3, 4)), sample((2, 4), k=1, shape=(4, 5, 2))),
-    doc="The gradient of diag: zeros but for the diagonal.",
 )

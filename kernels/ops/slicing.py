@@ -10,6 +10,7 @@ from ..pointwise import sum_to
 from ..record import COUNT, LARGE, REQUIRED, Param, Type, operator, same_fill, sample
 from ..scalar import element
 from ..shapes import describe, one_axis, same_dtype, strides
+from ..traits import Part, Section
 from .shape import mover
 
 ALL = slice(None)
@@ -76,7 +77,7 @@ mover(
     lambda x, **span: sliced("slice", x, **span),
     lambda xp, x, **span: x[slices("slice", x.shape, **span)],
     lambda F, dy, x, **span: F._slice_grad(dy, shape=x.shape, **span),
-    part=lambda shape, begin, end, step: part("slice", shape, begin, end, step),
+    traits=(Part(lambda shape, begin, end, step: part("slice", shape, begin, end, step)),),
     params=SPAN,
     aliases=("_npi_slice", "_npx_slice", "_sparse_slice", "crop"),
     samples=(
@@ -126,6 +127,11 @@ def _axis_shape(shape, axis, begin, end):
     return (*shape[:axis], last - first, *shape[axis + 1 :])
 
 
+def _axis_section(shape, index, axis, begin, end):
+    axis, first, last = _axis_range("slice_axis", shape, axis, begin, end)
+    return axis, first, last - first, False
+
+
 def _axis_part(shape, axis, begin, end):
     axis = one_axis("slice_axis", axis, len(shape))
     n, first = shape[axis], as_int(begin)
@@ -146,7 +152,7 @@ mover(
     lambda F, dy, x, **attrs: F._slice_grad(
         dy, shape=x.shape, **_axis_span("slice_axis", x.shape, **attrs)
     ),
-    part=_axis_part,
+    traits=(Part(_axis_part), Section(_axis_section)),
     params=(
         Param("axis", "int"),
         Param("begin", "int", limits=LARGE),
@@ -418,8 +424,14 @@ def splitter(name, starts_of, n_outputs, **fields):
             return [F.stack(*pieces, axis=axis, num_args=len(pieces))]
         return [F.Concat(*pieces, dim=axis, num_args=len(pieces)) if len(pieces) > 1 else pieces[0]]
 
+    def section(shape, index, **attrs):
+        axis, spans, _ = parts(shape, **attrs)
+        first, last = spans[index]
+        return axis, first, last - first, attrs["squeeze_axis"]
+
     operator(
         name,
+        traits=(Section(section),),
         infer=lambda ins, **attrs: [Type(s, ins[0].dtype) for s in parts(ins[0].shape, **attrs)[2]],
         ref=ref,
         grad=grad,

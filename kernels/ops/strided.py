@@ -10,6 +10,7 @@ from ...engine.error import ShapeError
 from ..record import Param, Type, operator, sample
 from ..scalar import OpenScalar
 from ..shapes import same_dtype
+from ..traits import Strided
 
 # element at + sum(i * step) of an array's memory, for each i below sizes
 VIEW = (
@@ -67,6 +68,7 @@ def _read_infer(ins, at, sizes, steps):
 
 operator(
     "_strided",
+    traits=(Strided(),),
     params=VIEW,
     infer=_read_infer,
     ref=lambda xp, x, *, at, sizes, steps: x.reshape(-1)[

@@ -1,14 +1,15 @@
-"""Unary math, casts and the operators that shape a gradient: one array in, one of the same shape
-out."""
+"""Unary math: one array in, one of the same shape out."""
 
 from __future__ import annotations
 
 import math
 
-from ...engine.error import OperatorError, ShapeError
+from ...engine.error import OperatorError
 from .. import special
+from ..activations import ACTIVATIONS, Act
 from ..pointwise import pointwise
-from ..record import COUNT, DTYPES, REQUIRED, Param, Type, operator, same_type, sample
+from ..record import REQUIRED, Param, operator, sample
+from ..traits import Activates, Involution
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -178,6 +179,7 @@ unary(
     "tanh(x)",
     lambda xp, x: xp.tanh(x),
     lambda F, dy, x, y: dy * (1 - y * y),
+    traits=(Activates(lambda: Act("tanh")),),
     doc="Hyperbolic tangent.",
 )
 unary(
@@ -233,7 +235,15 @@ unary(
     dtypes="all",
     doc="Absolute value.",
 )
-unary("negative", "-x", lambda xp, x: -x, lambda F, dy, x, y: -dy, dtypes="all", doc="-x.")
+unary(
+    "negative",
+    "-x",
+    lambda xp, x: -x,
+    lambda F, dy, x, y: -dy,
+    dtypes="all",
+    traits=(Involution(),),
+    doc="-x.",
+)
 unary(
     "sign",
     "(x > 0) - (x < 0)",
@@ -329,10 +339,11 @@ operator(
 # ---- activations ---------------------------------------------------------------------------------
 unary(
     "relu",
-    "x <= 0 ? 0 : x",
-    lambda xp, x: xp.maximum(x, 0),
+    ACTIVATIONS["relu"].text,
+    ACTIVATIONS["relu"].value,
     lambda F, dy, x, y: dy * (y > 0),
     dtypes="all",
+    traits=(Activates(lambda: Act("relu")),),
     doc="max(x, 0); NaN stays NaN. Source: Nair and Hinton 2010.",
 )
 unary(
@@ -340,6 +351,7 @@ unary(
     "1 / (1 + exp(-x))",
     lambda xp, x: 1 / (1 + xp.exp(-x)),
     lambda F, dy, x, y: dy * (y * (1 - y)),
+    traits=(Activates(lambda: Act("sigmoid")),),
     doc="1 / (1 + exp(-x)).",
 )
 unary(
@@ -348,6 +360,7 @@ unary(
     lambda xp, x: x / (1 + xp.abs(x)),
     aliases=(),
     grad=lambda F, dy, x, y: dy / F.square(F.abs(x) + 1),
+    traits=(Activates(lambda: Act("softsign")),),
     doc="x / (1 + |x|).",
 )
 
@@ -383,232 +396,15 @@ pointwise(
         " Fast R-CNN."
     ),
 )
+CLIP = ACTIVATIONS["clip"]
 pointwise(
     "clip",
-    "x > a_max ? a_max : (x < a_min ? a_min : x)",
+    CLIP.renamed(CLIP.text, low="a_min", high="a_max"),
     params={"a_min": REQUIRED, "a_max": REQUIRED},
-    ref=lambda xp, x, a_min, a_max: xp.where(x > a_max, a_max, xp.where(x < a_min, a_min, x)),
+    ref=lambda xp, x, a_min, a_max: CLIP.value(xp, x, a_min, a_max),
+    traits=(Activates(lambda a_min, a_max: Act("clip", a_min, a_max)),),
     grad=lambda F, dy, x, y, a_min, a_max: dy * ((x >= a_min) * (x <= a_max)),
     aliases=("_npi_clip", "_sparse_clip"),
     samples=(sample((3, 4), a_min=-0.5, a_max=0.7), sample((5,), a_min=0, a_max=9)),
     doc="x, or the nearer of a_min and a_max outside of them; NaN stays NaN.",
-)
-
-# ---- identities that shape a gradient ------------------------------------------------------------
-unary(
-    "_copy",
-    "x",
-    lambda xp, x: x,
-    lambda F, dy, x, y: dy,
-    dtypes="all",
-    native=True,
-    aliases=("identity",),
-    doc="A copy of x.",
-)
-unary(
-    "_copyto",
-    "x",
-    lambda xp, x: x,
-    lambda F, dy, x, y: dy,
-    dtypes="all",
-    native=True,
-    aliases=("_npi_copyto", "_CrossDeviceCopy"),
-    doc="A copy of x; with out= on another device, a transfer.",
-)
-unary(
-    "BlockGrad",
-    "x",
-    lambda xp, x: x,
-    dtypes="all",
-    native=True,
-    aliases=("_sparse_stop_gradient", "stop_gradient"),
-    doc="x; no gradient passes back.",
-)
-unary(
-    "make_loss",
-    "x",
-    lambda xp, x: x,
-    lambda F, dy, x, y: F.ones_like(x),
-    dtypes="all",
-    native=True,
-    aliases=("_sparse_make_loss",),
-    output_names=("loss",),
-    no_head_grad=True,
-    doc="x as a loss: its gradient is 1, whatever comes from above.",
-)
-unary(
-    "_contrib_round_ste",
-    "round(x)",
-    lambda xp, x: xp.trunc(x) + xp.sign(x) * (xp.abs(x - xp.trunc(x)) >= 0.5),
-    lambda F, dy, x, y: dy,
-    aliases=("_sparse__contrib_round_ste",),
-    doc="round, with the gradient of the identity. Source: Bengio et al. 2013, arXiv:1308.3432.",
-)
-unary(
-    "_contrib_sign_ste",
-    "(x > 0) - (x < 0)",
-    lambda xp, x: (x > 0) * 1.0 - (x < 0) * 1.0,
-    lambda F, dy, x, y: dy,
-    aliases=("_sparse__contrib_sign_ste",),
-    doc="sign, with the gradient of the identity. Source: Bengio et al. 2013, arXiv:1308.3432.",
-)
-pointwise(
-    "_contrib_gradientmultiplier",
-    "x",
-    ref=lambda xp, x, scalar, is_int: x,
-    dtypes="all",
-    native=True,
-    params=(Param("scalar", "float", 1.0, dynamic=True), Param("is_int", "bool", True)),
-    grad=lambda F, dy, x, y, scalar, is_int: dy * scalar,
-    doc=(
-        "x; the gradient is multiplied by scalar. Source: Ganin and Lempitsky 2015,"
-        " arXiv:1409.7495."
-    ),
-)
-pointwise(
-    "_contrib_quadratic",
-    "(a * x + b) * x + c",
-    ref=lambda xp, x, a, b, c: (a * x + b) * x + c,
-    params={"a": 0.0, "b": 0.0, "c": 0.0},
-    grad=lambda F, dy, x, y, a, b, c: dy * (x * (2 * a) + b),
-    samples=(sample((3, 4), a=1.5, b=-2.0, c=0.5), sample((2,))),
-    doc="a x^2 + b x + c.",
-)
-unary(
-    "zeros_like",
-    "0",
-    lambda xp, x: xp.zeros_like(x),
-    constant=0.0,
-    dtypes="all",
-    native=True,
-    aliases=("_sparse_zeros_like",),
-    doc="Zeros of x's shape and dtype.",
-)
-unary(
-    "ones_like",
-    "1",
-    lambda xp, x: xp.ones_like(x),
-    constant=1.0,
-    dtypes="all",
-    native=True,
-    aliases=(),
-    doc="Ones of x's shape and dtype.",
-)
-
-
-def _div_sqrt_infer(ins):
-    if not ins[0].shape or not ins[0].shape[-1]:
-        raise ShapeError(
-            "_contrib_div_sqrt_dim", f"data must have a last axis with elements, got {ins[0].shape}"
-        )
-    return [ins[0]]
-
-
-operator(
-    "_contrib_div_sqrt_dim",
-    infer=_div_sqrt_infer,
-    elementwise=True,
-    ref=lambda xp, x: x / math.sqrt(x.shape[-1]),
-    inplace=((0, 0),),
-    grad=lambda F, dys, xs, ys: [F._contrib_div_sqrt_dim(dys[0])],
-    samples=(sample((3, 4)), sample((2, 1, 5))),
-    doc="x / sqrt(size of the last axis).",
-)
-operator(
-    "_identity_with_attr_like_rhs",
-    inputs=("lhs", "rhs"),
-    infer=same_type,
-    elementwise=True,
-    ref=lambda xp, lhs, rhs: lhs,
-    grad=lambda F, dys, xs, ys: [dys[0], None],
-    samples=(sample((3, 4), (3, 4)),),
-    inplace=((0, 0),),
-    doc="lhs; only rhs's shape and dtype are used.",
-)
-
-
-# ---- dtypes and shapes as arrays -----------------------------------------------------------------
-def _cast_ref(xp, x, dtype):
-    # through int64, so that -1.5 becomes 255 and not an undefined value
-    return (
-        x.astype(xp.int64)
-        if x.dtype.kind == "f" and dtype in ("uint8", "int8", "int16", "uint16", "uint32")
-        else x
-    )
-
-
-AMP_DTYPES = ("float16", "bfloat16", "float32")  # narrow first; mixed precision casts no others
-
-
-def _amp_type(t, dtype):
-    return Type(t.shape, dtype if t.dtype in AMP_DTYPES else t.dtype)
-
-
-operator(
-    "Cast",
-    aliases=("_npi_cast", "_npx_cast", "cast"),
-    params=(Param("dtype", "dtype"),),
-    infer=lambda ins, dtype: [Type(ins[0].shape, dtype)],
-    ref=_cast_ref,
-    grad=lambda F, dys, xs, ys, dtype: [F.Cast(dys[0], dtype=xs[0].dtype)],
-    samples=tuple(sample((3, 4), dtype=d) for d in DTYPES),
-    doc=(
-        "x converted to a dtype: floats to integers towards 0, integers to smaller ones modulo"
-        " their range."
-    ),
-)
-operator(
-    "amp_cast",
-    params=(Param("dtype", "dtype"),),
-    infer=lambda ins, dtype: [_amp_type(ins[0], dtype)],
-    ref=lambda xp, x, dtype: x,
-    grad=lambda F, dys, xs, ys, dtype: [F.Cast(dys[0], dtype=xs[0].dtype)],
-    samples=(sample((3, 4), dtype="float16"), sample((3,), dtype="float32")),
-    doc=(
-        "float16, bfloat16 or float32 x converted to another of these dtypes; others stay. Placed"
-        " by mixed precision."
-    ),
-)
-
-
-def _multicast_infer(ins, num_outputs, cast_narrow):
-    narrow = [t.dtype for t in ins if t.dtype in AMP_DTYPES]
-    if not narrow:
-        return list(ins)
-    dtype = (min if cast_narrow else max)(narrow, key=AMP_DTYPES.index)
-    return [_amp_type(t, dtype) for t in ins]
-
-
-operator(
-    "amp_multicast",
-    inputs=("*data",),
-    variadic_key="num_outputs",
-    params=(Param("num_outputs", "int", limits=COUNT), Param("cast_narrow", "bool", False)),
-    infer=_multicast_infer,
-    n_outputs=lambda num_outputs, cast_narrow: num_outputs,
-    ref=lambda xp, *xs, num_outputs, cast_narrow: xs,
-    body=lambda F, *xs, **_: list(xs),
-    grad=lambda F, dys, xs, ys, num_outputs, cast_narrow: [
-        dy if dy is None else F.Cast(dy, dtype=x.dtype) for dy, x in zip(dys, xs)
-    ],
-    samples=(sample((3, 4), (2,), num_outputs=2), sample((3,), num_outputs=1, cast_narrow=True)),
-    doc=(
-        "float16, bfloat16 and float32 arrays converted to the widest of these dtypes among them,"
-        " or the narrowest; others stay."
-    ),
-)
-operator(
-    "shape_array",
-    aliases=("_npx_shape_array",),
-    infer=lambda ins: [Type((len(ins[0].shape),), "int64")],
-    ref=lambda xp, x: xp.asarray(x.shape, dtype=xp.int64),
-    samples=(sample((3, 4)), sample((2, 1, 5))),
-    doc="The shape of x as an int64 array (ndim,).",
-)
-operator(
-    "size_array",
-    infer=lambda ins: [Type((1,), "int64")],
-    ref=lambda xp, x: xp.asarray([x.size], dtype=xp.int64),
-    samples=(sample((3, 4)), sample((2, 1, 5))),
-    doc="The number of elements of x as an int64 array (1,).",
 )

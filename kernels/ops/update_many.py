@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...engine.error import OperatorError, ShapeError
 from ..record import WEIGHTS, Param, operator, sample, uniform
 from ..shapes import must_be
-from . import update as one
-from .update import num
+from . import update_adaptive, update_layerwise
+from .update import BETA1, BETA2, CLIP, FUSED, clip, num
 
 
 def _register(name, group, lists, params, count, ref, doc, rescale=False):
@@ -72,7 +72,7 @@ def _register(name, group, lists, params, count, ref, doc, rescale=False):
         mutates=lambda n_inputs, **attrs: tuple(
             i * size + m for i in range(attrs[count]) for m in range(2, size)
         ),
-        inplace=tuple((i * size, i) for i in range(one.FUSED)),
+        inplace=tuple((i * size, i) for i in range(FUSED)),
         doc=doc,
         samples=(
             sample(*inputs, **numbers, **{count: 2}),
@@ -81,29 +81,26 @@ def _register(name, group, lists, params, count, ref, doc, rescale=False):
     )
 
 
-_BETA1, _BETA2, _CLIP = num("beta1", 0.9), num("beta2", 0.999), num("clip_gradient", -1.0)
-
-
 def _numbers(name):
     return Param(name, "floats", dynamic=True)
 
 
 def _adamw(xp, *arrays, lrs, wds, etas, **attrs):
-    return one.adamw(xp, *arrays, lr=lrs, wd=wds, eta=etas, **attrs)
+    return update_adaptive.adamw(xp, *arrays, lr=lrs, wd=wds, eta=etas, **attrs)
 
 
 def _mp_adamw(xp, *arrays, lrs, wds, etas, **attrs):
-    return one.mp_adamw(xp, *arrays, lr=lrs, wd=wds, eta=etas, **attrs)
+    return update_adaptive.mp_adamw(xp, *arrays, lr=lrs, wd=wds, eta=etas, **attrs)
 
 
 _ADAMW = (
     _numbers("lrs"),
-    _BETA1,
-    _BETA2,
+    BETA1,
+    BETA2,
     num("epsilon", 1e-8),
     _numbers("wds"),
     _numbers("etas"),
-    _CLIP,
+    CLIP,
 )
 _MOMENTS = ("weight", "grad", "mean", "var")
 _register(
@@ -143,10 +140,12 @@ def _lamb(
     measured=None,
     **attrs,
 ):
-    step, mean, var = one.lamb_direction(xp, w, g, mean, var, t=step_count, wd=wds, **attrs)
+    step, mean, var = update_layerwise.lamb_direction(
+        xp, w, g, mean, var, t=step_count, wd=wds, **attrs
+    )
     norms = [xp.sqrt((a * a).sum()) for a in (w if measured is None else measured, step)]
     bounds = {"lower_bound": lower_bound, "upper_bound": upper_bound}
-    return one.lamb_step(xp, w, step, *norms, lr=learning_rates, **bounds), mean, var
+    return update_layerwise.lamb_step(xp, w, step, *norms, lr=learning_rates, **bounds), mean, var
 
 
 def _mp_lamb(xp, w, g, mean, var, w32, **attrs):
@@ -158,14 +157,14 @@ def _mp_lamb(xp, w, g, mean, var, w32, **attrs):
 
 _LAMB = (
     _numbers("learning_rates"),
-    _BETA1,
-    _BETA2,
+    BETA1,
+    BETA2,
     num("epsilon", 1e-6),
     _numbers("wds"),
     num("rescale_grad", 1.0),
     num("lower_bound", -1.0),
     num("upper_bound", -1.0),
-    _CLIP,
+    CLIP,
     Param("bias_correction", "bool", True),
     _numbers("step_count"),
 )
@@ -203,7 +202,7 @@ def _group_infer(ins, **_):
 
 
 def _group_ref(xp, w, g, history, *, lr, rescale_grad, clip_gradient, epsilon):
-    g = one.clip(xp, rescale_grad * g, clip_gradient)
+    g = clip(xp, rescale_grad * g, clip_gradient)
     squares = (g * g).mean(axis=tuple(range(1, g.ndim)))
     history = history + squares.reshape(history.shape)
     spread = xp.sqrt(history + epsilon).reshape(-1, *[1] * (w.ndim - 1))
@@ -213,7 +212,7 @@ def _group_ref(xp, w, g, history, *, lr, rescale_grad, clip_gradient, epsilon):
 operator(
     _GROUP,
     inputs=("weight", "grad", "history"),
-    params=(num("lr"), num("rescale_grad", 1.0), _CLIP, num("epsilon", 1e-5)),
+    params=(num("lr"), num("rescale_grad", 1.0), CLIP, num("epsilon", 1e-5)),
     infer=_group_infer,
     ref=_group_ref,
     mutates=("history",),

@@ -18,6 +18,7 @@ from plait.kernels.plan import infer
 from plait.kernels.record import DTYPES, FLOATS, REGISTRY, Operator, lookup, mutated_inputs
 from plait.kernels.reference import run_reference, store
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16
+from plait.kernels.traits import Eager, Specialised
 from plait.ndarray.cached_op import CachedOp
 from plait.ndarray.invoke import invoke
 from plait.ndarray.ndarray import from_memory
@@ -179,7 +180,7 @@ class Call:
     def reference(self, wide: bool = False) -> list[np.ndarray] | None:
         """Its results, as of `results`, in the inferred dtypes; None where it has none for this
         call. wide: computed in float64."""
-        if any(g is None for g in self.given) or self.op.specialise:
+        if any(g is None for g in self.given) or self.op.has(Specialised):
             return None
         try:
             attrs, arrays = self.full(), self.inputs()
@@ -203,7 +204,7 @@ class Call:
         """All ways give the reference's result, or all are refused. Raises AssertionError, or what
         the calls raise."""
         eager, refusal = attempt(self.eager)
-        if not self.op.eager and self.out is None and self.op.n_outputs != 0:
+        if not self.op.has(Eager) and self.out is None and self.op.n_outputs != 0:
             for way in (self.symbolic, self.hybridized):
                 other, why = attempt(way)
                 name = f"{self.op.name}: {way.__name__}"
@@ -219,9 +220,9 @@ class Call:
         extreme = self.edges or any(
             isinstance(v, float) and v and not 1e-30 < abs(v) < 1e30 for v in self.attrs.values()
         )
-        if self.gradient and not self.op.eager and self.op.n_outputs != 0:
+        if self.gradient and not self.op.has(Eager) and self.op.n_outputs != 0:
             self.hold_gradient(extreme)
-        fills = self.op.eager and self.out is not None  # the reference knows nothing of `out`
+        fills = self.op.has(Eager) and self.out is not None  # the reference knows nothing of `out`
         if not self.random() and not fills and (not extreme or self.op.pointwise):
             self.hold_result(eager)
 

@@ -6,6 +6,7 @@ import os
 import numpy as np
 import plait as mx
 import pytest
+import samples
 import test_records as derived
 from plait import cpu, gpu
 from plait.kernels.record import FLOATS
@@ -23,7 +24,7 @@ OTHERS = [c for c in derived.CASES if not any(c is f for f in CASES)][:: 1 if AL
 
 
 def differentiable(cases):
-    found = [c for c in cases if derived.differentiable(c.values[0])]
+    found = [c for c in cases if samples.is_differentiable(c.values[0])]
     return found if ALL else found[::5]
 
 

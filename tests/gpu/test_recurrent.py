@@ -7,7 +7,7 @@ import pytest
 from calls import TOLERANCE, back, call, close, on_gpu, reference
 from plait import autograd, cpu, gpu, nd
 from plait.kernels.cuda import matmul_plan, recurrent_table
-from plait.kernels.ops.recurrent import _total, layout
+from plait.kernels.ops.recurrent_cells import layout, total
 
 MODES = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
@@ -20,7 +20,7 @@ def ours(monkeypatch):
 def arrays_of(rng, shape, attrs, dtype, lengths=None):
     lay = layout(shape, **attrs)
     n = lay.layers * lay.directions
-    shapes = [shape, (_total(lay.parameter_shapes()),), (n, shape[1], lay.out)]
+    shapes = [shape, (total(lay.parameter_shapes()),), (n, shape[1], lay.out)]
     shapes += [(n, shape[1], lay.hidden)] if attrs["mode"] == "lstm" else []
     arrays = [on_gpu(0.4 * rng.standard_normal(s), dtype) for s in shapes]
     if lengths is not None:

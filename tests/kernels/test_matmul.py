@@ -4,6 +4,7 @@ import numpy as np
 import plait as mx
 import pytest
 from plait.engine import ffi, lib
+from plait.kernels.activations import NUMBERS
 
 SIZES = [
     (1, 1, 1),
@@ -89,7 +90,7 @@ def test_what_follows_a_product(isa, m, n, k):
         "k": k,
         "alpha": 0.5,
         "transpose_b": 1,
-        "act": lib.PLK_ACT_RELU,
+        "act": NUMBERS["relu"],
     }
     params = ffi.new("plk_gemm *", fields | {"bias": 1, "residual": 1, "keep": 1})
     c, pre = np.empty((m, n), "float32"), np.empty((m, n), "float32")

@@ -483,7 +483,7 @@ def test_leaky_relu(kind, dtype):
 )
 @pytest.mark.parametrize("train", [True, False])
 def test_rnn(path, mode, layers, bidirectional, steps, batch, inputs, hidden, train):
-    from plait.kernels.ops.recurrent import layout
+    from plait.kernels.ops.recurrent_cells import layout
 
     op, grad = REGISTRY["RNN"], REGISTRY["_rnn_grad"]
     attrs = {

@@ -15,6 +15,7 @@ from plait.kernels.plan import infer, make_plan, scalars_of
 from plait.kernels.record import DTYPES, FLOATS, KIND_TEXT, REGISTRY
 from plait.kernels.reference import run_reference, store
 from plait.kernels.spec import NUMPY_DTYPES, from_bfloat16, spec
+from plait.kernels.traits import Eager, LossLayer, Specialised
 from plait.ndarray.cached import CachedGraph
 from plait.ndarray.invoke import invoke
 from plait.ndarray.launch import launch
@@ -22,7 +23,7 @@ from plait.ndarray.ndarray import from_memory
 
 device = current_context()  # test_reference_backend.py and tests/gpu/ have others
 # an operator with `eager` has a test of its own
-OPERATORS = sorted({op.name: op for op in REGISTRY.values() if not op.eager}.items())
+OPERATORS = sorted({op.name: op for op in REGISTRY.values() if not op.has(Eager)}.items())
 CASES = [
     pytest.param(op, s, id=f"{name}-{i}")
     for name, op in OPERATORS
@@ -341,7 +342,9 @@ def test_second_gradient(op, case):
         assert curvature == pytest.approx(central(d.slope_at), rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("op, case", [c for c in CASES if c.values[0].no_head_grad is True])
+@pytest.mark.parametrize(
+    "op, case", [c for c in CASES if c.values[0].trait(LossLayer) == LossLayer()]
+)
 def test_loss_gradient_ignores_what_comes_from_above(op, case):
     grads = []
     for factor in (1.0, 3.0):
@@ -472,7 +475,7 @@ def test_strange_shapes_are_refused_or_right(op, case):
 def test_records_are_documented_and_sampled():
     for name, op in OPERATORS:
         assert op.doc.strip().endswith((".", ")")), f"{name}: its doc must be sentences"
-        assert op.samples or op.specialise, f"{name}: has no sample"
+        assert op.samples or op.has(Specialised), f"{name}: has no sample"
 
 
 @pytest.mark.parametrize("way", ["interpreted", "compiled", "composed"])

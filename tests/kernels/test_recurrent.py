@@ -11,7 +11,7 @@ import plait as mx
 import pytest
 from plait import autograd, nd
 from plait.kernels.cpu.table import choose
-from plait.kernels.ops.recurrent import layout
+from plait.kernels.ops.recurrent_cells import layout
 from plait.kernels.plan import infer
 from plait.kernels.record import REGISTRY, Type
 from plait.kernels.reference import run_reference

@@ -8,13 +8,14 @@ import pytest
 import samples
 from plait import autograd, nd
 from plait.kernels.record import REGISTRY
+from plait.kernels.traits import Eager
 from plait.ndarray.invoke import invoke
 
 STEPS = 2
 CASES = [
     pytest.param(op, s, id=f"{name}-{i}")
     for name, op in REGISTRY.items()
-    if name == op.name and op.grad is not None and not op.random and not op.eager
+    if name == op.name and op.grad is not None and not op.random and not op.has(Eager)
     if not op.grad.__qualname__.startswith("first_order.")
     for i, s in enumerate(op.samples[:1])
 ]

@@ -6,12 +6,13 @@ import plait as mx
 import pytest
 import samples
 from plait.kernels.record import REGISTRY
+from plait.kernels.traits import Eager
 from plait.ndarray.invoke import invoke
 
 CASES = [
     pytest.param(op, s, id=f"{name}-{i}")
     for name, op in REGISTRY.items()
-    if name == op.name and not op.random and not op.eager and op.n_outputs != 0
+    if name == op.name and not op.random and not op.has(Eager) and op.n_outputs != 0
     for i, s in enumerate(op.samples)
 ]
 
