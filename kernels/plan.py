@@ -152,16 +152,16 @@ def copy_plan(s: Spec, device) -> Plan:
 of_programs = Recent(512)
 
 
-def make_plans(calls: Sequence[tuple], wait: bool) -> list[Plan]:
+def make_plans(calls: Sequence[tuple[Any, Any, Any, Any, Any]], wait: bool) -> list[Plan]:
     """Plans of a program's calls, of each the arguments of make_plan. wait: for the compiler of a
     GPU's kernels, which works on all of them at once; else those plans are `pending`."""
-    plans = [make_plan(*call, known=of_programs) for call in calls]
+    plans = [make_plan(*call, of_programs) for call in calls]
     waiting = [p.pending for p in plans if p.pending is not None]
     if not wait or not waiting:
         return plans
     for pending in waiting:
         pending.wait()
-    return [make_plan(*call, known=of_programs) for call in calls]
+    return [make_plan(*call, of_programs) for call in calls]
 
 
 def infer(op: Operator, attrs: dict[str, Any], ins: Sequence[Type]) -> tuple[Type, ...]:
